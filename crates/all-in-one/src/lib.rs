@@ -1,0 +1,1 @@
+//! all-in-one: being built.

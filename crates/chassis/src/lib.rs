@@ -1,0 +1,1 @@
+//! chassis: being built.

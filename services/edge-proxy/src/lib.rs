@@ -1,0 +1,1 @@
+//! edge-proxy: being built.

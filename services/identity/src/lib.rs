@@ -1,0 +1,1 @@
+//! identity: being built.

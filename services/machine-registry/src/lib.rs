@@ -1,0 +1,1 @@
+//! machine-registry: being built.

@@ -1,0 +1,1 @@
+//! voice-gateway: being built.

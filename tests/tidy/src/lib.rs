@@ -1,0 +1,1 @@
+//! tidy: being built.
