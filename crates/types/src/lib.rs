@@ -1,1 +1,11 @@
-//! types: being built.
+//! What a client sees: ids, times, bounded texts, problems and the request and response bodies of every area.
+//!
+//! The wire format lives here and nowhere else, so that the services, the typed client and the OpenAPI document
+//! cannot disagree. This crate knows neither HTTP servers nor databases.
+
+pub mod free;
+pub mod ids;
+pub mod page;
+pub mod problem;
+pub mod text;
+pub mod time;

@@ -1,0 +1,71 @@
+//! Objects whose fields we do not know: kept as the text they came as, and never parsed again.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::value::RawValue;
+use utoipa::openapi::schema::{AdditionalProperties, SchemaType};
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
+
+/// A JSON object of at most `MAX` bytes, as text. Parse requests through the strict reader first (duplicate keys, depth).
+#[derive(Clone)]
+pub struct FreeObject<const MAX: usize>(Box<RawValue>);
+
+impl<const MAX: usize> FreeObject<MAX> {
+    /// Takes text that is known to be JSON, for example from the database.
+    pub fn from_text(text: String) -> Result<Self, serde_json::Error> {
+        RawValue::from_string(text).map(Self)
+    }
+
+    pub fn as_text(&self) -> &str {
+        self.0.get()
+    }
+}
+
+impl<const MAX: usize> fmt::Debug for FreeObject<MAX> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<object of {} bytes>", self.0.get().len())
+    }
+}
+
+impl<const MAX: usize> PartialEq for FreeObject<MAX> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.get() == other.0.get()
+    }
+}
+
+impl<const MAX: usize> Serialize for FreeObject<MAX> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de, const MAX: usize> Deserialize<'de> for FreeObject<MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        if !raw.get().starts_with('{') {
+            return Err(de::Error::custom("must be an object"));
+        }
+        if raw.get().len() > MAX {
+            return Err(de::Error::custom(format_args!("must be at most {MAX} bytes, not {}", raw.get().len())));
+        }
+        Ok(Self(raw))
+    }
+}
+
+impl<const MAX: usize> ToSchema for FreeObject<MAX> {
+    fn name() -> Cow<'static, str> {
+        Cow::Owned(format!("FreeObject_{MAX}"))
+    }
+}
+
+impl<const MAX: usize> PartialSchema for FreeObject<MAX> {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(SchemaType::Type(Type::Object))
+            .additional_properties(Some(AdditionalProperties::FreeForm(true)))
+            .into()
+    }
+}

@@ -1,0 +1,141 @@
+//! Texts with bounds, so that a body that was parsed is a body that fits.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Deref;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type, schema::SchemaType};
+use utoipa::{PartialSchema, ToSchema};
+
+/// A text of `MIN` to `MAX` Unicode characters.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Text<const MIN: usize, const MAX: usize>(String);
+
+/// An opaque text of `MIN` to `MAX` bytes in UTF-8: ciphertext, wrapped keys. Never parsed, trimmed or logged;
+/// `Debug` prints its length only.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Blob<const MIN: usize, const MAX: usize>(String);
+
+/// A text is shorter or longer than its type allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be {min} to {max} {unit}, not {found}")]
+pub struct OutOfBounds {
+    min: usize,
+    max: usize,
+    unit: &'static str,
+    found: usize,
+}
+
+impl<const MIN: usize, const MAX: usize> Text<MIN, MAX> {
+    pub fn new(text: impl Into<String>) -> Result<Self, OutOfBounds> {
+        let text = text.into();
+        // No text has more characters than bytes, so most need not be counted.
+        let found = if text.len() < MIN || text.len() > MAX || MIN > 1 { text.chars().count() } else { text.len() };
+        if (MIN..=MAX).contains(&found) {
+            Ok(Self(text))
+        } else {
+            Err(OutOfBounds { min: MIN, max: MAX, unit: "characters", found })
+        }
+    }
+
+    pub fn into_string(self) -> String {
+        self.0
+    }
+}
+
+impl<const MIN: usize, const MAX: usize> Blob<MIN, MAX> {
+    pub fn new(text: impl Into<String>) -> Result<Self, OutOfBounds> {
+        let text = text.into();
+        if (MIN..=MAX).contains(&text.len()) {
+            Ok(Self(text))
+        } else {
+            Err(OutOfBounds { min: MIN, max: MAX, unit: "bytes", found: text.len() })
+        }
+    }
+
+    pub fn into_string(self) -> String {
+        self.0
+    }
+}
+
+impl<const MIN: usize, const MAX: usize> fmt::Debug for Text<MIN, MAX> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl<const MIN: usize, const MAX: usize> fmt::Debug for Blob<MIN, MAX> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<{} bytes>", self.0.len())
+    }
+}
+
+macro_rules! as_text {
+    ($name:ident, $unit:literal) => {
+        impl<const MIN: usize, const MAX: usize> Deref for $name<MIN, MAX> {
+            type Target = str;
+            fn deref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl<const MIN: usize, const MAX: usize> AsRef<str> for $name<MIN, MAX> {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl<const MIN: usize, const MAX: usize> Serialize for $name<MIN, MAX> {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de, const MIN: usize, const MAX: usize> Deserialize<'de> for $name<MIN, MAX> {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = Cow::<'de, str>::deserialize(deserializer)?;
+                Self::new(text).map_err(de::Error::custom)
+            }
+        }
+
+        impl<const MIN: usize, const MAX: usize> ToSchema for $name<MIN, MAX> {
+            fn name() -> Cow<'static, str> {
+                Cow::Owned(format!("{}_{MIN}_{MAX}", stringify!($name)))
+            }
+        }
+
+        impl<const MIN: usize, const MAX: usize> PartialSchema for $name<MIN, MAX> {
+            fn schema() -> RefOr<Schema> {
+                ObjectBuilder::new()
+                    .schema_type(SchemaType::Type(Type::String))
+                    .min_length(Some(MIN))
+                    .max_length(Some(MAX))
+                    .description(Some(concat!("Counted in ", $unit, ".")))
+                    .into()
+            }
+        }
+    };
+}
+
+as_text!(Text, "characters");
+as_text!(Blob, "bytes of UTF-8");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_counts_characters_and_blob_counts_bytes() {
+        assert!(Text::<1, 3>::new("äöü").is_ok());
+        assert!(Blob::<1, 3>::new("äöü").is_err());
+        assert!(Text::<1, 3>::new("").is_err());
+        assert!(Text::<2, 3>::new("ä").is_err());
+        assert!(Text::<1, 3>::new("abcd").is_err());
+    }
+
+    #[test]
+    fn a_blob_does_not_print_itself() {
+        assert_eq!(format!("{:?}", Blob::<1, 9>::new("secret").unwrap()), "<6 bytes>");
+    }
+}
