@@ -1,0 +1,132 @@
+//! Anthropic's Messages API, as `claude` uses it.
+
+use actix_web::{HttpResponse, web};
+use serde_json::{Value, json};
+
+use super::{Api, Move, decide, list, streamed, text_at, texts};
+use crate::answer::Ending;
+use crate::server::{Heard, Memory};
+
+pub(super) async fn messages(memory: web::Data<Memory>, body: web::Bytes) -> HttpResponse {
+    let Ok(request) = serde_json::from_slice::<Value>(&body) else {
+        return HttpResponse::BadRequest().finish();
+    };
+    let model = text_at(&request, "/model").to_owned();
+    let (next, split) = decide(&memory, read(&request));
+    if let Move::Failure(status) = next {
+        return HttpResponse::build(status).json(json!({
+            "type": "error",
+            "error": {"type": "invalid_request_error", "message": "the stand-in was told to fail"},
+        }));
+    }
+    let reply = Reply { model, next };
+    if request.get("stream").and_then(Value::as_bool) == Some(true) {
+        let (frames, ending) = reply.frames();
+        streamed(frames, ending, split)
+    } else {
+        HttpResponse::Ok().json(reply.message(&reply.content(), Some(reply.stop_reason())))
+    }
+}
+
+pub(super) async fn count_tokens() -> HttpResponse {
+    HttpResponse::Ok().json(json!({"input_tokens": 10}))
+}
+
+fn read(request: &Value) -> Heard {
+    let mut heard = Heard {
+        api: Api::Anthropic,
+        model: text_at(request, "/model").to_owned(),
+        said: Vec::new(),
+        tool_results: Vec::new(),
+    };
+    for message in list(request, "/messages").filter(|message| text_at(message, "/role") == "user") {
+        let Some(content) = message.get("content") else { continue };
+        heard.said.extend(texts(content));
+        let results = list(message, "/content").filter(|part| text_at(part, "/type") == "tool_result");
+        heard.tool_results.extend(results.filter_map(|part| part.get("content")).map(|result| texts(result).concat()));
+    }
+    heard
+}
+
+struct Reply {
+    model: String,
+    next: Move,
+}
+
+impl Reply {
+    fn stop_reason(&self) -> &'static str {
+        match &self.next {
+            Move::Text(..) => "end_turn",
+            Move::Command(_) => "tool_use",
+            Move::Refusal | Move::Failure(_) => "refusal",
+        }
+    }
+
+    fn content(&self) -> Value {
+        match &self.next {
+            Move::Text(pieces, _) => json!([{"type": "text", "text": pieces.concat()}]),
+            Move::Command(command) => {
+                json!([{"type": "tool_use", "id": TOOL_CALL, "name": "Bash", "input": bash(command)}])
+            }
+            Move::Refusal | Move::Failure(_) => json!([]),
+        }
+    }
+
+    fn message(&self, content: &Value, stop_reason: Option<&str>) -> Value {
+        json!({
+            "id": "msg_standin", "type": "message", "role": "assistant", "model": self.model, "content": content,
+            "stop_reason": stop_reason, "stop_sequence": null, "usage": {"input_tokens": 10, "output_tokens": 5},
+        })
+    }
+
+    fn frames(&self) -> (Vec<String>, Ending) {
+        let message = self.message(&json!([]), None);
+        let mut frames = vec![frame(&json!({"type": "message_start", "message": message}))];
+        match &self.next {
+            Move::Text(pieces, ending) => {
+                frames.push(opens(&json!({"type": "text", "text": ""})));
+                frames.extend(pieces.iter().map(|piece| delta(&json!({"type": "text_delta", "text": piece}))));
+                if *ending != Ending::Whole {
+                    return (frames, *ending);
+                }
+                frames.push(closes());
+            }
+            Move::Command(command) => {
+                frames.push(opens(&json!({"type": "tool_use", "id": TOOL_CALL, "name": "Bash", "input": {}})));
+                let input = bash(command).to_string();
+                frames.push(delta(&json!({"type": "input_json_delta", "partial_json": input})));
+                frames.push(closes());
+            }
+            Move::Refusal | Move::Failure(_) => {}
+        }
+        frames.push(frame(&json!({
+            "type": "message_delta",
+            "delta": {"stop_reason": self.stop_reason(), "stop_sequence": null},
+            "usage": {"output_tokens": 5},
+        })));
+        frames.push(frame(&json!({"type": "message_stop"})));
+        (frames, Ending::Whole)
+    }
+}
+
+const TOOL_CALL: &str = "toolu_standin";
+
+fn bash(command: &str) -> Value {
+    json!({"command": command, "description": "As the prompt said"})
+}
+
+fn closes() -> String {
+    frame(&json!({"type": "content_block_stop", "index": 0}))
+}
+
+fn opens(block: &Value) -> String {
+    frame(&json!({"type": "content_block_start", "index": 0, "content_block": block}))
+}
+
+fn delta(delta: &Value) -> String {
+    frame(&json!({"type": "content_block_delta", "index": 0, "delta": delta}))
+}
+
+fn frame(data: &Value) -> String {
+    format!("event: {}\ndata: {data}\n\n", text_at(data, "/type"))
+}

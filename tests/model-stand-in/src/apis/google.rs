@@ -1,0 +1,85 @@
+//! Google's Gemini API, as `gemini` uses it.
+
+use actix_web::{HttpResponse, web};
+use serde_json::{Value, json};
+
+use super::{Api, Move, decide, list, streamed, text_at, texts};
+use crate::answer::Ending;
+use crate::server::{Heard, Memory};
+
+/// `<model>:streamGenerateContent`, `<model>:generateContent` or `<model>:countTokens`.
+pub(super) async fn call(memory: web::Data<Memory>, call: web::Path<String>, body: web::Bytes) -> HttpResponse {
+    let Ok(request) = serde_json::from_slice::<Value>(&body) else {
+        return HttpResponse::BadRequest().finish();
+    };
+    let (model, verb) = call.split_once(':').unwrap_or((call.as_str(), ""));
+    if verb == "countTokens" {
+        return HttpResponse::Ok().json(json!({"totalTokens": 10}));
+    }
+    let (next, split) = decide(&memory, read(model, &request));
+    if let Move::Failure(status) = next {
+        return HttpResponse::build(status).json(json!({
+            "error": {"code": status.as_u16(), "status": "INVALID_ARGUMENT", "message": "the stand-in was told to fail"},
+        }));
+    }
+    let (chunks, ending) = chunks(&next);
+    if verb == "streamGenerateContent" {
+        streamed(chunks.iter().map(|chunk| format!("data: {chunk}\r\n\r\n")).collect(), ending, split)
+    } else {
+        HttpResponse::Ok().json(whole(&next))
+    }
+}
+
+fn read(model: &str, request: &Value) -> Heard {
+    let mut heard = Heard { api: Api::Google, model: model.to_owned(), said: Vec::new(), tool_results: Vec::new() };
+    for content in list(request, "/contents").filter(|content| text_at(content, "/role") == "user") {
+        heard.said.extend(content.get("parts").map(texts).unwrap_or_default());
+        let results = list(content, "/parts").filter_map(|part| part.pointer("/functionResponse/response"));
+        heard.tool_results.extend(results.map(|response| match response.get("output").and_then(Value::as_str) {
+            Some(output) => output.to_owned(),
+            None => response.to_string(),
+        }));
+    }
+    heard
+}
+
+fn chunks(next: &Move) -> (Vec<Value>, Ending) {
+    match next {
+        Move::Text(pieces, ending) => {
+            let mut chunks: Vec<Value> = pieces.iter().map(|piece| candidate(&json!({"text": piece}), None)).collect();
+            if *ending == Ending::Whole {
+                chunks.push(candidate(&json!({"text": ""}), Some("STOP")));
+            }
+            (chunks, *ending)
+        }
+        other => (vec![whole(other)], Ending::Whole),
+    }
+}
+
+fn whole(next: &Move) -> Value {
+    match next {
+        Move::Text(pieces, _) => candidate(&json!({"text": pieces.concat()}), Some("STOP")),
+        Move::Command(command) => {
+            let args = json!({"command": command, "description": "As the prompt said"});
+            candidate(&json!({"functionCall": {"name": "run_shell_command", "args": args}}), Some("STOP"))
+        }
+        Move::Refusal | Move::Failure(_) => json!({
+            "promptFeedback": {"blockReason": "SAFETY"},
+            "candidates": [{"index": 0, "finishReason": "SAFETY", "content": {"role": "model", "parts": []}}],
+            "usageMetadata": usage(),
+        }),
+    }
+}
+
+fn candidate(part: &Value, finish: Option<&str>) -> Value {
+    let content = json!({"role": "model", "parts": [part]});
+    let candidate = match finish {
+        Some(reason) => json!({"index": 0, "content": content, "finishReason": reason}),
+        None => json!({"index": 0, "content": content}),
+    };
+    json!({"candidates": [candidate], "usageMetadata": usage(), "modelVersion": "stand-in", "responseId": "standin"})
+}
+
+fn usage() -> Value {
+    json!({"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15})
+}

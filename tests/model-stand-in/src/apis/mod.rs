@@ -1,0 +1,84 @@
+//! The three wire formats. Each reads a request into what was said, and writes an answer in its own frames.
+
+mod anthropic;
+mod google;
+mod openai;
+
+use actix_web::http::StatusCode;
+use actix_web::{HttpResponse, web};
+use serde_json::Value;
+
+use crate::answer::{Answer, Ending};
+use crate::directive::{self, Directive};
+use crate::server::{Heard, Memory};
+
+/// Whose wire format a request came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Api {
+    Anthropic,
+    OpenAi,
+    Google,
+}
+
+pub(crate) fn routes(config: &mut web::ServiceConfig) {
+    config
+        .route("/v1/messages", web::post().to(anthropic::messages))
+        .route("/v1/messages/count_tokens", web::post().to(anthropic::count_tokens))
+        .route("/v1/responses", web::post().to(openai::responses))
+        .route("/v1/models", web::get().to(openai::models))
+        .route("/v1beta/models/{call}", web::post().to(google::call));
+}
+
+/// What the model says, freed of the directive's detail.
+enum Move {
+    /// Text in these pieces, then the ending.
+    Text(Vec<String>, Ending),
+    Refusal,
+    /// A shell command.
+    Command(String),
+    Failure(StatusCode),
+}
+
+/// Remembers the request and decides what to do about it.
+fn decide(memory: &Memory, heard: Heard) -> (Move, bool) {
+    let (wanted, split) = directive::read(&heard.said.join("\n"));
+    let result = heard.tool_results.last().cloned();
+    memory.keep(heard);
+    let next = match wanted {
+        Directive::Say(text) => Move::Text(vec![text], Ending::Whole),
+        Directive::Repeat(times, text) => Move::Text(vec![text; times], Ending::Whole),
+        Directive::Refuse => Move::Refusal,
+        Directive::Fail(status) => {
+            Move::Failure(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR))
+        }
+        Directive::Hang => Move::Text(vec!["I begin".to_owned()], Ending::Hangs),
+        Directive::Drop => Move::Text(vec!["I begin".to_owned()], Ending::Drops),
+        Directive::Run(command) => match result {
+            None => Move::Command(command),
+            Some(result) => Move::Text(vec![format!("The command gave: {result}")], Ending::Whole),
+        },
+    };
+    (next, split)
+}
+
+fn streamed(frames: Vec<String>, ending: Ending, split: bool) -> HttpResponse {
+    Answer { frames, ending, split }.respond()
+}
+
+/// Collects the texts of a JSON value that is a string, or a list of parts with a `text`.
+fn texts(value: &Value) -> Vec<String> {
+    match value {
+        Value::String(text) => vec![text.clone()],
+        Value::Array(parts) => parts.iter().flat_map(texts).collect(),
+        Value::Object(part) => part.get("text").map(texts).unwrap_or_default(),
+        _ => Vec::new(),
+    }
+}
+
+fn list<'a>(value: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
+    value.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn text_at<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}

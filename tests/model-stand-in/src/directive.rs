@@ -1,0 +1,61 @@
+//! What the model shall do, as written in the prompt between double brackets.
+
+/// One behaviour of the model. The README lists them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Directive {
+    Say(String),
+    Repeat(usize, String),
+    Refuse,
+    Fail(u16),
+    Hang,
+    Drop,
+    Run(String),
+}
+
+/// The directive of a prompt, and whether its answer is to be sent in pieces of three bytes.
+pub(crate) fn read(prompt: &str) -> (Directive, bool) {
+    let mut wanted = None;
+    let mut split = false;
+    for text in bracketed(prompt) {
+        let (verb, rest) = text.split_once(' ').unwrap_or((text, ""));
+        let found = match verb {
+            "split" => {
+                split = true;
+                None
+            }
+            "say" => Some(Directive::Say(rest.to_owned())),
+            "repeat" => repeat(rest),
+            "refuse" => Some(Directive::Refuse),
+            "fail" => rest.parse().ok().map(Directive::Fail),
+            "hang" => Some(Directive::Hang),
+            "drop" => Some(Directive::Drop),
+            "run" => Some(Directive::Run(rest.to_owned())),
+            _ => None,
+        };
+        wanted = wanted.or(found);
+    }
+    let heard = || Directive::Say(format!("The stand-in heard {} characters.", prompt.chars().count()));
+    (wanted.unwrap_or_else(heard), split)
+}
+
+fn repeat(rest: &str) -> Option<Directive> {
+    let (times, text) = rest.split_once(' ')?;
+    Some(Directive::Repeat(times.parse().ok()?, text.to_owned()))
+}
+
+fn bracketed(prompt: &str) -> impl Iterator<Item = &str> {
+    prompt.split("[[").skip(1).filter_map(|rest| rest.split_once("]]").map(|(inside, _)| inside))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_directive_counts() {
+        assert_eq!(read("x [[say a b]] [[hang]] [[split]]"), (Directive::Say("a b".to_owned()), true));
+        assert_eq!(read("[[fail 400]]"), (Directive::Fail(400), false));
+        assert_eq!(read("[[repeat 3 ab ]]").0, Directive::Repeat(3, "ab ".to_owned()));
+        assert_eq!(read("äö").0, Directive::Say("The stand-in heard 2 characters.".to_owned()));
+    }
+}
