@@ -9,3 +9,4 @@ pub mod page;
 pub mod problem;
 pub mod text;
 pub mod time;
+pub mod voice;

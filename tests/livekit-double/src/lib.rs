@@ -1,0 +1,1 @@
+//! LiveKit's server API, acted: being built.
