@@ -111,8 +111,8 @@ impl FromStr for MachineId {
     type Err = MalformedId;
 
     fn from_str(text: &str) -> Result<Self, MalformedId> {
-        let fits = (1..=64).contains(&text.len())
-            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+        let fits =
+            (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
         if fits { Ok(Self(text.into())) } else { Err(MalformedId) }
     }
 }
@@ -146,10 +146,7 @@ impl ToSchema for MachineId {}
 
 impl PartialSchema for MachineId {
     fn schema() -> RefOr<Schema> {
-        ObjectBuilder::new()
-            .schema_type(SchemaType::Type(Type::String))
-            .pattern(Some("^[A-Za-z0-9_-]{1,64}$"))
-            .into()
+        ObjectBuilder::new().schema_type(SchemaType::Type(Type::String)).pattern(Some("^[A-Za-z0-9_-]{1,64}$")).into()
     }
 }
 

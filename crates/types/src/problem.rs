@@ -140,12 +140,18 @@ impl Problem {
 
     /// The one 404 for what is malformed, absent or not yours.
     pub fn not_found() -> Self {
-        Self::new(Code::NotFound, "Nothing here that you may see. Check the id, and that it is yours or shared with you.")
+        Self::new(
+            Code::NotFound,
+            "Nothing here that you may see. Check the id, and that it is yours or shared with you.",
+        )
     }
 
     /// The one 401.
     pub fn unauthenticated() -> Self {
-        Self::new(Code::Unauthenticated, "Sign in, and send `Authorization: Bearer <token>` with a token that has not expired.")
+        Self::new(
+            Code::Unauthenticated,
+            "Sign in, and send `Authorization: Bearer <token>` with a token that has not expired.",
+        )
     }
 }
 

@@ -90,8 +90,7 @@ impl fmt::Display for Timestamp {
 
 impl fmt::Debug for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.with_text(|text| f.write_str(text))
-            .unwrap_or_else(|| write!(f, "{} µs since 1970", self.0))
+        self.with_text(|text| f.write_str(text)).unwrap_or_else(|| write!(f, "{} µs since 1970", self.0))
     }
 }
 

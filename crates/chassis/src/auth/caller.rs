@@ -1,0 +1,151 @@
+//! From the `Authorization` header to a [`Caller`].
+
+use std::future::{Ready, ready};
+use std::sync::Arc;
+
+use actix_web::http::header::AUTHORIZATION;
+use actix_web::{FromRequest, HttpMessage, HttpRequest, dev::Payload, web};
+use ensemble_types::ids::{MachineId, TokenId, UserId};
+use ensemble_types::problem::{Code, Problem};
+use ensemble_types::time::Timestamp;
+use moka::sync::Cache;
+
+use super::jwt::{self, BadToken, SCOPE_MACHINE};
+use super::{Gate, KeySet, KeySource};
+use crate::Clock;
+use crate::http::Fail;
+use crate::routes::Who;
+
+/// Our clocks and identity's may differ by this much (seconds).
+const LEEWAY_SECONDS: i64 = 30;
+/// Verified tokens that are remembered, so that a signature is checked once and not with every request.
+const REMEMBERED_TOKENS: u64 = 20_000;
+
+/// The account, and where it has one the machine, that a verified token stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    pub user: UserId,
+    /// Set for a machine token: the only machine that it may act for.
+    pub machine: Option<MachineId>,
+    pub token: TokenId,
+    pub expires_at: Timestamp,
+}
+
+impl Caller {
+    /// Whether the token still counts; for answers that take long.
+    pub fn check(&self, keys: &KeySet, now: Timestamp) -> Result<(), BadToken> {
+        if now.unix_seconds() > self.expires_at.unix_seconds() + LEEWAY_SECONDS {
+            return Err(BadToken::Expired);
+        }
+        if keys.is_revoked(self.token) { Err(BadToken::Revoked) } else { Ok(()) }
+    }
+}
+
+/// What a service needs to know who is calling. One for each running service, in its application data.
+pub struct AuthContext {
+    keys: Arc<dyn KeySource>,
+    gate: Option<Arc<dyn Gate>>,
+    clock: Clock,
+    remembered: Cache<Box<str>, Remembered>,
+}
+
+#[derive(Clone)]
+struct Remembered {
+    kid: Arc<str>,
+    caller: Caller,
+}
+
+impl AuthContext {
+    pub fn new(keys: Arc<dyn KeySource>, gate: Option<Arc<dyn Gate>>, clock: Clock) -> Self {
+        jwt::install_provider();
+        Self { keys, gate, clock, remembered: Cache::new(REMEMBERED_TOKENS) }
+    }
+
+    /// The caller of a request with a valid bearer token: 401 without one, 503 when the keys are not to be had.
+    pub fn caller(&self, request: &HttpRequest) -> Result<Caller, Problem> {
+        let token = bearer(request).ok_or_else(Problem::unauthenticated)?;
+        let keys = self.keys.current().map_err(|_| {
+            Problem::new(Code::Unavailable, "The signing keys cannot be fetched at the moment. Try again shortly.")
+                .with_retry_after(2)
+        })?;
+        self.verify(token, &keys).map_err(|reason| {
+            tracing::debug!(%reason, "Refused a token");
+            Problem::unauthenticated()
+        })
+    }
+
+    /// A caller of the kind that the route asks for; nothing for routes that anyone may call.
+    pub fn admit(&self, who: Who, request: &HttpRequest) -> Result<Option<Caller>, Problem> {
+        match who {
+            Who::Anyone | Who::Signed => Ok(None),
+            Who::VoiceKey => match &self.gate {
+                Some(gate) => gate.check(request).map(|()| None),
+                None => Err(Problem::unauthenticated()),
+            },
+            Who::User | Who::UserOrMachine | Who::Machine => {
+                let caller = self.caller(request)?;
+                match (who, &caller.machine) {
+                    (Who::User, Some(_)) => {
+                        Err(Problem::new(Code::Forbidden, "A machine token cannot do this. Sign in as a user."))
+                    }
+                    (Who::Machine, None) => Err(Problem::new(
+                        Code::Forbidden,
+                        "Only a machine token can do this. Make one with POST /v1/auth/tokens.",
+                    )),
+                    _ => Ok(Some(caller)),
+                }
+            }
+        }
+    }
+
+    fn verify(&self, token: &str, keys: &KeySet) -> Result<Caller, BadToken> {
+        let now = self.clock.now();
+        if let Some(known) = self.remembered.get(token)
+            && keys.key(&known.kid).is_some()
+        {
+            known.caller.check(keys, now)?;
+            return Ok(known.caller);
+        }
+        let kid = jwt::key_id(token)?;
+        let key = keys.key(&kid).ok_or(BadToken::UnknownKey)?;
+        let claims = jwt::verify(token, key)?;
+        if claims.iat > now.unix_seconds() + LEEWAY_SECONDS {
+            return Err(BadToken::Claims);
+        }
+        let caller = Caller {
+            user: claims.sub,
+            machine: claims.machine_id.filter(|_| claims.scope == SCOPE_MACHINE),
+            token: claims.jti,
+            expires_at: Timestamp::from_unix_seconds(claims.exp),
+        };
+        caller.check(keys, now)?;
+        self.remembered.insert(token.into(), Remembered { kid: kid.into(), caller: caller.clone() });
+        Ok(caller)
+    }
+}
+
+/// The token of `Authorization: Bearer <token>` (RFC 6750, section 2.1), unless the header is there more than once.
+pub fn bearer(request: &HttpRequest) -> Option<&str> {
+    let mut values = request.headers().get_all(AUTHORIZATION);
+    let (first, second) = (values.next()?, values.next());
+    let (scheme, token) = first.to_str().ok()?.split_once(' ')?;
+    (second.is_none() && scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then(|| token.trim_start())
+}
+
+/// Verifies the bearer of a request on a route that does not demand one.
+pub fn caller_of(request: &HttpRequest) -> Result<Caller, Problem> {
+    match request.app_data::<web::Data<AuthContext>>() {
+        Some(context) => context.caller(request),
+        None => Err(Problem::new(Code::Internal, "This service cannot verify tokens.")),
+    }
+}
+
+impl FromRequest for Caller {
+    type Error = Fail;
+    type Future = Ready<Result<Self, Fail>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        // The route's own check put it there; a route for anyone has none.
+        ready(request.extensions().get::<Self>().cloned().ok_or_else(|| Problem::unauthenticated().into()))
+    }
+}

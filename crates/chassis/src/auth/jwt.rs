@@ -1,0 +1,155 @@
+//! Access tokens: JWTs (RFC 7519, profile RFC 9068) signed with EdDSA (RFC 8037), verified as RFC 8725 asks.
+//!
+//! jsonwebtoken parses and checks; the cryptography is a provider of our own, because Ed25519 must be checked
+//! strictly (`verify_strict` refuses weak keys and non-canonical signatures) and because no other algorithm exists here.
+
+use ed25519_dalek::{Signature, Signer, SigningKey, Verifier, VerifyingKey};
+use ensemble_types::ids::{MachineId, TokenId, UserId};
+use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
+use jsonwebtoken::errors::{Error, ErrorKind};
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
+use serde::{Deserialize, Serialize};
+
+pub const ISSUER: &str = "ensemble";
+pub const AUDIENCE_USER: &str = "ensemble:user";
+/// Machine tokens have an audience of their own, so that one can never pass for a user's.
+pub const AUDIENCE_MACHINE: &str = "ensemble:machine";
+pub const SCOPE_USER: &str = "user";
+pub const SCOPE_MACHINE: &str = "machine";
+
+/// RFC 9068, section 2.1.
+const TOKEN_TYPE: &str = "at+jwt";
+const MAX_TOKEN_BYTES: usize = 4096;
+
+/// What a token says. All members are required but `machineId`, which a machine token has and a user token has not.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Claims {
+    pub iss: String,
+    pub aud: String,
+    pub sub: UserId,
+    pub jti: TokenId,
+    /// Seconds since 1970.
+    pub iat: i64,
+    /// Seconds since 1970.
+    pub exp: i64,
+    pub scope: String,
+    #[serde(rename = "machineId", default, skip_serializing_if = "Option::is_none")]
+    pub machine_id: Option<MachineId>,
+}
+
+/// A token that is not believed. Why is for our logs only.
+#[derive(Debug, thiserror::Error)]
+pub enum BadToken {
+    #[error("the token has the wrong form")]
+    Form,
+    #[error("the token was signed with a key that is not known")]
+    UnknownKey,
+    #[error("the token was not signed by this service")]
+    Signature(#[source] Error),
+    #[error("the token's claims contradict each other")]
+    Claims,
+    #[error("the token has expired")]
+    Expired,
+    #[error("the token was revoked")]
+    Revoked,
+}
+
+/// Installs our provider for the whole process. Must run before the first token is read; a second call does nothing.
+pub fn install_provider() {
+    static PROVIDER: CryptoProvider = CryptoProvider {
+        signer_factory: |algorithm, key| match algorithm {
+            Algorithm::EdDSA => Ok(Box::new(StrictSigner(signing_key(key)?))),
+            _ => Err(ErrorKind::InvalidAlgorithm.into()),
+        },
+        verifier_factory: |algorithm, key| match algorithm {
+            Algorithm::EdDSA => Ok(Box::new(StrictVerifier(verifying_key(key)?))),
+            _ => Err(ErrorKind::InvalidAlgorithm.into()),
+        },
+        key_utils: KeyUtils::new_unimplemented(),
+    };
+    // It fails only when it was installed before, which is what we want.
+    let _ = PROVIDER.install_default();
+}
+
+/// Signs claims with a key that others know as `kid`.
+pub fn sign(claims: &Claims, kid: &str, key: &SigningKey) -> Result<String, Error> {
+    let mut header = Header::new(Algorithm::EdDSA);
+    header.typ = Some(TOKEN_TYPE.to_owned());
+    header.kid = Some(kid.to_owned());
+    jsonwebtoken::encode(&header, claims, &EncodingKey::from_ed_der(key.as_bytes()))
+}
+
+/// The `kid` of a token that has the right form; its signature is not checked yet.
+pub(super) fn key_id(token: &str) -> Result<String, BadToken> {
+    if token.len() > MAX_TOKEN_BYTES {
+        return Err(BadToken::Form);
+    }
+    let header = jsonwebtoken::decode_header(token).map_err(|_| BadToken::Form)?;
+    // A header that brings its own key, or that demands extensions, is refused rather than ignored (RFC 8725, 3.10).
+    let brings_key = header.jku.is_some()
+        || header.jwk.is_some()
+        || header.x5u.is_some()
+        || header.x5c.is_some()
+        || header.crit.is_some();
+    let is_ours = header.alg == Algorithm::EdDSA && header.typ.as_deref() == Some(TOKEN_TYPE);
+    match header.kid {
+        Some(kid) if is_ours && !brings_key => Ok(kid),
+        _ => Err(BadToken::Form),
+    }
+}
+
+/// Checks the signature and everything that does not change with time.
+pub(super) fn verify(token: &str, key: &VerifyingKey) -> Result<Claims, BadToken> {
+    let mut rules = Validation::new(Algorithm::EdDSA);
+    rules.set_issuer(&[ISSUER]);
+    rules.set_audience(&[AUDIENCE_USER, AUDIENCE_MACHINE]);
+    rules.set_required_spec_claims(&["exp", "aud", "iss", "sub"]);
+    // Expiry is compared with the service's own clock, by the caller of this function.
+    rules.validate_exp = false;
+    let data = jsonwebtoken::decode::<Claims>(token, &DecodingKey::from_ed_der(key.as_bytes()), &rules)
+        .map_err(BadToken::Signature)?;
+    let claims = data.claims;
+    let coherent = match claims.scope.as_str() {
+        SCOPE_USER => claims.aud == AUDIENCE_USER && claims.machine_id.is_none(),
+        SCOPE_MACHINE => claims.aud == AUDIENCE_MACHINE && claims.machine_id.is_some(),
+        _ => false,
+    };
+    if coherent && claims.iat <= claims.exp { Ok(claims) } else { Err(BadToken::Claims) }
+}
+
+struct StrictSigner(SigningKey);
+struct StrictVerifier(VerifyingKey);
+
+impl Signer<Vec<u8>> for StrictSigner {
+    fn try_sign(&self, message: &[u8]) -> Result<Vec<u8>, ed25519_dalek::SignatureError> {
+        Ok(self.0.try_sign(message)?.to_bytes().to_vec())
+    }
+}
+
+impl JwtSigner for StrictSigner {
+    fn algorithm(&self) -> Algorithm {
+        Algorithm::EdDSA
+    }
+}
+
+impl Verifier<Vec<u8>> for StrictVerifier {
+    fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), ed25519_dalek::SignatureError> {
+        self.0.verify_strict(message, &Signature::from_slice(signature)?)
+    }
+}
+
+impl JwtVerifier for StrictVerifier {
+    fn algorithm(&self) -> Algorithm {
+        Algorithm::EdDSA
+    }
+}
+
+fn signing_key(key: &EncodingKey) -> Result<SigningKey, Error> {
+    let seed = key.as_bytes().try_into().map_err(|_| ErrorKind::InvalidEddsaKey)?;
+    Ok(SigningKey::from_bytes(seed))
+}
+
+fn verifying_key(key: &DecodingKey) -> Result<VerifyingKey, Error> {
+    let bytes = key.try_get_as_bytes()?.try_into().map_err(|_| ErrorKind::InvalidEddsaKey)?;
+    VerifyingKey::from_bytes(bytes).map_err(|_| ErrorKind::InvalidEddsaKey.into())
+}

@@ -1,0 +1,170 @@
+//! Configuration: environment variables, each with its meaning beside its name, and every mistake told at once.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+/// Reads variables, remembers what each is for, and collects what is wrong with them.
+pub struct Vars {
+    source: Arc<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    faults: Vec<String>,
+    known: Vec<Variable>,
+}
+
+/// One variable as documentation shows it.
+#[derive(Clone, Debug)]
+pub struct Variable {
+    pub name: String,
+    pub meaning: String,
+    pub default: String,
+}
+
+/// Everything that was wrong with the configuration, a line each.
+#[derive(Debug, thiserror::Error)]
+#[error("the configuration is not usable:\n  {}", .0.join("\n  "))]
+pub struct ConfigFaults(pub Vec<String>);
+
+impl Vars {
+    /// The variables of this process.
+    pub fn from_env() -> Self {
+        #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+        Self::from_fn(|name| std::env::var(name).ok())
+    }
+
+    /// Variables that a test or a parent program made up.
+    pub fn from_pairs<N: Into<String>, V: Into<String>>(pairs: impl IntoIterator<Item = (N, V)>) -> Self {
+        let map: HashMap<String, String> = pairs.into_iter().map(|(n, v)| (n.into(), v.into())).collect();
+        Self::from_fn(move |name| map.get(name).cloned())
+    }
+
+    pub fn from_fn(source: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self { source: Arc::new(source), faults: Vec::new(), known: Vec::new() }
+    }
+
+    pub fn text(&mut self, name: &str, meaning: &str, default: &str) -> String {
+        self.read(name, meaning, default).unwrap_or_else(|| default.to_owned())
+    }
+
+    pub fn optional(&mut self, name: &str, meaning: &str) -> Option<String> {
+        self.read(name, meaning, "none")
+    }
+
+    pub fn required(&mut self, name: &str, meaning: &str) -> String {
+        self.read(name, meaning, "required").unwrap_or_else(|| {
+            self.fault(name, &format!("is required: {meaning}"));
+            String::new()
+        })
+    }
+
+    /// Any type with a textual form.
+    pub fn parse<T: FromStr + Display>(&mut self, name: &str, meaning: &str, default: T) -> T
+    where
+        T::Err: Display,
+    {
+        match self.read(name, meaning, &default.to_string()) {
+            None => default,
+            Some(text) => text.parse().unwrap_or_else(|error| {
+                self.fault(name, &format!("is {text:?}: {error}"));
+                default
+            }),
+        }
+    }
+
+    /// A duration in milliseconds.
+    pub fn millis(&mut self, name: &str, meaning: &str, default: u64) -> Duration {
+        Duration::from_millis(self.parse(name, meaning, default))
+    }
+
+    /// `true` / `false`, `1` / `0`, `yes` / `no`, `on` / `off`.
+    pub fn flag(&mut self, name: &str, meaning: &str, default: bool) -> bool {
+        match self.read(name, meaning, &default.to_string()).as_deref() {
+            None => default,
+            Some("true" | "1" | "yes" | "on") => true,
+            Some("false" | "0" | "no" | "off") => false,
+            Some(other) => {
+                let message = format!("is {other:?}; say true or false");
+                self.fault(name, &message);
+                default
+            }
+        }
+    }
+
+    /// A list, separated by commas.
+    pub fn list(&mut self, name: &str, meaning: &str, default: &str) -> Vec<String> {
+        let text = self.text(name, meaning, default);
+        text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// A secret: from the variable itself, or from the file that `<NAME>_FILE` names (how clusters mount secrets).
+    pub fn secret(&mut self, name: &str, meaning: &str) -> Option<SecretString> {
+        let file_name = format!("{name}_FILE");
+        if let Some(value) = self.read(name, &format!("{meaning} (or {file_name}: the file that holds it)"), "none") {
+            return Some(value.into());
+        }
+        let file = (self.source)(&file_name)?;
+        match std::fs::read_to_string(&file) {
+            Ok(text) => Some(text.trim_end_matches(['\r', '\n']).to_owned().into()),
+            Err(error) => {
+                self.fault(&file_name, &format!("names {file}, which cannot be read: {error}"));
+                None
+            }
+        }
+    }
+
+    pub fn required_secret(&mut self, name: &str, meaning: &str) -> SecretString {
+        self.secret(name, meaning).unwrap_or_else(|| {
+            self.fault(name, &format!("is required: {meaning}"));
+            SecretString::from(String::new())
+        })
+    }
+
+    /// Tells that a variable has a value that cannot be used.
+    pub fn fault(&mut self, name: &str, what: &str) {
+        self.faults.push(format!("{name} {what}"));
+    }
+
+    /// All that was wrong so far.
+    pub fn finish(&self) -> Result<(), ConfigFaults> {
+        if self.faults.is_empty() { Ok(()) } else { Err(ConfigFaults(self.faults.clone())) }
+    }
+
+    /// The variables that were asked for, in that order.
+    pub fn known(&self) -> &[Variable] {
+        &self.known
+    }
+
+    /// An empty variable counts as absent: that is what `FOO=` in a compose file means.
+    fn read(&mut self, name: &str, meaning: &str, default: &str) -> Option<String> {
+        if !self.known.iter().any(|v| v.name == name) {
+            self.known.push(Variable {
+                name: name.to_owned(),
+                meaning: meaning.to_owned(),
+                default: default.to_owned(),
+            });
+        }
+        (self.source)(name).filter(|value| !value.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mistake_is_told_at_once() {
+        let mut vars = Vars::from_pairs([("PORT", "eighty"), ("ON", "perhaps"), ("EMPTY", "")]);
+        assert_eq!(vars.parse("PORT", "where", 80_u16), 80);
+        assert!(vars.flag("ON", "whether", true));
+        assert_eq!(vars.text("EMPTY", "what", "fallback"), "fallback");
+        vars.required("MISSING", "who");
+        let told = vars.finish().unwrap_err().to_string();
+        for name in ["PORT", "ON", "MISSING"] {
+            assert!(told.contains(name), "{told}");
+        }
+        assert_eq!(vars.known().len(), 4);
+    }
+}

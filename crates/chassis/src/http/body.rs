@@ -1,0 +1,173 @@
+//! Request bodies: bounded in size and time, strict JSON.
+
+use std::time::Duration;
+
+use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use actix_web::{FromRequest, HttpRequest, dev::Payload};
+use bytes::{Bytes, BytesMut};
+use ensemble_types::problem::{Code, Problem};
+use futures_util::StreamExt;
+use futures_util::future::LocalBoxFuture;
+use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
+use tokio::time::{Instant, timeout_at};
+
+use super::{Fail, strict_json};
+
+/// How large a body may be and how slowly it may come. In the application data of every service.
+#[derive(Clone, Copy, Debug)]
+pub struct BodyLimits {
+    pub max_bytes: usize,
+    /// Time for any body, however small.
+    pub patience: Duration,
+    /// Each second beyond it wants this many bytes more.
+    pub min_bytes_per_second: u32,
+}
+
+impl Default for BodyLimits {
+    fn default() -> Self {
+        Self { max_bytes: 16 << 20, patience: Duration::from_secs(15), min_bytes_per_second: 16 << 10 }
+    }
+}
+
+/// A JSON body.
+pub struct Json<T>(pub T);
+
+/// A JSON body that may be left out.
+pub struct OptionalJson<T>(pub T);
+
+/// A JSON body of a call that creates something, with its `Idempotency-Key` when the caller sent one.
+pub struct Keyed<T> {
+    pub body: T,
+    pub key: Option<IdempotencyKey>,
+}
+
+/// The caller's name for one wish, and the digest of what was wished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdempotencyKey {
+    pub key: String,
+    /// SHA-256 of the body as it came.
+    pub body_hash: [u8; 32],
+}
+
+impl<T: DeserializeOwned + 'static> FromRequest for Json<T> {
+    type Error = Fail;
+    type Future = LocalBoxFuture<'static, Result<Self, Fail>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let (request, payload) = (request.clone(), payload.take());
+        Box::pin(async move { Ok(Self(strict_json::parse(&read_json(&request, payload).await?)?)) })
+    }
+}
+
+impl<T: DeserializeOwned + Default + 'static> FromRequest for OptionalJson<T> {
+    type Error = Fail;
+    type Future = LocalBoxFuture<'static, Result<Self, Fail>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let (request, payload) = (request.clone(), payload.take());
+        Box::pin(async move {
+            let bytes = read_body(&request, payload, limits(&request)).await?;
+            if bytes.is_empty() {
+                return Ok(Self(T::default()));
+            }
+            wants_json(&request)?;
+            Ok(Self(strict_json::parse(&bytes)?))
+        })
+    }
+}
+
+impl<T: DeserializeOwned + 'static> FromRequest for Keyed<T> {
+    type Error = Fail;
+    type Future = LocalBoxFuture<'static, Result<Self, Fail>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let (request, payload) = (request.clone(), payload.take());
+        Box::pin(async move {
+            let name = idempotency_key(&request)?;
+            let bytes = read_json(&request, payload).await?;
+            let body = strict_json::parse(&bytes)?;
+            let key = name.map(|key| IdempotencyKey { key, body_hash: Sha256::digest(&bytes).into() });
+            Ok(Self { body, key })
+        })
+    }
+}
+
+/// Reads a whole body within the limits: 413 when it is too large, 408 when it comes too slowly, 400 when it ends early.
+pub async fn read_body(request: &HttpRequest, mut payload: Payload, limits: BodyLimits) -> Result<Bytes, Problem> {
+    let announced =
+        request.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > limits.max_bytes) {
+        return Err(too_large(limits));
+    }
+    let start = Instant::now();
+    let mut whole = BytesMut::new();
+    let mut deadline = start + limits.patience;
+    loop {
+        let chunk = match timeout_at(deadline, payload.next()).await {
+            Err(_) => {
+                return Err(Problem::new(
+                    Code::RequestTimeout,
+                    "The body came too slowly. Send it faster, or in smaller parts.",
+                ));
+            }
+            Ok(None) => return Ok(whole.freeze()),
+            Ok(Some(Err(error))) => {
+                return Err(Problem::new(
+                    Code::InvalidArgument,
+                    format!("The body could not be read to its end: {error}."),
+                ));
+            }
+            Ok(Some(Ok(chunk))) => chunk,
+        };
+        if whole.len() + chunk.len() > limits.max_bytes {
+            return Err(too_large(limits));
+        }
+        if announced == Some(chunk.len()) {
+            // Small bodies come in one piece, which need not be copied.
+            return Ok(chunk);
+        }
+        whole.extend_from_slice(&chunk);
+        let earned = whole.len() as u64 * 1_000 / u64::from(limits.min_bytes_per_second.max(1));
+        deadline = start + limits.patience + Duration::from_millis(earned);
+    }
+}
+
+async fn read_json(request: &HttpRequest, payload: Payload) -> Result<Bytes, Problem> {
+    wants_json(request)?;
+    read_body(request, payload, limits(request)).await
+}
+
+fn limits(request: &HttpRequest) -> BodyLimits {
+    request.app_data::<BodyLimits>().copied().unwrap_or_default()
+}
+
+fn wants_json(request: &HttpRequest) -> Result<(), Problem> {
+    let text = |name| request.headers().get(name).and_then(|v: &actix_web::http::header::HeaderValue| v.to_str().ok());
+    let essence = text(CONTENT_TYPE).unwrap_or("").split(';').next().unwrap_or("").trim();
+    if !essence.eq_ignore_ascii_case("application/json") {
+        return Err(Problem::new(
+            Code::UnsupportedMediaType,
+            "Send the body as JSON, with `Content-Type: application/json`.",
+        ));
+    }
+    // Never decompressed: a small body must not become a large one here.
+    match text(CONTENT_ENCODING) {
+        None | Some("identity") => Ok(()),
+        Some(_) => Err(Problem::new(Code::UnsupportedMediaType, "Send the body without `Content-Encoding`.")),
+    }
+}
+
+fn idempotency_key(request: &HttpRequest) -> Result<Option<String>, Problem> {
+    let Some(value) = request.headers().get("idempotency-key") else { return Ok(None) };
+    match value.to_str() {
+        Ok(key) if (16..=128).contains(&key.len()) => Ok(Some(key.to_owned())),
+        _ => {
+            Err(Problem::new(Code::InvalidArgument, "`Idempotency-Key` must be 16 to 128 printable ASCII characters."))
+        }
+    }
+}
+
+fn too_large(limits: BodyLimits) -> Problem {
+    Problem::new(Code::PayloadTooLarge, format!("A body may have at most {} bytes.", limits.max_bytes))
+}

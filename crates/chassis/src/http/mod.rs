@@ -1,0 +1,18 @@
+//! The HTTP side of a handler: what it takes ([`Json`], [`Query`], [`Path`]) and what it gives ([`Answer`]).
+
+mod body;
+mod fail;
+pub(crate) mod observe;
+mod params;
+mod reply;
+pub mod strict_json;
+
+pub use body::{BodyLimits, IdempotencyKey, Json, Keyed, OptionalJson, read_body};
+pub use fail::{Answer, Fail, IntoProblem, problem_response};
+pub(crate) use observe::InFlight;
+pub use observe::{RequestId, request_id};
+pub use params::{Path, Query};
+pub use reply::{Created, Reply, Upserted};
+
+/// The service itself, shared by all its handlers.
+pub type State<S> = actix_web::web::Data<S>;

@@ -1,0 +1,132 @@
+//! What happens to every request on its way in and out: its id, its span, its line in the log, its place in the metrics,
+//! and the count of what is in flight, which draining waits for.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use actix_web::body::{BodySize, MessageBody};
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
+use actix_web::middleware::Next;
+use actix_web::{HttpMessage, HttpRequest, web};
+use bytes::Bytes;
+use tracing::Instrument;
+
+use crate::metrics::Requests;
+use crate::process::Drain;
+
+const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// The name of one request in answers and logs.
+#[derive(Clone, Debug)]
+pub struct RequestId(pub Arc<str>);
+
+/// How many requests have not been answered to the last byte.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InFlight(Arc<AtomicUsize>);
+
+impl InFlight {
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    fn enter(&self) -> Passage {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Passage(Arc::clone(&self.0))
+    }
+}
+
+struct Passage(Arc<AtomicUsize>);
+
+impl Drop for Passage {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// What [`observe`] needs, in the application data.
+#[derive(Clone)]
+pub(crate) struct Observer {
+    pub(crate) requests: Requests,
+    pub(crate) in_flight: InFlight,
+    pub(crate) drain: Drain,
+}
+
+pub(crate) async fn observe<B: MessageBody>(
+    request: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<Counted<B>>, actix_web::Error> {
+    let Some(observer) = request.app_data::<web::Data<Observer>>().cloned() else {
+        return Err(actix_web::error::ErrorInternalServerError("no observer"));
+    };
+    let passage = observer.in_flight.enter();
+    let started = Instant::now();
+    let id = RequestId(take_request_id(request.headers()));
+    request.extensions_mut().insert(id.clone());
+    let method = request.method().clone();
+    // The route's template, never the path: a path can hold a link's token.
+    let route = request.match_pattern().unwrap_or_else(|| "unmatched".to_owned());
+    let span = tracing::info_span!("request", otel.name = %format_args!("{method} {route}"), otel.kind = "server",
+        http.request.method = %method, http.route = %route, request.id = %id.0, http.response.status_code = tracing::field::Empty);
+    crate::process::telemetry::adopt_parent(&span, request.headers());
+
+    let mut response = next.call(request).instrument(span.clone()).await?;
+
+    let status = response.status().as_u16();
+    span.record("http.response.status_code", status);
+    if let Ok(value) = HeaderValue::from_str(&id.0) {
+        response.headers_mut().insert(X_REQUEST_ID, value);
+    }
+    if observer.drain.is_draining() {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    let took = started.elapsed();
+    observer.requests.record(&method, &route, status, took);
+    span.in_scope(|| tracing::info!(status, took_ms = took.as_secs_f64() * 1e3, "Answered"));
+    Ok(response.map_body(|_, body| Counted { body, passage }))
+}
+
+/// The id that [`observe`] gave a request.
+pub fn request_id(request: &HttpRequest) -> Arc<str> {
+    request.extensions().get::<RequestId>().map_or_else(|| "".into(), |id| Arc::clone(&id.0))
+}
+
+fn take_request_id(headers: &HeaderMap) -> Arc<str> {
+    let well_formed = |id: &&str| {
+        (1..=128).contains(&id.len())
+            && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'))
+    };
+    match headers.get(X_REQUEST_ID).and_then(|value| value.to_str().ok()).filter(well_formed) {
+        Some(id) => id.into(),
+        None => ensemble_types::ids::TokenId::generate().to_string().into(),
+    }
+}
+
+pin_project_lite::pin_project! {
+    /// A body that counts as in flight until its last byte is out.
+    pub(crate) struct Counted<B> {
+        #[pin]
+        body: B,
+        passage: Passage,
+    }
+}
+
+impl<B: MessageBody> MessageBody for Counted<B> {
+    type Error = B::Error;
+
+    fn size(&self) -> BodySize {
+        self.body.size()
+    }
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, B::Error>>> {
+        self.project().body.poll_next(cx)
+    }
+
+    fn try_into_bytes(self) -> Result<Bytes, Self> {
+        let Self { body, passage } = self;
+        body.try_into_bytes().map_err(|body| Self { body, passage })
+    }
+}

@@ -1,0 +1,85 @@
+//! What stands in the address: path parameters and the query.
+
+use std::future::{Ready, ready};
+
+use actix_web::{FromRequest, HttpRequest, dev::Payload};
+use ensemble_types::problem::Problem;
+use serde::de::DeserializeOwned;
+
+use super::Fail;
+
+/// Path parameters. One that is malformed is as absent as one that does not exist: 404.
+pub struct Path<T>(pub T);
+
+/// The query. What does not fit is 400 with the parameter's name as `?name`.
+pub struct Query<T>(pub T);
+
+impl<T: DeserializeOwned + 'static> FromRequest for Path<T> {
+    type Error = Fail;
+    type Future = Ready<Result<Self, Fail>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        let found = actix_web::web::Path::<T>::from_request(request, payload).into_inner();
+        ready(found.map(|path| Self(path.into_inner())).map_err(|_| Problem::not_found().into()))
+    }
+}
+
+impl<T: DeserializeOwned + 'static> FromRequest for Query<T> {
+    type Error = Fail;
+    type Future = Ready<Result<Self, Fail>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        ready(parse(request.query_string()).map(Self).map_err(Fail::from))
+    }
+}
+
+fn parse<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
+    if query.contains("%00") {
+        return Err(Problem::field("?", "must not contain U+0000"));
+    }
+    let pairs = serde_urlencoded::Deserializer::new(form_pairs(query));
+    serde_path_to_error::deserialize(pairs).map_err(|error| {
+        let path = error.path().to_string();
+        let detail = error.into_inner().to_string();
+        // The errors of serde that concern the whole query name the parameter in backquotes.
+        let name = if path == "." || path == "?" { detail.split('`').nth(1).unwrap_or("").to_owned() } else { path };
+        Problem::field(format!("?{name}"), detail)
+    })
+}
+
+fn form_pairs(query: &str) -> form_urlencoded::Parse<'_> {
+    form_urlencoded::parse(query.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use ensemble_types::page::Limit;
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    struct Page {
+        #[serde(default)]
+        limit: Limit<50, 500>,
+        after: Option<u64>,
+    }
+
+    #[test]
+    fn a_bad_parameter_is_named() {
+        for (query, name) in
+            [("limit=0", "?limit"), ("limit=-1", "?limit"), ("limit=501", "?limit"), ("after=x", "?after")]
+        {
+            let problem = parse::<Page>(query).unwrap_err();
+            assert_eq!(problem.errors[0].pointer, name, "{query}: {problem}");
+        }
+        let twice = parse::<Page>("after=1&after=2").unwrap_err();
+        assert_eq!(twice.errors[0].pointer, "?after");
+    }
+
+    #[test]
+    fn unknown_parameters_are_ignored_and_defaults_hold() {
+        let page: Page = parse("else=1&after=7").unwrap();
+        assert_eq!((page.limit.get(), page.after), (50, Some(7)));
+    }
+}

@@ -1,0 +1,189 @@
+//! Reads JSON as strictly as RFC 8259 and RFC 7493 allow: what two parsers could understand differently is refused.
+//!
+//! One pass over the text before it is read into a type: no key twice in an object, no U+0000, no lone surrogates, at most
+//! [`MAX_DEPTH`] levels. So free objects can be stored as text, and whoever reads them later reads the same.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+
+use ensemble_types::problem::{Code, Problem};
+
+/// How deep arrays and objects may be nested.
+pub const MAX_DEPTH: u32 = 32;
+
+/// Reads a body into a type; the problem names the place by a JSON Pointer.
+pub fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
+    check(text)?;
+    // The path is only worked out when something was wrong: nearly all bodies are right.
+    serde_json::from_slice(text).or_else(|_| {
+        let mut json = serde_json::Deserializer::from_slice(text);
+        serde_path_to_error::deserialize(&mut json).map_err(|error| invalid_field(&error))
+    })
+}
+
+/// Refuses what is not JSON, and JSON that is not strict.
+pub fn check(text: &[u8]) -> Result<(), Problem> {
+    let mut json = serde_json::Deserializer::from_slice(text);
+    let checked = Strict { depth: 0 }.deserialize(&mut json).and_then(|()| json.end());
+    checked.map_err(|error| Problem::new(Code::InvalidJson, error.to_string()))
+}
+
+fn invalid_field(error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
+    let mut pointer = String::new();
+    for segment in error.path() {
+        match segment {
+            serde_path_to_error::Segment::Map { key } => {
+                pointer.push('/');
+                pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
+            }
+            serde_path_to_error::Segment::Seq { index } => {
+                pointer.push('/');
+                pointer.push_str(&index.to_string());
+            }
+            _ => {}
+        }
+    }
+    let told = error.inner().to_string();
+    // serde_json adds where in the text it was; the pointer says it better.
+    let detail = told.split(" at line ").next().unwrap_or(&told).to_owned();
+    if let Some(missing) = detail.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`')) {
+        return Problem::field(format!("{pointer}/{missing}"), "is required");
+    }
+    Problem::field(pointer, detail)
+}
+
+#[derive(Clone, Copy)]
+struct Strict {
+    depth: u32,
+}
+
+impl Strict {
+    fn deeper<E: serde::de::Error>(self) -> Result<Self, E> {
+        if self.depth >= MAX_DEPTH {
+            return Err(E::custom(format_args!("nested more than {MAX_DEPTH} levels deep")));
+        }
+        Ok(Self { depth: self.depth + 1 })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Strict {
+    type Value = ();
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<(), E> {
+        no_nul(text)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let inner = self.deeper()?;
+        while items.next_element_seed(inner)?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
+        let inner = self.deeper()?;
+        let mut seen = HashSet::new();
+        while let Some(key) = members.next_key::<std::borrow::Cow<'de, str>>()? {
+            no_nul(&key)?;
+            if seen.contains(&key) {
+                return Err(A::Error::custom(format_args!("the key {key:?} stands twice in one object")));
+            }
+            seen.insert(key);
+            members.next_value_seed(inner)?;
+        }
+        Ok(())
+    }
+}
+
+fn no_nul<E: serde::de::Error>(text: &str) -> Result<(), E> {
+    if text.as_bytes().contains(&0) { Err(E::custom("a string holds U+0000")) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[test]
+    fn refuses_what_two_parsers_could_read_differently() {
+        let deep = "[".repeat(10_000) + &"]".repeat(10_000);
+        for bad in [
+            r#"{"a":1,"a":2}"#,
+            r#"{"a":1,"\u0061":2}"#,
+            r#"{"x":{"a":1,"a":1}}"#,
+            r#"{"a":"\u0000"}"#,
+            r#"{"\u0000":1}"#,
+            r#"{"a":"\ud800"}"#,
+            r#"{"a":"\udc00\ud800"}"#,
+            r#"{"a":1} x"#,
+            r#"{"a":01}"#,
+            "{a:1}",
+            "",
+            "nul",
+            &deep,
+        ] {
+            assert_eq!(check(bad.as_bytes()).unwrap_err().code, Code::InvalidJson, "{bad:.40}");
+        }
+        assert!(check(b"\"\xff\"").is_err());
+        assert!(check(br#"{"a":[1,{"b":"\ud83d\ude00 \\u0000"}],"c":1e3}"#).is_ok());
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Batch {
+        #[expect(dead_code, reason = "only its reading is tested")]
+        messages: Vec<Draft>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    struct Draft {
+        #[expect(dead_code, reason = "only its reading is tested")]
+        content: String,
+        #[expect(dead_code, reason = "only its reading is tested")]
+        seq: u32,
+    }
+
+    #[test]
+    fn a_pointer_names_the_field() {
+        for (body, pointer) in [
+            (r#"{"messages":[{"content":"x","seq":1},{"content":7,"seq":1}]}"#, "/messages/1/content"),
+            (r#"{"messages":[{"content":"x"}]}"#, "/messages/0/seq"),
+            (r#"{"messages":[{"content":"x","seq":"1"}]}"#, "/messages/0/seq"),
+            (r#"{"messages":[{"content":"x","seq":-1}]}"#, "/messages/0/seq"),
+            (r#"{"messages":[{"content":"x","seq":99999999999}]}"#, "/messages/0/seq"),
+            (r#"{"messages":{}}"#, "/messages"),
+            ("{}", "/messages"),
+        ] {
+            let problem = parse::<Batch>(body.as_bytes()).unwrap_err();
+            assert_eq!(problem.errors[0].pointer, pointer, "{body}: {problem}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Answers that stay open: Server-Sent Events (WHATWG HTML, section 9.2).
+
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use actix_web::HttpResponse;
+use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use bytes::Bytes;
+use futures_util::stream::{self, Stream, StreamExt};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
+
+use crate::process::Drain;
+
+/// How often a comment shows that a quiet stream is alive.
+pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// One event of a stream, as the bytes that go out.
+#[derive(Clone, Debug)]
+pub struct Event(Bytes);
+
+impl Event {
+    /// `data` must be one line; JSON as we write it is.
+    pub fn new(name: &str, id: Option<&str>, data: &str) -> Self {
+        let mut frame = String::with_capacity(name.len() + data.len() + 48);
+        if let Some(id) = id {
+            let _ = writeln!(frame, "id: {id}");
+        }
+        let _ = writeln!(frame, "event: {name}");
+        // A line break inside data would end the field, so each line becomes a field of its own.
+        for line in data.split('\n') {
+            let _ = writeln!(frame, "data: {line}");
+        }
+        frame.push('\n');
+        Self(frame.into())
+    }
+
+    /// The last event: why the stream ends, and how soon a client should come back.
+    pub fn end(reason: &str) -> Self {
+        Self(format!("event: end\nretry: 500\ndata: {{\"reason\":\"{reason}\"}}\n\n").into())
+    }
+
+    /// Several events, written already.
+    pub fn from_bytes(frames: Bytes) -> Self {
+        Self(frames)
+    }
+}
+
+/// A response that sends `events` as they come, a comment when it was quiet for [`KEEP_ALIVE`], and `event: end` with the
+/// reason `draining` when the service stops. The stream ends when `events` does.
+pub fn sse(events: impl Stream<Item = Event> + 'static, drain: &Drain) -> HttpResponse {
+    let closing = drain.clone();
+    let state = Sse {
+        events: Box::pin(events),
+        tick: ticking(),
+        closing: Box::pin(async move { closing.closing().await }),
+        ended: false,
+    };
+    let hello = stream::once(async { Ok::<_, Infallible>(Bytes::from_static(b": connected\n\n")) });
+    let body = hello.chain(stream::unfold(state, Sse::next));
+    HttpResponse::Ok()
+        .insert_header((CONTENT_TYPE, HeaderValue::from_static("text/event-stream")))
+        .insert_header((CACHE_CONTROL, HeaderValue::from_static("no-store")))
+        .insert_header((HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")))
+        .streaming(body)
+}
+
+struct Sse<S, C> {
+    events: std::pin::Pin<Box<S>>,
+    tick: Interval,
+    closing: std::pin::Pin<Box<C>>,
+    ended: bool,
+}
+
+impl<S: Stream<Item = Event>, C: Future<Output = ()>> Sse<S, C> {
+    async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
+        if self.ended {
+            return None;
+        }
+        let frame = tokio::select! {
+            biased;
+            event = self.events.next() => event?.0,
+            () = &mut self.closing => {
+                self.ended = true;
+                Event::end("draining").0
+            }
+            _ = self.tick.tick() => Bytes::from_static(b": still here\n\n"),
+        };
+        self.tick.reset();
+        Some((Ok(frame), self))
+    }
+}
+
+fn ticking() -> Interval {
+    let mut tick = interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    tick
+}

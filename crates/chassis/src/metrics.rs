@@ -1,0 +1,68 @@
+//! Numbers for Prometheus. Labels are bounded: routes by their template, statuses by their code, never an id.
+
+use std::time::Duration;
+
+use actix_web::http::Method;
+use prometheus::{Encoder, HistogramOpts, HistogramVec, Registry, TextEncoder};
+
+/// The registry of one running service. Cheap to clone; give it your own collectors.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    registry: Registry,
+    requests: Requests,
+}
+
+/// Rate, errors and duration of every route.
+#[derive(Clone, Debug)]
+pub struct Requests(HistogramVec);
+
+impl Metrics {
+    /// `service` becomes a label on every metric.
+    pub fn new(service: &str) -> Result<Self, prometheus::Error> {
+        let labels = [("service".to_owned(), service.to_owned())].into();
+        let registry = Registry::new_custom(Some("ensemble".to_owned()), Some(labels))?;
+        let options =
+            HistogramOpts::new("http_request_duration_seconds", "Time to the head of the answer, by route and status.")
+                .buckets(vec![0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0]);
+        let histogram = HistogramVec::new(options, &["method", "route", "status"])?;
+        registry.register(Box::new(histogram.clone()))?;
+        Ok(Self { registry, requests: Requests(histogram) })
+    }
+
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    pub(crate) fn requests(&self) -> Requests {
+        self.requests.clone()
+    }
+
+    /// The text format of Prometheus, version 0.0.4.
+    pub fn render(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        if let Err(error) = TextEncoder::new().encode(&self.registry.gather(), &mut out) {
+            tracing::warn!(%error, "Metrics could not be written");
+        }
+        out
+    }
+}
+
+impl Requests {
+    pub(crate) fn record(&self, method: &Method, route: &str, status: u16, took: Duration) {
+        let mut digits = [0_u8; 3];
+        let status = three_digits(status, &mut digits);
+        // Methods that no route has share one label, so that a caller cannot make up labels.
+        let method = match method.as_str() {
+            known @ ("GET" | "HEAD" | "POST" | "PATCH" | "PUT" | "DELETE" | "OPTIONS") => known,
+            _ => "other",
+        };
+        self.0.with_label_values(&[method, route, status]).observe(took.as_secs_f64());
+    }
+}
+
+fn three_digits(status: u16, out: &mut [u8; 3]) -> &str {
+    for (place, divisor) in out.iter_mut().zip([100, 10, 1]) {
+        *place = b'0' + u8::try_from(status / divisor % 10).unwrap_or(0);
+    }
+    std::str::from_utf8(out).unwrap_or("000")
+}

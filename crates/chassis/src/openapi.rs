@@ -1,0 +1,172 @@
+//! The OpenAPI 3.1 document, made from the route tables: what is not in a table is not in the document, and the other way round.
+
+use std::collections::BTreeMap;
+
+use ensemble_types::problem::{Code, PROBLEM_JSON, Problem};
+use utoipa::openapi::path::{HttpMethod, OperationBuilder, ParameterBuilder, ParameterIn};
+use utoipa::openapi::request_body::RequestBodyBuilder;
+use utoipa::openapi::schema::SchemaType;
+use utoipa::openapi::security::{
+    ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+};
+use utoipa::openapi::{
+    ComponentsBuilder, Content, InfoBuilder, ObjectBuilder, OpenApi, OpenApiBuilder, PathItem, Paths, Ref, RefOr,
+    Required, ResponseBuilder, Schema, Type,
+};
+
+use crate::routes::{Routes, Row, SchemaRef, Who};
+
+/// One document for all the tables.
+pub fn document(title: &str, description: &str, version: &str, tables: &[Routes]) -> OpenApi {
+    let mut schemas: BTreeMap<String, RefOr<Schema>> = BTreeMap::new();
+    let mut paths = Paths::new();
+    add(&mut schemas, &SchemaRef::of::<Problem>());
+    for row in tables.iter().flat_map(Routes::rows) {
+        for schema in row.doc.answers.iter().filter_map(|(_, _, schema)| schema.as_ref()).chain(&row.doc.body) {
+            add(&mut schemas, schema);
+        }
+        if let Some(method) = method(row) {
+            let item = PathItem::new(method, operation(row));
+            match paths.paths.entry(row.path.to_owned()) {
+                std::collections::btree_map::Entry::Occupied(mut known) => known.get_mut().merge_operations(item),
+                std::collections::btree_map::Entry::Vacant(free) => {
+                    free.insert(item);
+                }
+            }
+        }
+    }
+    let components = ComponentsBuilder::new()
+        .schemas_from_iter(schemas)
+        .security_scheme(
+            "bearer",
+            SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("JWT").build()),
+        )
+        .security_scheme("voiceKey", SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new("X-Voice-Key"))))
+        .build();
+    let info = InfoBuilder::new().title(title).description(Some(description)).version(version).build();
+    OpenApiBuilder::new().info(info).paths(paths).components(Some(components)).build()
+}
+
+fn add(schemas: &mut BTreeMap<String, RefOr<Schema>>, found: &SchemaRef) {
+    for (name, schema) in &found.schemas {
+        schemas.entry(name.clone()).or_insert_with(|| schema.clone());
+    }
+}
+
+fn method(row: &Row) -> Option<HttpMethod> {
+    Some(match row.method.as_str() {
+        "GET" => HttpMethod::Get,
+        "POST" => HttpMethod::Post,
+        "PATCH" => HttpMethod::Patch,
+        "DELETE" => HttpMethod::Delete,
+        _ => return None,
+    })
+}
+
+fn operation(row: &Row) -> utoipa::openapi::path::Operation {
+    let mut operation =
+        OperationBuilder::new().summary(Some(row.doc.summary)).tag(row.doc.tag).operation_id(Some(operation_id(row)));
+    for name in path_parameters(row.path) {
+        operation =
+            operation.parameter(
+                ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path).required(Required::True).schema(
+                    Some(ObjectBuilder::new().schema_type(SchemaType::Type(Type::String)).max_length(Some(4096))),
+                ),
+            );
+    }
+    for parameter in &row.doc.parameters {
+        operation = operation.parameter(parameter.clone());
+    }
+    if row.doc.idempotent {
+        operation = operation.parameter(
+            ParameterBuilder::new()
+                .name("Idempotency-Key")
+                .parameter_in(ParameterIn::Header)
+                .required(Required::False)
+                .description(Some("A repeat with the same key and body within 24 h gives the first result again."))
+                .schema(Some(
+                    ObjectBuilder::new()
+                        .schema_type(SchemaType::Type(Type::String))
+                        .min_length(Some(16))
+                        .max_length(Some(128))
+                        .pattern(Some("^[!-~]+$")),
+                )),
+        );
+    }
+    if let Some(body) = &row.doc.body {
+        operation = operation.request_body(Some(
+            RequestBodyBuilder::new()
+                .content("application/json", Content::new(Some(Ref::from_schema_name(&body.name))))
+                .required(Some(if row.doc.body_optional { Required::False } else { Required::True }))
+                .build(),
+        ));
+    }
+    for (status, media_type, schema) in &row.doc.answers {
+        let content = Content::new(schema.as_ref().map(|s| Ref::from_schema_name(&s.name)));
+        operation = operation.response(
+            status.to_string(),
+            ResponseBuilder::new().description("Success").content(*media_type, content).build(),
+        );
+    }
+    for (status, codes) in problems(row) {
+        let names: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
+        let response = ResponseBuilder::new()
+            .description(names.join(", "))
+            .content(PROBLEM_JSON, Content::new(Some(Ref::from_schema_name("Problem"))))
+            .build();
+        operation = operation.response(status.to_string(), response);
+    }
+    match row.who {
+        Who::Anyone | Who::Signed => {}
+        Who::VoiceKey => {
+            operation = operation.security(SecurityRequirement::new("voiceKey", Vec::<String>::new()));
+            operation = operation.security(SecurityRequirement::new("bearer", Vec::<String>::new()));
+        }
+        Who::User | Who::UserOrMachine | Who::Machine => {
+            operation = operation.security(SecurityRequirement::new("bearer", Vec::<String>::new()));
+        }
+    }
+    operation.build()
+}
+
+/// The problems of a row by status: its own, and those that any route can have.
+fn problems(row: &Row) -> BTreeMap<u16, Vec<Code>> {
+    let mut codes = row.doc.errors.clone();
+    codes.extend([Code::InvalidArgument, Code::RateLimited, Code::Internal]);
+    codes.extend([Code::UpstreamError, Code::Unavailable, Code::UpstreamTimeout]);
+    codes.extend([Code::UriTooLong, Code::HeadersTooLarge, Code::RequestTimeout]);
+    if !matches!(row.who, Who::Anyone) {
+        codes.push(Code::Unauthenticated);
+    }
+    if matches!(row.who, Who::User | Who::Machine) {
+        codes.push(Code::Forbidden);
+    }
+    if row.path.contains('{') {
+        codes.push(Code::NotFound);
+    }
+    if row.doc.body.is_some() {
+        codes.extend([Code::InvalidJson, Code::PayloadTooLarge, Code::UnsupportedMediaType]);
+    }
+    if row.doc.idempotent {
+        codes.extend([Code::IdempotencyMismatch, Code::Conflict]);
+    }
+    let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
+    for code in codes {
+        let known = by_status.entry(code.status()).or_default();
+        if !known.contains(&code) {
+            known.push(code);
+        }
+    }
+    by_status
+}
+
+fn path_parameters(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+}
+
+/// `get_v1_machines_id`: stable, unique, and good enough as a function name in generated clients.
+fn operation_id(row: &Row) -> String {
+    let path: String = row.path.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    let words: Vec<&str> = path.split('_').filter(|word| !word.is_empty()).collect();
+    format!("{}_{}", row.method.as_str().to_ascii_lowercase(), words.join("_"))
+}

@@ -1,0 +1,48 @@
+//! The end of a process, told to everything that waits.
+
+use tokio::sync::watch;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stage {
+    Serving,
+    /// Readiness fails and answers say `Connection: close`; everything is still served.
+    Draining,
+    /// Long-polls answer, streams end, loops end.
+    Closing,
+}
+
+/// Tells when to stop. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Drain {
+    stage: watch::Receiver<Stage>,
+}
+
+impl Drain {
+    pub(super) fn new() -> (watch::Sender<Stage>, Self) {
+        let (sender, stage) = watch::channel(Stage::Serving);
+        (sender, Self { stage })
+    }
+
+    /// One that never begins, for tools and tests.
+    pub fn never() -> Self {
+        let (sender, drain) = Self::new();
+        std::mem::forget(sender);
+        drain
+    }
+
+    /// No new work should be sent here any more.
+    pub fn is_draining(&self) -> bool {
+        *self.stage.borrow() >= Stage::Draining
+    }
+
+    pub fn is_closing(&self) -> bool {
+        *self.stage.borrow() >= Stage::Closing
+    }
+
+    /// Completes when whoever waits should stop waiting.
+    pub async fn closing(&self) {
+        let mut stage = self.stage.clone();
+        // The sender is only dropped with the process, which is a reason to stop waiting, too.
+        let _ = stage.wait_for(|stage| *stage >= Stage::Closing).await;
+    }
+}

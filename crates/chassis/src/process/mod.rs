@@ -1,0 +1,17 @@
+//! The life of a process: configure, bind, build, serve, drain, end.
+
+mod commands;
+mod drain;
+mod internal;
+mod serve;
+pub mod telemetry;
+
+pub use commands::run;
+pub use drain::Drain;
+pub use serve::{Doors, Running, start};
+
+/// Installs what a process needs once: the TLS provider and the token provider. Safe to call again.
+pub fn install_providers() {
+    drop(rustls::crypto::ring::default_provider().install_default());
+    crate::auth::install_provider();
+}

@@ -1,0 +1,283 @@
+//! The route table: one row says everything about a route.
+//!
+//! From the rows come the routing, the 401 and 403 of credentials, the 405, the OpenAPI document and the access-matrix test.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use actix_web::http::Method;
+use actix_web::http::header::{ALLOW, HeaderValue};
+use actix_web::{FromRequest, Handler, HttpMessage, HttpRequest, HttpResponse, Resource, Responder, dev::Payload, web};
+use ensemble_types::problem::{Code, Problem};
+use futures_util::future::LocalBoxFuture;
+use utoipa::openapi::path::{Parameter, ParameterIn};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa::{IntoParams, PartialSchema, ToSchema};
+
+use crate::auth::AuthContext;
+use crate::http::{Fail, problem_response, request_id};
+
+/// Who may call a route at all. What a caller may do to a particular thing is decided where the thing is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// No credentials; a bearer is ignored.
+    Anyone,
+    /// A user's token. A machine token is 403.
+    User,
+    /// A user's or a machine's token.
+    UserOrMachine,
+    /// A machine's token. A user's token is 403.
+    Machine,
+    /// The voice gateway's application key.
+    VoiceKey,
+    /// The handler checks a signature over the request itself.
+    Signed,
+}
+
+/// All the routes of a service.
+#[derive(Default)]
+pub struct Routes {
+    rows: Vec<Row>,
+}
+
+/// One route.
+pub struct Row {
+    pub method: Method,
+    /// With `{name}` for parameters.
+    pub path: &'static str,
+    pub who: Who,
+    pub doc: RowDoc,
+    run: Run,
+}
+
+/// What the OpenAPI document says about a route.
+#[derive(Default)]
+pub struct RowDoc {
+    pub summary: &'static str,
+    pub tag: &'static str,
+    pub parameters: Vec<Parameter>,
+    pub body: Option<SchemaRef>,
+    pub body_optional: bool,
+    pub idempotent: bool,
+    pub answers: Vec<(u16, &'static str, Option<SchemaRef>)>,
+    pub errors: Vec<Code>,
+}
+
+/// A schema by its name, with all that it refers to.
+pub struct SchemaRef {
+    pub name: String,
+    pub schemas: Vec<(String, RefOr<Schema>)>,
+}
+
+type Run = Arc<dyn Fn(HttpRequest, Payload) -> LocalBoxFuture<'static, HttpResponse> + Send + Sync>;
+
+/// A row that has no handler yet.
+pub struct RowBuilder {
+    method: Method,
+    path: &'static str,
+    who: Who,
+    doc: RowDoc,
+}
+
+pub fn get(path: &'static str) -> RowBuilder {
+    RowBuilder::new(Method::GET, path)
+}
+
+pub fn post(path: &'static str) -> RowBuilder {
+    RowBuilder::new(Method::POST, path)
+}
+
+pub fn patch(path: &'static str) -> RowBuilder {
+    RowBuilder::new(Method::PATCH, path)
+}
+
+pub fn delete(path: &'static str) -> RowBuilder {
+    RowBuilder::new(Method::DELETE, path)
+}
+
+impl Routes {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    #[must_use]
+    pub fn row(mut self, row: Row) -> Self {
+        self.rows.push(row);
+        self
+    }
+
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// Registers every row with an actix application.
+    pub(crate) fn configure(&self, app: &mut web::ServiceConfig) {
+        let mut by_path: BTreeMap<&'static str, Vec<&Row>> = BTreeMap::new();
+        for row in &self.rows {
+            by_path.entry(row.path).or_default().push(row);
+        }
+        for (path, rows) in by_path {
+            app.service(resource(path, &rows));
+        }
+        app.default_service(web::to(no_such_route));
+    }
+}
+
+impl RowBuilder {
+    fn new(method: Method, path: &'static str) -> Self {
+        Self { method, path, who: Who::User, doc: RowDoc::default() }
+    }
+
+    #[must_use]
+    pub fn who(mut self, who: Who) -> Self {
+        self.who = who;
+        self
+    }
+
+    /// One sentence on what the call does, and the group it is listed under.
+    #[must_use]
+    pub fn says(mut self, tag: &'static str, summary: &'static str) -> Self {
+        (self.doc.tag, self.doc.summary) = (tag, summary);
+        self
+    }
+
+    #[must_use]
+    pub fn query<Q: IntoParams>(mut self) -> Self {
+        self.doc.parameters.extend(Q::into_params(|| Some(ParameterIn::Query)));
+        self
+    }
+
+    #[must_use]
+    pub fn takes<B: ToSchema>(mut self) -> Self {
+        self.doc.body = Some(SchemaRef::of::<B>());
+        self
+    }
+
+    /// The body may be left out.
+    #[must_use]
+    pub fn may_take<B: ToSchema>(mut self) -> Self {
+        self.doc.body_optional = true;
+        self.takes::<B>()
+    }
+
+    /// Takes an `Idempotency-Key`.
+    #[must_use]
+    pub fn idempotent(mut self) -> Self {
+        self.doc.idempotent = true;
+        self
+    }
+
+    #[must_use]
+    pub fn gives<B: ToSchema>(mut self, status: u16) -> Self {
+        self.doc.answers.push((status, "application/json", Some(SchemaRef::of::<B>())));
+        self
+    }
+
+    /// An answer that is not JSON: a stream of events, text, a page.
+    #[must_use]
+    pub fn gives_as(mut self, status: u16, media_type: &'static str) -> Self {
+        self.doc.answers.push((status, media_type, None));
+        self
+    }
+
+    /// Problems beyond those that every route can have (400, 401, 403 of credentials, 405, 408, 413, 415, 429, 5xx).
+    #[must_use]
+    pub fn errors(mut self, codes: &[Code]) -> Self {
+        self.doc.errors.extend_from_slice(codes);
+        self
+    }
+
+    pub fn to<H, Args, R>(self, handler: H) -> Row
+    where
+        H: Handler<Args, Output = Result<R, Fail>> + Send + Sync,
+        Args: FromRequest + 'static,
+        R: Responder + 'static,
+    {
+        let who = self.who;
+        let run: Run = Arc::new(move |request, mut payload| {
+            let handler = handler.clone();
+            Box::pin(async move {
+                let answered = answer(handler, who, &request, &mut payload).await;
+                answered.unwrap_or_else(|problem| problem_response(problem, &request_id(&request)))
+            })
+        });
+        Row { method: self.method, path: self.path, who, doc: self.doc, run }
+    }
+}
+
+impl SchemaRef {
+    pub fn of<T: ToSchema + PartialSchema>() -> Self {
+        let mut schemas = vec![(T::name().into_owned(), T::schema())];
+        T::schemas(&mut schemas);
+        Self { name: T::name().into_owned(), schemas }
+    }
+}
+
+/// Credentials first, before any of the body is read; then the arguments; then the handler.
+async fn answer<H, Args, R>(
+    handler: H,
+    who: Who,
+    request: &HttpRequest,
+    payload: &mut Payload,
+) -> Result<HttpResponse, Problem>
+where
+    H: Handler<Args, Output = Result<R, Fail>>,
+    Args: FromRequest,
+    R: Responder + 'static,
+{
+    if let Some(context) = request.app_data::<web::Data<AuthContext>>()
+        && let Some(caller) = context.admit(who, request)?
+    {
+        request.extensions_mut().insert(caller);
+    }
+    let args = Args::from_request(request, payload).await.map_err(|error| problem_of(&error.into()))?;
+    match handler.call(args).await {
+        Ok(reply) => Ok(reply.respond_to(request).map_into_boxed_body()),
+        Err(fail) => Err(fail.into_inner()),
+    }
+}
+
+fn problem_of(error: &actix_web::Error) -> Problem {
+    match error.as_error::<Fail>() {
+        Some(fail) => fail.problem().clone(),
+        None => {
+            tracing::error!(%error, "A handler's arguments could not be made");
+            Problem::new(
+                Code::Internal,
+                "Something went wrong in the service. Quote the request id when you report it.",
+            )
+        }
+    }
+}
+
+fn resource(path: &str, rows: &[&Row]) -> Resource {
+    let mut allowed: Vec<&str> = rows.iter().map(|row| row.method.as_str()).collect();
+    let mut resource = web::resource(path);
+    for row in rows {
+        let run = Arc::clone(&row.run);
+        let call = move |request: HttpRequest, payload: web::Payload| run(request, payload.into_inner());
+        resource = resource.route(web::method(row.method.clone()).to(call));
+        if row.method == Method::GET {
+            // HEAD is GET without the body (RFC 9110, section 9.3.2); a route that counts its readers looks at the method.
+            let run = Arc::clone(&row.run);
+            let call = move |request: HttpRequest, payload: web::Payload| run(request, payload.into_inner());
+            resource = resource.route(web::head().to(call));
+            allowed.push("HEAD");
+        }
+    }
+    let allow = HeaderValue::from_str(&allowed.join(", ")).unwrap_or_else(|_| HeaderValue::from_static(""));
+    resource.default_service(web::to(move |request: HttpRequest| {
+        let allow = allow.clone();
+        async move {
+            let problem = Problem::new(Code::MethodNotAllowed, "See the header `Allow` for the methods of this path.");
+            let mut response = problem_response(problem, &request_id(&request));
+            response.headers_mut().insert(ALLOW, allow);
+            response
+        }
+    }))
+}
+
+async fn no_such_route(request: HttpRequest) -> HttpResponse {
+    let problem = Problem::new(Code::NotFound, "There is no such path. /openapi.json lists all there are.");
+    problem_response(problem, &request_id(&request))
+}

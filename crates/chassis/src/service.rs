@@ -1,0 +1,111 @@
+//! What a service says about itself. Everything else, the chassis does.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use secrecy::SecretString;
+
+use crate::auth::{Gate, KeySource};
+use crate::config::Vars;
+use crate::metrics::Metrics;
+use crate::process::Drain;
+use crate::{Clock, Routes};
+
+/// Why a service could not start.
+pub type StartError = anyhow::Error;
+
+/// A service: its name, its variables, its table of routes, its state.
+pub trait Service: Send + Sync + Sized + 'static {
+    /// As in `session-store`.
+    const NAME: &'static str;
+    /// The port of the public door unless `PUBLIC_LISTEN` says otherwise; the internal door is 1,000 above.
+    const DEFAULT_PORT: u16;
+    type Config: Send + 'static;
+
+    /// Reads the variables. Mistakes are collected in `vars`; return some value all the same.
+    fn configure(vars: &mut Vars) -> Self::Config;
+
+    /// The table of the public door.
+    fn routes() -> Routes;
+
+    /// Opens the database, makes clients. Runs on the main runtime. Must not fail because a neighbour is away.
+    fn build(config: Self::Config, kit: Kit) -> impl Future<Output = Result<Self, StartError>> + Send;
+
+    /// Brings the database up to date and nothing else: the `migrate` command.
+    fn migrate(config: Self::Config) -> impl Future<Output = Result<(), StartError>> + Send {
+        let _ = config;
+        async { Ok(()) }
+    }
+
+    /// Where the keys of access tokens come from.
+    fn keys(&self) -> Arc<dyn KeySource>;
+
+    /// Who may call the [`crate::Who::VoiceKey`] routes.
+    fn gate(&self) -> Option<Arc<dyn Gate>> {
+        None
+    }
+
+    /// What neighbours may call, on the internal door.
+    fn rpc(self: &Arc<Self>) -> Vec<RpcMount> {
+        Vec::new()
+    }
+
+    /// Loops that run as long as the service does.
+    fn workers(self: &Arc<Self>) -> Vec<Worker> {
+        Vec::new()
+    }
+
+    /// Whether requests may be sent here; `Err` says why not. A neighbour that is away is no reason.
+    fn ready(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+/// What the chassis hands to a service.
+#[derive(Clone, Debug)]
+pub struct Kit {
+    pub clock: Clock,
+    /// Ends loops and long answers.
+    pub drain: Drain,
+    pub metrics: Metrics,
+    /// For calls to neighbours: no proxy, no redirects, pooled.
+    pub http: reqwest::Client,
+    /// Shows neighbours that we are one of them.
+    pub internal_token: SecretString,
+    /// Where this service was bound, with the real port.
+    pub public_addr: SocketAddr,
+    pub internal_addr: SocketAddr,
+}
+
+/// A loop with its name. It must end soon after the drain begins.
+pub struct Worker {
+    pub name: &'static str,
+    pub task: BoxFuture<'static, ()>,
+}
+
+impl Worker {
+    pub fn new(name: &'static str, task: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self { name, task: Box::pin(task) }
+    }
+}
+
+/// One method on the internal door: `POST /rpc/<path>` with a protobuf body.
+#[derive(Clone)]
+pub struct RpcMount {
+    /// `ensemble.machines.v1.MachineDirectory/Get`
+    pub path: String,
+    pub call: RpcCall,
+}
+
+pub type RpcCall = Arc<dyn Fn(Bytes) -> BoxFuture<'static, Result<Bytes, RpcStatus>> + Send + Sync>;
+
+/// A failed internal call, in the words that Twirp uses.
+#[derive(Clone, Debug)]
+pub struct RpcStatus {
+    /// `not_found`, `invalid_argument`, `unavailable`, `internal`.
+    pub code: &'static str,
+    pub message: String,
+}
