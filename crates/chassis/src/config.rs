@@ -10,10 +10,12 @@ use secrecy::SecretString;
 
 /// Reads variables, remembers what each is for, and collects what is wrong with them.
 pub struct Vars {
-    source: Arc<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    source: Source,
     faults: Vec<String>,
     known: Vec<Variable>,
 }
+
+type Source = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// One variable as documentation shows it.
 #[derive(Clone, Debug)]

@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use actix_web::body::{BodySize, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::ConnectionType;
+use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 use actix_web::middleware::Next;
 use actix_web::{HttpMessage, HttpRequest, web};
 use bytes::Bytes;
@@ -81,7 +82,7 @@ pub(crate) async fn observe<B: MessageBody>(
         response.headers_mut().insert(X_REQUEST_ID, value);
     }
     if observer.drain.is_draining() {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        response.response_mut().head_mut().set_connection_type(ConnectionType::Close);
     }
     let took = started.elapsed();
     observer.requests.record(&method, &route, status, took);

@@ -174,6 +174,11 @@ impl Running {
         format!("http://{}", self.internal_addr)
     }
 
+    /// How many requests have not been answered to the last byte.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.count()
+    }
+
     /// Drains and stops: readiness fails; after the delay whoever waits is answered, nothing new is accepted, what is in
     /// flight ends; what has not ended after the grace is cut off. True when nothing had to be.
     pub async fn stop(self) -> bool {
