@@ -1,5 +1,7 @@
 //! How every service behaves at its doors: credentials before bodies, one body for all errors, an orderly end.
 
+#![cfg(test)]
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
