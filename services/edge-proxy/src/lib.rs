@@ -1,1 +1,2 @@
-//! edge-proxy: being built.
+//! edge-proxy: the one door to everything.
+pub mod domain;

@@ -1,0 +1,96 @@
+//! Which web pages may call the interface from a browser (the CORS protocol of the Fetch standard).
+//!
+//! The edge alone answers for this: services never see a preflight, and what they might say is stripped.
+
+use actix_http::header::HeaderValue;
+
+/// What pages may send.
+pub const ALLOWED_HEADERS: &str =
+    "Authorization, Content-Type, Idempotency-Key, X-View-Token, X-Voice-Key, X-Request-Id, Last-Event-ID";
+/// What pages may call.
+pub const ALLOWED_METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
+/// What pages may read beside the body.
+pub const EXPOSED_HEADERS: &str = "X-Request-Id, Retry-After, RateLimit";
+/// Seconds for which a browser may keep the answer to a preflight.
+pub const MAX_AGE: &str = "600";
+
+/// The origins that may call.
+#[derive(Clone, Debug, Default)]
+pub struct Origins(Vec<HeaderValue>);
+
+/// An origin must be a scheme, a host and perhaps a port, and nothing else; `null` and wildcards are none.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is not an origin such as https://app.example.com")]
+pub struct NotAnOrigin(String);
+
+impl Origins {
+    /// # Errors
+    /// The first text that is not an origin.
+    pub fn new<'a>(origins: impl IntoIterator<Item = &'a str>) -> Result<Self, NotAnOrigin> {
+        origins.into_iter().map(parse).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The value to answer with, when this `Origin` may call.
+    pub fn allow(&self, origin: &HeaderValue) -> Option<HeaderValue> {
+        self.0.iter().find(|allowed| *allowed == origin).cloned()
+    }
+}
+
+fn parse(text: &str) -> Result<HeaderValue, NotAnOrigin> {
+    let bad = || NotAnOrigin(text.to_owned());
+    let (scheme, authority) = text.split_once("://").ok_or_else(bad)?;
+    let is_origin = matches!(scheme, "http" | "https")
+        && !authority.is_empty()
+        && authority
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b':' | b'[' | b']'));
+    if !is_origin {
+        return Err(bad());
+    }
+    HeaderValue::from_str(&text.to_ascii_lowercase()).map_err(|_| bad())
+}
+
+/// The origin of a URL: its scheme, host and port.
+pub fn origin_of(url: &str) -> Option<&str> {
+    let (scheme, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    url.get(..scheme.len() + 3 + authority.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_exact_origins_are_allowed() {
+        let origins = Origins::new(["https://app.example.com", "http://localhost:3000"]).expect("origins");
+        let allow = |origin: &'static str| origins.allow(&HeaderValue::from_static(origin)).is_some();
+        assert!(allow("https://app.example.com"));
+        assert!(allow("http://localhost:3000"));
+        for other in [
+            "https://app.example.com.evil.org",
+            "http://app.example.com",
+            "https://app.example.com:444",
+            "null",
+            "*",
+            "",
+        ] {
+            assert!(!allow(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_origin_is_refused() {
+        for text in ["*", "null", "https://a/", "https://a/x", "app.example.com", "https://", "ftp://a", "https://u@a"]
+        {
+            assert!(Origins::new([text]).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_url_has_an_origin() {
+        assert_eq!(origin_of("https://a.example:8443/x?y#z"), Some("https://a.example:8443"));
+        assert_eq!(origin_of("https://a.example"), Some("https://a.example"));
+        assert_eq!(origin_of("nonsense"), None);
+    }
+}

@@ -1,0 +1,208 @@
+//! Which service answers which path, how long it may take, and which limit a request counts against.
+
+/// The services behind the edge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Upstream {
+    Identity,
+    MachineRegistry,
+    SessionStore,
+    Orchestrator,
+    VoiceGateway,
+}
+
+impl Upstream {
+    pub const ALL: [Self; 5] =
+        [Self::Identity, Self::MachineRegistry, Self::SessionStore, Self::Orchestrator, Self::VoiceGateway];
+
+    /// The name of the service, for logs and problems.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Identity => "identity",
+            Self::MachineRegistry => "machine-registry",
+            Self::SessionStore => "session-store",
+            Self::Orchestrator => "orchestrator",
+            Self::VoiceGateway => "voice-gateway",
+        }
+    }
+}
+
+/// Who answers a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    Service(Upstream),
+    /// One of the edge's own pages.
+    Edge,
+    Nowhere,
+}
+
+/// A prefix that ends in a slash takes what lies below it; any other takes itself and what lies below it.
+const TABLE: [(&str, Upstream); 12] = [
+    ("/v3/sessions", Upstream::SessionStore),
+    ("/v1/sessions", Upstream::SessionStore),
+    ("/v2/sessions", Upstream::SessionStore),
+    ("/v1/public-sessions/", Upstream::SessionStore),
+    ("/v1/machines", Upstream::MachineRegistry),
+    ("/v1/orchestrator/", Upstream::Orchestrator),
+    ("/v1/voice/", Upstream::VoiceGateway),
+    ("/hooks/livekit", Upstream::VoiceGateway),
+    ("/agent/v1/", Upstream::VoiceGateway),
+    ("/v1/auth", Upstream::Identity),
+    ("/v1/account", Upstream::Identity),
+    ("/v1/users/", Upstream::Identity),
+];
+
+/// Looks a path up; it has passed [`super::request_target::check`].
+pub fn destination(path: &str) -> Destination {
+    if let Some((_, upstream)) = TABLE.iter().find(|(prefix, _)| is_under(path, prefix)) {
+        return Destination::Service(*upstream);
+    }
+    match path {
+        "/.well-known/jwks.json" => Destination::Service(Upstream::Identity),
+        "/" | "/openapi.json" | "/docs" | "/v1/version" | "/healthz" | "/readyz" => Destination::Edge,
+        _ if is_under(path, "/docs/") || is_under(path, "/share/") => Destination::Edge,
+        _ => Destination::Nowhere,
+    }
+}
+
+fn is_under(path: &str, prefix: &str) -> bool {
+    path.strip_prefix(prefix).is_some_and(|rest| prefix.ends_with('/') || rest.is_empty() || rest.starts_with('/'))
+}
+
+/// How long the edge waits for the head of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    Ordinary,
+    /// The service answers when something happens, or when the caller's own deadline is over.
+    LongPoll,
+}
+
+pub fn patience(path: &str) -> Patience {
+    let is_long_poll =
+        path.strip_prefix("/v1/orchestrator/").is_some_and(|rest| rest == "leases" || rest.ends_with("/pend"));
+    if is_long_poll { Patience::LongPoll } else { Patience::Ordinary }
+}
+
+/// Which limit a request counts against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Against the account, the machine token or the address.
+    Ordinary,
+    /// Signing in: against the address, strictly.
+    SignIn,
+    /// Reading a public link: against the address, strictly.
+    PublicLink,
+    /// A runner's heartbeat or finish, counted and never refused: refusing it would throw work away.
+    Lifeline,
+    /// Health, asked for by the platform.
+    Free,
+}
+
+pub fn class(is_post: bool, path: &str) -> Class {
+    match path {
+        "/v1/auth" | "/v1/auth/challenge" => Class::SignIn,
+        "/healthz" | "/readyz" => Class::Free,
+        _ if is_under(path, "/v1/public-sessions/") || is_under(path, "/share/") => Class::PublicLink,
+        _ if is_post && is_lifeline(path) => Class::Lifeline,
+        _ => Class::Ordinary,
+    }
+}
+
+fn is_lifeline(path: &str) -> bool {
+    path.strip_prefix("/v1/orchestrator/leases/")
+        .and_then(|rest| rest.split_once('/'))
+        .is_some_and(|(_, verb)| matches!(verb, "heartbeat" | "finish"))
+}
+
+/// May the request be sent again when a connection that had been idle turns out to be dead before the first byte of an
+/// answer? Only what changes nothing; reading a public link counts a use, and a long-poll may have taken something.
+pub fn is_repeatable(is_read: bool, path: &str) -> bool {
+    is_read && !is_under(path, "/v1/public-sessions/") && patience(path) == Patience::Ordinary
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_lead_to_their_services() {
+        for (path, upstream) in [
+            ("/v1/sessions", Upstream::SessionStore),
+            ("/v1/sessions/x/shares/y", Upstream::SessionStore),
+            ("/v2/sessions/active", Upstream::SessionStore),
+            ("/v3/sessions/x/messages", Upstream::SessionStore),
+            ("/v1/public-sessions/t", Upstream::SessionStore),
+            ("/v1/machines", Upstream::MachineRegistry),
+            ("/v1/orchestrator/runs", Upstream::Orchestrator),
+            ("/v1/voice/session/start", Upstream::VoiceGateway),
+            ("/hooks/livekit", Upstream::VoiceGateway),
+            ("/agent/v1/sessions/x/context", Upstream::VoiceGateway),
+            ("/v1/auth", Upstream::Identity),
+            ("/v1/auth/tokens/x", Upstream::Identity),
+            ("/v1/account", Upstream::Identity),
+            ("/v1/users/x", Upstream::Identity),
+            ("/.well-known/jwks.json", Upstream::Identity),
+        ] {
+            assert_eq!(destination(path), Destination::Service(upstream), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_route_goes_nowhere() {
+        for path in [
+            "/v1",
+            "/v1/sessionsx",
+            "/v1/public-sessions",
+            "/v1/orchestrator",
+            "/v1/users",
+            "/V1/sessions",
+            "/metrics",
+            "/rpc/x",
+            "/docsx",
+            "/share",
+            "/v4/sessions",
+            "/.well-known/x",
+        ] {
+            assert_eq!(destination(path), Destination::Nowhere, "{path}");
+        }
+    }
+
+    #[test]
+    fn own_pages_are_the_edges() {
+        for path in [
+            "/openapi.json",
+            "/docs",
+            "/docs/",
+            "/docs/swagger-ui.css",
+            "/v1/version",
+            "/share/abc",
+            "/healthz",
+            "/readyz",
+        ] {
+            assert_eq!(destination(path), Destination::Edge, "{path}");
+        }
+    }
+
+    #[test]
+    fn classes_follow_the_path() {
+        assert_eq!(class(true, "/v1/auth"), Class::SignIn);
+        assert_eq!(class(true, "/v1/auth/challenge"), Class::SignIn);
+        assert_eq!(class(true, "/v1/auth/tokens"), Class::Ordinary);
+        assert_eq!(class(false, "/v1/public-sessions/t/stream"), Class::PublicLink);
+        assert_eq!(class(true, "/v1/orchestrator/leases/x/heartbeat"), Class::Lifeline);
+        assert_eq!(class(true, "/v1/orchestrator/leases/x/finish"), Class::Lifeline);
+        assert_eq!(class(false, "/v1/orchestrator/leases/x/finish"), Class::Ordinary);
+        assert_eq!(class(true, "/v1/orchestrator/leases/x/output"), Class::Ordinary);
+        assert_eq!(class(false, "/readyz"), Class::Free);
+    }
+
+    #[test]
+    fn long_polls_get_patience_and_no_repetition() {
+        assert_eq!(patience("/v1/orchestrator/runs/x/pend"), Patience::LongPoll);
+        assert_eq!(patience("/v1/orchestrator/leases"), Patience::LongPoll);
+        assert_eq!(patience("/v1/sessions/x/pend"), Patience::Ordinary);
+        assert!(is_repeatable(true, "/v1/sessions"));
+        assert!(!is_repeatable(false, "/v1/sessions"));
+        assert!(!is_repeatable(true, "/v1/public-sessions/t"));
+        assert!(!is_repeatable(true, "/v1/orchestrator/runs/x/pend"));
+    }
+}
