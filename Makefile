@@ -1,0 +1,34 @@
+# The commands that people and the continuous integration use. `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+CARGO ?= cargo
+CACHE := .cache
+
+.PHONY: help setup run test lint openapi bench fuzz-api fuzz chaos
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
+
+setup: ## installs what the tests need (Debian and Ubuntu as root; elsewhere it names what is missing)
+	@.ci/setup
+
+run: ## builds in release and starts everything on http://127.0.0.1:8080, data under ./data
+	$(CARGO) build --release --locked -p ensemble-cli
+	./target/release/ensemble up --data ./data
+
+test: setup ## everything, on SQLite and on a private PostgreSQL
+	$(CARGO) fmt --check
+	$(CARGO) build --locked --workspace --all-targets
+	./target/debug/with-postgres $(CARGO) test --locked --workspace --no-fail-fast
+
+lint: ## formatting, clippy, licences and sources of dependencies
+	$(CARGO) fmt --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --offline check bans licenses sources; \
+	else echo "skipped: cargo deny (not installed: cargo install cargo-deny)"; fi
+
+openapi: ## writes docs/openapi.json from the route tables
+	$(CARGO) run --locked -q -p ensemble-all-in-one --bin write-openapi > docs/openapi.json.new
+	mv docs/openapi.json.new docs/openapi.json
+
+-include deploy/voice-agent/voice.mk deploy/deploy.mk tests/bench/bench.mk
