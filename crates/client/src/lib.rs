@@ -1,1 +1,21 @@
-//! client: being built.
+//! A typed client of the public interface: it signs in, retries what may be retried, and follows streams.
+//!
+//! Start with [`Client::builder`]. Every call of the interface is one method on [`Client`], in the file of its noun.
+//! What travels encrypted is sealed and opened by [`seal`]; the rest of this crate never looks into it.
+
+pub mod account_key;
+pub mod credential;
+pub mod error;
+pub mod retry;
+pub mod transport;
+
+pub mod pages;
+mod sign_in;
+
+pub mod seal;
+
+pub use account_key::AccountKey;
+pub use credential::{Credential, Token};
+pub use error::{Error, Result};
+pub use retry::Retry;
+pub use transport::{Client, ClientBuilder};

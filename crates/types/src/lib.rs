@@ -3,6 +3,7 @@
 //! The wire format lives here and nowhere else, so that the services, the typed client and the OpenAPI document
 //! cannot disagree. This crate knows neither HTTP servers nor databases.
 
+pub mod accounts;
 pub mod free;
 pub mod ids;
 pub mod page;

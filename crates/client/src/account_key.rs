@@ -1,0 +1,52 @@
+//! The key pair that is the account: whoever has it is the user. It signs sign-ins and the content key, never contents.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ed25519_dalek::{Signer, SigningKey};
+use rand::RngCore;
+use secrecy::zeroize::Zeroizing;
+
+/// An Ed25519 key pair (RFC 8032), kept as its 32-byte seed.
+#[derive(Clone)]
+pub struct AccountKey(SigningKey);
+
+impl AccountKey {
+    /// A new account.
+    pub fn generate() -> Self {
+        let mut seed = Zeroizing::new([0; 32]);
+        rand::rngs::OsRng.fill_bytes(seed.as_mut());
+        Self::from_seed(&seed)
+    }
+
+    pub fn from_seed(seed: &[u8; 32]) -> Self {
+        Self(SigningKey::from_bytes(seed))
+    }
+
+    /// What has to be kept, in a safe place, to keep the account.
+    pub fn seed(&self) -> Zeroizing<[u8; 32]> {
+        Zeroizing::new(self.0.to_bytes())
+    }
+
+    /// The public key as it is written on the wire: base64url without padding.
+    pub fn public_key(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.0.verifying_key().as_bytes())
+    }
+
+    /// An Ed25519 signature, base64url without padding.
+    pub fn sign(&self, message: &[u8]) -> String {
+        URL_SAFE_NO_PAD.encode(self.0.sign(message).to_bytes())
+    }
+
+    /// The signature of a sign-in: over the origin that was dialled, so that no other server can pass it on.
+    pub fn sign_challenge(&self, origin: &str, challenge: &str) -> String {
+        self.sign(format!("ensemble-auth-v1\n{origin}\n{}\n{challenge}", self.public_key()).as_bytes())
+    }
+}
+
+impl fmt::Debug for AccountKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "AccountKey({})", self.public_key())
+    }
+}

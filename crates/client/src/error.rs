@@ -1,0 +1,93 @@
+//! What can go wrong in a call, for programs to match on and for people to read.
+
+use std::time::Duration;
+
+use ensemble_types::problem::{Code, Problem};
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A call that did not succeed, after all its retries.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The service answered with a problem. Match on its `code`.
+    #[error(transparent)]
+    Problem(Box<Problem>),
+    /// No connection came about, so the request had no effect.
+    #[error("could not connect to {origin}")]
+    Unreachable {
+        origin: String,
+        #[source]
+        source: reqwest::Error,
+    },
+    /// The connection broke while the request was under way; it may or may not have had its effect.
+    #[error("the connection to {origin} broke")]
+    Broken {
+        origin: String,
+        #[source]
+        source: reqwest::Error,
+    },
+    /// No answer in time; the request may or may not have had its effect.
+    #[error("no answer from {origin} within {} s", waited.as_secs_f32())]
+    Silent { origin: String, waited: Duration },
+    /// An error status without a problem body: something else than this service answered.
+    #[error("{origin} answered {status}, and not as this service does; check the address")]
+    Foreign { origin: String, status: u16 },
+    /// An answer with a good status whose body is not what the interface promises.
+    #[error("the answer to {call} could not be read")]
+    Unreadable {
+        call: String,
+        #[source]
+        source: serde_json::Error,
+    },
+    /// The service ended a stream, for this reason, and it cannot be taken up again.
+    #[error("the stream has ended: {reason}")]
+    StreamEnded { reason: String },
+    /// The address of the server is not an http or https address.
+    #[error("{0:?} is not an http:// or https:// address")]
+    Address(String),
+    /// A value that the interface would refuse.
+    #[error("{0}")]
+    Argument(String),
+    /// The call needs a credential that this client was not given.
+    #[error("this call needs {0}")]
+    NoCredential(&'static str),
+    /// The HTTP client could not be set up, for example because the system has no certificates.
+    #[error("the HTTP client could not be set up")]
+    Setup(#[source] reqwest::Error),
+}
+
+impl Error {
+    /// The code of the problem, when the service answered with one.
+    pub fn code(&self) -> Option<Code> {
+        match self {
+            Self::Problem(problem) => Some(problem.code),
+            _ => None,
+        }
+    }
+
+    /// Whether the service said exactly this.
+    pub fn is(&self, code: Code) -> bool {
+        self.code() == Some(code)
+    }
+
+    /// Whether it is any of the 404s.
+    pub fn is_not_found(&self) -> bool {
+        self.code().is_some_and(|code| code.status() == 404)
+    }
+
+    pub(crate) fn of(origin: &str, source: reqwest::Error) -> Self {
+        // An address in an error could carry a link token.
+        let source = source.without_url();
+        if source.is_connect() {
+            Self::Unreachable { origin: origin.to_owned(), source }
+        } else {
+            Self::Broken { origin: origin.to_owned(), source }
+        }
+    }
+}
+
+impl From<Problem> for Error {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(Box::new(problem))
+    }
+}

@@ -1,0 +1,125 @@
+//! Which failed calls are tried again, when, and for how long.
+//!
+//! A request that had no effect may always be sent again: nobody was reached, or it was turned away for its rate.
+//! One that may have had its effect is sent again only when a second effect is harmless: reads, and writes that
+//! carry an idempotency key, a `localId`, a fence, or are absolute.
+
+use std::time::Duration;
+
+use ensemble_types::problem::Code;
+use rand::Rng;
+
+use crate::error::Error;
+
+/// How patient a client is.
+#[derive(Clone, Copy, Debug)]
+pub struct Retry {
+    /// Tries in all, the first one included.
+    pub attempts: u32,
+    /// The wait before the second try; it doubles from then on, up to `longest`.
+    pub first: Duration,
+    pub longest: Duration,
+    /// From the start of the call to its last try's end. Long-polls get their own waiting time on top.
+    pub deadline: Duration,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            attempts: 8,
+            first: Duration::from_millis(100),
+            longest: Duration::from_secs(5),
+            deadline: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Retry {
+    /// One try, no patience beyond it.
+    pub fn never() -> Self {
+        Self { attempts: 1, ..Self::default() }
+    }
+
+    /// The wait after the `failures`th failure: half of the step and a random part of the other half, so that clients
+    /// that failed together do not come back together; never before the service wants to hear of it.
+    pub(crate) fn pause(&self, failures: u32, wanted: Option<Duration>) -> Duration {
+        let doublings = failures.saturating_sub(1).min(16);
+        let step = self.first.saturating_mul(1 << doublings).min(self.longest);
+        let jittered = step.mul_f64(rand::thread_rng().gen_range(0.5..=1.0));
+        match wanted {
+            Some(wanted) => wanted + jittered.min(wanted / 4 + Duration::from_millis(50)),
+            None => jittered,
+        }
+    }
+}
+
+/// What a second arrival of the same request would do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Repeat {
+    /// Nothing that the first has not done.
+    Harmless,
+    /// Perhaps the same thing twice.
+    Harmful,
+}
+
+/// Whether a failed request may be sent again, and how long the service asked to be left alone.
+pub(crate) fn again(error: &Error, repeat: Repeat) -> Option<Option<Duration>> {
+    let harmless = repeat == Repeat::Harmless;
+    match error {
+        Error::Unreachable { .. } => Some(None),
+        Error::Broken { .. } | Error::Silent { .. } if harmless => Some(None),
+        Error::Foreign { status, .. } if harmless && *status >= 500 => Some(None),
+        Error::Problem(problem) => {
+            let wanted = problem.retry_after.map(|seconds| Duration::from_secs(u64::from(seconds)));
+            let may = match problem.code {
+                Code::RateLimited => true,
+                Code::Unavailable | Code::UpstreamError | Code::UpstreamTimeout | Code::RequestTimeout => harmless,
+                // The first request with this idempotency key is still in flight.
+                Code::Conflict => harmless && wanted.is_some(),
+                _ => false,
+            };
+            may.then_some(wanted)
+        }
+        _ => None,
+    }
+}
+
+/// Whether the request may have had its effect although the call failed.
+pub(crate) fn ambiguous(error: &Error) -> bool {
+    match error {
+        Error::Broken { .. } | Error::Silent { .. } => true,
+        Error::Foreign { status, .. } => *status >= 500,
+        Error::Problem(problem) => {
+            problem.code.status() >= 500 || problem.code == Code::RequestTimeout
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ensemble_types::problem::Problem;
+
+    #[test]
+    fn pauses_grow_are_bounded_and_respect_the_service() {
+        let retry = Retry::default();
+        for failures in 1..40 {
+            let pause = retry.pause(failures, None);
+            assert!(pause >= retry.first / 2 && pause <= retry.longest, "{pause:?}");
+        }
+        let wanted = Duration::from_secs(7);
+        assert!(retry.pause(1, Some(wanted)) >= wanted);
+    }
+
+    #[test]
+    fn only_harmless_requests_are_repeated_after_they_may_have_arrived() {
+        let unavailable = Error::from(Problem::new(Code::Unavailable, ""));
+        assert!(again(&unavailable, Repeat::Harmless).is_some());
+        assert!(again(&unavailable, Repeat::Harmful).is_none());
+        let limited = Error::from(Problem::new(Code::RateLimited, "").with_retry_after(3));
+        assert_eq!(again(&limited, Repeat::Harmful), Some(Some(Duration::from_secs(3))));
+        let refused = Error::from(Problem::new(Code::Forbidden, ""));
+        assert!(again(&refused, Repeat::Harmless).is_none());
+    }
+}

@@ -1,0 +1,85 @@
+//! The secret of a public link: it travels in the fragment of the address, which browsers send to nobody.
+
+use std::fmt;
+
+use aes_gcm::aead::{Aead, KeyInit, Payload};
+use aes_gcm::{Aes256Gcm, Nonce};
+use ensemble_types::ids::SessionId;
+use rand::RngCore;
+use secrecy::zeroize::Zeroizing;
+
+use super::encoding::{decode, decode_array, encode};
+use super::ring::KeyRing;
+use super::{Result, SealError};
+
+const VERSION: u8 = 1;
+const FRAGMENT: &str = "v1.";
+
+/// 256 random bits that open the session's ring for whoever has the whole address.
+#[derive(Clone)]
+pub struct LinkSecret(Zeroizing<[u8; 32]>);
+
+impl LinkSecret {
+    pub fn generate() -> Self {
+        let mut secret = Zeroizing::new([0; 32]);
+        rand::rngs::OsRng.fill_bytes(secret.as_mut());
+        Self(secret)
+    }
+
+    /// What goes behind the `#`: `v1.` and the secret in base64url.
+    pub fn fragment(&self) -> String {
+        format!("{FRAGMENT}{}", encode(self.0.as_ref()))
+    }
+
+    pub fn from_fragment(fragment: &str) -> Result<Self> {
+        let secret = fragment.trim_start_matches('#').strip_prefix(FRAGMENT).ok_or(SealError::Format)?;
+        Ok(Self(Zeroizing::new(decode_array(secret)?)))
+    }
+
+    /// The address that opens the session: the link's `url` and the secret as its fragment.
+    pub fn address(&self, url: &str) -> String {
+        format!("{url}#{}", self.fragment())
+    }
+
+    /// The link's `encryptedKey`: `base64url(version (1) | nonce (12) | AES-256-GCM of the ring | tag (16))`.
+    pub fn seal(&self, ring: &KeyRing, session: SessionId) -> Result<String> {
+        let mut nonce = [0; 12];
+        rand::rngs::OsRng.fill_bytes(&mut nonce);
+        let plaintext = ring.to_bytes();
+        let associated = associated_data(session);
+        let payload = Payload { msg: plaintext.as_slice(), aad: associated.as_bytes() };
+        let sealed = Aes256Gcm::new(self.0.as_ref().into())
+            .encrypt(Nonce::from_slice(&nonce), payload)
+            .map_err(|_| SealError::TooLong)?;
+        let mut blob = vec![VERSION];
+        blob.extend_from_slice(&nonce);
+        blob.extend_from_slice(&sealed);
+        Ok(encode(&blob))
+    }
+
+    /// Opens a link's `encryptedKey`.
+    pub fn open(&self, sealed: &str, session: SessionId) -> Result<KeyRing> {
+        let blob = decode(sealed)?;
+        let (version, rest) = blob.split_first().ok_or(SealError::Format)?;
+        let (nonce, sealed) = rest.split_first_chunk::<12>().ok_or(SealError::Format)?;
+        if *version != VERSION {
+            return Err(SealError::Format);
+        }
+        let associated = associated_data(session);
+        let payload = Payload { msg: sealed, aad: associated.as_bytes() };
+        let ring = Aes256Gcm::new(self.0.as_ref().into())
+            .decrypt(Nonce::from_slice(nonce), payload)
+            .map_err(|_| SealError::Refused)?;
+        KeyRing::from_bytes(&Zeroizing::new(ring))
+    }
+}
+
+fn associated_data(session: SessionId) -> String {
+    format!("ensemble-link-key-v1\n{session}")
+}
+
+impl fmt::Debug for LinkSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LinkSecret(…)")
+    }
+}

@@ -1,0 +1,80 @@
+//! Key rings sealed to one person: HPKE in base mode (RFC 9180) with DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and
+//! AES-256-GCM.
+
+use ensemble_types::ids::{MachineId, SessionId, UserId};
+use hpke::aead::AesGcm256;
+use hpke::kdf::HkdfSha256;
+use hpke::kem::X25519HkdfSha256;
+use hpke::{Deserializable, Kem, OpModeR, OpModeS, Serializable};
+use secrecy::zeroize::Zeroizing;
+
+use super::content_key::{ContentKeyPair, ContentPublicKey};
+use super::encoding::{decode, encode};
+use super::ring::KeyRing;
+use super::{Result, SealError};
+
+const VERSION: u8 = 1;
+const INFO: &[u8] = b"ensemble-key-v1";
+
+/// What a sealed ring is for. It goes into the associated data, so that the server cannot pass one off as another.
+#[derive(Clone, Copy, Debug)]
+pub enum Binding<'a> {
+    /// A session's ring for its owner. The session's id is not known yet when this is made.
+    Session { owner: UserId },
+    /// A session's ring for a user it is shared with.
+    Share { session: SessionId, recipient: UserId },
+    /// A machine's ring for its owner.
+    Machine { machine: &'a MachineId },
+}
+
+impl Binding<'_> {
+    fn associated_data(self) -> String {
+        match self {
+            Self::Session { owner } => format!("ensemble-session-key-v1\n{owner}"),
+            Self::Share { session, recipient } => format!("ensemble-share-key-v1\n{session}\n{recipient}"),
+            Self::Machine { machine } => format!("ensemble-machine-key-v1\n{machine}"),
+        }
+    }
+}
+
+/// `base64url(version (1) | encapsulated key (32) | sealed ring and tag)`.
+pub fn seal_ring(ring: &KeyRing, to: &ContentPublicKey, binding: Binding<'_>) -> Result<String> {
+    let recipient = <X25519HkdfSha256 as Kem>::PublicKey::from_bytes(to.as_bytes()).map_err(|_| SealError::Format)?;
+    let (encapsulated, sealed) = hpke::single_shot_seal::<AesGcm256, HkdfSha256, X25519HkdfSha256, _>(
+        &OpModeS::Base,
+        &recipient,
+        INFO,
+        &ring.to_bytes(),
+        binding.associated_data().as_bytes(),
+        &mut rand::rngs::OsRng,
+    )
+    .map_err(|_| SealError::Refused)?;
+    let mut blob = vec![VERSION];
+    blob.extend_from_slice(&encapsulated.to_bytes());
+    blob.extend_from_slice(&sealed);
+    Ok(encode(&blob))
+}
+
+/// Opens what [`seal_ring`] made, for the same binding.
+pub fn open_ring(sealed: &str, with: &ContentKeyPair, binding: Binding<'_>) -> Result<KeyRing> {
+    let blob = decode(sealed)?;
+    let (version, rest) = blob.split_first().ok_or(SealError::Format)?;
+    let (encapsulated, sealed) = rest.split_first_chunk::<32>().ok_or(SealError::Format)?;
+    if *version != VERSION {
+        return Err(SealError::Format);
+    }
+    let encapsulated =
+        <X25519HkdfSha256 as Kem>::EncappedKey::from_bytes(encapsulated).map_err(|_| SealError::Format)?;
+    let recipient =
+        <X25519HkdfSha256 as Kem>::PrivateKey::from_bytes(with.secret()).map_err(|_| SealError::Format)?;
+    let ring = hpke::single_shot_open::<AesGcm256, HkdfSha256, X25519HkdfSha256>(
+        &OpModeR::Base,
+        &recipient,
+        &encapsulated,
+        INFO,
+        sealed,
+        binding.associated_data().as_bytes(),
+    )
+    .map_err(|_| SealError::Refused)?;
+    KeyRing::from_bytes(&Zeroizing::new(ring))
+}

@@ -1,0 +1,103 @@
+//! Signing in: a challenge, a signature over it and the dialled origin, a token (section "Accounts" of the interface).
+
+use std::time::Duration;
+
+use ensemble_types::accounts::{Challenge, SignIn, SignedIn};
+use ensemble_types::text::{Blob, Text};
+use ensemble_types::time::Timestamp;
+use reqwest::header;
+use futures_util::future::BoxFuture;
+use secrecy::{ExposeSecret, SecretString};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc2822;
+
+use crate::account_key::AccountKey;
+use crate::credential::{Credential, Token};
+use crate::error::{Error, Result};
+use crate::retry::Repeat;
+use crate::transport::Client;
+
+impl Client {
+    /// Signs in with this client's account key and returns the token, a fresh one if the last was about to expire.
+    pub async fn sign_in(&self) -> Result<Token> {
+        let Credential::Account(key) = &self.0.credential else {
+            return Err(Error::NoCredential("an account key"));
+        };
+        let mut kept = self.0.token.lock().await;
+        if let Some(token) = kept.as_ref().filter(|token| token.is_fresh()) {
+            return Ok(token.clone());
+        }
+        let token = self.exchange(key).await?;
+        *kept = Some(token.clone());
+        Ok(token)
+    }
+
+    async fn exchange(&self, key: &AccountKey) -> Result<Token> {
+        // A challenge is good for one answer: when that answer is lost, the next try needs another challenge.
+        let mut tries = 0;
+        loop {
+            let challenge: Challenge =
+                self.post(&["v1", "auth", "challenge"], Repeat::Harmless).anonymous().send().await?;
+            let request = SignIn {
+                public_key: fit(key.public_key())?,
+                signature: fit(key.sign_challenge(self.origin(), &challenge.challenge))?,
+                challenge: fit(challenge.challenge)?,
+                origin: Text::new(self.origin()).map_err(|error| Error::Argument(format!("the origin {error}")))?,
+            };
+            tries += 1;
+            match self.post(&["v1", "auth"], Repeat::Harmful).anonymous().json(&request).answer().await {
+                Ok(answer) => {
+                    let signed_in: SignedIn = serde_json::from_slice(&answer.body)
+                        .map_err(|source| Error::Unreadable { call: "POST /v1/auth".to_owned(), source })?;
+                    let date = answer.headers.get(header::DATE).and_then(|date| date.to_str().ok());
+                    return Ok(token(signed_in, date));
+                }
+                Err(error) if tries < 3 && crate::retry::again(&error, Repeat::Harmless).is_some() => {
+                    tokio::time::sleep(self.0.retry.pause(tries, None)).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Client {
+    /// What goes behind `Authorization: Bearer`, if anything. Boxed, because signing in is itself a call (one that
+    /// asks for no bearer).
+    pub(crate) fn bearer(&self) -> BoxFuture<'_, Result<Option<SecretString>>> {
+        Box::pin(async move {
+            match &self.0.credential {
+                Credential::Anonymous => Ok(None),
+                Credential::Bearer(token) => Ok(Some(token.clone())),
+                Credential::Account(_) => self.sign_in().await.map(|token| Some(token.token)),
+            }
+        })
+    }
+
+    /// Drops the kept token if it is the one that was refused; whether another can be had.
+    pub(crate) async fn forget(&self, refused: Option<&SecretString>) -> bool {
+        let (Credential::Account(_), Some(refused)) = (&self.0.credential, refused) else {
+            return false;
+        };
+        let mut kept = self.0.token.lock().await;
+        if kept.as_ref().is_some_and(|token| token.expose() == refused.expose_secret()) {
+            *kept = None;
+        }
+        true
+    }
+}
+
+/// Renewed by how long it lives from the server's own clock on (RFC 9110, section 6.6.1), so that a wrong clock here
+/// does not matter.
+fn token(signed_in: SignedIn, date: Option<&str>) -> Token {
+    let now = date.and_then(|date| OffsetDateTime::parse(date, &Rfc2822).ok());
+    let left = match now {
+        Some(now) => signed_in.expires_at.since(Timestamp::from_unix_seconds(now.unix_timestamp())),
+        None => Duration::from_secs(60),
+    };
+    Token::kept(signed_in.token.into(), signed_in.user_id, signed_in.expires_at, left)
+}
+
+fn fit<const MIN: usize, const MAX: usize>(text: String) -> Result<Blob<MIN, MAX>> {
+    Blob::new(text).map_err(|error| Error::Argument(format!("a part of the sign-in {error}")))
+}

@@ -1,0 +1,117 @@
+//! Accounts: signing in, what is known of a user, and machine tokens.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::ids::{MachineId, TokenId, UserId};
+use crate::text::{Blob, Text};
+use crate::time::Timestamp;
+
+/// Random bytes to sign, good once and for 60 seconds.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Challenge {
+    pub challenge: String,
+    pub expires_at: Timestamp,
+}
+
+/// The proof that the caller holds an account key. Keys and signatures are base64 or base64url, padded or not.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SignIn {
+    /// The account's Ed25519 public key, 32 bytes.
+    pub public_key: Blob<1, 128>,
+    /// The challenge as it was received.
+    pub challenge: Blob<1, 256>,
+    /// Ed25519 over `ensemble-auth-v1\n<origin>\n<publicKey, base64url>\n<challenge as received>`.
+    pub signature: Blob<1, 256>,
+    /// Scheme, host and port as the client dialled them.
+    pub origin: Text<1, 512>,
+}
+
+/// A user token and whose it is.
+#[derive(Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SignedIn {
+    pub success: bool,
+    /// A JWT. A secret.
+    pub token: String,
+    pub user_id: UserId,
+    pub expires_at: Timestamp,
+}
+
+/// One's own account.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Account {
+    pub id: UserId,
+    pub public_key: String,
+    /// The X25519 key that others seal session keys to, once it is set.
+    pub content_public_key: Option<String>,
+    pub content_public_key_signature: Option<String>,
+    pub display_name: Option<String>,
+    pub created_at: Timestamp,
+}
+
+/// What to change of one's own account. A content key comes with its signature.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UpdateAccount {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<Text<0, 128>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_public_key: Option<Blob<1, 128>>,
+    /// By the account key over `ensemble-content-key-v1\n<key, base64url>`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_public_key_signature: Option<Blob<1, 256>>,
+}
+
+/// What any signed-in caller may know of a user. Verify the signature before sealing anything to the content key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PublicUser {
+    pub id: UserId,
+    pub public_key: String,
+    pub content_public_key: Option<String>,
+    pub content_public_key_signature: Option<String>,
+    pub display_name: Option<String>,
+}
+
+/// Asks for a token that can only act as one machine's runner.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CreateMachineToken {
+    pub machine_id: MachineId,
+    /// 60 to 7,776,000; 90 days when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_in_seconds: Option<u32>,
+}
+
+/// A machine token; shown this once.
+#[derive(Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CreatedMachineToken {
+    pub id: TokenId,
+    /// A JWT. A secret.
+    pub token: String,
+    pub machine_id: MachineId,
+    pub expires_at: Timestamp,
+}
+
+/// A machine token, without the token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineToken {
+    pub id: TokenId,
+    pub machine_id: MachineId,
+    pub created_at: Timestamp,
+    pub expires_at: Timestamp,
+}
+
+/// A page of machine tokens, newest first.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MachineTokenPage {
+    pub tokens: Vec<MachineToken>,
+    pub next_cursor: Option<String>,
+}
