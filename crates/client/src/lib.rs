@@ -10,12 +10,18 @@ pub mod retry;
 pub mod transport;
 
 pub mod pages;
+mod idempotency;
 mod sign_in;
+
+mod accounts;
+mod leases;
+mod machines;
 
 pub mod seal;
 
 pub use account_key::AccountKey;
 pub use credential::{Credential, Token};
+pub use idempotency::idempotency_key;
 pub use error::{Error, Result};
 pub use retry::Retry;
 pub use transport::{Client, ClientBuilder};

@@ -235,6 +235,11 @@ impl Call<'_> {
         self
     }
 
+    /// Names the request, so that a second arrival of it is known.
+    pub(crate) fn idempotent(self, key: &str) -> Self {
+        self.header(HeaderName::from_static("idempotency-key"), Some(key))
+    }
+
     /// Sends no credential, even when the client has one.
     pub(crate) fn anonymous(mut self) -> Self {
         self.signed = false;

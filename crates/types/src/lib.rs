@@ -6,8 +6,11 @@
 pub mod accounts;
 pub mod free;
 pub mod ids;
+pub mod leases;
+pub mod machines;
 pub mod page;
 pub mod problem;
+pub mod runs;
 pub mod text;
 pub mod time;
 pub mod voice;

@@ -1,0 +1,58 @@
+//! The caller's machines.
+
+use ensemble_types::ids::MachineId;
+use ensemble_types::machines::{Activity, Machine, MachinePage, RegisterMachine, UpdateMachine};
+use futures_util::Stream;
+
+use crate::error::Result;
+use crate::pages;
+use crate::retry::Repeat;
+use crate::transport::Client;
+
+impl Client {
+    /// Registers a machine. `true`: it was new; `false`: the id was the caller's already, and the record is the stored
+    /// one.
+    pub async fn register_machine(&self, machine: &RegisterMachine) -> Result<(Machine, bool)> {
+        let key = crate::idempotency_key();
+        self.post(&["v1", "machines"], Repeat::Harmless).idempotent(&key).json(machine).send_created().await
+    }
+
+    pub async fn machine(&self, id: &MachineId) -> Result<Machine> {
+        self.get(&["v1", "machines", id.as_str()]).send().await
+    }
+
+    pub async fn machine_page(&self, limit: Option<u32>, cursor: Option<&str>) -> Result<MachinePage> {
+        self.get(&["v1", "machines"]).query("limit", limit).query("cursor", cursor).send().await
+    }
+
+    /// All machines, newest first.
+    pub fn machines(&self) -> impl Stream<Item = Result<Machine>> + Send {
+        let client = self.clone();
+        pages::walk(move |cursor| {
+            let client = client.clone();
+            async move {
+                let page = client.machine_page(None, cursor.as_deref()).await?;
+                Ok((page.machines, page.next_cursor))
+            }
+        })
+    }
+
+    /// Changes a machine. An update that names the version it expects is sent once; any other may be sent again.
+    pub async fn update_machine(&self, id: &MachineId, update: &UpdateMachine) -> Result<Machine> {
+        let guarded = update.expected_version.is_some()
+            || update.expected_metadata_version.is_some()
+            || update.expected_daemon_state_version.is_some();
+        let repeat = if guarded { Repeat::Harmful } else { Repeat::Harmless };
+        self.patch(&["v1", "machines", id.as_str()], repeat).json(update).send().await
+    }
+
+    /// The machine's heartbeat: the service notes the time, and keeps `activity` for people to see.
+    pub async fn beat_machine(&self, id: &MachineId, activity: Activity) -> Result<Machine> {
+        self.update_machine(id, &UpdateMachine { activity: Some(activity), ..UpdateMachine::default() }).await
+    }
+
+    /// Forgets a machine: its tokens stop working, its leases end, tasks that only it may do fail.
+    pub async fn delete_machine(&self, id: &MachineId) -> Result<()> {
+        self.delete(&["v1", "machines", id.as_str()]).await
+    }
+}

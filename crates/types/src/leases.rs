@@ -1,0 +1,104 @@
+//! Leases: a runner's hold on one attempt of a task.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::ids::{LeaseId, MachineId, RunId, TaskId};
+use crate::runs::{Provider, TaskError, Usage};
+use crate::text::Blob;
+use crate::time::Timestamp;
+
+/// A runner asks for work and may wait for it.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaseRequest {
+    pub machine_id: MachineId,
+    /// The programs that this runner can start.
+    pub providers: Vec<Provider>,
+    /// How many attempts it can take now: 1 to 64.
+    pub capacity: u32,
+    /// How long the service may hold the answer back when there is nothing: 0 to 60,000.
+    #[serde(default)]
+    pub wait_ms: u64,
+}
+
+/// What the runner got; perhaps nothing.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Leases {
+    pub leases: Vec<Lease>,
+}
+
+/// One attempt to make.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Lease {
+    pub id: LeaseId,
+    /// Rises with each attempt; a call with an old one changes nothing.
+    pub fence: i64,
+    pub run_id: RunId,
+    pub task_id: TaskId,
+    pub attempt: u32,
+    pub provider: Provider,
+    pub model: Option<String>,
+    pub prompt: String,
+    pub working_directory: Option<String>,
+    pub timeout_ms: u64,
+    /// The provider's session of the last attempt on this machine.
+    pub resume: Option<String>,
+    pub traceparent: Option<String>,
+    pub expires_at: Timestamp,
+}
+
+/// The attempt is still being made.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaseHeartbeat {
+    pub fence: i64,
+}
+
+/// Until when the lease is held now, and whether the attempt should end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaseBeat {
+    pub expires_at: Timestamp,
+    pub cancel_requested: bool,
+}
+
+/// A piece of the attempt's output.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaseOutput {
+    pub fence: i64,
+    /// Where `data` begins, in bytes of UTF-8 since the attempt's start.
+    pub offset: u64,
+    pub data: Blob<0, 1_048_576>,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum FinishStatus {
+    Completed,
+    Failed,
+    Cancelled,
+    Timeout,
+}
+
+/// The runner's report. It may be repeated.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaseFinish {
+    pub fence: i64,
+    pub status: FinishStatus,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_summary: Option<Blob<0, 16_384>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_session_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<TaskError>,
+}

@@ -1,0 +1,71 @@
+//! Machines: the computers on which a user's agents run. What describes them is sealed by their owner.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::free::FreeObject;
+use crate::ids::MachineId;
+use crate::text::Blob;
+use crate::time::Timestamp;
+
+/// What a machine is doing, as its runner says: a free object of at most 16 KiB.
+pub type Activity = FreeObject<16_384>;
+
+/// Registers a machine. An id that is already the caller's answers with the stored record, unchanged.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RegisterMachine {
+    /// Sealed by the owner.
+    pub metadata: Blob<1, 262_144>,
+    /// The machine's key, sealed to its owner.
+    pub encryption_key: Blob<1, 8_192>,
+    /// Made by the service when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<MachineId>,
+}
+
+/// At least one of `metadata`, `daemonState` and `activity`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UpdateMachine {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Blob<1, 262_144>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub daemon_state: Option<Blob<1, 262_144>>,
+    /// The heartbeat: sets `lastActiveAt` and raises no version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activity: Option<Activity>,
+    /// For an update of exactly one versioned field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_version: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_metadata_version: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_daemon_state_version: Option<i64>,
+}
+
+/// A machine of the caller.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Machine {
+    pub id: MachineId,
+    pub metadata: String,
+    pub metadata_version: i64,
+    pub encryption_key: String,
+    pub daemon_state: Option<String>,
+    pub daemon_state_version: i64,
+    pub activity: Option<Activity>,
+    /// Whether a heartbeat came recently.
+    pub online: bool,
+    pub last_active_at: Option<Timestamp>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// A page of machines, newest first.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MachinePage {
+    pub machines: Vec<Machine>,
+    pub next_cursor: Option<String>,
+}

@@ -1,0 +1,329 @@
+//! Runs: work described as tasks that depend on each other, done by coding agents on the user's machines.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::ids::{MachineId, RunId, TaskId};
+use crate::text::Text;
+use crate::time::Timestamp;
+
+/// The programs that a task can be given to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Provider {
+    Claude,
+    Codex,
+    Gemini,
+}
+
+impl Provider {
+    pub const ALL: [Self; 3] = [Self::Claude, Self::Codex, Self::Gemini];
+
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+            Self::Gemini => "gemini",
+        }
+    }
+}
+
+impl std::fmt::Display for Provider {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A plan: 1 to 10,000 tasks.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CreateRun {
+    pub tasks: Vec<CreateTask>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<Text<0, 256>>,
+    /// How many tasks may run at once: 1 to 64, 4 when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_concurrency: Option<u32>,
+    /// Lets tasks go to several machines. Otherwise all go to the one that took the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<bool>,
+}
+
+/// One task of a plan.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CreateTask {
+    /// What the agent is told. `{{tasks.<taskKey>.output}}` becomes that dependency's output summary.
+    pub prompt: Text<1, 65_536>,
+    pub provider: Provider,
+    /// The provider program's own choice when absent or `default`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<Text<1, 128>>,
+    /// Absolute, without `..`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_directory: Option<Text<1, 4_096>>,
+    /// Task keys, or zero-based positions as text, of tasks of the same plan.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<String>,
+    /// The task's name within the plan: `[A-Za-z_][A-Za-z0-9_-]{0,63}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_key: Option<Text<1, 64>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<Text<0, 256>>,
+    /// Pins the task to this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_id: Option<MachineId>,
+    /// 1 s to 24 h, one hour when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RetryPolicy>,
+}
+
+/// How often a failed task is tried again, and how long after.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RetryPolicy {
+    /// 1 to 10, the first attempt included.
+    pub max_attempts: u32,
+    /// At most an hour.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backoff_ms: Option<u64>,
+    /// 1 to 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backoff_factor: Option<f64>,
+}
+
+/// Where a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStatus {
+    Queued,
+    Running,
+    /// A cancel was accepted; attempts are still ending.
+    Canceling,
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+impl RunStatus {
+    pub const fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Canceling => "canceling",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// Where a task stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskStatus {
+    Queued,
+    /// A runner has it but has not said that it started.
+    Dispatching,
+    Running,
+    Completed,
+    Failed,
+    Cancelled,
+    /// A task that it needed did not complete.
+    DependencyFailed,
+}
+
+impl TaskStatus {
+    pub const fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled | Self::DependencyFailed)
+    }
+
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Dispatching => "dispatching",
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::DependencyFailed => "dependency_failed",
+        }
+    }
+}
+
+/// What a queued task waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum WaitingFor {
+    Dependencies,
+    /// No runner that could take it has asked for work lately.
+    Machine,
+    /// The run's `maxConcurrency`.
+    Concurrency,
+    /// The pause before another attempt.
+    Backoff,
+}
+
+/// What an attempt used, as far as the provider told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    #[serde(default)]
+    pub input_tokens: Option<u64>,
+    #[serde(default)]
+    pub output_tokens: Option<u64>,
+    #[serde(default)]
+    pub cost_usd: Option<f64>,
+}
+
+/// Why a task did not complete.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskError {
+    /// Stable, upper case: `TIMEOUT`, `MACHINE_LOST`, `RUNNER_STOPPED`, …
+    pub code: String,
+    pub message: String,
+}
+
+/// How many tasks are where. Dispatching counts as running, dependency_failed as failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunSummary {
+    pub total: u32,
+    pub queued: u32,
+    pub running: u32,
+    pub completed: u32,
+    pub failed: u32,
+    pub cancelled: u32,
+}
+
+/// A run. Lists and `pend` leave the tasks out.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Run {
+    pub id: RunId,
+    pub title: Option<String>,
+    pub status: RunStatus,
+    pub cancel_reason: Option<String>,
+    pub max_concurrency: u32,
+    pub spread: bool,
+    pub summary: RunSummary,
+    /// Raised by every change of the run or of one of its tasks.
+    pub version: i64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub finished_at: Option<Timestamp>,
+    /// In the order they were submitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<Vec<Task>>,
+}
+
+/// A task of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Task {
+    pub id: TaskId,
+    pub task_key: Option<String>,
+    pub title: Option<String>,
+    pub prompt: String,
+    pub provider: Provider,
+    pub model: Option<String>,
+    pub working_directory: Option<String>,
+    /// Where it is pinned to, runs or ran.
+    pub machine_id: Option<MachineId>,
+    pub depends_on: Vec<TaskId>,
+    pub status: TaskStatus,
+    /// 0 before the first lease.
+    pub attempt: u32,
+    pub waiting_for: Option<WaitingFor>,
+    pub error: Option<TaskError>,
+    pub output_summary: Option<String>,
+    pub exit_code: Option<i32>,
+    pub usage: Option<Usage>,
+    pub provider_session_id: Option<String>,
+    pub created_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub finished_at: Option<Timestamp>,
+}
+
+/// A page of runs, newest first.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunPage {
+    pub runs: Vec<Run>,
+    pub next_cursor: Option<String>,
+}
+
+/// Why a run is to be cancelled.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CancelRun {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Text<0, 512>>,
+}
+
+/// What a `pend` waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum WaitFor {
+    /// The version differs from the cursor.
+    #[default]
+    Change,
+    /// The run has ended.
+    Terminal,
+}
+
+/// How to wait; in the body or in the query.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Pend {
+    /// The run's version, as the last answer gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_for: Option<WaitFor>,
+    /// 0 to 120,000; 30,000 when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u32>,
+}
+
+/// What had changed when the wait was over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Pended {
+    pub id: RunId,
+    pub status: RunStatus,
+    pub terminal: bool,
+    /// `false` when the time was up.
+    pub changed: bool,
+    /// For the next `pend`.
+    pub cursor: String,
+    /// Without its tasks.
+    pub run: Run,
+    /// At most 500.
+    pub changed_tasks: Vec<ChangedTask>,
+    /// More tasks changed than fit.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more: bool,
+}
+
+/// Where a task that changed stands now.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ChangedTask {
+    pub id: TaskId,
+    pub status: TaskStatus,
+    pub attempt: u32,
+    pub waiting_for: Option<WaitingFor>,
+    pub error: Option<TaskError>,
+}
