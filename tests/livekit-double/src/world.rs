@@ -1,0 +1,314 @@
+//! The rooms, who is in them, and everything that was ever said there.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use livekit_api::access_token::Claims;
+use livekit_protocol as proto;
+use rand::Rng;
+use serde_json::{Value, json};
+use tokio::runtime::Handle;
+
+use crate::cast::{self, AgentPlan, Heard, Rpc};
+use crate::faults::Faults;
+use crate::webhooks::{Webhooks, unix_seconds};
+
+pub(crate) struct Inner {
+    pub(crate) runtime: Handle,
+    pub(crate) http: reqwest::Client,
+    pub(crate) faults: Faults,
+    pub(crate) webhooks: Webhooks,
+    world: Mutex<World>,
+}
+
+#[derive(Default)]
+pub(crate) struct World {
+    rooms: BTreeMap<String, Room>,
+    pub(crate) plan: AgentPlan,
+    pub(crate) births: Vec<String>,
+    pub(crate) dispatched: Vec<String>,
+    pub(crate) heard: Vec<Heard>,
+    pub(crate) metadata: HashMap<String, String>,
+    pub(crate) calls: HashMap<String, usize>,
+}
+
+struct Room {
+    sid: String,
+    empty_timeout: Duration,
+    departure_timeout: Duration,
+    people: BTreeMap<String, Participant>,
+    dispatches: Vec<proto::AgentDispatch>,
+    /// Since when nobody but agents is there, and for how long that may be.
+    alone_since: Option<(Instant, Duration)>,
+}
+
+#[derive(Clone)]
+pub(crate) struct Participant {
+    pub(crate) sid: String,
+    pub(crate) is_agent: bool,
+    pub(crate) rpc: Rpc,
+    says_ready: bool,
+    joined_at: i64,
+}
+
+/// A room as a test sees it.
+#[derive(Clone, Debug)]
+pub struct RoomView {
+    pub name: String,
+    pub sid: String,
+    pub people: Vec<String>,
+    pub agents: Vec<String>,
+}
+
+/// Why a token does not open a room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JoinError {
+    #[error("the token is not good")]
+    BadToken,
+    #[error("the token lets nobody in")]
+    NoGrant,
+    #[error("there is no such room")]
+    NoRoom,
+}
+
+/// How a participant leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leave {
+    HangsUp,
+    /// The connection breaks.
+    Lost,
+    /// It was still connecting.
+    Aborted,
+}
+
+impl Inner {
+    pub(crate) fn new(runtime: Handle) -> Self {
+        let http = reqwest::Client::new();
+        let webhooks = Webhooks::new(runtime.clone(), http.clone());
+        Self { runtime, http, faults: Faults::default(), webhooks, world: Mutex::default() }
+    }
+
+    pub(crate) fn change<T>(&self, f: impl FnOnce(&mut World) -> T) -> T {
+        f(&mut self.world.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn read<T>(&self, f: impl FnOnce(&World) -> T) -> T {
+        self.change(|world| f(world))
+    }
+
+    pub(crate) fn views(&self) -> Vec<RoomView> {
+        self.read(|world| world.rooms.iter().map(|(name, room)| room.view(name)).collect())
+    }
+
+    /// A room of this name; the flag says whether it is new.
+    pub(crate) fn create_room(
+        &self,
+        name: &str,
+        empty_timeout: Duration,
+        departure_timeout: Duration,
+        dispatches: Vec<proto::AgentDispatch>,
+    ) -> (proto::Room, bool) {
+        let (room, new) = self.change(|world| {
+            if let Some(room) = world.rooms.get(name) {
+                return (room.listed(name), false);
+            }
+            let room = Room {
+                sid: sid("RM"),
+                empty_timeout,
+                departure_timeout,
+                people: BTreeMap::new(),
+                dispatches,
+                alone_since: Some((Instant::now(), empty_timeout)),
+            };
+            let listed = room.listed(name);
+            world.rooms.insert(name.to_owned(), room);
+            world.births.push(name.to_owned());
+            (listed, true)
+        });
+        if new {
+            self.webhooks.emit("room_started", &room_json(name, &room.sid), None);
+        }
+        (room, new)
+    }
+
+    /// Sends for an agent, as a new dispatch.
+    pub(crate) fn dispatch(self: &Arc<Self>, room: &str, dispatch: &proto::AgentDispatch) -> bool {
+        let room_sid = self.change(|world| {
+            let sid = world.rooms.get(room)?.sid.clone();
+            world.dispatched.push(room.to_owned());
+            world.metadata.insert(room.to_owned(), dispatch.metadata.clone());
+            Some(sid)
+        });
+        let Some(room_sid) = room_sid else { return false };
+        cast::send_agent(self, room.to_owned(), room_sid, dispatch.metadata.clone());
+        true
+    }
+
+    pub(crate) fn with_dispatches<T>(&self, room: &str, f: impl FnOnce(&mut Vec<proto::AgentDispatch>) -> T) -> Option<T> {
+        self.change(|world| world.rooms.get_mut(room).map(|room| f(&mut room.dispatches)))
+    }
+
+    pub(crate) fn delete_room(&self, name: &str) -> bool {
+        let Some(room) = self.change(|world| world.rooms.remove(name)) else { return false };
+        let about = room_json(name, &room.sid);
+        for (identity, one) in &room.people {
+            self.webhooks.emit("participant_left", &about, Some(one.json(identity, "ROOM_DELETED")));
+        }
+        self.webhooks.emit("room_finished", &about, None);
+        true
+    }
+
+    pub(crate) fn rooms(&self, names: &[String]) -> Vec<proto::Room> {
+        self.read(|world| {
+            let wanted = |name: &String| names.is_empty() || names.contains(name);
+            world.rooms.iter().filter(|(name, _)| wanted(name)).map(|(name, room)| room.listed(name)).collect()
+        })
+    }
+
+    pub(crate) fn participants(&self, room: &str) -> Vec<proto::ParticipantInfo> {
+        self.read(|world| {
+            let Some(room) = world.rooms.get(room) else { return Vec::new() };
+            room.people.iter().map(|(identity, one)| one.info(identity)).collect()
+        })
+    }
+
+    pub(crate) fn participant(&self, room: &str, identity: &str) -> Option<Participant> {
+        self.read(|world| world.rooms.get(room)?.people.get(identity).cloned())
+    }
+
+    pub(crate) fn hear(&self, heard: Heard) {
+        self.change(|world| world.heard.push(heard));
+    }
+
+    pub(crate) fn join_human(&self, claims: &Claims) -> Result<String, JoinError> {
+        if !claims.video.room_join || claims.sub.is_empty() {
+            return Err(JoinError::NoGrant);
+        }
+        let one = Participant { sid: sid("PA"), is_agent: false, rpc: Rpc::NotRegistered, says_ready: false, joined_at: unix_seconds() };
+        self.enter(&claims.video.room, &claims.sub, one).then(|| claims.sub.clone()).ok_or(JoinError::NoRoom)
+    }
+
+    /// False when the room that it was sent to is gone.
+    pub(crate) fn join_agent(&self, room: &str, room_sid: &str, rpc: Rpc, says_ready: bool) -> bool {
+        let same = self.read(|world| world.rooms.get(room).is_some_and(|found| found.sid == room_sid));
+        let one = Participant { sid: sid("PA"), is_agent: true, rpc, says_ready, joined_at: unix_seconds() };
+        same && self.enter(room, &sid("agent-AJ"), one)
+    }
+
+    fn enter(&self, room: &str, identity: &str, one: Participant) -> bool {
+        let entered = self.change(|world| {
+            let found = world.rooms.get_mut(room)?;
+            if !one.is_agent {
+                found.alone_since = None;
+            }
+            let evicted = found.people.insert(identity.to_owned(), one.clone());
+            Some((room_json(room, &found.sid), evicted))
+        });
+        let Some((about, evicted)) = entered else { return false };
+        if let Some(evicted) = evicted {
+            self.webhooks.emit("participant_left", &about, Some(evicted.json(identity, "DUPLICATE_IDENTITY")));
+        }
+        self.webhooks.emit("participant_joined", &about, Some(one.json(identity, "")));
+        true
+    }
+
+    pub(crate) fn leave(&self, room: &str, identity: &str, how: Leave) {
+        let left = self.change(|world| {
+            let found = world.rooms.get_mut(room)?;
+            let one = found.people.remove(identity)?;
+            if !one.is_agent && found.people.values().all(|other| other.is_agent) {
+                found.alone_since = Some((Instant::now(), found.departure_timeout));
+            }
+            Some((room_json(room, &found.sid), one))
+        });
+        let Some((about, one)) = left else { return };
+        let (event, reason) = match how {
+            Leave::HangsUp => ("participant_left", "CLIENT_INITIATED"),
+            Leave::Lost => ("participant_left", "SIGNAL_CLOSE"),
+            Leave::Aborted => ("participant_connection_aborted", "JOIN_FAILURE"),
+        };
+        self.webhooks.emit(event, &about, Some(one.json(identity, reason)));
+    }
+
+    pub(crate) fn kill_agents(&self, room: &str) {
+        for agent in self.views().into_iter().filter(|view| view.name == room).flat_map(|view| view.agents) {
+            self.leave(room, &agent, Leave::Lost);
+        }
+    }
+}
+
+/// LiveKit closes rooms in which only agents are left, after the time that their makers chose.
+pub(crate) fn close_idle_rooms(inner: Arc<Inner>) {
+    let runtime = inner.runtime.clone();
+    runtime.spawn(async move {
+        let mut tick = tokio::time::interval(Duration::from_millis(50));
+        loop {
+            tick.tick().await;
+            let idle: Vec<String> = inner.read(|world| {
+                let over = |room: &Room| room.alone_since.is_some_and(|(since, bound)| since.elapsed() > bound);
+                world.rooms.iter().filter(|(_, room)| over(room)).map(|(name, _)| name.clone()).collect()
+            });
+            for name in idle {
+                inner.delete_room(&name);
+            }
+        }
+    });
+}
+
+impl Room {
+    fn view(&self, name: &str) -> RoomView {
+        let of = |agents: bool| {
+            self.people.iter().filter(|(_, one)| one.is_agent == agents).map(|(identity, _)| identity.clone()).collect()
+        };
+        RoomView { name: name.to_owned(), sid: self.sid.clone(), people: of(false), agents: of(true) }
+    }
+
+    fn listed(&self, name: &str) -> proto::Room {
+        proto::Room {
+            sid: self.sid.clone(),
+            name: name.to_owned(),
+            empty_timeout: u32::try_from(self.empty_timeout.as_secs()).unwrap_or(u32::MAX),
+            departure_timeout: u32::try_from(self.departure_timeout.as_secs()).unwrap_or(u32::MAX),
+            ..Default::default()
+        }
+    }
+}
+
+impl Participant {
+    fn info(&self, identity: &str) -> proto::ParticipantInfo {
+        let kind = if self.is_agent { proto::participant_info::Kind::Agent } else { proto::participant_info::Kind::Standard };
+        let ready = self.says_ready.then(|| ("voice.ready".to_owned(), "1".to_owned()));
+        proto::ParticipantInfo {
+            sid: self.sid.clone(),
+            identity: identity.to_owned(),
+            state: proto::participant_info::State::Active as i32,
+            kind: kind as i32,
+            joined_at: self.joined_at,
+            attributes: ready.into_iter().collect(),
+            ..Default::default()
+        }
+    }
+
+    /// As protojson writes it: default values are left out.
+    fn json(&self, identity: &str, reason: &str) -> Value {
+        let mut json = json!({ "sid": self.sid, "identity": identity, "state": "ACTIVE", "joinedAt": self.joined_at.to_string() });
+        if let Some(object) = json.as_object_mut() {
+            if self.is_agent {
+                object.insert("kind".to_owned(), "AGENT".into());
+            }
+            if !reason.is_empty() {
+                object.insert("disconnectReason".to_owned(), reason.into());
+            }
+        }
+        json
+    }
+}
+
+fn room_json(name: &str, sid: &str) -> Value {
+    json!({ "name": name, "sid": sid, "creationTime": unix_seconds().to_string() })
+}
+
+pub(crate) fn sid(prefix: &str) -> String {
+    format!("{prefix}_{:012x}", rand::thread_rng().r#gen::<u64>() >> 16)
+}
