@@ -1,0 +1,120 @@
+//! Connections that are kept for the next request, for one thread.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+use super::addresses::Addresses;
+use super::connection::Connection;
+use super::failure::Failure;
+
+#[derive(Clone, Copy, Debug)]
+pub struct PoolLimits {
+    pub connect: Duration,
+    /// Shorter than the services keep theirs, so that it is the edge that closes and no request meets a closing door.
+    pub idle: Duration,
+    /// Connections kept to one address.
+    pub kept: usize,
+}
+
+/// The connections of one thread to one service.
+#[derive(Debug)]
+pub struct Pool {
+    addresses: Addresses,
+    limits: PoolLimits,
+    idle: RefCell<HashMap<SocketAddr, Vec<Idle>>>,
+    turn: Cell<usize>,
+}
+
+#[derive(Debug)]
+struct Idle {
+    connection: Box<Connection>,
+    since: Instant,
+}
+
+/// A connection to send one request on.
+pub struct Loan {
+    pub connection: Box<Connection>,
+    /// It has carried a request before, and may have died since without our knowing.
+    pub is_used: bool,
+}
+
+impl Pool {
+    pub fn new(addresses: Addresses, limits: PoolLimits) -> Rc<Self> {
+        Rc::new(Self { addresses, limits, idle: RefCell::default(), turn: Cell::new(0) })
+    }
+
+    /// A connection to the address whose turn it is, or to the next one that does not refuse.
+    ///
+    /// # Errors
+    /// Nothing was sent anywhere.
+    pub async fn borrow(&self, fresh_only: bool) -> Result<Loan, Failure> {
+        let turn = self.turn.get();
+        self.turn.set(turn.wrapping_add(1));
+        let mut tried = 0;
+        loop {
+            // A look-up that ends between two tries changes the list; the position stays good enough.
+            let address = {
+                let addresses = self.addresses.borrow();
+                let at = turn.wrapping_add(tried).checked_rem(addresses.len());
+                match at.and_then(|at| addresses.get(at).copied()) {
+                    Some(address) if tried < addresses.len() => address,
+                    _ => return Err(Failure::NowhereToGo),
+                }
+            };
+            if !fresh_only && let Some(connection) = self.take_idle(address) {
+                return Ok(Loan { connection, is_used: true });
+            }
+            match timeout(self.limits.connect, TcpStream::connect(address)).await {
+                Ok(Ok(io)) => {
+                    let _ = io.set_nodelay(true);
+                    return Ok(Loan { connection: Connection::new(io, address), is_used: false });
+                }
+                Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => tried += 1,
+                Ok(Err(error)) => return Err(Failure::Connect(error)),
+                Err(_) => return Err(Failure::ConnectTimeout),
+            }
+        }
+    }
+
+    /// Keeps a connection whose answer was read to the end.
+    pub fn give_back(&self, connection: Box<Connection>) {
+        let mut idle = self.idle.borrow_mut();
+        let kept = idle.entry(connection.address).or_default();
+        if kept.len() < self.limits.kept {
+            kept.push(Idle { connection, since: Instant::now() });
+        }
+    }
+
+    /// The one used last is the least likely to have been closed.
+    fn take_idle(&self, address: SocketAddr) -> Option<Box<Connection>> {
+        let mut idle = self.idle.borrow_mut();
+        let kept = idle.get_mut(&address)?;
+        while let Some(Idle { connection, since }) = kept.pop() {
+            if since.elapsed() > self.limits.idle {
+                // All that were put there before it are older.
+                kept.clear();
+                return None;
+            }
+            if connection.is_quiet() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    /// Closes what has been idle too long, and what leads to addresses that are no longer there.
+    pub fn sweep(&self) {
+        let addresses = self.addresses.borrow().clone();
+        self.idle.borrow_mut().retain(|address, kept| {
+            kept.retain(|idle| idle.since.elapsed() <= self.limits.idle && idle.connection.is_quiet());
+            !kept.is_empty() && addresses.contains(address)
+        });
+    }
+}
