@@ -1,0 +1,147 @@
+//! One connection, whichever database it leads to.
+
+use std::time::Duration;
+
+use diesel::connection::{AnsiTransactionManager, TransactionManager};
+use diesel::{PgConnection, QueryResult, RunQueryDsl, SqliteConnection};
+use ensemble_types::time::Timestamp;
+
+use crate::db::Patience;
+use crate::error::{Verdict, sort};
+use crate::wake::Topic;
+use crate::{StoreError, types};
+
+/// What a job of [`crate::Db::read`] or [`crate::Db::write`] gets. Run queries with [`on!`](crate::on).
+pub struct Conn {
+    /// For [`on!`](crate::on).
+    pub raw: Raw,
+    operation: &'static str,
+    verdict: Verdict,
+    /// A statement of this transaction failed; PostgreSQL will not commit it.
+    failed: bool,
+    wakes: Vec<Topic>,
+    patience: Option<Patience>,
+}
+
+/// The connection itself.
+pub enum Raw {
+    Pg(PgConnection),
+    Sqlite(SqliteConnection),
+}
+
+/// Runs a query on whichever database the [`Conn`] leads to. Errors become [`StoreError`]s with the operation's name.
+///
+/// ```ignore
+/// let row: Option<Row> = on!(c, |c| sessions::table.find(id).select(Row::as_select()).first(c).optional())?;
+/// on!(c,
+///     Pg |c| queue::table.limit(10).for_update().skip_locked().load::<Job>(c),
+///     Sqlite |c| queue::table.limit(10).load::<Job>(c))?;
+/// ```
+#[macro_export]
+macro_rules! on {
+    ($conn:expr, |$c:ident| $body:expr) => {
+        $crate::on!($conn, Pg | $c | $body, Sqlite | $c | $body)
+    };
+    ($conn:expr, Pg |$pg:ident| $pg_body:expr, Sqlite |$sqlite:ident| $sqlite_body:expr $(,)?) => {{
+        let conn: &mut $crate::Conn = $conn;
+        let outcome = match &mut conn.raw {
+            $crate::Raw::Pg($pg) => $pg_body,
+            $crate::Raw::Sqlite($sqlite) => $sqlite_body,
+        };
+        conn.seen(outcome)
+    }};
+}
+
+impl Conn {
+    pub(crate) fn new(raw: Raw) -> Self {
+        Self { raw, operation: "connect", verdict: Verdict::Sound, failed: false, wakes: Vec::new(), patience: None }
+    }
+
+    /// The database's clock; whole milliseconds on SQLite.
+    pub fn now(&mut self) -> Result<Timestamp, StoreError> {
+        on!(self, |c| diesel::select(types::now()).get_result(c))
+    }
+
+    /// Wakes whoever waits for this, here and on the other replicas, once the transaction is committed.
+    pub fn wake(&mut self, topic: Topic) {
+        if !self.wakes.contains(&topic) {
+            self.wakes.push(topic);
+        }
+    }
+
+    /// The name of the operation, for errors of your own.
+    pub fn operation(&self) -> &'static str {
+        self.operation
+    }
+
+    pub fn is_postgres(&self) -> bool {
+        matches!(self.raw, Raw::Pg(_))
+    }
+
+    /// Runs several statements without parameters.
+    pub fn batch(&mut self, sql: &str) -> Result<(), StoreError> {
+        use diesel::connection::SimpleConnection;
+        on!(self, |c| c.batch_execute(sql))
+    }
+
+    /// Takes note of how a query went; called by [`on!`](crate::on).
+    pub fn seen<T>(&mut self, outcome: QueryResult<T>) -> Result<T, StoreError> {
+        outcome.map_err(|error| {
+            let (error, verdict) = sort(self.operation, error);
+            self.failed = true;
+            if self.verdict != Verdict::Lost {
+                self.verdict = verdict;
+            }
+            error
+        })
+    }
+
+    /// Lets the caller wait longer for this job, because it is about to wait itself.
+    pub(crate) fn extend_patience(&self, by: Duration) {
+        if let Some(patience) = &self.patience {
+            patience.extend(by);
+        }
+    }
+
+    pub(crate) fn enter(&mut self, operation: &'static str, patience: Option<Patience>) {
+        (self.operation, self.patience) = (operation, patience);
+        (self.verdict, self.failed) = (Verdict::Sound, false);
+        self.wakes.clear();
+    }
+
+    pub(crate) fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    pub(crate) fn take_wakes(&mut self) -> Vec<Topic> {
+        std::mem::take(&mut self.wakes)
+    }
+
+    pub(crate) fn begin(&mut self) -> Result<(), StoreError> {
+        on!(
+            self,
+            Pg | c | AnsiTransactionManager::begin_transaction(c),
+            Sqlite | c | AnsiTransactionManager::begin_transaction_sql(c, "BEGIN IMMEDIATE")
+        )
+    }
+
+    pub(crate) fn commit(&mut self) -> Result<(), StoreError> {
+        if self.failed {
+            // PostgreSQL answers the COMMIT of a failed transaction with a rollback and no error.
+            self.rollback();
+            let why = "a statement failed, and the job went on as if it had not";
+            return Err(StoreError::bad_row(self.operation, why));
+        }
+        on!(self, |c| AnsiTransactionManager::commit_transaction(c))
+    }
+
+    pub(crate) fn rollback(&mut self) {
+        let verdict = self.verdict;
+        let rolled_back = on!(self, |c| AnsiTransactionManager::rollback_transaction(c));
+        match rolled_back {
+            Ok(()) => self.verdict = verdict,
+            // A connection whose transaction cannot be ended must not be used again.
+            Err(_) => self.verdict = Verdict::Lost,
+        }
+    }
+}

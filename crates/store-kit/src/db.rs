@@ -1,0 +1,248 @@
+//! The database of a service: reads, writes, and who is told of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout_at};
+
+use crate::connect::{Connector, lock_file};
+use crate::error::Verdict;
+use crate::migrate::{Migrations, OpenError, migrate};
+use crate::pool::Pool;
+use crate::wake::Wakes;
+use crate::{Conn, DatabaseConfig, DatabaseUrl, StoreError, idempotency};
+
+/// A transaction that lost against another one is tried this often in all.
+const TRIES: u32 = 4;
+const FORGET_EVERY: Duration = Duration::from_secs(600);
+/// SQLite has one writer; transactions are short, and waiting in line is how they take turns.
+const SQLITE_WRITER_WAIT: Duration = Duration::from_secs(2);
+
+/// A database. Cheap to clone.
+#[derive(Clone)]
+pub struct Db {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    readers: Arc<Pool>,
+    /// The same pool on PostgreSQL, one connection on SQLite.
+    writers: Arc<Pool>,
+    wakes: Wakes,
+    /// Blocking jobs go to this runtime: the workers of the HTTP server have small ones of their own.
+    runtime: Handle,
+    patience: Duration,
+    /// Held as long as the database is open.
+    _lock: Option<std::fs::File>,
+}
+
+impl Db {
+    /// Opens the database and brings its schema up to date, waiting for it up to `start_patience`. Call it on the runtime
+    /// that lives as long as the process.
+    pub async fn open(config: &DatabaseConfig, migrations: Migrations) -> Result<Self, OpenError> {
+        let runtime = Handle::current();
+        let unreachable = |reason: String| OpenError::Unreachable { database: config.url.to_string(), reason };
+        let (readers, writers, lock) = match &config.url {
+            DatabaseUrl::Postgres(url) => {
+                let connector = Connector::Postgres { url: url.clone(), statement_timeout: config.statement_timeout };
+                let pool = Pool::new(connector, config.pool_size, config.pool_wait);
+                (Arc::clone(&pool), pool, None)
+            }
+            DatabaseUrl::Sqlite(path) => {
+                let lock = lock_file(path).map_err(|e| unreachable(e.to_string()))?;
+                let writers = Pool::new(Connector::SqliteWriter(path.clone()), 1, SQLITE_WRITER_WAIT);
+                let readers = Pool::new(Connector::SqliteReader(path.clone()), config.pool_size, config.pool_wait);
+                (readers, writers, Some(lock))
+            }
+        };
+        Self::prepare(config, migrations, &writers).await?;
+        let wakes = match &config.url {
+            DatabaseUrl::Postgres(url) => Wakes::over_postgres(url),
+            DatabaseUrl::Sqlite(_) => Wakes::in_process(),
+        };
+        let inner = Inner { readers, writers, wakes, runtime, patience: config.patience, _lock: lock };
+        let db = Self { inner: Arc::new(inner) };
+        tokio::spawn(forget_old_keys(Arc::downgrade(&db.inner)));
+        Ok(db)
+    }
+
+    /// Connects and migrates.
+    async fn prepare(config: &DatabaseConfig, migrations: Migrations, pool: &Arc<Pool>) -> Result<(), OpenError> {
+        let deadline = Instant::now() + config.start_patience;
+        let database = config.url.to_string();
+        loop {
+            let (pool, how, name) = (Arc::clone(pool), config.migrate, database.clone());
+            let attempt = tokio::task::spawn_blocking(move || {
+                let mut conn = pool.take("open")?;
+                Ok::<_, StoreError>(migrate(&mut conn, migrations, how, &name))
+            });
+            let reason = match attempt.await {
+                Ok(Ok(migrated)) => return migrated,
+                Ok(Err(error)) => error.to_string(),
+                Err(panic) => panic.to_string(),
+            };
+            if Instant::now() > deadline {
+                return Err(OpenError::Unreachable { database, reason });
+            }
+            tracing::warn!(%database, %reason, "Waiting for the database");
+            tokio::time::sleep(Duration::from_millis(250)).await;
+        }
+    }
+
+    /// Runs `job` on a connection for reading; each statement sees what is committed when it starts.
+    ///
+    /// `job` runs again from the start when its connection turns out to be dead, so it must not keep anything of a run
+    /// that failed. It goes on to its end even when the caller has gone.
+    pub async fn read<T, E, F>(&self, operation: &'static str, job: F) -> Result<T, E>
+    where
+        F: FnMut(&mut Conn) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        self.run(&self.inner.readers, operation, job, attempt_read).await
+    }
+
+    /// Runs `job` in one transaction: committed when it gives `Ok`, rolled back when it gives `Err`. On PostgreSQL it is
+    /// READ COMMITTED; on SQLite there is one at a time.
+    ///
+    /// `job` runs again from the start when its connection died before the commit, or when it lost against another
+    /// transaction (a deadlock); so it must not keep anything of a run that failed. What it told to [`Conn::wake`] is
+    /// published after the commit.
+    pub async fn write<T, E, F>(&self, operation: &'static str, job: F) -> Result<T, E>
+    where
+        F: FnMut(&mut Conn) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let wakes = self.inner.wakes.clone();
+        self.run(&self.inner.writers, operation, job, move |conn, job| attempt_write(conn, job, &wakes)).await
+    }
+
+    /// Who waits for what.
+    pub fn wakes(&self) -> &Wakes {
+        &self.inner.wakes
+    }
+
+    /// Whether the database answers; for readiness.
+    pub async fn ready(&self) -> Result<(), String> {
+        self.read("readiness", |c| c.now()).await.map(|_| ()).map_err(|e: StoreError| e.to_string())
+    }
+
+    async fn run<T, E, F>(
+        &self,
+        pool: &Arc<Pool>,
+        operation: &'static str,
+        mut job: F,
+        attempt: impl Fn(&mut Conn, &mut F) -> Attempt<T, E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        F: FnMut(&mut Conn) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let permit = pool.enter(operation).await?;
+        let patience = Patience::new(self.inner.patience);
+        let (pool, waits) = (Arc::clone(pool), patience.clone());
+        let span = tracing::Span::current();
+        let mut running = self.inner.runtime.spawn_blocking(move || {
+            let _entered = span.entered();
+            let _permit = permit;
+            let mut tries = 0;
+            loop {
+                tries += 1;
+                let mut conn = pool.take(operation)?;
+                conn.enter(operation, Some(waits.clone()));
+                let done = attempt(&mut conn, &mut job);
+                let again = done.may_repeat && conn.verdict() != Verdict::Sound && tries < TRIES && waits.lasts();
+                pool.give_back(conn);
+                if !again {
+                    return done.outcome;
+                }
+            }
+        });
+        loop {
+            match timeout_at(patience.deadline(), &mut running).await {
+                Ok(Ok(outcome)) => return outcome,
+                Ok(Err(panic)) => return Err(StoreError::bad_row(operation, panic).into()),
+                Err(_) if patience.lasts() => {}
+                Err(_) => {
+                    let reason = "it did not answer in time".to_owned();
+                    return Err(StoreError::Unavailable { operation, reason }.into());
+                }
+            }
+        }
+    }
+}
+
+/// How a job went, and whether it may be run once more when its connection is to blame.
+struct Attempt<T, E> {
+    outcome: Result<T, E>,
+    may_repeat: bool,
+}
+
+fn attempt_read<T, E>(conn: &mut Conn, job: &mut impl FnMut(&mut Conn) -> Result<T, E>) -> Attempt<T, E> {
+    let outcome = job(conn);
+    Attempt { may_repeat: outcome.is_err(), outcome }
+}
+
+fn attempt_write<T, E: From<StoreError>>(
+    conn: &mut Conn,
+    job: &mut impl FnMut(&mut Conn) -> Result<T, E>,
+    wakes: &Wakes,
+) -> Attempt<T, E> {
+    if let Err(error) = conn.begin() {
+        return Attempt { outcome: Err(error.into()), may_repeat: true };
+    }
+    match job(conn) {
+        Err(error) => {
+            conn.rollback();
+            Attempt { outcome: Err(error), may_repeat: true }
+        }
+        Ok(value) => match conn.commit() {
+            Ok(()) => {
+                wakes.publish(conn.take_wakes());
+                Attempt { outcome: Ok(value), may_repeat: false }
+            }
+            // Whether it was committed is not known, so it must not be done twice here.
+            Err(error) => Attempt { outcome: Err(error.into()), may_repeat: false },
+        },
+    }
+}
+
+/// Until when a caller waits; a job that is about to wait may put it off.
+#[derive(Clone)]
+pub(crate) struct Patience {
+    start: Instant,
+    /// Milliseconds after `start`.
+    limit: Arc<AtomicU64>,
+}
+
+impl Patience {
+    fn new(limit: Duration) -> Self {
+        let limit = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        Self { start: Instant::now(), limit: Arc::new(AtomicU64::new(limit)) }
+    }
+
+    pub(crate) fn extend(&self, by: Duration) {
+        self.limit.fetch_add(u64::try_from(by.as_millis()).unwrap_or(0), Ordering::SeqCst);
+    }
+
+    fn deadline(&self) -> Instant {
+        self.start + Duration::from_millis(self.limit.load(Ordering::SeqCst))
+    }
+
+    fn lasts(&self) -> bool {
+        Instant::now() < self.deadline()
+    }
+}
+
+async fn forget_old_keys(inner: std::sync::Weak<Inner>) {
+    loop {
+        tokio::time::sleep(FORGET_EVERY).await;
+        let Some(inner) = inner.upgrade() else { return };
+        let db = Db { inner };
+        while let Ok(1..) = db.write("forget idempotency keys", |tx| idempotency::forget_old(tx, 500)).await {}
+    }
+}

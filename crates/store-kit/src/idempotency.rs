@@ -1,0 +1,114 @@
+//! `Idempotency-Key`: the second request with a key gets what the first one made.
+//!
+//! The key is written in the transaction that makes the resource, under a unique constraint; so only successes are kept,
+//! and a second request waits for the first one's commit or rollback. Kept: the resource's id and the body's digest, for
+//! [`KEPT`].
+
+use std::time::Duration;
+
+use diesel::prelude::*;
+use ensemble_types::time::Timestamp;
+
+use crate::types::{IntoDb, Moment};
+use crate::{Conn, StoreError, on};
+
+/// How long a key is remembered.
+pub const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long the second request waits for the first; then [`StoreError::Busy`], which is 409 CONFLICT.
+pub const WAIT: Duration = Duration::from_secs(5);
+
+diesel::table! {
+    use diesel::sql_types::{Binary, Text};
+    use super::Moment;
+
+    idempotency_keys (scope, route, key) {
+        scope -> Text,
+        route -> Text,
+        key -> Text,
+        body_hash -> Binary,
+        resource -> Text,
+        created_at -> Moment,
+    }
+}
+
+/// One wish of one caller.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// The account (for voice: `userId`).
+    pub scope: String,
+    /// As in `POST /v1/sessions`.
+    pub route: &'static str,
+    /// The header's value.
+    pub key: String,
+    /// SHA-256 of the body.
+    pub body_hash: [u8; 32],
+}
+
+/// What became of a wish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// It is new: make the resource with the id that was given, in this transaction.
+    New,
+    /// It was fulfilled before, by the resource with this id. Answer 200 and the resource as it is now (gone: 404).
+    Replay { resource: String },
+    /// The key was used with another body: 409 IDEMPOTENCY_MISMATCH.
+    Mismatch,
+}
+
+/// Claims a key for `resource`, the id that is to be made. Call it first in the transaction.
+pub fn claim(tx: &mut Conn, wish: &Wish, resource: &str) -> Result<Claim, StoreError> {
+    use idempotency_keys::dsl;
+    let at = tx.now()?;
+    let forgotten = at.minus(KEPT);
+    on!(tx, |c| diesel::delete(
+        dsl::idempotency_keys
+            .filter(dsl::scope.eq(&wish.scope).and(dsl::route.eq(wish.route)).and(dsl::key.eq(&wish.key)))
+            .filter(dsl::created_at.lt(forgotten.db()))
+    )
+    .execute(c))?;
+    wait_longer(tx)?;
+    let row = (
+        dsl::scope.eq(&wish.scope),
+        dsl::route.eq(wish.route),
+        dsl::key.eq(&wish.key),
+        dsl::body_hash.eq(wish.body_hash.as_slice()),
+        dsl::resource.eq(resource),
+        dsl::created_at.eq(at.db()),
+    );
+    // This is where the second waits: PostgreSQL holds it until the first has committed or given up.
+    let inserted =
+        on!(tx, |c| diesel::insert_into(dsl::idempotency_keys).values(row).on_conflict_do_nothing().execute(c))?;
+    if inserted == 1 {
+        return Ok(Claim::New);
+    }
+    let (hash, resource): (Vec<u8>, String) = on!(tx, |c| dsl::idempotency_keys
+        .find((&wish.scope, wish.route, &wish.key))
+        .select((dsl::body_hash, dsl::resource))
+        .first(c))?;
+    Ok(if hash == wish.body_hash { Claim::Replay { resource } } else { Claim::Mismatch })
+}
+
+/// Forgets keys that are older than [`KEPT`], at most `limit` of them; gives how many there were.
+pub fn forget_old(tx: &mut Conn, limit: i64) -> Result<usize, StoreError> {
+    use idempotency_keys::dsl;
+    let forgotten: Timestamp = tx.now()?.minus(KEPT);
+    let old: Vec<(String, String, String)> = on!(tx, |c| dsl::idempotency_keys
+        .filter(dsl::created_at.lt(forgotten.db()))
+        .select((dsl::scope, dsl::route, dsl::key))
+        .limit(limit)
+        .load(c))?;
+    for (scope, route, key) in &old {
+        on!(tx, |c| diesel::delete(dsl::idempotency_keys.find((scope, route, key))).execute(c))?;
+    }
+    Ok(old.len())
+}
+
+fn wait_longer(tx: &mut Conn) -> Result<(), StoreError> {
+    tx.extend_patience(WAIT);
+    if tx.is_postgres() {
+        // The lock's timeout must be the first to end the wait, because that is how it is told apart.
+        let ms = WAIT.as_millis();
+        tx.batch(&format!("SET LOCAL lock_timeout = {ms}; SET LOCAL statement_timeout = {}", ms + 1_000))?;
+    }
+    Ok(())
+}
