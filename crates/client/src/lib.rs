@@ -9,13 +9,18 @@ pub mod error;
 pub mod retry;
 pub mod transport;
 
+pub mod follow;
 pub mod pages;
+mod sse;
 mod idempotency;
 mod sign_in;
 
 mod accounts;
 mod leases;
 mod machines;
+mod output;
+mod runs;
+mod voice;
 
 pub mod seal;
 
@@ -23,5 +28,6 @@ pub use account_key::AccountKey;
 pub use credential::{Credential, Token};
 pub use idempotency::idempotency_key;
 pub use error::{Error, Result};
+pub use output::OutputOf;
 pub use retry::Retry;
 pub use transport::{Client, ClientBuilder};

@@ -74,6 +74,13 @@ impl Client {
         })
     }
 
+    /// Drops the kept token, so that the next call signs in again.
+    pub(crate) async fn renew(&self) {
+        if matches!(self.0.credential, Credential::Account(_)) {
+            *self.0.token.lock().await = None;
+        }
+    }
+
     /// Drops the kept token if it is the one that was refused; whether another can be had.
     pub(crate) async fn forget(&self, refused: Option<&SecretString>) -> bool {
         let (Credential::Account(_), Some(refused)) = (&self.0.credential, refused) else {

@@ -240,6 +240,19 @@ impl Call<'_> {
         self.header(HeaderName::from_static("idempotency-key"), Some(key))
     }
 
+    /// Adds the application's voice key, beside the user's own credential.
+    pub(crate) fn voice(mut self) -> Self {
+        match self.client.0.voice_key.as_ref().map(|key| HeaderValue::from_str(key.expose_secret())) {
+            Some(Ok(mut value)) => {
+                value.set_sensitive(true);
+                self.headers.insert(HeaderName::from_static("x-voice-key"), value);
+            }
+            Some(Err(_)) => self.body = Err(Error::Argument("the voice key has characters that a header cannot carry".to_owned())),
+            None => self.body = Err(Error::NoCredential("a voice key")),
+        }
+        self
+    }
+
     /// Sends no credential, even when the client has one.
     pub(crate) fn anonymous(mut self) -> Self {
         self.signed = false;

@@ -1,0 +1,146 @@
+//! Follows a live stream for as long as the caller likes: reconnects, goes on where it was, signs in again.
+
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ensemble_types::problem::Code;
+use futures_util::stream::{self, BoxStream, Stream, StreamExt};
+use reqwest::header::HeaderName;
+use tokio::time::{Instant, timeout};
+
+use crate::error::{Error, Result};
+use crate::retry::{self, Repeat};
+use crate::sse::Reader;
+pub use crate::sse::Event;
+use crate::transport::Client;
+
+/// How patient a follower is.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// A stream that was silent for so long is dead; the service sends a comment every 15 seconds.
+    pub silence: Duration,
+    /// How long nobody may be reached before the follower gives up.
+    pub away: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { silence: Duration::from_secs(45), away: Duration::from_secs(300) }
+    }
+}
+
+/// What to follow, and from where.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Source {
+    pub(crate) path: Vec<String>,
+    pub(crate) query: Vec<(&'static str, String)>,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    /// The id of the last event that was seen.
+    pub(crate) after: Option<String>,
+    pub(crate) anonymous: bool,
+    pub(crate) patience: Patience,
+}
+
+/// The events of `source`, without a gap over reconnects. Ends with an error when the service refuses to go on, or was
+/// away for too long; never by itself.
+pub(crate) fn follow(client: Client, source: Source) -> impl Stream<Item = Result<Event>> + Send + use<> {
+    let follower = Follower { client, source, body: None, reader: Reader::default(), ended: None, connects: 0 };
+    stream::try_unfold(follower, |mut follower| async move {
+        let event = follower.next().await?;
+        Ok(Some((event, follower)))
+    })
+}
+
+struct Follower {
+    client: Client,
+    source: Source,
+    body: Option<BoxStream<'static, reqwest::Result<Bytes>>>,
+    reader: Reader,
+    /// The reason of the last `event: end`, until something else came.
+    ended: Option<String>,
+    connects: u32,
+}
+
+impl Follower {
+    async fn next(&mut self) -> Result<Event> {
+        loop {
+            while let Some(event) = self.reader.pop() {
+                if event.name == "end" {
+                    self.end(event.data).await?;
+                    break;
+                }
+                self.ended = None;
+                self.connects = 1;
+                if event.id.is_some() {
+                    self.source.after.clone_from(&event.id);
+                }
+                return Ok(event);
+            }
+            match &mut self.body {
+                None => self.connect().await?,
+                Some(body) => match timeout(self.source.patience.silence, body.next()).await {
+                    Ok(Some(Ok(chunk))) if self.reader.push(&chunk).is_ok() => {}
+                    _ => self.body = None,
+                },
+            }
+        }
+    }
+
+    /// The service will not go on with this stream; perhaps with another, for example after a new sign-in.
+    async fn end(&mut self, reason: String) -> Result<()> {
+        self.body = None;
+        self.reader = Reader::default();
+        if self.ended.is_some() {
+            return Err(Error::StreamEnded { reason });
+        }
+        self.ended = Some(reason);
+        self.client.renew().await;
+        Ok(())
+    }
+
+    async fn connect(&mut self) -> Result<()> {
+        if self.connects > 0 {
+            let pause = self.client.0.retry.pause(self.connects, self.reader.reconnect);
+            tokio::time::sleep(pause).await;
+        }
+        self.connects = self.connects.saturating_add(1);
+        self.reader = Reader::coming_back(self.reader.reconnect);
+        let since = Instant::now();
+        loop {
+            let error = match self.open().await {
+                Ok(body) => {
+                    self.body = Some(body);
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            if let (Some(reason), Some(Code::Unauthenticated | Code::Forbidden | Code::NotFound | Code::LinkNotFound)) =
+                (&self.ended, error.code())
+            {
+                return Err(Error::StreamEnded { reason: reason.clone() });
+            }
+            let may_return = retry::again(&error, Repeat::Harmless).is_some();
+            if !may_return || since.elapsed() >= self.source.patience.away {
+                return Err(error);
+            }
+            tokio::time::sleep(self.client.0.retry.longest).await;
+        }
+    }
+
+    fn open(&self) -> impl Future<Output = Result<BoxStream<'static, reqwest::Result<Bytes>>>> + Send + '_ {
+        let path: Vec<&str> = self.source.path.iter().map(String::as_str).collect();
+        let mut call = self.client.get(&path).header(reqwest::header::ACCEPT, Some("text/event-stream"));
+        for (name, value) in &self.source.query {
+            call = call.query(name, Some(value));
+        }
+        for (name, value) in &self.source.headers {
+            call = call.header(HeaderName::from_static(name), Some(value));
+        }
+        call = call.header(HeaderName::from_static("last-event-id"), self.source.after.as_deref());
+        if self.source.anonymous {
+            call = call.anonymous();
+        }
+        async move { Ok(call.open().await?.bytes_stream().boxed()) }
+    }
+}

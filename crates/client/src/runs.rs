@@ -1,0 +1,94 @@
+//! Runs of the orchestrator: submit, watch, cancel, retry.
+
+use std::time::Duration;
+
+use ensemble_types::ids::RunId;
+use ensemble_types::runs::{CancelRun, CreateRun, Pend, Pended, Run, RunPage, WaitFor};
+use ensemble_types::text::Text;
+use futures_util::{Stream, stream};
+
+use crate::error::{Error, Result};
+use crate::follow::{Event, Source, follow};
+use crate::pages;
+use crate::retry::Repeat;
+use crate::transport::Client;
+
+impl Client {
+    /// Submits a plan. The key makes a repetition harmless; see [`crate::idempotency_key`].
+    pub async fn create_run(&self, plan: &CreateRun, key: &str) -> Result<Run> {
+        self.post(&["v1", "orchestrator", "runs"], Repeat::Harmless).idempotent(key).json(plan).send().await
+    }
+
+    /// A page of runs, newest first, without their tasks. `status` is a run status, `active` or `terminal`.
+    pub async fn run_page(&self, status: Option<&str>, limit: Option<u32>, cursor: Option<&str>) -> Result<RunPage> {
+        let call = self.get(&["v1", "orchestrator", "runs"]);
+        call.query("status", status).query("limit", limit).query("cursor", cursor).send().await
+    }
+
+    /// All runs, newest first, without their tasks.
+    pub fn runs(&self, status: Option<String>) -> impl Stream<Item = Result<Run>> + Send + use<> {
+        let client = self.clone();
+        pages::walk(move |cursor| {
+            let (client, status) = (client.clone(), status.clone());
+            async move {
+                let page = client.run_page(status.as_deref(), Some(100), cursor.as_deref()).await?;
+                Ok((page.runs, page.next_cursor))
+            }
+        })
+    }
+
+    /// One run with all its tasks.
+    pub async fn run(&self, id: RunId) -> Result<Run> {
+        self.get(&["v1", "orchestrator", "runs", &id.to_string()]).send().await
+    }
+
+    /// Asks for the run to end. A run that has ended already is answered as it is.
+    pub async fn cancel_run(&self, id: RunId, reason: Option<&str>) -> Result<Run> {
+        let reason = reason.map(Text::new).transpose();
+        let reason = reason.map_err(|error| Error::Argument(format!("the reason {error}")))?;
+        let path = ["v1", "orchestrator", "runs", &id.to_string(), "cancel"];
+        self.post(&path, Repeat::Harmless).json(&CancelRun { reason }).send().await
+    }
+
+    /// New attempts for what failed or was cancelled; CONFLICT when there is nothing of the kind.
+    pub async fn retry_run(&self, id: RunId) -> Result<Run> {
+        self.post(&["v1", "orchestrator", "runs", &id.to_string(), "retry"], Repeat::Harmful).send().await
+    }
+
+    /// Waits for the run to change, or to end.
+    pub async fn pend(&self, id: RunId, pend: &Pend) -> Result<Pended> {
+        let wait = pend.timeout_ms.map_or(30_000, u64::from);
+        self.post(&["v1", "orchestrator", "runs", &id.to_string(), "pend"], Repeat::Harmless)
+            .waiting(Duration::from_millis(wait))
+            .json(pend)
+            .send()
+            .await
+    }
+
+    /// Every change of a run from `cursor` on, as it happens; ends after the change that ended the run.
+    pub fn watch_run(&self, id: RunId, cursor: String) -> impl Stream<Item = Result<Pended>> + Send + use<> {
+        let client = self.clone();
+        stream::try_unfold(Some(cursor), move |cursor| {
+            let client = client.clone();
+            async move {
+                let Some(mut cursor) = cursor else { return Ok(None) };
+                loop {
+                    let pend =
+                        Pend { cursor: Some(cursor), wait_for: Some(WaitFor::Change), timeout_ms: Some(30_000) };
+                    let pended = client.pend(id, &pend).await?;
+                    if pended.changed || pended.terminal {
+                        let next = (!pended.terminal).then(|| pended.cursor.clone());
+                        return Ok(Some((pended, next)));
+                    }
+                    cursor = pended.cursor;
+                }
+            }
+        })
+    }
+
+    /// The run's events as the service sends them; `after` is the version to go on from.
+    pub fn run_events(&self, id: RunId, after: Option<i64>) -> impl Stream<Item = Result<Event>> + Send + use<> {
+        let path = ["v1", "orchestrator", "runs", &id.to_string(), "events"].map(str::to_owned).to_vec();
+        follow(self.clone(), Source { path, after: after.map(|version| version.to_string()), ..Source::default() })
+    }
+}

@@ -1,0 +1,79 @@
+//! Public links: a session for whoever has the address.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::ids::{MessageId, SessionId};
+use crate::sessions::{SealedKey, SessionStatus};
+use crate::time::Timestamp;
+
+/// Makes a session's link, or makes it anew: the old token is dead then.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CreateLink {
+    /// In the future.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// 1 to 1,000,000 viewings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_uses: Option<i64>,
+    /// The session's key, sealed with the secret in the link's fragment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encrypted_key: Option<SealedKey>,
+}
+
+/// A link; the token is shown this once.
+#[derive(Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Link {
+    /// A secret for whoever it is given to.
+    pub token: String,
+    pub url: String,
+    pub expires_at: Option<Timestamp>,
+    pub max_uses: Option<i64>,
+    pub uses: i64,
+    pub created_at: Timestamp,
+}
+
+/// What a viewer sees.
+#[derive(Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PublicView {
+    pub session: PublicSession,
+    /// `view`.
+    pub access_level: String,
+    /// The session's key, sealed with the secret in the link's fragment.
+    pub encrypted_key: Option<String>,
+    pub messages: Vec<PublicMessage>,
+    pub has_more: bool,
+    pub next_before: Option<i64>,
+    pub next_after: Option<i64>,
+    pub expires_at: Option<Timestamp>,
+    pub remaining_uses: Option<i64>,
+    /// Sent back as `X-View-Token`: more pages, a reload and the stream without another use.
+    pub view_token: String,
+}
+
+/// A session without what is its owner's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PublicSession {
+    pub id: SessionId,
+    pub metadata: String,
+    pub metadata_version: i64,
+    pub status: SessionStatus,
+    pub last_seq: i64,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// A message without its sender.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PublicMessage {
+    pub id: MessageId,
+    pub seq: i64,
+    pub content: String,
+    pub key_epoch: Option<i64>,
+    pub created_at: Timestamp,
+}

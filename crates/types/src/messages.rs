@@ -1,0 +1,60 @@
+//! Messages: the sealed, numbered history of a session.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::ids::{MessageId, UserId};
+use crate::text::{Blob, Text};
+use crate::time::Timestamp;
+
+/// A message to append. The same sender's same `localId` again answers with the first record.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AppendMessage {
+    pub content: Blob<1, 1_048_576>,
+    pub local_id: Text<1, 128>,
+    /// The epoch of the key that it is sealed with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_epoch: Option<i64>,
+}
+
+/// 1 to 200 messages, all or nothing.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AppendMessages {
+    pub messages: Vec<AppendMessage>,
+}
+
+/// A message of the history.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Message {
+    pub id: MessageId,
+    /// From 1 on, without gaps, within the session.
+    pub seq: i64,
+    pub local_id: String,
+    pub content: String,
+    pub sender_id: UserId,
+    pub key_epoch: Option<i64>,
+    pub created_at: Timestamp,
+}
+
+/// The messages of a batch, in the order they were asked for.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AppendedMessages {
+    pub messages: Vec<Message>,
+}
+
+/// A part of the history.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MessagePage {
+    pub messages: Vec<Message>,
+    pub has_more: bool,
+    /// For the `before` of the page of older ones.
+    pub next_before: Option<i64>,
+    /// For the `after` of the page of newer ones.
+    pub next_after: Option<i64>,
+    pub last_seq: i64,
+}

@@ -1,0 +1,138 @@
+//! Sessions: work on one machine, with sealed metadata, a sealed key and a history of messages.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::ids::{MachineId, SessionId, UserId};
+use crate::text::{Blob, Text};
+use crate::time::Timestamp;
+
+/// A session's metadata: at most 256 KiB, sealed.
+pub type Metadata = Blob<1, 262_144>;
+/// What the agent keeps with the session: at most 1 MiB, sealed.
+pub type AgentState = Blob<1, 1_048_576>;
+/// A key sealed to somebody: at most 8 KiB.
+pub type SealedKey = Blob<1, 8_192>;
+
+/// What a caller may do with a session. Each level may do all that the ones before it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AccessLevel {
+    View,
+    Edit,
+    Admin,
+    Owner,
+}
+
+impl AccessLevel {
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::View => "view",
+            Self::Edit => "edit",
+            Self::Admin => "admin",
+            Self::Owner => "owner",
+        }
+    }
+}
+
+/// Whether the owner has ended it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SessionStatus {
+    Active,
+    Ended,
+}
+
+/// Asks for a session on one of the caller's machines. The same `tag` again gives the same session.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CreateSession {
+    pub machine_id: MachineId,
+    pub metadata: Metadata,
+    pub encryption_key: SealedKey,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tag: Option<Text<1, 128>>,
+}
+
+/// At least one change.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UpdateSession {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Metadata>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_state: Option<AgentState>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<SessionStatus>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archived: Option<bool>,
+    /// A new key, sealed to the owner; raises `keyEpoch`. Wants `expectedKeyEpoch`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encryption_key: Option<SealedKey>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_key_epoch: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat: Option<SessionHeartbeat>,
+    /// For an update of exactly one versioned field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_version: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_metadata_version: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_agent_state_version: Option<i64>,
+}
+
+/// The session's program is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionHeartbeat {
+    /// Whether it is at work; unchanged when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<bool>,
+}
+
+/// A session as its reader may see it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Session {
+    pub id: SessionId,
+    pub owner_id: UserId,
+    pub machine_id: MachineId,
+    /// The owner's only.
+    #[serde(default)]
+    pub tag: Option<String>,
+    pub metadata: String,
+    pub metadata_version: i64,
+    /// The owner's only.
+    #[serde(default)]
+    pub encryption_key: Option<String>,
+    pub agent_state: Option<String>,
+    pub agent_state_version: i64,
+    pub status: SessionStatus,
+    pub ended_at: Option<Timestamp>,
+    pub archived: bool,
+    pub online: bool,
+    pub thinking: bool,
+    pub last_active_at: Option<Timestamp>,
+    /// The `seq` of the newest message, 0 when there is none.
+    pub last_seq: i64,
+    pub access_level: AccessLevel,
+    /// The key, sealed to the recipient who reads this.
+    #[serde(default)]
+    pub encrypted_key: Option<String>,
+    /// Starts at 1.
+    pub key_epoch: i64,
+    /// Somebody lost access since the last change of key.
+    pub rekey_needed: bool,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// A page of sessions, the one changed last first.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionPage {
+    pub sessions: Vec<Session>,
+    pub next_cursor: Option<String>,
+}

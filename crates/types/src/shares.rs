@@ -1,0 +1,61 @@
+//! Private shares: who else may see a session, and how much they may do.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::ids::{SessionId, UserId};
+use crate::sessions::SealedKey;
+use crate::time::Timestamp;
+
+/// How much a share allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ShareLevel {
+    /// Reads.
+    View,
+    /// Appends messages and heartbeats, too.
+    Edit,
+    /// Changes metadata and agent state, and manages view and edit shares, too.
+    Admin,
+}
+
+/// Shares a session with a user, or replaces the share that is there.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CreateShare {
+    pub user_id: UserId,
+    pub access_level: ShareLevel,
+    /// The session's key, sealed to that user.
+    pub encrypted_key: SealedKey,
+}
+
+/// At least one change.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UpdateShare {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access_level: Option<ShareLevel>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encrypted_key: Option<SealedKey>,
+}
+
+/// One user's access to a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Share {
+    pub session_id: SessionId,
+    pub user_id: UserId,
+    pub access_level: ShareLevel,
+    pub encrypted_key: String,
+    pub shared_by: UserId,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+}
+
+/// A page of shares, newest first.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SharePage {
+    pub shares: Vec<Share>,
+    pub next_cursor: Option<String>,
+}
