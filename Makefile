@@ -31,4 +31,4 @@ openapi: ## writes docs/openapi.json from the route tables
 	$(CARGO) run --locked -q -p ensemble-all-in-one --bin write-openapi > docs/openapi.json.new
 	mv docs/openapi.json.new docs/openapi.json
 
--include deploy/voice-agent/voice.mk deploy/deploy.mk tests/bench/bench.mk
+-include deploy/voice-agent/voice.mk deploy/deploy.mk tests/bench/bench.mk tests/chaos/chaos.mk tests/fuzz/fuzz.mk

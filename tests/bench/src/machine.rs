@@ -1,0 +1,206 @@
+//! The services under load: release builds, each a process of its own, on PostgreSQL, as a deployment runs them.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// What the command line said.
+pub(crate) struct Options {
+    pub(crate) rounds: usize,
+    pub(crate) round: Duration,
+    only: Vec<String>,
+}
+
+impl Options {
+    /// `ensemble-bench [--rounds N] [--seconds N] [row …]`
+    pub(crate) fn from_args() -> Result<Self> {
+        let mut options = Self { rounds: 5, round: Duration::from_secs(4), only: Vec::new() };
+        let mut args = std::env::args().skip(1);
+        while let Some(arg) = args.next() {
+            let mut number =
+                || args.next().and_then(|n| n.parse::<u64>().ok()).with_context(|| format!("{arg} wants a number"));
+            match arg.as_str() {
+                "--rounds" => options.rounds = usize::try_from(number()?)?.max(1),
+                "--seconds" => options.round = Duration::from_secs(number()?.max(1)),
+                flag if flag.starts_with('-') => {
+                    bail!("unknown flag {flag}; there are --rounds, --seconds and names of rows")
+                }
+                row => options.only.push(row.to_owned()),
+            }
+        }
+        Ok(options)
+    }
+
+    pub(crate) fn wants(&self, row: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == row)
+    }
+}
+
+/// PostgreSQL and what is needed to start services beside it.
+pub(crate) struct Machine {
+    /// `postgres://…/postgres` of the running server.
+    admin_url: String,
+    /// The rival.
+    pub(crate) pgbench: PathBuf,
+    release: PathBuf,
+    pub(crate) runtime: tokio::runtime::Runtime,
+    pub(crate) scratch: tempfile::TempDir,
+    /// One for all services of this run.
+    key_file: PathBuf,
+}
+
+/// A running service; killed when dropped.
+pub(crate) struct Service {
+    child: Child,
+    pub(crate) public: String,
+    pub(crate) internal: String,
+    pub(crate) ready_after: Duration,
+}
+
+impl Machine {
+    pub(crate) fn start(_: &Options) -> Result<Self> {
+        #[expect(clippy::disallowed_methods, reason = "set by with-postgres, which starts the server for us")]
+        let admin_url = std::env::var("TEST_DATABASE_URL").context("TEST_DATABASE_URL is not set: run `make bench`")?;
+        let release = std::env::current_exe()?.parent().context("no folder")?.to_owned();
+        let scratch = tempfile::tempdir()?;
+        let key_file = scratch.path().join("key-encryption-key");
+        Ok(Self {
+            admin_url,
+            pgbench: ensemble_testkit::postgres::program("pgbench")?,
+            release,
+            runtime: tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?,
+            scratch,
+            key_file,
+        })
+    }
+
+    /// A fresh database; its address.
+    pub(crate) fn database(&self, name: &str) -> Result<String> {
+        self.sql(&self.admin_url, &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))?;
+        self.sql(&self.admin_url, &format!("CREATE DATABASE {name}"))?;
+        let (before, query) =
+            self.admin_url.split_once('?').map_or((self.admin_url.as_str(), None), |(b, q)| (b, Some(q)));
+        let base = before.rsplit_once('/').context("the database address has no path")?.0;
+        Ok(query.map_or_else(|| format!("{base}/{name}"), |query| format!("{base}/{name}?{query}")))
+    }
+
+    /// Runs statements that return nothing.
+    pub(crate) fn sql(&self, url: &str, sql: &str) -> Result<()> {
+        self.runtime.block_on(async {
+            let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await?;
+            let driver = tokio::spawn(connection);
+            let done = client.batch_execute(sql).await.with_context(|| format!("running {sql:.120}"));
+            drop(client);
+            driver.await??;
+            done
+        })
+    }
+
+    /// Every row of a query whose columns are text.
+    pub(crate) fn rows(&self, url: &str, sql: &str) -> Result<Vec<Vec<String>>> {
+        self.runtime.block_on(async {
+            let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await?;
+            let driver = tokio::spawn(connection);
+            let found = client.query(sql, &[]).await.with_context(|| format!("running {sql:.120}"))?;
+            drop(client);
+            driver.await??;
+            found.iter().map(|row| (0..row.len()).map(|at| Ok(row.try_get::<_, String>(at)?)).collect()).collect()
+        })
+    }
+
+    /// Starts the release build of a service and waits until it is ready.
+    pub(crate) fn service(&self, name: &str, vars: &[(&str, &str)]) -> Result<Service> {
+        self.service_on(free_port()?, name, vars)
+    }
+
+    /// The same on a public port that was chosen before.
+    pub(crate) fn service_on(&self, public: u16, name: &str, vars: &[(&str, &str)]) -> Result<Service> {
+        let internal = free_port()?;
+        let log = std::fs::File::create(self.scratch.path().join(format!("{name}-{public}.log")))?;
+        let started = Instant::now();
+        let child = Command::new(self.release.join(format!("ensemble-{name}")))
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("PUBLIC_LISTEN", format!("127.0.0.1:{public}"))
+            .env("INTERNAL_LISTEN", format!("127.0.0.1:{internal}"))
+            .env("INTERNAL_TOKEN", "bench-internal-token")
+            .env("KEY_ENCRYPTION_KEY_FILE", self.key_file())
+            .env("RUST_LOG", "warn")
+            .envs(vars.iter().copied())
+            .stdout(Stdio::from(log.try_clone()?))
+            .stderr(Stdio::from(log))
+            .spawn()
+            .with_context(|| format!("ensemble-{name} does not start; build it with `cargo build --release`"))?;
+        let mut service = Service {
+            child,
+            public: format!("http://127.0.0.1:{public}"),
+            internal: format!("http://127.0.0.1:{internal}"),
+            ready_after: Duration::ZERO,
+        };
+        service.wait_ready(self, started)?;
+        Ok(service)
+    }
+
+    fn key_file(&self) -> &Path {
+        if !self.key_file.exists() {
+            use std::os::unix::fs::PermissionsExt;
+            // 32 bytes that are different in each run and never leave the folder, which is deleted.
+            let bytes: Vec<u8> =
+                ensemble_types::ids::TokenId::generate().to_string().into_bytes().into_iter().take(32).collect();
+            let written = std::fs::write(&self.key_file, bytes)
+                .and_then(|()| std::fs::set_permissions(&self.key_file, std::fs::Permissions::from_mode(0o400)));
+            if let Err(error) = written {
+                eprintln!("{}: {error}", self.key_file.display());
+            }
+        }
+        &self.key_file
+    }
+}
+
+impl Service {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Resident memory in MiB (`VmRSS` of proc(5)).
+    pub(crate) fn resident_mib(&self) -> Result<f64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+        let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
+        Ok(kib / 1024.0)
+    }
+
+    fn wait_ready(&mut self, machine: &Machine, started: Instant) -> Result<()> {
+        let url = format!("{}/readyz", self.internal);
+        machine.runtime.block_on(async {
+            let http = reqwest::Client::builder().no_proxy().build()?;
+            while started.elapsed() < Duration::from_secs(20) {
+                if let Ok(answer) = http.get(&url).timeout(Duration::from_secs(1)).send().await
+                    && answer.status().is_success()
+                {
+                    self.ready_after = started.elapsed();
+                    return Ok(());
+                }
+                if let Some(status) = self.child.try_wait()? {
+                    bail!("the service ended with {status}; its log is in {}", machine.scratch.path().display());
+                }
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            bail!("not ready after 20 s; its log is in {}", machine.scratch.path().display())
+        })
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}

@@ -1,0 +1,101 @@
+//! The edge beside nginx, both in front of the same service.
+
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result};
+
+use super::world::World;
+use crate::load::wrk;
+use crate::machine::{Machine, Options, free_port};
+use crate::stats::Rounds;
+use crate::table::{Report, Target};
+
+const CLIENTS: u32 = 64;
+
+pub(crate) fn beside_nginx(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
+    let world = World::start(machine)?;
+    let edge = machine.service(
+        "edge-proxy",
+        &[
+            ("IDENTITY_URL", &world.identity.public),
+            ("IDENTITY_RPC_URL", &world.identity.internal),
+            ("MACHINE_REGISTRY_URL", &world.registry.public),
+            ("SESSION_STORE_URL", &world.store.public),
+            ("ORCHESTRATOR_URL", "http://127.0.0.1:9"),
+            ("VOICE_GATEWAY_URL", "http://127.0.0.1:9"),
+            ("PUBLIC_BASE_URL", "http://127.0.0.1:8080"),
+            ("RATE_LIMITS", "off"),
+        ],
+    )?;
+    let nginx = Nginx::start(machine, &world.registry.public)?;
+    let env = [("TOKEN", world.token.as_str()), ("PATH_AND_QUERY", "/v1/machines/m")];
+    let (mut ours, mut theirs) = (Rounds::default(), Rounds::default());
+    let (mut our_tail, mut their_tail) = (Rounds::default(), Rounds::default());
+    for _ in 0..options.rounds {
+        let rival = wrk(&nginx.url, CLIENTS, options.round, "get.lua", &env)?;
+        let edge = wrk(&edge.public, CLIENTS, options.round, "get.lua", &env)?;
+        ours.push(edge.per_second);
+        theirs.push(rival.per_second);
+        our_tail.push(edge.p99_ms);
+        their_tail.push(rival.p99_ms);
+    }
+    report.beside("edge: GET through it, 64 clients", "req/s", ours, ("nginx", theirs), Target::AtLeast(0.7));
+    report.beside("edge: p99 of the same", "ms", our_tail, ("nginx", their_tail), Target::AtMost(2.0));
+    Ok(())
+}
+
+/// One nginx worker with keep-alive to the upstream, as people set it up.
+struct Nginx {
+    child: Child,
+    url: String,
+}
+
+impl Nginx {
+    fn start(machine: &Machine, upstream: &str) -> Result<Self> {
+        let folder = machine.scratch.path().join("nginx");
+        std::fs::create_dir_all(&folder)?;
+        let port = free_port()?;
+        let upstream = upstream.trim_start_matches("http://");
+        let config = format!(
+            "daemon off; worker_processes 1; pid {0}/pid; error_log {0}/error.log; events {{ worker_connections 4096; }}\n\
+             http {{ access_log off; client_body_temp_path {0}/b; proxy_temp_path {0}/p; fastcgi_temp_path {0}/f; \
+             uwsgi_temp_path {0}/u; scgi_temp_path {0}/s; keepalive_requests 1000000;\n\
+             upstream service {{ server {upstream}; keepalive 128; keepalive_requests 1000000; }}\n\
+             server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass http://service; proxy_http_version 1.1; \
+             proxy_set_header Connection \"\"; }} }} }}\n",
+            folder.display()
+        );
+        let file = folder.join("nginx.conf");
+        std::fs::write(&file, config)?;
+        let child = Command::new("nginx")
+            .arg("-e")
+            .arg(folder.join("error.log"))
+            .arg("-c")
+            .arg(&file)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("nginx is not installed (Debian: nginx)")?;
+        let nginx = Self { child, url: format!("http://127.0.0.1:{port}") };
+        machine.runtime.block_on(async {
+            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+            while reqwest::get(&nginx.url).await.is_err() {
+                anyhow::ensure!(std::time::Instant::now() < deadline, "nginx does not listen after 10 s");
+                tokio::task::yield_now().await;
+            }
+            Ok(())
+        })?;
+        Ok(nginx)
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        // The master ends its worker on TERM; after a KILL the worker would stay.
+        let _ = nix::sys::signal::kill(
+            nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).unwrap_or(0)),
+            nix::sys::signal::Signal::SIGTERM,
+        );
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,27 @@
+//! The rows of the table, one file for each part of the house.
+
+mod edge;
+mod idle;
+mod sessions;
+mod world;
+
+use anyhow::Result;
+
+use crate::machine::{Machine, Options};
+use crate::table::Report;
+
+/// Something that can be measured by itself: `make bench ROWS="append history"`.
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) measure: fn(&Machine, &Options, &mut Report) -> Result<()>,
+}
+
+pub(crate) const ALL: &[Row] = &[
+    Row { name: "append", measure: sessions::append },
+    Row { name: "history", measure: sessions::history },
+    Row { name: "lists", measure: sessions::lists },
+    Row { name: "heartbeat", measure: sessions::heartbeat },
+    Row { name: "streams", measure: sessions::streams },
+    Row { name: "edge", measure: edge::beside_nginx },
+    Row { name: "idle", measure: idle::memory_and_start },
+];

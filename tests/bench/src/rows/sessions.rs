@@ -1,0 +1,247 @@
+//! The hot paths of session-store and of machine-registry's heartbeat, beside pgbench on the same server.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::world::World;
+use crate::load::{pgbench, wrk};
+use crate::machine::{Machine, Options};
+use crate::stats::Rounds;
+use crate::table::{Report, Target};
+
+/// The rival's tables: what an append has to write at the least.
+const RIVAL_TABLES: &str = "CREATE TABLE session (id int PRIMARY KEY, seq bigint NOT NULL);
+    CREATE TABLE message (session int NOT NULL, seq bigint NOT NULL, content text NOT NULL,
+        created timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (session, seq));
+    INSERT INTO session SELECT n, 0 FROM generate_series(1, 64) n;
+    CREATE TABLE plain (id bigserial PRIMARY KEY, content text NOT NULL);
+    CREATE TABLE machine (id int PRIMARY KEY, activity text, last_active timestamptz);
+    INSERT INTO machine VALUES (1, '{}', now());";
+
+fn content() -> String {
+    "x".repeat(1024)
+}
+
+/// Sequence and message in one statement, on one row that everybody wants.
+fn one_hot_session() -> String {
+    format!(
+        "WITH next AS (UPDATE session SET seq = seq + 1 WHERE id = 1 RETURNING seq) \
+         INSERT INTO message (session, seq, content) SELECT 1, seq, '{}' FROM next;\n",
+        content()
+    )
+}
+
+fn plain_insert() -> String {
+    format!("INSERT INTO plain (content) VALUES ('{}');\n", content())
+}
+
+pub(crate) fn append(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
+    let world = World::start(machine)?;
+    let rival = machine.database("bench_rival")?;
+    machine.sql(&rival, RIVAL_TABLES)?;
+    let many = world.sessions(64)?.join(",");
+    let one = world.sessions(1)?.join(",");
+    let cases = [
+        (
+            "append: 64 clients, one hot session",
+            64,
+            &one,
+            one_hot_session(),
+            "pgbench, one statement",
+            Target::AtLeast(8.0),
+        ),
+        ("append: 64 clients, 64 sessions", 64, &many, plain_insert(), "pgbench, plain insert", Target::AtLeast(0.8)),
+        ("append: one client", 1, &one, plain_insert(), "pgbench, plain insert", Target::AtLeast(0.3)),
+    ];
+    for (case, (name, clients, sessions, script, beside, target)) in cases.into_iter().enumerate() {
+        let (mut ours, mut theirs) = (Rounds::default(), Rounds::default());
+        for round in 0..options.rounds {
+            theirs.push(pgbench(&machine.pgbench, &rival, clients, options.round, &script)?);
+            let run = format!("{case}-{round}");
+            let env = [("TOKEN", world.token.as_str()), ("SESSIONS", sessions.as_str()), ("RUN", run.as_str())];
+            ours.push(wrk(&world.store.public, clients, options.round, "append.lua", &env)?.per_second);
+        }
+        report.beside(name, "msg/s", ours, (beside, theirs), target);
+    }
+    Ok(())
+}
+
+pub(crate) fn history(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
+    let world = World::start(machine)?;
+    let session = world.sessions(1)?.pop().context("no session")?;
+    world.fill(&session, 10_000, 1024)?;
+    machine.sql(&world.store_database, "VACUUM ANALYZE")?;
+    let table = message_table(machine, &world.store_database)?;
+    let script = format!(
+        "\\set at random(100, 9900)\nSELECT * FROM {table} WHERE session_id = '{session}' AND seq < :at ORDER BY seq DESC LIMIT 50;\n"
+    );
+    let path = format!("/v3/sessions/{session}/messages?before=9000&limit=50");
+    let env = [("TOKEN", world.token.as_str()), ("PATH_AND_QUERY", path.as_str())];
+    let (mut ours, mut theirs) = (Rounds::default(), Rounds::default());
+    for _ in 0..options.rounds {
+        theirs.push(pgbench(&machine.pgbench, &world.store_database, 16, options.round, &script)?);
+        ours.push(wrk(&world.store.public, 16, options.round, "get.lua", &env)?.per_second);
+    }
+    report.beside(
+        "history: page of 50 (1 KiB each), 16 clients",
+        "pages/s",
+        ours,
+        ("pgbench, same select", theirs),
+        Target::AtLeast(0.2),
+    );
+
+    let before = page_buffers(machine, &world.store_database, &table, &session, 9_000)?;
+    machine.sql(
+        &world.store_database,
+        &format!(
+            "INSERT INTO {table} SELECT (json_populate_record(m, json_build_object('seq', n, 'id', gen_random_uuid(), 'local_id', 'grown-' || n))).* \
+             FROM generate_series(10001, 1000000) n, (SELECT * FROM {table} WHERE session_id = '{session}' AND seq = 1) m; VACUUM ANALYZE {table}"
+        ),
+    )?;
+    let after = page_buffers(machine, &world.store_database, &table, &session, 900_000)?;
+    let mut difference = Rounds::default();
+    difference.push((after - before).abs());
+    report.alone(
+        &format!("history: buffers of a page at 1,000,000 messages ({after}) less those at 10,000 ({before})"),
+        "buffers",
+        difference,
+        Target::AtMost(3.0),
+    );
+    Ok(())
+}
+
+pub(crate) fn lists(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
+    let world = World::start(machine)?;
+    world.sessions(200)?;
+    let env = [("TOKEN", world.token.as_str()), ("PATH_AND_QUERY", "/v1/sessions?limit=100")];
+    let (mut rate, mut tail) = (Rounds::default(), Rounds::default());
+    for _ in 0..options.rounds {
+        let round = wrk(&world.store.public, 16, options.round, "get.lua", &env)?;
+        rate.push(round.per_second);
+        tail.push(round.p99_ms);
+    }
+    report.alone("session list: page of 100, 16 clients", "pages/s", rate, Target::None);
+    report.alone("session list: p99 of the same", "ms", tail, Target::None);
+    Ok(())
+}
+
+pub(crate) fn heartbeat(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
+    let world = World::start(machine)?;
+    let rival = machine.database("bench_rival")?;
+    machine.sql(&rival, RIVAL_TABLES)?;
+    let script = "UPDATE machine SET activity = '{\"load\":1}', last_active = now() WHERE id = 1;\n";
+    let env =
+        [("TOKEN", world.token.as_str()), ("PATH_AND_QUERY", "/v1/machines/m"), ("BODY", r#"{"activity":{"load":1}}"#)];
+    let (mut ours, mut theirs) = (Rounds::default(), Rounds::default());
+    for _ in 0..options.rounds {
+        theirs.push(pgbench(&machine.pgbench, &rival, 16, options.round, script)?);
+        ours.push(wrk(&world.registry.public, 16, options.round, "patch.lua", &env)?.per_second);
+    }
+    report.beside("heartbeat: one machine, 16 clients", "beats/s", ours, ("pgbench, one update", theirs), Target::None);
+    Ok(())
+}
+
+/// 100 readers of one session; how long until the last of them has a message, from the moment its append was sent.
+pub(crate) fn streams(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
+    const READERS: usize = 100;
+    const MESSAGES: usize = 20;
+    let world = World::start(machine)?;
+    let session = world.sessions(1)?.pop().context("no session")?;
+    let url = format!("{}/v3/sessions/{session}/messages/stream?after=0", world.store.public);
+    let (mut median, mut tail) = (Rounds::default(), Rounds::default());
+    for round in 0..options.rounds {
+        let expected = (round + 1) * MESSAGES;
+        let (sender, mut arrived) = tokio::sync::mpsc::unbounded_channel();
+        let mut readers = Vec::new();
+        for _ in 0..READERS {
+            let (url, token, sender) = (url.clone(), world.token.clone(), sender.clone());
+            readers.push(machine.runtime.spawn(async move { read_stream(&url, &token, expected, &sender).await }));
+        }
+        let mut took = Vec::new();
+        // Every reader first catches up with what was there; then each message is timed by itself.
+        for message in 0..=MESSAGES {
+            if message > 0 {
+                let started = Instant::now();
+                let body = serde_json::json!({ "content": "x", "localId": format!("stream-{round}-{message}") });
+                world.call(&world.store.public, "POST", &format!("/v3/sessions/{session}/messages"), body)?;
+                machine.runtime.block_on(wait_for(&mut arrived, READERS))?;
+                took.push(started.elapsed().as_secs_f64() * 1e3);
+            } else {
+                machine.runtime.block_on(wait_for(&mut arrived, READERS * (round * MESSAGES + 1)))?;
+            }
+        }
+        took.sort_by(f64::total_cmp);
+        median.push(*took.get(took.len() / 2).context("no times")?);
+        tail.push(*took.last().context("no times")?);
+        for reader in readers {
+            machine.runtime.block_on(reader)??;
+        }
+    }
+    report.alone("streams: append until the last of 100 readers has it, median", "ms", median, Target::None);
+    report.alone("streams: the slowest of 20 such", "ms", tail, Target::None);
+    Ok(())
+}
+
+async fn wait_for(arrived: &mut tokio::sync::mpsc::UnboundedReceiver<()>, count: usize) -> Result<()> {
+    for _ in 0..count {
+        let next = tokio::time::timeout(std::time::Duration::from_secs(30), arrived.recv()).await;
+        ensure!(next.context("a stream was silent for 30 s")?.is_some(), "a stream ended early");
+    }
+    Ok(())
+}
+
+/// Tells `sender` once that it is connected and once for each message, until it has seen `expected`.
+async fn read_stream(
+    url: &str,
+    token: &str,
+    expected: usize,
+    sender: &tokio::sync::mpsc::UnboundedSender<()>,
+) -> Result<()> {
+    let http = reqwest::Client::builder().no_proxy().build()?;
+    let mut answer = http.get(url).bearer_auth(token).send().await?.error_for_status()?;
+    let _ = sender.send(());
+    let (mut seen, mut rest) = (0, Vec::new());
+    while seen < expected {
+        let chunk = answer.chunk().await?.context("the stream ended")?;
+        rest.extend_from_slice(&chunk);
+        while let Some(end) = rest.windows(2).position(|pair| pair == b"\n\n") {
+            let frame: Vec<u8> = rest.drain(..end + 2).collect();
+            if String::from_utf8_lossy(&frame).contains("event: message") {
+                seen += 1;
+                let _ = sender.send(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The table that holds messages: the one with a `local_id`.
+fn message_table(machine: &Machine, url: &str) -> Result<String> {
+    let found =
+        machine.rows(url, "SELECT table_name::text FROM information_schema.columns WHERE column_name = 'local_id'")?;
+    found.into_iter().next().and_then(|mut row| row.pop()).context("no table has a local_id")
+}
+
+/// Buffers that a page of 50 touches, from `EXPLAIN (ANALYZE, BUFFERS)`.
+fn page_buffers(machine: &Machine, url: &str, table: &str, session: &str, before: u32) -> Result<f64> {
+    let select =
+        format!("SELECT * FROM {table} WHERE session_id = '{session}' AND seq < {before} ORDER BY seq DESC LIMIT 50");
+    // EXPLAIN cannot stand in a subquery, so a function hands its answer on as text.
+    machine.sql(
+        url,
+        "CREATE OR REPLACE FUNCTION explained(q text) RETURNS text LANGUAGE plpgsql AS \
+         $$ DECLARE found json; BEGIN EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ' || q INTO found; RETURN found::text; END $$",
+    )?;
+    let mut buffers = 0.0;
+    // The first run may have to read; the second sees a warm cache.
+    for _ in 0..2 {
+        let text = machine.rows(url, &format!("SELECT explained($q${select}$q$)"))?;
+        let plan: Value = serde_json::from_str(text.first().and_then(|row| row.first()).context("no plan")?)?;
+        let top = plan.pointer("/0/Plan").context("no plan")?;
+        let count = |name: &str| top.get(name).and_then(Value::as_f64).unwrap_or(0.0);
+        buffers = count("Shared Hit Blocks") + count("Shared Read Blocks");
+    }
+    Ok(buffers)
+}

@@ -1,0 +1,98 @@
+//! A small world to measure in: identity, machine-registry and session-store on PostgreSQL, one user, one machine.
+
+use anyhow::{Context, Result, bail};
+use ensemble_client::{AccountKey, Client, Credential};
+use secrecy::ExposeSecret;
+use serde_json::{Value, json};
+
+use crate::machine::{Machine, Service, free_port};
+
+pub(crate) struct World<'a> {
+    machine: &'a Machine,
+    pub(crate) identity: Service,
+    pub(crate) registry: Service,
+    pub(crate) store: Service,
+    pub(crate) store_database: String,
+    pub(crate) token: String,
+    http: reqwest::Client,
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn start(machine: &'a Machine) -> Result<Self> {
+        let port = free_port()?;
+        let identity = machine.service_on(
+            port,
+            "identity",
+            &[
+                ("DATABASE_URL", &machine.database("bench_identity")?),
+                ("PUBLIC_ORIGINS", &format!("http://127.0.0.1:{port}")),
+            ],
+        )?;
+        let rpc = [("IDENTITY_RPC_URL", identity.internal.as_str())];
+        let registry_database = machine.database("bench_machines")?;
+        let registry = machine.service("machine-registry", &[rpc[0], ("DATABASE_URL", &registry_database)])?;
+        let store_database = machine.database("bench_sessions")?;
+        let store = machine.service(
+            "session-store",
+            &[rpc[0], ("MACHINE_REGISTRY_RPC_URL", &registry.internal), ("DATABASE_URL", &store_database)],
+        )?;
+        let token = machine.runtime.block_on(sign_in(&identity.public))?;
+        let http = reqwest::Client::builder().no_proxy().build()?;
+        let world = Self { machine, identity, registry, store, store_database, token, http };
+        world.call(
+            &world.registry.public,
+            "POST",
+            "/v1/machines",
+            json!({ "id": "m", "metadata": "x", "encryptionKey": "x" }),
+        )?;
+        Ok(world)
+    }
+
+    /// New sessions; their ids.
+    pub(crate) fn sessions(&self, count: usize) -> Result<Vec<String>> {
+        let body = json!({ "machineId": "m", "metadata": "bench", "encryptionKey": "bench" });
+        (0..count)
+            .map(|_| {
+                let made = self.call(&self.store.public, "POST", "/v1/sessions", body.clone())?;
+                made["id"].as_str().map(str::to_owned).context("no id")
+            })
+            .collect()
+    }
+
+    /// Fills a session through the front door, 200 messages a call.
+    pub(crate) fn fill(&self, session: &str, messages: usize, bytes: usize) -> Result<()> {
+        let content = "x".repeat(bytes);
+        for batch in 0..messages.div_ceil(200) {
+            let drafts: Vec<Value> = (0..200.min(messages - batch * 200))
+                .map(|at| json!({ "content": content, "localId": format!("fill-{batch}-{at}") }))
+                .collect();
+            self.call(
+                &self.store.public,
+                "POST",
+                &format!("/v3/sessions/{session}/messages"),
+                json!({ "messages": drafts }),
+            )?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn call(&self, base: &str, method: &str, path: &str, body: Value) -> Result<Value> {
+        self.machine.runtime.block_on(async {
+            let method = reqwest::Method::from_bytes(method.as_bytes())?;
+            let request = self.http.request(method, format!("{base}{path}")).bearer_auth(&self.token);
+            let request = if body.is_null() { request } else { request.json(&body) };
+            let answer = request.send().await?;
+            let status = answer.status();
+            let text = answer.text().await?;
+            if !status.is_success() {
+                bail!("{path}: {status} {text}");
+            }
+            Ok(serde_json::from_str(&text)?)
+        })
+    }
+}
+
+async fn sign_in(base: &str) -> Result<String> {
+    let client = Client::builder(base).credential(Credential::Account(AccountKey::generate())).build()?;
+    Ok(client.sign_in().await?.token.expose_secret().to_owned())
+}

@@ -1,0 +1,35 @@
+//! Medians and spreads of a handful of rounds.
+
+/// Rounds of one figure.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rounds(Vec<f64>);
+
+impl Rounds {
+    pub(crate) fn push(&mut self, value: f64) {
+        self.0.push(value);
+    }
+
+    pub(crate) fn median(&self) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        let middle = sorted.len() / 2;
+        match (sorted.get(middle), middle.checked_sub(1).and_then(|m| sorted.get(m))) {
+            (Some(high), Some(low)) if sorted.len() % 2 == 0 => (high + low) / 2.0,
+            (Some(only), _) => *only,
+            (None, _) => f64::NAN,
+        }
+    }
+
+    pub(crate) fn lowest(&self) -> f64 {
+        self.0.iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
+    pub(crate) fn highest(&self) -> f64 {
+        self.0.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    /// Round by round: ours divided by the rival's, so that a slow minute slows both.
+    pub(crate) fn ratio(&self, rival: &Self) -> Self {
+        Self(self.0.iter().zip(&rival.0).map(|(ours, theirs)| ours / theirs).collect())
+    }
+}

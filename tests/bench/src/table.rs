@@ -1,0 +1,135 @@
+//! What was measured, and which targets were met.
+
+use std::fmt;
+
+use crate::stats::Rounds;
+
+/// A bound that a figure has to keep.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Target {
+    AtLeast(f64),
+    AtMost(f64),
+    /// Shown for the reader, not judged.
+    None,
+}
+
+struct Line {
+    name: String,
+    unit: &'static str,
+    ours: Rounds,
+    rival: Option<(String, Rounds)>,
+    target: Target,
+}
+
+/// The whole table.
+pub(crate) struct Report {
+    rounds: usize,
+    lines: Vec<Line>,
+    failed: Vec<(String, String)>,
+}
+
+impl Report {
+    pub(crate) fn new(rounds: usize) -> Self {
+        Self { rounds, lines: Vec::new(), failed: Vec::new() }
+    }
+
+    /// A figure beside its rival; the target is for the ratio.
+    pub(crate) fn beside(
+        &mut self,
+        name: &str,
+        unit: &'static str,
+        ours: Rounds,
+        rival: (&str, Rounds),
+        target: Target,
+    ) {
+        let rival = Some((rival.0.to_owned(), rival.1));
+        self.lines.push(Line { name: name.to_owned(), unit, ours, rival, target });
+    }
+
+    /// A figure by itself; the target is for the figure.
+    pub(crate) fn alone(&mut self, name: &str, unit: &'static str, ours: Rounds, target: Target) {
+        self.lines.push(Line { name: name.to_owned(), unit, ours, rival: None, target });
+    }
+
+    pub(crate) fn failed(&mut self, name: &str, error: &anyhow::Error) {
+        eprintln!("{name} could not be measured: {error:#}");
+        self.failed.push((name.to_owned(), format!("{error:#}")));
+    }
+
+    pub(crate) fn complete(&self) -> bool {
+        self.failed.is_empty()
+    }
+}
+
+impl Line {
+    fn judged(&self) -> Rounds {
+        match &self.rival {
+            Some((_, rival)) => self.ours.ratio(rival),
+            None => self.ours.clone(),
+        }
+    }
+
+    fn met(&self) -> Option<bool> {
+        let value = self.judged().median();
+        match self.target {
+            Target::AtLeast(bound) => Some(value >= bound),
+            Target::AtMost(bound) => Some(value <= bound),
+            Target::None => None,
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtLeast(bound) => write!(f, "≥ {bound}"),
+            Self::AtMost(bound) => write!(f, "≤ {bound}"),
+            Self::None => f.write_str("–"),
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "\nMedians of {} rounds; in brackets the lowest and the highest.\n", self.rounds)?;
+        writeln!(f, "| figure | ours | rival | ratio | target | met |")?;
+        writeln!(f, "|---|---|---|---|---|---|")?;
+        for line in &self.lines {
+            let (rival, ratio) = match &line.rival {
+                Some((name, rounds)) => {
+                    let ratio = line.judged();
+                    let spread = format!("{:.2} [{:.2}–{:.2}]", ratio.median(), ratio.lowest(), ratio.highest());
+                    (format!("{} {name}", amount(rounds.median())), spread)
+                }
+                None => ("–".to_owned(), "–".to_owned()),
+            };
+            let ours = &line.ours;
+            let spread = format!("[{}–{}]", amount(ours.lowest()), amount(ours.highest()));
+            let met = match line.met() {
+                Some(true) => "yes",
+                Some(false) => "NO",
+                None => "–",
+            };
+            let (name, unit, target) = (&line.name, line.unit, line.target);
+            writeln!(
+                f,
+                "| {name} | {} {unit} {spread} | {rival} | {ratio} | {target} | {met} |",
+                amount(ours.median())
+            )?;
+        }
+        let (met, missed): (Vec<&Line>, Vec<&Line>) =
+            self.lines.iter().filter(|line| line.met().is_some()).partition(|line| line.met() == Some(true));
+        writeln!(f, "\nTargets met: {}. Missed: {}.", met.len(), missed.len())?;
+        for line in missed {
+            writeln!(f, "  missed: {} (target {})", line.name, line.target)?;
+        }
+        for (name, error) in &self.failed {
+            writeln!(f, "  not measured: {name}: {error}")?;
+        }
+        Ok(())
+    }
+}
+
+fn amount(value: f64) -> String {
+    if value >= 100.0 { format!("{value:.0}") } else { format!("{value:.2}") }
+}
