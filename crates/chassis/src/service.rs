@@ -1,6 +1,7 @@
 //! What a service says about itself. Everything else, the chassis does.
 
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use secrecy::SecretString;
 use crate::auth::{Gate, KeySource};
 use crate::config::Vars;
 use crate::metrics::Metrics;
-use crate::process::Drain;
+use crate::process::{Drain, OpenDoor, PublicDoor};
 use crate::{Clock, Routes};
 
 /// Why a service could not start.
@@ -46,6 +47,11 @@ pub trait Service: Send + Sync + Sized + 'static {
     /// Who may call the [`crate::Who::VoiceKey`] routes.
     fn gate(&self) -> Option<Arc<dyn Gate>> {
         None
+    }
+
+    /// Opens the public door. Only a service that must see bytes before HTTP is made of them has a reason to do it itself.
+    fn open(self: &Arc<Self>, door: PublicDoor) -> io::Result<OpenDoor> {
+        door.open()
     }
 
     /// What neighbours may call, on the internal door.

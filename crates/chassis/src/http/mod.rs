@@ -9,8 +9,7 @@ pub mod strict_json;
 
 pub use body::{BodyLimits, IdempotencyKey, Json, Keyed, OptionalJson, read_body};
 pub use fail::{Answer, Fail, IntoProblem, problem_response};
-pub(crate) use observe::InFlight;
-pub use observe::{RequestId, request_id};
+pub use observe::{InFlight, Passage, RequestId, request_id};
 pub use params::{Path, Query};
 pub use reply::{Created, Reply, Upserted};
 

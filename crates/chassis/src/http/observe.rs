@@ -27,20 +27,23 @@ pub struct RequestId(pub Arc<str>);
 
 /// How many requests have not been answered to the last byte.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct InFlight(Arc<AtomicUsize>);
+pub struct InFlight(Arc<AtomicUsize>);
 
 impl InFlight {
     pub(crate) fn count(&self) -> usize {
         self.0.load(Ordering::SeqCst)
     }
 
-    fn enter(&self) -> Passage {
+    /// Counts one more, until what is returned is dropped.
+    pub fn enter(&self) -> Passage {
         self.0.fetch_add(1, Ordering::SeqCst);
         Passage(Arc::clone(&self.0))
     }
 }
 
-struct Passage(Arc<AtomicUsize>);
+/// One request that counts as in flight until this is dropped.
+#[derive(Debug)]
+pub struct Passage(Arc<AtomicUsize>);
 
 impl Drop for Passage {
     fn drop(&mut self) {

@@ -1,12 +1,14 @@
 //! The life of a process: configure, bind, build, serve, drain, end.
 
 mod commands;
+mod door;
 mod drain;
 mod internal;
 mod serve;
 pub mod telemetry;
 
 pub use commands::run;
+pub use door::{DoorHandle, Handlers, OpenDoor, PublicDoor, ThreadHandlers};
 pub use drain::Drain;
 pub use serve::{Doors, Running, start};
 

@@ -1,18 +1,18 @@
 //! Two doors, one service behind them, and an orderly end.
 
+use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::dev::ServerHandle;
-use actix_web::middleware::from_fn;
 use actix_web::{App, HttpServer, web};
 use secrecy::SecretString;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
+use super::door::{DoorHandle, Handlers, PublicDoor};
 use super::drain::{Drain, Stage};
 use super::internal::{self, InternalDoor};
 use crate::auth::AuthContext;
@@ -84,7 +84,7 @@ pub struct Running {
     pub public_addr: SocketAddr,
     pub internal_addr: SocketAddr,
     stage: watch::Sender<Stage>,
-    servers: [ServerHandle; 2],
+    servers: [Box<dyn DoorHandle>; 2],
     tasks: Vec<JoinHandle<()>>,
     in_flight: InFlight,
     delay: Duration,
@@ -139,17 +139,23 @@ pub async fn start<S: Service>(mut vars: Vars, doors: Doors, clock: Clock) -> Re
     let routes = Arc::new(S::routes());
     let state = web::Data::from(Arc::clone(&service));
     let body = process.body;
-    let public = serve_public(doors.public, process.workers, move |app| {
+    let handlers = Handlers::new(move |app| {
         app.app_data(state.clone()).app_data(auth.clone()).app_data(observer.clone()).app_data(body);
         Routes::configure(&routes, app);
+    });
+    let public = service.open(PublicDoor {
+        listener: doors.public,
+        workers: process.workers,
+        in_flight: in_flight.clone(),
+        handlers,
     })?;
     let internal = HttpServer::new(move || App::new().app_data(door.clone()).configure(internal::configure))
         .workers(1)
         .disable_signals()
         .listen(doors.internal)?
         .run();
-    let servers = [public.handle(), internal.handle()];
-    let mut tasks = vec![tokio::spawn(end_of(public)), tokio::spawn(end_of(internal))];
+    let servers: [Box<dyn DoorHandle>; 2] = [public.handle, Box::new(internal.handle())];
+    let mut tasks = vec![tokio::spawn(end_of(public.ended)), tokio::spawn(end_of(internal))];
     tasks.extend(service.workers().into_iter().map(spawn_worker));
     tracing::info!(service = S::NAME, public = %public_addr, internal = %internal_addr, "Serving");
     Ok(Running {
@@ -188,14 +194,14 @@ impl Running {
         self.stage.send_replace(Stage::Closing);
         // This closes the listener at once and completes when the connections have gone, idle ones among them: those are
         // not waited for.
-        let closing = tokio::spawn(public.stop(true));
+        let closing = tokio::spawn(public.close(true));
         let clean = timeout(self.grace, quiet(&self.in_flight)).await.is_ok();
         if !clean {
             tracing::warn!(in_flight = self.in_flight.count(), "Cut off requests that did not end in time");
         }
-        public.stop(false).await;
+        public.close(false).await;
         closing.abort();
-        internal.stop(false).await;
+        internal.close(false).await;
         for task in self.tasks {
             let mut task = task;
             if timeout(Duration::from_secs(5), &mut task).await.is_err() {
@@ -217,23 +223,7 @@ async fn quiet(in_flight: &InFlight) {
     }
 }
 
-fn serve_public(
-    listener: TcpListener,
-    workers: usize,
-    configure: impl Fn(&mut web::ServiceConfig) + Clone + Send + Sync + 'static,
-) -> io::Result<actix_web::dev::Server> {
-    Ok(HttpServer::new(move || App::new().configure(configure.clone()).wrap(from_fn(observe::observe)))
-        .workers(workers)
-        .keep_alive(Duration::from_secs(75))
-        .client_request_timeout(Duration::from_secs(5))
-        .client_disconnect_timeout(Duration::from_secs(1))
-        .shutdown_timeout(30)
-        .disable_signals()
-        .listen(listener)?
-        .run())
-}
-
-async fn end_of(server: actix_web::dev::Server) {
+async fn end_of(server: impl Future<Output = io::Result<()>>) {
     if let Err(error) = server.await {
         tracing::error!(%error, "A listener ended");
     }
