@@ -1,6 +1,7 @@
 //! The key pair that is the account: whoever has it is the user. It signs sign-ins and the content key, never contents.
 
 use std::fmt;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,7 +11,7 @@ use secrecy::zeroize::Zeroizing;
 
 /// An Ed25519 key pair (RFC 8032), kept as its 32-byte seed.
 #[derive(Clone)]
-pub struct AccountKey(SigningKey);
+pub struct AccountKey(Arc<SigningKey>);
 
 impl AccountKey {
     /// A new account.
@@ -21,7 +22,7 @@ impl AccountKey {
     }
 
     pub fn from_seed(seed: &[u8; 32]) -> Self {
-        Self(SigningKey::from_bytes(seed))
+        Self(Arc::new(SigningKey::from_bytes(seed)))
     }
 
     /// What has to be kept, in a safe place, to keep the account.

@@ -11,8 +11,8 @@ use tokio::time::{Instant, timeout};
 
 use crate::error::{Error, Result};
 use crate::retry::{self, Repeat};
-use crate::sse::Reader;
 pub use crate::sse::Event;
+use crate::sse::Reader;
 use crate::transport::Client;
 
 /// How patient a follower is.
@@ -65,10 +65,10 @@ struct Follower {
 impl Follower {
     async fn next(&mut self) -> Result<Event> {
         loop {
-            while let Some(event) = self.reader.pop() {
+            if let Some(event) = self.reader.pop() {
                 if event.name == "end" {
                     self.end(event.data).await?;
-                    break;
+                    continue;
                 }
                 self.ended = None;
                 self.connects = 1;

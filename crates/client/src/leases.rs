@@ -17,7 +17,7 @@ impl Client {
     pub async fn lease(&self, request: &LeaseRequest) -> Result<Vec<Lease>> {
         let answer: Leases = self
             .post(&["v1", "orchestrator", "leases"], Repeat::Harmful)
-            .waiting(Duration::from_millis(request.wait_ms.into()))
+            .waiting(Duration::from_millis(request.wait_ms))
             .json(request)
             .send()
             .await?;

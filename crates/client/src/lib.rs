@@ -3,31 +3,37 @@
 //! Start with [`Client::builder`]. Every call of the interface is one method on [`Client`], in the file of its noun.
 //! What travels encrypted is sealed and opened by [`seal`]; the rest of this crate never looks into it.
 
-pub mod account_key;
-pub mod credential;
-pub mod error;
-pub mod retry;
-pub mod transport;
+mod call;
+mod error;
+mod retry;
+mod transport;
 
-pub mod follow;
-pub mod pages;
-mod sse;
+mod account_key;
+mod credential;
 mod idempotency;
 mod sign_in;
 
+pub mod follow;
+mod pages;
+mod sse;
+
 mod accounts;
 mod leases;
+mod links;
 mod machines;
 mod output;
 mod runs;
+mod sessions;
+mod shares;
 mod voice;
 
 pub mod seal;
 
 pub use account_key::AccountKey;
 pub use credential::{Credential, Token};
-pub use idempotency::idempotency_key;
 pub use error::{Error, Result};
+pub use idempotency::idempotency_key;
 pub use output::OutputOf;
 pub use retry::Retry;
+pub use sessions::{SessionEvent, SessionFilter, Window};
 pub use transport::{Client, ClientBuilder};

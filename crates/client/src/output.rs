@@ -33,14 +33,14 @@ impl Client {
     /// The output from `of.from` on, live, until the attempt has ended. Goes on where it was when the connection breaks.
     pub fn follow_output(&self, of: OutputOf) -> impl Stream<Item = Result<Bytes>> + Send + use<> {
         let start = Following { client: self.clone(), of, body: None, last: false, failures: 0 };
-        stream::try_unfold(start, |mut following| async move {
-            Ok(following.next().await?.map(|chunk| (chunk, following)))
-        })
+        stream::try_unfold(
+            start,
+            |mut following| async move { Ok(following.next().await?.map(|chunk| (chunk, following))) },
+        )
     }
 
     async fn open_output(&self, of: OutputOf, live: bool) -> Result<BoxStream<'static, reqwest::Result<Bytes>>> {
-        let path =
-            ["v1", "orchestrator", "runs", &of.run.to_string(), "tasks", &of.task.to_string(), "output"];
+        let path = ["v1", "orchestrator", "runs", &of.run.to_string(), "tasks", &of.task.to_string(), "output"];
         let mut call = self.get(&path).query("attempt", of.attempt).query("follow", live.then_some(true));
         if of.from > 0 {
             call = call.header(header::RANGE, Some(&format!("bytes={}-", of.from)));
@@ -120,9 +120,7 @@ impl Following {
 /// Whether nothing can be added to this attempt's output any more.
 async fn is_over(client: &Client, of: OutputOf) -> Result<bool> {
     let task = find(of.task, client.run(of.run).await?);
-    Ok(task.is_none_or(|task| {
-        task.status.is_terminal() || of.attempt.is_some_and(|attempt| attempt < task.attempt)
-    }))
+    Ok(task.is_none_or(|task| task.status.is_terminal() || of.attempt.is_some_and(|attempt| attempt < task.attempt)))
 }
 
 fn find(id: TaskId, run: Run) -> Option<Task> {

@@ -9,7 +9,7 @@ use crate::error::Result;
 
 /// Walks a keyset-paged list from its beginning. `fetch` gets the cursor of the page, `None` for the first, and gives
 /// the page's items and the cursor after it.
-pub fn walk<T, F, Fut>(fetch: F) -> impl Stream<Item = Result<T>> + Send
+pub(crate) fn walk<T, F, Fut>(fetch: F) -> impl Stream<Item = Result<T>> + Send
 where
     T: Send,
     F: Fn(Option<String>) -> Fut + Send,

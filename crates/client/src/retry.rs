@@ -89,9 +89,7 @@ pub(crate) fn ambiguous(error: &Error) -> bool {
     match error {
         Error::Broken { .. } | Error::Silent { .. } => true,
         Error::Foreign { status, .. } => *status >= 500,
-        Error::Problem(problem) => {
-            problem.code.status() >= 500 || problem.code == Code::RequestTimeout
-        }
+        Error::Problem(problem) => problem.code.status() >= 500 || problem.code == Code::RequestTimeout,
         _ => false,
     }
 }

@@ -73,8 +73,7 @@ impl Client {
             async move {
                 let Some(mut cursor) = cursor else { return Ok(None) };
                 loop {
-                    let pend =
-                        Pend { cursor: Some(cursor), wait_for: Some(WaitFor::Change), timeout_ms: Some(30_000) };
+                    let pend = Pend { cursor: Some(cursor), wait_for: Some(WaitFor::Change), timeout_ms: Some(30_000) };
                     let pended = client.pend(id, &pend).await?;
                     if pended.changed || pended.terminal {
                         let next = (!pended.terminal).then(|| pended.cursor.clone());

@@ -85,8 +85,7 @@ impl Reader {
 
     fn dispatch(&mut self) {
         self.size = 0;
-        let (name, mut data, id) =
-            (std::mem::take(&mut self.name), std::mem::take(&mut self.data), self.id.take());
+        let (name, mut data, id) = (std::mem::take(&mut self.name), std::mem::take(&mut self.data), self.id.take());
         if data.pop().is_none() {
             return;
         }

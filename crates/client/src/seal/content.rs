@@ -26,7 +26,7 @@ pub enum Purpose<'a> {
 }
 
 impl Purpose<'_> {
-    fn associated_data(self, epoch: u32) -> String {
+    pub(super) fn associated_data(self, epoch: u32) -> String {
         match self {
             Self::SessionMetadata => format!("ensemble-session-metadata-v1\n{epoch}"),
             Self::AgentState(session) => format!("ensemble-agent-state-v1\n{session}\n{epoch}"),
@@ -67,9 +67,7 @@ pub fn open(ring: &KeyRing, purpose: Purpose<'_>, sealed: &str) -> Result<Vec<u8
     let epoch = u32::from_be_bytes(*epoch);
     let associated = purpose.associated_data(epoch);
     let payload = Payload { msg: sealed, aad: associated.as_bytes() };
-    Aes256Gcm::new(ring.key(epoch)?.into())
-        .decrypt(Nonce::from_slice(nonce), payload)
-        .map_err(|_| SealError::Refused)
+    Aes256Gcm::new(ring.key(epoch)?.into()).decrypt(Nonce::from_slice(nonce), payload).map_err(|_| SealError::Refused)
 }
 
 /// Seals a value as JSON.

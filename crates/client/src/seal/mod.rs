@@ -11,6 +11,9 @@ mod link;
 mod ring;
 mod wrap;
 
+#[cfg(test)]
+mod tests;
+
 pub use body::MessageBody;
 pub use content::{Purpose, open, open_json, seal, seal_json};
 pub use content_key::{ContentKeyPair, ContentPublicKey, fingerprint};

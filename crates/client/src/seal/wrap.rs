@@ -28,7 +28,7 @@ pub enum Binding<'a> {
 }
 
 impl Binding<'_> {
-    fn associated_data(self) -> String {
+    pub(super) fn associated_data(self) -> String {
         match self {
             Self::Session { owner } => format!("ensemble-session-key-v1\n{owner}"),
             Self::Share { session, recipient } => format!("ensemble-share-key-v1\n{session}\n{recipient}"),
@@ -65,8 +65,7 @@ pub fn open_ring(sealed: &str, with: &ContentKeyPair, binding: Binding<'_>) -> R
     }
     let encapsulated =
         <X25519HkdfSha256 as Kem>::EncappedKey::from_bytes(encapsulated).map_err(|_| SealError::Format)?;
-    let recipient =
-        <X25519HkdfSha256 as Kem>::PrivateKey::from_bytes(with.secret()).map_err(|_| SealError::Format)?;
+    let recipient = <X25519HkdfSha256 as Kem>::PrivateKey::from_bytes(with.secret()).map_err(|_| SealError::Format)?;
     let ring = hpke::single_shot_open::<AesGcm256, HkdfSha256, X25519HkdfSha256>(
         &OpModeR::Base,
         &recipient,

@@ -1,0 +1,254 @@
+//! Holds the formats to docs/ENCRYPTION.md: fixed vectors, and both directions against WebCrypto.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use ensemble_types::accounts::PublicUser;
+use ensemble_types::ids::{MachineId, SessionId, UserId};
+use serde::{Deserialize, Serialize};
+
+use super::encoding::{decode, decode_array, encode};
+use super::*;
+use crate::account_key::AccountKey;
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Vectors {
+    account_seed: String,
+    public_key: String,
+    fingerprint: String,
+    content_public_key: String,
+    content_public_key_signature: String,
+    sign_in: SignInVector,
+    user_id: UserId,
+    session_id: SessionId,
+    machine_id: MachineId,
+    ring: String,
+    sealed_rings: Vec<Sealed>,
+    link: LinkVector,
+    contents: Vec<ContentVector>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SignInVector {
+    origin: String,
+    challenge: String,
+    signature: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Sealed {
+    aad: String,
+    blob: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct LinkVector {
+    fragment: String,
+    aad: String,
+    blob: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ContentVector {
+    aad: String,
+    epoch: u32,
+    plaintext: String,
+    blob: String,
+}
+
+const TEXTS: [&str; 3] = [r#"{"text":"hello"}"#, "", "{\"text\":\"naïve 🙂\\n\\u0000\"}"];
+
+fn account() -> AccountKey {
+    let mut seed = [0; 32];
+    for (at, byte) in seed.iter_mut().enumerate() {
+        *byte = u8::try_from(at).unwrap() * 7;
+    }
+    AccountKey::from_seed(&seed)
+}
+
+fn bindings(vectors: &Vectors) -> [Binding<'_>; 3] {
+    [
+        Binding::Session { owner: vectors.user_id },
+        Binding::Share { session: vectors.session_id, recipient: vectors.user_id },
+        Binding::Machine { machine: &vectors.machine_id },
+    ]
+}
+
+fn purposes(vectors: &Vectors) -> [Purpose<'_>; 5] {
+    [
+        Purpose::SessionMetadata,
+        Purpose::AgentState(vectors.session_id),
+        Purpose::Message(vectors.session_id),
+        Purpose::MachineMetadata(&vectors.machine_id),
+        Purpose::DaemonState(&vectors.machine_id),
+    ]
+}
+
+fn make() -> Vectors {
+    let account = account();
+    let pair = ContentKeyPair::of(&account).unwrap();
+    let first = KeyRing::generate();
+    let ring = first.next().unwrap();
+    let secret = LinkSecret::generate();
+    let (origin, challenge) = ("http://127.0.0.1:8080".to_owned(), encode(&[9; 32]));
+    let mut vectors = Vectors {
+        account_seed: encode(account.seed().as_ref()),
+        public_key: account.public_key(),
+        fingerprint: fingerprint(&account.public_key()).unwrap(),
+        content_public_key: pair.public().to_text(),
+        content_public_key_signature: pair.public().signed_by(&account),
+        sign_in: SignInVector { signature: account.sign_challenge(&origin, &challenge), origin, challenge },
+        user_id: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
+        session_id: "01890a5d-ac96-774b-bcce-b302099a8058".parse().unwrap(),
+        machine_id: "laptop_1".parse().unwrap(),
+        ring: encode(&ring.to_bytes()),
+        sealed_rings: Vec::new(),
+        link: LinkVector { fragment: secret.fragment(), aad: String::new(), blob: String::new() },
+        contents: Vec::new(),
+    };
+    vectors.link.aad = format!("ensemble-link-key-v1\n{}", vectors.session_id);
+    vectors.link.blob = secret.seal(&ring, vectors.session_id).unwrap();
+    vectors.sealed_rings = bindings(&vectors)
+        .map(|binding| Sealed {
+            aad: binding.associated_data(),
+            blob: seal_ring(&ring, &pair.public(), binding).unwrap(),
+        })
+        .into();
+    let contents = [&first, &ring].into_iter().flat_map(|ring| purposes(&vectors).map(|purpose| (ring, purpose)));
+    let contents = contents.zip(TEXTS.iter().cycle()).map(|((ring, purpose), text)| ContentVector {
+        aad: purpose.associated_data(ring.epoch()),
+        epoch: ring.epoch(),
+        plaintext: (*text).to_owned(),
+        blob: seal(ring, purpose, text.as_bytes()).unwrap(),
+    });
+    vectors.contents = contents.collect();
+    vectors
+}
+
+fn check(vectors: &Vectors) {
+    let account = AccountKey::from_seed(&decode_array(&vectors.account_seed).unwrap());
+    assert_eq!(account.public_key(), vectors.public_key);
+    assert_eq!(account.sign_challenge(&vectors.sign_in.origin, &vectors.sign_in.challenge), vectors.sign_in.signature);
+    assert_eq!(fingerprint(&vectors.public_key).unwrap(), vectors.fingerprint);
+    let pair = ContentKeyPair::of(&account).unwrap();
+    assert_eq!(pair.public().to_text(), vectors.content_public_key);
+    assert_eq!(ContentPublicKey::of_user(&user(vectors)), Ok(pair.public()));
+
+    let ring = KeyRing::from_bytes(&decode(&vectors.ring).unwrap()).unwrap();
+    for (binding, sealed) in bindings(vectors).into_iter().zip(&vectors.sealed_rings) {
+        assert_eq!(binding.associated_data(), sealed.aad);
+        assert_eq!(open_ring(&sealed.blob, &pair, binding), Ok(ring.clone()));
+    }
+    let secret = LinkSecret::from_fragment(&vectors.link.fragment).unwrap();
+    assert_eq!(secret.open(&vectors.link.blob, vectors.session_id), Ok(ring.clone()));
+    for (purpose, content) in purposes(vectors).into_iter().cycle().zip(&vectors.contents) {
+        assert_eq!(purpose.associated_data(content.epoch), content.aad);
+        assert_eq!(open(&ring, purpose, &content.blob), Ok(content.plaintext.clone().into_bytes()));
+    }
+}
+
+fn user(vectors: &Vectors) -> PublicUser {
+    PublicUser {
+        id: vectors.user_id,
+        public_key: vectors.public_key.clone(),
+        content_public_key: Some(vectors.content_public_key.clone()),
+        content_public_key_signature: Some(vectors.content_public_key_signature.clone()),
+        display_name: None,
+    }
+}
+
+fn with_webcrypto(vectors: &Vectors) -> Vectors {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/webcrypto/check.mjs");
+    let mut node = Command::new("node")
+        .arg(script)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("node (18 or newer) must be installed: it plays the browser");
+    node.stdin.take().unwrap().write_all(&serde_json::to_vec(vectors).unwrap()).unwrap();
+    let output = node.wait_with_output().unwrap();
+    assert!(output.status.success(), "WebCrypto does not agree; see its words above");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn kept() -> Vectors {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/seal.json");
+    if std::env::var_os("UPDATE_VECTORS").is_some() {
+        std::fs::write(&path, serde_json::to_string_pretty(&make()).unwrap() + "\n").unwrap();
+    }
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn what_was_sealed_by_an_earlier_version_opens() {
+    check(&kept());
+}
+
+#[test]
+fn what_we_seal_opens_in_a_browser_and_the_other_way_round() {
+    check(&with_webcrypto(&kept()));
+    check(&with_webcrypto(&make()));
+}
+
+#[test]
+fn nothing_opens_for_another_purpose_epoch_or_person() {
+    let vectors = make();
+    let pair = ContentKeyPair::of(&account()).unwrap();
+    let ring = KeyRing::generate();
+    let stranger = ContentKeyPair::of(&AccountKey::generate()).unwrap();
+    for binding in bindings(&vectors) {
+        let sealed = seal_ring(&ring, &pair.public(), binding).unwrap();
+        assert_eq!(open_ring(&sealed, &stranger, binding), Err(SealError::Refused));
+        let opened = bindings(&vectors).into_iter().filter(|other| open_ring(&sealed, &pair, *other).is_ok());
+        assert_eq!(opened.count(), 1);
+    }
+    for purpose in purposes(&vectors) {
+        let sealed = seal(&ring, purpose, b"secret").unwrap();
+        let opened = purposes(&vectors).into_iter().filter(|other| open(&ring, *other, &sealed).is_ok());
+        assert_eq!(opened.count(), 1);
+        assert_eq!(open(&KeyRing::generate(), purpose, &sealed), Err(SealError::Refused));
+        let later = seal(&ring.next().unwrap(), purpose, b"secret").unwrap();
+        assert_eq!(open(&ring, purpose, &later), Err(SealError::UnknownEpoch(2)));
+    }
+}
+
+#[test]
+fn one_changed_bit_anywhere_is_noticed() {
+    let ring = KeyRing::generate();
+    let sealed = decode(&seal(&ring, Purpose::SessionMetadata, b"secret").unwrap()).unwrap();
+    for at in 0..sealed.len() {
+        let mut changed = sealed.clone();
+        changed[at] ^= 1;
+        assert!(open(&ring, Purpose::SessionMetadata, &encode(&changed)).is_err(), "byte {at}");
+        assert!(open(&ring, Purpose::SessionMetadata, &encode(&sealed[..at])).is_err(), "cut at {at}");
+    }
+}
+
+#[test]
+fn a_swapped_content_key_is_refused() {
+    let mut user = user(&make());
+    let other = AccountKey::generate();
+    let foreign = ContentKeyPair::of(&other).unwrap().public();
+    user.content_public_key = Some(foreign.to_text());
+    assert_eq!(ContentPublicKey::of_user(&user), Err(SealError::Signature));
+    user.content_public_key_signature = Some(foreign.signed_by(&other));
+    assert_eq!(ContentPublicKey::of_user(&user), Err(SealError::Signature));
+    user.content_public_key = None;
+    assert_eq!(ContentPublicKey::of_user(&user), Err(SealError::NoContentKey));
+}
+
+#[test]
+fn a_full_ring_fits_into_the_field_for_a_sealed_key() {
+    let pair = ContentKeyPair::of(&account()).unwrap();
+    let mut ring = KeyRing::generate();
+    while let Ok(next) = ring.next() {
+        ring = next;
+    }
+    let binding = Binding::Session { owner: UserId::generate() };
+    let sealed = seal_ring(&ring, &pair.public(), binding).unwrap();
+    assert!(sealed.len() <= 8_192, "{}", sealed.len());
+    assert_eq!(open_ring(&sealed, &pair, binding), Ok(ring.clone()));
+    assert_eq!(ring.next(), Err(SealError::TooManyKeys));
+}

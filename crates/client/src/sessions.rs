@@ -1,0 +1,154 @@
+//! Sessions and their messages. Contents go in and come out as they are stored; [`crate::seal`] makes and opens them.
+
+use ensemble_types::ids::SessionId;
+use ensemble_types::messages::{AppendMessage, AppendMessages, AppendedMessages, Message, MessagePage};
+use ensemble_types::sessions::{CreateSession, Session, SessionPage, UpdateSession};
+use futures_util::{Stream, StreamExt, stream};
+
+use crate::error::{Error, Result};
+use crate::follow::{Event, Patience, Source, follow};
+use crate::pages;
+use crate::retry::Repeat;
+use crate::transport::Client;
+
+/// Which sessions a list holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionFilter {
+    /// Leaves out those that have ended.
+    pub active_only: bool,
+    /// Adds those that others share with the caller.
+    pub shared: bool,
+}
+
+/// Which part of a history.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Only below this `seq`. Alone, or with nothing: newest first.
+    pub before: Option<i64>,
+    /// Only above this `seq`, in ascending order.
+    pub after: Option<i64>,
+    /// 1 to 500; 50 when absent.
+    pub limit: Option<u32>,
+}
+
+/// What a session's stream tells.
+#[derive(Clone, Debug)]
+pub enum SessionEvent {
+    Message(Box<Message>),
+    /// Metadata, agent state, status or key epoch changed; as the service sent it.
+    Changed(serde_json::Value),
+}
+
+impl Client {
+    /// Makes a session. `false`: there was one with this tag, or this key, already. See [`crate::idempotency_key`].
+    pub async fn create_session(&self, session: &CreateSession, key: &str) -> Result<(Session, bool)> {
+        self.post(&["v1", "sessions"], Repeat::Harmless).idempotent(key).json(session).send_created().await
+    }
+
+    pub async fn session(&self, id: SessionId) -> Result<Session> {
+        self.get(&["v1", "sessions", &id.to_string()]).send().await
+    }
+
+    pub async fn session_page(
+        &self,
+        filter: SessionFilter,
+        limit: Option<u32>,
+        cursor: Option<&str>,
+    ) -> Result<SessionPage> {
+        let call =
+            if filter.active_only { self.get(&["v2", "sessions", "active"]) } else { self.get(&["v1", "sessions"]) };
+        let call = call.query("include", filter.shared.then_some("shared"));
+        call.query("limit", limit).query("cursor", cursor).send().await
+    }
+
+    /// All sessions, the one changed last first.
+    pub fn sessions(&self, filter: SessionFilter) -> impl Stream<Item = Result<Session>> + Send + use<> {
+        let client = self.clone();
+        pages::walk(move |cursor| {
+            let client = client.clone();
+            async move {
+                let page = client.session_page(filter, None, cursor.as_deref()).await?;
+                Ok((page.sessions, page.next_cursor))
+            }
+        })
+    }
+
+    /// Changes a session. An update that names what it expects is sent once; any other may be sent again.
+    pub async fn update_session(&self, id: SessionId, update: &UpdateSession) -> Result<Session> {
+        let guarded = update.expected_version.is_some()
+            || update.expected_metadata_version.is_some()
+            || update.expected_agent_state_version.is_some()
+            || update.expected_key_epoch.is_some();
+        let repeat = if guarded { Repeat::Harmful } else { Repeat::Harmless };
+        self.patch(&["v1", "sessions", &id.to_string()], repeat).json(update).send().await
+    }
+
+    /// Deletes a session for everyone, with its messages, shares and link.
+    pub async fn delete_session(&self, id: SessionId) -> Result<()> {
+        self.delete(&["v1", "sessions", &id.to_string()]).await
+    }
+
+    /// Appends a message. `false`: this sender's `localId` was there already, and the record is the first one.
+    pub async fn append_message(&self, session: SessionId, message: &AppendMessage) -> Result<(Message, bool)> {
+        let path = ["v3", "sessions", &session.to_string(), "messages"];
+        self.post(&path, Repeat::Harmless).json(message).send_created().await
+    }
+
+    /// Appends 1 to 200 messages, all or none.
+    pub async fn append_messages(&self, session: SessionId, messages: Vec<AppendMessage>) -> Result<Vec<Message>> {
+        let path = ["v3", "sessions", &session.to_string(), "messages"];
+        let answer: AppendedMessages =
+            self.post(&path, Repeat::Harmless).json(&AppendMessages { messages }).send().await?;
+        Ok(answer.messages)
+    }
+
+    pub async fn message_page(&self, session: SessionId, window: Window) -> Result<MessagePage> {
+        let call = self.get(&["v3", "sessions", &session.to_string(), "messages"]);
+        call.query("before", window.before).query("after", window.after).query("limit", window.limit).send().await
+    }
+
+    /// The history above `after`, oldest first, as far as it goes now.
+    pub fn messages_after(&self, session: SessionId, after: i64) -> impl Stream<Item = Result<Message>> + Send + use<> {
+        let client = self.clone();
+        let pages = stream::try_unfold(Some(after), move |after| {
+            let client = client.clone();
+            async move {
+                let Some(after) = after else { return Ok(None) };
+                let window = Window { after: Some(after), limit: Some(500), before: None };
+                let page = client.message_page(session, window).await?;
+                let next = page.messages.last().map(|message| message.seq).filter(|_| page.has_more);
+                Ok::<_, Error>(Some((page.messages, next)))
+            }
+        });
+        pages.flat_map(|page| match page {
+            Ok(messages) => stream::iter(messages.into_iter().map(Ok).collect::<Vec<_>>()),
+            Err(error) => stream::iter(vec![Err(error)]),
+        })
+    }
+
+    /// The session live: every message above `after` (only new ones when absent), and changes of the session.
+    pub fn follow_session(
+        &self,
+        session: SessionId,
+        after: Option<i64>,
+    ) -> impl Stream<Item = Result<SessionEvent>> + Send + use<> {
+        let source = Source {
+            path: ["v3", "sessions", &session.to_string(), "messages", "stream"].map(str::to_owned).to_vec(),
+            after: after.map(|seq| seq.to_string()),
+            patience: Patience::default(),
+            ..Source::default()
+        };
+        follow(self.clone(), source).filter_map(|event| async move { read(event).transpose() })
+    }
+}
+
+fn read(event: Result<Event>) -> Result<Option<SessionEvent>> {
+    let event = event?;
+    let unreadable = |source| Error::Unreadable { call: format!("event {}", event.name), source };
+    Ok(match event.name.as_str() {
+        "message" => Some(SessionEvent::Message(serde_json::from_str(&event.data).map_err(unreadable)?)),
+        "session" => Some(SessionEvent::Changed(serde_json::from_str(&event.data).map_err(unreadable)?)),
+        // An event of the future.
+        _ => None,
+    })
+}

@@ -1,0 +1,168 @@
+// docs/ENCRYPTION.md with nothing but WebCrypto, as a browser would do it. No dependency, so that it can be copied.
+
+const { subtle } = globalThis.crypto;
+const utf8 = new TextEncoder();
+
+export const bytes = (...parts) => {
+  const arrays = parts.map((part) => (typeof part === "string" ? utf8.encode(part) : Uint8Array.from(part)));
+  const out = new Uint8Array(arrays.reduce((length, array) => length + array.length, 0));
+  let at = 0;
+  for (const array of arrays) {
+    out.set(array, at);
+    at += array.length;
+  }
+  return out;
+};
+export const toText = (array) =>
+  btoa(String.fromCharCode(...array)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+export const fromText = (text) =>
+  Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (character) => character.charCodeAt(0));
+export const u32 = (number) => [number >>> 24, (number >>> 16) & 255, (number >>> 8) & 255, number & 255];
+const random = (length) => crypto.getRandomValues(new Uint8Array(length));
+
+// ---- AES-256-GCM ----
+
+async function gcm(direction, key, nonce, aad, data) {
+  const imported = await subtle.importKey("raw", key, "AES-GCM", false, [direction]);
+  const parameters = { name: "AES-GCM", iv: nonce, additionalData: utf8.encode(aad) };
+  return new Uint8Array(await subtle[direction](parameters, imported, data));
+}
+
+function versioned(blob) {
+  const all = fromText(blob);
+  if (all[0] !== 1) throw new Error("unknown format");
+  return all.subarray(1);
+}
+
+// ---- Account and content keys ----
+
+const PKCS8 = { Ed25519: 0x70, X25519: 0x6e };
+
+/// A raw 32-byte secret in the only envelope that WebCrypto takes for private keys (RFC 8410, section 7).
+function pkcs8(name, secret) {
+  return bytes([0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, PKCS8[name], 4, 0x22, 4, 0x20], secret);
+}
+
+async function keyPair(name, secret, usages) {
+  const key = await subtle.importKey("pkcs8", pkcs8(name, secret), name, true, usages);
+  return { key, public: fromText((await subtle.exportKey("jwk", key)).x) };
+}
+
+export const accountKey = (seed) => keyPair("Ed25519", seed, ["sign"]);
+
+export async function contentKey(seed) {
+  const ikm = await subtle.importKey("raw", seed, "HKDF", false, ["deriveBits"]);
+  const info = utf8.encode("ensemble-content-key-v1");
+  const hkdf = { name: "HKDF", hash: "SHA-256", salt: new Uint8Array(), info };
+  return keyPair("X25519", new Uint8Array(await subtle.deriveBits(hkdf, ikm, 256)), ["deriveBits"]);
+}
+
+export async function sign(account, text) {
+  return toText(new Uint8Array(await subtle.sign("Ed25519", account.key, utf8.encode(text))));
+}
+
+export async function verify(publicKey, signature, text) {
+  const key = await subtle.importKey("raw", fromText(publicKey), "Ed25519", false, ["verify"]);
+  return subtle.verify("Ed25519", key, fromText(signature), utf8.encode(text));
+}
+
+export async function fingerprint(publicKey) {
+  const digest = new Uint8Array(await subtle.digest("SHA-256", fromText(publicKey)));
+  const hex = Array.from(digest.subarray(0, 10), (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return hex.match(/.{4}/g).join("-");
+}
+
+// ---- HPKE, RFC 9180, base mode ----
+
+const KEM = bytes("KEM", [0x00, 0x20]);
+const SUITE = bytes("HPKE", [0x00, 0x20, 0x00, 0x01, 0x00, 0x02]);
+
+async function hmac(key, data) {
+  // WebCrypto takes no empty key; HMAC fills up with zeros, so one zero byte is the same key.
+  const raw = key.length === 0 ? new Uint8Array(1) : key;
+  const imported = await subtle.importKey("raw", raw, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
+  return new Uint8Array(await subtle.sign("HMAC", imported, data));
+}
+
+const extract = (suite, salt, label, ikm) => hmac(salt, bytes("HPKE-v1", suite, label, ikm));
+
+/// LabeledExpand for at most 32 bytes: one round of HKDF-Expand.
+async function expand(suite, prk, label, info, length) {
+  const labeled = bytes([0, length], "HPKE-v1", suite, label, info, [1]);
+  return (await hmac(prk, labeled)).subarray(0, length);
+}
+
+async function agree(privateKey, publicKey) {
+  const imported = await subtle.importKey("raw", publicKey, "X25519", false, []);
+  return new Uint8Array(await subtle.deriveBits({ name: "X25519", public: imported }, privateKey, 256));
+}
+
+async function schedule(shared) {
+  const context = bytes(
+    [0],
+    await extract(SUITE, [], "psk_id_hash", []),
+    await extract(SUITE, [], "info_hash", utf8.encode("ensemble-key-v1")),
+  );
+  const secret = await extract(SUITE, shared, "secret", []);
+  return {
+    key: await expand(SUITE, secret, "key", context, 32),
+    nonce: await expand(SUITE, secret, "base_nonce", context, 12),
+  };
+}
+
+async function sharedSecret(dh, enc, recipient) {
+  return expand(KEM, await extract(KEM, [], "eae_prk", dh), "shared_secret", bytes(enc, recipient), 32);
+}
+
+export async function sealRing(ring, recipientPublic, aad) {
+  const ephemeral = await subtle.generateKey("X25519", true, ["deriveBits"]);
+  const enc = new Uint8Array(await subtle.exportKey("raw", ephemeral.publicKey));
+  const dh = await agree(ephemeral.privateKey, recipientPublic);
+  const { key, nonce } = await schedule(await sharedSecret(dh, enc, recipientPublic));
+  return toText(bytes([1], enc, await gcm("encrypt", key, nonce, aad, ring)));
+}
+
+export async function openRing(blob, recipient, aad) {
+  const rest = versioned(blob);
+  const enc = rest.subarray(0, 32);
+  const dh = await agree(recipient.key, enc);
+  const { key, nonce } = await schedule(await sharedSecret(dh, enc, recipient.public));
+  return gcm("decrypt", key, nonce, aad, rest.subarray(32));
+}
+
+// ---- Rings, links, contents ----
+
+export function ringKey(ring, epoch) {
+  const first = new DataView(ring.buffer, ring.byteOffset).getUint32(1);
+  const at = 5 + 32 * (epoch - first);
+  if (ring[0] !== 1 || epoch < first || at + 32 > ring.length) throw new Error(`no key for epoch ${epoch}`);
+  return ring.subarray(at, at + 32);
+}
+
+export const linkSecret = (fragment) => {
+  if (!fragment.startsWith("v1.")) throw new Error("unknown fragment");
+  return fromText(fragment.slice(3));
+};
+
+export async function sealLink(ring, secret, aad) {
+  const nonce = random(12);
+  return toText(bytes([1], nonce, await gcm("encrypt", secret, nonce, aad, ring)));
+}
+
+export async function openLink(blob, secret, aad) {
+  const rest = versioned(blob);
+  return gcm("decrypt", secret, rest.subarray(0, 12), aad, rest.subarray(12));
+}
+
+export async function sealContent(ring, epoch, aad, plaintext) {
+  const nonce = random(12);
+  const sealed = await gcm("encrypt", ringKey(ring, epoch), nonce, aad, utf8.encode(plaintext));
+  return toText(bytes([1], u32(epoch), nonce, sealed));
+}
+
+export async function openContent(ring, aad, blob) {
+  const rest = versioned(blob);
+  const epoch = new DataView(rest.buffer, rest.byteOffset).getUint32(0);
+  const opened = await gcm("decrypt", ringKey(ring, epoch), rest.subarray(4, 16), aad, rest.subarray(16));
+  return { epoch, plaintext: new TextDecoder("utf-8", { fatal: true }).decode(opened) };
+}
