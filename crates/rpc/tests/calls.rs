@@ -1,0 +1,228 @@
+//! A call over the wire: both sides of a contract, deadlines, repetitions, the token, and keys that go stale.
+
+#![cfg(test)]
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ed25519_dalek::SigningKey;
+use ensemble_chassis::auth::FixedKeys;
+use ensemble_chassis::{
+    Clock, Doors, KeySet, KeySource, Kit, Routes, RpcMount, Running, Service, StartError, Vars, start,
+};
+use ensemble_rpc::identity::{
+    Accounts, AccountsClient, GetAccountRequest, GetAccountResponse, Keys, KeysClient, RevokeMachineTokensRequest,
+    RevokeMachineTokensResponse, SnapshotRequest, SnapshotResponse, VerificationKey, mount_accounts, mount_keys,
+};
+use ensemble_rpc::{Channel, KeyRefresh, Neighbour, RemoteKeys, RpcError};
+use ensemble_types::ids::TokenId;
+use futures_util::future::BoxFuture;
+
+/// How the neighbour behaves, for the test to change.
+#[derive(Default)]
+struct Script {
+    calls: AtomicU32,
+    /// What the next calls answer with; after these all succeed.
+    failures: Mutex<Vec<RpcError>>,
+    silent: std::sync::atomic::AtomicBool,
+    revoked: Mutex<Vec<TokenId>>,
+}
+
+impl Script {
+    async fn step(&self) -> Result<(), RpcError> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        if self.silent.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        self.failures.lock().unwrap().pop().map_or(Ok(()), Err)
+    }
+}
+
+impl Keys for Script {
+    fn snapshot(&self, request: SnapshotRequest) -> BoxFuture<'_, Result<SnapshotResponse, RpcError>> {
+        Box::pin(async move {
+            self.step().await?;
+            let revoked = self.revoked.lock().unwrap();
+            let version = format!("v{}", revoked.len());
+            if version == request.known_version {
+                return Ok(SnapshotResponse { version, unchanged: true, ..SnapshotResponse::default() });
+            }
+            let public = SigningKey::from_bytes(&[7; 32]).verifying_key();
+            Ok(SnapshotResponse {
+                version,
+                unchanged: false,
+                keys: vec![VerificationKey { key_id: "k1".to_owned(), public_key: public.as_bytes().to_vec() }],
+                revoked_token_ids: revoked.iter().map(|id| id.uuid().as_bytes().to_vec()).collect(),
+            })
+        })
+    }
+}
+
+impl Accounts for Script {
+    fn get(&self, request: GetAccountRequest) -> BoxFuture<'_, Result<GetAccountResponse, RpcError>> {
+        Box::pin(async move {
+            self.step().await?;
+            Ok(GetAccountResponse { user_id: request.user_id, created_at: 7 })
+        })
+    }
+
+    fn revoke_machine_tokens(
+        &self,
+        _: RevokeMachineTokensRequest,
+    ) -> BoxFuture<'_, Result<RevokeMachineTokensResponse, RpcError>> {
+        Box::pin(async move {
+            self.step().await?;
+            Ok(RevokeMachineTokensResponse { revoked: 1 })
+        })
+    }
+}
+
+/// A service that only has an internal door.
+struct Neighbourhood(Arc<Script>);
+
+static SCRIPTS: Mutex<Vec<Arc<Script>>> = Mutex::new(Vec::new());
+static KITS: Mutex<Vec<Kit>> = Mutex::new(Vec::new());
+
+impl Service for Neighbourhood {
+    const NAME: &'static str = "neighbourhood";
+    const DEFAULT_PORT: u16 = 1;
+    type Config = usize;
+
+    fn configure(vars: &mut Vars) -> usize {
+        vars.parse("SCRIPT", "which script", 0)
+    }
+
+    fn routes() -> Routes {
+        Routes::new()
+    }
+
+    async fn build(script: usize, kit: Kit) -> Result<Self, StartError> {
+        KITS.lock().unwrap().push(kit);
+        Ok(Self(Arc::clone(&SCRIPTS.lock().unwrap()[script])))
+    }
+
+    fn keys(&self) -> Arc<dyn KeySource> {
+        Arc::new(FixedKeys::new(KeySet::default()))
+    }
+
+    fn rpc(self: &Arc<Self>) -> Vec<RpcMount> {
+        let mut mounts = mount_keys(Arc::clone(&self.0) as Arc<dyn Keys>);
+        mounts.extend(mount_accounts(Arc::clone(&self.0) as Arc<dyn Accounts>));
+        mounts
+    }
+}
+
+async fn neighbour() -> (Running, Arc<Script>, Channel) {
+    let script = Arc::new(Script::default());
+    let index = {
+        let mut scripts = SCRIPTS.lock().unwrap();
+        scripts.push(Arc::clone(&script));
+        scripts.len() - 1
+    };
+    let vars = Vars::from_pairs([("INTERNAL_TOKEN", "secret"), ("WORKERS", "1"), ("SCRIPT", &index.to_string())]);
+    let running = start::<Neighbourhood>(vars, Doors::loopback().unwrap(), Clock::system()).await.unwrap();
+    let kit = KITS.lock().unwrap().iter().find(|kit| kit.internal_addr == running.internal_addr).unwrap().clone();
+    let channel = Channel::new(&kit, &at(&running.internal_url()));
+    (running, script, channel)
+}
+
+fn at(url: &str) -> Neighbour {
+    Neighbour { url: url.to_owned(), deadline: Duration::from_millis(400) }
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(tokio::time::Instant::now() < deadline, "{what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn ask() -> GetAccountRequest {
+    GetAccountRequest { user_id: "u".to_owned() }
+}
+
+#[tokio::test]
+async fn every_kind_of_failure_crosses_the_wire() {
+    let (running, script, channel) = neighbour().await;
+    let accounts = AccountsClient::new(channel);
+    let answer = accounts.get(ask()).await.unwrap();
+    assert_eq!((answer.user_id.as_str(), answer.created_at), ("u", 7));
+    for sent in
+        [RpcError::NotFound("x".to_owned()), RpcError::Invalid("x".to_owned()), RpcError::Internal("x".to_owned())]
+    {
+        script.failures.lock().unwrap().push(sent.clone());
+        let got = accounts.get(ask()).await.unwrap_err();
+        assert_eq!(std::mem::discriminant(&got), std::mem::discriminant(&sent), "{got}");
+    }
+    assert!(running.stop().await);
+}
+
+#[tokio::test]
+async fn only_reads_are_sent_twice_and_only_once_more() {
+    let (running, script, channel) = neighbour().await;
+    let accounts = AccountsClient::new(channel);
+    let away = || RpcError::Unavailable("away".to_owned());
+    script.failures.lock().unwrap().push(away());
+    assert!(accounts.get(ask()).await.is_ok(), "the second try succeeds");
+    assert_eq!(script.calls.swap(0, Ordering::SeqCst), 2);
+
+    script.failures.lock().unwrap().extend([away(), away(), away()]);
+    assert!(matches!(accounts.get(ask()).await, Err(RpcError::Unavailable(_))));
+    assert_eq!(script.calls.swap(0, Ordering::SeqCst), 2);
+
+    script.failures.lock().unwrap().clear();
+    script.failures.lock().unwrap().push(away());
+    let write = accounts.revoke_machine_tokens(RevokeMachineTokensRequest::default()).await;
+    assert!(matches!(write, Err(RpcError::Unavailable(_))));
+    assert_eq!(script.calls.load(Ordering::SeqCst), 1);
+    assert!(running.stop().await);
+}
+
+#[tokio::test]
+async fn silence_ends_at_the_deadline_and_absence_at_once() {
+    let (running, script, channel) = neighbour().await;
+    let accounts = AccountsClient::new(channel);
+    script.silent.store(true, Ordering::SeqCst);
+    assert!(matches!(accounts.get(ask()).await, Err(RpcError::Deadline(_))));
+    assert_eq!(script.calls.load(Ordering::SeqCst), 1, "silence is not asked again");
+    let kit = KITS.lock().unwrap().iter().find(|kit| kit.internal_addr == running.internal_addr).unwrap().clone();
+    let nobody = AccountsClient::new(Channel::new(&kit, &at("http://127.0.0.1:9")));
+    assert!(matches!(nobody.get(ask()).await, Err(RpcError::Unavailable(_))));
+    let mut stranger = kit;
+    stranger.internal_token = "wrong".to_owned().into();
+    script.silent.store(false, Ordering::SeqCst);
+    let refused = AccountsClient::new(Channel::new(&stranger, &at(&running.internal_url())));
+    assert!(matches!(refused.get(ask()).await, Err(RpcError::Internal(_))));
+    assert_eq!(script.calls.load(Ordering::SeqCst), 1, "a wrong token does not reach the contract");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn keys_follow_identity_and_hold_for_a_while_without_it() {
+    let (running, script, channel) = neighbour().await;
+    script.silent.store(true, Ordering::SeqCst);
+    let refresh = KeyRefresh { every: Duration::from_millis(20), trusted_for: Duration::from_millis(1_500) };
+    let keys = RemoteKeys::start(Arc::new(KeysClient::new(channel)), refresh).await;
+    assert!(keys.current().is_err(), "there are none yet");
+    script.silent.store(false, Ordering::SeqCst);
+    until("the first keys come", || keys.current().is_ok()).await;
+    let first = keys.current().unwrap();
+    assert!(first.key("k1").is_some() && first.key("k2").is_none());
+
+    let token = TokenId::generate();
+    let mut news = keys.changes();
+    script.revoked.lock().unwrap().push(token);
+    tokio::time::timeout(Duration::from_secs(20), news.changed()).await.unwrap().unwrap();
+    assert!(keys.current().unwrap().is_revoked(token));
+
+    let seen = script.calls.load(Ordering::SeqCst);
+    until("it goes on asking", || script.calls.load(Ordering::SeqCst) > seen + 3).await;
+    assert!(!news.has_changed().unwrap(), "an unchanged picture wakes nobody");
+
+    script.silent.store(true, Ordering::SeqCst);
+    assert!(keys.current().unwrap().is_revoked(token), "the last known list holds");
+    until("stale keys are not believed", || keys.current().is_err()).await;
+    running.stop().await;
+}
