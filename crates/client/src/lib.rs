@@ -15,7 +15,7 @@ mod sign_in;
 
 pub mod follow;
 mod pages;
-mod sse;
+pub mod sse;
 
 mod accounts;
 mod leases;

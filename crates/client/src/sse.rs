@@ -32,6 +32,16 @@ pub(crate) struct Reader {
     pub(crate) reconnect: Option<Duration>,
 }
 
+/// The events of a stream that is there already, in the pieces that it came in; nothing when it is not one that this
+/// client would go on reading.
+pub fn read_all<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Option<Vec<Event>> {
+    let mut reader = Reader::default();
+    for piece in pieces {
+        reader.push(piece).ok()?;
+    }
+    Some(reader.ready.into())
+}
+
 impl Reader {
     /// Longer than any answer of the service.
     const LONGEST: usize = 32 * 1024 * 1024;
