@@ -31,7 +31,7 @@ pub enum Raw {
 
 /// Runs a query on whichever database the [`Conn`] leads to. Errors become [`StoreError`]s with the operation's name.
 ///
-/// ```ignore
+/// ```text
 /// let row: Option<Row> = on!(c, |c| sessions::table.find(id).select(Row::as_select()).first(c).optional())?;
 /// on!(c,
 ///     Pg |c| queue::table.limit(10).for_update().skip_locked().load::<Job>(c),

@@ -18,7 +18,7 @@
 //!   src/store/notes.rs       what follows
 //! ```
 //!
-//! ```ignore
+//! ```text
 //! use diesel::prelude::*;
 //! use ensemble_store_kit::types::{IntoDb, now};
 //! use ensemble_store_kit::{Conn, Db, StoreError, Topic, on};

@@ -1,0 +1,283 @@
+//! What the crate promises, on both databases.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use diesel::prelude::*;
+use diesel_migrations::{EmbeddedMigrations, embed_migrations};
+use ensemble_store_kit::idempotency::{Claim, Wish, claim};
+use ensemble_store_kit::types::{IntoDb, now};
+use ensemble_store_kit::{Conn, DatabaseConfig, Db, Migrate, Migrations, OpenError, StoreError, Topic, on};
+use ensemble_testkit::postgres::{Cluster, Durability};
+use ensemble_testkit::{Backend, TestDatabase, on_both_databases};
+use ensemble_types::ids::SessionId;
+use ensemble_types::time::Timestamp;
+use tokio::time::timeout;
+
+const POSTGRES: EmbeddedMigrations = embed_migrations!("tests/migrations/postgres");
+const SQLITE: EmbeddedMigrations = embed_migrations!("tests/migrations/sqlite");
+const MIGRATIONS: Migrations = Migrations { postgres: || POSTGRES, sqlite: || SQLITE };
+
+diesel::table! {
+    use diesel::sql_types::{Nullable, Text};
+    use ensemble_store_kit::types::{Moment, Uid};
+
+    notes (id) { id -> Uid, body -> Text, at -> Moment, until -> Nullable<Moment>, }
+}
+
+#[derive(Debug, PartialEq, Queryable, Selectable)]
+#[diesel(table_name = notes)]
+struct Row {
+    id: SessionId,
+    body: String,
+    at: Timestamp,
+    until: Option<Timestamp>,
+}
+
+async fn open(on: Backend) -> (Db, TestDatabase) {
+    let database = TestDatabase::new(on, "store-kit", MIGRATIONS).await;
+    (Db::open(&database.config(), MIGRATIONS).await.unwrap(), database)
+}
+
+fn insert(tx: &mut Conn, id: SessionId, body: &str) -> Result<(), StoreError> {
+    on!(tx, |c| diesel::insert_into(notes::table)
+        .values((
+            notes::id.eq(id.db()),
+            notes::body.eq(body),
+            notes::at.eq(now()),
+            notes::until.eq(None::<Timestamp>.db())
+        ))
+        .execute(c))?;
+    Ok(())
+}
+
+async fn count(db: &Db) -> i64 {
+    db.read("count", |c| on!(c, |c| notes::table.count().get_result(c))).await.map_err(|e: StoreError| e).unwrap()
+}
+
+on_both_databases! {
+    async fn what_was_written_is_read_back(on: Backend) {
+        let (db, _database) = open(on).await;
+        let id = SessionId::generate();
+        let before = db.read("now", |c| c.now()).await.map_err(|e: StoreError| e).unwrap();
+        db.write("insert", move |tx| insert(tx, id, "a")).await.unwrap();
+        let rows: Vec<Row> = db
+            .read("load", move |c| {
+                on!(c, |c| notes::table
+                    .filter(notes::id.eq_any([id.db()]))
+                    .filter(notes::at.le(now()))
+                    .select(Row::as_select())
+                    .load(c))
+            })
+            .await
+            .map_err(|e: StoreError| e)
+            .unwrap();
+        assert_eq!(rows.len(), 1);
+        assert_eq!((rows[0].id, rows[0].body.as_str(), rows[0].until), (id, "a", None));
+        assert!(rows[0].at >= before && rows[0].at.since(before) < Duration::from_secs(5), "{before:?} {rows:?}");
+        let until = rows[0].at.plus(Duration::from_micros(7_000));
+        let read: Option<Timestamp> = db
+            .write("set", move |tx| {
+                on!(tx, |c| diesel::update(notes::table.find(id.db())).set(notes::until.eq(Some(until.db()))).returning(notes::until).get_result(c))
+            })
+            .await
+            .map_err(|e: StoreError| e)
+            .unwrap();
+        assert_eq!(read, Some(until));
+    }
+
+    async fn an_error_rolls_back_and_wakes_nobody(on: Backend) {
+        let (db, _database) = open(on).await;
+        let mut waiting = db.wakes().subscribe(Topic::new("note", 1));
+        let failed: Result<(), StoreError> = db
+            .write("insert", |tx| {
+                insert(tx, SessionId::generate(), "a")?;
+                tx.wake(Topic::new("note", 1));
+                Err(StoreError::bad_row("insert", "changed my mind"))
+            })
+            .await;
+        assert!(matches!(failed, Err(StoreError::Broken { operation: "insert", .. })), "{failed:?}");
+        assert_eq!(count(&db).await, 0);
+        db.write("insert", |tx| { insert(tx, SessionId::generate(), "a")?; tx.wake(Topic::new("note", 1)); Ok::<_, StoreError>(()) }).await.unwrap();
+        timeout(Duration::from_secs(2), waiting.changed()).await.unwrap();
+    }
+
+    async fn a_duplicate_is_told_by_its_name_and_cannot_be_swallowed(on: Backend) {
+        let (db, _database) = open(on).await;
+        db.write("insert", |tx| insert(tx, SessionId::generate(), "a")).await.unwrap();
+        let twice = db.write("again", |tx| insert(tx, SessionId::generate(), "a")).await;
+        let Err(StoreError::Duplicate { operation: "again", constraint }) = twice else { panic!("{twice:?}") };
+        assert!(constraint.contains("body"), "{constraint}");
+        let swallowed: Result<(), StoreError> = db
+            .write("swallow", |tx| {
+                insert(tx, SessionId::generate(), "b")?;
+                let _ = insert(tx, SessionId::generate(), "a");
+                Ok(())
+            })
+            .await;
+        assert!(swallowed.is_err());
+        assert_eq!(count(&db).await, 1);
+    }
+
+    async fn a_job_that_panics_harms_nobody_else(on: Backend) {
+        let (db, _database) = open(on).await;
+        for _ in 0..20 {
+            let fell: Result<(), StoreError> = db.write("fall", |_| panic!("on purpose")).await;
+            assert!(matches!(fell, Err(StoreError::Broken { .. })), "{fell:?}");
+        }
+        db.write("insert", |tx| insert(tx, SessionId::generate(), "a")).await.unwrap();
+    }
+
+    async fn of_many_with_one_key_one_makes_it(on: Backend) {
+        let (db, _database) = open(on).await;
+        let wish = |hash: u8| Wish { scope: "me".into(), route: "POST /notes", key: "k".repeat(16), body_hash: [hash; 32] };
+        let tries = (0..16).map(|n| {
+            let (db, wish) = (db.clone(), wish(0));
+            tokio::spawn(async move {
+                db.write("claim", move |tx| {
+                    let claimed = claim(tx, &wish, &n.to_string())?;
+                    if claimed == Claim::New {
+                        insert(tx, SessionId::generate(), &n.to_string())?;
+                    }
+                    Ok::<_, StoreError>(claimed)
+                })
+                .await
+            })
+        });
+        let mut made = 0;
+        for task in tries.collect::<Vec<_>>() {
+            match task.await.unwrap() {
+                Ok(Claim::New) => made += 1,
+                Ok(Claim::Replay { .. }) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!((made, count(&db).await), (1, 1));
+        let other = db.write("claim", move |tx| claim(tx, &wish(1), "x")).await.unwrap();
+        assert_eq!(other, Claim::Mismatch);
+    }
+
+    async fn a_schema_that_is_behind_is_refused_when_only_checked(on: Backend) {
+        fn none() -> Migrations {
+            Migrations { postgres: || POSTGRES, sqlite: || SQLITE }
+        }
+        let (db, database) = open(on).await;
+        drop(db);
+        let mut config = DatabaseConfig { migrate: Migrate::Check, ..database.config() };
+        let folder = tempfile::tempdir().unwrap();
+        if on == Backend::Sqlite {
+            config.url = ensemble_store_kit::DatabaseUrl::Sqlite(folder.path().join("deep/new.db"));
+            assert!(matches!(Db::open(&config, none()).await, Err(OpenError::Behind { .. })));
+        } else {
+            Db::open(&config, none()).await.unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_file_belongs_to_one_process() {
+    ensemble_testkit::run(async {
+        let (db, database) = open(Backend::Sqlite).await;
+        let second = Db::open(&database.config(), MIGRATIONS).await;
+        assert!(matches!(second, Err(OpenError::Unreachable { .. })));
+        drop(db);
+    });
+}
+
+#[test]
+fn the_second_holder_of_a_key_waits_and_then_gives_up() {
+    ensemble_testkit::run(async {
+        let (db, _database) = open(Backend::Postgres).await;
+        let wish = || Wish { scope: "me".into(), route: "r", key: "k".repeat(16), body_hash: [0; 32] };
+        let (holding, held) = std::sync::mpsc::channel();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let first = tokio::spawn({
+            let (db, released) = (db.clone(), std::sync::Mutex::new(released));
+            async move {
+                db.write("first", move |tx| {
+                    claim(tx, &wish(), "1")?;
+                    holding.send(()).unwrap();
+                    let _ = released.lock().unwrap().recv();
+                    Ok::<_, StoreError>(())
+                })
+                .await
+            }
+        });
+        tokio::task::spawn_blocking(move || held.recv().unwrap()).await.unwrap();
+        let begun = Instant::now();
+        let second = db.write("second", move |tx| claim(tx, &wish(), "2")).await;
+        assert!(matches!(second, Err(StoreError::Busy { operation: "second" })), "{second:?}");
+        assert!((4..7).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
+        release.send(()).unwrap();
+        first.await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn wakes_reach_the_other_replica() {
+    ensemble_testkit::run(async {
+        let (here, database) = open(Backend::Postgres).await;
+        let there = Db::open(&database.config(), MIGRATIONS).await.unwrap();
+        let mut waiting = there.wakes().subscribe(Topic::new("note", 7));
+        // The first connection wakes everybody once; after that only what is published does.
+        timeout(Duration::from_secs(5), waiting.changed()).await.unwrap();
+        for round in 0..20 {
+            let begun = Instant::now();
+            here.wakes().publish([Topic::new("note", 7), Topic::new("note", 8)]);
+            timeout(Duration::from_secs(2), waiting.changed()).await.unwrap();
+            assert!(round == 0 || begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
+        }
+        assert_eq!(there.wakes().waited_for("note"), [Topic::new("note", 7)]);
+        drop(waiting);
+        assert!(there.wakes().waited_for("note").is_empty());
+    });
+}
+
+#[test]
+fn a_restart_of_the_server_is_survived() {
+    let mut cluster = Cluster::start(Durability::Full).unwrap();
+    ensemble_testkit::run(async move {
+        let url = cluster.url("postgres");
+        let db = Db::open(&DatabaseConfig::new(url.parse().unwrap()), MIGRATIONS).await.unwrap();
+        let runs = Arc::new(AtomicU32::new(0));
+        let write = |body: String| {
+            let (db, runs) = (db.clone(), Arc::clone(&runs));
+            async move {
+                db.write("insert", move |tx| {
+                    runs.fetch_add(1, Ordering::SeqCst);
+                    insert(tx, SessionId::generate(), &body)
+                })
+                .await
+            }
+        };
+        // Several connections lie idle when the server goes.
+        let mut writes = Vec::new();
+        for n in 0..8 {
+            writes.push(tokio::spawn(write(format!("before {n}"))));
+        }
+        for task in writes {
+            task.await.unwrap().unwrap();
+        }
+        cluster.kill().unwrap();
+        let begun = Instant::now();
+        assert!(matches!(write("while it is away".into()).await, Err(StoreError::Unavailable { .. })));
+        assert!(begun.elapsed() < Duration::from_secs(2));
+        assert!(db.ready().await.is_err());
+        cluster.up().unwrap();
+        write("after".into()).await.unwrap();
+        assert_eq!(count(&db).await, 9);
+        // Dead connections are noticed by using them, and the job runs once more on a new one.
+        cluster.stop();
+        cluster.up().unwrap();
+        write("after another".into()).await.unwrap();
+        assert_eq!(count(&db).await, 10);
+        // A server that hangs is not waited for.
+        cluster.signal_all(nix::sys::signal::Signal::SIGSTOP).unwrap();
+        let begun = Instant::now();
+        assert!(matches!(write("while it hangs".into()).await, Err(StoreError::Unavailable { .. })));
+        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+        cluster.signal_all(nix::sys::signal::Signal::SIGCONT).unwrap();
+        write("and comes back".into()).await.unwrap();
+    });
+}
