@@ -43,6 +43,14 @@ impl Vars {
         Self::from_fn(move |name| map.get(name).cloned())
     }
 
+    /// Variables that `choose` picks, which may ask for those of this process.
+    pub fn over_env(
+        choose: impl Fn(&str, &dyn Fn(&str) -> Option<String>) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        let env = Self::from_env().source;
+        Self::from_fn(move |name| choose(name, &|name| env(name).filter(|value| !value.is_empty())))
+    }
+
     pub fn from_fn(source: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Self { source: Arc::new(source), faults: Vec::new(), known: Vec::new() }
     }

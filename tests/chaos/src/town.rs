@@ -168,7 +168,9 @@ impl Town {
         let public = format!("http://{}", edge.public);
         identity.set("PUBLIC_ORIGINS", public.clone());
         edge.set("PUBLIC_BASE_URL", public);
-        edge.set("RATE_LIMITS", "off".to_owned());
+        for limit in ["ACCOUNT", "ADDRESS", "SIGN_IN", "PUBLIC_LINK", "NEW_ACCOUNTS"] {
+            edge.set(&format!("LIMIT_{limit}"), "0".to_owned());
+        }
         edge.set("IDENTITY_URL", format!("http://{}", identity.public));
         edge.set("IDENTITY_RPC_URL", format!("http://{}", identity.internal));
         edge.set("MACHINE_REGISTRY_URL", format!("http://{}", registry.public));

@@ -24,7 +24,8 @@ pub(crate) fn beside_nginx(machine: &Machine, options: &Options, report: &mut Re
             ("ORCHESTRATOR_URL", "http://127.0.0.1:9"),
             ("VOICE_GATEWAY_URL", "http://127.0.0.1:9"),
             ("PUBLIC_BASE_URL", "http://127.0.0.1:8080"),
-            ("RATE_LIMITS", "off"),
+            ("LIMIT_ACCOUNT", "0"),
+            ("LIMIT_ADDRESS", "0"),
         ],
     )?;
     let nginx = Nginx::start(machine, &world.registry.public)?;
