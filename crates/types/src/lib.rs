@@ -4,6 +4,7 @@
 //! cannot disagree. This crate knows neither HTTP servers nor databases.
 
 pub mod accounts;
+pub mod deleted;
 pub mod free;
 pub mod ids;
 pub mod leases;
