@@ -1,0 +1,98 @@
+//! What the agent is told when it is dispatched. Only the agent can read it: it travels in the dispatch, not in the room.
+
+use ensemble_types::ids::GatewaySessionId;
+use ensemble_types::time::Timestamp;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::packet::{Pointer, context_url, events_url};
+use super::session::VoiceSession;
+
+/// The `metadata` of the dispatch, as JSON.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata<'a> {
+    gateway_session_id: GatewaySessionId,
+    user_id: &'a str,
+    session_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    language: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    welcome_message: Option<&'a str>,
+    human_identity: &'a str,
+    expires_at: Timestamp,
+    gateway: Gateway<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_bridge: Option<ToolBridge<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<Context<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Gateway<'a> {
+    context_url: String,
+    events_url: String,
+    /// Opens this session's agent door and nothing else.
+    token: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ToolBridge<'a> {
+    base_url: &'a str,
+    /// Names user and session, ends with the session; signed with the key that the tool bridge shares with us.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Context<'a> {
+    version: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<&'a RawValue>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pointer: Option<Pointer>,
+}
+
+/// The credentials that go along.
+pub(crate) struct Credentials<'a> {
+    pub(crate) agent: &'a str,
+    pub(crate) tool_bridge: Option<&'a str>,
+}
+
+/// Writes the metadata. The context goes along whole or as a pointer, as the session's marks say.
+pub(crate) fn metadata(
+    session: &VoiceSession,
+    context: Option<&str>,
+    credentials: &Credentials<'_>,
+    base: &str,
+) -> Result<String, serde_json::Error> {
+    let version = session.context.version;
+    let context = match context {
+        None => None,
+        Some(body) if session.context.dispatched_inline => {
+            Some(Context { version, payload: Some(serde_json::from_str(body)?), pointer: None })
+        }
+        Some(body) => Some(Context { version, payload: None, pointer: Some(Pointer::new(context_url(base, session), body)) }),
+    };
+    serde_json::to_string(&Metadata {
+        gateway_session_id: session.id,
+        user_id: &session.user_id,
+        session_id: &session.session_id,
+        language: session.language.as_deref(),
+        welcome_message: session.welcome_message.as_deref(),
+        human_identity: &session.human_identity,
+        expires_at: session.expires_at,
+        gateway: Gateway {
+            context_url: context_url(base, session),
+            events_url: events_url(base, session),
+            token: credentials.agent,
+        },
+        tool_bridge: session
+            .tool_bridge
+            .as_deref()
+            .map(|base_url| ToolBridge { base_url, token: credentials.tool_bridge }),
+        context,
+    })
+}

@@ -1,0 +1,85 @@
+//! How many voice sessions, and how many seconds of them, a user and everybody together may have.
+
+use std::time::Duration;
+
+use ensemble_types::voice::VoiceRefusal;
+
+/// Zero means "no limit", everywhere.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    pub(crate) session: Duration,
+    pub(crate) user_sessions: u64,
+    pub(crate) total_sessions: u64,
+    pub(crate) user_daily_seconds: u64,
+    pub(crate) total_daily_seconds: u64,
+}
+
+/// What is in use at this moment, the session that a start would replace left out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    pub(crate) user_sessions: u64,
+    pub(crate) total_sessions: u64,
+    pub(crate) user_seconds: u64,
+    pub(crate) total_seconds: u64,
+}
+
+impl Limits {
+    /// How long a new session may last, or why there may be none.
+    pub(crate) fn grant(&self, usage: Usage) -> Result<Duration, VoiceRefusal> {
+        let full = |limit: u64, used: u64| limit > 0 && used >= limit;
+        if full(self.user_sessions, usage.user_sessions) {
+            return Err(VoiceRefusal::UserSessions);
+        }
+        if full(self.total_sessions, usage.total_sessions) {
+            return Err(VoiceRefusal::TotalSessions);
+        }
+        if full(self.user_daily_seconds, usage.user_seconds) {
+            return Err(VoiceRefusal::UserDailySeconds);
+        }
+        if full(self.total_daily_seconds, usage.total_seconds) {
+            return Err(VoiceRefusal::TotalDailySeconds);
+        }
+        let left = |limit: u64, used: u64| {
+            if limit == 0 { Duration::MAX } else { Duration::from_secs(limit.saturating_sub(used)) }
+        };
+        Ok(self
+            .session
+            .min(left(self.user_daily_seconds, usage.user_seconds))
+            .min(left(self.total_daily_seconds, usage.total_seconds)))
+    }
+
+    /// Whether the count of all sessions comes so close to the limit that starts must be counted one after the other.
+    /// Fewer starts than `margin` are ever between their count and their commit.
+    pub(crate) fn must_queue(&self, total_sessions: u64, margin: u64) -> bool {
+        self.total_sessions > 0 && total_sessions.saturating_add(margin) >= self.total_sessions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        session: Duration::from_secs(3600),
+        user_sessions: 2,
+        total_sessions: 10,
+        user_daily_seconds: 7200,
+        total_daily_seconds: 0,
+    };
+
+    #[test]
+    fn each_limit_refuses_by_its_own_name() {
+        let refusal = |usage| LIMITS.grant(usage).err();
+        assert_eq!(refusal(Usage { user_sessions: 2, ..Usage::default() }), Some(VoiceRefusal::UserSessions));
+        assert_eq!(refusal(Usage { total_sessions: 10, ..Usage::default() }), Some(VoiceRefusal::TotalSessions));
+        assert_eq!(refusal(Usage { user_seconds: 7200, ..Usage::default() }), Some(VoiceRefusal::UserDailySeconds));
+        assert_eq!(refusal(Usage { total_seconds: u64::MAX, ..Usage::default() }), None);
+    }
+
+    #[test]
+    fn a_session_lasts_no_longer_than_the_seconds_that_are_left() {
+        let granted = LIMITS.grant(Usage { user_seconds: 7000, ..Usage::default() });
+        assert_eq!(granted, Ok(Duration::from_secs(200)));
+        assert_eq!(LIMITS.grant(Usage::default()), Ok(Duration::from_secs(3600)));
+    }
+}

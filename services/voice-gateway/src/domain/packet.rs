@@ -1,0 +1,140 @@
+//! The shapes in which texts and contexts travel to the agent, and what to do when they are too large.
+//!
+//! PerformRpc takes 15,360 bytes each way, counted after encoding; a data packet should stay below 15 KiB as well, since
+//! larger ones abort the channel of some clients. What does not fit, the agent fetches.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use super::outbox::Item;
+use super::session::VoiceSession;
+
+/// LiveKit's limit for the payload of one RPC.
+pub(crate) const PACKET_MAX: usize = 15_360;
+
+/// Room for what stands around the content: ids, names, times.
+const ENVELOPE: usize = 1_024;
+
+/// The RPC methods that the agent registers.
+pub(crate) const TEXT_METHOD: &str = "voice.text";
+pub(crate) const CONTEXT_METHOD: &str = "voice.context";
+
+/// A packet for the agent and whether it carries the thing itself.
+pub(crate) struct Packet {
+    pub(crate) body: String,
+    /// False: it says where to fetch it.
+    pub(crate) whole: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Wire<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'a str>,
+    id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seq: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+    /// What older agents read the text from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<&'a RawValue>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pointer: Option<Pointer>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    about: Option<About<'a>>,
+}
+
+/// Who and when, for agents that get packets and no RPC.
+#[derive(Clone, Copy, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct About<'a> {
+    gateway_session_id: ensemble_types::ids::GatewaySessionId,
+    app_session_id: &'a str,
+    user_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created_at: Option<ensemble_types::time::Timestamp>,
+}
+
+/// Where a large thing is, and how to know that it is the one.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Pointer {
+    pub(crate) url: String,
+    pub(crate) sha256: String,
+    pub(crate) bytes: usize,
+}
+
+impl Pointer {
+    pub(crate) fn new(url: String, content: &str) -> Self {
+        Self { url, sha256: hex(&Sha256::digest(content.as_bytes())), bytes: content.len() }
+    }
+}
+
+/// How the packet travels: the two ways differ in what stands around the content.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    Rpc,
+    Data,
+}
+
+/// Packs an item. `inline_max` bounds the contexts that travel whole; `base` is the gateway's address for the agent.
+pub(crate) fn pack(item: &Item, session: &VoiceSession, way: Way, inline_max: usize, base: &str) -> Result<Packet, serde_json::Error> {
+    let about = |created_at| {
+        (way == Way::Data).then_some(About {
+            gateway_session_id: session.id,
+            app_session_id: &session.session_id,
+            user_id: &session.user_id,
+            created_at,
+        })
+    };
+    let empty = Wire { kind: None, id: "", seq: None, version: None, text: None, message: None, payload: None, pointer: None, about: None };
+    match item {
+        Item::Text { seq, message_id, text, created_at } => {
+            let envelope = Wire { id: message_id, seq: Some(*seq), about: about(Some(*created_at)), ..empty };
+            let whole = match way {
+                Way::Rpc => Wire { text: Some(text), ..envelope },
+                Way::Data => Wire { kind: Some("text"), message: Some(text), ..envelope },
+            };
+            let body = serde_json::to_string(&whole)?;
+            if body.len() <= PACKET_MAX {
+                return Ok(Packet { body, whole: true });
+            }
+            let url = text_url(base, session, *seq);
+            let pointer = Wire { text: None, message: None, pointer: Some(Pointer::new(url, text)), ..whole };
+            Ok(Packet { body: serde_json::to_string(&pointer)?, whole: false })
+        }
+        Item::Context { version, body } => {
+            let id = format!("context-{version}");
+            let kind = (way == Way::Data).then_some("context");
+            let envelope = Wire { kind, id: &id, version: Some(*version), about: about(None), ..empty };
+            let whole = body.len() <= inline_max.min(PACKET_MAX - ENVELOPE);
+            let wire = if whole {
+                Wire { payload: Some(serde_json::from_str(body)?), ..envelope }
+            } else {
+                Wire { pointer: Some(Pointer::new(context_url(base, session), body)), ..envelope }
+            };
+            Ok(Packet { body: serde_json::to_string(&wire)?, whole })
+        }
+    }
+}
+
+pub(crate) fn context_url(base: &str, session: &VoiceSession) -> String {
+    format!("{base}/agent/v1/sessions/{}/context", session.id)
+}
+
+pub(crate) fn events_url(base: &str, session: &VoiceSession) -> String {
+    format!("{base}/agent/v1/sessions/{}/events", session.id)
+}
+
+fn text_url(base: &str, session: &VoiceSession, seq: i64) -> String {
+    format!("{base}/agent/v1/sessions/{}/texts/{seq}", session.id)
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

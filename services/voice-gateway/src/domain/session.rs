@@ -1,0 +1,117 @@
+//! The record of one voice session: who talks to whom, where, until when, and how far the context has come.
+
+use std::time::Duration;
+
+use ensemble_types::ids::GatewaySessionId;
+use ensemble_types::time::Timestamp;
+use ensemble_types::voice::{VoiceAgent, VoiceParticipant, VoiceParticipantKind, VoiceParticipantState};
+
+use serde::{Deserialize, Serialize};
+
+use super::context::ContextMarks;
+use super::state::{Agent, Event, Human, Refused, Rules, State};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct VoiceSession {
+    pub(crate) id: GatewaySessionId,
+    pub(crate) user_id: String,
+    /// The application's session.
+    pub(crate) session_id: String,
+    pub(crate) language: Option<String>,
+    pub(crate) welcome_message: Option<String>,
+    pub(crate) tool_bridge: Option<String>,
+    pub(crate) agent_name: String,
+    pub(crate) room_name: String,
+    pub(crate) human_identity: String,
+    pub(crate) state: State,
+    pub(crate) created_at: Timestamp,
+    pub(crate) expires_at: Timestamp,
+    /// When LiveKit was last heard about this session.
+    pub(crate) observed_at: Option<Timestamp>,
+    /// What the agent last said of itself.
+    pub(crate) agent_state: Option<String>,
+    pub(crate) context: ContextMarks,
+}
+
+impl VoiceSession {
+    /// The record is about to be written: from now on it counts, for as long as was granted.
+    pub(crate) fn begin(&mut self, now: Timestamp, granted: Duration, rules: &Rules) {
+        self.created_at = now;
+        self.expires_at = now.plus(granted);
+        self.state = State::Creating { give_up_at: now.plus(rules.create) };
+    }
+
+    /// Lets `event` happen. Refused: nothing has changed.
+    pub(crate) fn apply(&mut self, event: Event, now: Timestamp, rules: &Rules) -> Result<(), Refused> {
+        let was_ready = self.agent_sid();
+        self.state = self.state.clone().next(event, now, rules)?;
+        let is_ready = self.agent_sid();
+        if was_ready != is_ready {
+            self.context.agent_changed(is_ready.is_some());
+            self.agent_state = None;
+        }
+        Ok(())
+    }
+
+    /// The stay of the agent that is ready.
+    fn agent_sid(&self) -> Option<String> {
+        self.state.live().filter(|live| live.agent.is_ready()).and_then(|live| live.agent.sid().cloned())
+    }
+
+    /// Whom packets for the agent go to; `None` while it cannot take any.
+    pub(crate) fn reachable_agent(&self) -> Option<&str> {
+        match &self.state.live()?.agent {
+            Agent::Ready { identity, .. } => Some(identity),
+            Agent::Awaited { .. } | Agent::Joined { .. } => None,
+        }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.state.end().is_some()
+    }
+
+    pub(crate) fn ended_at(&self) -> Option<Timestamp> {
+        self.state.end().map(|end| end.ended_at)
+    }
+
+    /// Whole seconds between `activeAt` and the end, or `now`.
+    pub(crate) fn duration_seconds(&self, now: Timestamp) -> u64 {
+        let Some(active_at) = self.state.active_at() else { return 0 };
+        self.ended_at().unwrap_or(now).since(active_at).as_secs()
+    }
+
+    pub(crate) fn participants(&self) -> Vec<VoiceParticipant> {
+        let Some(live) = self.state.live() else { return Vec::new() };
+        let mut all = Vec::with_capacity(2);
+        let human = |state, joined_at| VoiceParticipant {
+            identity: self.human_identity.clone(),
+            kind: VoiceParticipantKind::Human,
+            state,
+            joined_at,
+        };
+        match live.human {
+            Human::Awaited { .. } => {}
+            Human::Present { since, .. } => all.push(human(VoiceParticipantState::Active, Some(since))),
+            Human::Away { .. } => all.push(human(VoiceParticipantState::Away, None)),
+        }
+        if let Agent::Joined { identity, since, .. } | Agent::Ready { identity, since, .. } = &live.agent {
+            all.push(VoiceParticipant {
+                identity: identity.clone(),
+                kind: VoiceParticipantKind::Agent,
+                state: VoiceParticipantState::Active,
+                joined_at: Some(*since),
+            });
+        }
+        all
+    }
+
+    pub(crate) fn agent(&self) -> VoiceAgent {
+        let agent = self.state.live().map(|live| &live.agent);
+        VoiceAgent {
+            name: self.agent_name.clone(),
+            joined: agent.is_some_and(|agent| !agent.is_awaited()),
+            ready: agent.is_some_and(Agent::is_ready),
+            state: self.agent_state.clone(),
+        }
+    }
+}

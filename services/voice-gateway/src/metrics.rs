@@ -1,0 +1,102 @@
+//! What the gateway counts. Labels are bounded: never an id, a name or a text.
+
+use std::time::Duration;
+
+use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+
+#[derive(Clone)]
+pub(crate) struct VoiceMetrics {
+    starts: IntCounterVec,
+    time_to_agent: Histogram,
+    time_to_active: Histogram,
+    livekit: HistogramVec,
+    deliveries: IntCounterVec,
+    queued_texts: IntGauge,
+    live_sessions: IntGauge,
+    redispatches: IntCounter,
+    ends: IntCounterVec,
+    webhooks: IntCounterVec,
+    agent_events: IntCounterVec,
+}
+
+const SECONDS: &[f64] = &[0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 40.0, 60.0, 120.0];
+const CALLS: &[f64] = &[0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0, 8.0];
+
+impl VoiceMetrics {
+    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let counters = |name: &str, help: &str, labels: &[&str]| {
+            let counter = IntCounterVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(counter.clone()))?;
+            Ok::<_, prometheus::Error>(counter)
+        };
+        let histogram = |name: &str, help: &str| {
+            let histogram = Histogram::with_opts(HistogramOpts::new(name, help).buckets(SECONDS.to_vec()))?;
+            registry.register(Box::new(histogram.clone()))?;
+            Ok::<_, prometheus::Error>(histogram)
+        };
+        let gauge = |name: &str, help: &str| {
+            let gauge = IntGauge::new(name, help)?;
+            registry.register(Box::new(gauge.clone()))?;
+            Ok::<_, prometheus::Error>(gauge)
+        };
+        let calls = HistogramOpts::new("voice_livekit_call_duration_seconds", "Calls to LiveKit by method and result.");
+        let livekit = HistogramVec::new(calls.buckets(CALLS.to_vec()), &["method", "result"])?;
+        registry.register(Box::new(livekit.clone()))?;
+        let redispatches = IntCounter::new("voice_agent_redispatches_total", "Agents that were dispatched again.")?;
+        registry.register(Box::new(redispatches.clone()))?;
+        Ok(Self {
+            starts: counters("voice_starts_total", "Voice sessions asked for, by outcome.", &["outcome"])?,
+            time_to_agent: histogram("voice_time_to_agent_seconds", "From the room to the agent's readiness.")?,
+            time_to_active: histogram("voice_time_to_active_seconds", "From the start to person and agent together.")?,
+            livekit,
+            deliveries: counters("voice_deliveries_total", "Texts and contexts on their way to the agent.", &["kind", "result"])?,
+            queued_texts: gauge("voice_queued_texts", "Texts that have not reached their agents.")?,
+            live_sessions: gauge("voice_live_sessions", "Voice sessions that are not over.")?,
+            redispatches,
+            ends: counters("voice_ends_total", "Voice sessions that ended, by reason.", &["reason"])?,
+            webhooks: counters("voice_webhooks_total", "Webhooks by what became of them.", &["result"])?,
+            agent_events: counters("voice_agent_events_total", "Events from agents, by type.", &["type"])?,
+        })
+    }
+
+    pub(crate) fn started(&self, outcome: &str) {
+        self.starts.with_label_values(&[outcome]).inc();
+    }
+
+    pub(crate) fn agent_came(&self, after: Duration) {
+        self.time_to_agent.observe(after.as_secs_f64());
+    }
+
+    pub(crate) fn became_active(&self, after: Duration) {
+        self.time_to_active.observe(after.as_secs_f64());
+    }
+
+    pub(crate) fn livekit_call(&self, method: &str, result: &str, took: Duration) {
+        self.livekit.with_label_values(&[method, result]).observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn delivery(&self, kind: &str, result: &str) {
+        self.deliveries.with_label_values(&[kind, result]).inc();
+    }
+
+    pub(crate) fn census(&self, live_sessions: i64, queued_texts: i64) {
+        self.live_sessions.set(live_sessions);
+        self.queued_texts.set(queued_texts);
+    }
+
+    pub(crate) fn redispatched(&self) {
+        self.redispatches.inc();
+    }
+
+    pub(crate) fn ended(&self, reason: &str) {
+        self.ends.with_label_values(&[reason]).inc();
+    }
+
+    pub(crate) fn webhook(&self, result: &str) {
+        self.webhooks.with_label_values(&[result]).inc();
+    }
+
+    pub(crate) fn agent_event(&self, kind: &str) {
+        self.agent_events.with_label_values(&[kind]).inc();
+    }
+}

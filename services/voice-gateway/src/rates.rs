@@ -1,0 +1,79 @@
+//! How fast one may call, counted on each replica. What must hold exactly is counted in the database instead.
+
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+
+use ensemble_types::ids::GatewaySessionId;
+use governor::clock::{Clock, DefaultClock};
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+
+use crate::config::Rates as Config;
+use crate::handlers::caller::KeyDigest;
+
+pub(crate) struct Rates {
+    keys: PerMinute<KeyDigest>,
+    users: PerMinute<String>,
+    addresses: PerMinute<IpAddr>,
+    wrong_keys: PerMinute<IpAddr>,
+    injections: PerMinute<GatewaySessionId>,
+}
+
+/// `None`: no limit.
+struct PerMinute<K: Hash + Eq + Clone>(Option<DefaultKeyedRateLimiter<K>>);
+
+impl Rates {
+    pub(crate) fn new(config: Config) -> Self {
+        Self {
+            keys: PerMinute::new(config.per_key),
+            users: PerMinute::new(config.per_user),
+            addresses: PerMinute::new(config.per_address),
+            wrong_keys: PerMinute::new(config.wrong_keys),
+            injections: PerMinute::new(config.injections),
+        }
+    }
+
+    /// `Err`: the seconds to wait.
+    pub(crate) fn start(&self, key: &KeyDigest, user: &str, address: Option<IpAddr>) -> Result<(), u32> {
+        self.keys.check(key)?;
+        self.users.check(&user.to_owned())?;
+        address.map_or(Ok(()), |address| self.addresses.check(&address))
+    }
+
+    pub(crate) fn wrong_key(&self, address: Option<IpAddr>) -> Result<(), u32> {
+        address.map_or(Ok(()), |address| self.wrong_keys.check(&address))
+    }
+
+    pub(crate) fn injection(&self, session: GatewaySessionId) -> Result<(), u32> {
+        self.injections.check(&session)
+    }
+
+    /// Forgets those who have been quiet.
+    pub(crate) fn forget_quiet(&self) {
+        self.keys.forget_quiet();
+        self.users.forget_quiet();
+        self.addresses.forget_quiet();
+        self.wrong_keys.forget_quiet();
+        self.injections.forget_quiet();
+    }
+}
+
+impl<K: Hash + Eq + Clone> PerMinute<K> {
+    fn new(per_minute: u32) -> Self {
+        Self(NonZeroU32::new(per_minute).map(|number| RateLimiter::keyed(Quota::per_minute(number))))
+    }
+
+    fn check(&self, key: &K) -> Result<(), u32> {
+        let Some(limiter) = &self.0 else { return Ok(()) };
+        limiter.check_key(key).map_err(|not_until| {
+            let wait = not_until.wait_time_from(DefaultClock::default().now());
+            u32::try_from(wait.as_secs()).unwrap_or(u32::MAX).saturating_add(1)
+        })
+    }
+
+    fn forget_quiet(&self) {
+        if let Some(limiter) = &self.0 {
+            limiter.retain_recent();
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Loading and changing one session.
+
+use diesel::prelude::*;
+use ensemble_store_kit::types::IntoDb;
+use ensemble_store_kit::{Conn, StoreError, on};
+use ensemble_types::ids::GatewaySessionId;
+use ensemble_types::time::Timestamp;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use super::rows::{Loaded, Row, lock, reason, save, voice_contexts, voice_sessions};
+use super::{Nudge, Store};
+use crate::domain::observation::Observation;
+use crate::domain::session::VoiceSession;
+use crate::domain::state::{Agent, Event, Refused, Rules};
+
+/// A session as it was read, with what belongs to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) session: VoiceSession,
+    /// Texts that have not reached the agent.
+    pub(crate) queued: u64,
+    /// The database's time of reading.
+    pub(crate) now: Timestamp,
+}
+
+/// A context and its version; version 0 when there is none.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Reading {
+    pub(crate) version: i64,
+    pub(crate) body: String,
+}
+
+/// A change that is on its way: what it found, and what it made of it.
+pub(super) struct Change<T> {
+    pub(super) result: T,
+    pub(super) before: VoiceSession,
+    pub(super) after: VoiceSession,
+    /// Other sessions that ended through it, before and after.
+    pub(super) replaced: Vec<(VoiceSession, VoiceSession)>,
+    pub(super) nudges: Vec<Nudge>,
+}
+
+impl Store {
+    pub(crate) async fn find(&self, id: GatewaySessionId) -> Result<Option<Found>, StoreError> {
+        self.db
+            .read("read a voice session", move |c| {
+                let row: Option<Row> = on!(c, |c| voice_sessions::table.find(id.db()).select(Row::as_select()).first(c).optional())?;
+                let Some(row) = row else { return Ok(None) };
+                let loaded = row.into_loaded(c.operation())?;
+                let queued = u64::try_from(loaded.queued).unwrap_or(0);
+                Ok(Some(Found { session: loaded.session, queued, now: c.now()? }))
+            })
+            .await
+    }
+
+    /// Lets an event happen. `None`: there is no such session. The flag: whether the event changed anything.
+    pub(crate) async fn apply(&self, id: GatewaySessionId, event: Event) -> Result<Option<(VoiceSession, bool)>, StoreError> {
+        let rules = self.rules.clone();
+        let applied = self
+            .change("change a voice session", id, move |_, loaded, now| {
+                Ok(loaded.session.apply(event.clone(), now, &rules).is_ok())
+            })
+            .await?;
+        Ok(applied.map(|change| (change.after, change.result)))
+    }
+
+    /// Ends a session, and counts the first attempt to delete its room, which the caller is about to make.
+    pub(crate) async fn end(&self, id: GatewaySessionId, event: Event) -> Result<Option<(VoiceSession, bool)>, StoreError> {
+        let rules = self.rules.clone();
+        let ended = self
+            .change("end a voice session", id, move |_, loaded, now| {
+                let ended = loaded.session.apply(event.clone(), now, &rules).is_ok();
+                Ok(ended && loaded.session.apply(Event::DeleteBegun, now, &rules).is_ok())
+            })
+            .await?;
+        Ok(ended.map(|change| (change.after, change.result)))
+    }
+
+    /// Takes over what a look at LiveKit showed.
+    pub(crate) async fn observe(&self, id: GatewaySessionId, seen: Observation) -> Result<Option<VoiceSession>, StoreError> {
+        let rules = self.rules.clone();
+        let observed = self
+            .change("observe a voice session", id, move |_, loaded, now| {
+                for event in loaded.session.differences(&seen, &rules) {
+                    // An event that the one before has settled is refused, and rightly.
+                    let _: Result<(), Refused> = loaded.session.apply(event, now, &rules);
+                }
+                loaded.session.observed_at = loaded.session.observed_at.max(Some(seen.asked_at));
+                Ok(())
+            })
+            .await?;
+        Ok(observed.map(|change| change.after))
+    }
+
+    /// Lets the agent be dispatched once more: counts it, replaces its credential, and gives the session with the context
+    /// that goes along. `None` when the agent has come in the meantime, or no attempt is left.
+    pub(crate) async fn redispatch(
+        &self,
+        id: GatewaySessionId,
+        agent_token: [u8; 32],
+        inline_max: usize,
+    ) -> Result<Option<(VoiceSession, Option<String>)>, StoreError> {
+        let rules = self.rules.clone();
+        let change = self
+            .change("dispatch an agent again", id, move |tx, loaded, now| {
+                if loaded.session.apply(Event::Redispatched, now, &rules).is_err() {
+                    return Ok(None);
+                }
+                let before = std::mem::replace(&mut loaded.agent_token, agent_token.to_vec());
+                loaded.agent_token_before = Some(before);
+                let context = context(tx, id)?;
+                let inline = context.as_ref().is_some_and(|context| context.body.len() <= inline_max);
+                loaded.session.context.dispatched(inline);
+                Ok(Some(context.map(|context| context.body)))
+            })
+            .await?;
+        Ok(change.and_then(|change| change.result.map(|context| (change.after, context))))
+    }
+
+    /// The session that an agent's credential opens. A wrong one and an unknown session look the same.
+    pub(crate) async fn open_agent_door(&self, id: GatewaySessionId, token: [u8; 32]) -> Result<Option<VoiceSession>, StoreError> {
+        self.db
+            .read("open the agent's door", move |c| {
+                let row: Option<Row> = on!(c, |c| voice_sessions::table.find(id.db()).select(Row::as_select()).first(c).optional())?;
+                let Some(row) = row else { return Ok(None) };
+                let loaded = row.into_loaded(c.operation())?;
+                let before = loaded.agent_token_before.unwrap_or_default();
+                let fits = loaded.agent_token.ct_eq(&token) | before.ct_eq(&token);
+                Ok((bool::from(fits) && !loaded.session.is_over()).then_some(loaded.session))
+            })
+            .await
+    }
+
+    /// The newest context, for the agent that fetches it, who has it from now on.
+    pub(crate) async fn take_context(&self, id: GatewaySessionId) -> Result<Option<Reading>, StoreError> {
+        let change = self
+            .change("fetch a context", id, move |tx, loaded, _| {
+                let reading = context(tx, id)?.unwrap_or_else(|| Reading { version: 0, body: "{}".to_owned() });
+                loaded.session.context.was_delivered(reading.version);
+                Ok(reading)
+            })
+            .await?;
+        Ok(change.map(|change| change.result))
+    }
+
+    /// What the agent says of itself.
+    pub(crate) async fn set_agent_state(&self, id: GatewaySessionId, state: String) -> Result<(), StoreError> {
+        self.change("note an agent's state", id, move |_, loaded, _| {
+            loaded.session.agent_state = Some(state.clone());
+            Ok(())
+        })
+        .await
+        .map(drop)
+    }
+
+    /// Locks, changes, saves, and tells those who wait.
+    pub(super) async fn change<T, F>(&self, operation: &'static str, id: GatewaySessionId, mut f: F) -> Result<Option<Change<T>>, StoreError>
+    where
+        F: FnMut(&mut Conn, &mut Loaded, Timestamp) -> Result<T, StoreError> + Send + 'static,
+        T: Send + 'static,
+    {
+        let rules = self.rules.clone();
+        let changed = self.db.write(operation, move |tx| change_in(tx, id, &rules, &mut f)).await?;
+        if let Some(change) = &changed {
+            self.tell(change);
+        }
+        Ok(changed)
+    }
+
+    /// What follows from a change that is committed: nudges and numbers.
+    pub(super) fn tell<T>(&self, change: &Change<T>) {
+        for (before, after) in change.replaced.iter().chain([(change.before.clone(), change.after.clone())].iter()) {
+            self.tell_one(before, after);
+        }
+        for nudge in &change.nudges {
+            self.nudges.send(*nudge);
+        }
+    }
+
+    fn tell_one(&self, before: &VoiceSession, after: &VoiceSession) {
+        if let (false, Some(end)) = (before.is_over(), after.state.end()) {
+            self.metrics.ended(reason(end.reason));
+            tracing::info!(voice.session = %after.id, reason = reason(end.reason), "A voice session ended");
+        }
+        if let (None, Some(active_at)) = (before.state.active_at(), after.state.active_at()) {
+            self.metrics.became_active(active_at.since(after.created_at));
+            tracing::info!(voice.session = %after.id, "A voice session became active");
+        }
+        if let (None, Some(_), Some(live)) = (before.reachable_agent(), after.reachable_agent(), after.state.live())
+            && live.redispatches == 0
+            && let Agent::Ready { ready_at, .. } = &live.agent
+        {
+            self.metrics.agent_came(ready_at.since(live.room_created_at));
+        }
+    }
+}
+
+/// One change in a transaction.
+pub(super) fn change_in<T>(
+    tx: &mut Conn,
+    id: GatewaySessionId,
+    rules: &Rules,
+    f: &mut impl FnMut(&mut Conn, &mut Loaded, Timestamp) -> Result<T, StoreError>,
+) -> Result<Option<Change<T>>, StoreError> {
+    let Some(mut loaded) = lock(tx, id)? else { return Ok(None) };
+    let before = loaded.session.clone();
+    let now = tx.now()?;
+    let result = f(tx, &mut loaded, now)?;
+    let goes_live = before.state.live().is_none() && loaded.session.state.live().is_some();
+    let (replaced, mut nudges) =
+        if goes_live { replace_others(tx, &loaded.session, now, rules)? } else { Default::default() };
+    nudges.extend(save(tx, &before, &mut loaded, now, rules)?);
+    Ok(Some(Change { result, before, after: loaded.session, replaced, nudges }))
+}
+
+type Replaced = (Vec<(VoiceSession, VoiceSession)>, Vec<Nudge>);
+
+/// Ends whatever was live for the same user and session, in the moment in which the new one goes live and no earlier: a
+/// start that fails must not end the conversation that is going on.
+fn replace_others(tx: &mut Conn, newcomer: &VoiceSession, now: Timestamp, rules: &Rules) -> Result<Replaced, StoreError> {
+    use voice_sessions::dsl;
+    queue_by_user(tx, &newcomer.user_id)?;
+    let others: Vec<GatewaySessionId> = on!(tx, |c| dsl::voice_sessions
+        .filter(dsl::user_id.eq(&newcomer.user_id).and(dsl::session_id.eq(&newcomer.session_id)))
+        .filter(dsl::phase.eq("live").and(dsl::id.ne(newcomer.id.db())))
+        .select(dsl::id)
+        .load(c))?;
+    let (mut replaced, mut nudges) = (Vec::new(), Vec::new());
+    for id in others {
+        let Some(mut loaded) = lock(tx, id)? else { continue };
+        let before = loaded.session.clone();
+        if loaded.session.apply(Event::Replaced, now, rules).is_ok() {
+            nudges.extend(save(tx, &before, &mut loaded, now, rules)?);
+            replaced.push((before, loaded.session));
+        }
+    }
+    Ok((replaced, nudges))
+}
+
+/// Lets the starts of one user take turns until the transaction ends. SQLite's writers do so anyway.
+pub(super) fn queue_by_user(tx: &mut Conn, user: &str) -> Result<(), StoreError> {
+    queue_by(tx, &format!("voice:user:{user}"))
+}
+
+pub(super) fn queue_by(tx: &mut Conn, name: &str) -> Result<(), StoreError> {
+    let digest = Sha256::digest(name.as_bytes());
+    let key = digest.iter().take(8).fold(0_i64, |key, byte| (key << 8) | i64::from(*byte));
+    if tx.is_postgres() {
+        on!(tx, |c| diesel::sql_query(format!("SELECT pg_advisory_xact_lock({key})")).execute(c))?;
+    }
+    Ok(())
+}
+
+/// The newest context of a session.
+pub(super) fn context(c: &mut Conn, id: GatewaySessionId) -> Result<Option<Reading>, StoreError> {
+    let row: Option<(i64, String)> = on!(c, |c| voice_contexts::table
+        .find(id.db())
+        .select((voice_contexts::version, voice_contexts::body))
+        .first(c)
+        .optional())?;
+    Ok(row.map(|(version, body)| Reading { version, body }))
+}

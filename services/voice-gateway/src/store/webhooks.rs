@@ -1,0 +1,51 @@
+//! Taking in a webhook: once, and together with what it changes.
+
+use diesel::prelude::*;
+use ensemble_store_kit::types::IntoDb;
+use ensemble_store_kit::{StoreError, on};
+use ensemble_types::ids::GatewaySessionId;
+
+use super::Store;
+use super::rows::voice_webhooks;
+use super::sessions::{Change, change_in};
+use crate::domain::session::VoiceSession;
+use crate::domain::webhook::Webhook;
+
+/// What became of a webhook.
+pub(crate) enum Taken {
+    /// It was taken in before.
+    Before,
+    /// It speaks of a room that is none of ours.
+    Stranger,
+    /// It says nothing new.
+    Ignored(Box<VoiceSession>),
+    Applied,
+}
+
+impl Store {
+    /// `id`: the session that the room's name speaks of.
+    pub(crate) async fn take_webhook(&self, id: Option<GatewaySessionId>, webhook: Webhook) -> Result<Taken, StoreError> {
+        let rules = self.rules.clone();
+        let taken: Option<Option<Change<bool>>> = self
+            .db
+            .write("take in a webhook", move |tx| {
+                let now = tx.now()?;
+                let row = (voice_webhooks::id.eq(&webhook.id), voice_webhooks::received_at.eq(now.db()));
+                let new = on!(tx, |c| diesel::insert_into(voice_webhooks::table).values(row).on_conflict_do_nothing().execute(c))?;
+                if new == 0 {
+                    return Ok(None);
+                }
+                let Some(id) = id else { return Ok(Some(None)) };
+                let change = change_in(tx, id, &rules, &mut |_, loaded, now| {
+                    let Some(event) = webhook.event(&loaded.session) else { return Ok(false) };
+                    Ok(loaded.session.apply(event, now, &rules).is_ok())
+                })?;
+                Ok::<_, StoreError>(Some(change))
+            })
+            .await?;
+        let Some(known) = taken else { return Ok(Taken::Before) };
+        let Some(change) = known else { return Ok(Taken::Stranger) };
+        self.tell(&change);
+        Ok(if change.result { Taken::Applied } else { Taken::Ignored(Box::new(change.after)) })
+    }
+}

@@ -1,0 +1,96 @@
+//! Does what sessions want done at their times: watchdog, expiry, absences, and the deletion of rooms until it is
+//! confirmed. Sleeps until the next deadline that the database knows, or until somebody sets an earlier one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ensemble_chassis::Drain;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::VoiceGateway;
+use crate::domain::duty::Duty;
+use crate::domain::session::VoiceSession;
+use crate::domain::state::Event;
+use crate::error::Error;
+use crate::store::Nudge;
+
+/// Sessions in one go.
+const BATCH: i64 = 64;
+/// A replica that dies with a session in its hands gives it back after this; longer than any duty takes.
+const LEASE: Duration = Duration::from_secs(30);
+/// After an error of the database.
+const PAUSE: Duration = Duration::from_secs(1);
+
+pub(crate) async fn run(gateway: Arc<VoiceGateway>, drain: Drain) {
+    while !drain.is_closing() {
+        let wait = match round(&gateway).await {
+            Ok(wait) => wait,
+            Err(error) => {
+                tracing::warn!(%error, "The timers could not look for what is due");
+                PAUSE
+            }
+        };
+        tokio::select! {
+            () = drain.closing() => return,
+            _ = timeout(wait, gateway.store.nudges().earlier()) => {}
+        }
+    }
+}
+
+/// Does what is due, and says how long there is nothing to do.
+async fn round(gateway: &Arc<VoiceGateway>) -> Result<Duration, Error> {
+    loop {
+        let due = gateway.store.claim_due(BATCH, LEASE).await?;
+        let full = i64::try_from(due.len()).unwrap_or(0) >= BATCH;
+        let mut duties = JoinSet::new();
+        for session in due {
+            duties.spawn(perform(Arc::clone(gateway), session));
+        }
+        while duties.join_next().await.is_some() {}
+        if !full {
+            break;
+        }
+    }
+    for id in gateway.store.deliverable(BATCH).await? {
+        gateway.store.nudges().send(Nudge::Deliver(id));
+    }
+    let (now, next) = gateway.store.next_due().await?;
+    let until = next.unwrap_or(now.plus(gateway.upkeep.sweep)).min(now.plus(gateway.upkeep.sweep));
+    gateway.store.nudges().plan(until);
+    // What is due already and was not taken is in other hands, or came in between.
+    Ok(until.since(now).max(Duration::from_millis(20)))
+}
+
+async fn perform(gateway: Arc<VoiceGateway>, session: VoiceSession) {
+    let done = match gateway.store.next_due().await {
+        Ok((now, _)) => match session.duty(now, gateway.store.rules()) {
+            Some(Duty::Let(event)) => gateway.store.apply(session.id, event).await.map(drop).map_err(Error::from),
+            Some(Duty::Watch) => gateway.watch(&session, now).await,
+            Some(Duty::AskReady) => ask_ready(&gateway, &session, now).await,
+            Some(Duty::DeleteRoom) => delete_room(&gateway, &session).await,
+            // It was put off in the meantime: write its deadline anew.
+            None => gateway.store.apply(session.id, Event::AgentAsked).await.map(drop).map_err(Error::from),
+        },
+        Err(error) => Err(error.into()),
+    };
+    if let Err(error) = done {
+        tracing::debug!(voice.session = %session.id, %error, "A duty could not be done yet");
+    }
+}
+
+async fn ask_ready(gateway: &VoiceGateway, session: &VoiceSession, now: ensemble_types::time::Timestamp) -> Result<(), Error> {
+    if let Err(error) = gateway.observe(session, now, None).await {
+        tracing::debug!(voice.session = %session.id, %error, "An agent could not be looked at");
+    }
+    gateway.store.apply(session.id, Event::AgentAsked).await?;
+    Ok(())
+}
+
+/// The attempt is noted first: whoever dies in it leaves the next attempt behind.
+async fn delete_room(gateway: &VoiceGateway, session: &VoiceSession) -> Result<(), Error> {
+    gateway.store.apply(session.id, Event::DeleteBegun).await?;
+    gateway.livekit.delete_room(&session.room_name).await.map_err(Error::RoomService)?;
+    gateway.store.apply(session.id, Event::RoomDeleted).await?;
+    Ok(())
+}
