@@ -16,6 +16,11 @@ pub(super) async fn call(memory: web::Data<Memory>, call: web::Path<String>, bod
     if verb == "countTokens" {
         return HttpResponse::Ok().json(json!({"totalTokens": 10}));
     }
+    if let Some(schema) = request.pointer("/generationConfig/responseJsonSchema") {
+        // The program asks which model suits the prompt. Anything of the right shape will do.
+        let answer = fitting(schema).to_string();
+        return HttpResponse::Ok().json(candidate(&json!({"text": answer}), Some("STOP")));
+    }
     let (next, split) = decide(&memory, read(model, &request));
     if let Move::Failure(status) = next {
         return HttpResponse::build(status).json(json!({
@@ -41,6 +46,23 @@ fn read(model: &str, request: &Value) -> Heard {
         }));
     }
     heard
+}
+
+/// The simplest value that fits a JSON schema.
+fn fitting(schema: &Value) -> Value {
+    if let Some(first) = list(schema, "/enum").next() {
+        return first.clone();
+    }
+    match text_at(schema, "/type") {
+        "object" => {
+            let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+            properties.map(|(name, property)| (name.clone(), fitting(property))).collect()
+        }
+        "string" => json!("because"),
+        "boolean" => json!(true),
+        "array" => json!([]),
+        _ => schema.get("minimum").cloned().unwrap_or_else(|| json!(1)),
+    }
 }
 
 fn chunks(next: &Move) -> (Vec<Value>, Ending) {

@@ -88,12 +88,12 @@ fn message(content: &Value) -> Value {
 /// The shell tool has had several names and arguments; the request says which one this program has.
 fn call(command: &str, request: &Value) -> Value {
     let names: Vec<&str> = list(request, "/tools").map(|tool| text_at(tool, "/name")).collect();
-    let (name, arguments) = if names.contains(&"exec_command") {
-        ("exec_command", json!({"cmd": command}))
-    } else if names.contains(&"shell_command") {
+    let (name, arguments) = if names.contains(&"shell_command") {
         ("shell_command", json!({"command": command}))
-    } else {
+    } else if names.contains(&"shell") {
         ("shell", json!({"command": ["sh", "-c", command]}))
+    } else {
+        ("exec_command", json!({"cmd": command}))
     };
     json!({"type": "function_call", "call_id": "call_standin", "name": name, "arguments": arguments.to_string()})
 }

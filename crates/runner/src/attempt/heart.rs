@@ -1,0 +1,96 @@
+//! The heartbeat of one lease: at once, then every few seconds, until the report is taken or the lease is lost.
+
+use std::time::Instant;
+
+use ensemble_types::ids::LeaseId;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::Context;
+use crate::backoff::Backoff;
+use crate::server::ServerError;
+use crate::wake;
+
+/// What the server's answers to the heartbeats mean for the attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Pulse {
+    Beating,
+    CancelRequested,
+    /// Somebody else may be making the attempt.
+    Lost,
+}
+
+/// Stops when it is dropped.
+pub(super) struct Heart {
+    pulse: watch::Receiver<Pulse>,
+    task: JoinHandle<()>,
+}
+
+impl Heart {
+    pub(super) fn start(context: &Context, lease: LeaseId, fence: i64) -> Self {
+        let (sender, pulse) = watch::channel(Pulse::Beating);
+        Self { pulse, task: tokio::spawn(beat(context.clone(), lease, fence, sender)) }
+    }
+
+    /// Waits until the pulse is at least this.
+    pub(super) async fn reached(&self, wanted: Pulse) {
+        if self.pulse.clone().wait_for(|pulse| *pulse >= wanted).await.is_err() {
+            // It has beaten its last, and it was not that.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Drop for Heart {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn beat(context: Context, lease: LeaseId, fence: i64, pulse: watch::Sender<Pulse>) {
+    let timing = context.config.timing;
+    let mut backoff = Backoff::of(&timing);
+    let mut woken = context.woken.clone();
+    let mut refused_since = None;
+    loop {
+        let pause = match context.server.heartbeat(lease, fence).await {
+            Ok(beat) => {
+                backoff.reset();
+                refused_since = None;
+                if beat.cancel_requested {
+                    raise(&pulse, Pulse::CancelRequested);
+                }
+                timing.lease_beat
+            }
+            Err(ServerError::LeaseLost) => return raise(&pulse, Pulse::Lost),
+            Err(error @ (ServerError::Refused(_) | ServerError::Gap(_))) => {
+                tracing::warn!(lease.id = %lease, "The server does not know this lease: {error}");
+                return raise(&pulse, Pulse::Lost);
+            }
+            Err(error @ ServerError::Unauthorized(_)) => {
+                let since = *refused_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= timing.refused_grace {
+                    tracing::error!(lease.id = %lease, "Ends an attempt: {error}");
+                    return raise(&pulse, Pulse::Lost);
+                }
+                backoff.pause(&error)
+            }
+            Err(error @ ServerError::Away { .. }) => {
+                tracing::debug!(lease.id = %lease, "A heartbeat did not arrive: {error}");
+                backoff.pause(&error).min(timing.lease_beat)
+            }
+        };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = wake::next(&mut woken) => {}
+        }
+    }
+}
+
+fn raise(pulse: &watch::Sender<Pulse>, to: Pulse) {
+    pulse.send_if_modified(|now| {
+        let higher = to > *now;
+        *now = to.max(*now);
+        higher
+    });
+}

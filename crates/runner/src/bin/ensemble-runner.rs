@@ -1,0 +1,60 @@
+//! The runner on its own: `ensemble-runner [CONFIG]` runs it, `ensemble-runner runner guard` is what it starts for
+//! each attempt. The command line `ensemble runner` is the same library.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use ensemble_runner::{Config, guard_main, run};
+use tracing_subscriber::EnvFilter;
+
+/// Bad usage or configuration (sysexits.h).
+const EX_USAGE: u8 = 64;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.as_slice() {
+        // The words with which the command line starts a guard, too.
+        [runner, guard, rest @ ..] if runner == "runner" && guard == "guard" => {
+            ExitCode::from(u8::try_from(guard_main(rest)).unwrap_or(1))
+        }
+        [] => daemon(None),
+        [path] => daemon(Some(PathBuf::from(path))),
+        _ => usage(),
+    }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("usage: ensemble-runner [CONFIG]");
+    ExitCode::from(EX_USAGE)
+}
+
+fn daemon(path: Option<PathBuf>) -> ExitCode {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let config = match Config::read(path.as_deref(), &std::env::vars().collect()) {
+        Ok(config) => config,
+        Err(errors) => {
+            eprintln!("{errors}");
+            return ExitCode::from(EX_USAGE);
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let result = match runtime {
+        Ok(runtime) => runtime.block_on(run(config)).map_err(|error| chain(&error)),
+        Err(error) => Err(error.to_string()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", chain(source)),
+        None => error.to_string(),
+    }
+}

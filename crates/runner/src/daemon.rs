@@ -1,0 +1,216 @@
+//! The runner as a whole: what it does from its start to its end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ensemble_types::leases::{Lease, LeaseRequest};
+use ensemble_types::runs::Provider;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+use crate::attempt::{self, Context};
+use crate::backoff::Backoff;
+use crate::config::Config;
+use crate::drain::{Drain, Phase};
+use crate::presence;
+use crate::provider::{self, Offer};
+use crate::server::{self, Server, ServerError};
+use crate::spool::Spool;
+use crate::wake;
+
+/// Why a runner could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error("cannot use the state directory {path}")]
+    State {
+        path: String,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("cannot set up the connection to the server")]
+    Client(#[from] ensemble_client::Error),
+    #[error("cannot listen for signals")]
+    Signals(#[source] std::io::Error),
+}
+
+/// Runs until it is told to stop by TERM or INT: the first lets what runs go on for a while, the second hands it back
+/// at once. Returns when nothing of it is left.
+pub async fn run(config: Config) -> Result<(), RunError> {
+    let drain = Drain::default();
+    let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signals)?;
+    let told = drain.clone();
+    let listening = tokio::spawn(async move {
+        for step in [Drain::begin, Drain::hurry] {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            step(&told);
+        }
+    });
+    let result = run_until(config, drain).await;
+    listening.abort();
+    result
+}
+
+/// Runs until the handle says so. For programs that have signals of their own to listen to.
+pub async fn run_until(config: Config, drain: Drain) -> Result<(), RunError> {
+    let server = Arc::new(server::connect(&config)?);
+    run_with(config, server, drain).await
+}
+
+/// What this machine can offer, and why not the rest.
+pub fn offers(config: &Config) -> Vec<Offer> {
+    let offer = |provider: Provider| match config.providers.get(&provider) {
+        Some(wanted) if wanted.enabled => provider::find(&wanted.program, config.search_path()),
+        _ => Err("it is switched off in the runner's configuration".to_owned()),
+    };
+    Provider::ALL.into_iter().map(|provider| Offer { provider, program: offer(provider) }).collect()
+}
+
+/// The same with any server.
+pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Drain) -> Result<(), RunError> {
+    let config = Arc::new(config);
+    let spool = Spool::open(&config.state_dir)
+        .map_err(|source| RunError::State { path: config.state_dir.display().to_string(), source })?;
+    let left = spool.left().map_err(|source| RunError::State { path: config.state_dir.display().to_string(), source })?;
+    let (wakings, woken) = watch::channel(0);
+    let context = Context { config: config.clone(), server, spool: Arc::new(spool), drain: drain.clone(), woken };
+    let slots = Arc::new(Semaphore::new(usize::try_from(config.capacity).unwrap_or(1)));
+    let found = offers(&config);
+    tell_offers(&found, &[]);
+    let (offered, offers) = watch::channel(found);
+
+    let mut background = JoinSet::new();
+    background.spawn(wake::watch(wakings));
+    background.spawn(presence::beat(context.clone(), offers.clone(), slots.clone()));
+    background.spawn(look_for_programs(config.clone(), offered));
+    let mut attempts = JoinSet::new();
+    for record in left {
+        attempts.spawn(attempt::recover(context.clone(), record));
+    }
+    tracing::info!(machine.id = %config.machine, server = config.server, capacity = config.capacity, "The runner is ready");
+    tokio::select! {
+        () = serve(&context, offers, &slots, &mut attempts) => {}
+        () = drain.reached(Phase::Draining) => {}
+    }
+    leave(&context, &slots, &mut attempts).await;
+    Ok(())
+}
+
+/// Takes leases and has them made, for ever.
+async fn serve(
+    context: &Context,
+    mut offers: watch::Receiver<Vec<Offer>>,
+    slots: &Arc<Semaphore>,
+    attempts: &mut JoinSet<()>,
+) {
+    let timing = context.config.timing;
+    let mut backoff = Backoff::of(&timing);
+    let mut woken = context.woken.clone();
+    let mut was_away = false;
+    loop {
+        while attempts.try_join_next().is_some() {}
+        // Never closed, so this waits for a free slot and nothing else.
+        drop(slots.acquire().await);
+        let Some(request) = request(context, &offers.borrow_and_update(), slots) else {
+            let _ = offers.changed().await;
+            continue;
+        };
+        let answer = tokio::select! {
+            answer = context.server.lease(&request) => answer,
+            // The connection that the answer should come on did not survive the sleep.
+            () = wake::next(&mut woken) => continue,
+        };
+        match answer {
+            Ok(leases) => {
+                if std::mem::take(&mut was_away) {
+                    tracing::info!("The server gives out work again");
+                }
+                backoff.reset();
+                leases.into_iter().for_each(|lease| take(context, lease, &offers, slots, attempts));
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut was_away, true) {
+                    complain(&error);
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(backoff.pause(&error)) => {}
+                    () = wake::next(&mut woken) => {}
+                }
+            }
+        }
+    }
+}
+
+fn request(context: &Context, offers: &[Offer], slots: &Semaphore) -> Option<LeaseRequest> {
+    let providers: Vec<Provider> = offers.iter().filter(|offer| offer.program.is_ok()).map(|offer| offer.provider).collect();
+    (!providers.is_empty()).then(|| LeaseRequest {
+        machine_id: context.config.machine.clone(),
+        providers,
+        capacity: u32::try_from(slots.available_permits()).unwrap_or(1).max(1),
+        wait_ms: u32::try_from(context.config.timing.lease_wait.as_millis()).unwrap_or(60_000).into(),
+    })
+}
+
+fn take(context: &Context, lease: Lease, offers: &watch::Receiver<Vec<Offer>>, slots: &Arc<Semaphore>, attempts: &mut JoinSet<()>) {
+    let Ok(permit) = slots.clone().try_acquire_owned() else {
+        // More than was asked for. It is not beaten, so it goes back to the queue by itself.
+        tracing::warn!(lease.id = %lease.id, "The server handed out more than there is room for");
+        return;
+    };
+    let program = offers.borrow().iter().find(|offer| offer.provider == lease.provider).map(|offer| offer.program.clone());
+    let program = program.unwrap_or_else(|| Err("it is not offered".to_owned()));
+    attempts.spawn(attempt::take(context.clone(), lease, program, permit));
+}
+
+/// Lets what runs come to its end, or hands it back; then delivers what can be delivered.
+async fn leave(context: &Context, slots: &Semaphore, attempts: &mut JoinSet<()>) {
+    let timing = context.config.timing;
+    let running = slots.available_permits() < usize::try_from(context.config.capacity).unwrap_or(1);
+    tracing::info!(running, "The runner takes no new work");
+    tokio::select! {
+        _ = slots.acquire_many(context.config.capacity) => {}
+        () = tokio::time::sleep(timing.drain_grace) => context.drain.hurry(),
+        () = context.drain.reached(Phase::HandingBack) => {}
+    }
+    // Handing back takes no longer than TERM and KILL do.
+    let _ = slots.acquire_many(context.config.capacity).await;
+    let delivered = async { while attempts.join_next().await.is_some() {} };
+    if tokio::time::timeout(timing.deliver_grace, delivered).await.is_err() {
+        tracing::warn!(reports = attempts.len(), "Some reports wait on disk for the next start");
+    }
+    tracing::info!("The runner has stopped");
+}
+
+/// Notices programs that are installed or removed while the runner runs.
+async fn look_for_programs(config: Arc<Config>, offered: watch::Sender<Vec<Offer>>) {
+    loop {
+        tokio::time::sleep(config.timing.look_for_programs.max(Duration::from_millis(10))).await;
+        let found = offers(&config);
+        tell_offers(&found, &offered.borrow());
+        offered.send_if_modified(|before| {
+            let changed = *before != found;
+            *before = found;
+            changed
+        });
+    }
+}
+
+fn tell_offers(found: &[Offer], before: &[Offer]) {
+    for offer in found.iter().filter(|offer| !before.contains(offer)) {
+        match &offer.program {
+            Ok(path) => tracing::info!(provider = %offer.provider, program = %path.display(), "Offers a provider"),
+            Err(reason) => tracing::warn!(provider = %offer.provider, reason, "Does not offer a provider"),
+        }
+    }
+}
+
+fn complain(error: &ServerError) {
+    match error {
+        ServerError::Unauthorized(_) | ServerError::Refused(_) => tracing::error!("Cannot get work: {error}"),
+        _ => tracing::warn!("Cannot get work at the moment: {error}"),
+    }
+}

@@ -1,0 +1,13 @@
+//! Signals to the guard itself: each of them means that the attempt shall end.
+
+use nix::sys::signal::{SigSet, Signal};
+
+/// Blocks the signals in this thread and in all that it starts, and returns them for one thread to wait for.
+pub(super) fn block() -> nix::Result<SigSet> {
+    let mut ending = SigSet::empty();
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
+        ending.add(signal);
+    }
+    ending.thread_block()?;
+    Ok(ending)
+}

@@ -1,0 +1,116 @@
+//! The moment before the provider's program: a process that narrows itself down and then becomes that program.
+//!
+//! Doing this in a process of our own, rather than between fork and exec, keeps it free of unsafe code.
+
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::SigSet;
+
+use super::orders::{Directory, EXIT_STAGE, Launch, Limits};
+
+type Result<T> = std::result::Result<T, String>;
+
+/// Returns only when it failed.
+pub(super) fn become_program() -> i32 {
+    match prepare() {
+        Ok(launch) => {
+            let Launch { program, args, env, .. } = launch;
+            let error = Command::new(&program).args(args).env_clear().envs(env).exec();
+            eprintln!("cannot start {}: {error}", program.display());
+        }
+        Err(reason) => eprintln!("{reason}"),
+    }
+    EXIT_STAGE
+}
+
+fn prepare() -> Result<Launch> {
+    let launch = read_launch()?;
+    tie_to_parent()?;
+    if launch.no_new_privileges {
+        give_up_privileges()?;
+    }
+    set_limits(launch.limits)?;
+    // The guard blocks the signals that it waits for; the program shall get its own.
+    SigSet::empty().thread_set_mask().map_err(|error| format!("cannot reset the signal mask: {error}"))?;
+    enter(&launch.directory)?;
+    Ok(launch)
+}
+
+/// Reads exactly the launch from standard input: what follows is the prompt, and belongs to the program.
+fn read_launch() -> Result<Launch> {
+    let wrong = |error: std::io::Error| format!("cannot read what to start: {error}");
+    let input = std::io::stdin().as_fd().try_clone_to_owned().map_err(wrong)?;
+    let mut input = std::fs::File::from(input);
+    let mut length = [0; 4];
+    input.read_exact(&mut length).map_err(wrong)?;
+    let mut launch = Vec::new();
+    input.take(u64::from(u32::from_be_bytes(length))).read_to_end(&mut launch).map_err(wrong)?;
+    serde_json::from_slice(&launch).map_err(|error| format!("cannot read what to start: {error}"))
+}
+
+fn set_limits(limits: Limits) -> Result<()> {
+    let wanted = [
+        (Resource::RLIMIT_CORE, Some(0)),
+        (Resource::RLIMIT_NOFILE, limits.open_files),
+        (Resource::RLIMIT_FSIZE, limits.file_bytes),
+        (Resource::RLIMIT_NPROC, limits.processes),
+    ];
+    for (resource, limit) in wanted {
+        if let Some(limit) = limit {
+            setrlimit(resource, limit, limit).map_err(|error| format!("cannot set {resource:?} to {limit}: {error}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Enters the directory so that no symbolic link put there after the check can lead out of the root.
+#[cfg(target_os = "linux")]
+fn enter(directory: &Directory) -> Result<()> {
+    use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
+
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let refused = |error: nix::Error| {
+        format!("cannot enter the working directory {}: {error}", directory.root.join(&directory.below).display())
+    };
+    let root = openat2(AT_FDCWD, &directory.root, OpenHow::new().flags(flags)).map_err(refused)?;
+    let beneath = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS | ResolveFlag::RESOLVE_NO_SYMLINKS;
+    let below = if directory.below.as_os_str().is_empty() { std::path::Path::new(".") } else { &directory.below };
+    let entered = openat2(&root, below, OpenHow::new().flags(flags).resolve(beneath)).map_err(refused)?;
+    nix::unistd::fchdir(&entered).map_err(refused)
+}
+
+/// Without `openat2` a symbolic link that is swapped in after the check is followed.
+#[cfg(not(target_os = "linux"))]
+fn enter(directory: &Directory) -> Result<()> {
+    let path = directory.root.join(&directory.below);
+    nix::unistd::chdir(&path).map_err(|error| format!("cannot enter the working directory {}: {error}", path.display()))
+}
+
+/// Dies with the guard, should the guard be killed outright.
+#[cfg(target_os = "linux")]
+fn tie_to_parent() -> Result<()> {
+    let before = nix::unistd::getppid();
+    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)
+        .map_err(|error| format!("cannot tie the program to its guard: {error}"))?;
+    // The guard may have died before the line above. Its successor as parent is another process.
+    if nix::unistd::getppid() == before { Ok(()) } else { Err("the guard has died".to_owned()) }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn tie_to_parent() -> Result<()> {
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+fn give_up_privileges() -> Result<()> {
+    nix::sys::prctl::set_no_new_privs().map_err(|error| format!("cannot give up privileges: {error}"))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn give_up_privileges() -> Result<()> {
+    Ok(())
+}

@@ -1,0 +1,88 @@
+//! The machine's own heartbeat, and what people see of the runner.
+
+use std::sync::Arc;
+
+use ensemble_types::machines::Activity;
+use serde::Serialize;
+use tokio::sync::{Semaphore, watch};
+
+use crate::attempt::Context;
+use crate::backoff::Backoff;
+use crate::drain::Phase;
+use crate::provider::Offer;
+use crate::wake;
+
+/// What is told about the runner, as the machine's `activity`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Runner<'a> {
+    version: &'a str,
+    capacity: u32,
+    running: u32,
+    draining: bool,
+    providers: Vec<Told<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Told<'a> {
+    provider: &'a str,
+    offered: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+}
+
+/// Beats until it is dropped; also while the runner drains.
+pub(crate) async fn beat(context: Context, offers: watch::Receiver<Vec<Offer>>, slots: Arc<Semaphore>) {
+    let timing = context.config.timing;
+    let mut backoff = Backoff::of(&timing);
+    let mut woken = context.woken.clone();
+    let mut was_away = false;
+    loop {
+        let activity = activity(&context, &offers.borrow(), &slots);
+        let pause = match activity {
+            Ok(activity) => match context.server.beat(&context.config.machine, activity).await {
+                Ok(()) => {
+                    if std::mem::take(&mut was_away) {
+                        tracing::info!("The server hears this machine again");
+                    }
+                    backoff.reset();
+                    timing.machine_beat
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut was_away, true) {
+                        tracing::warn!("The server does not hear this machine: {error}");
+                    }
+                    backoff.pause(&error).min(timing.machine_beat)
+                }
+            },
+            Err(error) => {
+                tracing::error!("Cannot say what this machine does: {error}");
+                timing.machine_beat
+            }
+        };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = wake::next(&mut woken) => {}
+        }
+    }
+}
+
+fn activity(context: &Context, offers: &[Offer], slots: &Semaphore) -> Result<Activity, serde_json::Error> {
+    let free = u32::try_from(slots.available_permits()).unwrap_or(0);
+    let runner = Runner {
+        version: env!("CARGO_PKG_VERSION"),
+        capacity: context.config.capacity,
+        running: context.config.capacity.saturating_sub(free),
+        draining: context.drain.phase() > Phase::Serving,
+        providers: offers
+            .iter()
+            .map(|offer| Told {
+                provider: offer.provider.as_str(),
+                offered: offer.program.is_ok(),
+                reason: offer.program.as_ref().err().map(String::as_str),
+            })
+            .collect(),
+    };
+    Activity::from_text(serde_json::json!({ "runner": runner }).to_string())
+}

@@ -1,0 +1,154 @@
+//! What an attempt came to: judged by how the program ended, by what it said last, and by why it was stopped.
+
+use ensemble_types::leases::{FinishStatus, LeaseFinish};
+use ensemble_types::runs::{Provider, TaskError};
+use ensemble_types::text::Blob;
+
+use super::transcript::{Ended, Refusal, Transcript, cut};
+
+/// Why the runner ended an attempt that had not ended by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// The service asked for it.
+    Cancel,
+    Timeout,
+    /// The runner is going away.
+    HandBack,
+}
+
+/// How the program's process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Code(i32),
+    Signal(i32),
+    /// Nobody saw it.
+    Unknown,
+}
+
+/// What an attempt came to.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) status: FinishStatus,
+    pub(crate) error: Option<TaskError>,
+    pub(crate) exit_code: Option<i32>,
+}
+
+impl Outcome {
+    /// An attempt that could not be made.
+    pub(crate) fn not_made(code: &str, message: impl Into<String>) -> Self {
+        Self { status: FinishStatus::Failed, error: Some(error(code, message)), exit_code: None }
+    }
+
+    /// An attempt that the end of the runner interrupted.
+    pub(crate) fn interrupted() -> Self {
+        let message = "The runner on this machine stopped before the attempt had ended.";
+        Self { status: FinishStatus::Cancelled, error: Some(error("RUNNER_STOPPED", message)), exit_code: None }
+    }
+
+    /// The report of it.
+    pub(crate) fn report(self, fence: i64, transcript: Option<&Transcript>) -> LeaseFinish {
+        LeaseFinish {
+            fence,
+            status: self.status,
+            exit_code: self.exit_code,
+            output_summary: transcript.and_then(Transcript::answer).and_then(|answer| Blob::new(answer).ok()),
+            provider_session_id: transcript.and_then(Transcript::session_id).map(str::to_owned),
+            usage: transcript.and_then(Transcript::usage),
+            error: self.error,
+        }
+    }
+}
+
+/// Judges an attempt. `stderr` is the end of what the program wrote there.
+pub(crate) fn judge(provider: Provider, transcript: &Transcript, exit: Exit, stop: Option<Stop>, stderr: &str) -> Outcome {
+    let exit_code = match exit {
+        Exit::Code(code) => Some(code),
+        Exit::Signal(_) | Exit::Unknown => None,
+    };
+    let outcome = |status, error| Outcome { status, error, exit_code };
+    let succeeded = transcript.ended() == Some(&Ended::Success) && exit == Exit::Code(0);
+    match stop {
+        // It had done its work before the order to stop reached it.
+        _ if succeeded => outcome(FinishStatus::Completed, None),
+        Some(Stop::Cancel) => outcome(FinishStatus::Cancelled, None),
+        Some(Stop::Timeout) => {
+            outcome(FinishStatus::Timeout, Some(error("TIMEOUT", "The attempt took longer than its timeout.")))
+        }
+        Some(Stop::HandBack) => outcome(FinishStatus::Cancelled, Outcome::interrupted().error),
+        None => outcome(FinishStatus::Failed, Some(failure(provider, transcript, exit, stderr))),
+    }
+}
+
+fn failure(provider: Provider, transcript: &Transcript, exit: Exit, stderr: &str) -> TaskError {
+    let last_words = last_words(stderr);
+    match (transcript.ended(), exit) {
+        (Some(Ended::Failure { message, refusal: Refusal::Model }), _) => error("REFUSED", message.as_str()),
+        (Some(Ended::Failure { message, .. }), _) if !message.is_empty() => error("MODEL_ERROR", message.as_str()),
+        (_, Exit::Signal(signal)) => {
+            error("CRASHED", format!("{provider} was ended by signal {signal}, and not by the runner.{last_words}"))
+        }
+        (_, Exit::Unknown) => error("CRASHED", format!("How {provider} ended was not seen.{last_words}")),
+        (None, Exit::Code(0)) => error("NO_RESULT", format!("{provider} ended without a result.{last_words}")),
+        (_, Exit::Code(code)) => error("PROVIDER_FAILED", format!("{provider} ended with exit code {code}.{last_words}")),
+    }
+}
+
+/// The end of what was written to standard error, as an addition to a sentence.
+fn last_words(stderr: &str) -> String {
+    let stderr = stderr.trim();
+    if stderr.is_empty() { String::new() } else { format!(" Its last words: {}", cut(stderr, 1024)) }
+}
+
+fn error(code: &str, message: impl Into<String>) -> TaskError {
+    // The interface refuses U+0000 wherever it comes from.
+    TaskError { code: code.to_owned(), message: message.into().replace('\0', "\u{fffd}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claude(lines: &[&str]) -> Transcript {
+        let mut transcript = Transcript::of(Provider::Claude);
+        lines.iter().for_each(|line| transcript.line(line));
+        transcript
+    }
+
+    const SUCCESS: &str = r#"{"type":"result","subtype":"success","is_error":false,"result":"ok"}"#;
+    const ERROR: &str = r#"{"type":"result","subtype":"success","is_error":true,"result":"API Error: 400 no"}"#;
+    const REFUSED: &str = r#"{"type":"result","subtype":"success","is_error":true,"result":"no","stop_reason":"refusal"}"#;
+
+    fn verdict(lines: &[&str], exit: Exit, stop: Option<Stop>) -> (FinishStatus, Option<String>) {
+        let outcome = judge(Provider::Claude, &claude(lines), exit, stop, "");
+        (outcome.status, outcome.error.map(|error| error.code))
+    }
+
+    #[test]
+    fn both_the_exit_code_and_the_last_line_must_be_good() {
+        use FinishStatus::{Completed, Failed};
+        assert_eq!(verdict(&[SUCCESS], Exit::Code(0), None), (Completed, None));
+        for (lines, exit, code) in [
+            (&[SUCCESS][..], Exit::Code(1), "PROVIDER_FAILED"),
+            (&[SUCCESS], Exit::Signal(9), "CRASHED"),
+            (&[ERROR], Exit::Code(0), "MODEL_ERROR"),
+            (&[ERROR], Exit::Code(1), "MODEL_ERROR"),
+            (&[REFUSED], Exit::Code(0), "REFUSED"),
+            (&[], Exit::Code(0), "NO_RESULT"),
+            (&[], Exit::Code(2), "PROVIDER_FAILED"),
+            (&[], Exit::Signal(11), "CRASHED"),
+            (&[], Exit::Unknown, "CRASHED"),
+        ] {
+            assert_eq!(verdict(lines, exit, None), (Failed, Some(code.to_owned())), "{lines:?} {exit:?}");
+        }
+    }
+
+    #[test]
+    fn a_stop_decides_unless_the_work_was_done() {
+        use FinishStatus::{Cancelled, Completed, Timeout};
+        let term = Exit::Signal(15);
+        assert_eq!(verdict(&[SUCCESS], Exit::Code(0), Some(Stop::Cancel)), (Completed, None));
+        assert_eq!(verdict(&[], term, Some(Stop::Cancel)), (Cancelled, None));
+        assert_eq!(verdict(&[ERROR], Exit::Code(143), Some(Stop::Timeout)), (Timeout, Some("TIMEOUT".to_owned())));
+        assert_eq!(verdict(&[], term, Some(Stop::HandBack)), (Cancelled, Some("RUNNER_STOPPED".to_owned())));
+    }
+}

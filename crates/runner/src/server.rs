@@ -1,0 +1,128 @@
+//! What the runner asks of the server, and what can go wrong from its point of view.
+
+use std::time::Duration;
+
+use ensemble_client::{Client, Credential, Error, Retry};
+use ensemble_types::ids::{LeaseId, MachineId};
+use ensemble_types::leases::{Lease, LeaseBeat, LeaseFinish, LeaseOutput, LeaseRequest};
+use ensemble_types::machines::Activity;
+use ensemble_types::problem::Code;
+use futures_util::future::BoxFuture;
+
+use crate::Config;
+
+pub type Answer<'a, T> = BoxFuture<'a, Result<T, ServerError>>;
+
+/// The server's side of a runner's life. Every call is one try: the runner knows best how long to go on.
+pub trait Server: Send + Sync + 'static {
+    /// Asks for work; the server may hold the answer back.
+    fn lease<'a>(&'a self, request: &'a LeaseRequest) -> Answer<'a, Vec<Lease>>;
+    fn heartbeat(&self, lease: LeaseId, fence: i64) -> Answer<'_, LeaseBeat>;
+    fn output<'a>(&'a self, lease: LeaseId, output: &'a LeaseOutput) -> Answer<'a, ()>;
+    fn finish<'a>(&'a self, lease: LeaseId, finish: &'a LeaseFinish) -> Answer<'a, ()>;
+    /// The machine's own heartbeat.
+    fn beat<'a>(&'a self, machine: &'a MachineId, activity: Activity) -> Answer<'a, ()>;
+}
+
+/// What a failed call means for a runner.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ServerError {
+    #[error("the lease is no longer ours")]
+    LeaseLost,
+    #[error("the output has a gap; the server expects byte {0}")]
+    Gap(u64),
+    /// The same call will never be accepted.
+    #[error("the server refused: {0}")]
+    Refused(String),
+    /// The token is not accepted, now.
+    #[error("the server does not accept this machine's token: {0}")]
+    Unauthorized(String),
+    /// No answer, or not now.
+    #[error("{reason}")]
+    Away { reason: String, retry_after: Option<Duration> },
+}
+
+/// The client that speaks for this machine.
+pub(crate) fn connect(config: &Config) -> Result<Client, Error> {
+    Client::builder(config.server.clone())
+        .credential(Credential::Bearer(config.token.clone()))
+        .retry(Retry::never())
+        .answer_within(config.timing.answer_within)
+        .user_agent(concat!("ensemble-runner/", env!("CARGO_PKG_VERSION")))
+        .build()
+}
+
+impl Server for Client {
+    fn lease<'a>(&'a self, request: &'a LeaseRequest) -> Answer<'a, Vec<Lease>> {
+        Box::pin(async move { Client::lease(self, request).await.map_err(ServerError::from) })
+    }
+
+    fn heartbeat(&self, lease: LeaseId, fence: i64) -> Answer<'_, LeaseBeat> {
+        Box::pin(async move { self.beat_lease(lease, fence).await.map_err(ServerError::from) })
+    }
+
+    fn output<'a>(&'a self, lease: LeaseId, output: &'a LeaseOutput) -> Answer<'a, ()> {
+        Box::pin(async move { self.put_output(lease, output).await.map_err(ServerError::from) })
+    }
+
+    fn finish<'a>(&'a self, lease: LeaseId, finish: &'a LeaseFinish) -> Answer<'a, ()> {
+        Box::pin(async move { self.finish_lease(lease, finish).await.map_err(ServerError::from) })
+    }
+
+    fn beat<'a>(&'a self, machine: &'a MachineId, activity: Activity) -> Answer<'a, ()> {
+        Box::pin(async move { self.beat_machine(machine, activity).await.map(drop).map_err(ServerError::from) })
+    }
+}
+
+impl From<Error> for ServerError {
+    fn from(error: Error) -> Self {
+        if let Some(expected) = error.expected_offset() {
+            return Self::Gap(expected);
+        }
+        let reason = with_sources(&error);
+        let Error::Problem(problem) = error else {
+            return match error {
+                Error::Argument(_) | Error::NoCredential(_) | Error::Address(_) | Error::Setup(_) => Self::Refused(reason),
+                _ => Self::Away { reason, retry_after: None },
+            };
+        };
+        match problem.code {
+            Code::LeaseLost => Self::LeaseLost,
+            Code::Unauthenticated | Code::Forbidden => Self::Unauthorized(reason),
+            Code::RateLimited | Code::RequestTimeout => Self::Away { reason, retry_after: pause(problem.retry_after) },
+            code if code.status() >= 500 => Self::Away { reason, retry_after: pause(problem.retry_after) },
+            _ => Self::Refused(reason),
+        }
+    }
+}
+
+fn pause(seconds: Option<u32>) -> Option<Duration> {
+    seconds.map(|seconds| Duration::from_secs(u64::from(seconds)))
+}
+
+fn with_sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ensemble_types::problem::Problem;
+
+    #[test]
+    fn only_what_may_change_is_tried_again() {
+        let of = |problem: Problem| ServerError::from(Error::from(problem));
+        assert_eq!(of(Problem::new(Code::LeaseLost, "")), ServerError::LeaseLost);
+        assert_eq!(of(Problem::new(Code::Conflict, "").with("expectedOffset", 7)), ServerError::Gap(7));
+        assert!(matches!(of(Problem::new(Code::Unavailable, "")), ServerError::Away { retry_after: Some(_), .. }));
+        assert!(matches!(of(Problem::new(Code::RateLimited, "")), ServerError::Away { .. }));
+        assert!(matches!(of(Problem::unauthenticated()), ServerError::Unauthorized(_)));
+        assert!(matches!(of(Problem::not_found()), ServerError::Refused(_)));
+    }
+}

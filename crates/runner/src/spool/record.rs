@@ -1,0 +1,133 @@
+//! One attempt on disk: which one it is, and, once it has ended, its report.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use ensemble_types::ids::{LeaseId, TaskId};
+use ensemble_types::leases::{Lease, LeaseFinish};
+use ensemble_types::runs::Provider;
+use serde::{Deserialize, Serialize};
+
+use super::sync_dir;
+
+const ATTEMPT: &str = "attempt.json";
+const FINISH: &str = "finish.json";
+const REFUSED: &str = "refused.json";
+
+/// Which attempt a folder belongs to. The prompt is not in it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Attempt {
+    lease: LeaseId,
+    fence: i64,
+    task: TaskId,
+    provider: Provider,
+    #[serde(default)]
+    provider_session_id: Option<String>,
+}
+
+/// The folder of an attempt.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    path: PathBuf,
+    attempt: Attempt,
+    finish: Option<LeaseFinish>,
+}
+
+impl Record {
+    pub(super) fn begin(path: PathBuf, lease: &Lease) -> io::Result<Self> {
+        let attempt = Attempt {
+            lease: lease.id,
+            fence: lease.fence,
+            task: lease.task_id,
+            provider: lease.provider,
+            provider_session_id: None,
+        };
+        write(&path, ATTEMPT, &attempt)?;
+        if let Some(parent) = path.parent() {
+            sync_dir(parent)?;
+        }
+        Ok(Self { path, attempt, finish: None })
+    }
+
+    /// `None` when the folder needs no further care: it was never begun, or its report was refused.
+    pub(super) fn read(path: PathBuf) -> io::Result<Option<Self>> {
+        if path.join(REFUSED).exists() {
+            return Ok(None);
+        }
+        let Some(attempt) = read(&path, ATTEMPT)? else {
+            fs::remove_dir_all(&path)?;
+            return Ok(None);
+        };
+        let finish = read(&path, FINISH)?;
+        Ok(Some(Self { path, attempt, finish }))
+    }
+
+    pub(crate) fn lease(&self) -> LeaseId {
+        self.attempt.lease
+    }
+
+    pub(crate) fn fence(&self) -> i64 {
+        self.attempt.fence
+    }
+
+    pub(crate) fn task(&self) -> TaskId {
+        self.attempt.task
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn finish(&self) -> Option<&LeaseFinish> {
+        self.finish.as_ref()
+    }
+
+    pub(crate) fn provider_session(&self) -> Option<&str> {
+        self.attempt.provider_session_id.as_deref()
+    }
+
+    /// Remembers the provider's session, so that it can be resumed even if this process ends here.
+    pub(crate) fn note_session(&mut self, id: &str) -> io::Result<()> {
+        self.attempt.provider_session_id = Some(id.to_owned());
+        write(&self.path, ATTEMPT, &self.attempt)
+    }
+
+    /// Puts the report down, so that nothing but the server's answer can remove it.
+    pub(crate) fn put_finish(&mut self, finish: LeaseFinish) -> io::Result<()> {
+        write(&self.path, FINISH, &finish)?;
+        self.finish = Some(finish);
+        Ok(())
+    }
+
+    /// The server will never take this report. It is kept for people to look at, and not sent again.
+    pub(crate) fn refuse(self) -> io::Result<()> {
+        fs::rename(self.path.join(FINISH), self.path.join(REFUSED))?;
+        sync_dir(&self.path)
+    }
+
+    /// The server has taken the report, or somebody else has the task.
+    pub(crate) fn remove(self) -> io::Result<()> {
+        fs::remove_dir_all(&self.path)
+    }
+}
+
+fn read<T: for<'de> Deserialize<'de>>(folder: &Path, name: &str) -> io::Result<Option<T>> {
+    match fs::read(folder.join(name)) {
+        Ok(text) => serde_json::from_slice(&text).map(Some).map_err(io::Error::other),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Replaces a file as one step: it is there in full or as before, also after a loss of power.
+fn write(folder: &Path, name: &str, value: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_vec(value).map_err(io::Error::other)?;
+    let new = folder.join(format!("{name}.new"));
+    let mut file = File::create(&new)?;
+    file.write_all(&text)?;
+    file.sync_all()?;
+    fs::rename(&new, folder.join(name))?;
+    sync_dir(folder)
+}
