@@ -1,7 +1,38 @@
 //! What tests of services need: PostgreSQL of their own, a database for each test, services on free ports, tokens of every
-//! kind, clients with roles. For `dev-dependencies` only.
+//! kind, neighbours, clients. For `dev-dependencies` only.
+//!
+//! ```text
+//! on_both_databases! {
+//!     async fn a_machine_is_registered_once(on: Backend) {
+//!         let neighbours = Neighbours::start().await;
+//!         let database = TestDatabase::new(on, "machine-registry", ensemble_machine_registry::store::MIGRATIONS).await;
+//!         let mut vars = neighbours.vars();
+//!         vars.push(("DATABASE_URL".into(), database.url.clone()));
+//!         let service = start_service::<MachineRegistry>(vars).await;
+//!         let user = neighbours.new_user();
+//!         let api = Api::new(&service.public_url()).with_token(&neighbours.issuer().user(user));
+//!         let machine = api.post("/v1/machines", &json!({ "metadata": "m", "encryptionKey": "k" })).await.expect(201);
+//!         …
+//!     }
+//! }
+//! ```
+//!
+//! Tests that need PostgreSQL use the server of `TEST_DATABASE_URL`, else start one of their own and take it with them;
+//! the program `with-postgres` starts one for many test programs. Where there is none, they fail and say so.
 
 pub mod database;
+pub mod http;
+pub mod neighbours;
 pub mod postgres;
+pub mod service;
+pub mod sse;
+pub mod tokens;
+pub mod wait;
 
 pub use database::{Backend, TestDatabase, run};
+pub use http::{Answer, Api};
+pub use neighbours::Neighbours;
+pub use service::{Program, start_service, start_service_at};
+pub use sse::{Events, SseEvent};
+pub use tokens::Issuer;
+pub use wait::eventually;

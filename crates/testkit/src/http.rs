@@ -1,0 +1,143 @@
+//! A client that sends anything, also what no decent client would, and tells exactly what came back.
+
+use std::time::Duration;
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, RequestBuilder};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// Somebody who calls a service. Cheap to clone.
+#[derive(Clone)]
+pub struct Api {
+    http: reqwest::Client,
+    base: String,
+    bearer: Option<String>,
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub text: String,
+}
+
+impl Api {
+    /// Without credentials.
+    pub fn new(base: &str) -> Self {
+        ensemble_chassis::process::install_providers();
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .timeout(Duration::from_secs(60))
+            .build()
+            .unwrap_or_else(|error| panic!("no HTTP client: {error}"));
+        Self { http, base: base.trim_end_matches('/').to_owned(), bearer: None }
+    }
+
+    /// The same, with a token.
+    #[must_use]
+    pub fn with_token(&self, token: &str) -> Self {
+        Self { bearer: Some(token.to_owned()), ..self.clone() }
+    }
+
+    /// The same caller at another replica.
+    #[must_use]
+    pub fn at(&self, base: &str) -> Self {
+        Self { base: base.trim_end_matches('/').to_owned(), ..self.clone() }
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
+    }
+
+    /// A request to be finished by the caller and sent with [`Api::send`].
+    pub fn request(&self, method: &str, path: &str) -> RequestBuilder {
+        let method = Method::from_bytes(method.as_bytes()).unwrap_or_else(|error| panic!("{method}: {error}"));
+        let request = self.http.request(method, self.url(path));
+        match &self.bearer {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        }
+    }
+
+    /// Sends it; panics when no answer comes.
+    pub async fn send(request: RequestBuilder) -> Answer {
+        Self::try_send(request).await.unwrap_or_else(|error| panic!("no answer: {error:?}"))
+    }
+
+    /// Sends it; an error when no whole answer comes.
+    pub async fn try_send(request: RequestBuilder) -> reqwest::Result<Answer> {
+        let response = request.send().await?;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        Ok(Answer { status, headers, text: response.text().await? })
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        Self::send(self.request("GET", path)).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Answer {
+        Self::send(self.request("DELETE", path)).await
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+        Self::send(self.request("POST", path).json(body)).await
+    }
+
+    pub async fn patch(&self, path: &str, body: &Value) -> Answer {
+        Self::send(self.request("PATCH", path).json(body)).await
+    }
+
+    /// A POST with an `Idempotency-Key`.
+    pub async fn post_keyed(&self, path: &str, key: &str, body: &Value) -> Answer {
+        Self::send(self.request("POST", path).header("Idempotency-Key", key).json(body)).await
+    }
+
+    /// A POST whose body is sent as it is, said to be JSON.
+    pub async fn post_text(&self, path: &str, body: impl Into<reqwest::Body>) -> Answer {
+        let json = (HeaderName::from_static("content-type"), HeaderValue::from_static("application/json"));
+        Self::send(self.request("POST", path).header(json.0, json.1).body(body)).await
+    }
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("not JSON ({error}): {self:?}"))
+    }
+
+    pub fn read<T: DeserializeOwned>(&self) -> T {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("not what was expected ({error}): {self:?}"))
+    }
+
+    /// The body of an answer with this status.
+    #[track_caller]
+    pub fn expect(&self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", self.text);
+        self.json()
+    }
+
+    /// The body of a problem with this status and code. Checks that it is one: media type, and its own status.
+    #[track_caller]
+    pub fn problem(&self, status: u16, code: &str) -> Value {
+        let body = self.expect(status);
+        assert_eq!(self.header("content-type"), Some("application/problem+json"), "{}", self.text);
+        assert_eq!(body["code"], code, "{}", self.text);
+        assert_eq!(body["status"], status, "{}", self.text);
+        assert!(body["type"].is_string() && body["title"].is_string() && body["requestId"].is_string(), "{}", self.text);
+        body
+    }
+
+    /// The pointers of a 400 INVALID_ARGUMENT.
+    #[track_caller]
+    pub fn bad_fields(&self) -> Vec<String> {
+        let body = self.problem(400, "INVALID_ARGUMENT");
+        let errors = body["errors"].as_array().cloned().unwrap_or_default();
+        errors.iter().filter_map(|error| error["pointer"].as_str().map(str::to_owned)).collect()
+    }
+}

@@ -1,0 +1,234 @@
+//! The neighbours of the service under test: the generated contracts, implemented in memory and served on one internal
+//! door, each of which can be taken away.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use actix_web::http::StatusCode;
+use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
+use bytes::Bytes;
+use ensemble_chassis::{RpcCall, RpcMount};
+use ensemble_rpc::RpcError;
+use ensemble_rpc::identity::{
+    Accounts, GetAccountRequest, GetAccountResponse, Keys, RevokeMachineTokensRequest, RevokeMachineTokensResponse,
+    SnapshotRequest, SnapshotResponse, VerificationKey, mount_accounts, mount_keys,
+};
+use ensemble_rpc::machines::{GetMachineRequest, GetMachineResponse, MachineDirectory, mount_machine_directory};
+use ensemble_rpc::orchestrator::{
+    EndMachineLeasesRequest, EndMachineLeasesResponse, MachineLeases, mount_machine_leases,
+};
+use ensemble_types::ids::{MachineId, TokenId, UserId};
+use futures_util::future::BoxFuture;
+
+use crate::Issuer;
+
+/// What services and their stand-in neighbours show each other.
+pub const INTERNAL_TOKEN: &str = "internal-token-of-the-tests";
+
+/// All neighbours at once. Cheap to clone.
+#[derive(Clone)]
+pub struct Neighbours {
+    inner: Arc<Inner>,
+    url: String,
+}
+
+struct Inner {
+    issuer: Issuer,
+    users: Mutex<HashSet<String>>,
+    machines: Mutex<HashSet<(String, String)>>,
+    identity_away: AtomicBool,
+    machines_away: AtomicBool,
+    orchestrator_away: AtomicBool,
+    revoked_machines: Mutex<Vec<RevokeMachineTokensRequest>>,
+    ended_machines: Mutex<Vec<EndMachineLeasesRequest>>,
+}
+
+impl Neighbours {
+    /// Serves until the process ends. Call it on the test's runtime.
+    pub async fn start() -> Self {
+        let inner = Arc::new(Inner {
+            issuer: Issuer::new(),
+            users: Mutex::default(),
+            machines: Mutex::default(),
+            identity_away: AtomicBool::default(),
+            machines_away: AtomicBool::default(),
+            orchestrator_away: AtomicBool::default(),
+            revoked_machines: Mutex::default(),
+            ended_machines: Mutex::default(),
+        });
+        let mut mounts = mount_keys(Arc::clone(&inner) as Arc<dyn Keys>);
+        mounts.extend(mount_accounts(Arc::clone(&inner) as Arc<dyn Accounts>));
+        mounts.extend(mount_machine_directory(Arc::clone(&inner) as Arc<dyn MachineDirectory>));
+        mounts.extend(mount_machine_leases(Arc::clone(&inner) as Arc<dyn MachineLeases>));
+        let url = serve(mounts).unwrap_or_else(|error| panic!("no stand-in neighbours: {error}"));
+        Self { inner, url }
+    }
+
+    /// The internal door of them all.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Variables that lead a service here.
+    pub fn vars(&self) -> Vec<(String, String)> {
+        [
+            ("INTERNAL_TOKEN", INTERNAL_TOKEN),
+            ("IDENTITY_RPC_URL", &self.url),
+            ("MACHINE_REGISTRY_RPC_URL", &self.url),
+            ("ORCHESTRATOR_RPC_URL", &self.url),
+            ("KEYS_REFRESH_MS", "100"),
+            ("WORKERS", "2"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .to_vec()
+    }
+
+    pub fn issuer(&self) -> &Issuer {
+        &self.inner.issuer
+    }
+
+    /// A new account that identity knows.
+    pub fn new_user(&self) -> UserId {
+        let user = UserId::generate();
+        lock(&self.inner.users).insert(user.to_string());
+        user
+    }
+
+    /// A new machine that machine-registry knows.
+    pub fn new_machine(&self, owner: UserId) -> MachineId {
+        let machine = MachineId::generate();
+        lock(&self.inner.machines).insert((owner.to_string(), machine.to_string()));
+        machine
+    }
+
+    pub fn remove_machine(&self, owner: UserId, machine: &MachineId) {
+        lock(&self.inner.machines).remove(&(owner.to_string(), machine.to_string()));
+    }
+
+    pub fn identity_away(&self, away: bool) {
+        self.inner.identity_away.store(away, Ordering::SeqCst);
+    }
+
+    pub fn machine_registry_away(&self, away: bool) {
+        self.inner.machines_away.store(away, Ordering::SeqCst);
+    }
+
+    pub fn orchestrator_away(&self, away: bool) {
+        self.inner.orchestrator_away.store(away, Ordering::SeqCst);
+    }
+
+    /// What identity was asked to revoke.
+    pub fn revoked_machines(&self) -> Vec<RevokeMachineTokensRequest> {
+        lock(&self.inner.revoked_machines).clone()
+    }
+
+    /// What orchestrator was asked to end.
+    pub fn ended_machines(&self) -> Vec<EndMachineLeasesRequest> {
+        lock(&self.inner.ended_machines).clone()
+    }
+}
+
+impl Keys for Inner {
+    fn snapshot(&self, request: SnapshotRequest) -> BoxFuture<'_, Result<SnapshotResponse, RpcError>> {
+        Box::pin(async move {
+            here(&self.identity_away)?;
+            let revoked = self.issuer.revoked();
+            let version = revoked.len().to_string();
+            if request.known_version == version {
+                return Ok(SnapshotResponse { version, unchanged: true, ..SnapshotResponse::default() });
+            }
+            let (key_id, public_key) = self.issuer.public_key();
+            Ok(SnapshotResponse {
+                version,
+                unchanged: false,
+                keys: vec![VerificationKey { key_id, public_key: public_key.to_vec() }],
+                revoked_token_ids: revoked.iter().map(|id: &TokenId| id.uuid().as_bytes().to_vec()).collect(),
+            })
+        })
+    }
+}
+
+impl Accounts for Inner {
+    fn get(&self, request: GetAccountRequest) -> BoxFuture<'_, Result<GetAccountResponse, RpcError>> {
+        Box::pin(async move {
+            here(&self.identity_away)?;
+            if !lock(&self.users).contains(&request.user_id) {
+                return Err(RpcError::NotFound(request.user_id));
+            }
+            Ok(GetAccountResponse { user_id: request.user_id, created_at: 0 })
+        })
+    }
+
+    fn revoke_machine_tokens(
+        &self,
+        request: RevokeMachineTokensRequest,
+    ) -> BoxFuture<'_, Result<RevokeMachineTokensResponse, RpcError>> {
+        Box::pin(async move {
+            here(&self.identity_away)?;
+            lock(&self.revoked_machines).push(request);
+            Ok(RevokeMachineTokensResponse { revoked: 0 })
+        })
+    }
+}
+
+impl MachineDirectory for Inner {
+    fn get(&self, request: GetMachineRequest) -> BoxFuture<'_, Result<GetMachineResponse, RpcError>> {
+        Box::pin(async move {
+            here(&self.machines_away)?;
+            let GetMachineRequest { user_id, machine_id } = request;
+            if !lock(&self.machines).contains(&(user_id, machine_id.clone())) {
+                return Err(RpcError::NotFound(machine_id));
+            }
+            Ok(GetMachineResponse { machine_id, online: true, created_at: 0 })
+        })
+    }
+}
+
+impl MachineLeases for Inner {
+    fn end(&self, request: EndMachineLeasesRequest) -> BoxFuture<'_, Result<EndMachineLeasesResponse, RpcError>> {
+        Box::pin(async move {
+            here(&self.orchestrator_away)?;
+            lock(&self.ended_machines).push(request);
+            Ok(EndMachineLeasesResponse { leases_ended: 0, tasks_failed: 0 })
+        })
+    }
+}
+
+fn here(away: &AtomicBool) -> Result<(), RpcError> {
+    if away.load(Ordering::SeqCst) { Err(RpcError::Unavailable("taken away by the test".to_owned())) } else { Ok(()) }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The part of an internal door that calls go through.
+fn serve(mounts: Vec<RpcMount>) -> std::io::Result<String> {
+    let mounts: Arc<Vec<(String, RpcCall)>> =
+        Arc::new(mounts.into_iter().map(|mount| (format!("/rpc/{}", mount.path), mount.call)).collect());
+    let server = HttpServer::new(move || {
+        App::new().app_data(web::Data::from(Arc::clone(&mounts))).default_service(web::to(answer))
+    })
+    .workers(1)
+    .keep_alive(Duration::from_secs(75))
+    .disable_signals()
+    .bind(("127.0.0.1", 0))?;
+    let address = server.addrs().first().copied().ok_or_else(|| std::io::Error::other("no address"))?;
+    tokio::spawn(server.run());
+    Ok(format!("http://{address}"))
+}
+
+async fn answer(request: HttpRequest, body: Bytes, mounts: web::Data<Vec<(String, RpcCall)>>) -> HttpResponse {
+    let Some((_, call)) = mounts.iter().find(|(path, _)| path == request.path()) else {
+        return HttpResponse::NotFound().finish();
+    };
+    match call(body).await {
+        Ok(answer) => HttpResponse::Ok().content_type("application/protobuf").body(answer),
+        Err(status) => {
+            let code = if status.code == "unavailable" { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::BAD_REQUEST };
+            HttpResponse::build(code).json(serde_json::json!({ "code": status.code, "msg": status.message }))
+        }
+    }
+}

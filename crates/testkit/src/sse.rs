@@ -1,0 +1,70 @@
+//! Reads Server-Sent Events as they come.
+
+use std::time::Duration;
+
+use reqwest::RequestBuilder;
+use tokio::time::timeout;
+
+/// One event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SseEvent {
+    pub id: Option<String>,
+    pub name: String,
+    pub data: String,
+}
+
+/// An open stream.
+pub struct Events {
+    response: reqwest::Response,
+    buffer: String,
+    pub status: u16,
+}
+
+impl Events {
+    pub async fn open(request: RequestBuilder) -> Self {
+        let sent = request.header("Accept", "text/event-stream").send().await;
+        let response = sent.unwrap_or_else(|error| panic!("no stream: {error:?}"));
+        let status = response.status().as_u16();
+        Self { response, buffer: String::new(), status }
+    }
+
+    /// The next event within `patience`, comments left out; `None` at the end of the stream.
+    pub async fn next_within(&mut self, patience: Duration) -> Result<Option<SseEvent>, &'static str> {
+        timeout(patience, self.next()).await.map_err(|_| "no event in time")
+    }
+
+    /// The next event; panics when none comes within five seconds or the stream has ended.
+    pub async fn expect(&mut self) -> SseEvent {
+        match self.next_within(Duration::from_secs(5)).await {
+            Ok(Some(event)) => event,
+            other => panic!("an event was expected: {other:?}"),
+        }
+    }
+
+    async fn next(&mut self) -> Option<SseEvent> {
+        loop {
+            while let Some(end) = self.buffer.find("\n\n") {
+                let frame: String = self.buffer.drain(..end + 2).collect();
+                let event = read(&frame);
+                if !event.name.is_empty() || !event.data.is_empty() {
+                    return Some(event);
+                }
+            }
+            let chunk = self.response.chunk().await.ok()??;
+            self.buffer.push_str(&String::from_utf8_lossy(&chunk));
+        }
+    }
+}
+
+fn read(frame: &str) -> SseEvent {
+    let mut event = SseEvent::default();
+    for line in frame.lines() {
+        match line.split_once(": ") {
+            Some(("id", value)) => event.id = Some(value.to_owned()),
+            Some(("event", value)) => value.clone_into(&mut event.name),
+            Some(("data", value)) => event.data.push_str(value),
+            _ => {}
+        }
+    }
+    event
+}

@@ -1,0 +1,158 @@
+//! Access tokens of every kind: good ones, and all the ways in which one can be bad.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ed25519_dalek::{Signer, SigningKey};
+use ensemble_chassis::auth::FixedKeys;
+use ensemble_chassis::auth::{
+    self as jwt, AUDIENCE_MACHINE, AUDIENCE_USER, Claims, ISSUER, SCOPE_MACHINE, SCOPE_USER,
+};
+use ensemble_chassis::{Clock, KeySet};
+use ensemble_types::ids::{MachineId, TokenId, UserId};
+
+const KID: &str = "test-1";
+const HOUR: i64 = 3_600;
+
+/// Stands in for identity where tokens are concerned.
+pub struct Issuer {
+    key: SigningKey,
+    revoked: Mutex<Vec<TokenId>>,
+    keys: Arc<FixedKeys>,
+}
+
+impl Default for Issuer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Issuer {
+    pub fn new() -> Self {
+        jwt::install_provider();
+        let key = random_key();
+        let keys = Arc::new(FixedKeys::new(KeySet::new([(KID.to_owned(), key.verifying_key())], [])));
+        Self { key, revoked: Mutex::default(), keys }
+    }
+
+    /// For a service whose `keys()` can be given.
+    pub fn key_source(&self) -> Arc<FixedKeys> {
+        Arc::clone(&self.keys)
+    }
+
+    /// `kid` and public key, as identity's snapshot tells them.
+    pub fn public_key(&self) -> (String, [u8; 32]) {
+        (KID.to_owned(), self.key.verifying_key().to_bytes())
+    }
+
+    pub fn revoked(&self) -> Vec<TokenId> {
+        self.revoked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A user's token, good for an hour.
+    pub fn user(&self, user: UserId) -> String {
+        self.sign(&claims(user))
+    }
+
+    /// A user's token with its id, so that it can be revoked.
+    pub fn revocable(&self, user: UserId) -> (String, TokenId) {
+        let claims = claims(user);
+        (self.sign(&claims), claims.jti)
+    }
+
+    pub fn revoke(&self, token: TokenId) {
+        let mut revoked = self.revoked.lock().unwrap_or_else(PoisonError::into_inner);
+        revoked.push(token);
+        self.keys.replace(KeySet::new([(KID.to_owned(), self.key.verifying_key())], revoked.iter().copied()));
+    }
+
+    pub fn machine(&self, user: UserId, machine: &MachineId) -> String {
+        self.sign(&machine_claims(user, machine))
+    }
+
+    /// Expires after so many seconds; in the past when negative (the services allow 30 s for clocks that differ).
+    pub fn expiring(&self, user: UserId, in_seconds: i64) -> String {
+        let now = now();
+        self.sign(&Claims { iat: now - 2 * HOUR, exp: now + in_seconds, ..claims(user) })
+    }
+
+    /// Signed by somebody else under our key's name.
+    pub fn foreign(&self, user: UserId) -> String {
+        sign(&claims(user), KID, &random_key())
+    }
+
+    pub fn sign(&self, claims: &Claims) -> String {
+        sign(claims, KID, &self.key)
+    }
+
+    /// Tokens that must all be 401, with the name of what is wrong with each.
+    pub fn bad_tokens(&self, user: UserId) -> Vec<(&'static str, String)> {
+        let good = claims(user);
+        let header = |text: &str| URL_SAFE_NO_PAD.encode(text);
+        let payload = URL_SAFE_NO_PAD.encode(serde_json::to_vec(&good).unwrap_or_default());
+        let raw = |head: &str| {
+            let signed = format!("{}.{payload}", header(head));
+            let signature = URL_SAFE_NO_PAD.encode(self.key.sign(signed.as_bytes()).to_bytes());
+            format!("{signed}.{signature}")
+        };
+        let unsigned = format!("{}.{payload}.", header(r#"{"alg":"none","typ":"at+jwt","kid":"test-1"}"#));
+        let machine: MachineId = MachineId::generate();
+        vec![
+            ("expired", self.expiring(user, -120)),
+            ("foreign signature", self.foreign(user)),
+            ("alg none", unsigned),
+            ("alg HS256", raw(r#"{"alg":"HS256","typ":"at+jwt","kid":"test-1"}"#)),
+            ("wrong typ", raw(r#"{"alg":"EdDSA","typ":"JWT","kid":"test-1"}"#)),
+            ("unknown kid", sign(&good, "test-2", &self.key)),
+            ("no kid", raw(r#"{"alg":"EdDSA","typ":"at+jwt"}"#)),
+            ("crit", raw(r#"{"alg":"EdDSA","typ":"at+jwt","kid":"test-1","crit":["b64"]}"#)),
+            ("brings its key", raw(r#"{"alg":"EdDSA","typ":"at+jwt","kid":"test-1","jku":"http://127.0.0.1/"}"#)),
+            ("wrong issuer", self.sign(&Claims { iss: "somebody".into(), ..good.clone() })),
+            ("wrong audience", self.sign(&Claims { aud: AUDIENCE_MACHINE.into(), ..good.clone() })),
+            ("wrong scope", self.sign(&Claims { scope: "root".into(), ..good.clone() })),
+            ("issued in the future", self.sign(&Claims { iat: now() + HOUR, exp: now() + 2 * HOUR, ..good.clone() })),
+            (
+                "a machine's token that says user",
+                self.sign(&Claims { scope: SCOPE_USER.into(), ..machine_claims(user, &machine) }),
+            ),
+            ("cut off", self.user(user).split('.').take(2).collect::<Vec<_>>().join(".")),
+            ("not a token", "abc".to_owned()),
+        ]
+    }
+}
+
+fn claims(user: UserId) -> Claims {
+    let now = now();
+    Claims {
+        iss: ISSUER.to_owned(),
+        aud: AUDIENCE_USER.to_owned(),
+        sub: user,
+        jti: TokenId::generate(),
+        iat: now,
+        exp: now + HOUR,
+        scope: SCOPE_USER.to_owned(),
+        machine_id: None,
+    }
+}
+
+fn machine_claims(user: UserId, machine: &MachineId) -> Claims {
+    Claims {
+        aud: AUDIENCE_MACHINE.to_owned(),
+        scope: SCOPE_MACHINE.to_owned(),
+        machine_id: Some(machine.clone()),
+        ..claims(user)
+    }
+}
+
+fn sign(claims: &Claims, kid: &str, key: &SigningKey) -> String {
+    jwt::sign(claims, kid, key).unwrap_or_else(|error| panic!("a token cannot be signed: {error}"))
+}
+
+fn random_key() -> SigningKey {
+    SigningKey::from_bytes(&rand::random())
+}
+
+fn now() -> i64 {
+    Clock::system().now().unix_seconds()
+}
