@@ -1,0 +1,33 @@
+#!/bin/sh
+# Compiles what the images contain. The same packages in both steps, so that both choose the same features of
+# third-party crates.
+#
+#   build.sh dependencies <profile>
+#   build.sh programs <profile> <where to>
+set -eu
+step=$1
+profile=$2
+programs="ensemble-edge-proxy ensemble-identity ensemble-machine-registry ensemble-session-store
+          ensemble-orchestrator ensemble-voice-gateway ensemble-runner"
+packages=
+for program in $programs; do packages="$packages -p $program"; done
+
+case $step in
+    dependencies)
+        # shellcheck disable=SC2086 # a list of words
+        cargo build --locked --profile "$profile" $packages
+        # What was compiled from the empty programs must not pass for the real ones.
+        rm -rf "target/$profile/.fingerprint/ensemble-"*
+        find "target/$profile" -maxdepth 1 -name 'ensemble-*' -type f -delete
+        ;;
+    programs)
+        # shellcheck disable=SC2086
+        cargo build --locked --profile "$profile" $packages --bins
+        mkdir -p "$3"
+        for program in $programs; do cp "target/$profile/$program" "$3/"; done
+        ;;
+    *)
+        echo "build.sh: there is no step $step" >&2
+        exit 64
+        ;;
+esac
