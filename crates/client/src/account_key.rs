@@ -9,6 +9,8 @@ use ed25519_dalek::{Signer, SigningKey};
 use rand::RngCore;
 use secrecy::zeroize::Zeroizing;
 
+const TEXT: &str = "ensemble-account-key-v1:";
+
 /// An Ed25519 key pair (RFC 8032), kept as its 32-byte seed.
 #[derive(Clone)]
 pub struct AccountKey(Arc<SigningKey>);
@@ -28,6 +30,18 @@ impl AccountKey {
     /// What has to be kept, in a safe place, to keep the account.
     pub fn seed(&self) -> Zeroizing<[u8; 32]> {
         Zeroizing::new(self.0.to_bytes())
+    }
+
+    /// The seed as a line to keep in a file: the prefix says what it is, should somebody find it.
+    pub fn to_text(&self) -> Zeroizing<String> {
+        let seed = Zeroizing::new(URL_SAFE_NO_PAD.encode(self.seed().as_ref()));
+        Zeroizing::new(format!("{TEXT}{}\n", seed.as_str()))
+    }
+
+    /// Reads what [`Self::to_text`] wrote.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let seed = Zeroizing::new(URL_SAFE_NO_PAD.decode(text.trim().strip_prefix(TEXT)?).ok()?);
+        seed.as_slice().try_into().ok().map(Self::from_seed)
     }
 
     /// The public key as it is written on the wire: base64url without padding.

@@ -33,7 +33,6 @@ pub struct ClientBuilder {
     base: String,
     credential: Credential,
     voice_key: Option<SecretString>,
-    token: Option<Token>,
     retry: Retry,
     answer_within: Duration,
     user_agent: String,
@@ -48,12 +47,6 @@ impl ClientBuilder {
     /// The application's key for the voice gateway.
     pub fn voice_key(mut self, key: SecretString) -> Self {
         self.voice_key = Some(key);
-        self
-    }
-
-    /// A token from an earlier process, so that this one need not sign in first.
-    pub fn token(mut self, token: Token) -> Self {
-        self.token = Some(token);
         self
     }
 
@@ -94,7 +87,7 @@ impl ClientBuilder {
             base,
             credential: self.credential,
             voice_key: self.voice_key,
-            token: Mutex::new(self.token),
+            token: Mutex::new(None),
             retry: self.retry,
             answer_within: self.answer_within,
         })))
@@ -108,7 +101,6 @@ impl Client {
             base: base.into(),
             credential: Credential::Anonymous,
             voice_key: None,
-            token: None,
             retry: Retry::default(),
             answer_within: Duration::from_secs(10),
             user_agent: concat!("ensemble-client/", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -117,6 +109,15 @@ impl Client {
 
     /// The same server and connections, as somebody else.
     pub fn with_credential(&self, credential: Credential) -> Self {
+        self.varied(credential, None)
+    }
+
+    /// The same caller, with a token from an earlier process, so that it need not sign in first.
+    pub fn with_token(&self, token: Token) -> Self {
+        self.varied(self.0.credential.clone(), Some(token))
+    }
+
+    fn varied(&self, credential: Credential, token: Option<Token>) -> Self {
         let this = &self.0;
         Self(Arc::new(Inner {
             http: this.http.clone(),
@@ -124,7 +125,7 @@ impl Client {
             origin: this.origin.clone(),
             credential,
             voice_key: this.voice_key.clone(),
-            token: Mutex::new(None),
+            token: Mutex::new(token),
             retry: this.retry,
             answer_within: this.answer_within,
         }))

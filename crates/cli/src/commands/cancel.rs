@@ -1,0 +1,33 @@
+//! `ensemble cancel`: asks a run to end.
+
+use clap::Args;
+
+use super::DONE;
+use super::runs::Which;
+use crate::context::Context;
+use crate::failure::Result;
+use crate::print;
+
+/// Cancels a run: queued tasks at once, running ones within seconds.
+#[derive(Debug, Args)]
+pub(crate) struct Cancel {
+    /// The run's id, or `last`
+    run: Which,
+    /// Why; kept with the run
+    #[arg(long)]
+    reason: Option<String>,
+}
+
+impl Cancel {
+    pub(crate) async fn run(self, context: &Context) -> Result {
+        let me = context.me().await?;
+        let id = self.run.find(&me).await?;
+        let run = me.client.cancel_run(id, self.reason.as_deref()).await?;
+        if context.json {
+            print::json(&run, false)?;
+        } else {
+            print::line(format!("Run {id} is {}.", run.status.as_str()))?;
+        }
+        Ok(DONE)
+    }
+}

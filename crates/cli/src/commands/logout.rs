@@ -1,0 +1,28 @@
+//! `ensemble logout`: forgets where and with which token. The key stays: deleting it would delete the account.
+
+use clap::Args;
+
+use super::DONE;
+use crate::context::Context;
+use crate::failure::Result;
+use crate::print;
+
+/// Forgets the server and the token. The account key stays where it is.
+#[derive(Debug, Args)]
+pub(crate) struct Logout {}
+
+impl Logout {
+    pub(crate) fn run(self, context: &Context) -> Result {
+        context.home.forget_token()?;
+        context.home.change_settings(|settings| settings.server = None)?;
+        if context.json {
+            print::json(&serde_json::json!({ "success": true }), false)?;
+        } else {
+            print::line(format!(
+                "Signed out. Your account key is still in {}; `ensemble login` uses it again.",
+                context.home.key_path().display()
+            ))?;
+        }
+        Ok(DONE)
+    }
+}

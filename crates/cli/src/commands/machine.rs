@@ -1,0 +1,188 @@
+//! `ensemble machine`: the computers on which agents work.
+
+use clap::{Args, Subcommand};
+use ensemble_client::Error;
+use ensemble_client::seal::{self, Binding, KeyRing, Purpose};
+use ensemble_types::accounts::CreateMachineToken;
+use ensemble_types::ids::MachineId;
+use ensemble_types::machines::{Machine as Record, RegisterMachine};
+use futures_util::TryStreamExt;
+use serde::{Deserialize, Serialize};
+
+use super::DONE;
+use crate::context::{Context, Me};
+use crate::failure::{Failure, Result};
+use crate::print;
+use crate::vault::{seal_json, seal_ring};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Machine {
+    /// Register this machine, and keep a token for its runner
+    Register(Register),
+    /// List your machines
+    #[command(visible_alias = "ls")]
+    List,
+    /// Show one machine
+    Show { machine: MachineId },
+    /// Delete a machine: its runner is shut out, and tasks that only it may do fail
+    #[command(visible_alias = "rm")]
+    Delete { machine: MachineId },
+}
+
+#[derive(Debug, Default, Args)]
+pub(crate) struct Register {
+    /// The machine's id: 1 to 64 of A-Z a-z 0-9 _ - [default: made from the host name]
+    #[arg(long)]
+    pub(crate) id: Option<MachineId>,
+}
+
+/// What a machine's metadata says, once it is opened.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Card {
+    #[serde(default)]
+    host: String,
+    #[serde(default)]
+    os: String,
+    #[serde(default)]
+    arch: String,
+}
+
+impl Machine {
+    pub(crate) async fn run(self, context: &Context) -> Result {
+        let me = context.me().await?;
+        match self {
+            Self::Register(register) => {
+                let machine = register.run(context, &me).await?;
+                if context.json {
+                    print::json(&machine, false)?;
+                } else {
+                    print::line(format!(
+                        "This machine is registered as {}. `ensemble runner` runs tasks on it.",
+                        machine.id
+                    ))?;
+                }
+            }
+            Self::List => list(context, &me).await?,
+            Self::Show { machine } => show(context, &me, &machine).await?,
+            Self::Delete { machine } => {
+                me.client.delete_machine(&machine).await?;
+                forget(context, &me, &machine)?;
+                if context.json {
+                    print::json(&serde_json::json!({ "success": true }), false)?;
+                } else {
+                    print::line(format!("Deleted {machine}."))?;
+                }
+            }
+        }
+        Ok(DONE)
+    }
+}
+
+impl Register {
+    /// Registers this machine (or finds it registered), and makes sure that there is a token for its runner.
+    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<Record> {
+        let origin = me.client.origin().to_owned();
+        let known = context.home.settings()?.machines.remove(&origin);
+        let id = self.id.or(known).unwrap_or_else(usual_id);
+        let ring = KeyRing::generate();
+        let card = Card { host: host(), os: std::env::consts::OS.into(), arch: std::env::consts::ARCH.into() };
+        let request = RegisterMachine {
+            metadata: seal_json(&ring, Purpose::MachineMetadata(&id), "metadata", &card)?,
+            encryption_key: seal_ring(&ring, &me.pair()?.public(), Binding::Machine { machine: &id })?,
+            id: Some(id.clone()),
+        };
+        let (machine, _) = me.client.register_machine(&request).await?;
+        let path = context.home.machine_token_path(&origin, &id);
+        if !path.exists() {
+            let request = CreateMachineToken { machine_id: id.clone(), expires_in_seconds: None };
+            let created = me.client.create_machine_token(&request).await?;
+            context.home.write_secret(&path, created.token.as_bytes())?;
+        }
+        context.home.change_settings(|settings| {
+            settings.machines.insert(origin, id);
+        })?;
+        Ok(machine)
+    }
+}
+
+async fn list(context: &Context, me: &Me) -> Result<()> {
+    let machines: Vec<Record> = me.client.machines().try_collect().await?;
+    if context.json {
+        return print::json(&serde_json::json!({ "machines": machines }), false);
+    }
+    if machines.is_empty() {
+        return print::line("You have no machine yet. `ensemble machine register` registers this one.");
+    }
+    let this = context.home.settings()?.machines.remove(me.client.origin());
+    let mut rows = Vec::with_capacity(machines.len());
+    for machine in machines {
+        let card = open(me, &machine).unwrap_or_default();
+        rows.push([
+            machine.id.to_string(),
+            if machine.online { "online".to_owned() } else { "offline".to_owned() },
+            machine.last_active_at.map(print::time).unwrap_or_default(),
+            card.host,
+            if this.as_ref() == Some(&machine.id) { "this machine".to_owned() } else { String::new() },
+        ]);
+    }
+    print::table(["MACHINE", "STATE", "LAST SEEN (UTC)", "HOST", ""], &rows)
+}
+
+async fn show(context: &Context, me: &Me, id: &MachineId) -> Result<()> {
+    let machine = me.client.machine(id).await.map_err(|error: Error| {
+        if error.is_not_found() {
+            Failure::said(format!("You have no machine {id}. `ensemble machine list` shows what you have."))
+        } else {
+            error.into()
+        }
+    })?;
+    let card = open(me, &machine);
+    if context.json {
+        return print::json(&serde_json::json!({ "machine": machine, "metadata": card.ok() }), false);
+    }
+    print::line(format!("machine    {}", machine.id))?;
+    print::line(format!("state      {}", if machine.online { "online" } else { "offline" }))?;
+    match card {
+        Ok(card) => print::line(format!("host       {} ({}, {})", card.host, card.os, card.arch))?,
+        Err(failure) => print::note(failure.to_string()),
+    }
+    if let Some(activity) = &machine.activity {
+        print::line(format!("activity   {}", activity.as_text()))?;
+    }
+    print::line(format!("created    {}", print::time(machine.created_at)))
+}
+
+fn open(me: &Me, machine: &Record) -> Result<Card> {
+    let closed = |error| Failure::Seal(format!("The metadata of machine {}", machine.id), error);
+    let ring = seal::open_ring(&machine.encryption_key, &me.pair()?, Binding::Machine { machine: &machine.id })
+        .map_err(closed)?;
+    seal::open_json(&ring, Purpose::MachineMetadata(&machine.id), &machine.metadata).map_err(closed)
+}
+
+fn forget(context: &Context, me: &Me, id: &MachineId) -> Result<()> {
+    let path = context.home.machine_token_path(me.client.origin(), id);
+    if path.exists() {
+        std::fs::remove_file(&path)
+            .map_err(|error| Failure::said(format!("Cannot remove {}: {error}.", path.display())))?;
+    }
+    context.home.change_settings(|settings| {
+        let origin = me.client.origin();
+        if settings.machines.get(origin) == Some(id) {
+            settings.machines.remove(origin);
+        }
+    })
+}
+
+pub(crate) fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// The host name as far as an id allows it, and a few random characters: two laptops may have one name.
+fn usual_id() -> MachineId {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let host = host();
+    let host: String = host.split('.').next().unwrap_or_default().chars().filter(|c| fits(*c)).take(40).collect();
+    let tail: String = MachineId::generate().as_str().chars().rev().take(6).collect();
+    let id = if host.is_empty() { format!("machine-{tail}") } else { format!("{host}-{tail}") };
+    id.parse().unwrap_or_else(|_| MachineId::generate())
+}

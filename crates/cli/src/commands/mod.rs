@@ -1,0 +1,67 @@
+//! The commands, one file per noun; and the runtime that they need.
+
+use std::process::ExitCode;
+
+use crate::arguments::{Arguments, Command};
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+
+pub(crate) mod cancel;
+pub(crate) mod completions;
+pub(crate) mod login;
+pub(crate) mod logout;
+pub(crate) mod machine;
+pub(crate) mod output;
+pub(crate) mod retry;
+pub(crate) mod run;
+pub(crate) mod runner;
+pub(crate) mod runs;
+pub(crate) mod session;
+pub(crate) mod share;
+pub(crate) mod show;
+pub(crate) mod up;
+pub(crate) mod whoami;
+
+/// Runs the command that was typed.
+pub(crate) fn dispatch(arguments: Arguments) -> Result {
+    let Arguments { global, command } = arguments;
+    match command {
+        // These two know no server and want no home.
+        Command::Completions(command) => return command.run(),
+        Command::Runner(command) if command.is_guard() => return command.guard(),
+        _ => {}
+    }
+    let context = Context::new(global)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(if matches!(command, Command::Up(_)) { 4 } else { 2 })
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::said(format!("The runtime does not start: {error}.")))?;
+    let code = runtime.block_on(execute(&context, command));
+    // A read of standard input that nobody waits for any more must not hold up the end.
+    runtime.shutdown_background();
+    code
+}
+
+async fn execute(context: &Context, command: Command) -> Result {
+    match command {
+        Command::Up(command) => command.run(context).await,
+        Command::Login(command) => command.run(context).await,
+        Command::Logout(command) => command.run(context),
+        Command::Whoami(command) => command.run(context).await,
+        Command::Machine(command) => command.run(context).await,
+        Command::Runner(command) => command.run(context).await,
+        Command::Run(command) => command.run(context).await,
+        Command::Runs(command) => command.run(context).await,
+        Command::Show(command) => command.run(context).await,
+        Command::Output(command) => command.run(context).await,
+        Command::Cancel(command) => command.run(context).await,
+        Command::Retry(command) => command.run(context).await,
+        Command::Session(command) => command.run(context).await,
+        Command::Share(command) => command.run(context).await,
+        Command::Completions(command) => command.run(),
+    }
+}
+
+/// The usual end of a command that did what it was asked.
+pub(crate) const DONE: ExitCode = ExitCode::SUCCESS;

@@ -1,0 +1,44 @@
+//! `ensemble retry`: new attempts for what did not complete.
+
+use clap::Args;
+use ensemble_types::problem::Code;
+
+use super::DONE;
+use super::run::watch;
+use super::runs::Which;
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::print;
+
+/// Tries again what failed or was cancelled in a run. What completed keeps its result.
+#[derive(Debug, Args)]
+pub(crate) struct Retry {
+    /// The run's id, or `last`
+    run: Which,
+    /// Do not wait for the end
+    #[arg(long, short)]
+    detach: bool,
+}
+
+impl Retry {
+    pub(crate) async fn run(self, context: &Context) -> Result {
+        let me = context.me().await?;
+        let id = self.run.find(&me).await?;
+        let run = me.client.retry_run(id).await.map_err(|error| {
+            if error.is(Code::Conflict) {
+                Failure::said("There is nothing to try again in this run: nothing in it failed or was cancelled.")
+            } else {
+                error.into()
+            }
+        })?;
+        if !self.detach {
+            return watch(context, &me, id).await;
+        }
+        if context.json {
+            print::json(&run, false)?;
+        } else {
+            print::line(format!("Run {id} is {}.", run.status.as_str()))?;
+        }
+        Ok(DONE)
+    }
+}

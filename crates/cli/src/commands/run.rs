@@ -1,0 +1,192 @@
+//! `ensemble run`: submits a plan and watches it to its end.
+
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use ensemble_client::idempotency_key;
+use ensemble_types::ids::{RunId, TaskId};
+use ensemble_types::runs::{Run as Record, RunStatus, Task, TaskStatus};
+use ensemble_types::text::Text;
+use futures_util::StreamExt;
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use super::DONE;
+use crate::context::{Context, Me};
+use crate::failure::{Failure, Result};
+use crate::plan::{self, Places};
+use crate::print;
+use crate::progress::{Progress, name};
+
+/// The exit codes beside 0 and 1.
+const CANCELLED: u8 = 3;
+const INTERRUPTED: u8 = 130;
+
+/// Submits the tasks of a plan (YAML or JSON) and shows how they go. Ctrl-C offers to cancel the run.
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// The plan (`-`: from standard input)
+    plan: PathBuf,
+    /// Submit, print the run's id, and do not wait
+    #[arg(long, short)]
+    detach: bool,
+    /// A title instead of the plan's
+    #[arg(long)]
+    title: Option<String>,
+    /// How many tasks may run at once
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    max_concurrency: Option<u32>,
+    /// Name the submission: the same key again gives the same run instead of another
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+}
+
+impl Run {
+    pub(crate) async fn run(self, context: &Context) -> Result {
+        let mut plan = self.read()?;
+        if let Some(title) = self.title {
+            plan.title = Some(Text::new(title).map_err(|error| Failure::said(format!("The title {error}.")))?);
+        }
+        plan.max_concurrency = self.max_concurrency.or(plan.max_concurrency);
+        let me = context.me().await?;
+        let key = self.idempotency_key.unwrap_or_else(idempotency_key);
+        let run = me.client.create_run(&plan, &key).await?;
+        if self.detach {
+            if context.json {
+                print::json(&run, false)?;
+            } else {
+                print::line(run.id.to_string())?;
+            }
+            return Ok(DONE);
+        }
+        if !context.json {
+            print::note(format!("Run {}", run.id));
+        }
+        watch(context, &me, run.id).await
+    }
+
+    fn read(&self) -> Result<ensemble_types::runs::CreateRun> {
+        let here = std::env::current_dir()
+            .map_err(|error| Failure::said(format!("The current directory cannot be read: {error}.")))?;
+        if self.plan.as_os_str() == "-" {
+            let mut text = String::new();
+            io::stdin().read_to_string(&mut text)?;
+            return plan::read(&text, "The plan", Places { plan: &here, here: &here });
+        }
+        let text = std::fs::read_to_string(&self.plan)
+            .map_err(|error| Failure::said(format!("Cannot read {}: {error}.", self.plan.display())))?;
+        let folder = self.plan.parent().unwrap_or(Path::new("."));
+        plan::read(&text, &self.plan.display().to_string(), Places { plan: &here.join(folder), here: &here })
+    }
+}
+
+/// Shows how a run goes until it has ended; the code says how.
+pub(crate) async fn watch(context: &Context, me: &Me, id: RunId) -> Result {
+    let run = me.client.run(id).await?;
+    let mut progress = Progress::new(run.tasks.as_deref().unwrap_or_default());
+    if !context.json {
+        progress.draw()?;
+    }
+    // A run that had ended before we looked is still told of, by one answer at once.
+    let mut changes = pin!(me.client.watch_run(id, run.version.to_string()));
+    let mut clock = tokio::time::interval(Duration::from_millis(500));
+    loop {
+        tokio::select! {
+            change = changes.next() => match change {
+                None => break,
+                Some(Err(error)) => return Err(error.into()),
+                Some(Ok(change)) if context.json => print::json(&change, true)?,
+                Some(Ok(change)) if change.more => {
+                    progress.replace(me.client.run(id).await?.tasks.as_deref().unwrap_or_default())?;
+                }
+                Some(Ok(change)) => progress.change(&change.changed_tasks)?,
+            },
+            _ = clock.tick(), if !context.json && progress.is_live() => progress.draw()?,
+            _ = tokio::signal::ctrl_c() => {
+                progress.leave();
+                if !interrupted(context, me, id).await? {
+                    return Ok(ExitCode::from(INTERRUPTED));
+                }
+            }
+        }
+    }
+    let run = me.client.run(id).await?;
+    if context.json {
+        print::json(&run, true)?;
+    } else {
+        conclude(&run)?;
+    }
+    Ok(code(run.status))
+}
+
+/// The exit code for how a run ended.
+pub(crate) fn code(status: RunStatus) -> ExitCode {
+    match status {
+        RunStatus::Completed => DONE,
+        RunStatus::Cancelled => ExitCode::from(CANCELLED),
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// Asks what the interruption means. `true`: go on watching.
+async fn interrupted(context: &Context, me: &Me, id: RunId) -> Result<bool> {
+    let leave =
+        || print::note(format!("The run goes on. `ensemble show {id}` shows it, `ensemble cancel {id}` cancels it."));
+    if context.json || !io::stdin().is_terminal() {
+        leave();
+        return Ok(false);
+    }
+    write!(io::stderr(), "\nCancel the run? [y = cancel, n = leave it running, Enter = go on watching] ")?;
+    let mut answer = String::new();
+    let mut input = BufReader::new(tokio::io::stdin());
+    let answered = tokio::select! {
+        read = input.read_line(&mut answer) => read.is_ok_and(|length| length > 0),
+        _ = tokio::signal::ctrl_c() => false,
+    };
+    match answer.trim() {
+        "y" | "Y" | "yes" => {
+            me.client.cancel_run(id, Some("cancelled at the terminal")).await?;
+            Ok(true)
+        }
+        "" if answered => Ok(true),
+        _ => {
+            leave();
+            Ok(false)
+        }
+    }
+}
+
+/// What came of it: the results that no other task took up, what went wrong, and how to see more.
+fn conclude(run: &Record) -> Result<()> {
+    let tasks = run.tasks.as_deref().unwrap_or_default();
+    let taken: std::collections::HashSet<TaskId> =
+        tasks.iter().flat_map(|task| task.depends_on.iter().copied()).collect();
+    for (number, task) in tasks.iter().enumerate() {
+        let result = task.output_summary.as_deref().filter(|_| task.status == TaskStatus::Completed);
+        if let Some(result) = result.filter(|_| !taken.contains(&task.id)) {
+            print::line(format!("\n── {} ──\n{}", name(task, number), result.trim_end()))?;
+        }
+    }
+    for (number, task) in tasks.iter().enumerate().filter(|(_, task)| task.status == TaskStatus::Failed) {
+        failed(run.id, task, number)?;
+    }
+    let summary = &run.summary;
+    let counts = [(summary.completed, "completed"), (summary.failed, "failed"), (summary.cancelled, "cancelled")];
+    let counts: Vec<_> =
+        counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    print::line(format!("\nRun {} {}: {}.", run.id, run.status.as_str(), counts.join(", ")))?;
+    if run.status == RunStatus::Failed {
+        print::note(format!("`ensemble retry {}` tries again what failed.", run.id));
+    }
+    Ok(())
+}
+
+fn failed(run: RunId, task: &Task, number: usize) -> Result<()> {
+    let why = task.error.as_ref().map_or_else(String::new, |error| format!("{} ({})", error.message, error.code));
+    print::line(format!("\n✗ {}: {}", name(task, number), print::short(&why, 2_000)))?;
+    let which = task.task_key.clone().unwrap_or_else(|| task.id.to_string());
+    print::line(format!("  ensemble output {run} {which}"))
+}

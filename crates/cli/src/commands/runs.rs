@@ -1,0 +1,96 @@
+//! `ensemble runs`: what was submitted, newest first.
+
+use clap::{Args, ValueEnum};
+use ensemble_types::ids::RunId;
+use ensemble_types::runs::Run;
+use futures_util::{StreamExt, TryStreamExt};
+
+use super::DONE;
+use crate::context::{Context, Me};
+use crate::failure::{Failure, Result};
+use crate::print;
+
+/// Lists your runs, newest first.
+#[derive(Debug, Args)]
+pub(crate) struct Runs {
+    /// Only those in this state
+    #[arg(long, short, value_enum)]
+    status: Option<Status>,
+    /// At most so many
+    #[arg(long, short = 'n', default_value_t = 20)]
+    limit: usize,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Status {
+    /// Not ended
+    Active,
+    /// Ended
+    Terminal,
+    Queued,
+    Running,
+    Canceling,
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+impl Runs {
+    pub(crate) async fn run(self, context: &Context) -> Result {
+        let me = context.me().await?;
+        let status = self.status.and_then(|status| status.to_possible_value()).map(|value| value.get_name().to_owned());
+        let runs: Vec<Run> = me.client.runs(status).take(self.limit).try_collect().await?;
+        if context.json {
+            print::json(&serde_json::json!({ "runs": runs }), false)?;
+            return Ok(DONE);
+        }
+        if runs.is_empty() {
+            print::line("No runs. `ensemble run examples/review.yaml` submits one.")?;
+            return Ok(DONE);
+        }
+        let rows: Vec<_> = runs
+            .iter()
+            .map(|run| {
+                [
+                    run.id.to_string(),
+                    run.status.as_str().to_owned(),
+                    format!("{}/{}", run.summary.completed, run.summary.total),
+                    print::time(run.created_at),
+                    print::short(run.title.as_deref().unwrap_or_default(), 60),
+                ]
+            })
+            .collect();
+        print::table(["RUN", "STATE", "TASKS", "SUBMITTED (UTC)", "TITLE"], &rows)?;
+        Ok(DONE)
+    }
+}
+
+/// Names a run: its id, or `last` for the newest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Which {
+    Id(RunId),
+    Last,
+}
+
+impl std::str::FromStr for Which {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "last" {
+            return Ok(Self::Last);
+        }
+        text.parse().map(Self::Id).map_err(|_| "must be a run's id, or `last`")
+    }
+}
+
+impl Which {
+    pub(crate) async fn find(self, me: &Me) -> Result<RunId> {
+        match self {
+            Self::Id(id) => Ok(id),
+            Self::Last => {
+                let page = me.client.run_page(None, Some(1), None).await?;
+                page.runs.first().map(|run| run.id).ok_or_else(|| Failure::said("There is no run yet."))
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `ensemble session rename`, `end`, `archive`, `rekey`, `delete`.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use clap::Args;
+use ensemble_client::seal::Purpose;
+use ensemble_types::ids::SessionId;
+use ensemble_types::sessions::{SessionStatus, UpdateSession};
+use serde_json::json;
+
+use crate::context::{Context, Me};
+use crate::failure::{Failure, Result};
+use crate::print;
+use crate::vault::{Card, card, seal_json};
+
+#[derive(Debug, Args)]
+pub(crate) struct Rename {
+    /// The session's id
+    session: SessionId,
+    /// The new title; encrypted
+    title: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Delete {
+    /// The session's id
+    session: SessionId,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+}
+
+impl Rename {
+    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+        let session = me.client.session(self.session).await?;
+        let ring = me.writing_ring(&session)?;
+        let old = card(&ring, &session.metadata)
+            .map_err(|error| Failure::Seal(format!("The metadata of session {}", session.id), error))?;
+        let new = Card { title: Some(self.title), ..old };
+        let update = UpdateSession {
+            metadata: Some(seal_json(&ring, Purpose::SessionMetadata, "title", &new)?),
+            expected_metadata_version: Some(session.metadata_version),
+            ..UpdateSession::default()
+        };
+        change(context, me, self.session, &update, "Renamed").await
+    }
+}
+
+impl Delete {
+    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+        if !self.yes && !sure(self.session)? {
+            return Err(Failure::said("Nothing was deleted."));
+        }
+        me.client.delete_session(self.session).await?;
+        if context.json {
+            return print::json(&json!({ "success": true }), false);
+        }
+        print::line(format!("Deleted {}.", self.session))
+    }
+}
+
+pub(super) async fn status(context: &Context, me: &Me, id: SessionId, status: SessionStatus) -> Result<()> {
+    let done = if status == SessionStatus::Ended { "Ended" } else { "Reopened" };
+    change(context, me, id, &UpdateSession { status: Some(status), ..UpdateSession::default() }, done).await
+}
+
+pub(super) async fn archived(context: &Context, me: &Me, id: SessionId, archived: bool) -> Result<()> {
+    let done = if archived { "Archived" } else { "Unarchived" };
+    change(context, me, id, &UpdateSession { archived: Some(archived), ..UpdateSession::default() }, done).await
+}
+
+pub(super) async fn rekey(context: &Context, me: &Me, id: SessionId) -> Result<()> {
+    let session = me.client.session(id).await?;
+    let session = me.rekey(context, &session).await?;
+    if context.json {
+        return print::json(&session, false);
+    }
+    print::line(format!(
+        "Session {id} has a new key. A public link has not: make it anew with `ensemble share link {id}`."
+    ))
+}
+
+async fn change(context: &Context, me: &Me, id: SessionId, update: &UpdateSession, done: &str) -> Result<()> {
+    let session = me.client.update_session(id, update).await?;
+    if context.json {
+        return print::json(&session, false);
+    }
+    print::line(format!("{done} {id}."))
+}
+
+fn sure(session: SessionId) -> Result<bool> {
+    if !io::stdin().is_terminal() {
+        return Err(Failure::said("Deleting is for good. Say --yes to do it without being asked."));
+    }
+    write!(io::stderr(), "Delete session {session} with all its messages, for everyone? [y/N] ")?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}

@@ -1,0 +1,66 @@
+//! `ensemble session create`: makes a key, seals the metadata with it and the key to oneself.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use ensemble_client::idempotency_key;
+use ensemble_client::seal::{Binding, KeyRing, Purpose};
+use ensemble_types::ids::MachineId;
+use ensemble_types::sessions::CreateSession;
+use ensemble_types::text::Text;
+
+use crate::commands::machine::host;
+use crate::context::{Context, Me};
+use crate::failure::{Failure, Result};
+use crate::print;
+use crate::vault::{Card, seal_json, seal_ring};
+
+#[derive(Debug, Args)]
+pub(crate) struct Create {
+    /// What to call it; encrypted
+    #[arg(long, short)]
+    title: Option<String>,
+    /// The machine it runs on [default: this one, or the only one]
+    #[arg(long, value_name = "ID")]
+    machine: Option<MachineId>,
+    /// The directory it is about; encrypted [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    path: Option<PathBuf>,
+    /// A name of yours: the same tag again gives the same session. Not encrypted
+    #[arg(long)]
+    tag: Option<String>,
+}
+
+impl Create {
+    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+        let machine_id = match self.machine {
+            Some(machine) => machine,
+            None => context.usual_machine(me).await?,
+        };
+        let tag = self.tag.map(Text::new).transpose();
+        let tag = tag.map_err(|error| Failure::said(format!("The tag {error}.")))?;
+        let path = self.path.or_else(|| std::env::current_dir().ok());
+        let card = Card {
+            title: self.title,
+            path: path.map(|path| path.display().to_string()),
+            host: Some(host()),
+            ..Card::default()
+        };
+        let ring = KeyRing::generate();
+        let request = CreateSession {
+            machine_id,
+            metadata: seal_json(&ring, Purpose::SessionMetadata, "metadata", &card)?,
+            encryption_key: seal_ring(&ring, &me.pair()?.public(), Binding::Session { owner: me.id })?,
+            tag,
+        };
+        let (session, created) = me.client.create_session(&request, &idempotency_key()).await?;
+        if context.json {
+            return print::json(&session, false);
+        }
+        print::line(session.id.to_string())?;
+        if !created {
+            print::note("There was a session with this tag already; this is its id.");
+        }
+        Ok(())
+    }
+}

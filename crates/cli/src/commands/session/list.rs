@@ -1,0 +1,118 @@
+//! `ensemble session list` and `show`: what there is, opened as far as our keys go.
+
+use clap::Args;
+use ensemble_client::SessionFilter;
+use ensemble_client::seal::{self, Purpose};
+use ensemble_types::ids::SessionId;
+use ensemble_types::sessions::{AccessLevel, Session, SessionStatus};
+use futures_util::{StreamExt, TryStreamExt};
+use serde_json::json;
+
+use crate::context::{Context, Me};
+use crate::failure::Result;
+use crate::print;
+use crate::vault::{Card, card};
+
+#[derive(Debug, Args)]
+pub(crate) struct List {
+    /// Also those that have ended
+    #[arg(long, short)]
+    all: bool,
+    /// Also those that others share with you
+    #[arg(long, short)]
+    shared: bool,
+    /// At most so many
+    #[arg(long, short = 'n', default_value_t = 50)]
+    limit: usize,
+}
+
+impl List {
+    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+        let filter = SessionFilter { active_only: !self.all, shared: self.shared };
+        let sessions: Vec<Session> = me.client.sessions(filter).take(self.limit).try_collect().await?;
+        if context.json {
+            let sessions: Vec<_> = sessions.iter().map(|session| opened(me, session)).collect();
+            return print::json(&json!({ "sessions": sessions }), false);
+        }
+        if sessions.is_empty() {
+            return print::line("No sessions. `ensemble session create` makes one.");
+        }
+        let rows: Vec<_> = sessions.iter().map(|session| row(me, session)).collect();
+        print::table(["SESSION", "STATE", "ACCESS", "MESSAGES", "CHANGED (UTC)", "TITLE"], &rows)
+    }
+}
+
+fn row(me: &Me, session: &Session) -> [String; 6] {
+    let title = match read(me, session) {
+        Ok(card) => card.title.or(card.path).unwrap_or_default(),
+        Err(_) => "(cannot be decrypted)".to_owned(),
+    };
+    [
+        session.id.to_string(),
+        state(session).to_owned(),
+        session.access_level.as_str().to_owned(),
+        session.last_seq.to_string(),
+        print::time(session.updated_at),
+        print::short(&title, 60),
+    ]
+}
+
+pub(super) async fn show(context: &Context, me: &Me, id: SessionId) -> Result<()> {
+    let session = me.client.session(id).await?;
+    if context.json {
+        return print::json(&opened(me, &session), false);
+    }
+    print::line(format!("session   {}", session.id))?;
+    match read(me, &session) {
+        Ok(card) => {
+            for (name, value) in [("title", card.title), ("path", card.path), ("host", card.host)] {
+                if let Some(value) = value {
+                    print::line(format!("{name:8}  {value}"))?;
+                }
+            }
+        }
+        Err(failure) => print::note(failure.to_string()),
+    }
+    print::line(format!("state     {}", state(&session)))?;
+    print::line(format!("machine   {}", session.machine_id))?;
+    print::line(format!("access    {}", session.access_level.as_str()))?;
+    if session.access_level != AccessLevel::Owner {
+        print::line(format!("owner     {}", session.owner_id))?;
+    }
+    print::line(format!("messages  {}", session.last_seq))?;
+    print::line(format!("created   {} UTC", print::time(session.created_at)))?;
+    print::line(format!("changed   {} UTC", print::time(session.updated_at)))?;
+    if session.rekey_needed && session.access_level == AccessLevel::Owner {
+        print::note(format!(
+            "Somebody lost access since the key was changed last. `ensemble session rekey {}` changes it.",
+            session.id
+        ));
+    }
+    Ok(())
+}
+
+pub(super) fn state(session: &Session) -> &'static str {
+    match (session.archived, session.status, session.thinking, session.online) {
+        (true, ..) => "archived",
+        (_, SessionStatus::Ended, ..) => "ended",
+        (.., true, true) => "thinking",
+        (.., true) => "online",
+        _ => "active",
+    }
+}
+
+fn read(me: &Me, session: &Session) -> Result<Card> {
+    let ring = me.ring(session)?;
+    card(&ring, &session.metadata)
+        .map_err(|error| crate::failure::Failure::Seal(format!("The metadata of session {}", session.id), error))
+}
+
+/// The session as the server gave it, and beside it what was under the seals; `null` where that does not open.
+fn opened(me: &Me, session: &Session) -> serde_json::Value {
+    let ring = me.ring(session).ok();
+    let metadata = ring.as_ref().and_then(|ring| card(ring, &session.metadata).ok());
+    let state = ring.as_ref().zip(session.agent_state.as_ref()).and_then(|(ring, sealed)| {
+        seal::open_json::<serde_json::Value>(ring, Purpose::AgentState(session.id), sealed).ok()
+    });
+    json!({ "session": session, "metadata": metadata, "agentState": state })
+}

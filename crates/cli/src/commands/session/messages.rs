@@ -1,0 +1,193 @@
+//! `ensemble session send`, `read` and `follow`: what people write to each other, sealed on the way.
+
+use std::io::Read as _;
+use std::pin::pin;
+
+use clap::Args;
+use ensemble_client::seal::{KeyRing, MessageBody, Purpose};
+use ensemble_client::{SessionEvent, Window, idempotency_key};
+use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::messages::{AppendMessage, Message};
+use ensemble_types::sessions::{AccessLevel, Session};
+use ensemble_types::text::Text;
+use futures_util::StreamExt;
+use serde_json::json;
+
+use crate::context::{Context, Me};
+use crate::failure::{Failure, Result};
+use crate::print;
+use crate::vault::{body, check_keys, seal_json};
+
+#[derive(Debug, Args)]
+pub(crate) struct Send {
+    /// The session's id
+    session: SessionId,
+    /// What to say (`-`: what comes from standard input)
+    #[arg(required = true, num_args = 1.., allow_hyphen_values = true)]
+    text: Vec<String>,
+    /// Your own name for this message: with the same one it is sent once, however often you try
+    #[arg(long, value_name = "ID")]
+    local_id: Option<String>,
+    /// Send even if no earlier message opens with the session's key
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Read {
+    /// The session's id
+    session: SessionId,
+    /// The newest so many
+    #[arg(long, short = 'n', default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
+    limit: u32,
+    /// Only those before this number
+    #[arg(long, value_name = "SEQ", conflicts_with = "all")]
+    before: Option<i64>,
+    /// Only those after this number, from the oldest on
+    #[arg(long, value_name = "SEQ")]
+    after: Option<i64>,
+    /// All of them
+    #[arg(long, short)]
+    all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Follow {
+    /// The session's id
+    session: SessionId,
+    /// Begin after this number instead of now (0: from the beginning)
+    #[arg(long, value_name = "SEQ")]
+    after: Option<i64>,
+}
+
+impl Send {
+    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+        let text = match self.text.as_slice() {
+            [dash] if dash == "-" => {
+                let mut text = String::new();
+                std::io::stdin().read_to_string(&mut text)?;
+                text
+            }
+            words => words.join(" "),
+        };
+        let mut session = me.client.session(self.session).await?;
+        if session.rekey_needed && session.access_level == AccessLevel::Owner {
+            session = me.rekey(context, &session).await?;
+        }
+        let ring = me.writing_ring(&session)?;
+        if !self.force {
+            check_keys(me, &session, &ring).await?;
+        }
+        let local_id = Text::new(self.local_id.unwrap_or_else(idempotency_key))
+            .map_err(|error| Failure::said(format!("The local id {error}.")))?;
+        let body = MessageBody { text, from: Some(me.id), local_id: Some(local_id.to_string()) };
+        let message = AppendMessage {
+            content: seal_json(&ring, Purpose::Message(session.id), "message", &body)?,
+            local_id,
+            key_epoch: Some(ring.epoch().into()),
+        };
+        let (message, sent) = me.client.append_message(session.id, &message).await?;
+        if context.json {
+            return print::json(&message, false);
+        }
+        let what = if sent { "Sent" } else { "Was sent already" };
+        print::line(format!("{what} as message {}.", message.seq))
+    }
+}
+
+impl Read {
+    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+        let session = me.client.session(self.session).await?;
+        let mut reader = Reader::new(context, me, session)?;
+        if self.all {
+            let mut messages = pin!(me.client.messages_after(self.session, self.after.unwrap_or_default()));
+            while let Some(message) = messages.next().await {
+                reader.print(&message?)?;
+            }
+            return Ok(());
+        }
+        let window = Window { before: self.before, after: self.after, limit: Some(self.limit) };
+        let mut page = me.client.message_page(self.session, window).await?;
+        // Newest first when it is a part of the end; people read downwards.
+        page.messages.sort_by_key(|message| message.seq);
+        for message in &page.messages {
+            reader.print(message)?;
+        }
+        if !context.json && page.messages.is_empty() {
+            print::note("No messages.");
+        }
+        Ok(())
+    }
+}
+
+impl Follow {
+    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+        let session = me.client.session(self.session).await?;
+        let after = self.after.unwrap_or(session.last_seq);
+        let mut reader = Reader::new(context, me, session)?;
+        let mut events = pin!(me.client.follow_session(self.session, Some(after)));
+        loop {
+            let event = tokio::select! {
+                event = events.next() => event,
+                _ = tokio::signal::ctrl_c() => return Ok(()),
+            };
+            match event {
+                Some(Ok(SessionEvent::Message(message))) => reader.print_live(me, &message).await?,
+                Some(Ok(SessionEvent::Changed(change))) if context.json => {
+                    print::json(&json!({ "changed": change }), true)?;
+                }
+                Some(Ok(SessionEvent::Changed(_))) => {}
+                Some(Err(error)) => return Err(error.into()),
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Opens messages and prints them, one line of JSON or one paragraph each.
+struct Reader {
+    json: bool,
+    me: UserId,
+    session: SessionId,
+    ring: KeyRing,
+}
+
+impl Reader {
+    fn new(context: &Context, me: &Me, session: Session) -> Result<Self> {
+        Ok(Self { json: context.json, me: me.id, session: session.id, ring: me.ring(&session)? })
+    }
+
+    /// As [`Self::print`], after fetching the keys again if they were changed in the meantime.
+    async fn print_live(&mut self, me: &Me, message: &Message) -> Result<()> {
+        let unknown = matches!(
+            body(&self.ring, self.session, &message.content),
+            Err(ensemble_client::seal::SealError::UnknownEpoch(_))
+        );
+        if unknown {
+            self.ring = me.ring(&me.client.session(self.session).await?)?;
+        }
+        self.print(message)
+    }
+
+    fn print(&mut self, message: &Message) -> Result<()> {
+        let opened = body(&self.ring, self.session, &message.content);
+        if self.json {
+            let text = opened.as_ref().ok();
+            return print::json(&json!({ "message": message, "body": text }), true);
+        }
+        let who = if message.sender_id == self.me { "you".to_owned() } else { message.sender_id.to_string() };
+        print::line(format!("#{} {} UTC  {who}", message.seq, print::time(message.created_at)))?;
+        match opened {
+            Ok(body) => {
+                if body.from.is_some_and(|from| from != message.sender_id) {
+                    print::note(format!(
+                        "(under the seal it says: from {}. Do not trust this message.)",
+                        body.from.map(|id| id.to_string()).unwrap_or_default()
+                    ));
+                }
+                print::line(format!("{}\n", body.text.trim_end()))
+            }
+            Err(error) => print::line(format!("({error})\n")),
+        }
+    }
+}

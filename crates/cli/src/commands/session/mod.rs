@@ -1,0 +1,77 @@
+//! `ensemble session`: encrypted sessions, from making one to deleting it.
+
+mod change;
+mod create;
+mod list;
+mod messages;
+
+use clap::{Args, Subcommand};
+use ensemble_types::ids::SessionId;
+use ensemble_types::sessions::SessionStatus;
+
+use super::DONE;
+use crate::context::Context;
+use crate::failure::Result;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Session {
+    /// Create a session
+    #[command(visible_alias = "new")]
+    Create(create::Create),
+    /// List sessions, the one changed last first
+    #[command(visible_alias = "ls")]
+    List(list::List),
+    /// Show a session
+    Show(Which),
+    /// Send a message
+    Send(messages::Send),
+    /// Read the messages
+    #[command(visible_alias = "messages")]
+    Read(messages::Read),
+    /// Read new messages as they come
+    Follow(messages::Follow),
+    /// Change the title
+    Rename(change::Rename),
+    /// End a session; it can still be read
+    End(Which),
+    /// Make an ended session active again
+    Reopen(Which),
+    /// Put a session away
+    Archive(Which),
+    /// Take a session out of the archive
+    Unarchive(Which),
+    /// Change the key, so that whoever lost access cannot read what comes
+    Rekey(Which),
+    /// Delete a session for everyone, with all its messages
+    #[command(visible_alias = "rm")]
+    Delete(change::Delete),
+}
+
+/// Names a session.
+#[derive(Debug, Args)]
+pub(crate) struct Which {
+    /// The session's id
+    pub(crate) session: SessionId,
+}
+
+impl Session {
+    pub(crate) async fn run(self, context: &Context) -> Result {
+        let me = context.me().await?;
+        match self {
+            Self::Create(command) => command.run(context, &me).await?,
+            Self::List(command) => command.run(context, &me).await?,
+            Self::Show(which) => list::show(context, &me, which.session).await?,
+            Self::Send(command) => command.run(context, &me).await?,
+            Self::Read(command) => command.run(context, &me).await?,
+            Self::Follow(command) => command.run(context, &me).await?,
+            Self::Rename(command) => command.run(context, &me).await?,
+            Self::End(which) => change::status(context, &me, which.session, SessionStatus::Ended).await?,
+            Self::Reopen(which) => change::status(context, &me, which.session, SessionStatus::Active).await?,
+            Self::Archive(which) => change::archived(context, &me, which.session, true).await?,
+            Self::Unarchive(which) => change::archived(context, &me, which.session, false).await?,
+            Self::Rekey(which) => change::rekey(context, &me, which.session).await?,
+            Self::Delete(command) => command.run(context, &me).await?,
+        }
+        Ok(DONE)
+    }
+}

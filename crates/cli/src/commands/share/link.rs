@@ -1,0 +1,155 @@
+//! `ensemble share link` and `open`: a session for whoever has the address. The secret in it is in the fragment, which
+//! reaches no server.
+
+use std::time::Duration;
+
+use clap::Args;
+use ensemble_client::seal::LinkSecret;
+use ensemble_client::{Client, Error, Window, idempotency_key};
+use ensemble_types::ids::SessionId;
+use ensemble_types::links::CreateLink;
+use ensemble_types::problem::Code;
+use ensemble_types::text::Blob;
+use ensemble_types::time::Timestamp;
+use serde_json::json;
+
+use crate::context::{Context, Me, now};
+use crate::failure::{Failure, Result};
+use crate::print;
+use crate::vault::{body, card};
+
+#[derive(Debug, Args)]
+pub(crate) struct Link {
+    /// The session's id
+    session: SessionId,
+    /// How long it works (such as 30m, 12h, 7d), or until when (2026-12-31T00:00:00Z)
+    #[arg(long, value_name = "WHEN", value_parser = expiry)]
+    expires: Option<Expiry>,
+    /// How often it may be opened
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
+    max_uses: Option<i64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Open {
+    /// The whole address, with what is behind the #
+    address: String,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Expiry {
+    After(Duration),
+    At(Timestamp),
+}
+
+impl Link {
+    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+        let session = me.client.session(self.session).await?;
+        let ring = me.writing_ring(&session)?;
+        let secret = LinkSecret::generate();
+        let sealed =
+            secret.seal(&ring, session.id).map_err(|error| Failure::Seal("The link's key".to_owned(), error))?;
+        let request = CreateLink {
+            expires_at: self.expires.map(|expiry| match expiry {
+                Expiry::After(time) => now().plus(time),
+                Expiry::At(time) => time,
+            }),
+            max_uses: self.max_uses,
+            encrypted_key: Some(Blob::new(sealed).map_err(|error| Failure::said(format!("The link's key {error}.")))?),
+        };
+        let (link, first) = me.client.create_link(session.id, &request).await?;
+        let address = secret.address(&link.url);
+        if context.json {
+            return print::json(&json!({ "address": address, "link": link }), false);
+        }
+        print::line(&address)?;
+        if !first {
+            print::note("The link that there was before does not work any more.");
+        }
+        print::note(
+            "Whoever has this address can read the session. It cannot be shown again: only its holder knows the end of it.",
+        );
+        Ok(())
+    }
+}
+
+impl Open {
+    pub(crate) async fn run(self, context: &Context) -> Result<()> {
+        let (server, token, secret) = parse(&self.address).ok_or_else(|| {
+            Failure::said("This is not a whole link address. It looks like https://host/share/TOKEN#v1.KEY, with all behind the #.")
+        })?;
+        let client = Client::builder(server).build()?;
+        let window = Window { after: Some(0), limit: Some(500), before: None };
+        let mut view = client.open_link(&token, window, &idempotency_key()).await?;
+        let id = view.session.id;
+        let sealed = view.encrypted_key.take().ok_or_else(|| {
+            Failure::said("This link was made without a key, so what it shows cannot be decrypted. Ask for a new one.")
+        })?;
+        let ring = secret.open(&sealed, id).map_err(|error| Failure::Seal("The link's key".to_owned(), error))?;
+        if !context.json {
+            let title = card(&ring, &view.session.metadata).ok().and_then(|card| card.title);
+            print::line(format!("{}\n", title.unwrap_or_else(|| id.to_string())))?;
+        }
+        loop {
+            for message in &view.messages {
+                let opened = body(&ring, id, &message.content);
+                if context.json {
+                    print::json(&json!({ "message": message, "body": opened.ok() }), true)?;
+                    continue;
+                }
+                print::line(format!("#{} {} UTC", message.seq, print::time(message.created_at)))?;
+                print::line(match opened {
+                    Ok(body) => format!("{}\n", body.text.trim_end()),
+                    Err(error) => format!("({error})\n"),
+                })?;
+            }
+            let Some(last) = view.messages.last().map(|message| message.seq).filter(|_| view.has_more) else {
+                return Ok(());
+            };
+            let window = Window { after: Some(last), limit: Some(500), before: None };
+            view = client.link_page(&token, &view.view_token, window).await.map_err(|error: Error| {
+                if error.is(Code::LinkNotFound) {
+                    Failure::said("The link was taken back while it was being read.")
+                } else {
+                    error.into()
+                }
+            })?;
+        }
+    }
+}
+
+/// Server, token and secret of `https://host/prefix/share/TOKEN#v1.KEY`.
+fn parse(address: &str) -> Option<(String, String, LinkSecret)> {
+    let (place, fragment) = address.split_once('#')?;
+    let (server, token) = place.rsplit_once("/share/")?;
+    let secret = LinkSecret::from_fragment(fragment).ok()?;
+    Some((server.to_owned(), token.trim_end_matches('/').to_owned(), secret))
+}
+
+fn expiry(text: &str) -> Result<Expiry, String> {
+    if let Ok(at) = text.parse() {
+        return Ok(Expiry::At(at));
+    }
+    crate::plan::duration(text)
+        .map(Expiry::After)
+        .ok_or_else(|| "must be like 30m, 12h, 7d or 2026-12-31T00:00:00Z".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_taken_apart() {
+        let secret = LinkSecret::generate();
+        let address = secret.address("http://127.0.0.1:8080/share/abc");
+        let (server, token, parsed) = parse(&address).unwrap();
+        assert_eq!((server.as_str(), token.as_str()), ("http://127.0.0.1:8080", "abc"));
+        assert_eq!(parsed.fragment(), secret.fragment());
+        for bad in
+            ["", "abc", "http://h/share/abc", "http://h/share/abc#", "http://h/share/abc#v1.AAAA", "http://h/x#v1.AAAA"]
+        {
+            assert!(parse(bad).is_none(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! `ensemble share`: who else may see a session.
+
+mod link;
+mod users;
+
+use clap::{Subcommand, ValueEnum};
+use ensemble_types::ids::SessionId;
+use ensemble_types::shares::ShareLevel;
+
+use super::DONE;
+use crate::commands::session::Which;
+use crate::context::Context;
+use crate::failure::Result;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Share {
+    /// Share a session with a user
+    Add(users::Add),
+    /// List whom a session is shared with
+    #[command(visible_alias = "ls")]
+    List(Which),
+    /// Change what a user may do
+    Change(users::Change),
+    /// Take a session away from a user, and change its key
+    #[command(visible_alias = "rm")]
+    Remove(users::Remove),
+    /// Make a public link, or make it anew (the old one stops working)
+    Link(link::Link),
+    /// Take the public link back, and end what came in through it
+    Unlink(Which),
+    /// Read a session through its public link
+    Open(link::Open),
+}
+
+/// What a user may do with a session.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Level {
+    /// Read
+    View,
+    /// Also write messages
+    Edit,
+    /// Also change the title, and share for viewing and editing
+    Admin,
+}
+
+impl From<Level> for ShareLevel {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::View => Self::View,
+            Level::Edit => Self::Edit,
+            Level::Admin => Self::Admin,
+        }
+    }
+}
+
+impl Share {
+    pub(crate) async fn run(self, context: &Context) -> Result {
+        // Whoever has the link needs no account.
+        let command = match self {
+            Self::Open(open) => return open.run(context).await.map(|()| DONE),
+            command => command,
+        };
+        let me = context.me().await?;
+        match command {
+            Self::Add(command) => command.run(context, &me).await?,
+            Self::List(which) => users::list(context, &me, which.session).await?,
+            Self::Change(command) => command.run(context, &me).await?,
+            Self::Remove(command) => command.run(context, &me).await?,
+            Self::Link(command) => command.run(context, &me).await?,
+            Self::Unlink(Which { session }) => unlink(context, &me, session).await?,
+            Self::Open(_) => {}
+        }
+        Ok(DONE)
+    }
+}
+
+async fn unlink(context: &Context, me: &crate::context::Me, session: SessionId) -> Result<()> {
+    me.client.delete_link(session).await?;
+    if context.json {
+        return crate::print::json(&serde_json::json!({ "success": true }), false);
+    }
+    crate::print::line("The public link does not work any more.")
+}

@@ -1,0 +1,130 @@
+//! `ensemble share add`, `list`, `change` and `remove`: sharing with users.
+
+use clap::Args;
+use ensemble_client::seal::fingerprint;
+use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::sessions::AccessLevel;
+use ensemble_types::shares::{CreateShare, Share, ShareLevel, UpdateShare};
+use futures_util::TryStreamExt;
+use serde_json::json;
+
+use super::Level;
+use crate::context::{Context, Me};
+use crate::failure::Result;
+use crate::print;
+
+#[derive(Debug, Args)]
+pub(crate) struct Add {
+    /// The session's id
+    session: SessionId,
+    /// The user's id; they see it with `ensemble whoami`
+    user: UserId,
+    /// What they may do
+    #[arg(long, short, value_enum, default_value = "view")]
+    level: Level,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Change {
+    /// The session's id
+    session: SessionId,
+    /// The user's id
+    user: UserId,
+    /// What they may do from now on
+    #[arg(long, short, value_enum)]
+    level: Level,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Remove {
+    /// The session's id
+    session: SessionId,
+    /// The user's id (your own: you leave the session)
+    user: UserId,
+}
+
+impl Add {
+    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+        let session = me.client.session(self.session).await?;
+        let ring = me.writing_ring(&session)?;
+        let encrypted_key = me.sealed_for(context, self.session, self.user, &ring).await?;
+        let request = CreateShare { user_id: self.user, access_level: self.level.into(), encrypted_key };
+        let (share, _) = me.client.create_share(self.session, &request).await?;
+        if context.json {
+            return print::json(&share, false);
+        }
+        print::line(format!("{} may now {} session {}.", self.user, verb(share.access_level), self.session))?;
+        let user = me.client.user(self.user).await?;
+        if let Ok(fingerprint) = fingerprint(&user.public_key) {
+            print::note(format!(
+                "Their key's fingerprint is {fingerprint}. Compare it with what `ensemble whoami` shows them."
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Change {
+    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+        let update = UpdateShare { access_level: Some(self.level.into()), encrypted_key: None };
+        let share = me.client.update_share(self.session, self.user, &update).await?;
+        if context.json {
+            return print::json(&share, false);
+        }
+        print::line(format!("{} may now {} session {}.", self.user, verb(share.access_level), self.session))
+    }
+}
+
+impl Remove {
+    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+        me.client.delete_share(self.session, self.user).await?;
+        // Whoever left by themselves cannot, and need not, see the session again.
+        if self.user != me.id {
+            let session = me.client.session(self.session).await?;
+            if session.access_level == AccessLevel::Owner && session.rekey_needed {
+                me.rekey(context, &session).await?;
+            }
+        }
+        if context.json {
+            return print::json(&json!({ "success": true }), false);
+        }
+        print::line(format!("{} has no access to session {} any more.", self.user, self.session))
+    }
+}
+
+pub(super) async fn list(context: &Context, me: &Me, session: SessionId) -> Result<()> {
+    let shares: Vec<Share> = me.client.shares(session).try_collect().await?;
+    if context.json {
+        return print::json(&json!({ "shares": shares }), false);
+    }
+    if shares.is_empty() {
+        return print::line("This session is shared with nobody.");
+    }
+    let mut rows = Vec::with_capacity(shares.len());
+    for share in shares {
+        let name = me.client.user(share.user_id).await.ok().and_then(|user| user.display_name);
+        rows.push([
+            share.user_id.to_string(),
+            level(share.access_level).to_owned(),
+            print::time(share.created_at),
+            name.unwrap_or_default(),
+        ]);
+    }
+    print::table(["USER", "LEVEL", "SINCE (UTC)", "NAME"], &rows)
+}
+
+fn level(level: ShareLevel) -> &'static str {
+    match level {
+        ShareLevel::View => "view",
+        ShareLevel::Edit => "edit",
+        ShareLevel::Admin => "admin",
+    }
+}
+
+fn verb(level: ShareLevel) -> &'static str {
+    match level {
+        ShareLevel::View => "read",
+        ShareLevel::Edit => "read and write",
+        ShareLevel::Admin => "read, write and manage",
+    }
+}

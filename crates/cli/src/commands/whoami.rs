@@ -1,0 +1,34 @@
+//! `ensemble whoami`: the account, and what others compare to know that a key is yours.
+
+use clap::Args;
+use ensemble_client::seal::fingerprint;
+
+use super::DONE;
+use crate::context::Context;
+use crate::failure::Result;
+use crate::print;
+
+/// Shows your user id (others need it to share with you) and the fingerprint of your key (they should compare it).
+#[derive(Debug, Args)]
+pub(crate) struct Whoami {}
+
+impl Whoami {
+    pub(crate) async fn run(self, context: &Context) -> Result {
+        let me = context.me().await?;
+        let account = me.client.account().await?;
+        if context.json {
+            print::json(&account, false)?;
+            return Ok(DONE);
+        }
+        print::line(format!("user         {}", account.id))?;
+        if let Some(name) = &account.display_name {
+            print::line(format!("name         {name}"))?;
+        }
+        if let Ok(fingerprint) = fingerprint(&account.public_key) {
+            print::line(format!("fingerprint  {fingerprint}"))?;
+        }
+        print::line(format!("server       {}", me.client.origin()))?;
+        print::line(format!("key          {}", context.home.key_path().display()))?;
+        Ok(DONE)
+    }
+}

@@ -1,0 +1,201 @@
+//! Plan files: a run as people write it (YAML or JSON), made into what the service takes.
+//!
+//! Beyond the interface a plan has `defaults` for all its tasks, prompts in files, directories relative to the plan's
+//! reader, and durations such as `10m`. A field that is not known is an error: it is nearly always a typing mistake.
+
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use ensemble_types::ids::MachineId;
+use ensemble_types::runs::{CreateRun, CreateTask, Provider, RetryPolicy};
+use ensemble_types::text::Text;
+use serde::Deserialize;
+
+use crate::failure::{Failure, Result};
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Plan {
+    title: Option<String>,
+    max_concurrency: Option<u32>,
+    spread: Option<bool>,
+    #[serde(default)]
+    defaults: Defaults,
+    tasks: Vec<Task>,
+}
+
+/// What a task has when it does not say otherwise.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Defaults {
+    provider: Option<Provider>,
+    model: Option<String>,
+    working_directory: Option<PathBuf>,
+    machine_id: Option<MachineId>,
+    timeout: Option<String>,
+    timeout_ms: Option<u64>,
+    retry: Option<RetryPolicy>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Task {
+    #[serde(alias = "taskKey")]
+    key: Option<String>,
+    title: Option<String>,
+    prompt: Option<String>,
+    prompt_file: Option<PathBuf>,
+    provider: Option<Provider>,
+    model: Option<String>,
+    working_directory: Option<PathBuf>,
+    #[serde(default)]
+    depends_on: Vec<String>,
+    machine_id: Option<MachineId>,
+    timeout: Option<String>,
+    timeout_ms: Option<u64>,
+    retry: Option<RetryPolicy>,
+}
+
+/// Where relative paths of a plan begin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places<'a> {
+    /// Prompt files: where the plan is.
+    pub(crate) plan: &'a Path,
+    /// Working directories: where the command was typed.
+    pub(crate) here: &'a Path,
+}
+
+/// Reads a plan. `name` is for messages.
+pub(crate) fn read(text: &str, name: &str, places: Places<'_>) -> Result<CreateRun> {
+    let plan: Plan = serde_yaml_ng::from_str(text)
+        .map_err(|error| Failure::said(format!("{name} is not a plan: {error}. examples/review.yaml shows one.")))?;
+    let tasks = plan.tasks.into_iter().enumerate().map(|(at, task)| {
+        let called = task.key.clone().unwrap_or_else(|| format!("number {}", at + 1));
+        task.complete(&plan.defaults, places).map_err(|what| Failure::said(format!("{name}: task {called}: {what}.")))
+    });
+    Ok(CreateRun {
+        tasks: tasks.collect::<Result<_>>()?,
+        title: optional(plan.title).map_err(|what| Failure::said(format!("{name}: the title {what}.")))?,
+        max_concurrency: plan.max_concurrency,
+        spread: plan.spread,
+    })
+}
+
+impl Task {
+    fn complete(self, defaults: &Defaults, places: Places<'_>) -> Result<CreateTask, String> {
+        let prompt = match (self.prompt, self.prompt_file) {
+            (Some(prompt), None) => prompt,
+            (None, Some(file)) => {
+                let path = places.plan.join(file);
+                std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?
+            }
+            (None, None) => return Err("it has no prompt (nor a promptFile)".to_owned()),
+            (Some(_), Some(_)) => return Err("it has both a prompt and a promptFile".to_owned()),
+        };
+        let provider = self.provider.or(defaults.provider);
+        let directory = self.working_directory.as_ref().or(defaults.working_directory.as_ref());
+        let timeout = match (self.timeout, self.timeout_ms) {
+            (None, None) => milliseconds(defaults.timeout.as_deref(), defaults.timeout_ms)?,
+            (text, number) => milliseconds(text.as_deref(), number)?,
+        };
+        Ok(CreateTask {
+            prompt: Text::new(prompt).map_err(|error| format!("the prompt {error}"))?,
+            provider: provider.ok_or("it has no provider: claude, codex or gemini")?,
+            model: optional(self.model.or_else(|| defaults.model.clone()))
+                .map_err(|what| format!("the model {what}"))?,
+            working_directory: Some(absolute(places.here, directory)?),
+            depends_on: self.depends_on,
+            task_key: optional(self.key).map_err(|what| format!("the key {what}"))?,
+            title: optional(self.title).map_err(|what| format!("the title {what}"))?,
+            machine_id: self.machine_id.or_else(|| defaults.machine_id.clone()),
+            timeout_ms: timeout,
+            retry: self.retry.or(defaults.retry),
+        })
+    }
+}
+
+fn optional<const MIN: usize, const MAX: usize>(text: Option<String>) -> Result<Option<Text<MIN, MAX>>, String> {
+    text.map(Text::new).transpose().map_err(|error| error.to_string())
+}
+
+fn milliseconds(text: Option<&str>, number: Option<u64>) -> Result<Option<u64>, String> {
+    match (text, number) {
+        (Some(_), Some(_)) => Err("it has both a timeout and a timeoutMs".to_owned()),
+        (Some(text), None) => duration(text)
+            .map(|duration| u64::try_from(duration.as_millis()).ok())
+            .ok_or_else(|| format!("the timeout {text:?} is not like 90s, 10m or 2h")),
+        (None, number) => Ok(number),
+    }
+}
+
+/// `90s`, `10m`, `12h`, `7d`.
+pub(crate) fn duration(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(seconds).map(Duration::from_secs)
+}
+
+/// `directory` as seen from `here`, without `.` and `..`: the service takes absolute paths only.
+fn absolute(here: &Path, directory: Option<&PathBuf>) -> Result<Text<1, 4_096>, String> {
+    let mut path = PathBuf::new();
+    for part in here.join(directory.map_or(Path::new("."), PathBuf::as_path)).components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(path.pop()),
+            part => path.push(part),
+        }
+    }
+    let text = path.to_str().ok_or("the working directory is not UTF-8")?;
+    Text::new(text).map_err(|error| format!("the working directory {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(text: &str) -> Result<CreateRun> {
+        read(text, "plan.yaml", Places { plan: Path::new("/plans"), here: Path::new("/home/me/project") })
+    }
+
+    #[test]
+    fn tasks_take_what_they_do_not_say_from_the_defaults() {
+        let run = plan(
+            "title: t\ndefaults: {provider: claude, timeout: 10m, workingDirectory: ../other}\n\
+             tasks:\n  - {key: a, prompt: x}\n  - {key: b, prompt: y, provider: codex, timeout: 90s, workingDirectory: /tmp, dependsOn: [a]}",
+        )
+        .unwrap();
+        let [a, b] = run.tasks.as_slice() else { panic!("two tasks") };
+        assert_eq!((a.provider, a.timeout_ms), (Provider::Claude, Some(600_000)));
+        assert_eq!(a.working_directory.as_deref(), Some("/home/me/other"));
+        assert_eq!((b.provider, b.timeout_ms), (Provider::Codex, Some(90_000)));
+        assert_eq!(b.working_directory.as_deref(), Some("/tmp"));
+        assert_eq!(b.depends_on, ["a"]);
+    }
+
+    #[test]
+    fn without_a_directory_tasks_work_where_the_command_was_typed() {
+        let run = plan("tasks: [{prompt: x, provider: gemini}]").unwrap();
+        assert_eq!(run.tasks[0].working_directory.as_deref(), Some("/home/me/project"));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, said) in [
+            ("tasks: [{promt: x, provider: codex}]", "promt"),
+            ("tasks: [{prompt: x}]", "provider"),
+            ("tasks: [{provider: codex, key: a}]", "task a: it has no prompt"),
+            ("tasks: [{prompt: x, provider: gpt}]", "claude"),
+            ("tasks: [{prompt: x, provider: codex, timeout: soon}]", "soon"),
+            ("hello", "not a plan"),
+        ] {
+            let failure = plan(text).unwrap_err().to_string();
+            assert!(failure.contains(said), "{failure}");
+        }
+    }
+}

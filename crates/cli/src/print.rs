@@ -1,0 +1,98 @@
+//! Writing to people and to programs: tables and sentences, or JSON. Text of others never moves a terminal's cursor.
+
+use std::borrow::Cow;
+use std::io::{self, IsTerminal, Write};
+
+use ensemble_types::time::Timestamp;
+use serde::Serialize;
+
+use crate::failure::{Failure, Result};
+
+/// A line for people, or for a program that reads lines.
+pub(crate) fn line(text: impl AsRef<str>) -> Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", clean(text.as_ref()))?;
+    Ok(out.flush()?)
+}
+
+/// Tells something beside the result.
+pub(crate) fn note(text: impl AsRef<str>) {
+    // A note that nobody can read is no failure.
+    let _unheard = writeln!(io::stderr(), "{}", clean(text.as_ref()));
+}
+
+/// One JSON document, on lines of its own; or one line of a stream of them.
+pub(crate) fn json(value: &impl Serialize, in_stream: bool) -> Result<()> {
+    let text = if in_stream { serde_json::to_string(value) } else { serde_json::to_string_pretty(value) };
+    let text = text.map_err(|error| Failure::said(format!("The result cannot be written as JSON: {error}.")))?;
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}")?;
+    Ok(out.flush()?)
+}
+
+/// Bytes as they are, unless they go to a terminal.
+pub(crate) fn raw(bytes: &[u8]) -> Result<()> {
+    let mut out = io::stdout().lock();
+    if out.is_terminal() {
+        out.write_all(clean(&String::from_utf8_lossy(bytes)).as_bytes())?;
+    } else {
+        out.write_all(bytes)?;
+    }
+    Ok(out.flush()?)
+}
+
+/// Columns as wide as their widest cell; the last may be as long as it likes.
+pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> Result<()> {
+    let widths: [usize; N] = std::array::from_fn(|column| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain(head.get(column).map(|cell| cell.len())).max().unwrap_or_default()
+    });
+    let print = |row: [&str; N]| {
+        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        line(cells.join("  ").trim_end())
+    };
+    print(head)?;
+    for row in rows {
+        print(std::array::from_fn(|column| row.get(column).map_or("", String::as_str)))?;
+    }
+    Ok(())
+}
+
+/// `2026-03-26 00:00:00`, in UTC.
+pub(crate) fn time(at: Timestamp) -> String {
+    at.to_string().chars().take(19).collect::<String>().replace('T', " ")
+}
+
+/// One line of at most `most` characters.
+pub(crate) fn short(text: &str, most: usize) -> String {
+    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
+    if first.chars().count() <= most && first.len() + 1 >= text.trim().len() {
+        return first.to_owned();
+    }
+    let cut: String = first.chars().take(most.saturating_sub(1)).collect();
+    format!("{}…", cut.trim_end())
+}
+
+/// Without control characters but line feed and tab: what others wrote must not steer this terminal.
+pub(crate) fn clean(text: &str) -> Cow<'_, str> {
+    let steers = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if text.contains(steers) { Cow::Owned(text.replace(steers, "\u{fffd}")) } else { Cow::Borrowed(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_others_does_not_steer_the_terminal() {
+        assert_eq!(clean("a\x1b[2Jb\tc\nd"), "a\u{fffd}[2Jb\tc\nd");
+        assert_eq!(clean("naïve 🙂"), "naïve 🙂");
+    }
+
+    #[test]
+    fn short_texts_are_one_line() {
+        assert_eq!(short("hello", 10), "hello");
+        assert_eq!(short("\n  hello world \n more", 8), "hello w…");
+        assert_eq!(short("one\ntwo", 10), "one…");
+    }
+}

@@ -1,0 +1,195 @@
+//! Opens and seals what sessions hold, with the keys of whoever is signed in; changes keys; checks the keys of others.
+
+use ensemble_client::Window;
+use ensemble_client::seal::{
+    self, Binding, ContentKeyPair, ContentPublicKey, KeyRing, MessageBody, Purpose, SealError,
+};
+use ensemble_types::accounts::PublicUser;
+use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::messages::Message;
+use ensemble_types::problem::Code;
+use ensemble_types::sessions::{AccessLevel, Session, UpdateSession};
+use ensemble_types::shares::UpdateShare;
+use ensemble_types::text::Blob;
+use futures_util::TryStreamExt;
+use serde::{Deserialize, Serialize};
+
+use crate::context::{Context, Me};
+use crate::failure::{Failure, Result};
+use crate::print;
+
+/// What a session's metadata says, once it is opened. Members that we do not know are kept.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Card {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) title: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) path: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) host: Option<String>,
+    #[serde(flatten)]
+    pub(crate) more: serde_json::Map<String, serde_json::Value>,
+}
+
+impl Me {
+    pub(crate) fn pair(&self) -> Result<ContentKeyPair> {
+        ContentKeyPair::of(&self.key).map_err(|error| Failure::Seal("Your content key".to_owned(), error))
+    }
+
+    /// The keys of a session, as its owner or as somebody it is shared with.
+    pub(crate) fn ring(&self, session: &Session) -> Result<KeyRing> {
+        let (sealed, binding) = if session.access_level == AccessLevel::Owner {
+            (session.encryption_key.as_deref(), Binding::Session { owner: self.id })
+        } else {
+            (session.encrypted_key.as_deref(), Binding::Share { session: session.id, recipient: self.id })
+        };
+        sealed
+            .ok_or(SealError::Format)
+            .and_then(|sealed| seal::open_ring(sealed, &self.pair_or_seal_error()?, binding))
+            .map_err(|error| Failure::Seal(format!("The key of session {}", session.id), error))
+    }
+
+    fn pair_or_seal_error(&self) -> seal::Result<ContentKeyPair> {
+        ContentKeyPair::of(&self.key)
+    }
+
+    /// The keys, when the newest of them is the one to write with now.
+    pub(crate) fn writing_ring(&self, session: &Session) -> Result<KeyRing> {
+        let ring = self.ring(session)?;
+        if i64::from(ring.epoch()) < session.key_epoch {
+            return Err(Failure::said(format!(
+                "The key of this session was changed, and you have not been given the new one yet. Ask its owner to run \
+                 `ensemble session rekey {}`.",
+                session.id
+            )));
+        }
+        Ok(ring)
+    }
+
+    /// Begins a new epoch: a new key for the owner and for everybody who still has a share.
+    pub(crate) async fn rekey(&self, context: &Context, session: &Session) -> Result<Session> {
+        let ring = self.writing_ring(session)?.next().map_err(|error| Failure::Seal("The key".to_owned(), error))?;
+        let sealed = seal_ring(&ring, &self.pair()?.public(), Binding::Session { owner: self.id })?;
+        let update = UpdateSession {
+            encryption_key: Some(sealed),
+            expected_key_epoch: Some(session.key_epoch),
+            ..UpdateSession::default()
+        };
+        let session = match self.client.update_session(session.id, &update).await {
+            // Another of this owner's programs was first.
+            Err(error) if error.is(Code::VersionMismatch) => {
+                let session = self.client.session(session.id).await?;
+                if !session.rekey_needed {
+                    return Ok(session);
+                }
+                return Err(error.into());
+            }
+            session => session?,
+        };
+        self.pass_on(context, session.id, &ring).await?;
+        Ok(session)
+    }
+
+    /// Gives everybody who has a share the ring as it is now.
+    pub(crate) async fn pass_on(&self, context: &Context, session: SessionId, ring: &KeyRing) -> Result<()> {
+        let shares: Vec<_> = self.client.shares(session).try_collect().await?;
+        for share in shares {
+            match self.sealed_for(context, session, share.user_id, ring).await {
+                Ok(key) => {
+                    let update = UpdateShare { encrypted_key: Some(key), access_level: None };
+                    match self.client.update_share(session, share.user_id, &update).await {
+                        // It was taken away in the meantime.
+                        Err(error) if error.is_not_found() => {}
+                        other => drop(other?),
+                    }
+                }
+                // One person whose key is not to be trusted must not keep the others from theirs.
+                Err(failure) => print::note(format!("{} was not given the new key: {failure}", share.user_id)),
+            }
+        }
+        Ok(())
+    }
+
+    /// A session's ring, sealed to a user whose key has been verified.
+    pub(crate) async fn sealed_for(
+        &self,
+        context: &Context,
+        session: SessionId,
+        recipient: UserId,
+        ring: &KeyRing,
+    ) -> Result<Blob<1, 8_192>> {
+        let user = self.client.user(recipient).await?;
+        let key = ContentPublicKey::of_user(&user)
+            .map_err(|error| Failure::Seal(format!("The session's key for user {recipient}"), error))?;
+        known(context, self.client.origin(), &user)?;
+        seal_ring(ring, &key, Binding::Share { session, recipient })
+    }
+}
+
+/// Remembers the account key that was first seen for a user, and refuses another one afterwards.
+fn known(context: &Context, origin: &str, user: &PublicUser) -> Result<()> {
+    let id = user.id.to_string();
+    let settings = context.home.settings()?;
+    match settings.known_users.get(origin).and_then(|users| users.get(&id)) {
+        Some(key) if *key == user.public_key => Ok(()),
+        Some(_) => Err(Failure::said(format!(
+            "The account key of user {id} is not the one that was seen before. Nothing was shared. Ask them for the \
+             fingerprint that `ensemble whoami` shows; if it has really changed, remove the user from knownUsers in {}.",
+            context.home.path().join("settings.json").display()
+        ))),
+        None => context.home.change_settings(|settings| {
+            settings.known_users.entry(origin.to_owned()).or_default().insert(id, user.public_key.clone());
+        }),
+    }
+}
+
+pub(crate) fn seal_ring(ring: &KeyRing, to: &ContentPublicKey, binding: Binding<'_>) -> Result<Blob<1, 8_192>> {
+    let sealed = seal::seal_ring(ring, to, binding).map_err(|error| Failure::Seal("The key".to_owned(), error))?;
+    Blob::new(sealed).map_err(|_| Failure::Seal("The key".to_owned(), SealError::TooManyKeys))
+}
+
+/// Seals a value as `what`.
+pub(crate) fn seal_json<const MAX: usize>(
+    ring: &KeyRing,
+    purpose: Purpose<'_>,
+    what: &str,
+    value: &impl Serialize,
+) -> Result<Blob<1, MAX>> {
+    let sealed = seal::seal_json(ring, purpose, value).map_err(|error| Failure::Seal(format!("The {what}"), error))?;
+    Blob::new(sealed).map_err(|_| {
+        Failure::said(format!(
+            "The {what} is too long: encrypted it would be more than {MAX} bytes. Shorten or split it."
+        ))
+    })
+}
+
+/// The card of a session, or why it cannot be shown.
+pub(crate) fn card(ring: &KeyRing, metadata: &str) -> Result<Card, SealError> {
+    seal::open_json(ring, Purpose::SessionMetadata, metadata)
+}
+
+/// What a message says. Older or foreign programs may have put something else under the seal: shown as it is.
+pub(crate) fn body(ring: &KeyRing, session: SessionId, content: &str) -> Result<MessageBody, SealError> {
+    let plaintext = seal::open(ring, Purpose::Message(session), content)?;
+    Ok(serde_json::from_slice(&plaintext).unwrap_or_else(|_| MessageBody {
+        text: String::from_utf8_lossy(&plaintext).into_owned(),
+        from: None,
+        local_id: None,
+    }))
+}
+
+/// Whether any of the newest messages opens: if none does, the server may have given us another session's keys.
+pub(crate) async fn check_keys(me: &Me, session: &Session, ring: &KeyRing) -> Result<()> {
+    if session.last_seq == 0 {
+        return Ok(());
+    }
+    let page = me.client.message_page(session.id, Window::default()).await?;
+    let fits = |message: &Message| body(ring, session.id, &message.content).is_ok();
+    if page.messages.is_empty() || page.messages.iter().any(fits) {
+        return Ok(());
+    }
+    Err(Failure::said(
+        "None of the newest messages opens with the key that the server gave for this session, so nothing was sent. \
+         Either other programs wrote them, or the server gave you the wrong key. With --force it is sent all the same.",
+    ))
+}
