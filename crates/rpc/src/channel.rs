@@ -44,12 +44,12 @@ struct WireError {
 
 impl Channel {
     pub fn new(kit: &Kit, neighbour: &Neighbour) -> Self {
-        Self {
-            http: kit.http.clone(),
-            url: neighbour.url.clone(),
-            token: kit.internal_token.clone(),
-            deadline: neighbour.deadline,
-        }
+        Self::with(kit.http.clone(), kit.internal_token.clone(), neighbour)
+    }
+
+    /// For programs that are not services.
+    pub fn with(http: reqwest::Client, token: SecretString, neighbour: &Neighbour) -> Self {
+        Self { http, url: neighbour.url.clone(), token, deadline: neighbour.deadline }
     }
 
     /// For the generated clients.

@@ -10,7 +10,7 @@ use actix_web::http::StatusCode;
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
 use bytes::Bytes;
 use ensemble_chassis::{RpcCall, RpcMount};
-use ensemble_rpc::RpcError;
+use ensemble_rpc::{Channel, Neighbour, RpcError};
 use ensemble_rpc::identity::{
     Accounts, GetAccountRequest, GetAccountResponse, Keys, RevokeMachineTokensRequest, RevokeMachineTokensResponse,
     SnapshotRequest, SnapshotResponse, VerificationKey, mount_accounts, mount_keys,
@@ -128,6 +128,13 @@ impl Neighbours {
     pub fn ended_machines(&self) -> Vec<EndMachineLeasesRequest> {
         lock(&self.inner.ended_machines).clone()
     }
+}
+
+/// A way to the internal door of a service under test, to call its contracts: `AccountsClient::new(channel_to(&url))`.
+pub fn channel_to(internal_url: &str) -> Channel {
+    ensemble_chassis::process::install_providers();
+    let neighbour = Neighbour { url: internal_url.to_owned(), deadline: Duration::from_secs(20) };
+    Channel::with(reqwest::Client::new(), INTERNAL_TOKEN.to_owned().into(), &neighbour)
 }
 
 impl Keys for Inner {

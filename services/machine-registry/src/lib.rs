@@ -1,1 +1,96 @@
-//! machine-registry: being built.
+//! Machines: the computers on which a user's agents run. Who has which, what they say of themselves, whether they are
+//! there.
+//!
+//! This service promises: a machine belongs to one account for ever; what its owner sealed is kept as it came and never
+//! read; presence is decided by the database's clock; a deleted machine's tokens and leases end, even when the services
+//! that hold them are away at the time.
+
+mod routes;
+
+mod handlers;
+mod rpc;
+mod workers;
+
+mod domain;
+mod store;
+
+mod config;
+mod error;
+
+use std::sync::Arc;
+
+use ensemble_chassis::{KeySource, Kit, Routes, RpcMount, Service, StartError, Vars, Worker};
+use ensemble_rpc::identity::{AccountsClient, KeysClient};
+use ensemble_rpc::machines::{MachineDirectory, mount_machine_directory};
+use ensemble_rpc::orchestrator::MachineLeasesClient;
+use ensemble_rpc::{Channel, RemoteKeys};
+use ensemble_store_kit::{DatabaseConfig, Db, Migrate, Migrations};
+use futures_util::future::BoxFuture;
+
+use crate::config::Config;
+use crate::rpc::Directory;
+use crate::store::Store;
+use crate::workers::Farewell;
+
+/// The service, with all that its handlers need.
+pub struct MachineRegistry {
+    store: Store,
+    keys: Arc<RemoteKeys>,
+    farewell: Farewell,
+}
+
+/// The schema, for tests that make databases of it.
+pub fn migrations() -> Migrations {
+    ensemble_store_kit::migrations!()
+}
+
+impl Service for MachineRegistry {
+    const NAME: &'static str = "machine-registry";
+    const DEFAULT_PORT: u16 = 8082;
+    type Config = Config;
+
+    fn configure(vars: &mut Vars) -> Config {
+        Config::read(vars)
+    }
+
+    fn routes() -> Routes {
+        routes::table()
+    }
+
+    async fn build(config: Config, kit: Kit) -> Result<Self, StartError> {
+        let db = Db::open(&config.database, migrations()).await?;
+        let identity = Channel::new(&kit, &config.identity);
+        let orchestrator = Channel::new(&kit, &config.orchestrator);
+        let store = Store::new(db, config.online_for);
+        let farewell = Farewell {
+            store: store.clone(),
+            accounts: Arc::new(AccountsClient::new(identity.clone())),
+            leases: Arc::new(MachineLeasesClient::new(orchestrator)),
+            retry_after: config.departure_retry,
+            drain: kit.drain,
+        };
+        let keys = RemoteKeys::start(Arc::new(KeysClient::new(identity)), config.key_refresh).await;
+        Ok(Self { store, keys, farewell })
+    }
+
+    async fn migrate(config: Config) -> Result<(), StartError> {
+        let database = DatabaseConfig { migrate: Migrate::Auto, ..config.database };
+        Ok(Db::open(&database, migrations()).await.map(drop)?)
+    }
+
+    fn keys(&self) -> Arc<dyn KeySource> {
+        Arc::clone(&self.keys) as Arc<dyn KeySource>
+    }
+
+    fn rpc(self: &Arc<Self>) -> Vec<RpcMount> {
+        mount_machine_directory(Arc::new(Directory::new(self.store.clone())) as Arc<dyn MachineDirectory>)
+    }
+
+    fn workers(self: &Arc<Self>) -> Vec<Worker> {
+        vec![Worker::new("farewell", self.farewell.clone().run())]
+    }
+
+    fn ready(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(self.store.ready())
+    }
+}

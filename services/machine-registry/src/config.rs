@@ -1,0 +1,43 @@
+//! What the operator may set.
+
+use std::time::Duration;
+
+use ensemble_chassis::Vars;
+use ensemble_rpc::{KeyRefresh, Neighbour};
+use ensemble_store_kit::{DatabaseConfig, database_config};
+
+pub struct Config {
+    /// `DATABASE_URL` and what goes with it.
+    pub database: DatabaseConfig,
+    /// `IDENTITY_RPC_URL`: token keys come from there, and revocations of a deleted machine's tokens go there.
+    pub identity: Neighbour,
+    /// `ORCHESTRATOR_RPC_URL`: the ends of a deleted machine's leases go there.
+    pub orchestrator: Neighbour,
+    /// `KEYS_REFRESH_MS`, `KEYS_TRUSTED_MS`
+    pub key_refresh: KeyRefresh,
+    /// `MACHINE_ONLINE_MS`: how long a machine counts as online after a heartbeat.
+    pub online_for: Duration,
+    /// `DEPARTURE_RETRY_MS`: when a neighbour that could not be told of a deletion is told again.
+    pub departure_retry: Duration,
+}
+
+impl Config {
+    pub fn read(vars: &mut Vars) -> Self {
+        Self {
+            database: database_config!(vars, "machine-registry"),
+            identity: Neighbour::identity(vars),
+            orchestrator: Neighbour::orchestrator(vars),
+            key_refresh: KeyRefresh::configure(vars),
+            online_for: vars.millis(
+                "MACHINE_ONLINE_MS",
+                "how long a machine counts as online after a heartbeat",
+                60_000,
+            ),
+            departure_retry: vars.millis(
+                "DEPARTURE_RETRY_MS",
+                "when a neighbour that could not be told of a deleted machine is told again",
+                5_000,
+            ),
+        }
+    }
+}

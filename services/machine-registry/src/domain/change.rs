@@ -1,0 +1,187 @@
+//! How a machine changes: which updates make sense, and which come too late.
+
+use ensemble_types::machines::{Activity, UpdateMachine};
+use ensemble_types::time::Timestamp;
+
+use super::{Machine, Presence, Versioned};
+
+/// An update that changes something and says of each expected version which field it is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) metadata: Option<Edit>,
+    pub(crate) daemon_state: Option<Edit>,
+    /// The heartbeat.
+    pub(crate) activity: Option<Activity>,
+}
+
+/// A new value of a versioned field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Edit {
+    pub(crate) value: String,
+    /// Without it the last write wins.
+    pub(crate) expected: Option<i64>,
+}
+
+/// An update that makes no sense, whatever the machine is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BadChange {
+    #[error("at least one of metadata, daemonState and activity is needed")]
+    Empty,
+    /// `expectedVersion` beside no versioned field, or beside two.
+    #[error("expectedVersion needs exactly one versioned field")]
+    AmbiguousVersion,
+    /// The field's version was given twice, or without the field.
+    #[error("{0} does not fit the other fields")]
+    StrayVersion(&'static str),
+}
+
+/// Somebody else changed the field first; nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} is at version {}", current.version)]
+pub(crate) struct VersionMismatch {
+    /// Its name on the wire.
+    pub(crate) field: &'static str,
+    pub(crate) current: Versioned<Option<String>>,
+}
+
+impl Change {
+    pub(crate) fn new(body: UpdateMachine) -> Result<Self, BadChange> {
+        if body.metadata.is_none() && body.daemon_state.is_none() && body.activity.is_none() {
+            return Err(BadChange::Empty);
+        }
+        let versioned = usize::from(body.metadata.is_some()) + usize::from(body.daemon_state.is_some());
+        if body.expected_version.is_some() && versioned != 1 {
+            return Err(BadChange::AmbiguousVersion);
+        }
+        let edit = |value: Option<String>, own: Option<i64>, name| match (value, own, body.expected_version) {
+            (None, Some(_), _) | (Some(_), Some(_), Some(_)) => Err(BadChange::StrayVersion(name)),
+            (value, own, shared) => Ok(value.map(|value| Edit { value, expected: own.or(shared) })),
+        };
+        let metadata = body.metadata.map(|text| text.into_string());
+        let daemon_state = body.daemon_state.map(|text| text.into_string());
+        Ok(Self {
+            metadata: edit(metadata, body.expected_metadata_version, "expectedMetadataVersion")?,
+            daemon_state: edit(daemon_state, body.expected_daemon_state_version, "expectedDaemonStateVersion")?,
+            activity: body.activity,
+        })
+    }
+
+    /// The activity, when there is nothing else: such an update cannot fail and needs not read the machine first.
+    pub(crate) fn heartbeat(&self) -> Option<&Activity> {
+        self.activity.as_ref().filter(|_| self.metadata.is_none() && self.daemon_state.is_none())
+    }
+}
+
+impl Machine {
+    /// The machine after the change. A heartbeat alone does not touch `updated_at`.
+    pub(crate) fn change(mut self, change: Change, now: Timestamp) -> Result<Self, VersionMismatch> {
+        if let Some(edit) = change.metadata {
+            let current = Versioned { value: Some(self.metadata.value), version: self.metadata.version };
+            let version = edit.version_after(current, "metadata")?;
+            (self.metadata, self.updated_at) = (Versioned { value: edit.value, version }, now);
+        }
+        if let Some(edit) = change.daemon_state {
+            let version = edit.version_after(self.daemon_state, "daemonState")?;
+            (self.daemon_state, self.updated_at) = (Versioned { value: Some(edit.value), version }, now);
+        }
+        if let Some(activity) = change.activity {
+            (self.activity, self.presence) = (Some(activity), Presence::beaten(now));
+        }
+        Ok(self)
+    }
+}
+
+impl Edit {
+    fn version_after(&self, current: Versioned<Option<String>>, field: &'static str) -> Result<i64, VersionMismatch> {
+        match self.expected {
+            Some(expected) if expected != current.version => Err(VersionMismatch { field, current }),
+            _ => Ok(current.version + 1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ensemble_types::text::Blob;
+
+    use super::*;
+
+    fn machine() -> Machine {
+        let at = Timestamp::from_unix_seconds(1);
+        Machine {
+            id: "m".parse().unwrap(),
+            metadata: Versioned { value: "m1".to_owned(), version: 1 },
+            encryption_key: "k".to_owned(),
+            daemon_state: Versioned { value: None, version: 0 },
+            activity: None,
+            presence: Presence { last_active_at: None, online: false },
+            created_at: at,
+            updated_at: at,
+        }
+    }
+
+    fn update(metadata: Option<&str>, daemon_state: Option<&str>) -> UpdateMachine {
+        UpdateMachine {
+            metadata: metadata.map(|text| Blob::new(text).unwrap()),
+            daemon_state: daemon_state.map(|text| Blob::new(text).unwrap()),
+            ..UpdateMachine::default()
+        }
+    }
+
+    fn now() -> Timestamp {
+        Timestamp::from_unix_seconds(9)
+    }
+
+    #[test]
+    fn an_update_must_say_which_version_it_means() {
+        let refused = |body: UpdateMachine| Change::new(body).unwrap_err();
+        assert_eq!(refused(UpdateMachine::default()), BadChange::Empty);
+        let two = UpdateMachine { expected_version: Some(1), ..update(Some("a"), Some("b")) };
+        assert_eq!(refused(two), BadChange::AmbiguousVersion);
+        let none = UpdateMachine {
+            expected_version: Some(1),
+            activity: Some(Activity::from_text("{}".to_owned()).unwrap()),
+            ..UpdateMachine::default()
+        };
+        assert_eq!(refused(none), BadChange::AmbiguousVersion);
+        let stray = UpdateMachine { expected_daemon_state_version: Some(1), ..update(Some("a"), None) };
+        assert_eq!(refused(stray), BadChange::StrayVersion("expectedDaemonStateVersion"));
+        let twice =
+            UpdateMachine { expected_version: Some(1), expected_metadata_version: Some(1), ..update(Some("a"), None) };
+        assert_eq!(refused(twice), BadChange::StrayVersion("expectedMetadataVersion"));
+    }
+
+    #[test]
+    fn each_field_has_a_version_of_its_own() {
+        let change = Change::new(update(Some("m2"), Some("d1"))).unwrap();
+        let changed = machine().change(change, now()).unwrap();
+        assert_eq!((changed.metadata.version, changed.daemon_state.version), (2, 1));
+        assert_eq!(changed.updated_at, now());
+    }
+
+    #[test]
+    fn a_late_update_is_told_what_is_there() {
+        let body = UpdateMachine { expected_version: Some(3), ..update(Some("m2"), None) };
+        let refused = machine().change(Change::new(body).unwrap(), now()).unwrap_err();
+        let current = Versioned { value: Some("m1".to_owned()), version: 1 };
+        assert_eq!(refused, VersionMismatch { field: "metadata", current });
+        let both = UpdateMachine {
+            expected_metadata_version: Some(1),
+            expected_daemon_state_version: Some(5),
+            ..update(Some("m2"), Some("d1"))
+        };
+        assert_eq!(machine().change(Change::new(both).unwrap(), now()).unwrap_err().field, "daemonState");
+    }
+
+    #[test]
+    fn a_heartbeat_raises_no_version() {
+        let body =
+            UpdateMachine { activity: Some(Activity::from_text("{}".to_owned()).unwrap()), ..UpdateMachine::default() };
+        let change = Change::new(body).unwrap();
+        assert!(change.heartbeat().is_some());
+        let changed = machine().change(change, now()).unwrap();
+        assert_eq!((changed.metadata.version, changed.daemon_state.version), (1, 0));
+        assert_eq!(changed.updated_at, machine().updated_at);
+        assert!(changed.presence.online);
+    }
+}

@@ -1,0 +1,102 @@
+//! What a machine is.
+
+use std::time::Duration;
+
+use ensemble_types::ids::MachineId;
+use ensemble_types::machines::{self, Activity, RegisterMachine};
+use ensemble_types::time::Timestamp;
+
+/// A machine of some account.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Machine {
+    pub(crate) id: MachineId,
+    /// Sealed by the owner.
+    pub(crate) metadata: Versioned<String>,
+    /// Sealed to the owner.
+    pub(crate) encryption_key: String,
+    /// Sealed by the owner. Version 0: never set.
+    pub(crate) daemon_state: Versioned<Option<String>>,
+    /// What came with the last heartbeat.
+    pub(crate) activity: Option<Activity>,
+    pub(crate) presence: Presence,
+    pub(crate) created_at: Timestamp,
+    pub(crate) updated_at: Timestamp,
+}
+
+/// A value and how often it was set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Versioned<T> {
+    pub(crate) value: T,
+    pub(crate) version: i64,
+}
+
+/// Whether the machine is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Presence {
+    pub(crate) last_active_at: Option<Timestamp>,
+    pub(crate) online: bool,
+}
+
+/// A machine that is to be registered.
+#[derive(Clone, Debug)]
+pub(crate) struct Draft {
+    pub(crate) id: MachineId,
+    pub(crate) metadata: String,
+    pub(crate) encryption_key: String,
+}
+
+impl Presence {
+    /// All three by one clock: the database's.
+    pub(crate) fn new(last_active_at: Option<Timestamp>, now: Timestamp, online_for: Duration) -> Self {
+        let online = last_active_at.is_some_and(|beat| now < beat.plus(online_for));
+        Self { last_active_at, online }
+    }
+
+    /// A heartbeat just came.
+    pub(crate) fn beaten(now: Timestamp) -> Self {
+        Self { last_active_at: Some(now), online: true }
+    }
+}
+
+impl From<RegisterMachine> for Draft {
+    fn from(body: RegisterMachine) -> Self {
+        Self {
+            id: body.id.unwrap_or_else(MachineId::generate),
+            metadata: body.metadata.into_string(),
+            encryption_key: body.encryption_key.into_string(),
+        }
+    }
+}
+
+impl From<Machine> for machines::Machine {
+    fn from(machine: Machine) -> Self {
+        Self {
+            id: machine.id,
+            metadata: machine.metadata.value,
+            metadata_version: machine.metadata.version,
+            encryption_key: machine.encryption_key,
+            daemon_state: machine.daemon_state.value,
+            daemon_state_version: machine.daemon_state.version,
+            activity: machine.activity,
+            online: machine.presence.online,
+            last_active_at: machine.presence.last_active_at,
+            created_at: machine.created_at,
+            updated_at: machine.updated_at,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_is_online_for_a_while_after_a_heartbeat() {
+        let beat = Timestamp::from_unix_seconds(1_000);
+        let online_for = Duration::from_secs(60);
+        let online = |seconds| Presence::new(Some(beat), Timestamp::from_unix_seconds(seconds), online_for).online;
+        assert!(online(1_000) && online(1_059));
+        assert!(!online(1_060) && !online(5_000));
+        assert!(!Presence::new(None, beat, online_for).online, "it never beat");
+    }
+}

@@ -1,0 +1,73 @@
+//! Every error of this service, and what a caller is told of it. The only file here that knows HTTP.
+
+use ensemble_chassis::IntoProblem;
+use ensemble_store_kit::StoreError;
+use ensemble_store_kit::cursor::InvalidCursor;
+use ensemble_types::problem::{Code, Problem};
+use serde_json::json;
+
+use crate::domain::{BadChange, OtherMachine, VersionMismatch};
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("the account has no such machine")]
+    NoSuchMachine,
+    #[error("the idempotency key was used with another body")]
+    OtherBody,
+    #[error(transparent)]
+    OtherMachine(#[from] OtherMachine),
+    #[error(transparent)]
+    BadChange(#[from] BadChange),
+    #[error(transparent)]
+    VersionMismatch(#[from] VersionMismatch),
+    #[error(transparent)]
+    InvalidCursor(#[from] InvalidCursor),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl IntoProblem for Error {
+    fn into_problem(self) -> Problem {
+        match self {
+            Self::NoSuchMachine => Problem::not_found(),
+            Self::OtherBody => {
+                Problem::new(Code::IdempotencyMismatch, "Use a new `Idempotency-Key` for a new request.")
+            }
+            Self::OtherMachine(_) => Problem::new(Code::Forbidden, "This token can only act for its own machine."),
+            Self::BadChange(bad) => bad.into_problem(),
+            Self::VersionMismatch(mismatch) => Problem::new(
+                Code::VersionMismatch,
+                format!("`{}` was changed since. Merge with `current` and send its version.", mismatch.field),
+            )
+            .with("field", mismatch.field)
+            .with("current", json!({ "version": mismatch.current.version, "value": mismatch.current.value })),
+            Self::InvalidCursor(invalid) => invalid.into(),
+            Self::Store(error) => error.into_problem(),
+        }
+    }
+}
+
+impl IntoProblem for BadChange {
+    fn into_problem(self) -> Problem {
+        match self {
+            Self::Empty => {
+                Problem::new(Code::InvalidArgument, "Send at least one of `metadata`, `daemonState` and `activity`.")
+            }
+            Self::AmbiguousVersion => Problem::field(
+                "/expectedVersion",
+                "goes with exactly one of metadata and daemonState; use expectedMetadataVersion and \
+                 expectedDaemonStateVersion to name them",
+            ),
+            Self::StrayVersion(name) => Problem::field(
+                format!("/{name}"),
+                "goes with the field it names, and not together with expectedVersion",
+            ),
+        }
+    }
+}
+
+impl IntoProblem for OtherMachine {
+    fn into_problem(self) -> Problem {
+        Error::from(self).into_problem()
+    }
+}

@@ -1,0 +1,124 @@
+//! PATCH /v1/machines/{id}: versions and heartbeats.
+
+use ensemble_testkit::{Backend, eventually, on_both_databases};
+use serde_json::json;
+
+use crate::{PATIENCE, Stage, draft};
+
+on_both_databases! {
+    async fn a_change_raises_the_version_of_its_field(on: Backend) {
+        let stage = Stage::new(on).await;
+        let (_, alice) = stage.user();
+        alice.post("/v1/machines", &draft("m")).await.expect(201);
+        let one = alice.patch("/v1/machines/m", &json!({ "metadata": "m2" })).await.expect(200);
+        assert_eq!((&one["metadata"], &one["metadataVersion"]), (&json!("m2"), &json!(2)));
+        assert_eq!(one["daemonStateVersion"], 0);
+        assert!(one["updatedAt"].as_str() >= one["createdAt"].as_str());
+        let two = json!({ "metadata": "m3", "daemonState": "d1", "activity": { "jobs": [1, 2] } });
+        let both = alice.patch("/v1/machines/m", &two).await.expect(200);
+        assert_eq!((&both["metadataVersion"], &both["daemonStateVersion"]), (&json!(3), &json!(1)));
+        assert_eq!((&both["activity"], &both["online"]), (&json!({ "jobs": [1, 2] }), &json!(true)));
+        assert_eq!(alice.get("/v1/machines/m").await.expect(200), both);
+    }
+
+    async fn a_late_change_changes_nothing_and_is_told_what_is_there(on: Backend) {
+        let stage = Stage::new(on).await;
+        let (_, alice) = stage.user();
+        alice.post("/v1/machines", &draft("m")).await.expect(201);
+        let change = |body| { let alice = alice.clone(); async move { alice.patch("/v1/machines/m", &body).await } };
+        change(json!({ "metadata": "m2", "expectedVersion": 1 })).await.expect(200);
+        let late = change(json!({ "metadata": "m3", "expectedVersion": 1 })).await.problem(409, "VERSION_MISMATCH");
+        assert_eq!(late["current"], json!({ "version": 2, "value": "m2" }));
+        let first = change(json!({ "daemonState": "d1", "expectedVersion": 1 })).await.problem(409, "VERSION_MISMATCH");
+        assert_eq!(first["current"], json!({ "version": 0, "value": null }));
+        let half = json!({
+            "metadata": "m3", "daemonState": "d1", "activity": {},
+            "expectedMetadataVersion": 2, "expectedDaemonStateVersion": 9,
+        });
+        change(half).await.problem(409, "VERSION_MISMATCH");
+        let now = alice.get("/v1/machines/m").await.expect(200);
+        assert_eq!((&now["metadata"], &now["daemonState"], &now["online"]), (&json!("m2"), &json!(null), &json!(false)));
+        let both = json!({
+            "metadata": "m3", "daemonState": "d1", "expectedMetadataVersion": 2, "expectedDaemonStateVersion": 0,
+        });
+        change(both).await.expect(200);
+    }
+
+    async fn of_many_changes_to_one_version_one_wins(on: Backend) {
+        let stage = Stage::new(on).await;
+        let (_, alice) = stage.user();
+        alice.post("/v1/machines", &draft("m")).await.expect(201);
+        let mut together = Vec::new();
+        for n in 0..12 {
+            let alice = alice.clone();
+            let body = json!({ "metadata": format!("by {n}"), "expectedVersion": 1 });
+            together.push(tokio::spawn(async move { alice.patch("/v1/machines/m", &body).await.status }));
+        }
+        let mut won = 0;
+        for one in together {
+            match one.await.unwrap() {
+                200 => won += 1,
+                status => assert_eq!(status, 409),
+            }
+        }
+        assert_eq!(won, 1);
+        assert_eq!(alice.get("/v1/machines/m").await.expect(200)["metadataVersion"], 2);
+    }
+
+    async fn without_an_expectation_no_change_is_lost(on: Backend) {
+        let stage = Stage::new(on).await;
+        let (_, alice) = stage.user();
+        alice.post("/v1/machines", &draft("m")).await.expect(201);
+        let mut together = Vec::new();
+        for n in 0..12 {
+            let alice = alice.clone();
+            let body = json!({ "daemonState": format!("by {n}") });
+            together.push(tokio::spawn(async move { alice.patch("/v1/machines/m", &body).await.status }));
+        }
+        for one in together {
+            assert_eq!(one.await.unwrap(), 200);
+        }
+        assert_eq!(alice.get("/v1/machines/m").await.expect(200)["daemonStateVersion"], 12);
+    }
+
+    async fn a_heartbeat_tells_presence_and_nothing_else(on: Backend) {
+        let stage = Stage::with(on, &[("MACHINE_ONLINE_MS", "300")]).await;
+        let (_, alice) = stage.user();
+        let made = alice.post("/v1/machines", &draft("m")).await.expect(201);
+        let beaten = alice.patch("/v1/machines/m", &json!({ "activity": { "a": 1.50 } })).await;
+        assert!(beaten.text.contains(r#""activity":{"a":1.5"#), "{}", beaten.text);
+        let beaten = beaten.expect(200);
+        assert_eq!((&beaten["online"], &beaten["updatedAt"]), (&json!(true), &made["updatedAt"]));
+        assert_eq!((&beaten["metadataVersion"], &beaten["daemonStateVersion"]), (&json!(1), &json!(0)));
+        assert!(beaten["lastActiveAt"].is_string());
+        eventually(PATIENCE, async || alice.get("/v1/machines/m").await.expect(200)["online"] == false).await;
+        let away = alice.get("/v1/machines").await.expect(200);
+        assert_eq!(away["machines"][0]["lastActiveAt"], beaten["lastActiveAt"], "when it was there is remembered");
+    }
+
+    async fn changes_that_make_no_sense_are_refused(on: Backend) {
+        let stage = Stage::new(on).await;
+        let (_, alice) = stage.user();
+        alice.post("/v1/machines", &draft("m")).await.expect(201);
+        let large = "x".repeat(16_384);
+        for (body, pointer) in [
+            (json!({ "metadata": "x", "daemonState": "y", "expectedVersion": 1 }), "/expectedVersion"),
+            (json!({ "activity": {}, "expectedVersion": 1 }), "/expectedVersion"),
+            (json!({ "metadata": "x", "expectedDaemonStateVersion": 0 }), "/expectedDaemonStateVersion"),
+            (json!({ "metadata": "x", "expectedVersion": 1, "expectedMetadataVersion": 1 }), "/expectedMetadataVersion"),
+            (json!({ "metadata": "x", "expectedVersion": "1" }), "/expectedVersion"),
+            (json!({ "activity": [] }), "/activity"),
+            (json!({ "activity": "busy" }), "/activity"),
+            (json!({ "activity": { "text": large } }), "/activity"),
+            (json!({ "metadata": "" }), "/metadata"),
+        ] {
+            let refused = alice.patch("/v1/machines/m", &body).await;
+            assert_eq!(refused.bad_fields(), [pointer], "{body}: {}", refused.text);
+        }
+        for body in [json!({}), json!({ "online": true }), json!({ "metadata": null })] {
+            alice.patch("/v1/machines/m", &body).await.problem(400, "INVALID_ARGUMENT");
+        }
+        let now = alice.get("/v1/machines/m").await.expect(200);
+        assert_eq!((&now["metadataVersion"], &now["online"]), (&json!(1), &json!(false)));
+    }
+}

@@ -1,0 +1,63 @@
+//! Knocks at the doors of machine-registry, on both databases.
+
+#![cfg(test)]
+
+mod access;
+mod changes;
+mod deletion;
+mod directory;
+mod listing;
+mod registration;
+
+use std::time::Duration;
+
+use ensemble_chassis::Running;
+use ensemble_machine_registry::MachineRegistry;
+use ensemble_testkit::{Api, Backend, Neighbours, TestDatabase, start_service};
+use ensemble_types::ids::UserId;
+use serde_json::{Value, json};
+
+/// How long anything may take before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running service with its neighbours and its database.
+struct Stage {
+    neighbours: Neighbours,
+    service: Running,
+    /// Removed when dropped.
+    _database: TestDatabase,
+}
+
+impl Stage {
+    async fn new(on: Backend) -> Self {
+        Self::with(on, &[]).await
+    }
+
+    async fn with(on: Backend, settings: &[(&str, &str)]) -> Self {
+        let neighbours = Neighbours::start().await;
+        let database = TestDatabase::new(on, "machine-registry", ensemble_machine_registry::migrations()).await;
+        let mut vars = neighbours.vars();
+        vars.push(("DATABASE_URL".to_owned(), database.url.clone()));
+        vars.push(("DATABASE_POOL_SIZE".to_owned(), "4".to_owned()));
+        vars.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        let service = start_service::<MachineRegistry>(vars).await;
+        Self { neighbours, service, _database: database }
+    }
+
+    fn anonymous(&self) -> Api {
+        Api::new(&self.service.public_url())
+    }
+
+    fn bearing(&self, token: &str) -> Api {
+        self.anonymous().with_token(token)
+    }
+
+    fn user(&self) -> (UserId, Api) {
+        let user = self.neighbours.new_user();
+        (user, self.bearing(&self.neighbours.issuer().user(user)))
+    }
+}
+
+fn draft(id: &str) -> Value {
+    json!({ "id": id, "metadata": "sealed metadata", "encryptionKey": "sealed key" })
+}

@@ -1,0 +1,104 @@
+//! POST /v1/machines.
+
+use ensemble_testkit::{Backend, on_both_databases};
+use serde_json::json;
+
+use crate::{Stage, draft};
+
+on_both_databases! {
+    async fn a_machine_is_registered_and_read_back(on: Backend) {
+        let stage = Stage::new(on).await;
+        let (_, alice) = stage.user();
+        let made = alice.post("/v1/machines", &json!({ "metadata": "m", "encryptionKey": "k" })).await.expect(201);
+        let id = made["id"].as_str().unwrap();
+        assert!((1..=64).contains(&id.len()), "{made}");
+        for (field, value) in [
+            ("metadata", json!("m")),
+            ("metadataVersion", json!(1)),
+            ("encryptionKey", json!("k")),
+            ("daemonState", json!(null)),
+            ("daemonStateVersion", json!(0)),
+            ("activity", json!(null)),
+            ("online", json!(false)),
+            ("lastActiveAt", json!(null)),
+        ] {
+            assert_eq!(made[field], value, "{field}");
+        }
+        assert_eq!(made["createdAt"], made["updatedAt"]);
+        assert_eq!(made["createdAt"].as_str().unwrap().len(), "2026-03-26T00:00:00.000Z".len());
+        assert_eq!(alice.get(&format!("/v1/machines/{id}")).await.expect(200), made);
+    }
+
+    async fn an_id_that_is_taken_answers_with_what_is_there(on: Backend) {
+        let stage = Stage::new(on).await;
+        let ((_, alice), (_, bob)) = (stage.user(), stage.user());
+        let first = alice.post("/v1/machines", &draft("laptop")).await.expect(201);
+        let other = json!({ "id": "laptop", "metadata": "other", "encryptionKey": "other" });
+        assert_eq!(alice.post("/v1/machines", &other).await.expect(200), first);
+        assert_eq!(bob.post("/v1/machines", &other).await.expect(201)["metadata"], "other");
+        assert_eq!(alice.get("/v1/machines/laptop").await.expect(200), first, "somebody else's laptop is another one");
+    }
+
+    async fn one_wish_makes_one_machine(on: Backend) {
+        let stage = Stage::new(on).await;
+        let ((_, alice), (_, bob)) = (stage.user(), stage.user());
+        let (key, body) = ("0123456789abcdef", json!({ "metadata": "m", "encryptionKey": "k" }));
+        let mut together = Vec::new();
+        for _ in 0..8 {
+            let (alice, body) = (alice.clone(), body.clone());
+            together.push(tokio::spawn(async move { alice.post_keyed("/v1/machines", key, &body).await }));
+        }
+        let mut answers = Vec::new();
+        for one in together {
+            answers.push(one.await.unwrap());
+        }
+        assert_eq!(answers.iter().filter(|answer| answer.status == 201).count(), 1);
+        assert!(answers.iter().all(|answer| answer.status == 200 || answer.status == 201), "{answers:?}");
+        let id = answers[0].json()["id"].clone();
+        assert!(answers.iter().all(|answer| answer.json()["id"] == id));
+
+        let path = format!("/v1/machines/{}", id.as_str().unwrap());
+        alice.patch(&path, &json!({ "metadata": "m2" })).await.expect(200);
+        assert_eq!(alice.post_keyed("/v1/machines", key, &body).await.expect(200)["metadata"], "m2", "as it is now");
+        let other = json!({ "metadata": "x", "encryptionKey": "k" });
+        alice.post_keyed("/v1/machines", key, &other).await.problem(409, "IDEMPOTENCY_MISMATCH");
+        bob.post_keyed("/v1/machines", key, &other).await.expect(201);
+        alice.delete(&path).await.expect(200);
+        alice.post_keyed("/v1/machines", key, &body).await.problem(404, "NOT_FOUND");
+        alice.post_keyed("/v1/machines", "too short", &body).await.problem(400, "INVALID_ARGUMENT");
+    }
+
+    async fn a_body_that_does_not_fit_names_the_field_and_writes_nothing(on: Backend) {
+        let stage = Stage::new(on).await;
+        let (_, alice) = stage.user();
+        let long = |bytes: usize| "x".repeat(bytes);
+        for (body, pointer) in [
+            (json!({ "encryptionKey": "k" }), "/metadata"),
+            (json!({ "metadata": "m" }), "/encryptionKey"),
+            (json!({ "metadata": 7, "encryptionKey": "k" }), "/metadata"),
+            (json!({ "metadata": "", "encryptionKey": "k" }), "/metadata"),
+            (json!({ "metadata": null, "encryptionKey": "k" }), "/metadata"),
+            (json!({ "metadata": long(262_145), "encryptionKey": "k" }), "/metadata"),
+            (json!({ "metadata": "m", "encryptionKey": long(8_193) }), "/encryptionKey"),
+            (json!({ "metadata": "m", "encryptionKey": "k", "id": "" }), "/id"),
+            (json!({ "metadata": "m", "encryptionKey": "k", "id": long(65) }), "/id"),
+            (json!({ "metadata": "m", "encryptionKey": "k", "id": "a/b" }), "/id"),
+            (json!({ "metadata": "m", "encryptionKey": "k", "id": 7 }), "/id"),
+        ] {
+            let refused = alice.post("/v1/machines", &body).await;
+            assert_eq!(refused.bad_fields(), [pointer], "{}", refused.text);
+        }
+        for text in [
+            r#"{"metadata":"m","metadata":"n","encryptionKey":"k"}"#,
+            r#"{"metadata":"a\u0000b","encryptionKey":"k"}"#,
+            r#"{"metadata":"\ud800","encryptionKey":"k"}"#,
+            r#"{"metadata":"m","encryptionKey":"k""#,
+            "",
+        ] {
+            assert_eq!(alice.post_text("/v1/machines", text).await.status, 400, "{text}");
+        }
+        let largest = json!({ "metadata": long(262_144), "encryptionKey": long(8_192), "id": long(64), "else": 1 });
+        alice.post("/v1/machines", &largest).await.expect(201);
+        assert_eq!(alice.get("/v1/machines").await.expect(200)["machines"].as_array().unwrap().len(), 1);
+    }
+}
