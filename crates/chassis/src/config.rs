@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 
 /// Reads variables, remembers what each is for, and collects what is wrong with them.
 pub struct Vars {
@@ -82,6 +82,19 @@ impl Vars {
                 default
             }),
         }
+    }
+
+    /// Any type with a textual form, from the variable or from the file that `<NAME>_FILE` names, because the text may
+    /// hold a password. A value that cannot be read is not repeated.
+    pub fn parse_secret<T: FromStr + Display>(&mut self, name: &str, meaning: &str, default: T) -> T
+    where
+        T::Err: Display,
+    {
+        let Some(text) = self.secret(name, meaning) else { return default };
+        text.expose_secret().parse().unwrap_or_else(|error| {
+            self.fault(name, &format!("cannot be used: {error}"));
+            default
+        })
     }
 
     /// A duration in milliseconds.

@@ -1,9 +1,15 @@
 //! Numbers for Prometheus. Labels are bounded: routes by their template, statuses by their code, never an id.
 
+mod process;
+
 use std::time::Duration;
 
 use actix_web::http::Method;
-use prometheus::{Encoder, HistogramOpts, HistogramVec, Registry, TextEncoder};
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{Encoder, Gauge, HistogramOpts, HistogramVec, Opts, Registry, TextEncoder};
+
+use crate::http::InFlight;
 
 /// The registry of one running service. Cheap to clone; give it your own collectors.
 #[derive(Clone, Debug)]
@@ -26,6 +32,12 @@ impl Metrics {
                 .buckets(vec![0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0]);
         let histogram = HistogramVec::new(options, &["method", "route", "status"])?;
         registry.register(Box::new(histogram.clone()))?;
+        registry.register(Box::new(process::ProcessCollector::new()?))?;
+        let build = Opts::new("build_info", "Always 1; says which build this is.")
+            .const_label("version", env!("CARGO_PKG_VERSION"));
+        let build = Gauge::with_opts(build)?;
+        build.set(1.0);
+        registry.register(Box::new(build))?;
         Ok(Self { registry, requests: Requests(histogram) })
     }
 
@@ -33,8 +45,25 @@ impl Metrics {
         &self.registry
     }
 
+    /// A number that is read when Prometheus asks: the depth of a queue, for instance. `labels` are fixed.
+    pub fn reading(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[(&str, &str)],
+        read: impl Fn() -> f64 + Send + Sync + 'static,
+    ) -> Result<(), prometheus::Error> {
+        let options = labels.iter().fold(Opts::new(name, help), |options, (name, value)| options.const_label(*name, *value));
+        self.registry.register(Box::new(Reading { gauge: Gauge::with_opts(options)?, read: Box::new(read) }))
+    }
+
     pub(crate) fn requests(&self) -> Requests {
         self.requests.clone()
+    }
+
+    pub(crate) fn watch(&self, in_flight: InFlight) -> Result<(), prometheus::Error> {
+        let help = "Requests that have not been answered to the last byte.";
+        self.reading("http_requests_in_flight", help, &[], move || in_flight.count() as f64)
     }
 
     /// The text format of Prometheus, version 0.0.4.
@@ -57,6 +86,22 @@ impl Requests {
             _ => "other",
         };
         self.0.with_label_values(&[method, route, status]).observe(took.as_secs_f64());
+    }
+}
+
+struct Reading {
+    gauge: Gauge,
+    read: Box<dyn Fn() -> f64 + Send + Sync>,
+}
+
+impl Collector for Reading {
+    fn desc(&self) -> Vec<&Desc> {
+        self.gauge.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        self.gauge.set((self.read)());
+        self.gauge.collect()
     }
 }
 

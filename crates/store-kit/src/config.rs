@@ -55,14 +55,14 @@ impl DatabaseConfig {
     }
 }
 
-/// Reads a [`DatabaseConfig`] from anything with `parse(name, meaning, default)`, which is what a service's variables
+/// Reads a [`DatabaseConfig`] from anything with `parse` and `parse_secret`, which is what a service's variables
 /// have: `database_config!(vars, "session-store")`.
 #[macro_export]
 macro_rules! database_config {
     ($vars:expr, $service:literal) => {{
-        let url = $vars.parse(
+        let url = $vars.parse_secret(
             "DATABASE_URL",
-            "postgres://user:password@host/name, or sqlite:path/to/file.db",
+            concat!("postgres://user:password@host/name, or sqlite:path/to/file.db; default sqlite:data/", $service, ".db"),
             $crate::DatabaseUrl::Sqlite(concat!("data/", $service, ".db").into()),
         );
         let mut config = $crate::DatabaseConfig::new(url);

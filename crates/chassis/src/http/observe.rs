@@ -17,7 +17,7 @@ use bytes::Bytes;
 use tracing::Instrument;
 
 use crate::metrics::Requests;
-use crate::process::Drain;
+use crate::process::{Drain, telemetry};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -74,13 +74,20 @@ pub(crate) async fn observe<B: MessageBody>(
     // The route's template, never the path: a path can hold a link's token.
     let route = request.match_pattern().unwrap_or_else(|| "unmatched".to_owned());
     let span = tracing::info_span!("request", otel.name = %format_args!("{method} {route}"), otel.kind = "server",
-        http.request.method = %method, http.route = %route, request.id = %id.0, http.response.status_code = tracing::field::Empty);
-    crate::process::telemetry::adopt_parent(&span, request.headers());
+        http.request.method = %method, http.route = %route, request.id = %id.0, trace_id = tracing::field::Empty,
+        http.response.status_code = tracing::field::Empty, otel.status_code = tracing::field::Empty);
+    telemetry::adopt_parent(&span, request.headers());
+    if let Some(trace_id) = telemetry::trace_id(&span, request.headers()) {
+        span.record("trace_id", trace_id.as_str());
+    }
 
     let mut response = next.call(request).instrument(span.clone()).await?;
 
     let status = response.status().as_u16();
     span.record("http.response.status_code", status);
+    if status >= 500 {
+        span.record("otel.status_code", "ERROR");
+    }
     if let Ok(value) = HeaderValue::from_str(&id.0) {
         response.headers_mut().insert(X_REQUEST_ID, value);
     }

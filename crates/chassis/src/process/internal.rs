@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
+use actix_web::http::Method;
 use actix_web::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use actix_web::{HttpRequest, HttpResponse, web};
 use bytes::Bytes;
@@ -10,8 +12,10 @@ use futures_util::future::BoxFuture;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
+use tracing::Instrument;
 
 use super::drain::Drain;
+use super::telemetry;
 use crate::metrics::Metrics;
 use crate::service::{RpcCall, RpcMount, RpcStatus};
 
@@ -82,10 +86,23 @@ async fn rpc(
         });
     }
     let (service, method) = path.into_inner();
-    let called = match door.rpc.get(&format!("{service}/{method}")) {
-        Some(call) => call(body).await,
-        None => Err(RpcStatus { code: "bad_route", message: format!("no method {service}/{method}") }),
+    let name = format!("{service}/{method}");
+    let Some(call) = door.rpc.get(&name) else {
+        return failure(&RpcStatus { code: "bad_route", message: format!("no method {name}") });
     };
+    let span = tracing::info_span!("rpc", otel.name = %name, otel.kind = "server", rpc.system = "twirp",
+        rpc.service = %service, rpc.method = %method, trace_id = tracing::field::Empty, otel.status_code = tracing::field::Empty);
+    telemetry::adopt_parent(&span, request.headers());
+    if let Some(trace_id) = telemetry::trace_id(&span, request.headers()) {
+        span.record("trace_id", trace_id.as_str());
+    }
+    let started = Instant::now();
+    let called = call(body).instrument(span.clone()).await;
+    let status = called.as_ref().map_or_else(|status| http_status(status.code), |_| 200);
+    if status >= 500 {
+        span.record("otel.status_code", "ERROR");
+    }
+    door.metrics.requests().record(&Method::POST, &name, status, started.elapsed());
     match called {
         Ok(answer) => HttpResponse::Ok().insert_header((CONTENT_TYPE, "application/protobuf")).body(answer),
         Err(status) => failure(&status),
@@ -94,14 +111,18 @@ async fn rpc(
 
 /// Errors as Twirp writes them: JSON with a code, also for protobuf calls.
 fn failure(status: &RpcStatus) -> HttpResponse {
-    let code = match status.code {
+    let code = http_status(status.code);
+    let code =
+        actix_web::http::StatusCode::from_u16(code).unwrap_or(actix_web::http::StatusCode::INTERNAL_SERVER_ERROR);
+    HttpResponse::build(code).json(serde_json::json!({ "code": status.code, "msg": status.message }))
+}
+
+fn http_status(code: &str) -> u16 {
+    match code {
         "unauthenticated" => 401,
         "bad_route" | "not_found" => 404,
         "invalid_argument" => 400,
         "unavailable" => 503,
         _ => 500,
-    };
-    let code =
-        actix_web::http::StatusCode::from_u16(code).unwrap_or(actix_web::http::StatusCode::INTERNAL_SERVER_ERROR);
-    HttpResponse::build(code).json(serde_json::json!({ "code": status.code, "msg": status.message }))
+    }
 }

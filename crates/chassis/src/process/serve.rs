@@ -119,6 +119,7 @@ pub async fn start<S: Service>(mut vars: Vars, doors: Doors, clock: Clock) -> Re
     let service = Arc::new(S::build(config, kit).await?);
     let auth = web::Data::new(AuthContext::new(service.keys(), service.gate(), clock));
     let in_flight = InFlight::default();
+    metrics.watch(in_flight.clone())?;
     let observer = web::Data::new(observe::Observer {
         requests: metrics.requests(),
         in_flight: in_flight.clone(),

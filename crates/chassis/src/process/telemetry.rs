@@ -1,33 +1,60 @@
 //! Logs and traces: lines on standard output, spans to OpenTelemetry where a collector is configured.
 //!
-//! Telemetry that cannot be sent is dropped; it never slows or stops a request.
+//! Telemetry that cannot be sent is dropped; it never slows or stops a request. A span that ends is put into a queue of
+//! limited length without waiting (what does not fit is dropped), and a thread of its own sends what is in there.
 
 use std::io::IsTerminal;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-use actix_web::http::header::HeaderMap;
+use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 use opentelemetry::propagation::{Extractor, TextMapPropagator};
 use opentelemetry::trace::{TraceContextExt, TracerProvider as _};
 use opentelemetry_otlp::WithExportConfig;
 use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
-use opentelemetry_sdk::trace::SdkTracerProvider;
+use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanData, SpanExporter};
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::Vars;
 
+/// W3C Trace Context.
+pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// How long one attempt to send spans may take.
+const SEND_PATIENCE: Duration = Duration::from_secs(3);
+/// How long the end of the process waits for the last spans.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(3);
+/// Where requests come from outside, so that a caller's wish to be traced does not bind us.
+const ENTRANCE: &str = "edge-proxy";
+
+static SENT: AtomicU64 = AtomicU64::new(0);
+static LOST: AtomicU64 = AtomicU64::new(0);
+
 /// Where logs and traces go.
 pub struct Telemetry {
     json: bool,
     filter: String,
     otlp: Option<String>,
+    ratio: f64,
 }
 
 /// Sends what is left when the process ends.
 pub struct Flush(Option<SdkTracerProvider>);
+
+/// What became of the spans of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpanCounts {
+    pub sent: u64,
+    /// The collector did not take them.
+    pub lost: u64,
+}
 
 impl Telemetry {
     pub fn configure(vars: &mut Vars) -> Self {
@@ -36,12 +63,14 @@ impl Telemetry {
         if format != "json" && format != "text" {
             vars.fault("LOG_FORMAT", "must be json or text");
         }
-        Self {
-            json: format == "json",
-            filter: vars.text("RUST_LOG", "which log lines to write, as in `info,ensemble_chassis=debug`", "info"),
-            otlp: vars
-                .optional("OTEL_EXPORTER_OTLP_ENDPOINT", "the OpenTelemetry collector, as in http://collector:4318"),
+        let filter = vars.text("RUST_LOG", "which log lines to write, as in `info,ensemble_chassis=debug`", "info");
+        let otlp =
+            vars.optional("OTEL_EXPORTER_OTLP_ENDPOINT", "the OpenTelemetry collector, as in http://collector:4318");
+        let ratio = vars.parse("OTEL_TRACES_SAMPLER_ARG", "share of new traces that are kept, 0 to 1", 1.0);
+        if !(0.0..=1.0).contains(&ratio) {
+            vars.fault("OTEL_TRACES_SAMPLER_ARG", "must be 0 to 1");
         }
+        Self { json: format == "json", filter, otlp, ratio }
     }
 
     /// Starts logging for the whole process. Call before a runtime is entered: the exporter has a thread of its own.
@@ -53,11 +82,20 @@ impl Telemetry {
         } else {
             lines.boxed()
         };
-        let provider = self.otlp.as_deref().and_then(|endpoint| provider(endpoint, service));
-        let spans =
-            provider.as_ref().map(|provider| tracing_opentelemetry::layer().with_tracer(provider.tracer("ensemble")));
+        // The exporter would tell of a collector that is away every few seconds; `Watched` tells it once.
+        let lines = lines.with_filter(filter).with_filter(filter_fn(|line| !line.target().starts_with("opentelemetry")));
+        let provider = self.otlp.as_deref().and_then(|endpoint| provider(endpoint, service, self.ratio));
+        // Spans below `info` exist for traces only: without a collector they cost nothing.
+        let spans = provider.as_ref().map(|provider| {
+            let ours = filter_fn(|span| span.is_span() && span.target().starts_with("ensemble"));
+            tracing_opentelemetry::layer()
+                .with_tracer(provider.tracer("ensemble"))
+                .with_threads(false)
+                .with_location(false)
+                .with_filter(ours.with_max_level_hint(LevelFilter::DEBUG))
+        });
         // A second call, as in tests, keeps what the first one installed.
-        let _ = tracing_subscriber::registry().with(filter).with(spans).with(lines).try_init();
+        let _ = tracing_subscriber::registry().with(spans).with(lines).try_init();
         Flush(provider)
     }
 }
@@ -65,38 +103,79 @@ impl Telemetry {
 impl Drop for Flush {
     fn drop(&mut self) {
         if let Some(provider) = &self.0
-            && let Err(error) = provider.shutdown()
+            && let Err(error) = provider.shutdown_with_timeout(FLUSH_PATIENCE)
         {
             tracing::debug!(%error, "The last spans could not be sent");
         }
     }
 }
 
+/// What became of the spans of this process so far.
+pub fn span_counts() -> SpanCounts {
+    SpanCounts { sent: SENT.load(Ordering::Relaxed), lost: LOST.load(Ordering::Relaxed) }
+}
+
 /// Makes a span the child of what `traceparent` names (W3C Trace Context).
-pub(crate) fn adopt_parent(span: &Span, headers: &HeaderMap) {
-    if headers.contains_key("traceparent") {
-        let parent = TraceContextPropagator::new().extract(&Headers(headers));
-        if parent.span().span_context().is_valid() {
-            let _ = span.set_parent(parent);
-        }
+pub fn adopt_parent(span: &Span, headers: &HeaderMap) {
+    if headers.contains_key(TRACEPARENT) {
+        adopt(span, &Headers(headers));
+    }
+}
+
+/// The same, where a `traceparent` was kept: a task whose run was asked for a while ago.
+pub fn adopt_traceparent(span: &Span, traceparent: &str) {
+    adopt(span, &One(traceparent));
+}
+
+fn adopt(span: &Span, carrier: &dyn Extractor) {
+    let parent = TraceContextPropagator::new().extract(carrier);
+    if parent.span().span_context().is_valid() {
+        let _ = span.set_parent(parent);
     }
 }
 
 /// The `traceparent` that a call out of the present span should carry.
 pub fn traceparent() -> Option<String> {
-    let context = Span::current().context();
+    traceparent_of(&Span::current())
+}
+
+/// The `traceparent` that a call out of `span` should carry.
+pub fn traceparent_of(span: &Span) -> Option<String> {
+    let context = span.context();
     let span = context.span();
     let known = span.span_context();
     known.is_valid().then(|| format!("00-{}-{}-{:02x}", known.trace_id(), known.span_id(), known.trace_flags()))
 }
 
-fn provider(endpoint: &str, service: &str) -> Option<SdkTracerProvider> {
+/// The same as the value of a header.
+pub fn traceparent_header(span: &Span) -> Option<HeaderValue> {
+    HeaderValue::try_from(traceparent_of(span)?).ok()
+}
+
+/// The trace that `span` belongs to, for log lines: its own, or the caller's when no collector is configured.
+pub fn trace_id(span: &Span, headers: &HeaderMap) -> Option<String> {
+    let own = span.context().span().span_context().clone();
+    if own.is_valid() {
+        return Some(own.trace_id().to_string());
+    }
+    let theirs = TraceContextPropagator::new().extract(&Headers(headers));
+    let theirs = theirs.span().span_context().clone();
+    theirs.is_valid().then(|| theirs.trace_id().to_string())
+}
+
+fn provider(endpoint: &str, service: &str, ratio: f64) -> Option<SdkTracerProvider> {
     let url = format!("{}/v1/traces", endpoint.trim_end_matches('/'));
-    let exporter = opentelemetry_otlp::SpanExporter::builder().with_http().with_endpoint(url).build();
+    let exporter =
+        opentelemetry_otlp::SpanExporter::builder().with_http().with_endpoint(url).with_timeout(SEND_PATIENCE).build();
+    let sampler = match service {
+        ENTRANCE => Sampler::TraceIdRatioBased(ratio),
+        _ => Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(ratio))),
+    };
     match exporter {
         Ok(exporter) => Some(
             SdkTracerProvider::builder()
-                .with_batch_exporter(exporter)
+                .with_batch_exporter(Watched { exporter, is_away: AtomicBool::new(false) })
+                .with_sampler(sampler)
                 .with_resource(Resource::builder().with_service_name(format!("ensemble-{service}")).build())
                 .build(),
         ),
@@ -104,6 +183,37 @@ fn provider(endpoint: &str, service: &str) -> Option<SdkTracerProvider> {
             eprintln!("Traces cannot be sent to {endpoint}: {error}");
             None
         }
+    }
+}
+
+/// Counts what is sent, and tells when the collector goes and comes.
+#[derive(Debug)]
+struct Watched<E> {
+    exporter: E,
+    is_away: AtomicBool,
+}
+
+impl<E: SpanExporter> SpanExporter for Watched<E> {
+    async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
+        let spans = u64::try_from(batch.len()).unwrap_or(u64::MAX);
+        let outcome = self.exporter.export(batch).await;
+        let counter = if outcome.is_ok() { &SENT } else { &LOST };
+        counter.fetch_add(spans, Ordering::Relaxed);
+        let was_away = self.is_away.swap(outcome.is_err(), Ordering::Relaxed);
+        match &outcome {
+            Err(error) if !was_away => tracing::warn!(%error, "Spans cannot be sent; they are dropped until they can"),
+            Ok(()) if was_away => tracing::info!("Spans are sent again"),
+            _ => {}
+        }
+        outcome
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.exporter.shutdown_with_timeout(timeout)
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.exporter.set_resource(resource);
     }
 }
 
@@ -115,6 +225,18 @@ impl Extractor for Headers<'_> {
     }
 
     fn keys(&self) -> Vec<&str> {
-        self.0.keys().map(actix_web::http::header::HeaderName::as_str).collect()
+        self.0.keys().map(HeaderName::as_str).collect()
+    }
+}
+
+struct One<'a>(&'a str);
+
+impl Extractor for One<'_> {
+    fn get(&self, key: &str) -> Option<&str> {
+        (key == "traceparent").then_some(self.0)
+    }
+
+    fn keys(&self) -> Vec<&str> {
+        vec!["traceparent"]
     }
 }
