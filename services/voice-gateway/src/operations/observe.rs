@@ -9,6 +9,7 @@ use ensemble_types::voice::{VoicePending, VoiceStatus};
 use crate::VoiceGateway;
 use crate::domain::observation::Observation;
 use crate::domain::session::VoiceSession;
+use crate::domain::state::Event;
 use crate::error::Error;
 use crate::store::Found;
 
@@ -21,7 +22,24 @@ impl VoiceGateway {
         budget: Option<Duration>,
     ) -> Result<Option<VoiceSession>, Error> {
         let participants = self.livekit.participants(&session.room_name, budget).await.map_err(Error::RoomService)?;
+        if participants.is_empty() && self.is_gone(session, now, budget).await? {
+            return Ok(self.store.find(session.id).await?.map(|found| found.session));
+        }
         Ok(self.store.observe(session.id, Observation { asked_at: now, participants }).await?)
+    }
+
+    /// An unknown room lists as empty: only the list of rooms tells a room that is gone from one in which nobody is.
+    async fn is_gone(&self, session: &VoiceSession, now: Timestamp, budget: Option<Duration>) -> Result<bool, Error> {
+        let Some(live) = session.state.live() else { return Ok(false) };
+        if live.room_created_at.plus(self.store.rules().settle) > now {
+            return Ok(false);
+        }
+        let listed = self.livekit.room(&session.room_name, budget).await.map_err(Error::RoomService)?;
+        if listed.is_some_and(|room| room.sid == live.room_sid) {
+            return Ok(false);
+        }
+        self.store.apply(session.id, Event::RoomGone { sid: live.room_sid.clone() }).await?;
+        Ok(true)
     }
 
     /// Everything there is to tell. What has not been confirmed for a while is looked after first, if LiveKit is quick.
@@ -29,7 +47,7 @@ impl VoiceGateway {
         let Found { mut session, mut queued, now } = found;
         let fresh = |session: &VoiceSession| session.observed_at.is_some_and(|at| at.plus(self.upkeep.fresh) >= now);
         if session.state.live().is_some() && !fresh(&session) {
-            match self.observe(&session, now, Some(self.upkeep.fresh_budget)).await {
+            match self.observe(&session, now, Some(self.upkeep.fresh_budget / 2)).await {
                 Ok(_) => {
                     if let Some(found) = self.store.find(session.id).await? {
                         (session, queued) = (found.session, found.queued);

@@ -119,14 +119,20 @@ impl LiveKit {
 
     /// All rooms of the project.
     pub(crate) async fn rooms(&self) -> Result<Vec<ListedRoom>, CallError> {
-        self.list_rooms(Vec::new()).await
+        self.list_rooms(Vec::new(), self.budgets.list).await
     }
 
-    async fn list_rooms(&self, names: Vec<String>) -> Result<Vec<ListedRoom>, CallError> {
+    /// The room of this name, if there is one.
+    pub(crate) async fn room(&self, name: &str, budget: Option<Duration>) -> Result<Option<ListedRoom>, CallError> {
+        let listed = self.list_rooms(vec![name.to_owned()], budget.unwrap_or(self.budgets.list)).await?;
+        Ok(listed.into_iter().find(|room| room.name == name))
+    }
+
+    async fn list_rooms(&self, names: Vec<String>, budget: Duration) -> Result<Vec<ListedRoom>, CallError> {
         let request = proto::ListRoomsRequest { names };
         let grants = VideoGrants { room_list: true, ..Default::default() };
         let listed: proto::ListRoomsResponse =
-            self.twirp.call(ROOM_SERVICE, "ListRooms", &request, grants, self.budgets.list).await?;
+            self.twirp.call(ROOM_SERVICE, "ListRooms", &request, grants, budget).await?;
         Ok(listed.rooms.into_iter().map(|room| ListedRoom { name: room.name, sid: room.sid }).collect())
     }
 

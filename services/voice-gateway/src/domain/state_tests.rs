@@ -1,0 +1,233 @@
+//! Every state meets every event: what may follow, what is refused, and that what is over stays over.
+
+use std::time::Duration;
+
+use super::*;
+
+const RULES: Rules = Rules {
+    agent_join: Duration::from_secs(10),
+    agent_gone: Duration::from_secs(1),
+    agent_ask: Duration::from_secs(2),
+    agent_ready: Duration::from_secs(20),
+    agent_stable: Duration::from_secs(60),
+    max_dispatches: 3,
+    human_join: Duration::from_secs(120),
+    human_return: Duration::from_secs(30),
+    create: Duration::from_secs(15),
+    settle: Duration::from_secs(5),
+    delete_retry: Duration::from_secs(2),
+};
+
+const ROOM: &str = "RM_1";
+const HUMAN: &str = "PA_human";
+const AGENT: &str = "PA_agent";
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_unix_seconds(1_774_483_200 + second)
+}
+
+fn then(state: State, event: Event, second: i64) -> State {
+    let shown = format!("{event:?} in {state:?}");
+    state.next(event, at(second), &RULES).unwrap_or_else(|_| panic!("refused: {shown}"))
+}
+
+fn human_joined() -> Event {
+    Event::HumanJoined { room: ROOM.into(), sid: HUMAN.into() }
+}
+
+fn human_left(on_purpose: bool) -> Event {
+    Event::HumanLeft { sid: HUMAN.into(), on_purpose }
+}
+
+fn agent_joined() -> Event {
+    Event::AgentJoined { room: ROOM.into(), identity: "agent-1".into(), sid: AGENT.into() }
+}
+
+fn creating() -> State {
+    State::Creating { give_up_at: at(15) }
+}
+
+fn up() -> State {
+    then(creating(), Event::RoomUp { sid: ROOM.into() }, 0)
+}
+
+fn active() -> State {
+    [agent_joined(), Event::AgentReady, human_joined()].into_iter().fold(up(), |state, event| then(state, event, 1))
+}
+
+fn all_states() -> Vec<State> {
+    let with_agent = then(up(), agent_joined(), 1);
+    let away = then(active(), human_left(false), 2);
+    let ending = then(active(), Event::StopRequested, 3);
+    let over = then(ending.clone(), Event::RoomDeleted, 4);
+    let failed = then(creating(), Event::StartFailed, 3);
+    vec![creating(), up(), with_agent, active(), away, ending, over, failed]
+}
+
+fn all_events() -> Vec<Event> {
+    vec![
+        Event::RoomUp { sid: ROOM.into() },
+        Event::StartFailed,
+        human_joined(),
+        human_left(true),
+        human_left(false),
+        Event::HumanOverdue,
+        agent_joined(),
+        Event::AgentReady,
+        Event::AgentLeft { sid: AGENT.into() },
+        Event::Redispatched,
+        Event::WatchPostponed,
+        Event::AgentAsked,
+        Event::AgentUnavailable,
+        Event::StopRequested,
+        Event::Replaced,
+        Event::Expired,
+        Event::RoomGone { sid: ROOM.into() },
+        Event::DeleteBegun,
+        Event::RoomDeleted,
+    ]
+}
+
+fn rank(state: &State) -> u8 {
+    match state {
+        State::Creating { .. } => 0,
+        State::Live(_) => 1,
+        State::Ending { .. } => 2,
+        State::Over { .. } => 3,
+    }
+}
+
+#[test]
+fn every_pair_goes_forward_or_is_refused() {
+    for state in all_states() {
+        for event in all_events() {
+            let Ok(next) = state.clone().next(event.clone(), at(5), &RULES) else { continue };
+            assert!(rank(&next) >= rank(&state), "{event:?} leads back from {state:?} to {next:?}");
+            if let (Some(before), Some(after)) = (state.end(), next.end()) {
+                assert_eq!(before, after, "{event:?} rewrites an end");
+            }
+            if let Some(active_at) = state.active_at() {
+                assert_eq!(next.active_at(), Some(active_at), "{event:?} forgets when it became active");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_over_stays_over() {
+    let over = then(then(active(), Event::StopRequested, 3), Event::RoomDeleted, 4);
+    for event in all_events() {
+        assert!(over.clone().next(event.clone(), at(5), &RULES).is_err(), "{event:?}");
+    }
+}
+
+#[test]
+fn the_table_of_ends() {
+    let reason = |state: State| state.end().map(|end| end.reason);
+    for (state, event, expected) in [
+        (creating(), Event::StartFailed, EndReason::StartFailed),
+        (up(), Event::StartFailed, EndReason::StartFailed),
+        (up(), Event::HumanOverdue, EndReason::RoomFinished),
+        (up(), Event::AgentUnavailable, EndReason::AgentUnavailable),
+        (active(), human_left(true), EndReason::Left),
+        (then(active(), human_left(false), 2), Event::HumanOverdue, EndReason::Left),
+        (then(active(), human_left(false), 2), Event::RoomGone { sid: ROOM.into() }, EndReason::Left),
+        (active(), Event::RoomGone { sid: ROOM.into() }, EndReason::RoomFinished),
+        (active(), Event::StopRequested, EndReason::StopRequested),
+        (active(), Event::Replaced, EndReason::Replaced),
+        (active(), Event::Expired, EndReason::Expired),
+    ] {
+        assert_eq!(reason(then(state.clone(), event.clone(), 9)), Some(expected), "{event:?} in {state:?}");
+    }
+}
+
+#[test]
+fn active_needs_a_person_and_an_agent_that_is_ready() {
+    let with_human = then(up(), human_joined(), 1);
+    assert_eq!(with_human.name(), VoiceState::Starting);
+    let with_both = then(with_human, agent_joined(), 2);
+    assert_eq!(with_both.name(), VoiceState::Starting);
+    let active = then(with_both, Event::AgentReady, 3);
+    assert_eq!((active.name(), active.active_at()), (VoiceState::Active, Some(at(3))));
+}
+
+#[test]
+fn strangers_and_latecomers_change_nothing() {
+    for event in [
+        Event::RoomGone { sid: "RM_other".into() },
+        Event::HumanJoined { room: "RM_other".into(), sid: HUMAN.into() },
+        Event::HumanLeft { sid: "PA_older".into(), on_purpose: true },
+        Event::AgentLeft { sid: "PA_older".into() },
+        human_joined(),
+        agent_joined(),
+        Event::AgentReady,
+        Event::StartFailed,
+    ] {
+        assert!(active().next(event.clone(), at(5), &RULES).is_err(), "{event:?}");
+    }
+}
+
+#[test]
+fn a_departure_that_is_heard_before_its_arrival_counts() {
+    let departed = then(up(), human_left(true), 1);
+    let ended = then(departed, human_joined(), 2);
+    assert_eq!(ended.end().map(|end| end.reason), Some(EndReason::Left));
+    let cut_off = then(then(up(), human_left(false), 1), human_joined(), 2);
+    assert!(matches!(cut_off.live().map(|live| &live.human), Some(Human::Away { .. })));
+}
+
+#[test]
+fn the_agent_may_speak_before_livekit_does() {
+    let spoke = then(up(), Event::AgentReady, 1);
+    assert!(!spoke.live().unwrap().agent.is_ready());
+    assert!(then(spoke, agent_joined(), 2).live().unwrap().agent.is_ready());
+}
+
+#[test]
+fn webhooks_may_be_faster_than_the_answer() {
+    let by_webhook = then(creating(), agent_joined(), 1);
+    assert!(by_webhook.live().is_some());
+    assert!(by_webhook.clone().next(Event::RoomUp { sid: ROOM.into() }, at(2), &RULES).is_err());
+    assert_eq!(then(by_webhook, Event::StartFailed, 3).end().map(|end| end.reason), Some(EndReason::StartFailed));
+}
+
+#[test]
+fn an_agent_is_sent_for_three_times_and_not_more() {
+    let mut state = up();
+    for round in 1..=3 {
+        state = then(state, Event::Redispatched, 10 * round);
+    }
+    assert!(state.clone().next(Event::Redispatched, at(50), &RULES).is_err());
+    assert_eq!(then(state, Event::AgentUnavailable, 60).name(), VoiceState::Error);
+}
+
+#[test]
+fn an_agent_that_served_long_enough_earns_its_dispatches_back() {
+    let lost = |after: i64| {
+        let again = then(then(up(), Event::Redispatched, 1), agent_joined(), 2);
+        let ready = then(again, Event::AgentReady, 3);
+        then(ready, Event::AgentLeft { sid: AGENT.into() }, 3 + after).live().unwrap().redispatches
+    };
+    assert_eq!((lost(59), lost(60)), (1, 0));
+}
+
+#[test]
+fn an_agent_that_never_says_so_counts_as_ready_in_the_end() {
+    let joined = then(up(), agent_joined(), 0);
+    let asked = then(joined, Event::AgentAsked, 2);
+    assert!(!asked.live().unwrap().agent.is_ready());
+    assert!(then(asked, Event::AgentAsked, 20).live().unwrap().agent.is_ready());
+}
+
+#[test]
+fn attempts_to_delete_come_more_and_more_slowly() {
+    let mut state = then(active(), Event::StopRequested, 0);
+    let mut waits = Vec::new();
+    for _ in 0..6 {
+        state = then(state, Event::DeleteBegun, 0);
+        let State::Ending { delete_at, .. } = &state else { panic!("{state:?}") };
+        waits.push(delete_at.since(at(0)).as_secs());
+    }
+    assert_eq!(waits, [2, 4, 8, 16, 32, 32]);
+    assert_eq!(then(state, Event::RoomDeleted, 1).name(), VoiceState::Stopped);
+}

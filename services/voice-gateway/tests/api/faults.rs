@@ -1,0 +1,145 @@
+//! A thousand starts on the worst of days: in the end every room is deleted and every session has ended, for its reason.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ensemble_livekit_double::{AgentPlan, Fault, Leave, Ready, WebhookFaults};
+use ensemble_testkit::{Api, eventually, on_both_databases};
+use futures_util::{StreamExt, stream};
+use serde_json::{Value, json};
+
+use crate::stage::Stage;
+
+const STARTS: usize = 1_000;
+const AT_ONCE: usize = 16;
+
+/// What becomes of one start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fate {
+    Stopped,
+    HungUp,
+    CutOff,
+    NobodyCame,
+    Replaced,
+}
+
+const FATES: [Fate; 5] = [Fate::Stopped, Fate::HungUp, Fate::CutOff, Fate::NobodyCame, Fate::Replaced];
+
+impl Fate {
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Stopped => "stop_requested",
+            Self::HungUp | Self::CutOff => "left",
+            Self::NobodyCame => "room_finished",
+            Self::Replaced => "replaced",
+        }
+    }
+}
+
+on_both_databases! {
+    async fn a_thousand_starts_on_the_worst_of_days(on: Backend) {
+        let stage = Stage::with(on, &[
+            ("VOICE_MAX_SESSIONS_PER_USER", "0"),
+            ("VOICE_MAX_SESSIONS", "0"),
+            ("VOICE_STARTS_PER_MINUTE_PER_KEY", "0"),
+            ("VOICE_CREATE_TIMEOUT_MS", "250"),
+            ("VOICE_EMPTY_TIMEOUT_SECONDS", "1"),
+            ("VOICE_DEPARTURE_TIMEOUT_SECONDS", "0.5"),
+            ("VOICE_AGENT_JOIN_TIMEOUT_SECONDS", "30"),
+            ("VOICE_STATUS_FRESH_MS", "0"),
+        ]).await;
+        // Agents that speak only by attribute make no noise of their own.
+        stage.double.plan_agents(AgentPlan { ready: Ready::ByAttribute, ..AgentPlan::default() });
+        stage.double.fail_randomly(0.08, vec![
+            Fault::Slow(Duration::from_millis(60)),
+            Fault::PlainUnauthorized,
+            Fault::Unavailable,
+            Fault::BadGateway,
+            Fault::EffectWithoutAnswer(Duration::from_millis(400)),
+            Fault::Hang(Duration::from_millis(400)),
+        ], 20_260_326);
+        stage.double.disturb_webhooks(WebhookFaults { lost: 0.1, doubled: 0.1, late: 0.3, delay: Duration::from_millis(80) });
+
+        let lives: Vec<Option<(String, Fate)>> =
+            stream::iter(0..STARTS).map(|number| live(&stage, number)).buffer_unordered(AT_ONCE).collect().await;
+        stage.double.mend();
+
+        let mut expected: BTreeMap<&str, usize> = BTreeMap::new();
+        for (id, fate) in lives.iter().flatten() {
+            let path = format!("/v1/voice/session/{id}/status");
+            let mut status = Value::Null;
+            eventually(Duration::from_secs(60), async || {
+                status = stage.api.get(&path).await.expect(200);
+                status["state"] == "stopped" || status["state"] == "error"
+            })
+            .await;
+            assert_eq!(status["endReason"], fate.reason(), "{fate:?}: {status}");
+            *expected.entry(fate.reason()).or_default() += 1;
+        }
+        assert!(lives.iter().flatten().count() > STARTS / 2, "hardly anything was allowed: {expected:?}");
+        eventually(Duration::from_secs(60), async || stage.double.rooms().is_empty()).await;
+        ends_add_up(&stage).await;
+    }
+}
+
+/// Starts, and lives to the point from which the end follows by itself. `None`: the start failed, and said so.
+async fn live(stage: &Stage, number: usize) -> Option<(String, Fate)> {
+    let fate = FATES[number % FATES.len()];
+    let wish = json!({ "userId": format!("user-{number}"), "sessionId": "session-1" });
+    let answer = stage.api.post("/v1/voice/session/start", &wish).await;
+    if answer.status != 200 {
+        assert!(matches!(answer.status, 502 | 503), "{}", answer.text);
+        return None;
+    }
+    let body = answer.json();
+    let text = |name: &str| body[name].as_str().unwrap().to_owned();
+    let (id, room, identity, token) =
+        (text("gatewaySessionId"), text("roomName"), text("participantIdentity"), text("participantToken"));
+    match fate {
+        Fate::Stopped => {
+            let stop = json!({ "gatewaySessionId": id });
+            stage.api.post("/v1/voice/session/stop", &stop).await.expect(200);
+        }
+        Fate::HungUp | Fate::CutOff => {
+            stage.double.join(&token).unwrap();
+            // It counts as somebody who left once the gateway has seen it there.
+            let path = format!("/v1/voice/session/{id}/status");
+            eventually(Duration::from_secs(30), async || {
+                let status = stage.api.get(&path).await.expect(200);
+                let there = status["participants"].as_array().unwrap().iter().any(|one| one["kind"] == "human");
+                there || status["endedAt"].is_string()
+            })
+            .await;
+            stage.double.leave(&room, &identity, if fate == Fate::HungUp { Leave::HangsUp } else { Leave::Lost });
+        }
+        Fate::NobodyCame => {}
+        Fate::Replaced => {
+            // Until one works; each that fails must leave the first one alone.
+            loop {
+                let second = stage.api.post("/v1/voice/session/start", &wish).await;
+                if second.status == 200 {
+                    let second = second.json()["gatewaySessionId"].as_str().unwrap().to_owned();
+                    stage.api.post("/v1/voice/session/stop", &json!({ "gatewaySessionId": second })).await.expect(200);
+                    break;
+                }
+            }
+        }
+    }
+    Some((id, fate))
+}
+
+/// As many ends as sessions, each counted once, and none live.
+async fn ends_add_up(stage: &Stage) {
+    let internal = Api::new(&stage.gateway.internal_url());
+    eventually(Duration::from_secs(30), async || {
+        internal.get("/metrics").await.text.lines().any(|line| line.starts_with("ensemble_voice_live_sessions") && line.ends_with(" 0"))
+    })
+    .await;
+    let metrics = internal.get("/metrics").await.text;
+    let sum = |name: &str| -> u64 {
+        let values = metrics.lines().filter(|line| line.starts_with(name) && !line.contains("outcome=\"replayed\""));
+        values.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+    };
+    let failed_before_a_record = 0;
+    assert!(sum("ensemble_voice_ends_total") >= sum("ensemble_voice_starts_total") - failed_before_a_record, "{metrics}");
+}

@@ -1,0 +1,92 @@
+//! Over a limit a start is not an error: it is not allowed, and says why.
+
+use ensemble_livekit_double::Fault;
+use ensemble_testkit::{on_both_databases};
+use serde_json::{Value, json};
+
+use crate::stage::Stage;
+
+async fn ask(stage: &Stage, user: &str, session: &str) -> Value {
+    let body = json!({ "userId": user, "sessionId": session });
+    stage.api.post("/v1/voice/session/start", &body).await.expect(200)
+}
+
+fn refused(body: &Value, reason: &str) {
+    assert_eq!((&body["allowed"], &body["reason"]), (&json!(false), &json!(reason)), "{body}");
+    for field in ["gatewaySessionId", "roomName", "roomUrl", "participantIdentity", "participantToken", "expiresAt"] {
+        assert_eq!(body.get(field), Some(&Value::Null), "{field} of {body}");
+    }
+}
+
+on_both_databases! {
+    async fn sessions_of_one_user_are_counted_exactly(on: Backend) {
+        let stage = Stage::with(on, &[("VOICE_MAX_SESSIONS_PER_USER", "2")]).await;
+        let asked = ["a", "b", "c", "d", "e", "f"].map(|session| ask(&stage, "user-1", session));
+        let answers = futures_util::future::join_all(asked).await;
+        let allowed: Vec<&Value> = answers.iter().filter(|answer| answer["allowed"] == true).collect();
+        assert_eq!((allowed.len(), stage.double.all_births()), (2, 2));
+        answers.iter().filter(|answer| answer["allowed"] == false).for_each(|answer| refused(answer, "user_sessions"));
+        // Replacing one of one's own is no additional one.
+        let first = answers.iter().position(|answer| answer["allowed"] == true).unwrap();
+        assert_eq!(ask(&stage, "user-1", ["a", "b", "c", "d", "e", "f"][first]).await["allowed"], true);
+        assert_eq!(ask(&stage, "user-2", "a").await["allowed"], true);
+    }
+
+    async fn all_sessions_are_counted_exactly(on: Backend) {
+        let stage = Stage::with(on, &[("VOICE_MAX_SESSIONS", "3")]).await;
+        let users: Vec<String> = (0..8).map(|number| format!("user-{number}")).collect();
+        let answers = futures_util::future::join_all(users.iter().map(|user| ask(&stage, user, "s"))).await;
+        assert_eq!(answers.iter().filter(|answer| answer["allowed"] == true).count(), 3);
+        answers.iter().filter(|answer| answer["allowed"] == false).for_each(|answer| refused(answer, "total_sessions"));
+    }
+
+    async fn a_refused_start_does_not_use_up_its_key(on: Backend) {
+        let stage = Stage::with(on, &[("VOICE_MAX_SESSIONS_PER_USER", "1")]).await;
+        let open = stage.start("user-1", "a").await;
+        let body = json!({ "userId": "user-1", "sessionId": "b" });
+        let again = || stage.api.post_keyed("/v1/voice/session/start", "a-key-that-is-long", &body);
+        refused(&again().await.expect(200), "user_sessions");
+        stage.stop(&open.id).await;
+        assert_eq!(again().await.expect(200)["allowed"], true);
+    }
+
+    async fn seconds_of_a_day_run_out(on: Backend) {
+        let stage = Stage::with(on, &[("VOICE_DAILY_SECONDS_PER_USER", "1"), ("VOICE_MAX_SESSION_SECONDS", "60")]).await;
+        let talk = stage.talking("user-1", "a").await;
+        // What is left of the day bounds the session.
+        let status = stage.ends(&talk.id, "stopped", "expired").await;
+        assert!(status["durationSeconds"].as_u64().unwrap() <= 1, "{status}");
+        let second = ask(&stage, "user-1", "b").await;
+        if status["durationSeconds"] == 1 {
+            refused(&second, "user_daily_seconds");
+        }
+        assert_eq!(ask(&stage, "user-2", "b").await["allowed"], true);
+    }
+
+    async fn seconds_of_everybody_run_out(on: Backend) {
+        let stage = Stage::with(on, &[("VOICE_DAILY_SECONDS", "1"), ("VOICE_MAX_SESSION_SECONDS", "60")]).await;
+        let talk = stage.talking("user-1", "a").await;
+        stage.status_becomes(&talk.id, |status| status["durationSeconds"].as_u64() >= Some(1) || status["endedAt"].is_string()).await;
+        let status = stage.status(&talk.id).await;
+        if status["durationSeconds"].as_u64() >= Some(1) {
+            refused(&ask(&stage, "user-2", "b").await, "total_daily_seconds");
+        }
+    }
+
+    async fn too_many_starts_in_a_minute(on: Backend) {
+        let stage = Stage::with(on, &[("VOICE_STARTS_PER_MINUTE_PER_USER", "2")]).await;
+        assert_eq!(ask(&stage, "user-1", "a").await["allowed"], true);
+        assert_eq!(ask(&stage, "user-1", "a").await["allowed"], true);
+        let third = ask(&stage, "user-1", "a").await;
+        refused(&third, "rate_limited");
+        assert!(third["retryAfterSeconds"].as_u64().unwrap() >= 1);
+        assert_eq!(ask(&stage, "user-2", "a").await["allowed"], true);
+    }
+
+    async fn livekit_is_full(on: Backend) {
+        let stage = Stage::new(on).await;
+        stage.double.fail_next("CreateRoom", Fault::Twirp(429, "resource_exhausted"), 1);
+        refused(&ask(&stage, "user-1", "a").await, "capacity");
+        assert_eq!(ask(&stage, "user-1", "a").await["allowed"], true);
+    }
+}

@@ -1,0 +1,13 @@
+//! The voice gateway as its callers, LiveKit and agents meet it: over HTTP, on both databases.
+
+mod access;
+mod agent;
+mod canary;
+mod crash;
+mod delivery;
+mod faults;
+mod limits;
+mod outage;
+mod sessions;
+mod stage;
+mod webhooks;
