@@ -14,7 +14,7 @@ public_key=$(openssl pkey -in "$dir/key.pem" -pubout -outform DER | tail -c 32 |
 # Sign in: sign a challenge together with the origin, so that nobody else's server can pass it on.
 challenge=$(curl -fsS -X POST "$SERVER/v1/auth/challenge" | field challenge)
 printf 'ensemble-auth-v1\n%s\n%s\n%s' "$SERVER" "$public_key" "$challenge" > "$dir/message"
-signature=$(openssl pkeyutl -sign -rawin -inkey "$dir/key.pem" -in "$dir/message" | base64 -w 0)
+signature=$(openssl pkeyutl -sign -rawin -inkey "$dir/key.pem" -in "$dir/message" | base64 | tr -d '\n')
 token=$(curl "${json[@]}" "$SERVER/v1/auth" \
     -d "{\"publicKey\":\"$public_key\",\"challenge\":\"$challenge\",\"signature\":\"$signature\",\"origin\":\"$SERVER\"}" | field token)
 auth=(-H "Authorization: Bearer $token")

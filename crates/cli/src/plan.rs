@@ -65,10 +65,19 @@ pub(crate) struct Places<'a> {
     pub(crate) here: &'a Path,
 }
 
+/// What was typed instead of the plan's defaults.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Instead {
+    pub(crate) provider: Option<Provider>,
+    pub(crate) model: Option<String>,
+}
+
 /// Reads a plan. `name` is for messages.
-pub(crate) fn read(text: &str, name: &str, places: Places<'_>) -> Result<CreateRun> {
-    let plan: Plan = serde_yaml_ng::from_str(text)
+pub(crate) fn read(text: &str, name: &str, places: Places<'_>, instead: Instead) -> Result<CreateRun> {
+    let mut plan: Plan = serde_yaml_ng::from_str(text)
         .map_err(|error| Failure::said(format!("{name} is not a plan: {error}. examples/review.yaml shows one.")))?;
+    plan.defaults.provider = instead.provider.or(plan.defaults.provider);
+    plan.defaults.model = instead.model.or(plan.defaults.model);
     let tasks = plan.tasks.into_iter().enumerate().map(|(at, task)| {
         let called = task.key.clone().unwrap_or_else(|| format!("number {}", at + 1));
         task.complete(&plan.defaults, places).map_err(|what| Failure::said(format!("{name}: task {called}: {what}.")))
@@ -160,7 +169,12 @@ mod tests {
     use super::*;
 
     fn plan(text: &str) -> Result<CreateRun> {
-        read(text, "plan.yaml", Places { plan: Path::new("/plans"), here: Path::new("/home/me/project") })
+        read(
+            text,
+            "plan.yaml",
+            Places { plan: Path::new("/plans"), here: Path::new("/home/me/project") },
+            Instead::default(),
+        )
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Args;
 use ensemble_client::idempotency_key;
 use ensemble_types::ids::{RunId, TaskId};
-use ensemble_types::runs::{Run as Record, RunStatus, Task, TaskStatus};
+use ensemble_types::runs::{Provider, Run as Record, RunStatus, Task, TaskStatus};
 use ensemble_types::text::Text;
 use futures_util::StreamExt;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -17,7 +17,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use super::DONE;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
-use crate::plan::{self, Places};
+use crate::plan::{self, Instead, Places};
 use crate::print;
 use crate::progress::{Progress, name};
 
@@ -33,6 +33,12 @@ pub(crate) struct Run {
     /// Submit, print the run's id, and do not wait
     #[arg(long, short)]
     detach: bool,
+    /// The provider of tasks that do not name their own: claude, codex or gemini
+    #[arg(long, value_parser = provider)]
+    provider: Option<Provider>,
+    /// The model of tasks that do not name their own
+    #[arg(long)]
+    model: Option<String>,
     /// A title instead of the plan's
     #[arg(long)]
     title: Option<String>,
@@ -71,16 +77,21 @@ impl Run {
     fn read(&self) -> Result<ensemble_types::runs::CreateRun> {
         let here = std::env::current_dir()
             .map_err(|error| Failure::said(format!("The current directory cannot be read: {error}.")))?;
+        let instead = Instead { provider: self.provider, model: self.model.clone() };
         if self.plan.as_os_str() == "-" {
             let mut text = String::new();
             io::stdin().read_to_string(&mut text)?;
-            return plan::read(&text, "The plan", Places { plan: &here, here: &here });
+            return plan::read(&text, "The plan", Places { plan: &here, here: &here }, instead);
         }
         let text = std::fs::read_to_string(&self.plan)
             .map_err(|error| Failure::said(format!("Cannot read {}: {error}.", self.plan.display())))?;
         let folder = self.plan.parent().unwrap_or(Path::new("."));
-        plan::read(&text, &self.plan.display().to_string(), Places { plan: &here.join(folder), here: &here })
+        plan::read(&text, &self.plan.display().to_string(), Places { plan: &here.join(folder), here: &here }, instead)
     }
+}
+
+fn provider(text: &str) -> Result<Provider, &'static str> {
+    Provider::ALL.into_iter().find(|provider| provider.as_str() == text).ok_or("must be claude, codex or gemini")
 }
 
 /// Shows how a run goes until it has ended; the code says how.

@@ -1,0 +1,90 @@
+//! Streams: no gap and no repetition over broken connections, and an end when there is nothing to come back to.
+
+use std::pin::pin;
+
+use ensemble_client::{Error, OutputOf, SessionEvent};
+use ensemble_types::ids::{RunId, SessionId, TaskId};
+use futures_util::{StreamExt, TryStreamExt};
+
+use crate::scripted::{Reply, Server, json, problem};
+
+const EVENTS: &str = "text/event-stream";
+
+fn message(seq: i64) -> String {
+    format!(
+        "event: message\nid: {seq}\ndata: {{\"id\":\"01890a5d-ac96-774b-bcce-b302099a8057\",\"seq\":{seq},\
+         \"localId\":\"l\",\"content\":\"c\",\"senderId\":\"01890a5d-ac96-774b-bcce-b302099a8057\",\"keyEpoch\":1,\
+         \"createdAt\":\"2026-03-26T00:00:00.000Z\"}}\n\n"
+    )
+}
+
+#[tokio::test]
+async fn a_follower_goes_on_where_it_was() {
+    let server = Server::start(|request, _| match request.headers.get("last-event-id").map(String::as_str) {
+        Some("5") => Reply::Broken(EVENTS, format!(": hello\n\nretry: 5\n\n{}{}event: mess", message(6), message(7))),
+        Some("7") => Reply::Stream(EVENTS, format!("event: session\ndata: {{\"keyEpoch\":2}}\n\n{}", message(8))),
+        Some("8") => Reply::Nothing,
+        other => panic!("Last-Event-ID {other:?}"),
+    })
+    .await;
+    let client = server.client();
+    let events = client.follow_session(SessionId::generate(), Some(5)).take(4);
+    let events: Vec<_> = events.try_collect().await.unwrap();
+    let seqs = events.iter().map(|event| match event {
+        SessionEvent::Message(message) => message.seq,
+        SessionEvent::Changed(change) => -change["keyEpoch"].as_i64().unwrap(),
+    });
+    assert_eq!(seqs.collect::<Vec<_>>(), [6, 7, -2, 8]);
+}
+
+#[tokio::test]
+async fn a_stream_that_was_ended_and_is_refused_afterwards_is_over() {
+    let server = Server::start(|_, before| match before {
+        0 => Reply::Stream(EVENTS, format!("{}event: end\ndata: {{\"reason\":\"revoked\"}}\n\n", message(1))),
+        _ => problem(404, "NOT_FOUND"),
+    })
+    .await;
+    let client = server.client();
+    let mut events = pin!(client.follow_session(SessionId::generate(), Some(0)));
+    assert!(matches!(events.next().await, Some(Ok(SessionEvent::Message(_)))));
+    let error = events.next().await.unwrap().unwrap_err();
+    assert!(matches!(&error, Error::StreamEnded { reason } if reason.contains("revoked")), "{error:?}");
+    assert!(events.next().await.is_none());
+}
+
+#[tokio::test]
+async fn a_stream_that_may_not_be_read_is_refused_at_once() {
+    let server = Server::start(|_, _| problem(403, "FORBIDDEN")).await;
+    let client = server.client();
+    let mut events = pin!(client.follow_session(SessionId::generate(), None));
+    assert!(events.next().await.unwrap().is_err());
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn output_is_followed_over_a_break_to_its_end() {
+    let (run, task) = (RunId::generate(), TaskId::generate());
+    let at = "2026-03-26T00:00:00.000Z";
+    let record = format!(
+        r#"{{"id":"{run}","title":null,"status":"completed","cancelReason":null,"maxConcurrency":4,"spread":false,
+        "summary":{{"total":1,"queued":0,"running":0,"completed":1,"failed":0,"cancelled":0}},"version":3,
+        "createdAt":"{at}","updatedAt":"{at}","startedAt":null,"finishedAt":null,"tasks":[{{"id":"{task}","taskKey":null,
+        "title":null,"prompt":"p","provider":"codex","model":null,"workingDirectory":null,"machineId":null,
+        "dependsOn":[],"status":"completed","attempt":2,"waitingFor":null,"error":null,"outputSummary":null,
+        "exitCode":0,"usage":null,"providerSessionId":null,"createdAt":"{at}","startedAt":null,"finishedAt":null}}]}}"#
+    );
+    let server = Server::start(move |request, _| {
+        let range = request.headers.get("range").map(String::as_str);
+        match (request.path.rsplit('/').next().unwrap(), range) {
+            ("output?attempt=2&follow=true", None) => Reply::Broken("text/plain", "hello ".to_owned()),
+            ("output?attempt=2&follow=true", Some("bytes=6-")) => Reply::Stream("text/plain", "wor".to_owned()),
+            ("output?attempt=2", Some("bytes=9-")) => Reply::Stream("text/plain", "ld".to_owned()),
+            (last, None) if *last == run.to_string() => json(200, record.clone()),
+            other => panic!("{other:?}"),
+        }
+    })
+    .await;
+    let of = OutputOf { run, task, attempt: None, from: 0 };
+    let chunks: Vec<_> = server.client().follow_output(of).try_collect().await.unwrap();
+    assert_eq!(chunks.concat(), b"hello world");
+}

@@ -1,0 +1,148 @@
+//! What is sent again after a failure, what is not, and what problems become.
+
+use std::time::{Duration, Instant};
+
+use ensemble_client::{Client, Error, Retry};
+use ensemble_types::ids::{LeaseId, MachineId, RunId, SessionId};
+use ensemble_types::leases::LeaseRequest;
+use ensemble_types::links::CreateLink;
+use ensemble_types::machines::RegisterMachine;
+use ensemble_types::problem::Code;
+use ensemble_types::runs::Provider;
+use ensemble_types::text::Blob;
+use futures_util::TryStreamExt;
+
+use crate::scripted::{Reply, Server, json, problem, problem_body, quick};
+
+const MACHINE: &str = r#"{"id":"m","metadata":"x","metadataVersion":1,"encryptionKey":"x","daemonState":null,
+    "daemonStateVersion":0,"activity":null,"online":false,"lastActiveAt":null,
+    "createdAt":"2026-03-26T00:00:00.000Z","updatedAt":"2026-03-26T00:00:00.000Z"}"#;
+
+fn machine_id() -> MachineId {
+    "m".parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_read_is_tried_until_the_service_is_back() {
+    let server = Server::start(|_, before| match before {
+        0 => problem(503, "UNAVAILABLE"),
+        1 => Reply::Nothing,
+        2 => Reply::Broken("application/json", "{".to_owned()),
+        3 => Reply::Json(502, "text/html", "<h1>bad gateway</h1>".to_owned()),
+        _ => json(200, MACHINE),
+    })
+    .await;
+    let machine = server.client().machine(&machine_id()).await.unwrap();
+    assert_eq!((machine.id, server.seen().len()), (machine_id(), 5));
+}
+
+#[tokio::test]
+async fn a_creation_is_repeated_under_the_same_key() {
+    let server = Server::start(|_, before| if before < 2 { Reply::Nothing } else { json(201, MACHINE) }).await;
+    let request =
+        RegisterMachine { metadata: Blob::new("x").unwrap(), encryption_key: Blob::new("x").unwrap(), id: None };
+    let (_, created) = server.client().register_machine(&request).await.unwrap();
+    assert!(created);
+    let keys: Vec<_> = server.seen().iter().map(|request| request.headers["idempotency-key"].clone()).collect();
+    assert_eq!(keys.len(), 3);
+    assert!(keys.iter().all(|key| *key == keys[0] && (16..=128).contains(&key.len())), "{keys:?}");
+}
+
+#[tokio::test]
+async fn what_could_happen_twice_is_sent_once() {
+    let server = Server::start(|_, _| problem(503, "UNAVAILABLE")).await;
+    let client = server.client();
+    let error = client.retry_run(RunId::generate()).await.unwrap_err();
+    assert!(error.is(Code::Unavailable));
+    let error = client.create_link(SessionId::generate(), &CreateLink::default()).await.map(drop).unwrap_err();
+    assert!(error.is(Code::Unavailable));
+    let wants = LeaseRequest { machine_id: machine_id(), providers: vec![Provider::Codex], capacity: 1, wait_ms: 0 };
+    assert!(client.lease(&wants).await.is_err());
+    assert_eq!(server.seen().len(), 3);
+}
+
+#[tokio::test]
+async fn who_was_turned_away_for_the_rate_comes_back_when_told() {
+    let server = Server::start(|_, before| match before {
+        0 => {
+            let body = problem_body(429, "RATE_LIMITED");
+            Reply::With(429, "application/problem+json", ("retry-after", "1"), body)
+        }
+        _ => json(200, r#"{"leases":[]}"#),
+    })
+    .await;
+    let began = Instant::now();
+    let wants = LeaseRequest { machine_id: machine_id(), providers: vec![Provider::Codex], capacity: 1, wait_ms: 0 };
+    assert!(server.client().lease(&wants).await.unwrap().is_empty());
+    assert!(began.elapsed() >= Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn nobody_there_is_said_within_the_deadline() {
+    let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", gone.local_addr().unwrap());
+    drop(gone);
+    let retry = Retry { attempts: 1_000, deadline: Duration::from_millis(300), ..quick() };
+    let client = Client::builder(url).retry(retry).build().unwrap();
+    let began = Instant::now();
+    let error = client.machine(&machine_id()).await.unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_is_given_up_on() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let builder = Client::builder(url).retry(Retry { attempts: 2, ..quick() });
+    let client = builder.answer_within(Duration::from_millis(50)).build().unwrap();
+    let error = client.beat_lease(LeaseId::generate(), 1).await.unwrap_err();
+    assert!(matches!(error, Error::Silent { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_deletion_whose_answer_was_lost_is_done() {
+    let server = Server::start(|_, before| if before == 0 { Reply::Nothing } else { problem(404, "NOT_FOUND") }).await;
+    server.client().delete_machine(&machine_id()).await.unwrap();
+    // But what was never there is not found.
+    let error = server.client().delete_machine(&machine_id()).await.unwrap_err();
+    assert!(error.is(Code::NotFound));
+}
+
+#[tokio::test]
+async fn problems_keep_what_they_say() {
+    let server = Server::start(|_, _| {
+        let body = r#"{"type":"urn:x","title":"t","status":409,"detail":"d","code":"CONFLICT","expectedOffset":42,
+            "requestId":"r","errors":[{"pointer":"/a","detail":"b"}]}"#;
+        Reply::Json(409, "application/problem+json", body.to_owned())
+    })
+    .await;
+    let error = server.client().machine(&machine_id()).await.unwrap_err();
+    assert_eq!(error.expected_offset(), Some(42));
+    let Error::Problem(problem) = error else { panic!("a problem") };
+    assert_eq!((problem.request_id.as_str(), problem.errors[0].pointer.as_str()), ("r", "/a"));
+    assert_eq!(server.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_not_this_service_is_called_so() {
+    let server = Server::start(|_, _| Reply::Json(404, "text/html", "<h1>Not Found</h1>".to_owned())).await;
+    let error = server.client().machine(&machine_id()).await.unwrap_err();
+    assert!(matches!(error, Error::Foreign { status: 404, .. }), "{error:?}");
+    let server = Server::start(|_, _| json(200, "{}")).await;
+    let error = server.client().machine(&machine_id()).await.unwrap_err();
+    assert!(matches!(error, Error::Unreadable { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn lists_are_walked_page_by_page() {
+    let server = Server::start(|request, _| match request.path.as_str() {
+        "/v1/machines" => json(200, format!(r#"{{"machines":[{MACHINE},{MACHINE}],"nextCursor":"a b&c"}}"#)),
+        "/v1/machines?cursor=a+b%26c" => json(200, r#"{"machines":[],"nextCursor":"d"}"#),
+        "/v1/machines?cursor=d" => json(200, format!(r#"{{"machines":[{MACHINE}],"nextCursor":null}}"#)),
+        _ => problem(404, "NOT_FOUND"),
+    })
+    .await;
+    let machines: Vec<_> = server.client().machines().try_collect().await.unwrap();
+    assert_eq!((machines.len(), server.seen().len()), (3, 3));
+}
