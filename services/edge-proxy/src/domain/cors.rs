@@ -30,6 +30,10 @@ impl Origins {
         origins.into_iter().map(parse).collect::<Result<_, _>>().map(Self)
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The value to answer with, when this `Origin` may call.
     pub fn allow(&self, origin: &HeaderValue) -> Option<HeaderValue> {
         self.0.iter().find(|allowed| *allowed == origin).cloned()

@@ -26,6 +26,31 @@ impl Upstream {
     }
 }
 
+/// One of something for each service.
+#[derive(Clone, Debug)]
+pub struct PerUpstream<T>([T; 5]);
+
+impl<T> PerUpstream<T> {
+    pub fn new(make: impl FnMut(Upstream) -> T) -> Self {
+        Self(Upstream::ALL.map(make))
+    }
+
+    pub fn of(&self, upstream: Upstream) -> &T {
+        let [identity, machine_registry, session_store, orchestrator, voice_gateway] = &self.0;
+        match upstream {
+            Upstream::Identity => identity,
+            Upstream::MachineRegistry => machine_registry,
+            Upstream::SessionStore => session_store,
+            Upstream::Orchestrator => orchestrator,
+            Upstream::VoiceGateway => voice_gateway,
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter()
+    }
+}
+
 /// Who answers a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Destination {

@@ -1,8 +1,9 @@
 //! What the guard of a connection and the answers on it tell each other.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::task::Waker;
 
 use tokio::time::Instant;
 
@@ -15,6 +16,7 @@ pub struct Connection {
     verdict: Cell<Option<Refusal>>,
     unanswered: Cell<usize>,
     quiet_since: Cell<Instant>,
+    waiting: RefCell<Option<Waker>>,
 }
 
 impl Connection {
@@ -24,6 +26,7 @@ impl Connection {
             verdict: Cell::new(None),
             unanswered: Cell::new(0),
             quiet_since: Cell::new(Instant::now()),
+            waiting: RefCell::default(),
         })
     }
 
@@ -49,6 +52,11 @@ impl Connection {
         self.unanswered.get() > 0
     }
 
+    /// The guard holds a request that waits for the answer to the one before it.
+    pub(super) fn wake_when_answered(&self, waker: &Waker) {
+        self.waiting.replace(Some(waker.clone()));
+    }
+
     /// Since when nothing has been asked or answered.
     pub(super) fn quiet_since(&self) -> Instant {
         self.quiet_since.get()
@@ -68,5 +76,8 @@ impl Drop for Answering {
     fn drop(&mut self) {
         self.0.unanswered.set(self.0.unanswered.get().saturating_sub(1));
         self.0.quiet_since.set(Instant::now());
+        if let Some(waker) = self.0.waiting.take() {
+            waker.wake();
+        }
     }
 }

@@ -1,9 +1,11 @@
 //! The socket as the HTTP server sees it: only what passed the scanners, and never too slowly.
 //!
 //! What is refused reaches the server as a request of its own, [`REFUSED_METHOD`], which no client can send because the
-//! scanner lets no such method through. So the refusal is answered where all answers are made, in its turn behind those
-//! that came before it on the connection. A body that goes wrong ends early instead; whoever reads it finds the reason in
-//! [`Connection::verdict`].
+//! scanner lets no such method through; so the refusal is answered where all answers are made. A body that goes wrong ends
+//! early instead; whoever reads it finds the reason in [`Connection::verdict`].
+//!
+//! A request that comes before the last one is answered waits here. The server would take it at once, and would then encode
+//! the answer to the first by what it knows of the second: whether it was HEAD, and whether the connection goes on.
 
 use std::io;
 use std::pin::Pin;
@@ -24,6 +26,8 @@ use crate::domain::refusal::{BODY_TOO_SLOW, HEAD_TOO_SLOW, Refusal};
 
 /// The method under which a refusal reaches the server.
 pub const REFUSED_METHOD: &str = "REFUSED";
+/// How much a client may send ahead of its turn before the edge stops reading.
+const EARLY: usize = 16 * 1024;
 const REFUSED_HEAD: &[u8] = b"REFUSED / HTTP/1.1\r\nhost: edge\r\nconnection: close\r\n\r\n";
 
 /// What a connection may take.
@@ -69,6 +73,8 @@ pub struct Guard<T> {
     /// Bytes read and not yet passed on; those up to `approved` may be.
     held: BytesMut,
     approved: usize,
+    /// Nothing that is held has been looked at.
+    is_unseen: bool,
     alarm: Alarm,
     is_fresh: bool,
     send_blocked_since: Option<Instant>,
@@ -90,6 +96,7 @@ impl<T> Guard<T> {
             stage: Stage::Head { scanner: HeadScanner::default(), since: Some(Instant::now()) },
             held: BytesMut::new(),
             approved: 0,
+            is_unseen: false,
             alarm: Alarm::default(),
             is_fresh: true,
             send_blocked_since: None,
@@ -103,12 +110,16 @@ impl<T> Guard<T> {
     }
 
     /// Checks `bytes`, which follow what was checked before: how many of them may pass. The rest is part of a head that is
-    /// not complete, or was refused.
+    /// not complete or was refused, or of a request whose turn has not come.
     fn inspect(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         loop {
             let rest = bytes.get(at..).unwrap_or_default();
             match &mut self.stage {
+                Stage::Head { .. } if self.connection.is_unanswered() => {
+                    self.is_unseen = !rest.is_empty();
+                    return at;
+                }
                 Stage::Head { scanner, since } => match scanner.scan(rest, &self.limits.head) {
                     Ok(Progress::More) => {
                         if !rest.is_empty() {
@@ -247,25 +258,43 @@ impl<T: AsyncRead + Unpin> Guard<T> {
         Poll::Ready(Ok(len))
     }
 
-    /// Reads more of a head that came in pieces.
+    /// Reads more of a head that came in pieces, or of a request that came too early.
     fn read_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        self.held.reserve(1024);
-        let len = {
-            let mut piece = [0_u8; 4096];
-            let mut piece = ReadBuf::new(&mut piece);
-            ready!(Pin::new(&mut self.io).poll_read(cx, &mut piece))?;
-            self.held.extend_from_slice(piece.filled());
-            piece.filled().len()
-        };
-        if len > 0 {
-            let held = std::mem::take(&mut self.held);
-            self.approved = self.inspect(&held);
-            self.held = held;
-            if matches!(self.stage, Stage::Refused { .. }) {
-                self.held.truncate(self.approved);
+        let mut piece = [0_u8; 4096];
+        let mut piece = ReadBuf::new(&mut piece);
+        ready!(Pin::new(&mut self.io).poll_read(cx, &mut piece))?;
+        self.held.extend_from_slice(piece.filled());
+        self.is_unseen = true;
+        Poll::Ready(Ok(piece.filled().len()))
+    }
+
+    /// Looks at what is held, now that its turn has come.
+    fn look_at_held(&mut self) {
+        let held = std::mem::take(&mut self.held);
+        self.is_unseen = false;
+        self.approved = self.inspect(&held);
+        self.held = held;
+        if matches!(self.stage, Stage::Refused { .. }) {
+            self.held.truncate(self.approved);
+        }
+    }
+
+    /// While an answer is under way nothing passes; but a client that goes must be noticed, so that nobody works for it.
+    fn watch(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.held.len() < EARLY {
+            match self.read_more(cx)? {
+                Poll::Ready(0) => return Poll::Ready(self.end_of_input()),
+                Poll::Ready(_) => {}
+                Poll::Pending => {
+                    self.on_silence(cx);
+                    break;
+                }
             }
         }
-        Poll::Ready(Ok(len))
+        if !self.held.is_empty() {
+            self.connection.wake_when_answered(cx.waker());
+        }
+        Poll::Pending
     }
 
     fn stop_waiting(&mut self) {
@@ -290,6 +319,13 @@ impl<T: AsyncRead + Unpin> AsyncRead for Guard<T> {
                     out.put_slice(REFUSED_HEAD);
                 }
                 return Poll::Ready(Ok(()));
+            }
+            if matches!(this.stage, Stage::Head { .. }) && this.connection.is_unanswered() {
+                return this.watch(cx);
+            }
+            if this.is_unseen {
+                this.look_at_held();
+                continue;
             }
             let before = out.filled().len();
             let read = if this.held.is_empty() { this.read_through(cx, out) } else { this.read_more(cx) };

@@ -22,6 +22,12 @@ pub struct Origin {
 #[error("say http://host:port; the edge speaks plain HTTP to the services, inside one network")]
 pub struct NotAnOrigin;
 
+impl std::fmt::Display for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "http://{}", self.authority)
+    }
+}
+
 impl std::str::FromStr for Origin {
     type Err = NotAnOrigin;
 

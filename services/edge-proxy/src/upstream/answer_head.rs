@@ -4,19 +4,25 @@ use actix_http::StatusCode;
 use actix_http::header::{HeaderMap, HeaderName, HeaderValue};
 use bytes::{Bytes, BytesMut};
 
+use crate::domain::hop_headers::{Named, comes_down};
+
 const MAX_FIELDS: usize = 96;
 const MAX_HEAD: usize = 64 * 1024;
+const NEW_ACCOUNT: HeaderName = HeaderName::from_static("x-internal-new-account");
 
 /// The head of an answer.
 #[derive(Debug)]
 pub struct AnswerHead {
     pub status: StatusCode,
+    /// Those that go on to the client.
     pub headers: HeaderMap,
     pub framing: AnswerFraming,
     /// What Content-Length said, also where there is no body (HEAD, 304).
     pub length: Option<u64>,
     /// May the connection carry another request?
     pub is_kept: bool,
+    /// Identity tells the edge that a sign-in has made an account, which is counted by address.
+    pub is_new_account: bool,
 }
 
 /// How the body of an answer is delimited.
@@ -86,11 +92,15 @@ fn parse_one(bytes: &mut BytesMut, answers_head: bool) -> Result<Option<AnswerHe
     for field in fields.iter().take(count) {
         let (name, value) = field.of(&head)?;
         reader.look_at(&name, &value)?;
-        headers.append(name, value);
+        if comes_down(name.as_str()) {
+            headers.append(name, value);
+        }
     }
+    reader.named.retain_others(&mut headers);
     let framing = reader.framing(status, answers_head)?;
     let is_kept = reader.is_kept && framing != AnswerFraming::UntilClose;
-    Ok(Some(AnswerHead { status, headers, framing, length: reader.length, is_kept }))
+    let (length, is_new_account) = (reader.length, reader.is_new_account);
+    Ok(Some(AnswerHead { status, headers, framing, length, is_kept, is_new_account }))
 }
 
 impl Field {
@@ -104,14 +114,22 @@ impl Field {
 }
 
 struct HeadReader {
+    named: Named,
     length: Option<u64>,
     is_chunked: bool,
     is_kept: bool,
+    is_new_account: bool,
 }
 
 impl HeadReader {
     fn new(minor_version: u8) -> Self {
-        Self { length: None, is_chunked: false, is_kept: minor_version == 1 }
+        Self {
+            named: Named::default(),
+            length: None,
+            is_chunked: false,
+            is_kept: minor_version == 1,
+            is_new_account: false,
+        }
     }
 
     fn look_at(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<(), BadHead> {
@@ -132,6 +150,9 @@ impl HeadReader {
         } else if name == CONNECTION {
             let closes = text()?.split(',').any(|option| option.trim().eq_ignore_ascii_case("close"));
             self.is_kept &= !closes;
+            self.named.add(value);
+        } else if *name == NEW_ACCOUNT {
+            self.is_new_account = true;
         }
         Ok(())
     }

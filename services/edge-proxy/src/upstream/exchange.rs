@@ -161,7 +161,8 @@ impl Answer {
         self.fail(io::Error::new(io::ErrorKind::TimedOut, "the service stopped in the middle of its answer"))
     }
 
-    fn finish(&mut self) {
+    /// The body is over: what is left of the request decides whether the connection is of further use.
+    pub fn finish(&mut self) {
         let Some(connection) = self.connection.take() else { return };
         let is_clean = self.is_kept && self.upload.is_complete() && connection.inbound.is_empty();
         if is_clean {

@@ -4,7 +4,6 @@ use std::io;
 
 use actix_http::error::PayloadError;
 
-use super::answer_body::BadCoding;
 use super::answer_head::BadHead;
 
 #[derive(Debug, thiserror::Error)]
@@ -24,10 +23,11 @@ pub enum Failure {
     Closed,
     #[error("the answer of the service is malformed")]
     Head(#[from] BadHead),
-    #[error("the body of the answer is malformed")]
-    Body(#[from] BadCoding),
     #[error("the service did not answer in time")]
     Timeout,
+    /// The edge is closing, and this long-poll would outlast it.
+    #[error("the edge is closing")]
+    Closing,
     /// The client's side failed; no fault of the service.
     #[error("the body of the request did not arrive")]
     Client(#[source] PayloadError),

@@ -1,0 +1,18 @@
+//! Whether the edge lives and wants requests. A service that is away is no reason to send nobody here: the others answer.
+
+use actix_web::HttpResponse;
+use ensemble_chassis::{Answer, State};
+use ensemble_types::problem::{Code, Problem};
+
+use crate::EdgeProxy;
+
+pub async fn alive() -> Answer<HttpResponse> {
+    Ok(HttpResponse::Ok().content_type("text/plain").body("alive\n"))
+}
+
+pub async fn ready(edge: State<EdgeProxy>) -> Answer<HttpResponse> {
+    if edge.drain().is_draining() {
+        return Err(Problem::new(Code::Unavailable, "This replica is about to stop.").into());
+    }
+    Ok(HttpResponse::Ok().content_type("text/plain").body("ready\n"))
+}

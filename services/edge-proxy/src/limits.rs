@@ -1,0 +1,237 @@
+//! How much anybody may ask for, and how that is told (RateLimit header fields for HTTP, draft 11).
+//!
+//! GCRA, by the key that knows most of the caller: the machine token, the account, or the address. Counters live in this
+//! process and are forgotten when they are full again.
+
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use actix_http::header::HeaderValue;
+use ensemble_chassis::Caller;
+use ensemble_types::ids::{TokenId, UserId};
+use governor::clock::{Clock as _, DefaultClock};
+use governor::middleware::StateInformationMiddleware;
+use governor::state::keyed::DashMapStateStore;
+use governor::{Quota, RateLimiter};
+
+use crate::domain::client_address::counted_as;
+use crate::domain::route_table::Class;
+
+/// Requests per minute; 0 is no limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Quotas {
+    pub account: u32,
+    pub address: u32,
+    pub machine: u32,
+    pub sign_in: u32,
+    pub public_link: u32,
+    /// Per hour.
+    pub new_accounts: u32,
+}
+
+/// Counts requests. Shared by all threads.
+pub struct Limiter {
+    account: Policy<UserId>,
+    address: Policy<IpAddr>,
+    machine: Policy<TokenId>,
+    sign_in: Policy<IpAddr>,
+    public_link: Policy<IpAddr>,
+    new_accounts: Policy<IpAddr>,
+}
+
+/// What a limiter says of one request. Its header values are made only when an answer is.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing {
+    policy: &'static str,
+    quota: u32,
+    window: Duration,
+    remaining: u32,
+    /// Set when there is nothing left: how long until there is.
+    pub refused_for: Option<Duration>,
+}
+
+/// What the caller of a request is counted as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Counted {
+    Account(UserId),
+    Machine(TokenId),
+    Address(IpAddr),
+}
+
+impl Counted {
+    pub fn new(caller: Option<&Caller>, address: IpAddr) -> Self {
+        match caller {
+            Some(caller) if caller.machine.is_some() => Self::Machine(caller.token),
+            Some(caller) => Self::Account(caller.user),
+            None => Self::Address(counted_as(address)),
+        }
+    }
+}
+
+impl Limiter {
+    pub fn new(quotas: Quotas) -> Self {
+        let minute = Duration::from_secs(60);
+        Self {
+            account: Policy::new("\"account\"", quotas.account, minute),
+            address: Policy::new("\"address\"", quotas.address, minute),
+            machine: Policy::new("\"machine\"", quotas.machine, minute),
+            sign_in: Policy::new("\"sign-in\"", quotas.sign_in, minute),
+            public_link: Policy::new("\"public-link\"", quotas.public_link, minute),
+            new_accounts: Policy::new("\"new-accounts\"", quotas.new_accounts, Duration::from_secs(3600)),
+        }
+    }
+
+    /// Counts one request; `None` where there is no limit.
+    pub fn count(&self, class: Class, counted: Counted, address: IpAddr) -> Option<Standing> {
+        match (class, counted) {
+            (Class::Free, _) => None,
+            (Class::SignIn, _) => self.sign_in.count(&counted_as(address)),
+            (Class::PublicLink, _) => self.public_link.count(&counted_as(address)),
+            (Class::Lifeline, Counted::Machine(token)) => {
+                self.machine.count(&token).map(|standing| Standing { refused_for: None, ..standing })
+            }
+            (_, Counted::Machine(token)) => self.machine.count(&token),
+            (_, Counted::Account(user)) => self.account.count(&user),
+            (_, Counted::Address(address)) => self.address.count(&address),
+        }
+    }
+
+    /// Counts one new account; how long until the address may make another one, when it may not now.
+    pub fn count_new_account(&self, address: IpAddr) -> Option<Duration> {
+        self.new_accounts.count(&counted_as(address))?.refused_for
+    }
+
+    /// Forgets whoever has not used any of their share.
+    pub fn sweep(&self) {
+        self.account.sweep();
+        self.address.sweep();
+        self.machine.sweep();
+        self.sign_in.sweep();
+        self.public_link.sweep();
+        self.new_accounts.sweep();
+    }
+}
+
+impl Standing {
+    /// `"account";r=599;t=1`: what is left, and the seconds until all of it is there again.
+    pub fn rate_limit(&self) -> Option<HeaderValue> {
+        let spent = u64::from(self.quota.saturating_sub(self.remaining));
+        let refill = (spent * self.window.as_secs()).div_ceil(u64::from(self.quota.max(1)));
+        HeaderValue::try_from(format!("{};r={};t={refill}", self.policy, self.remaining)).ok()
+    }
+
+    /// `"account";q=600;w=60`
+    pub fn policy(&self) -> Option<HeaderValue> {
+        HeaderValue::try_from(format!("{};q={};w={}", self.policy, self.quota, self.window.as_secs())).ok()
+    }
+}
+
+type Keyed<K> = RateLimiter<K, DashMapStateStore<K>, DefaultClock, StateInformationMiddleware>;
+
+struct Policy<K: Hash + Eq + Clone> {
+    name: &'static str,
+    quota: u32,
+    window: Duration,
+    limiter: Option<Keyed<K>>,
+    clock: DefaultClock,
+}
+
+impl<K: Hash + Eq + Clone> Policy<K> {
+    fn new(name: &'static str, quota: u32, window: Duration) -> Self {
+        let limiter = NonZeroU32::new(quota)
+            .and_then(|burst| Some(Quota::with_period(window / quota)?.allow_burst(burst)))
+            .map(|quota| RateLimiter::dashmap(quota).with_middleware());
+        Self { name, quota, window, limiter, clock: DefaultClock::default() }
+    }
+
+    fn count(&self, key: &K) -> Option<Standing> {
+        let (remaining, refused_for) = match self.limiter.as_ref()?.check_key(key) {
+            Ok(state) => (state.remaining_burst_capacity(), None),
+            Err(not_yet) => (0, Some(not_yet.wait_time_from(self.clock.now()))),
+        };
+        Some(Standing { policy: self.name, quota: self.quota, window: self.window, remaining, refused_for })
+    }
+
+    fn sweep(&self) {
+        if let Some(limiter) = &self.limiter {
+            limiter.retain_recent();
+            limiter.shrink_to_fit();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limiter() -> Limiter {
+        Limiter::new(Quotas { account: 3, address: 2, machine: 1, sign_in: 1, public_link: 1, new_accounts: 1 })
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn each_key_has_a_share_of_its_own() {
+        let limiter = limiter();
+        let (one, other) = (UserId::generate(), UserId::generate());
+        let count = |user| limiter.count(Class::Ordinary, Counted::Account(user), ip("1.1.1.1")).expect("a limit");
+        assert_eq!((0..3).filter(|_| count(one).refused_for.is_none()).count(), 3);
+        let refused = count(one);
+        assert!(refused.refused_for.is_some_and(|wait| wait > Duration::ZERO && wait <= Duration::from_secs(20)));
+        assert!(count(other).refused_for.is_none());
+    }
+
+    #[test]
+    fn what_is_left_is_told() {
+        let standing =
+            limiter().count(Class::Ordinary, Counted::Account(UserId::generate()), ip("1.1.1.1")).expect("a limit");
+        assert_eq!(standing.rate_limit().expect("a value"), "\"account\";r=2;t=20");
+        assert_eq!(standing.policy().expect("a value"), "\"account\";q=3;w=60");
+    }
+
+    #[test]
+    fn a_lifeline_is_counted_and_not_refused() {
+        let limiter = limiter();
+        let token = Counted::Machine(TokenId::generate());
+        for _ in 0..5 {
+            let standing = limiter.count(Class::Lifeline, token, ip("1.1.1.1")).expect("a limit");
+            assert_eq!(standing.refused_for, None);
+        }
+        assert!(
+            limiter.count(Class::Ordinary, token, ip("1.1.1.1")).is_some_and(|standing| standing.refused_for.is_some())
+        );
+        let stranger = Counted::new(None, ip("2.2.2.2"));
+        let refused =
+            (0..3).filter_map(|_| limiter.count(Class::Lifeline, stranger, ip("2.2.2.2"))?.refused_for).count();
+        assert_eq!(refused, 1, "a lifeline without a token is a request like others");
+    }
+
+    #[test]
+    fn strict_classes_count_by_address_whoever_calls() {
+        let limiter = limiter();
+        let count = |class| limiter.count(class, Counted::Account(UserId::generate()), ip("3.3.3.3")).expect("a limit");
+        assert!(count(Class::SignIn).refused_for.is_none());
+        assert!(count(Class::SignIn).refused_for.is_some());
+        assert!(count(Class::PublicLink).refused_for.is_none(), "another share");
+        assert!(limiter.count(Class::Free, Counted::Address(ip("3.3.3.3")), ip("3.3.3.3")).is_none());
+    }
+
+    #[test]
+    fn zero_is_no_limit() {
+        let none = Quotas { account: 0, address: 0, machine: 0, sign_in: 0, public_link: 0, new_accounts: 0 };
+        assert!(Limiter::new(none).count(Class::SignIn, Counted::Address(ip("1.1.1.1")), ip("1.1.1.1")).is_none());
+    }
+
+    #[test]
+    fn the_full_are_forgotten() {
+        let limiter = limiter();
+        assert!(limiter.count_new_account(ip("1.1.1.1")).is_none());
+        assert!(limiter.count_new_account(ip("1.1.1.1")).is_some());
+        limiter.sweep();
+        assert!(limiter.count_new_account(ip("1.1.1.1")).is_some(), "one that is not full again is remembered");
+    }
+}

@@ -1,0 +1,172 @@
+//! How much anybody may ask for, who is counted as whom, and how that is told.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ed25519_dalek::SigningKey;
+use ensemble_chassis::Clock;
+use ensemble_chassis::auth::{AUDIENCE_MACHINE, AUDIENCE_USER, Claims, ISSUER, sign};
+use ensemble_types::ids::{TokenId, UserId};
+
+use crate::Edge;
+use crate::raw::Answer;
+use crate::stub::Stub;
+
+fn signing_key() -> SigningKey {
+    SigningKey::from_bytes(&[7; 32])
+}
+
+/// What the stub publishes as identity.
+pub(crate) fn jwks() -> String {
+    static KEYS: OnceLock<String> = OnceLock::new();
+    let x = || URL_SAFE_NO_PAD.encode(signing_key().verifying_key().as_bytes());
+    KEYS.get_or_init(|| format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","kid":"k1","use":"sig","x":"{}"}}]}}"#, x()))
+        .clone()
+}
+
+fn token(user: UserId, machine: Option<&str>, key: &SigningKey) -> String {
+    ensemble_chassis::auth::install_provider();
+    let now = Clock::system().now().unix_seconds();
+    let claims = Claims {
+        iss: ISSUER.to_owned(),
+        aud: if machine.is_some() { AUDIENCE_MACHINE } else { AUDIENCE_USER }.to_owned(),
+        sub: user,
+        jti: TokenId::generate(),
+        iat: now,
+        exp: now + 3600,
+        scope: if machine.is_some() { "machine" } else { "user" }.to_owned(),
+        machine_id: machine.map(|id| id.parse().unwrap()),
+    };
+    sign(&claims, "k1", key).unwrap()
+}
+
+async fn limited(stub: &Stub, variables: &[(&str, &str)]) -> Edge {
+    let edge = Edge::with(stub, variables).await;
+    // The keys are there when a token is counted as its account.
+    let probe = token(UserId::generate(), Some("probe"), &signing_key());
+    let deadline = std::time::Instant::now() + crate::raw::SOON;
+    while !with(&edge, "GET /v1/account", &probe)
+        .await
+        .header("ratelimit-policy")
+        .unwrap_or_default()
+        .contains("machine")
+    {
+        assert!(std::time::Instant::now() < deadline, "the keys were not fetched");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    edge
+}
+
+async fn with(edge: &Edge, line: &str, token: &str) -> Answer {
+    edge.ask(&format!("{line} HTTP/1.1\r\nHost: edge\r\nAuthorization: Bearer {token}\r\nContent-Length: 0\r\n\r\n"))
+        .await
+}
+
+#[tokio::test]
+async fn an_account_has_its_share_whatever_its_tokens() {
+    let stub = Stub::echo().await;
+    let edge = limited(&stub, &[("LIMIT_ACCOUNT", "3")]).await;
+    let (one, other) = (UserId::generate(), UserId::generate());
+    for left in [2, 1, 0] {
+        let answer = with(&edge, "GET /v1/sessions", &token(one, None, &signing_key())).await;
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.header("ratelimit-policy"), Some("\"account\";q=3;w=60"));
+        assert!(answer.header("ratelimit").unwrap().starts_with(&format!("\"account\";r={left};t=")), "{answer:?}");
+    }
+    let refused = with(&edge, "GET /v1/sessions", &token(one, None, &signing_key())).await;
+    assert_eq!((refused.status, refused.code()), (429, "RATE_LIMITED".to_owned()));
+    let wait: u32 = refused.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=20).contains(&wait), "{wait}");
+    assert!(refused.header("ratelimit").unwrap().starts_with("\"account\";r=0;t="));
+    assert_eq!(with(&edge, "GET /v1/sessions", &token(other, None, &signing_key())).await.status, 200);
+}
+
+#[tokio::test]
+async fn tokens_that_are_not_ours_count_by_address() {
+    let stub = Stub::echo().await;
+    let edge = limited(&stub, &[("LIMIT_ADDRESS", "8"), ("LIMIT_ACCOUNT", "1")]).await;
+    let foreign = SigningKey::from_bytes(&[8; 32]);
+    let mut statuses = Vec::new();
+    for _ in 0..6 {
+        statuses.push(with(&edge, "GET /v1/sessions", &token(UserId::generate(), None, &foreign)).await.status);
+        statuses.push(with(&edge, "GET /v1/sessions", "nonsense").await.status);
+        statuses.push(edge.get("/v1/sessions").await.status);
+    }
+    assert_eq!(statuses.last(), Some(&429), "one share for all of them: {statuses:?}");
+    assert!(statuses.iter().filter(|status| **status == 200).count() <= 9);
+    assert_eq!(with(&edge, "GET /v1/sessions", &token(UserId::generate(), None, &signing_key())).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_runner_is_never_kept_from_its_heartbeat_or_finish() {
+    let stub = Stub::echo().await;
+    let edge = limited(&stub, &[("LIMIT_MACHINE", "2"), ("LIMIT_ADDRESS", "10")]).await;
+    let runner = token(UserId::generate(), Some("m1"), &signing_key());
+    for _ in 0..5 {
+        assert_eq!(with(&edge, "POST /v1/orchestrator/leases/x/heartbeat", &runner).await.status, 200);
+        assert_eq!(with(&edge, "POST /v1/orchestrator/leases/x/finish", &runner).await.status, 200);
+    }
+    assert_eq!(with(&edge, "POST /v1/orchestrator/leases/x/output", &runner).await.status, 429);
+    let mut stranger = 0;
+    for _ in 0..12 {
+        stranger = with(&edge, "POST /v1/orchestrator/leases/x/heartbeat", "nonsense").await.status;
+    }
+    assert_eq!(stranger, 429, "the exception is for runners");
+}
+
+#[tokio::test]
+async fn sign_in_and_public_links_have_strict_shares_of_their_own() {
+    let stub = Stub::echo().await;
+    let edge = limited(&stub, &[("LIMIT_SIGN_IN", "2"), ("LIMIT_PUBLIC_LINK", "2")]).await;
+    let user = token(UserId::generate(), None, &signing_key());
+    for (line, policy) in [("POST /v1/auth/challenge", "sign-in"), ("GET /v1/public-sessions/t", "public-link")] {
+        for _ in 0..2 {
+            let answer = with(&edge, line, &user).await;
+            assert_eq!(answer.status, 200);
+            assert_eq!(answer.header("ratelimit-policy"), Some(format!("\"{policy}\";q=2;w=60").as_str()));
+        }
+        assert_eq!(with(&edge, line, &user).await.status, 429, "{line}");
+    }
+    assert_eq!(edge.get("/share/t").await.status, 429, "the page counts with the link");
+    assert_eq!(with(&edge, "POST /v1/auth", &user).await.status, 429, "one share for both steps");
+    assert_eq!(with(&edge, "GET /v1/auth/tokens", &user).await.status, 200);
+    for _ in 0..5 {
+        assert_eq!(edge.get("/healthz").await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn zero_turns_a_limit_off() {
+    let stub = Stub::echo().await;
+    let edge = Edge::with(&stub, &[("LIMIT_ADDRESS", "0")]).await;
+    let answer = edge.get("/v1/sessions").await;
+    assert_eq!((answer.status, answer.header("ratelimit"), answer.header("ratelimit-policy")), (200, None, None));
+}
+
+#[tokio::test]
+async fn connections_are_bounded_for_each_address() {
+    let stub = Stub::echo().await;
+    let edge = Edge::with(&stub, &[("MAX_CONNECTIONS_PER_ADDRESS", "2")]).await;
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        let mut raw = edge.connect().await;
+        raw.send("GET /v1/sessions HTTP/1.1\r\nHost: edge\r\n\r\n").await;
+        assert_eq!(raw.answer().await.status, 200);
+        held.push(raw);
+    }
+    let mut third = edge.connect().await;
+    third.send("GET /v1/sessions HTTP/1.1\r\nHost: edge\r\n\r\n").await;
+    assert_eq!(third.until_closed().await, b"");
+    held.pop();
+    let deadline = std::time::Instant::now() + crate::raw::SOON;
+    loop {
+        let mut raw = edge.connect().await;
+        raw.send("GET /v1/sessions HTTP/1.1\r\nHost: edge\r\nConnection: close\r\n\r\n").await;
+        if !raw.until_closed().await.is_empty() {
+            break;
+        }
+        assert!(std::time::Instant::now() < deadline, "the place was not given back");
+    }
+}

@@ -1,0 +1,66 @@
+//! The edge from outside: raw sockets on one side, a service made of raw sockets on the other.
+
+#![cfg(test)]
+
+mod answers;
+mod cors;
+mod deadlines;
+mod drain;
+mod forwarding;
+mod limits;
+mod pages;
+mod raw;
+mod refusals;
+mod retries;
+mod streams;
+mod stub;
+
+use ensemble_chassis::{Clock, Doors, Running, Vars, start};
+use ensemble_edge_proxy::EdgeProxy;
+
+use raw::Raw;
+use stub::Stub;
+
+/// A running edge whose services all are one stub.
+struct Edge {
+    running: Running,
+}
+
+impl Edge {
+    async fn before(stub: &Stub) -> Self {
+        Self::with(stub, &[]).await
+    }
+
+    async fn with(stub: &Stub, variables: &[(&str, &str)]) -> Self {
+        Self::at(&format!("http://{}", stub.address), variables).await
+    }
+
+    async fn at(service: &str, variables: &[(&str, &str)]) -> Self {
+        let mut all = vec![("INTERNAL_TOKEN", "internal"), ("WORKERS", "1"), ("KEYS_INTERVAL_MS", "100000")];
+        for name in
+            ["IDENTITY_URL", "MACHINE_REGISTRY_URL", "SESSION_STORE_URL", "ORCHESTRATOR_URL", "VOICE_GATEWAY_URL"]
+        {
+            all.push((name, service));
+        }
+        all.retain(|(name, _)| variables.iter().all(|(other, _)| other != name));
+        all.extend_from_slice(variables);
+        let running =
+            start::<EdgeProxy>(Vars::from_pairs(all), Doors::loopback().unwrap(), Clock::system()).await.unwrap();
+        Self { running }
+    }
+
+    async fn connect(&self) -> Raw {
+        Raw::connect(self.running.public_addr).await
+    }
+
+    /// One request on a connection of its own.
+    async fn ask(&self, request: &str) -> raw::Answer {
+        let mut raw = self.connect().await;
+        raw.send(request.as_bytes()).await;
+        raw.answer().await
+    }
+
+    async fn get(&self, path: &str) -> raw::Answer {
+        self.ask(&format!("GET {path} HTTP/1.1\r\nHost: edge\r\n\r\n")).await
+    }
+}
