@@ -151,7 +151,7 @@ fn request(context: &Context, offers: &[Offer], slots: &Semaphore) -> Option<Lea
         machine_id: context.config.machine.clone(),
         providers,
         capacity: u32::try_from(slots.available_permits()).unwrap_or(1).max(1),
-        wait_ms: u32::try_from(context.config.timing.lease_wait.as_millis()).unwrap_or(60_000).into(),
+        wait_ms: u64::try_from(context.config.timing.lease_wait.as_millis()).unwrap_or(60_000),
     })
 }
 
@@ -203,7 +203,7 @@ fn tell_offers(found: &[Offer], before: &[Offer]) {
     for offer in found.iter().filter(|offer| !before.contains(offer)) {
         match &offer.program {
             Ok(path) => tracing::info!(provider = %offer.provider, program = %path.display(), "Offers a provider"),
-            Err(reason) => tracing::warn!(provider = %offer.provider, reason, "Does not offer a provider"),
+            Err(reason) => tracing::info!(provider = %offer.provider, reason, "Does not offer a provider"),
         }
     }
 }

@@ -32,11 +32,12 @@ impl Drop for Sender {
     }
 }
 
-/// Waits for the output to be taken, then reports, until the server has answered.
+/// Waits for the output to be taken, then reports, until the server has answered. Whether the lease is lost is
+/// decided by the answer to the report alone.
 pub(super) async fn deliver(context: &Context, record: Record, finish: LeaseFinish, mut sender: Sender, heart: Heart) {
     tokio::select! {
         _ = &mut sender.0 => {}
-        () = heart.reached(Pulse::Lost) => return discard(record),
+        () = heart.reached(Pulse::Lost) => {}
     }
     let mut backoff = Backoff::of(&context.config.timing);
     let mut woken = context.woken.clone();

@@ -19,7 +19,7 @@ use super::signals;
 use super::tree::Tree;
 
 /// How often the guard looks whether the processes that it signalled are gone.
-const LOOK: Duration = Duration::from_millis(20);
+const LOOK: Duration = Duration::from_millis(50);
 
 const EXIT_FAILURE: i32 = 1;
 

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ensemble_types::ids::{LeaseId, TaskId};
 use ensemble_types::leases::{Lease, LeaseFinish};
@@ -14,6 +15,9 @@ use super::sync_dir;
 const ATTEMPT: &str = "attempt.json";
 const FINISH: &str = "finish.json";
 const REFUSED: &str = "refused.json";
+
+/// How long a report that the server refused is there to be looked at.
+const REFUSED_IS_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// Which attempt a folder belongs to. The prompt is not in it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -53,7 +57,11 @@ impl Record {
 
     /// `None` when the folder needs no further care: it was never begun, or its report was refused.
     pub(super) fn read(path: PathBuf) -> io::Result<Option<Self>> {
-        if path.join(REFUSED).exists() {
+        if let Ok(refused) = fs::metadata(path.join(REFUSED)) {
+            let age = refused.modified()?.elapsed().unwrap_or_default();
+            if age > REFUSED_IS_KEPT {
+                fs::remove_dir_all(&path)?;
+            }
             return Ok(None);
         }
         let Some(attempt) = read(&path, ATTEMPT)? else {

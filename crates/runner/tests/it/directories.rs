@@ -1,0 +1,65 @@
+//! Where a task may work.
+
+use std::os::unix::fs::PermissionsExt;
+
+use ensemble_types::leases::{FinishStatus, Lease};
+
+use crate::support::orchestrator::{code, completed, task};
+use crate::support::{DONE, Orchestrator, Runner, RunnerProcess, SOON, ScriptAgent, config};
+
+fn working_in(directory: &std::path::Path, prompt: &str) -> Lease {
+    Lease { working_directory: Some(directory.display().to_string()), ..task(prompt) }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_works_where_it_was_told_and_nowhere_else() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let _runner = Runner::start(config(&server, &agent, state.path()));
+    let inside = state.path().join("my project");
+    std::fs::create_dir(&inside).unwrap();
+    std::fs::write(inside.join("file"), "").unwrap();
+    let lease = server.enqueue(working_in(&inside, &format!("pwd\n{DONE}")));
+    completed(&server.finished(lease, SOON).await);
+    assert_eq!(server.heard(lease).output, format!("{}\n", inside.canonicalize().unwrap().display()));
+
+    for (directory, wanted) in [
+        (inside.join("missing"), "WORKING_DIRECTORY_NOT_FOUND"),
+        (inside.join("file"), "WORKING_DIRECTORY_NOT_A_DIRECTORY"),
+        ("/".into(), "WORKING_DIRECTORY_NOT_ALLOWED"),
+        (inside.join("../.."), "WORKING_DIRECTORY_INVALID"),
+    ] {
+        let finish = server.finished(server.enqueue(working_in(&directory, DONE)), SOON).await;
+        assert_eq!((finish.status, code(&finish)), (FinishStatus::Failed, wanted));
+        let message = finish.error.unwrap().message;
+        assert!(message.contains(&directory.display().to_string()), "{message}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_of_a_run_without_a_directory_share_one() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let _runner = Runner::start(config(&server, &agent, state.path()));
+    let first = task(format!("echo shared > note\n{DONE}"));
+    let second = Lease { run_id: first.run_id, ..task(format!("cat note\n{DONE}")) };
+    completed(&server.finished(server.enqueue(first), SOON).await);
+    let id = server.enqueue(second);
+    completed(&server.finished(id, SOON).await);
+    assert_eq!(server.heard(id).output, "shared\n");
+}
+
+/// Root reads everything, so this needs a runner that is somebody else; one that is not root already is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_directory_that_may_not_be_read_is_named() {
+    const NOBODY: u32 = 65_534;
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let as_user = nix::unistd::geteuid().is_root().then_some(NOBODY);
+    std::fs::set_permissions(state.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let secret = state.path().join("secret");
+    std::fs::create_dir(&secret).unwrap();
+    std::fs::set_permissions(&secret, PermissionsExt::from_mode(0o000)).unwrap();
+    let _runner = RunnerProcess::start_as(&server, &agent, state.path(), serde_json::json!({}), as_user);
+    let finish = server.finished(server.enqueue(working_in(&secret, DONE)), SOON).await;
+    assert_eq!((finish.status, code(&finish)), (FinishStatus::Failed, "WORKING_DIRECTORY_NOT_READABLE"));
+    let finish = server.finished(server.enqueue(working_in(&secret.join("below"), DONE)), SOON).await;
+    assert_eq!(code(&finish), "WORKING_DIRECTORY_NOT_READABLE");
+}

@@ -1,0 +1,129 @@
+//! However an attempt ends, nothing of it is left.
+
+use std::time::{Duration, Instant};
+
+use ensemble_types::ids::LeaseId;
+use ensemble_types::leases::FinishStatus;
+
+use crate::support::orchestrator::{code, completed, task};
+use crate::support::{DONE, Orchestrator, Runner, RunnerProcess, SOON, ScriptAgent, config, eventually, processes};
+
+/// Ignores TERM, and so do its children: one in its group, one in a session of its own, one that daemonised.
+const STUBBORN: &str = "
+    trap '' TERM INT HUP
+    (trap '' TERM; while :; do sleep 1; done) &
+    setsid bash -c \"trap '' TERM; while :; do sleep 1; done\" &
+    (setsid bash -c \"trap '' TERM; (trap '' TERM; while :; do sleep 1; done) & disown; exit\" &)
+    echo ready
+    while :; do sleep 1; done
+";
+
+async fn gone(lease: LeaseId, within: Duration) {
+    eventually("every process to be gone", within, || processes::of(lease).is_empty().then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_that_ignores_term_and_its_children_are_dead_15_s_after_the_cancel() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let mut config = config(&server, &agent, state.path());
+    // As it is in earnest.
+    config.timing.term_grace = ensemble_runner::config::Timing::default().term_grace;
+    let _runner = Runner::start(config);
+    let lease = server.enqueue(task(STUBBORN));
+    server.says(lease, "ready").await;
+    assert!(processes::of(lease).len() >= 5, "the guard, the program and its children");
+    server.cancel(lease);
+    let asked = Instant::now();
+    let finish = server.finished(lease, Duration::from_secs(15)).await;
+    gone(lease, Duration::from_secs(1)).await;
+    let took = asked.elapsed();
+    assert_eq!(finish.status, FinishStatus::Cancelled);
+    assert!(took >= Duration::from_secs(10) && took < Duration::from_secs(15), "{took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_that_listens_ends_at_once() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let _runner = Runner::start(config(&server, &agent, state.path()));
+    let lease = server.enqueue(task("echo ready; exec sleep 600"));
+    server.says(lease, "ready").await;
+    server.cancel(lease);
+    let finish = server.finished(lease, Duration::from_secs(3)).await;
+    assert_eq!((finish.status, code(&finish)), (FinishStatus::Cancelled, ""));
+    gone(lease, Duration::from_secs(1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_runner_killed_outright_leaves_no_orphan() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let mut runner = RunnerProcess::start(&server, &agent, state.path(), serde_json::json!({"termGraceMs": 1000}));
+    let lease = server.enqueue(task(STUBBORN));
+    server.says(lease, "ready").await;
+    assert!(processes::of(lease).len() >= 5);
+    runner.kill_outright();
+    gone(lease, Duration::from_secs(5)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guard_killed_outright_takes_its_program_along() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let _runner = Runner::start(config(&server, &agent, state.path()));
+    let lease = server.enqueue(task(STUBBORN));
+    server.says(lease, "ready").await;
+    processes::kill_outright(processes::guard(lease).unwrap());
+    let finish = server.finished(lease, SOON).await;
+    assert_eq!((finish.status, code(&finish)), (FinishStatus::Failed, "CRASHED"));
+    gone(lease, Duration::from_secs(2)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_program_leaves_behind_is_ended_with_it() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let _runner = Runner::start(config(&server, &agent, state.path()));
+    let lease = server.enqueue(task(format!("(setsid bash -c \"trap '' TERM; while :; do sleep 1; done\" &)\n{DONE}")));
+    completed(&server.finished(lease, SOON).await);
+    gone(lease, Duration::from_secs(1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_timeout_ends_the_attempt() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let _runner = Runner::start(config(&server, &agent, state.path()));
+    let mut lease = task("exec sleep 600");
+    lease.timeout_ms = 1000;
+    let id = server.enqueue(lease);
+    let finish = server.finished(id, Duration::from_secs(10)).await;
+    assert_eq!((finish.status, code(&finish)), (FinishStatus::Timeout, "TIMEOUT"));
+    gone(id, Duration::from_secs(1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_lease_ends_the_program_and_reports_nothing() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let _runner = Runner::start(config(&server, &agent, state.path()));
+    let lease = server.enqueue(task(STUBBORN));
+    server.says(lease, "ready").await;
+    server.lose(lease);
+    gone(lease, Duration::from_secs(10)).await;
+    // The runner goes on with other work.
+    completed(&server.finished(server.enqueue(task(DONE)), SOON).await);
+    assert!(server.heard(lease).finishes.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crash_is_reported_with_the_last_words() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let _runner = Runner::start(config(&server, &agent, state.path()));
+    let lease = server.enqueue(task("echo begun; echo 'out of luck' >&2; kill -SEGV $$"));
+    let finish = server.finished(lease, SOON).await;
+    assert_eq!((finish.status, code(&finish)), (FinishStatus::Failed, "CRASHED"));
+    let message = finish.error.unwrap().message;
+    assert!(message.contains("signal 11") && message.contains("out of luck"), "{message}");
+    assert!(server.heard(lease).output.starts_with("begun\n"));
+
+    let lease = server.enqueue(task("exit 0"));
+    assert_eq!(code(&server.finished(lease, SOON).await), "NO_RESULT");
+    let lease = server.enqueue(task(format!("{DONE}; exit 3")));
+    let finish = server.finished(lease, SOON).await;
+    assert_eq!((code(&finish), finish.exit_code), ("PROVIDER_FAILED", Some(3)));
+}

@@ -1,0 +1,163 @@
+//! The ordinary life of an attempt, and of the runner itself.
+
+use std::time::Duration;
+
+use ensemble_types::leases::FinishStatus;
+use ensemble_types::problem::Code;
+use ensemble_types::runs::Provider;
+
+use crate::support::orchestrator::{code, completed, task};
+use crate::support::{DONE, Orchestrator, Runner, SOON, ScriptAgent, config, eventually, processes};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_is_done_streamed_and_reported() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let _runner = Runner::start(config(&server, &agent, state.path()));
+    let script = format!(
+        r#"echo '{{"type":"system","subtype":"init","session_id":"s-1"}}'
+        echo '{{"type":"assistant","message":{{"content":[{{"type":"text","text":"At work 😀"}}]}}}}'
+        echo '{{"type":"result","subtype":"success","is_error":false,"result":"All done","total_cost_usd":0.5,"usage":{{"input_tokens":3,"cache_read_input_tokens":4,"output_tokens":5}}}}'
+        # {DONE}"#
+    );
+    let lease = server.enqueue(task(script));
+    let finish = server.finished(lease, SOON).await;
+    completed(&finish);
+    assert_eq!(finish.output_summary.as_deref(), Some("All done"));
+    assert_eq!(finish.provider_session_id.as_deref(), Some("s-1"));
+    assert_eq!(finish.exit_code, Some(0));
+    let usage = finish.usage.unwrap();
+    assert_eq!((usage.input_tokens, usage.output_tokens, usage.cost_usd), (Some(7), Some(5), Some(0.5)));
+    let heard = server.heard(lease);
+    assert_eq!(heard.output, "At work 😀\n");
+    assert!(!heard.heartbeats.is_empty());
+    eventually("the folder of the attempt goes", SOON, || {
+        let left = std::fs::read_dir(state.path().join("state/attempts")).ok()?.count();
+        (left == 0).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_heartbeat_comes_at_once_and_more_follow() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let _runner = Runner::start(config(&server, &agent, state.path()));
+    let lease = server.enqueue(task(format!("sleep 1.5\n{DONE}")));
+    completed(&server.finished(lease, SOON).await);
+    let beats = server.heard(lease).heartbeats;
+    assert!(beats.len() >= 5, "{} beats in 1.5 s at one in 0.2 s", beats.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missing_program_is_not_offered_and_says_why() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let mut config = config(&server, &agent, state.path());
+    let codex = config.providers.get_mut(&Provider::Codex).unwrap();
+    codex.enabled = true;
+    codex.program = "/nowhere/codex".into();
+    config.timing.look_for_programs = Duration::from_millis(50);
+    let _runner = Runner::start(config);
+    let told = eventually("the machine's activity", SOON, || server.machine_beats().first().cloned()).await;
+    let providers = told["runner"]["providers"].as_array().unwrap();
+    assert_eq!((&providers[0]["provider"], &providers[0]["offered"]), (&"claude".into(), &true.into()));
+    assert_eq!(providers[1]["offered"], false);
+    assert!(providers[1]["reason"].as_str().unwrap().contains("/nowhere/codex: No such file"), "{told}");
+    assert!(providers[2]["reason"].as_str().unwrap().contains("switched off"), "{told}");
+    let asked = eventually("a request for leases", SOON, || server.lease_requests().first().cloned()).await;
+    assert_eq!(asked.providers, [Provider::Claude]);
+
+    // It is uninstalled, and the runner notices.
+    std::fs::remove_file(agent.program()).unwrap();
+    eventually("the withdrawal", SOON, || {
+        let told = server.machine_beats().last().cloned()?;
+        (told["runner"]["providers"][0]["offered"] == false).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_as_many_run_as_there_is_room_for() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let mut config = config(&server, &agent, state.path());
+    config.capacity = 2;
+    let gate = state.path().join("gate");
+    let script = format!("while [ ! -e {} ]; do sleep 0.05; done\n{DONE}", gate.display());
+    let leases: Vec<_> = (0..5).map(|_| server.enqueue(task(script.clone()))).collect();
+    let _runner = Runner::start(config);
+    eventually("two to run", SOON, || (server.queued() == 3).then_some(())).await;
+    server.beaten(leases[0]).await;
+    server.beaten(leases[1]).await;
+    assert_eq!(server.queued(), 3);
+    std::fs::write(&gate, "").unwrap();
+    for lease in leases {
+        completed(&server.finished(lease, SOON).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_token_and_strange_variables_reach_no_program() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let mut config = config(&server, &agent, state.path());
+    for (name, value) in [("ENSEMBLE_MACHINE_TOKEN", "canary-1"), ("DATABASE_URL", "canary-2"), ("ANTHROPIC_API_KEY", "key")] {
+        config.environment.insert(name.to_owned(), value.to_owned());
+    }
+    let args = state.path().join("args");
+    config.providers.get_mut(&Provider::Claude).unwrap().env.insert("ARGS_TO".to_owned(), args.display().to_string());
+    let _runner = Runner::start(config);
+    // Its own environment and that of its parent, which is the guard.
+    let script = format!("cat /proc/$$/environ /proc/$PPID/environ | tr '\\0' '\\n'\necho prompt-canary >/dev/null\n{DONE}");
+    let lease = server.enqueue(task(script));
+    completed(&server.finished(lease, SOON).await);
+    let output = server.heard(lease).output;
+    assert!(output.contains("ANTHROPIC_API_KEY=key") && output.contains("LANG=C.UTF-8"), "{output}");
+    assert!(!output.contains("canary") && !output.contains("machine-token"), "{output}");
+    let args = std::fs::read_to_string(args).unwrap();
+    assert!(args.contains("--output-format") && !args.contains("canary"), "{args}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_model_that_looks_like_an_option_or_a_command_starts_nothing() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let _runner = Runner::start(config(&server, &agent, state.path()));
+    for model in ["--dangerously-skip-permissions", "a b", "$(touch owned)", "x;y"] {
+        let mut lease = task(DONE);
+        lease.model = Some(model.to_owned());
+        let finish = server.finished(server.enqueue(lease), SOON).await;
+        assert_eq!((finish.status, code(&finish)), (FinishStatus::Failed, "INVALID_MODEL"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_comes_back_is_noticed_quickly() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    server.fail_with(Some(Code::Unavailable));
+    let _runner = Runner::start(config(&server, &agent, state.path()));
+    eventually("tries", SOON, || (server.calls() > 6).then_some(())).await;
+    server.fail_with(None);
+    let lease = server.enqueue(task(DONE));
+    completed(&server.finished(lease, Duration::from_secs(5)).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_runners_do_not_share_a_state_directory() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let wanted = config(&server, &agent, state.path());
+    let _runner = Runner::start(wanted.clone());
+    eventually("the first one's beat", SOON, || (!server.machine_beats().is_empty()).then_some(())).await;
+    let second = ensemble_runner::run_until(wanted, ensemble_runner::Drain::default()).await;
+    assert!(second.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_that_is_gone_is_not_the_end_of_the_task() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let mut config = config(&server, &agent, state.path());
+    let args = state.path().join("args");
+    config.providers.get_mut(&Provider::Claude).unwrap().env.insert("ARGS_TO".to_owned(), args.display().to_string());
+    let _runner = Runner::start(config);
+    let gone = r#"echo '{"type":"result","subtype":"error_during_execution","is_error":true,"errors":["No conversation found with session ID: s-0"]}'"#;
+    let mut lease = task(format!("if grep -q resume {}; then {gone}; exit 1; fi\n{DONE}", args.display()));
+    lease.resume = Some("s-0".to_owned());
+    let id = server.enqueue(lease);
+    completed(&server.finished(id, SOON).await);
+    assert!(processes::of(id).is_empty());
+}

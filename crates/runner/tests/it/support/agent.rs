@@ -1,0 +1,43 @@
+//! A stand-in for `claude` that does what its prompt says: the prompt is a shell script.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+/// The line of a script that ends it well.
+pub(crate) const DONE: &str = r#"echo '{"type":"result","subtype":"success","is_error":false,"result":"done"}'"#;
+
+pub(crate) struct ScriptAgent {
+    folder: TempDir,
+}
+
+impl ScriptAgent {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let agent = Self { folder };
+        std::fs::set_permissions(agent.folder(), PermissionsExt::from_mode(0o755)).unwrap();
+        agent.install("#!/bin/sh\n[ -n \"$ARGS_TO\" ] && printf '%s\\n' \"$@\" > \"$ARGS_TO\"\nexec /bin/bash\n");
+        agent
+    }
+
+    pub(crate) fn program(&self) -> PathBuf {
+        self.folder().join("claude")
+    }
+
+    fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn install(&self, text: &str) {
+        // Another test's fork may hold a file open for writing that is being executed, so it is written under
+        // another name, by a process of its own.
+        let program = self.program();
+        let written = std::process::Command::new("/bin/sh")
+            .args(["-c", "printf '%s' \"$1\" > \"$2\" && chmod 755 \"$2\"", "sh", text])
+            .arg(&program)
+            .status()
+            .unwrap();
+        assert!(written.success());
+    }
+}

@@ -1,0 +1,110 @@
+//! The real coding agents, pointed at the stand-in for their model.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ensemble_model_stand_in::StandIn;
+use ensemble_runner::Config;
+use ensemble_runner::config::ProviderConfig;
+use ensemble_runner::provider::Permission;
+use ensemble_types::leases::Lease;
+use ensemble_types::runs::Provider;
+use tempfile::TempDir;
+
+use super::orchestrator::task;
+use super::{Orchestrator, Runner, ScriptAgent, config};
+
+/// A runner that has one real agent.
+pub(crate) struct Bench {
+    pub(crate) provider: Provider,
+    pub(crate) server: Orchestrator,
+    pub(crate) model: StandIn,
+    pub(crate) home: TempDir,
+    _runner: Runner,
+}
+
+impl Bench {
+    pub(crate) fn new(provider: Provider) -> Self {
+        Self::with(provider, Permission::Bypass)
+    }
+
+    pub(crate) fn with(provider: Provider, permission: Permission) -> Self {
+        let (server, model, home) = (Orchestrator::start(), StandIn::start().unwrap(), tempfile::tempdir().unwrap());
+        // The script agent is replaced; it only fills the place.
+        let mut config = config(&server, &ScriptAgent::new(), home.path());
+        set_up(&mut config, provider, permission, &model.url(), home.path());
+        config.timing.term_grace = Duration::from_secs(3);
+        let runner = Runner::start(config);
+        Self { provider, server, model, home, _runner: runner }
+    }
+
+    /// A task for this agent.
+    pub(crate) fn task(&self, prompt: &str) -> Lease {
+        // The default of each program asks for more calls to the model.
+        let model = match self.provider {
+            Provider::Claude => "claude-sonnet-4-5",
+            Provider::Codex => "gpt-5",
+            Provider::Gemini => "gemini-2.5-flash",
+        };
+        Lease { provider: self.provider, model: Some(model.to_owned()), ..task(prompt) }
+    }
+
+    /// Waits until the model was asked something with this in it.
+    pub(crate) async fn asked(&self, text: &str) {
+        super::eventually("the model to be asked", super::SOON, || {
+            let asked = self.model.heard().iter().any(|heard| heard.said.iter().any(|said| said.contains(text)));
+            asked.then_some(())
+        })
+        .await;
+    }
+}
+
+fn set_up(config: &mut Config, provider: Provider, permission: Permission, model_url: &str, home: &Path) {
+    let mut entry = ProviderConfig { program: program(provider), permission, ..ProviderConfig::of(provider) };
+    let mut set = |name: &str, value: &str| entry.env.insert(name.to_owned(), value.to_owned());
+    set("HOME", home.to_str().unwrap());
+    match provider {
+        Provider::Claude => {
+            set("ANTHROPIC_BASE_URL", model_url);
+            set("ANTHROPIC_API_KEY", "stand-in");
+            set("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
+            set("DISABLE_TELEMETRY", "1");
+        }
+        Provider::Codex => {
+            set("OPENAI_API_KEY", "stand-in");
+            let provider = format!(
+                "model_providers.standin={{name=\"standin\",base_url=\"{model_url}/v1\",env_key=\"OPENAI_API_KEY\",\
+                 wire_api=\"responses\",stream_max_retries=0,request_max_retries=0}}"
+            );
+            entry.args = ["-c", "model_provider=standin", "-c", &provider].map(str::to_owned).into();
+        }
+        Provider::Gemini => {
+            set("GEMINI_API_KEY", "stand-in");
+            set("GOOGLE_GEMINI_BASE_URL", model_url);
+            let settings = r#"{"security":{"auth":{"selectedType":"gemini-api-key"}},"telemetry":{"enabled":false},
+                "privacy":{"usageStatisticsEnabled":false},"general":{"enableAutoUpdate":false}}"#;
+            std::fs::create_dir(home.join(".gemini")).unwrap();
+            std::fs::write(home.join(".gemini/settings.json"), settings).unwrap();
+        }
+    }
+    config.environment.insert("PATH".to_owned(), search_path());
+    config.providers.values_mut().for_each(|provider| provider.enabled = false);
+    config.providers.insert(provider, entry);
+}
+
+/// Two of the programs are scripts for `node`, wherever that is.
+fn search_path() -> String {
+    let inherited = std::env::vars().find(|(name, _)| name == "PATH").map(|(_, value)| value);
+    inherited.unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".to_owned())
+}
+
+fn program(provider: Provider) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/provider-clis");
+    let program = folder.join("node_modules/.bin").join(provider.as_str());
+    assert!(
+        program.exists(),
+        "\n\nThe real {provider} program is not installed, and this test drives it.\n\
+         Run `tests/provider-clis/install` (or `make test`, which does) and try again.\n\n"
+    );
+    program.canonicalize().unwrap()
+}

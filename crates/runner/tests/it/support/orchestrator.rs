@@ -1,0 +1,288 @@
+//! The server's side of the runner's calls, as the tests want it: it hands out what it is given and keeps what it
+//! hears, by the rules of the interface for fences and offsets.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use actix_web::dev::ServerHandle;
+use actix_web::{App, HttpResponse, HttpServer, web};
+use ensemble_types::ids::{LeaseId, RunId, TaskId};
+use ensemble_types::leases::{FinishStatus, Lease, LeaseFinish, LeaseHeartbeat, LeaseOutput, LeaseRequest};
+use ensemble_types::problem::{Code, PROBLEM_JSON, Problem};
+use ensemble_types::runs::Provider;
+use ensemble_types::time::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+/// What was heard of one lease.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Heard {
+    pub(crate) heartbeats: Vec<Instant>,
+    /// The first 4 MiB.
+    pub(crate) output: String,
+    pub(crate) output_bytes: u64,
+    pub(crate) finishes: Vec<LeaseFinish>,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Lease>,
+    heard: HashMap<LeaseId, Heard>,
+    cancelled: HashSet<LeaseId>,
+    lost: HashSet<LeaseId>,
+    /// Every call is answered with this.
+    fails_with: Option<Code>,
+    forgets_output: bool,
+    calls: u64,
+    machine_beats: Vec<Value>,
+    lease_requests: Vec<LeaseRequest>,
+}
+
+/// Stops when it is dropped.
+pub(crate) struct Orchestrator {
+    pub(crate) url: String,
+    shared: Shared,
+    handle: ServerHandle,
+}
+
+#[derive(Clone, Default)]
+struct Shared {
+    state: Arc<Mutex<State>>,
+    ready: Arc<Notify>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Orchestrator {
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let shared = Shared::default();
+        let data = shared.clone();
+        let app = move || {
+            App::new()
+                .app_data(web::Data::new(data.clone()))
+                .app_data(web::PayloadConfig::new(16 << 20))
+                .route("/v1/orchestrator/leases", web::post().to(lease))
+                .route("/v1/orchestrator/leases/{id}/heartbeat", web::post().to(heartbeat))
+                .route("/v1/orchestrator/leases/{id}/output", web::post().to(output))
+                .route("/v1/orchestrator/leases/{id}/finish", web::post().to(finish))
+                .route("/v1/machines/{id}", web::patch().to(machine))
+        };
+        let server = HttpServer::new(app).workers(1).disable_signals().shutdown_timeout(0).listen(listener).unwrap().run();
+        let handle = server.handle();
+        tokio::spawn(server);
+        Self { url, shared, handle }
+    }
+
+    /// Puts a task in the queue and returns its lease's id.
+    pub(crate) fn enqueue(&self, lease: Lease) -> LeaseId {
+        let id = lease.id;
+        self.shared.lock().queue.push_back(lease);
+        self.shared.ready.notify_waiters();
+        id
+    }
+
+    pub(crate) fn cancel(&self, lease: LeaseId) {
+        self.shared.lock().cancelled.insert(lease);
+    }
+
+    /// Somebody else got another lease of that task.
+    pub(crate) fn lose(&self, lease: LeaseId) {
+        self.shared.lock().lost.insert(lease);
+    }
+
+    pub(crate) fn fail_with(&self, code: Option<Code>) {
+        self.shared.lock().fails_with = code;
+    }
+
+    /// Loses what it had of every attempt's output, once.
+    pub(crate) fn forget_output(&self) {
+        self.shared.lock().forgets_output = true;
+    }
+
+    pub(crate) fn heard(&self, lease: LeaseId) -> Heard {
+        self.shared.lock().heard.get(&lease).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn calls(&self) -> u64 {
+        self.shared.lock().calls
+    }
+
+    pub(crate) fn queued(&self) -> usize {
+        self.shared.lock().queue.len()
+    }
+
+    pub(crate) fn machine_beats(&self) -> Vec<Value> {
+        self.shared.lock().machine_beats.clone()
+    }
+
+    pub(crate) fn lease_requests(&self) -> Vec<LeaseRequest> {
+        self.shared.lock().lease_requests.clone()
+    }
+
+    pub(crate) async fn finished(&self, lease: LeaseId, within: Duration) -> LeaseFinish {
+        let what = format!("the report of {lease}");
+        super::eventually(&what, within, || self.heard(lease).finishes.first().cloned()).await
+    }
+
+    pub(crate) async fn beaten(&self, lease: LeaseId) {
+        super::eventually("a heartbeat", super::SOON, || self.heard(lease).heartbeats.first().copied()).await;
+    }
+
+    /// Waits until the output contains this.
+    pub(crate) async fn says(&self, lease: LeaseId, text: &str) {
+        let what = format!("output with {text:?}");
+        super::eventually(&what, super::SOON, || self.heard(lease).output.contains(text).then_some(())).await;
+    }
+}
+
+impl Drop for Orchestrator {
+    fn drop(&mut self) {
+        drop(self.handle.stop(false));
+    }
+}
+
+/// A task for `claude` without a directory of its own.
+pub(crate) fn task(prompt: impl Into<String>) -> Lease {
+    Lease {
+        id: LeaseId::generate(),
+        fence: 1,
+        run_id: RunId::generate(),
+        task_id: TaskId::generate(),
+        attempt: 1,
+        provider: Provider::Claude,
+        model: None,
+        prompt: prompt.into(),
+        working_directory: None,
+        timeout_ms: 120_000,
+        resume: None,
+        traceparent: None,
+        expires_at: Timestamp::from_unix_seconds(4_000_000_000),
+    }
+}
+
+/// The error of a report that must have one.
+pub(crate) fn code(finish: &LeaseFinish) -> &str {
+    finish.error.as_ref().map_or("", |error| &error.code)
+}
+
+pub(crate) fn completed(finish: &LeaseFinish) {
+    assert_eq!(finish.status, FinishStatus::Completed, "{finish:?}");
+}
+
+fn refuse(problem: Problem) -> HttpResponse {
+    let status = actix_web::http::StatusCode::from_u16(problem.status).unwrap();
+    HttpResponse::build(status).content_type(PROBLEM_JSON).body(serde_json::to_string(&problem).unwrap())
+}
+
+type Data = web::Data<Shared>;
+
+/// Counts the call, and answers it when the script wants every call to fail.
+fn failing(state: &mut State) -> Option<HttpResponse> {
+    state.calls += 1;
+    state.fails_with.map(|code| refuse(Problem { retry_after: None, ..Problem::new(code, "as the test wants it") }))
+}
+
+async fn lease(shared: Data, body: web::Json<LeaseRequest>) -> HttpResponse {
+    let wait = Duration::from_millis(body.wait_ms);
+    let deadline = tokio::time::Instant::now() + wait;
+    {
+        let mut state = shared.lock();
+        state.lease_requests.push(body.clone());
+        if let Some(failure) = failing(&mut state) {
+            return failure;
+        }
+    }
+    loop {
+        let ready = shared.ready.notified();
+        {
+            let mut state = shared.lock();
+            let mut leases = Vec::new();
+            let wanted = usize::try_from(body.capacity).unwrap();
+            while leases.len() < wanted && state.fails_with.is_none() {
+                let next = state.queue.iter().position(|lease| body.providers.contains(&lease.provider));
+                let Some(lease) = next.and_then(|next| state.queue.remove(next)) else { break };
+                state.heard.entry(lease.id).or_default();
+                leases.push(lease);
+            }
+            if !leases.is_empty() || tokio::time::Instant::now() >= deadline {
+                return HttpResponse::Ok().json(json!({ "leases": leases }));
+            }
+        }
+        let _ = tokio::time::timeout_at(deadline, ready).await;
+    }
+}
+
+/// The lease's state, unless the call fails.
+fn held(shared: &Shared, id: &str, fence: i64, with: impl FnOnce(&mut State, LeaseId) -> HttpResponse) -> HttpResponse {
+    let mut state = shared.lock();
+    if let Some(failure) = failing(&mut state) {
+        return failure;
+    }
+    let Ok(id) = id.parse::<LeaseId>() else { return refuse(Problem::not_found()) };
+    if state.lost.contains(&id) || fence != 1 {
+        return refuse(Problem::new(Code::LeaseLost, "another attempt was granted"));
+    }
+    if !state.heard.contains_key(&id) {
+        return refuse(Problem::not_found());
+    }
+    with(&mut state, id)
+}
+
+async fn heartbeat(shared: Data, id: web::Path<String>, body: web::Json<LeaseHeartbeat>) -> HttpResponse {
+    held(&shared, &id, body.fence, |state, id| {
+        state.heard.get_mut(&id).unwrap().heartbeats.push(Instant::now());
+        let cancel = state.cancelled.contains(&id);
+        HttpResponse::Ok().json(json!({"expiresAt": "2030-01-01T00:00:00.000Z", "cancelRequested": cancel}))
+    })
+}
+
+async fn output(shared: Data, id: web::Path<String>, body: web::Json<LeaseOutput>) -> HttpResponse {
+    held(&shared, &id, body.fence, |state, id| {
+        let forgets = std::mem::take(&mut state.forgets_output);
+        let heard = state.heard.get_mut(&id).unwrap();
+        if forgets {
+            heard.output.clear();
+            heard.output_bytes = 0;
+        }
+        if body.offset > heard.output_bytes {
+            let gap = Problem::new(Code::Conflict, "a gap").with("expectedOffset", heard.output_bytes);
+            return refuse(gap);
+        }
+        let known = usize::try_from(heard.output_bytes - body.offset).unwrap();
+        let new = body.data.get(known..).unwrap_or_default();
+        heard.output_bytes += u64::try_from(new.len()).unwrap();
+        if heard.output.len() < 4 << 20 {
+            heard.output.push_str(new);
+        }
+        HttpResponse::Ok().json(json!({"success": true}))
+    })
+}
+
+async fn finish(shared: Data, id: web::Path<String>, body: web::Json<LeaseFinish>) -> HttpResponse {
+    held(&shared, &id, body.fence, |state, id| {
+        state.heard.get_mut(&id).unwrap().finishes.push(body.into_inner());
+        HttpResponse::Ok().json(json!({"success": true}))
+    })
+}
+
+async fn machine(shared: Data, id: web::Path<String>, body: web::Json<Value>) -> HttpResponse {
+    let mut state = shared.lock();
+    if let Some(failure) = failing(&mut state) {
+        return failure;
+    }
+    state.machine_beats.push(body["activity"].clone());
+    HttpResponse::Ok().json(json!({
+        "id": *id, "metadata": "m", "metadataVersion": 1, "encryptionKey": "k", "daemonState": null,
+        "daemonStateVersion": 1, "activity": body["activity"], "online": true,
+        "lastActiveAt": "2030-01-01T00:00:00.000Z", "createdAt": "2030-01-01T00:00:00.000Z",
+        "updatedAt": "2030-01-01T00:00:00.000Z",
+    }))
+}
