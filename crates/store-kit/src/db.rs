@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::connect::{Connector, lock_file};
 use crate::error::Verdict;
+use crate::metrics::{DbMetrics, Outcome};
 use crate::migrate::{Migrations, OpenError, migrate};
 use crate::pool::Pool;
 use crate::wake::Wakes;
@@ -34,6 +35,7 @@ struct Inner {
     /// Blocking jobs go to this runtime: the workers of the HTTP server have small ones of their own.
     runtime: Handle,
     patience: Duration,
+    metrics: DbMetrics,
     /// Held as long as the database is open.
     _lock: Option<std::fs::File>,
 }
@@ -62,7 +64,8 @@ impl Db {
             DatabaseUrl::Postgres(url) => Wakes::over_postgres(url),
             DatabaseUrl::Sqlite(_) => Wakes::in_process(),
         };
-        let inner = Inner { readers, writers, wakes, runtime, patience: config.patience, _lock: lock };
+        let metrics = DbMetrics::new().map_err(|error| unreachable(error.to_string()))?;
+        let inner = Inner { readers, writers, wakes, runtime, patience: config.patience, metrics, _lock: lock };
         let db = Self { inner: Arc::new(inner) };
         tokio::spawn(forget_old_keys(Arc::downgrade(&db.inner)));
         Ok(db)
@@ -125,6 +128,18 @@ impl Db {
         &self.inner.wakes
     }
 
+    /// Shows what the database is busy with to Prometheus.
+    ///
+    /// # Errors
+    /// The names are taken: call it once for each registry.
+    pub fn register(&self, registry: &prometheus::Registry) -> Result<(), prometheus::Error> {
+        let mut pools = vec![("main", Arc::downgrade(&self.inner.readers))];
+        if !Arc::ptr_eq(&self.inner.readers, &self.inner.writers) {
+            pools = vec![("read", Arc::downgrade(&self.inner.readers)), ("write", Arc::downgrade(&self.inner.writers))];
+        }
+        self.inner.metrics.register(registry, pools, self.inner.wakes.clone())
+    }
+
     /// Whether the database answers; for readiness.
     pub async fn ready(&self) -> Result<(), String> {
         self.read("readiness", |c| c.now()).await.map(|_| ()).map_err(|e: StoreError| e.to_string())
@@ -142,22 +157,39 @@ impl Db {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
+        let asked = Instant::now();
         let permit = pool.enter(operation).await?;
+        self.inner.metrics.waited(asked.elapsed());
         let patience = Patience::new(self.inner.patience);
         let (pool, waits) = (Arc::clone(pool), patience.clone());
-        let span = tracing::Span::current();
+        let metrics = self.inner.metrics.clone();
+        let span = tracing::debug_span!("db", otel.name = operation, otel.kind = "client", db.system.name = pool.system(),
+            db.operation.name = operation, otel.status_code = tracing::field::Empty);
         let mut running = self.inner.runtime.spawn_blocking(move || {
-            let _entered = span.entered();
+            let _entered = span.enter();
             let _permit = permit;
+            let started = Instant::now();
             let mut tries = 0;
             loop {
                 tries += 1;
-                let mut conn = pool.take(operation)?;
+                let mut conn = pool.take(operation).inspect_err(|_| {
+                    span.record("otel.status_code", "ERROR");
+                    metrics.done(operation, Outcome::Unavailable, started.elapsed());
+                })?;
                 conn.enter(operation, Some(waits.clone()));
                 let done = attempt(&mut conn, &mut job);
                 let again = done.may_repeat && conn.verdict() != Verdict::Sound && tries < TRIES && waits.lasts();
+                let outcome = match (&done.outcome, conn.verdict()) {
+                    (Ok(_), _) => Outcome::Ok,
+                    (Err(_), Verdict::Lost) => Outcome::Unavailable,
+                    (Err(_), _) => Outcome::Error,
+                };
                 pool.give_back(conn);
                 if !again {
+                    if matches!(outcome, Outcome::Unavailable) {
+                        span.record("otel.status_code", "ERROR");
+                    }
+                    metrics.done(operation, outcome, started.elapsed());
                     return done.outcome;
                 }
             }

@@ -4,8 +4,8 @@
 //! a stack, so that the warmest is used first and spare ones are never opened. A connection is not tried before use
 //! (that would cost a round trip each time): [`crate::Db`] runs a job again when its connection turns out to be dead.
 
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -13,22 +13,54 @@ use tokio::time::timeout;
 
 use crate::connect::Connector;
 use crate::error::Verdict;
+use crate::metrics::Waiting;
 use crate::{Conn, StoreError};
 
 pub(crate) struct Pool {
     connector: Connector,
     permits: Arc<Semaphore>,
     idle: Mutex<Vec<Conn>>,
+    limit: usize,
+    waiting: Arc<AtomicUsize>,
     wait: Duration,
+}
+
+/// How much of a pool is in use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage {
+    pub(crate) limit: usize,
+    pub(crate) used: usize,
+    pub(crate) idle: usize,
+    pub(crate) waiting: usize,
 }
 
 impl Pool {
     pub(crate) fn new(connector: Connector, size: usize, wait: Duration) -> Arc<Self> {
-        Arc::new(Self { connector, permits: Arc::new(Semaphore::new(size)), idle: Mutex::new(Vec::new()), wait })
+        let permits = Arc::new(Semaphore::new(size));
+        let (idle, waiting) = (Mutex::new(Vec::new()), Arc::default());
+        Arc::new(Self { connector, permits, idle, limit: size, waiting, wait })
+    }
+
+    /// `postgresql` or `sqlite`, as the semantic conventions for spans call them.
+    pub(crate) fn system(&self) -> &'static str {
+        match self.connector {
+            Connector::Postgres { .. } => "postgresql",
+            Connector::SqliteReader(_) | Connector::SqliteWriter(_) => "sqlite",
+        }
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        Usage {
+            limit: self.limit,
+            used: self.limit.saturating_sub(self.permits.available_permits()),
+            idle: self.idle.lock().map_or(0, |idle| idle.len()),
+            waiting: self.waiting.load(Ordering::Relaxed),
+        }
     }
 
     /// The right to one connection.
     pub(crate) async fn enter(&self, operation: &'static str) -> Result<OwnedSemaphorePermit, StoreError> {
+        let _waiting = Waiting::new(&self.waiting);
         match timeout(self.wait, Arc::clone(&self.permits).acquire_owned()).await {
             Ok(Ok(permit)) => Ok(permit),
             _ => Err(StoreError::Unavailable { operation, reason: "all connections are in use".to_owned() }),

@@ -7,9 +7,11 @@
 //! The order that misses nothing: subscribe, read the state, wait, read again.
 
 mod postgres;
+mod tls;
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
@@ -56,6 +58,8 @@ pub struct Subscription {
 #[derive(Default)]
 pub(crate) struct Hub {
     waiting: Mutex<HashMap<Topic, watch::Sender<()>>>,
+    /// Wake-ups of other replicas arrive.
+    pub(crate) connected: AtomicBool,
 }
 
 /// What is still to be told to the other replicas.
@@ -107,6 +111,16 @@ impl Wakes {
     /// Wakes only those who wait in this process; for a sweep that found what a lost wake-up would have told.
     pub fn deliver(&self, topics: &[Topic]) {
         self.hub.deliver(topics);
+    }
+
+    /// How many things are waited for here.
+    pub(crate) fn topics(&self) -> usize {
+        self.hub.lock().len()
+    }
+
+    /// Whether wake-ups of other replicas arrive; in one process there are none to miss.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.outbox.is_none() || self.hub.connected.load(Ordering::Relaxed)
     }
 
     /// Everything of this kind that is waited for here; for sweeps, which ask the database about these only.

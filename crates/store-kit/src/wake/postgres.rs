@@ -2,15 +2,17 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
-use tokio_postgres::{AsyncMessage, Client, Connection, NoTls, Socket, Statement};
+use tokio_postgres::{AsyncMessage, Client, Connection, Statement};
 use uuid::Uuid;
 
-use super::{Hub, Outbox, Pending, Topic};
+use super::{Hub, Outbox, Pending, Topic, tls};
 
 /// Each service has a database of its own, and channels belong to a database.
 const CHANNEL: &str = "ensemble_wakes";
@@ -28,7 +30,11 @@ pub(super) async fn relay(url: String, hub: Weak<Hub>, outbox: Arc<Outbox>) {
     let me = random_name();
     let mut wait = Duration::from_millis(50);
     while hub.strong_count() > 0 {
-        match session(&url, &me, &hub, &outbox, &mut wait).await {
+        let ended = session(&url, &me, &hub, &outbox, &mut wait).await;
+        if let Some(hub) = hub.upgrade() {
+            hub.connected.store(false, Ordering::Relaxed);
+        }
+        match ended {
             Ok(()) => return,
             Err(error) => tracing::warn!(%error, "The connection for wake-ups is away; the sweep covers for it"),
         }
@@ -45,15 +51,16 @@ async fn session(
     outbox: &Outbox,
     wait: &mut Duration,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let mut config: tokio_postgres::Config = url.parse()?;
+    let (mut config, tls) = tls::parse(url)?;
     config.connect_timeout(PATIENCE).keepalives_idle(Duration::from_secs(5)).application_name("ensemble-wakes");
-    let (client, connection) = config.connect(NoTls).await?;
+    let (client, connection) = config.connect(tls).await?;
     let listening = pin!(listen(connection, me, hub));
     let sending = pin!(async {
         timeout(PATIENCE, client.batch_execute(&format!("LISTEN {CHANNEL}"))).await??;
         *wait = Duration::from_millis(50);
         // What was told while nobody listened is not known, so everybody here looks once.
         if let Some(hub) = hub.upgrade() {
+            hub.connected.store(true, Ordering::Relaxed);
             hub.deliver_all();
         }
         send(&client, me, hub, outbox).await
@@ -64,8 +71,8 @@ async fn session(
     }
 }
 
-async fn listen(
-    mut connection: Connection<Socket, tokio_postgres::tls::NoTlsStream>,
+async fn listen<S: AsyncRead + AsyncWrite + Unpin, T: AsyncRead + AsyncWrite + Unpin>(
+    mut connection: Connection<S, T>,
     me: &str,
     hub: &Weak<Hub>,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
