@@ -75,7 +75,8 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
     let config = Arc::new(config);
     let spool = Spool::open(&config.state_dir)
         .map_err(|source| RunError::State { path: config.state_dir.display().to_string(), source })?;
-    let left = spool.left().map_err(|source| RunError::State { path: config.state_dir.display().to_string(), source })?;
+    let left =
+        spool.left().map_err(|source| RunError::State { path: config.state_dir.display().to_string(), source })?;
     let (wakings, woken) = watch::channel(0);
     let context = Context { config: config.clone(), server, spool: Arc::new(spool), drain: drain.clone(), woken };
     let slots = Arc::new(Semaphore::new(usize::try_from(config.capacity).unwrap_or(1)));
@@ -146,7 +147,8 @@ async fn serve(
 }
 
 fn request(context: &Context, offers: &[Offer], slots: &Semaphore) -> Option<LeaseRequest> {
-    let providers: Vec<Provider> = offers.iter().filter(|offer| offer.program.is_ok()).map(|offer| offer.provider).collect();
+    let providers: Vec<Provider> =
+        offers.iter().filter(|offer| offer.program.is_ok()).map(|offer| offer.provider).collect();
     (!providers.is_empty()).then(|| LeaseRequest {
         machine_id: context.config.machine.clone(),
         providers,
@@ -155,13 +157,20 @@ fn request(context: &Context, offers: &[Offer], slots: &Semaphore) -> Option<Lea
     })
 }
 
-fn take(context: &Context, lease: Lease, offers: &watch::Receiver<Vec<Offer>>, slots: &Arc<Semaphore>, attempts: &mut JoinSet<()>) {
+fn take(
+    context: &Context,
+    lease: Lease,
+    offers: &watch::Receiver<Vec<Offer>>,
+    slots: &Arc<Semaphore>,
+    attempts: &mut JoinSet<()>,
+) {
     let Ok(permit) = slots.clone().try_acquire_owned() else {
         // More than was asked for. It is not beaten, so it goes back to the queue by itself.
         tracing::warn!(lease.id = %lease.id, "The server handed out more than there is room for");
         return;
     };
-    let program = offers.borrow().iter().find(|offer| offer.provider == lease.provider).map(|offer| offer.program.clone());
+    let program =
+        offers.borrow().iter().find(|offer| offer.provider == lease.provider).map(|offer| offer.program.clone());
     let program = program.unwrap_or_else(|| Err("it is not offered".to_owned()));
     attempts.spawn(attempt::take(context.clone(), lease, program, permit));
 }

@@ -82,7 +82,9 @@ impl From<Error> for ServerError {
         let reason = with_sources(&error);
         let Error::Problem(problem) = error else {
             return match error {
-                Error::Argument(_) | Error::NoCredential(_) | Error::Address(_) | Error::Setup(_) => Self::Refused(reason),
+                Error::Argument(_) | Error::NoCredential(_) | Error::Address(_) | Error::Setup(_) => {
+                    Self::Refused(reason)
+                }
                 _ => Self::Away { reason, retry_after: None },
             };
         };

@@ -29,7 +29,10 @@ async fn watch_with(woken: watch::Sender<u64>, look: Duration, wall: impl Fn() -
         let by_the_wall = now.1.duration_since(before.1).unwrap_or_default();
         let slept = by_the_wall.saturating_sub(now.0.duration_since(before.0));
         if slept > SLEPT {
-            tracing::info!(slept_s = slept.as_secs(), "The machine was asleep; telling the server at once that we are back");
+            tracing::info!(
+                slept_s = slept.as_secs(),
+                "The machine was asleep; telling the server at once that we are back"
+            );
             woken.send_modify(|count| *count += 1);
         }
         before = now;

@@ -79,7 +79,9 @@ async fn send(context: Context, lease: LeaseId, fence: i64, output: Arc<OutputSp
                     tokio::time::sleep(interval).await;
                 }
             }
-            Err(ServerError::Gap(expected)) if expected != offset && expected >= output.oldest() => output.took(expected),
+            Err(ServerError::Gap(expected)) if expected != offset && expected >= output.oldest() => {
+                output.took(expected)
+            }
             Err(error @ (ServerError::LeaseLost | ServerError::Refused(_) | ServerError::Gap(_))) => {
                 tracing::warn!(lease.id = %lease, "The rest of an attempt's output is not sent: {error}");
                 return output.abandon();

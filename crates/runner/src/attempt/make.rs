@@ -7,10 +7,10 @@ use std::time::Duration;
 use ensemble_types::leases::{Lease, LeaseFinish};
 use tokio::time::Instant;
 
+use super::Context;
 use super::heart::{Heart, Pulse};
 use super::process::{Process, Start};
 use super::pump::{self, Shared};
-use super::Context;
 use crate::directory;
 use crate::drain::Phase;
 use crate::guard::EXIT_STAGE;
@@ -88,11 +88,18 @@ struct Prepared<'a> {
     provider: &'a crate::config::ProviderConfig,
 }
 
-fn prepare<'a>(context: &'a Context, lease: &'a Lease, program: Result<PathBuf, String>) -> Result<Prepared<'a>, Outcome> {
-    let unavailable = |why: String| Outcome::not_made("PROVIDER_NOT_AVAILABLE", format!("{} cannot run here: {why}.", lease.provider));
+fn prepare<'a>(
+    context: &'a Context,
+    lease: &'a Lease,
+    program: Result<PathBuf, String>,
+) -> Result<Prepared<'a>, Outcome> {
+    let unavailable = |why: String| {
+        Outcome::not_made("PROVIDER_NOT_AVAILABLE", format!("{} cannot run here: {why}.", lease.provider))
+    };
     let program = program.map_err(unavailable)?;
     let config = &*context.config;
-    let provider = config.providers.get(&lease.provider).ok_or_else(|| unavailable("it is not configured".to_owned()))?;
+    let provider =
+        config.providers.get(&lease.provider).ok_or_else(|| unavailable("it is not configured".to_owned()))?;
     let model = lease.model.as_deref().filter(|model| *model != "default");
     if model.is_some_and(|model| !is_model(model)) {
         return Err(Outcome::not_made("INVALID_MODEL", "The model's name has characters that are not allowed."));
@@ -127,7 +134,11 @@ impl Prepared<'_> {
             as_root: nix::unistd::geteuid().is_root(),
         };
         let invocation = invocation(lease.provider, &call);
-        let mut env = invocation.env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect::<std::collections::BTreeMap<_, _>>();
+        let mut env = invocation
+            .env
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect::<std::collections::BTreeMap<_, _>>();
         env.extend(self.config.program_env(self.provider));
         if let Some(traceparent) = &lease.traceparent {
             env.insert("TRACEPARENT".to_owned(), traceparent.clone());

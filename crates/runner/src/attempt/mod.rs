@@ -43,7 +43,12 @@ impl Context {
 }
 
 /// Makes the attempt and delivers its report. The permit is given back when no process of it is left.
-pub(crate) async fn take(context: Context, lease: Lease, program: Result<PathBuf, String>, permit: OwnedSemaphorePermit) {
+pub(crate) async fn take(
+    context: Context,
+    lease: Lease,
+    program: Result<PathBuf, String>,
+    permit: OwnedSemaphorePermit,
+) {
     let heart = Heart::start(&context, lease.id, lease.fence);
     let begun = context.spool.begin(&lease).and_then(|record| match record {
         Some(record) => context.output(&record).map(|output| Some((record, output))),

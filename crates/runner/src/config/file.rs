@@ -123,7 +123,8 @@ impl Reading<'_> {
         if !(1..=64).contains(&capacity) {
             self.errors.push(format!("capacity (ENSEMBLE_RUNNER_CAPACITY) must be 1 to 64, not {capacity}"));
         }
-        let roots = self.var("ENSEMBLE_RUNNER_ROOTS").map(|roots| std::env::split_paths(roots).collect()).or(file.roots);
+        let roots =
+            self.var("ENSEMBLE_RUNNER_ROOTS").map(|roots| std::env::split_paths(roots).collect()).or(file.roots);
         let providers = self.providers(file.providers);
         let mut config = Config::new(server?, machine?, token?, state_dir?, self.environment.clone());
         config.capacity = capacity;
@@ -144,7 +145,8 @@ impl Reading<'_> {
         let id = self.required(id, "machineId (ENSEMBLE_MACHINE_ID)")?;
         let parsed = id.parse().ok();
         if parsed.is_none() {
-            self.errors.push("machineId (ENSEMBLE_MACHINE_ID) must be 1 to 64 characters of A-Z a-z 0-9 _ -".to_owned());
+            self.errors
+                .push("machineId (ENSEMBLE_MACHINE_ID) must be 1 to 64 characters of A-Z a-z 0-9 _ -".to_owned());
         }
         parsed
     }

@@ -148,8 +148,12 @@ mod tests {
     #[test]
     fn a_program_inherits_what_it_may_and_never_the_token() {
         let environment = [
-            ("PATH", "/bin"), ("ANTHROPIC_API_KEY", "k"), ("OPENAI_API_KEY", "o"), ("ENSEMBLE_MACHINE_TOKEN", "t"),
-            ("DATABASE_URL", "d"), ("LC_ALL", "C"),
+            ("PATH", "/bin"),
+            ("ANTHROPIC_API_KEY", "k"),
+            ("OPENAI_API_KEY", "o"),
+            ("ENSEMBLE_MACHINE_TOKEN", "t"),
+            ("DATABASE_URL", "d"),
+            ("LC_ALL", "C"),
         ];
         let environment: Environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let config = Config::new("http://s", MachineId::generate(), "t".into(), "/s", environment);

@@ -58,7 +58,7 @@ pub struct Limits {
     pub open_files: Option<u64>,
     /// Bytes of the largest file that it may write.
     pub file_bytes: Option<u64>,
-    /// Processes of the user, not only of this attempt.
+    /// Processes of the user, not only of this attempt. On Linux only.
     pub processes: Option<u64>,
 }
 

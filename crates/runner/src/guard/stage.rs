@@ -53,18 +53,17 @@ fn read_launch() -> Result<Launch> {
 }
 
 fn set_limits(limits: Limits) -> Result<()> {
-    let wanted = [
-        (Resource::RLIMIT_CORE, Some(0)),
-        (Resource::RLIMIT_NOFILE, limits.open_files),
-        (Resource::RLIMIT_FSIZE, limits.file_bytes),
-        (Resource::RLIMIT_NPROC, limits.processes),
-    ];
-    for (resource, limit) in wanted {
-        if let Some(limit) = limit {
-            setrlimit(resource, limit, limit).map_err(|error| format!("cannot set {resource:?} to {limit}: {error}"))?;
-        }
-    }
+    set_limit(Resource::RLIMIT_CORE, Some(0))?;
+    set_limit(Resource::RLIMIT_NOFILE, limits.open_files)?;
+    set_limit(Resource::RLIMIT_FSIZE, limits.file_bytes)?;
+    #[cfg(target_os = "linux")]
+    set_limit(Resource::RLIMIT_NPROC, limits.processes)?;
     Ok(())
+}
+
+fn set_limit(resource: Resource, limit: Option<u64>) -> Result<()> {
+    let Some(limit) = limit else { return Ok(()) };
+    setrlimit(resource, limit, limit).map_err(|error| format!("cannot set {resource:?} to {limit}: {error}"))
 }
 
 /// Enters the directory so that no symbolic link put there after the check can lead out of the root.

@@ -48,7 +48,8 @@ fn descendants() -> Vec<Pid> {
     let mut parents = Vec::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-        if let Some(parent) = std::fs::read_to_string(entry.path().join("stat")).ok().as_deref().and_then(living_parent) {
+        if let Some(parent) = std::fs::read_to_string(entry.path().join("stat")).ok().as_deref().and_then(living_parent)
+        {
             parents.push((pid, parent));
         }
     }

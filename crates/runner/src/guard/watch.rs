@@ -109,7 +109,10 @@ fn feed(child: &mut Child, launch: &Launch, prompt: String) {
     thread::spawn(move || {
         let length = u32::try_from(launch.len()).unwrap_or(u32::MAX).to_be_bytes();
         // A program that ends without reading its prompt is judged by its end.
-        let _ = input.write_all(&length).and_then(|()| input.write_all(&launch)).and_then(|()| input.write_all(prompt.as_bytes()));
+        let _ = input
+            .write_all(&length)
+            .and_then(|()| input.write_all(&launch))
+            .and_then(|()| input.write_all(prompt.as_bytes()));
     });
 }
 

@@ -127,6 +127,9 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_text_are_replaced() {
-        assert_eq!(cut_into(b"a\xFFb\r\nc", &[1], LONGEST), [Piece::Line("a\u{fffd}b".into()), Piece::Line("c".into())]);
+        assert_eq!(
+            cut_into(b"a\xFFb\r\nc", &[1], LONGEST),
+            [Piece::Line("a\u{fffd}b".into()), Piece::Line("c".into())]
+        );
     }
 }

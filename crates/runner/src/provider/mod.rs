@@ -115,9 +115,29 @@ pub(crate) fn is_session(id: &str) -> bool {
 /// What the environment of each program may take over from the runner's. A name that ends in `*` is a prefix.
 pub fn default_pass_env(provider: Provider) -> Vec<String> {
     const SHARED: &[&str] = &[
-        "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "TMPDIR", "XDG_*",
-        "SSH_AUTH_SOCK", "GIT_*", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
-        "SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS",
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "LANGUAGE",
+        "LC_*",
+        "TZ",
+        "TERM",
+        "TMPDIR",
+        "XDG_*",
+        "SSH_AUTH_SOCK",
+        "GIT_*",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "no_proxy",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "NODE_EXTRA_CA_CERTS",
     ];
     let own: &[&str] = match provider {
         Provider::Claude => &["ANTHROPIC_*", "CLAUDE_*"],
@@ -148,7 +168,10 @@ mod tests {
             args(Provider::Claude, &resumed),
             "-p --output-format stream-json --verbose --permission-mode bypassPermissions --resume s-1"
         );
-        assert_eq!(args(Provider::Codex, &fresh), "exec --json --skip-git-repo-check --sandbox workspace-write -m m-1 -");
+        assert_eq!(
+            args(Provider::Codex, &fresh),
+            "exec --json --skip-git-repo-check --sandbox workspace-write -m m-1 -"
+        );
         assert_eq!(
             args(Provider::Codex, &resumed),
             "exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox resume s-1 -"

@@ -60,7 +60,13 @@ impl Outcome {
 }
 
 /// Judges an attempt. `stderr` is the end of what the program wrote there.
-pub(crate) fn judge(provider: Provider, transcript: &Transcript, exit: Exit, stop: Option<Stop>, stderr: &str) -> Outcome {
+pub(crate) fn judge(
+    provider: Provider,
+    transcript: &Transcript,
+    exit: Exit,
+    stop: Option<Stop>,
+    stderr: &str,
+) -> Outcome {
     let exit_code = match exit {
         Exit::Code(code) => Some(code),
         Exit::Signal(_) | Exit::Unknown => None,
@@ -89,7 +95,9 @@ fn failure(provider: Provider, transcript: &Transcript, exit: Exit, stderr: &str
         }
         (_, Exit::Unknown) => error("CRASHED", format!("How {provider} ended was not seen.{last_words}")),
         (None, Exit::Code(0)) => error("NO_RESULT", format!("{provider} ended without a result.{last_words}")),
-        (_, Exit::Code(code)) => error("PROVIDER_FAILED", format!("{provider} ended with exit code {code}.{last_words}")),
+        (_, Exit::Code(code)) => {
+            error("PROVIDER_FAILED", format!("{provider} ended with exit code {code}.{last_words}"))
+        }
     }
 }
 
@@ -116,7 +124,8 @@ mod tests {
 
     const SUCCESS: &str = r#"{"type":"result","subtype":"success","is_error":false,"result":"ok"}"#;
     const ERROR: &str = r#"{"type":"result","subtype":"success","is_error":true,"result":"API Error: 400 no"}"#;
-    const REFUSED: &str = r#"{"type":"result","subtype":"success","is_error":true,"result":"no","stop_reason":"refusal"}"#;
+    const REFUSED: &str =
+        r#"{"type":"result","subtype":"success","is_error":true,"result":"no","stop_reason":"refusal"}"#;
 
     fn verdict(lines: &[&str], exit: Exit, stop: Option<Stop>) -> (FinishStatus, Option<String>) {
         let outcome = judge(Provider::Claude, &claude(lines), exit, stop, "");

@@ -33,9 +33,8 @@ impl Spool {
         private_dir(&root.join("attempts"))?;
         private_dir(&root.join("workspaces"))?;
         let lock = File::options().create(true).truncate(false).write(true).open(root.join("lock"))?;
-        let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).map_err(|(_, error)| {
-            io::Error::other(format!("another runner uses {} ({error})", root.display()))
-        })?;
+        let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock)
+            .map_err(|(_, error)| io::Error::other(format!("another runner uses {} ({error})", root.display())))?;
         Ok(Self { root, _lock: lock })
     }
 
@@ -57,7 +56,9 @@ impl Spool {
             match Record::read(path.clone()) {
                 Ok(Some(record)) => records.push(record),
                 Ok(None) => {}
-                Err(error) => tracing::error!(path = %path.display(), "Cannot read what is left of an attempt: {error}"),
+                Err(error) => {
+                    tracing::error!(path = %path.display(), "Cannot read what is left of an attempt: {error}")
+                }
             }
         }
         Ok(records)

@@ -104,7 +104,10 @@ impl OutputSpool {
             self.write(&mut state, text)
         } else {
             state.is_cut = true;
-            self.write(&mut state, &format!("\n[The runner cut the output here, after {} bytes.]\n", self.bounds.in_all))
+            self.write(
+                &mut state,
+                &format!("\n[The runner cut the output here, after {} bytes.]\n", self.bounds.in_all),
+            )
         };
         drop(state);
         self.grown.notify_waiters();

@@ -64,7 +64,8 @@ async fn a_runner_that_restarts_reports_what_was_interrupted() {
     let lease = server.enqueue(task(format!("{init}\n{}", until(&state.path().join("never")))));
     server.says(lease, "ready").await;
     let record = state.path().join(format!("state/attempts/{lease}/attempt.json"));
-    eventually("the session's note", SOON, || std::fs::read_to_string(&record).ok()?.contains("s-7").then_some(())).await;
+    eventually("the session's note", SOON, || std::fs::read_to_string(&record).ok()?.contains("s-7").then_some(()))
+        .await;
     runner.kill_outright();
     runner.restart();
     let finish = server.finished(lease, SOON).await;

@@ -14,7 +14,8 @@ async fn what_runs_may_finish_and_nothing_new_begins() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     let mut runner = Runner::start(config(&server, &agent, state.path()));
     let gate = state.path().join("gate");
-    let lease = server.enqueue(task(format!("echo ready; while [ ! -e {} ]; do sleep 0.05; done\n{DONE}", gate.display())));
+    let lease =
+        server.enqueue(task(format!("echo ready; while [ ! -e {} ]; do sleep 0.05; done\n{DONE}", gate.display())));
     server.says(lease, "ready").await;
     runner.drain().begin();
     eventually("the machine to say so", SOON, || {

@@ -97,14 +97,17 @@ async fn only_as_many_run_as_there_is_room_for() {
 async fn the_token_and_strange_variables_reach_no_program() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     let mut config = config(&server, &agent, state.path());
-    for (name, value) in [("ENSEMBLE_MACHINE_TOKEN", "canary-1"), ("DATABASE_URL", "canary-2"), ("ANTHROPIC_API_KEY", "key")] {
+    for (name, value) in
+        [("ENSEMBLE_MACHINE_TOKEN", "canary-1"), ("DATABASE_URL", "canary-2"), ("ANTHROPIC_API_KEY", "key")]
+    {
         config.environment.insert(name.to_owned(), value.to_owned());
     }
     let args = state.path().join("args");
     config.providers.get_mut(&Provider::Claude).unwrap().env.insert("ARGS_TO".to_owned(), args.display().to_string());
     let _runner = Runner::start(config);
     // Its own environment and that of its parent, which is the guard.
-    let script = format!("cat /proc/$$/environ /proc/$PPID/environ | tr '\\0' '\\n'\necho prompt-canary >/dev/null\n{DONE}");
+    let script =
+        format!("cat /proc/$$/environ /proc/$PPID/environ | tr '\\0' '\\n'\necho prompt-canary >/dev/null\n{DONE}");
     let lease = server.enqueue(task(script));
     completed(&server.finished(lease, SOON).await);
     let output = server.heard(lease).output;

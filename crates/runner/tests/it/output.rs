@@ -42,7 +42,8 @@ async fn a_program_has_to_wait_when_too_much_is_unsent() {
     server.says(lease, "ready").await;
     server.fail_with(Some(ensemble_types::problem::Code::Unavailable));
     let folder = state.path().join(format!("state/attempts/{lease}"));
-    let size = || -> u64 { std::fs::read_dir(&folder).unwrap().flatten().map(|f| f.metadata().map_or(0, |m| m.len())).sum() };
+    let size =
+        || -> u64 { std::fs::read_dir(&folder).unwrap().flatten().map(|f| f.metadata().map_or(0, |m| m.len())).sum() };
     eventually("the spool to fill", SOON, || (size() >= MIB).then_some(())).await;
     assert!(size() < 3 * MIB);
     server.fail_with(None);

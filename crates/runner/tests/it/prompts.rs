@@ -21,7 +21,11 @@ async fn arrives_whole(provider: Provider, prompts: &[String]) {
         let said = heard.iter().flat_map(|heard| &heard.said);
         let found = said.clone().any(|text| text.contains(prompt.trim()));
         let nearest = said.map(|text| text.chars().take(120).collect::<String>()).next_back();
-        assert!(found, "{provider} did not pass on a prompt of {} characters; the last was {nearest:?}", prompt.chars().count());
+        assert!(
+            found,
+            "{provider} did not pass on a prompt of {} characters; the last was {nearest:?}",
+            prompt.chars().count()
+        );
     }
 }
 

@@ -75,7 +75,8 @@ impl Orchestrator {
                 .route("/v1/orchestrator/leases/{id}/finish", web::post().to(finish))
                 .route("/v1/machines/{id}", web::patch().to(machine))
         };
-        let server = HttpServer::new(app).workers(1).disable_signals().shutdown_timeout(0).listen(listener).unwrap().run();
+        let server =
+            HttpServer::new(app).workers(1).disable_signals().shutdown_timeout(0).listen(listener).unwrap().run();
         let handle = server.handle();
         tokio::spawn(server);
         Self { url, shared, handle }

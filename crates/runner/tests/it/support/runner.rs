@@ -20,19 +20,24 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_ensemble-runner");
 
 /// A runner with one script agent, and short pauses.
 pub(crate) fn config(server: &Orchestrator, agent: &ScriptAgent, state: &Path) -> Config {
-    let environment: Environment =
-        [("PATH", "/usr/local/bin:/usr/bin:/bin"), ("LANG", "C.UTF-8")].map(|(n, v)| (n.to_owned(), v.to_owned())).into();
-    let mut config =
-        Config::new(&server.url, "test-machine".parse().unwrap(), "machine-token".into(), state.join("state"), environment);
+    let environment: Environment = [("PATH", "/usr/local/bin:/usr/bin:/bin"), ("LANG", "C.UTF-8")]
+        .map(|(n, v)| (n.to_owned(), v.to_owned()))
+        .into();
+    let mut config = Config::new(
+        &server.url,
+        "test-machine".parse().unwrap(),
+        "machine-token".into(),
+        state.join("state"),
+        environment,
+    );
     config.guard = vec![PROGRAM.to_owned(), "runner".to_owned(), "guard".to_owned()];
     config.roots = vec![state.to_owned()];
     for (provider, entry) in &mut config.providers {
         entry.enabled = *provider == Provider::Claude;
     }
-    config.providers.insert(
-        Provider::Claude,
-        ProviderConfig { program: agent.program(), ..ProviderConfig::of(Provider::Claude) },
-    );
+    config
+        .providers
+        .insert(Provider::Claude, ProviderConfig { program: agent.program(), ..ProviderConfig::of(Provider::Claude) });
     config.timing.lease_beat = Duration::from_millis(200);
     config.timing.machine_beat = Duration::from_millis(200);
     config.timing.lease_wait = Duration::from_secs(2);
