@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ensemble_client::{AccountKey, Client, Credential, Token};
+use ensemble_client::{AccountKey, Client, Credential, Retry, Token};
 use ensemble_types::ids::{MachineId, UserId};
 use ensemble_types::time::Timestamp;
 use futures_util::TryStreamExt;
@@ -112,8 +112,10 @@ impl Context {
     }
 }
 
+/// Somebody waits at the keyboard: a server that is not there is said to be so after a second or two.
 fn builder(server: String) -> ensemble_client::ClientBuilder {
-    Client::builder(server).user_agent(concat!("ensemble/", env!("CARGO_PKG_VERSION")))
+    let retry = Retry { attempts: 5, ..Retry::default() };
+    Client::builder(server).retry(retry).user_agent(concat!("ensemble/", env!("CARGO_PKG_VERSION")))
 }
 
 /// This machine's idea of the time. Decides only whether a kept token is worth trying.

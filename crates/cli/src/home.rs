@@ -98,6 +98,13 @@ impl Home {
     }
 
     pub(crate) fn change_settings(&self, change: impl FnOnce(&mut Settings)) -> Result<()> {
+        let path = self.0.join("settings.lock");
+        let locked = Self::make_directory(&self.0).and_then(|()| {
+            let file = fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+            file.lock().map(|()| file)
+        });
+        // Held until the new settings are in place: commands run side by side.
+        let _lock = locked.map_err(|error| unwritable(&path, &error))?;
         let mut settings = self.settings()?;
         change(&mut settings);
         self.write_json("settings.json", &settings)
@@ -121,14 +128,17 @@ impl Home {
     }
 
     pub(crate) fn write_secret(&self, path: &Path, bytes: &[u8]) -> Result<()> {
-        let failed = |error: io::Error| Failure::said(format!("Cannot write {}: {error}.", path.display()));
-        let directory = path.parent().unwrap_or(&self.0);
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
+        let failed = |error: io::Error| unwritable(path, &error);
+        Self::make_directory(path.parent().unwrap_or(&self.0)).map_err(failed)?;
         let new = path.with_extension(format!("new{}", std::process::id()));
         let mut file =
             fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new).map_err(failed)?;
         file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed)?;
         fs::rename(&new, path).map_err(failed)
+    }
+
+    fn make_directory(directory: &Path) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
     }
 
     fn read_json<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
@@ -168,6 +178,10 @@ fn private(path: &Path) -> Result<()> {
         "Others can read {}. If nobody has, take the right away with `chmod 600`; if in doubt, make a new account.",
         path.display()
     )))
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Failure {
+    Failure::said(format!("Cannot write {}: {error}.", path.display()))
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Failure {

@@ -75,6 +75,16 @@ impl Error {
         self.code().is_some_and(|code| code.status() == 404)
     }
 
+    /// Whether the same call may well work in a while: the service is away, busy or going down.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Broken { .. } | Self::Silent { .. } => true,
+            Self::Foreign { status, .. } => matches!(status, 502..=504),
+            Self::Problem(problem) => matches!(problem.code.status(), 408 | 429 | 502..=504),
+            _ => false,
+        }
+    }
+
     pub(crate) fn of(origin: &str, source: reqwest::Error) -> Self {
         // An address in an error could carry a link token.
         let source = source.without_url();

@@ -1,8 +1,10 @@
 //! `ensemble machine`: the computers on which agents work.
 
+use std::path::Path;
+
 use clap::{Args, Subcommand};
-use ensemble_client::Error;
 use ensemble_client::seal::{self, Binding, KeyRing, Purpose};
+use ensemble_client::{Credential, Error};
 use ensemble_types::accounts::CreateMachineToken;
 use ensemble_types::ids::MachineId;
 use ensemble_types::machines::{Machine as Record, RegisterMachine};
@@ -93,7 +95,7 @@ impl Register {
         };
         let (machine, _) = me.client.register_machine(&request).await?;
         let path = context.home.machine_token_path(&origin, &id);
-        if !path.exists() {
+        if !works(me, &path, &id).await {
             let request = CreateMachineToken { machine_id: id.clone(), expires_in_seconds: None };
             let created = me.client.create_machine_token(&request).await?;
             context.home.write_secret(&path, created.token.as_bytes())?;
@@ -103,6 +105,13 @@ impl Register {
         })?;
         Ok(machine)
     }
+}
+
+/// Whether the token that was kept for this machine is still good: it may have expired, or been revoked.
+async fn works(me: &Me, path: &Path, id: &MachineId) -> bool {
+    let Ok(token) = std::fs::read_to_string(path) else { return false };
+    let answer = me.client.with_credential(Credential::Bearer(token.trim().into())).machine(id).await;
+    answer.is_ok_and(|machine| machine.id == *id)
 }
 
 async fn list(context: &Context, me: &Me) -> Result<()> {

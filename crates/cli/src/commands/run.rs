@@ -2,12 +2,11 @@
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use ensemble_client::idempotency_key;
+use ensemble_client::{Error, idempotency_key};
 use ensemble_types::ids::{RunId, TaskId};
 use ensemble_types::runs::{Provider, Run as Record, RunStatus, Task, TaskStatus};
 use ensemble_types::text::Text;
@@ -101,19 +100,30 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId) -> Result {
     if !context.json {
         progress.draw()?;
     }
-    // A run that had ended before we looked is still told of, by one answer at once.
-    let mut changes = pin!(me.client.watch_run(id, run.version.to_string()));
+    let mut cursor = run.version.to_string();
     let mut clock = tokio::time::interval(Duration::from_millis(500));
+    let mut patience = Patience::default();
+    // A run that had ended before we looked is still told of, by one answer at once.
+    let mut changes = Box::pin(me.client.watch_run(id, cursor.clone()));
     loop {
         tokio::select! {
             change = changes.next() => match change {
                 None => break,
-                Some(Err(error)) => return Err(error.into()),
-                Some(Ok(change)) if context.json => print::json(&change, true)?,
-                Some(Ok(change)) if change.more => {
-                    progress.replace(me.client.run(id).await?.tasks.as_deref().unwrap_or_default())?;
+                Some(Err(error)) => {
+                    patience.wait(error).await?;
+                    changes.set(me.client.watch_run(id, cursor.clone()));
                 }
-                Some(Ok(change)) => progress.change(&change.changed_tasks)?,
+                Some(Ok(change)) => {
+                    patience = Patience::default();
+                    cursor.clone_from(&change.cursor);
+                    if context.json {
+                        print::json(&change, true)?;
+                    } else if change.more {
+                        progress.replace(me.client.run(id).await?.tasks.as_deref().unwrap_or_default())?;
+                    } else {
+                        progress.change(&change.changed_tasks)?;
+                    }
+                }
             },
             _ = clock.tick(), if !context.json && progress.is_live() => progress.draw()?,
             _ = tokio::signal::ctrl_c() => {
@@ -131,6 +141,28 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId) -> Result {
         conclude(&run)?;
     }
     Ok(code(run.status))
+}
+
+/// How long a server may be away while a run is watched: the run goes on without us.
+#[derive(Default)]
+struct Patience {
+    since: Option<Instant>,
+}
+
+impl Patience {
+    async fn wait(&mut self, error: Error) -> Result<()> {
+        const LONGEST: Duration = Duration::from_secs(300);
+        let is_first = self.since.is_none();
+        let since = *self.since.get_or_insert_with(Instant::now);
+        if !error.may_pass() || since.elapsed() > LONGEST {
+            return Err(error.into());
+        }
+        if is_first {
+            print::note("The server does not answer; waiting for it.");
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        Ok(())
+    }
 }
 
 /// The exit code for how a run ended.

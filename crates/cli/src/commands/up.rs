@@ -62,14 +62,18 @@ mod services {
             };
             let server = stack.url().to_owned();
             let ready = tokio::select! {
-                ready = introduce(context, &server, !self.no_runner, self.runner) => ready,
-                () = signals.next() => Ok(None),
+                ready = introduce(context, &server, !self.no_runner, self.runner) => Some(ready),
+                () = signals.next() => None,
             };
             let runner = match ready {
-                Ok(runner) => runner,
-                Err(failure) => {
+                Some(Ok(runner)) => runner,
+                Some(Err(failure)) => {
                     stack.stop().await;
                     return Err(failure);
+                }
+                None => {
+                    stack.stop().await;
+                    return Ok(DONE);
                 }
             };
             signals.next().await;
