@@ -11,6 +11,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderName};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use tokio::time::timeout;
+use tracing::Instrument;
 
 use crate::{Neighbour, RpcError};
 
@@ -60,8 +61,14 @@ impl Channel {
         request: Q,
     ) -> Result<A, RpcError> {
         let body = Bytes::from(request.encode_to_vec());
-        let answer = timeout(self.deadline, self.repeat(method, kind, body)).await;
-        let bytes = answer.unwrap_or_else(|_| Err(RpcError::Deadline(method.to_owned())))?;
+        let span = tracing::debug_span!("call", otel.name = method, otel.kind = "client", rpc.system = "twirp",
+            rpc.method = method, otel.status_code = tracing::field::Empty);
+        let answer = timeout(self.deadline, self.repeat(method, kind, body)).instrument(span.clone()).await;
+        let answer = answer.unwrap_or_else(|_| Err(RpcError::Deadline(method.to_owned())));
+        if matches!(answer, Err(RpcError::Unavailable(_) | RpcError::Deadline(_) | RpcError::Internal(_))) {
+            span.record("otel.status_code", "ERROR");
+        }
+        let bytes = answer?;
         A::decode(bytes).map_err(|error| RpcError::Internal(format!("{method}: the answer is not readable: {error}")))
     }
 

@@ -59,6 +59,7 @@ impl Service for MachineRegistry {
 
     async fn build(config: Config, kit: Kit) -> Result<Self, StartError> {
         let db = Db::open(&config.database, migrations()).await?;
+        db.register(kit.metrics.registry())?;
         let identity = Channel::new(&kit, &config.identity);
         let orchestrator = Channel::new(&kit, &config.orchestrator);
         let store = Store::new(db, config.online_for);

@@ -101,6 +101,7 @@ impl Service for VoiceGateway {
         config.warn();
         let metrics = VoiceMetrics::new(kit.metrics.registry())?;
         let db = Db::open(&config.database, migrations()).await?;
+        db.register(kit.metrics.registry())?;
         let (nudges, deliveries) = Nudges::new();
         let (strays, stray_rooms) = Strays::new();
         let rates = Arc::new(Rates::new(config.rates));

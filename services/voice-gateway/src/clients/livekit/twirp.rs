@@ -7,6 +7,7 @@ use livekit_api::access_token::VideoGrants;
 use prost::Message;
 use reqwest::header::CONTENT_TYPE;
 use serde::Deserialize;
+use tracing::Instrument;
 
 use super::{ApiKey, Breaker, CallError};
 use crate::metrics::VoiceMetrics;
@@ -87,7 +88,12 @@ impl Twirp {
         budget: Duration,
     ) -> Result<R, CallError> {
         let begun = Instant::now();
-        let answer = self.exchange(service, method, request, grants, budget).await;
+        let span = tracing::debug_span!("livekit", otel.name = method, otel.kind = "client", rpc.system = "twirp",
+            rpc.service = service, rpc.method = method, otel.status_code = tracing::field::Empty);
+        let answer = self.exchange(service, method, request, grants, budget).instrument(span.clone()).await;
+        if answer.is_err() {
+            span.record("otel.status_code", "ERROR");
+        }
         let about_room = !matches!(method, "CreateRoom" | "DeleteRoom" | "ListRooms" | "ListParticipants");
         match &answer {
             Err(error) if error.is_outage(about_room) => self.breaker.failed(),
