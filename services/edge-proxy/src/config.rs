@@ -9,7 +9,7 @@ use crate::domain::cors::{Origins, origin_of};
 use crate::domain::head_scanner::HeadLimits;
 use crate::domain::route_table::{PerUpstream, Upstream};
 use crate::guard::admission::AdmissionLimits;
-use crate::guard::stream;
+use crate::guard::limits;
 use crate::limits::Quotas;
 use crate::upstream::addresses::Origin;
 use crate::upstream::pool::PoolLimits;
@@ -21,7 +21,7 @@ pub struct Config {
     pub keys_every: Duration,
     pub pool: PoolLimits,
     pub patience: Patience,
-    pub guard: stream::Limits,
+    pub guard: limits::Limits,
     pub admission: AdmissionLimits,
     pub quotas: Quotas,
     pub streams_per_caller: usize,
@@ -108,8 +108,8 @@ fn origin(vars: &mut Vars, upstream: Upstream) -> Origin {
     vars.parse(name, &format!("the public door of {}; its name may have many addresses", upstream.name()), default)
 }
 
-fn guard(vars: &mut Vars) -> stream::Limits {
-    stream::Limits {
+fn guard(vars: &mut Vars) -> limits::Limits {
+    limits::Limits {
         head: HeadLimits {
             fields: vars.parse("MAX_HEADER_FIELDS", "header fields of a request", 64),
             head: vars.parse("MAX_HEAD_BYTES", "bytes of a request's head", 32 * 1024),

@@ -144,7 +144,7 @@ impl EdgeProxy {
         self.config.pool
     }
 
-    pub(crate) fn guard_limits(&self) -> guard::stream::Limits {
+    pub(crate) fn guard_limits(&self) -> guard::limits::Limits {
         self.config.guard
     }
 

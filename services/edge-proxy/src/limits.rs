@@ -3,10 +3,12 @@
 //! GCRA, by the key that knows most of the caller: the machine token, the account, or the address. Counters live in this
 //! process and are forgotten when they are full again.
 
+use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use actix_http::header::HeaderValue;
 use ensemble_chassis::Caller;
@@ -39,6 +41,8 @@ pub struct Limiter {
     sign_in: Policy<IpAddr>,
     public_link: Policy<IpAddr>,
     new_accounts: Policy<IpAddr>,
+    /// Addresses that have made all the accounts they may, and until when.
+    exhausted: Mutex<HashMap<IpAddr, Instant>>,
 }
 
 /// What a limiter says of one request. Its header values are made only when an answer is.
@@ -80,6 +84,7 @@ impl Limiter {
             sign_in: Policy::new("\"sign-in\"", quotas.sign_in, minute),
             public_link: Policy::new("\"public-link\"", quotas.public_link, minute),
             new_accounts: Policy::new("\"new-accounts\"", quotas.new_accounts, Duration::from_secs(3600)),
+            exhausted: Mutex::default(),
         }
     }
 
@@ -98,9 +103,24 @@ impl Limiter {
         }
     }
 
-    /// Counts one new account; how long until the address may make another one, when it may not now.
-    pub fn count_new_account(&self, address: IpAddr) -> Option<Duration> {
-        self.new_accounts.count(&counted_as(address))?.refused_for
+    /// Counts one new account. Only identity knows which sign-in makes one; it tells the edge afterwards.
+    pub fn count_new_account(&self, address: IpAddr) {
+        let address = counted_as(address);
+        if let Some(standing) = self.new_accounts.count(&address)
+            && standing.remaining == 0
+        {
+            let until = Instant::now() + standing.window / standing.quota.max(1);
+            self.exhausted().insert(address, until);
+        }
+    }
+
+    /// May a sign-in from `address` make an account?
+    pub fn may_make_account(&self, address: IpAddr) -> bool {
+        self.exhausted().get(&counted_as(address)).is_none_or(|until| *until <= Instant::now())
+    }
+
+    fn exhausted(&self) -> MutexGuard<'_, HashMap<IpAddr, Instant>> {
+        self.exhausted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets whoever has not used any of their share.
@@ -111,6 +131,7 @@ impl Limiter {
         self.sign_in.sweep();
         self.public_link.sweep();
         self.new_accounts.sweep();
+        self.exhausted().retain(|_, until| *until > Instant::now());
     }
 }
 
@@ -227,11 +248,13 @@ mod tests {
     }
 
     #[test]
-    fn the_full_are_forgotten() {
+    fn an_address_makes_so_many_accounts_and_no_more() {
         let limiter = limiter();
-        assert!(limiter.count_new_account(ip("1.1.1.1")).is_none());
-        assert!(limiter.count_new_account(ip("1.1.1.1")).is_some());
+        assert!(limiter.may_make_account(ip("1.1.1.1")));
+        limiter.count_new_account(ip("1.1.1.1"));
+        assert!(!limiter.may_make_account(ip("1.1.1.1")));
+        assert!(limiter.may_make_account(ip("2.2.2.2")));
         limiter.sweep();
-        assert!(limiter.count_new_account(ip("1.1.1.1")).is_some(), "one that is not full again is remembered");
+        assert!(!limiter.may_make_account(ip("1.1.1.1")), "its hour is not over");
     }
 }

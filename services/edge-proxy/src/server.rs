@@ -11,11 +11,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix_http::error::DispatchError;
 use actix_http::{HttpService, KeepAlive};
 use actix_service::{Service, ServiceFactory, fn_service};
 use ensemble_chassis::http::InFlight;
 use ensemble_chassis::process::{DoorHandle, Handlers, OpenDoor, PublicDoor};
 use futures_util::future::{BoxFuture, FutureExt, join_all};
+use prometheus::IntGauge;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -186,7 +188,8 @@ impl Thread {
                         let Ok(io) = TcpStream::from_std(io) else { continue };
                         let _ = io.set_nodelay(true);
                         let guard = Guard::new(io, Connection::new(peer.ip()), limits, Some(permit));
-                        connections.spawn_local(end_of(http.call((guard, Some(peer)))));
+                        let gauge = self.edge.metrics().connections.clone();
+                        connections.spawn_local(serve_one(http.call((guard, Some(peer))), gauge));
                     }
                     None => is_open = false,
                 },
@@ -204,10 +207,12 @@ impl Thread {
     }
 }
 
-async fn end_of(connection: impl Future<Output = Result<(), actix_http::error::DispatchError>>) {
+async fn serve_one(connection: impl Future<Output = Result<(), DispatchError>>, open: IntGauge) {
+    open.inc();
     if let Err(error) = connection.await {
         tracing::debug!(%error, "A client's connection ended early");
     }
+    open.dec();
 }
 
 /// Each stream is two files, so the limit that a shell sets is soon reached; programs may raise it up to the hard one.

@@ -11,10 +11,11 @@ use actix_http::header::{
 };
 use actix_http::{ConnectionType, Method, Request, RequestHead, Response};
 use ensemble_chassis::http::InFlight;
-use ensemble_chassis::process::ThreadHandlers;
+use ensemble_chassis::process::{ThreadHandlers, telemetry};
 use ensemble_types::ids::TokenId;
 use ensemble_types::problem::{Code, Problem};
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use super::body::{EdgeBody, Held};
 use super::reply::{self, X_REQUEST_ID};
@@ -142,7 +143,25 @@ impl Front {
                 return reply::problem(too_many_streams(), &seen.id, held);
             }
         }
-        match relay::relay(self, request, upstream, seen).await {
+        // Made for traces only; where none are collected it costs nothing.
+        let span = tracing::debug_span!(
+            "request",
+            otel.name = %format_args!("{} {}", request.head().method, upstream.name()),
+            otel.kind = "server",
+            http.request.method = request.head().method.as_str(),
+            request.id = seen.id.to_str().unwrap_or_default(),
+            http.response.status_code = tracing::field::Empty,
+            otel.status_code = tracing::field::Empty,
+        );
+        if !span.is_disabled() {
+            telemetry::adopt_parent(&span, &request.head().headers);
+        }
+        let relayed = relay::relay(self, request, upstream, seen).instrument(span.clone()).await;
+        match &relayed {
+            Ok(relayed) => span.record("http.response.status_code", relayed.head.status.as_u16()),
+            Err(_) => span.record("otel.status_code", "ERROR"),
+        };
+        match relayed {
             Ok(relayed) => self.pass_on(relayed, class, seen, held),
             Err(failure) => {
                 failure::log(&failure, upstream, seen.id.to_str().unwrap_or_default());

@@ -4,6 +4,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use actix_http::{Method, Request};
+use ensemble_chassis::process::telemetry;
+use tracing::Span;
 
 use super::front::{Front, Seen, framing};
 use crate::domain::head_scanner::Framing;
@@ -38,6 +40,8 @@ pub(super) async fn relay(
     let is_read = is_head || request.head().method == Method::GET;
     let may_repeat = framing == Framing::None && is_repeatable(is_read, request.head().uri.path());
     let patience = patience(request.head().uri.path());
+    let span = Span::current();
+    let traceparent = if span.is_disabled() { None } else { telemetry::traceparent_header(&span) };
     let mut payload = request.take_payload();
     let pool = front.pools.of(upstream);
     let envelope = Envelope {
@@ -46,6 +50,8 @@ pub(super) async fn relay(
         scheme: if seen.is_https { "https" } else { "http" },
         request_id: &seen.id,
         framing,
+        traceparent,
+        no_new_account: upstream == Upstream::Identity && !front.edge.limiter().may_make_account(seen.client),
     };
     let mut is_second_try = false;
     loop {

@@ -6,4 +6,6 @@
 pub mod admission;
 pub mod connection;
 mod deadline;
+pub mod limits;
+mod reception;
 pub mod stream;

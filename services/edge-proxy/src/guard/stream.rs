@@ -11,7 +11,6 @@ use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -20,8 +19,10 @@ use tokio::time::Instant;
 use super::admission::Permit;
 use super::connection::Connection;
 use super::deadline::Alarm;
+use super::limits::Limits;
+use super::reception::Reception;
 use crate::domain::body_scanner::BodyScanner;
-use crate::domain::head_scanner::{Framing, HeadLimits, HeadScanner, Progress};
+use crate::domain::head_scanner::{Framing, HeadScanner, Progress};
 use crate::domain::refusal::{BODY_TOO_SLOW, HEAD_TOO_SLOW, Refusal};
 
 /// The method under which a refusal reaches the server.
@@ -30,38 +31,10 @@ pub const REFUSED_METHOD: &str = "REFUSED";
 const EARLY: usize = 16 * 1024;
 const REFUSED_HEAD: &[u8] = b"REFUSED / HTTP/1.1\r\nhost: edge\r\nconnection: close\r\n\r\n";
 
-/// What a connection may take.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    pub head: HeadLimits,
-    /// From the first byte of a head to its last.
-    pub head_deadline: Duration,
-    /// How long waiting for a body's bytes may last before its rate counts.
-    pub body_patience: Duration,
-    /// Bytes per second that a body must have on average after that.
-    pub body_min_rate: u64,
-    /// How long waiting for a body's bytes may last in all.
-    pub body_deadline: Duration,
-    /// Between an answer and the next request.
-    pub idle: Duration,
-    /// How long a client may take nothing of an answer that waits for it.
-    pub send_stall: Duration,
-    /// How long to go on reading what a client still sends after it was refused, so that it can read why.
-    pub linger: Duration,
-}
-
 enum Stage {
     Head { scanner: HeadScanner, since: Option<Instant> },
-    Body(Body),
+    Body(Reception),
     Refused { is_told: bool },
-}
-
-struct Body {
-    scanner: BodyScanner,
-    received: u64,
-    /// Time spent waiting for the client; time in which the services did not read does not count.
-    waited: Duration,
-    waiting_since: Option<Instant>,
 }
 
 /// A guarded socket.
@@ -137,9 +110,8 @@ impl<T> Guard<T> {
                     }
                 },
                 Stage::Body(_) if rest.is_empty() => return at,
-                Stage::Body(body) => match body.scanner.scan(rest) {
+                Stage::Body(body) => match body.take(rest) {
                     Ok((len, is_over)) => {
-                        body.received += len as u64;
                         at += len;
                         if is_over {
                             self.stage = Stage::Head { scanner: HeadScanner::default(), since: None };
@@ -159,7 +131,7 @@ impl<T> Guard<T> {
         self.is_fresh = false;
         self.connection.expect_answer();
         self.stage = match BodyScanner::new(framing, self.limits.head.body) {
-            Some(scanner) => Stage::Body(Body { scanner, received: 0, waited: Duration::ZERO, waiting_since: None }),
+            Some(scanner) => Stage::Body(Reception::new(scanner)),
             None => Stage::Head { scanner: HeadScanner::default(), since: None },
         };
     }
@@ -179,10 +151,7 @@ impl<T> Guard<T> {
         match &mut self.stage {
             Stage::Refused { .. } => Silence::Wait,
             Stage::Body(body) => {
-                let since = *body.waiting_since.get_or_insert_with(Instant::now);
-                let earned = Duration::from_millis(body.received.saturating_mul(1000) / limits.body_min_rate.max(1));
-                let allowed = (limits.body_patience + earned).min(limits.body_deadline);
-                if self.alarm.wake_by(cx, since + allowed.saturating_sub(body.waited)) {
+                if self.alarm.wake_by(cx, body.wait(&limits)) {
                     return Silence::Wait;
                 }
                 self.refuse(BODY_TOO_SLOW, true);
@@ -298,10 +267,8 @@ impl<T: AsyncRead + Unpin> Guard<T> {
     }
 
     fn stop_waiting(&mut self) {
-        if let Stage::Body(body) = &mut self.stage
-            && let Some(since) = body.waiting_since.take()
-        {
-            body.waited += since.elapsed();
+        if let Stage::Body(body) = &mut self.stage {
+            body.stop_waiting();
         }
     }
 }

@@ -7,6 +7,8 @@ use actix_http::RequestHead;
 use actix_http::header::HeaderValue;
 use bytes::{BufMut, BytesMut};
 
+use ensemble_chassis::process::telemetry::TRACEPARENT;
+
 use crate::domain::head_scanner::Framing;
 use crate::domain::hop_headers::{Named, goes_up};
 
@@ -19,6 +21,10 @@ pub struct Envelope<'a> {
     pub scheme: &'a str,
     pub request_id: &'a HeaderValue,
     pub framing: Framing,
+    /// The edge's own span, where spans are made; else the caller's goes on.
+    pub traceparent: Option<HeaderValue>,
+    /// Identity must not make an account for this sign-in: its address has made enough.
+    pub no_new_account: bool,
 }
 
 /// Appends the head to `out`.
@@ -31,12 +37,19 @@ pub fn write(out: &mut BytesMut, head: &RequestHead, envelope: &Envelope<'_>) {
     );
     let named = Named::of(&head.headers);
     for (name, value) in &head.headers {
-        if goes_up(name, &named) {
+        let is_replaced = envelope.traceparent.is_some() && *name == TRACEPARENT;
+        if !is_replaced && goes_up(name, &named) {
             put(out, &[b"\r\n", name.as_str().as_bytes(), b": ", value.as_bytes()]);
         }
     }
     if let Some(host) = head.headers.get(actix_http::header::HOST) {
         put(out, &[b"\r\nx-forwarded-host: ", host.as_bytes()]);
+    }
+    if let Some(traceparent) = &envelope.traceparent {
+        put(out, &[b"\r\ntraceparent: ", traceparent.as_bytes()]);
+    }
+    if envelope.no_new_account {
+        put(out, &[b"\r\nx-internal-no-new-account: 1"]);
     }
     put(out, &[b"\r\nx-forwarded-proto: ", envelope.scheme.as_bytes()]);
     put(out, &[b"\r\nx-request-id: ", envelope.request_id.as_bytes()]);

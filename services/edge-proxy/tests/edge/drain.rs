@@ -118,10 +118,9 @@ async fn ask_until_closed(address: std::net::SocketAddr, answered: Arc<AtomicUsi
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_request_fails_while_the_edge_drains_under_load() {
+async fn drain_under_load(delay_ms: &str) {
     let stub = Stub::echo().await;
-    let variables = [("DRAIN_DELAY_MS", "200"), ("LIMIT_ADDRESS", "0"), ("WORKERS", "2")];
+    let variables = [("DRAIN_DELAY_MS", delay_ms), ("LIMIT_ADDRESS", "0"), ("WORKERS", "2")];
     let edge = Edge::with(&stub, &variables).await;
     let address = edge.running.public_addr;
     let answered = Arc::new(AtomicUsize::new(0));
@@ -131,6 +130,16 @@ async fn no_request_fails_while_the_edge_drains_under_load() {
     for client in clients {
         client.await.expect("every request was answered");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_fails_while_the_edge_drains_under_load() {
+    drain_under_load("200").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_fails_when_the_door_closes_at_once() {
+    drain_under_load("0").await;
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use ensemble_types::ids::{TokenId, UserId};
 
 use crate::Edge;
 use crate::raw::Answer;
-use crate::stub::Stub;
+use crate::stub::{Reaction, Stub};
 
 fn signing_key() -> SigningKey {
     SigningKey::from_bytes(&[7; 32])
@@ -168,5 +168,20 @@ async fn connections_are_bounded_for_each_address() {
             break;
         }
         assert!(std::time::Instant::now() < deadline, "the place was not given back");
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_has_made_enough_accounts_is_told_to_identity() {
+    let stub = Stub::start(|_| {
+        Reaction::Say(b"HTTP/1.1 200 OK\r\nx-internal-new-account: 1\r\ncontent-length: 2\r\n\r\n{}".to_vec())
+    })
+    .await;
+    let edge = Edge::with(&stub, &[("LIMIT_NEW_ACCOUNTS", "2")]).await;
+    let sign_in = "POST /v1/auth HTTP/1.1\r\nHost: edge\r\nX-Internal-No-New-Account: 1\r\nContent-Length: 2\r\n\r\n{}";
+    for told in [None, None, Some("1")] {
+        let answer = edge.ask(sign_in).await;
+        assert_eq!((answer.status, answer.header("x-internal-new-account")), (200, None));
+        assert_eq!(stub.last().header("x-internal-no-new-account"), told, "the edge's word and not the client's");
     }
 }
