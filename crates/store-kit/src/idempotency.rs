@@ -88,6 +88,14 @@ pub fn claim(tx: &mut Conn, wish: &Wish, resource: &str) -> Result<Claim, StoreE
     Ok(if hash == wish.body_hash { Claim::Replay { resource } } else { Claim::Mismatch })
 }
 
+/// Points a key that was claimed in this transaction to another resource, when the one that was to be made is there already.
+pub fn point(tx: &mut Conn, wish: &Wish, resource: &str) -> Result<(), StoreError> {
+    use idempotency_keys::dsl;
+    let row = dsl::idempotency_keys.find((&wish.scope, wish.route, &wish.key));
+    on!(tx, |c| diesel::update(row).set(dsl::resource.eq(resource)).execute(c))?;
+    Ok(())
+}
+
 /// Forgets keys that are older than [`KEPT`], at most `limit` of them; gives how many there were.
 pub fn forget_old(tx: &mut Conn, limit: i64) -> Result<usize, StoreError> {
     use idempotency_keys::dsl;

@@ -58,3 +58,20 @@ pub struct MessagePage {
     pub next_after: Option<i64>,
     pub last_seq: i64,
 }
+
+/// One message (`content`, `localId`, `keyEpoch`), or several (`messages`).
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AppendRequest {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<Blob<1, 1_048_576>>,
+    /// The sender's own name for the message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub local_id: Option<Text<1, 128>>,
+    /// The epoch of the key that it is sealed with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_epoch: Option<i64>,
+    /// 1 to 200, all or nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<Vec<AppendMessage>>,
+}

@@ -1,1 +1,105 @@
-//! session-store: being built.
+//! Sessions: who works on what, with a sealed history of messages, shared with whom.
+//!
+//! This service promises: an acknowledged message is there, once, under a number that has no gap before it; whoever lost
+//! access gets nothing that was decided later; a link lets in exactly as many as it says; what is sealed is never read.
+
+mod routes;
+
+mod handlers;
+mod workers;
+
+mod domain;
+mod store;
+
+mod clients;
+mod config;
+mod error;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ensemble_chassis::{Clock, Drain, KeySource, Kit, Routes, Service, StartError, Vars, Worker};
+use ensemble_rpc::identity::{AccountsClient, KeysClient};
+use ensemble_rpc::machines::MachineDirectoryClient;
+use ensemble_rpc::{Channel, RemoteKeys};
+use ensemble_store_kit::{DatabaseConfig, Db, Migrate, Migrations};
+use futures_util::future::BoxFuture;
+
+use crate::clients::Neighbours;
+use crate::config::Config;
+use crate::store::{Appender, Store};
+
+/// The service, with all that its handlers need.
+pub struct SessionStore {
+    store: Store,
+    appender: Appender,
+    neighbours: Neighbours,
+    keys: Arc<RemoteKeys>,
+    clock: Clock,
+    drain: Drain,
+    share_base_url: String,
+    sweep_every: Duration,
+    purge_every: Duration,
+}
+
+/// The schema, for tests that make databases of it.
+pub fn migrations() -> Migrations {
+    ensemble_store_kit::migrations!()
+}
+
+impl Service for SessionStore {
+    const NAME: &'static str = "session-store";
+    const DEFAULT_PORT: u16 = 8083;
+    type Config = Config;
+
+    fn configure(vars: &mut Vars) -> Config {
+        Config::read(vars)
+    }
+
+    fn routes() -> Routes {
+        routes::table()
+    }
+
+    async fn build(config: Config, kit: Kit) -> Result<Self, StartError> {
+        let db = Db::open(&config.database, migrations()).await?;
+        let identity = Channel::new(&kit, &config.identity);
+        let registry = Channel::new(&kit, &config.machine_registry);
+        let neighbours = Neighbours::new(
+            Arc::new(AccountsClient::new(identity.clone())),
+            Arc::new(MachineDirectoryClient::new(registry)),
+            config.machine_cache,
+        );
+        Ok(Self {
+            appender: Appender::start(db.clone(), config.append),
+            store: Store::new(db, config.online_for),
+            neighbours,
+            keys: RemoteKeys::start(Arc::new(KeysClient::new(identity)), config.key_refresh).await,
+            clock: kit.clock,
+            drain: kit.drain,
+            share_base_url: config.share_base_url,
+            sweep_every: config.sweep_every,
+            purge_every: config.purge_every,
+        })
+    }
+
+    async fn migrate(config: Config) -> Result<(), StartError> {
+        let database = DatabaseConfig { migrate: Migrate::Auto, ..config.database };
+        Ok(Db::open(&database, migrations()).await.map(drop)?)
+    }
+
+    fn keys(&self) -> Arc<dyn KeySource> {
+        Arc::clone(&self.keys) as Arc<dyn KeySource>
+    }
+
+    fn workers(self: &Arc<Self>) -> Vec<Worker> {
+        let (store, drain) = (&self.store, &self.drain);
+        vec![
+            Worker::new("sweep", workers::sweep(store.clone(), self.sweep_every, drain.clone())),
+            Worker::new("purge", workers::purge(store.clone(), self.purge_every, drain.clone())),
+        ]
+    }
+
+    fn ready(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(self.store.ready())
+    }
+}

@@ -1,0 +1,131 @@
+//! Public links: the secret in the address, and the tokens that let a viewer go on without another use.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ensemble_types::links::CreateLink;
+use ensemble_types::time::Timestamp;
+use hmac::{Hmac, Mac};
+use sha2::{Digest, Sha256};
+
+use super::Invalid;
+
+pub(crate) const MAX_USES: std::ops::RangeInclusive<i64> = 1..=1_000_000;
+/// How long a view token is good, unless the link ends before. Using it does not prolong it.
+pub(crate) const VIEWING: Duration = Duration::from_secs(15 * 60);
+
+/// The secret of a link: 256 random bits. Shown once; only [`LinkToken::hash`] is stored.
+pub(crate) struct LinkToken([u8; 32]);
+
+/// What finds a link.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TokenHash(pub(crate) [u8; 32]);
+
+/// What signs the view tokens of one generation of a link.
+#[derive(Clone, Copy)]
+pub(crate) struct ViewKey(pub(crate) [u8; 32]);
+
+/// What a link is to allow.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkTerms {
+    pub(crate) expires_at: Option<Timestamp>,
+    pub(crate) max_uses: Option<i64>,
+    pub(crate) encrypted_key: Option<String>,
+}
+
+impl LinkTerms {
+    pub(crate) fn new(asked: CreateLink, now: Timestamp) -> Result<Self, Invalid> {
+        if asked.expires_at.is_some_and(|at| at <= now) {
+            return Err(Invalid::new("/expiresAt", "must be in the future"));
+        }
+        if asked.max_uses.is_some_and(|uses| !MAX_USES.contains(&uses)) {
+            return Err(Invalid::new("/maxUses", "must be a whole number from 1 to 1000000"));
+        }
+        let encrypted_key = asked.encrypted_key.map(ensemble_types::sessions::SealedKey::into_string);
+        Ok(Self { expires_at: asked.expires_at, max_uses: asked.max_uses, encrypted_key })
+    }
+}
+
+impl LinkToken {
+    pub(crate) fn generate() -> Self {
+        Self(rand::random())
+    }
+
+    /// As it stands in an address.
+    pub(crate) fn text(&self) -> String {
+        URL_SAFE_NO_PAD.encode(self.0)
+    }
+
+    /// What does not have the form of a token is as unknown as one that was never given out.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok().map(Self)
+    }
+
+    pub(crate) fn hash(&self) -> TokenHash {
+        TokenHash(Sha256::digest(self.0).into())
+    }
+}
+
+impl ViewKey {
+    pub(crate) fn generate() -> Self {
+        Self(rand::random())
+    }
+
+    /// A token for a viewing that began at `viewed_at`: its end in microseconds, and a signature over it.
+    pub(crate) fn sign(&self, viewed_at: Timestamp) -> String {
+        let until = viewed_at.plus(VIEWING).micros().to_be_bytes();
+        let mut token = until.to_vec();
+        token.extend_from_slice(&self.mac(until).finalize().into_bytes());
+        URL_SAFE_NO_PAD.encode(token)
+    }
+
+    /// When the token ends, if it is one of this generation of the link and has not ended.
+    pub(crate) fn verify(&self, token: &str, now: Timestamp) -> Option<Timestamp> {
+        let bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
+        let (until, signature) = bytes.split_first_chunk::<8>()?;
+        // Compares in constant time.
+        self.mac(*until).verify_slice(signature).ok()?;
+        Some(Timestamp::from_micros(i64::from_be_bytes(*until))).filter(|until| now < *until)
+    }
+
+    fn mac(&self, until: [u8; 8]) -> Hmac<Sha256> {
+        // A key shorter than a block of the hash is padded with zeros (RFC 2104, section 2).
+        let mut block = [0_u8; 64];
+        for (slot, byte) in block.iter_mut().zip(self.0) {
+            *slot = byte;
+        }
+        let mut mac = Hmac::<Sha256>::new(&block.into());
+        mac.update(b"ensemble-view-v1");
+        mac.update(&until);
+        mac
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_token_is_good_for_its_link_and_its_time() {
+        let (key, other) = (ViewKey::generate(), ViewKey::generate());
+        let now = Timestamp::from_micros(1_000_000);
+        let token = key.sign(now);
+        assert_eq!(key.verify(&token, now), Some(now.plus(VIEWING)));
+        assert_eq!(other.verify(&token, now), None);
+        assert_eq!(key.verify(&token, now.plus(VIEWING)), None);
+        for bad in ["", "AAAA", "%%%%", &token[1..], &format!("{token}A")] {
+            assert_eq!(key.verify(bad, now), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_token_reads_back() {
+        let token = LinkToken::generate();
+        assert_eq!(token.text().len(), 43);
+        assert!(LinkToken::parse(&token.text()).is_some_and(|parsed| parsed.hash() == token.hash()));
+        for bad in ["", "short", &"A".repeat(44), &"=".repeat(43)] {
+            assert!(LinkToken::parse(bad).is_none(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Sessions.
+
+use ensemble_chassis::{Answer, Caller, Json, Keyed, Path, Query, Reply, State, Upserted};
+use ensemble_store_kit::idempotency::Wish;
+use ensemble_types::deleted::Deleted;
+use ensemble_types::ids::SessionId;
+use ensemble_types::page::Limit;
+use ensemble_types::sessions::{CreateSession, Session, SessionPage, UpdateSession};
+use ensemble_types::text::Text;
+use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::SessionStore;
+use crate::domain::change::Change;
+use crate::error::Error;
+use crate::store::{NewSession, Page};
+
+/// Which sessions.
+#[derive(Debug, Deserialize, IntoParams)]
+pub(crate) struct ListQuery {
+    /// Adds the sessions that others share with the caller.
+    include: Option<Include>,
+    #[serde(default)]
+    #[param(inline)]
+    limit: Limit<100, 500>,
+    cursor: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Include {
+    Shared,
+}
+
+pub(crate) async fn create(
+    state: State<SessionStore>,
+    caller: Caller,
+    Keyed { body, key }: Keyed<CreateSession>,
+) -> Answer<Upserted<Session>> {
+    state.neighbours.require_machine(caller.user, &body.machine_id).await?;
+    let wish = key.map(|key| Wish {
+        scope: caller.user.to_string(),
+        route: "POST /v1/sessions",
+        key: key.key,
+        body_hash: key.body_hash,
+    });
+    let new = NewSession {
+        owner: caller.user,
+        machine: body.machine_id,
+        metadata: body.metadata.into_string(),
+        encryption_key: body.encryption_key.into_string(),
+        tag: body.tag.map(Text::into_string),
+        wish,
+    };
+    let made = state.store.create_session(new).await?;
+    Ok(Upserted { created: made.is_new, body: made.session })
+}
+
+pub(crate) async fn list(
+    state: State<SessionStore>,
+    caller: Caller,
+    Query(query): Query<ListQuery>,
+) -> Answer<Reply<SessionPage>> {
+    Ok(Reply(state.store.sessions(query.page(&caller, false)).await?))
+}
+
+pub(crate) async fn list_active(
+    state: State<SessionStore>,
+    caller: Caller,
+    Query(query): Query<ListQuery>,
+) -> Answer<Reply<SessionPage>> {
+    Ok(Reply(state.store.sessions(query.page(&caller, true)).await?))
+}
+
+pub(crate) async fn read(
+    state: State<SessionStore>,
+    caller: Caller,
+    Path(id): Path<SessionId>,
+) -> Answer<Reply<Session>> {
+    Ok(Reply(state.store.session(id, caller.user).await?))
+}
+
+pub(crate) async fn update(
+    state: State<SessionStore>,
+    caller: Caller,
+    Path(id): Path<SessionId>,
+    Json(body): Json<UpdateSession>,
+) -> Answer<Reply<Session>> {
+    let change = Change::new(body).map_err(Error::from)?;
+    Ok(Reply(state.store.update_session(id, caller.user, change).await?))
+}
+
+pub(crate) async fn remove(
+    state: State<SessionStore>,
+    caller: Caller,
+    Path(id): Path<SessionId>,
+) -> Answer<Reply<Deleted>> {
+    state.store.delete_session(id, caller.user).await?;
+    Ok(Reply(Deleted::DONE))
+}
+
+impl ListQuery {
+    fn page(self, caller: &Caller, active_only: bool) -> Page {
+        Page {
+            user: caller.user,
+            include_shared: self.include == Some(Include::Shared),
+            active_only,
+            limit: self.limit.get() as usize,
+            cursor: self.cursor,
+        }
+    }
+}
