@@ -10,7 +10,7 @@ use crate::commands::{
 
 /// Work together with coding agents on your own machines.
 #[derive(Debug, Parser)]
-#[command(name = "ensemble", version, propagate_version = true, disable_help_subcommand = true, after_help = AFTER)]
+#[command(name = "ensemble", version, propagate_version = true, after_help = AFTER)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) global: Global,

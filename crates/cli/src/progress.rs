@@ -211,3 +211,61 @@ fn screen() -> (usize, usize) {
         _ => (80, 24),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(name: &str, status: TaskStatus) -> Line {
+        Line {
+            name: name.to_owned(),
+            provider: "codex",
+            status,
+            attempt: 1,
+            waiting_for: None,
+            error: None,
+            since: None,
+            seconds: 0,
+        }
+    }
+
+    fn progress(tasks: Vec<Line>) -> Progress {
+        Progress { drawn: Some(0), tasks, at: HashMap::new(), tick: 0 }
+    }
+
+    #[test]
+    fn each_task_has_a_line_that_says_how_it_stands() {
+        let mut waits = line("b", TaskStatus::Queued);
+        waits.waiting_for = Some(WaitingFor::Machine);
+        let mut broke = line("c", TaskStatus::Failed);
+        broke.error = Some("no such model\nand more".to_owned());
+        let lines = progress(vec![line("a long name", TaskStatus::Completed), waits, broke]).lines(10);
+        assert!(lines[0].starts_with("✓ a long name  codex   completed"), "{lines:?}");
+        assert!(lines[1].starts_with("· b ") && lines[1].contains("ensemble runner"), "{lines:?}");
+        assert!(lines[2].starts_with("✗ c ") && lines[2].ends_with("no such model…"), "{lines:?}");
+    }
+
+    #[test]
+    fn more_tasks_than_rows_are_counted() {
+        let mut tasks: Vec<_> = (0..100).map(|number| line(&format!("t{number}"), TaskStatus::Queued)).collect();
+        tasks[7].status = TaskStatus::Running;
+        tasks[8].status = TaskStatus::DependencyFailed;
+        let lines = progress(tasks).lines(5);
+        assert_eq!(lines.len(), 2);
+        assert!(lines[0].contains("t7"), "{lines:?}");
+        assert_eq!(lines[1], "100 tasks: 0 completed, 1 at work, 98 queued, 1 failed, 0 cancelled");
+    }
+
+    #[test]
+    fn time_is_counted_per_attempt_from_when_it_runs() {
+        let mut task = line("a", TaskStatus::Queued);
+        let change =
+            |status, attempt| ChangedTask { id: TaskId::generate(), status, attempt, waiting_for: None, error: None };
+        task.turn(&change(TaskStatus::Running, 1));
+        assert!(task.since.is_some());
+        task.turn(&change(TaskStatus::Failed, 1));
+        assert!(task.since.is_none());
+        task.turn(&change(TaskStatus::Running, 2));
+        assert_eq!(task.plain(), "a: running (attempt 2)");
+    }
+}
