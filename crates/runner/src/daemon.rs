@@ -34,18 +34,20 @@ pub enum RunError {
     Signals(#[source] std::io::Error),
 }
 
-/// Runs until it is told to stop by TERM or INT: the first lets what runs go on for a while, the second hands it back
+/// Runs until it is told to stop by TERM, INT or HUP: the first lets what runs go on for a while, the second hands it back
 /// at once. Returns when nothing of it is left.
 pub async fn run(config: Config) -> Result<(), RunError> {
     let drain = Drain::default();
     let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signals)?;
+    let mut hang_up = signal(SignalKind::hangup()).map_err(RunError::Signals)?;
     let told = drain.clone();
     let listening = tokio::spawn(async move {
         for step in [Drain::begin, Drain::hurry] {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
+                _ = hang_up.recv() => {}
             }
             step(&told);
         }

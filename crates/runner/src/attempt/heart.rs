@@ -1,6 +1,6 @@
 //! The heartbeat of one lease: at once, then every few seconds, until the report is taken or the lease is lost.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ensemble_types::ids::LeaseId;
 use tokio::sync::watch;
@@ -14,6 +14,8 @@ use crate::wake;
 /// What the server's answers to the heartbeats mean for the attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Pulse {
+    /// No answer yet.
+    Silent,
     Beating,
     CancelRequested,
     /// Somebody else may be making the attempt.
@@ -28,8 +30,15 @@ pub(super) struct Heart {
 
 impl Heart {
     pub(super) fn start(context: &Context, lease: LeaseId, fence: i64) -> Self {
-        let (sender, pulse) = watch::channel(Pulse::Beating);
+        let (sender, pulse) = watch::channel(Pulse::Silent);
         Self { pulse, task: tokio::spawn(beat(context.clone(), lease, fence, sender)) }
+    }
+
+    /// Waits for the first answer, but not for ever: work is also done while the server is away.
+    pub(super) async fn first(&self, patience: Duration) -> Pulse {
+        // Without an answer in time the pulse is what it was.
+        let _ = tokio::time::timeout(patience, self.reached(Pulse::Beating)).await;
+        *self.pulse.borrow()
     }
 
     /// Waits until the pulse is at least this.
@@ -57,9 +66,7 @@ async fn beat(context: Context, lease: LeaseId, fence: i64, pulse: watch::Sender
             Ok(beat) => {
                 backoff.reset();
                 refused_since = None;
-                if beat.cancel_requested {
-                    raise(&pulse, Pulse::CancelRequested);
-                }
+                raise(&pulse, if beat.cancel_requested { Pulse::CancelRequested } else { Pulse::Beating });
                 timing.lease_beat
             }
             Err(ServerError::LeaseLost) => return raise(&pulse, Pulse::Lost),

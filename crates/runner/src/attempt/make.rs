@@ -20,6 +20,9 @@ use crate::spool::{OutputSpool, Record};
 /// How long to read on when the guard has ended. Only a process that escaped it can hold a pipe open then.
 const PIPES_GRACE: Duration = Duration::from_secs(2);
 
+/// How long the server has to say that the lease still holds before the program is started.
+const FIRST_BEAT: Duration = Duration::from_secs(2);
+
 /// Makes the attempt and says what it came to. `None`: the lease is lost, and nothing of the attempt runs any more.
 pub(super) async fn make(
     context: &Context,
@@ -33,6 +36,12 @@ pub(super) async fn make(
         Ok(prepared) => prepared,
         Err(outcome) => return Some(outcome.report(lease.fence, None)),
     };
+    // A machine that slept since it got the lease would start what another one is doing already.
+    match heart.first(FIRST_BEAT).await {
+        Pulse::Lost => return None,
+        Pulse::CancelRequested => return Some(Outcome::cancelled().report(lease.fence, None)),
+        Pulse::Silent | Pulse::Beating => {}
+    }
     let deadline = Instant::now() + Duration::from_millis(lease.timeout_ms);
     let mut resume = lease.resume.as_deref().filter(|session| is_session(session));
     loop {

@@ -5,6 +5,7 @@
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use nix::sys::resource::{Resource, setrlimit};
@@ -72,21 +73,38 @@ fn enter(directory: &Directory) -> Result<()> {
     use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let refused = |error: nix::Error| {
-        format!("cannot enter the working directory {}: {error}", directory.root.join(&directory.below).display())
-    };
-    let root = openat2(AT_FDCWD, &directory.root, OpenHow::new().flags(flags)).map_err(refused)?;
     let beneath = ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS | ResolveFlag::RESOLVE_NO_SYMLINKS;
-    let below = if directory.below.as_os_str().is_empty() { std::path::Path::new(".") } else { &directory.below };
-    let entered = openat2(&root, below, OpenHow::new().flags(flags).resolve(beneath)).map_err(refused)?;
-    nix::unistd::fchdir(&entered).map_err(refused)
+    let below = if directory.below.as_os_str().is_empty() { Path::new(".") } else { &directory.below };
+    let entered = openat2(AT_FDCWD, &directory.root, OpenHow::new().flags(flags))
+        .and_then(|root| openat2(&root, below, OpenHow::new().flags(flags).resolve(beneath)))
+        .and_then(|entered| nix::unistd::fchdir(&entered));
+    match entered {
+        Ok(()) => Ok(()),
+        // Kernels before 5.6.
+        Err(nix::Error::ENOSYS) => enter_and_look(directory),
+        Err(error) => Err(refused(directory, &error)),
+    }
 }
 
-/// Without `openat2` a symbolic link that is swapped in after the check is followed.
 #[cfg(not(target_os = "linux"))]
 fn enter(directory: &Directory) -> Result<()> {
+    enter_and_look(directory)
+}
+
+/// Enters the directory and then looks where it is: both parts of the path were free of symbolic links, so anywhere
+/// else means that one was put there.
+fn enter_and_look(directory: &Directory) -> Result<()> {
     let path = directory.root.join(&directory.below);
-    nix::unistd::chdir(&path).map_err(|error| format!("cannot enter the working directory {}: {error}", path.display()))
+    let entered = nix::unistd::chdir(&path).and_then(|()| nix::unistd::getcwd());
+    match entered {
+        Ok(place) if place == path => Ok(()),
+        Ok(_) => Err(refused(directory, &nix::Error::ELOOP)),
+        Err(error) => Err(refused(directory, &error)),
+    }
+}
+
+fn refused(directory: &Directory, error: &nix::Error) -> String {
+    format!("cannot enter the working directory {}: {error}", directory.root.join(&directory.below).display())
 }
 
 /// Dies with the guard, should the guard be killed outright.
@@ -112,4 +130,23 @@ fn give_up_privileges() -> Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn give_up_privileges() -> Result<()> {
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_that_is_swapped_in_after_the_check_leads_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("outside")).unwrap();
+        std::fs::create_dir_all(root.join("allowed/inner")).unwrap();
+        for (link, below) in [("allowed/leaf", "leaf"), ("allowed/middle", "middle/inner")] {
+            std::os::unix::fs::symlink(root.join("outside"), root.join(link)).unwrap();
+            std::fs::create_dir_all(root.join("outside/inner")).unwrap();
+            let directory = Directory { root: root.join("allowed"), below: below.into() };
+            assert!(enter(&directory).unwrap_err().contains("cannot enter the working directory"));
+        }
+    }
 }

@@ -18,8 +18,11 @@ use super::orders::{Launch, Order, Report, STOP};
 use super::signals;
 use super::tree::Tree;
 
-/// How often the guard looks whether the processes that it signalled are gone.
+/// How often the guard looks whether the processes that it asked to end are gone.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// How often it looks for those that are to be killed: quicker than they can fork away for long.
+const CHASE: Duration = Duration::from_millis(5);
 
 const EXIT_FAILURE: i32 = 1;
 
@@ -173,7 +176,8 @@ fn end(leader: Pid, told: &Receiver<News>, grace: Duration, leftover_grace: Dura
         if let Some(ended) = ended.as_ref().filter(|_| tree.is_empty()) {
             return Report::clone(ended);
         }
-        match told.recv_timeout(LOOK) {
+        let chasing = Instant::now() >= deadline;
+        match told.recv_timeout(if chasing { CHASE } else { LOOK }) {
             Ok(News::Reaped(status)) => ended = ended.or(how(leader, status)),
             // A second order may be more urgent than the first, never less.
             Ok(News::End(Some(wanted))) => deadline = deadline.min(Instant::now() + wanted),

@@ -37,7 +37,7 @@ impl Lines {
             bytes = after.get(1..).unwrap_or_default();
         }
         self.rest.extend_from_slice(bytes);
-        if self.rest.len() > self.longest {
+        if self.rest.len() > self.longest || self.overlong {
             let whole = whole_characters(&self.rest);
             let tail = self.rest.split_off(whole);
             let piece = std::mem::replace(&mut self.rest, tail);

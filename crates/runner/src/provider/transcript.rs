@@ -11,7 +11,7 @@ use super::{claude, codex, gemini};
 pub(crate) const SUMMARY_BYTES: usize = 16 * 1024;
 
 /// The bound of an error's message, in bytes.
-const MESSAGE_BYTES: usize = 2 * 1024;
+pub(super) const MESSAGE_BYTES: usize = 2 * 1024;
 
 /// Why a failure is not just a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,6 +275,7 @@ pub(super) fn list<'a>(value: &'a Value, pointer: &str) -> impl Iterator<Item = 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn a_summary_is_cut_between_characters() {
@@ -303,6 +304,64 @@ mod tests {
         assert_eq!(transcript.take_text(), "");
         assert_eq!(transcript.usage().unwrap().output_tokens, Some(4));
         assert_eq!(transcript.ended(), Some(&Ended::Success));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_printed_is_taken(lines in proptest::collection::vec(printed(), 0..30)) {
+            for provider in Provider::ALL {
+                let mut transcript = Transcript::of(provider);
+                for line in &lines {
+                    transcript.line(line);
+                }
+                let text = transcript.take_text();
+                prop_assert!(!text.contains('\0') && (text.is_empty() || transcript.at_line_start == text.ends_with('\n')));
+                prop_assert!(transcript.answer().is_none_or(|answer| answer.len() <= SUMMARY_BYTES));
+            }
+        }
+    }
+
+    /// Lines with the words that the programs use, in places where they do not use them.
+    fn printed() -> impl Strategy<Value = String> {
+        let word = proptest::sample::select(vec![
+            "type",
+            "subtype",
+            "result",
+            "assistant",
+            "message",
+            "content",
+            "text",
+            "item",
+            "item.completed",
+            "agent_message",
+            "error",
+            "turn.failed",
+            "usage",
+            "input_tokens",
+            "session_id",
+            "is_error",
+            "success",
+            "stats",
+            "status",
+            "init",
+            "system",
+            "role",
+            "😀\0",
+        ]);
+        let leaf = prop_oneof![
+            word.clone().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<bool>().prop_map(Value::from),
+            Just(Value::Null),
+        ];
+        let value = leaf.prop_recursive(3, 12, 4, move |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                proptest::collection::vec((word.clone(), inner), 0..4)
+                    .prop_map(|fields| fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()),
+            ]
+        });
+        prop_oneof![3 => value.prop_map(|value| value.to_string()), 1 => any::<String>()]
     }
 
     #[test]

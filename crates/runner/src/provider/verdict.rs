@@ -4,7 +4,7 @@ use ensemble_types::leases::{FinishStatus, LeaseFinish};
 use ensemble_types::runs::{Provider, TaskError};
 use ensemble_types::text::Blob;
 
-use super::transcript::{Ended, Refusal, Transcript, cut};
+use super::transcript::{Ended, MESSAGE_BYTES, Refusal, Transcript, cut};
 
 /// Why the runner ended an attempt that had not ended by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,11 @@ impl Outcome {
     /// An attempt that could not be made.
     pub(crate) fn not_made(code: &str, message: impl Into<String>) -> Self {
         Self { status: FinishStatus::Failed, error: Some(error(code, message)), exit_code: None }
+    }
+
+    /// An attempt that was not begun, because the service no longer wanted it.
+    pub(crate) fn cancelled() -> Self {
+        Self { status: FinishStatus::Cancelled, error: None, exit_code: None }
     }
 
     /// An attempt that the end of the runner interrupted.
@@ -109,7 +114,7 @@ fn last_words(stderr: &str) -> String {
 
 fn error(code: &str, message: impl Into<String>) -> TaskError {
     // The interface refuses U+0000 wherever it comes from.
-    TaskError { code: code.to_owned(), message: message.into().replace('\0', "\u{fffd}") }
+    TaskError { code: code.to_owned(), message: cut(&message.into().replace('\0', "\u{fffd}"), MESSAGE_BYTES) }
 }
 
 #[cfg(test)]

@@ -44,11 +44,13 @@ async fn a_program_that_ignores_term_and_its_children_are_dead_15_s_after_the_ca
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_program_that_listens_ends_at_once() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
-    let _runner = Runner::start(config(&server, &agent, state.path()));
+    let mut config = config(&server, &agent, state.path());
+    config.timing.term_grace = Duration::from_secs(600);
+    let _runner = Runner::start(config);
     let lease = server.enqueue(task("echo ready; exec sleep 600"));
     server.says(lease, "ready").await;
     server.cancel(lease);
-    let finish = server.finished(lease, Duration::from_secs(3)).await;
+    let finish = server.finished(lease, SOON).await;
     assert_eq!((finish.status, code(&finish)), (FinishStatus::Cancelled, ""));
     gone(lease, Duration::from_secs(1)).await;
 }
@@ -126,4 +128,47 @@ async fn a_crash_is_reported_with_the_last_words() {
     let lease = server.enqueue(task(format!("{DONE}; exit 3")));
     let finish = server.finished(lease, SOON).await;
     assert_eq!((code(&finish), finish.exit_code), ("PROVIDER_FAILED", Some(3)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_cancelled_or_lost_before_it_began_is_not_begun() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let _runner = Runner::start(config(&server, &agent, state.path()));
+    let trace = state.path().join("begun");
+    let script = format!("touch {}\n{DONE}", trace.display());
+    let (cancelled, lost) = (task(script.clone()), task(script));
+    server.cancel(cancelled.id);
+    server.lose(lost.id);
+    let lost = server.enqueue(lost);
+    let finish = server.finished(server.enqueue(cancelled), SOON).await;
+    assert_eq!((finish.status, code(&finish)), (FinishStatus::Cancelled, ""));
+    let folder = state.path().join(format!("state/attempts/{lost}"));
+    eventually("the lost one to be dropped", SOON, || (server.queued() == 0 && !folder.exists()).then_some(())).await;
+    assert!(server.heard(lost).finishes.is_empty() && !trace.exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_has_the_limits_of_the_configuration() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let mut config = config(&server, &agent, state.path());
+    config.limits.open_files = Some(123);
+    let _runner = Runner::start(config);
+    let lease = server.enqueue(task(format!("ulimit -n; ulimit -c; grep NoNewPrivs /proc/self/status\n{DONE}")));
+    completed(&server.finished(lease, SOON).await);
+    assert_eq!(server.heard(lease).output, "123\n0\nNoNewPrivs:\t1\n");
+}
+
+/// Each process starts another and ends, so that whoever is found is gone already; some of them leave the session.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_that_run_away_by_forking_are_caught() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let _runner = Runner::start(config(&server, &agent, state.path()));
+    let runaway = state.path().join("runaway");
+    std::fs::write(&runaway, "trap '' TERM\nsleep 0.01\nsetsid bash \"$0\" >/dev/null 2>&1 &\nexit\n").unwrap();
+    let lease = server.enqueue(task(format!("bash {} & echo ready; sleep 600", runaway.display())));
+    server.says(lease, "ready").await;
+    server.cancel(lease);
+    let finish = server.finished(lease, SOON).await;
+    assert_eq!(finish.status, FinishStatus::Cancelled);
+    gone(lease, Duration::from_secs(1)).await;
 }
