@@ -22,6 +22,8 @@ pub(super) struct ProcessCollector {
     threads: Gauge,
     files: Gauge,
     files_limit: Gauge,
+    /// Set once: when these metrics were made.
+    started: Gauge,
     spans_sent: Gauge,
     spans_lost: Gauge,
 }
@@ -29,7 +31,10 @@ pub(super) struct ProcessCollector {
 impl ProcessCollector {
     pub(super) fn new() -> Result<Self, prometheus::Error> {
         let gauge = |name: &str, help: &str| Gauge::with_opts(Opts::new(name, help));
+        let started = gauge("process_start_time_seconds", "When the process started, in seconds since 1970.")?;
+        started.set(crate::Clock::system().now().unix_seconds() as f64);
         Ok(Self {
+            started,
             memory: gauge("process_resident_memory_bytes", "Memory that the process holds.")?,
             processor: gauge("process_cpu_seconds_total", "Processor time that the process used.")?,
             threads: gauge("process_threads", "Threads of the process.")?,
@@ -40,13 +45,14 @@ impl ProcessCollector {
         })
     }
 
-    fn gauges(&self) -> [&Gauge; 7] {
+    fn gauges(&self) -> [&Gauge; 8] {
         [
             &self.memory,
             &self.processor,
             &self.threads,
             &self.files,
             &self.files_limit,
+            &self.started,
             &self.spans_sent,
             &self.spans_lost,
         ]

@@ -1,0 +1,23 @@
+# Images, compose, the chart. What needs an engine or a tool that is not there says so by name and is skipped.
+VERSION ?= $(shell git describe --always --dirty 2>/dev/null || echo dev)
+BUILD_PROFILE ?= dist
+HELM_VERSION ?= latest
+DEPLOY_TOOLS := $(CACHE)/deploy
+
+.PHONY: images compose-test chart-test dashboards
+
+images: ## builds every image (BUILD_PROFILE=release is quicker and larger)
+	@BUILD_PROFILE=$(BUILD_PROFILE) VERSION=$(VERSION) deploy/test/images.sh
+
+compose-test: ## docker compose up, the whole story through its port, faults, rolling restart
+	@deploy/test/compose.sh
+
+chart-test: $(DEPLOY_TOOLS)/ready ## renders the chart and checks it strictly against the last three Kubernetes
+	@$(DEPLOY_TOOLS)/venv/bin/python deploy/test/chart.py --tools $(DEPLOY_TOOLS)
+
+dashboards: ## writes Grafana's dashboards anew
+	python3 deploy/grafana/dashboards.py
+
+$(DEPLOY_TOOLS)/ready: deploy/test/tools.sh deploy/test/requirements.txt
+	@HELM_VERSION=$(HELM_VERSION) deploy/test/tools.sh $(DEPLOY_TOOLS)
+	@touch $@

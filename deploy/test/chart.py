@@ -1,0 +1,275 @@
+#!/usr/bin/env python3
+"""Renders the chart with both example value files and some more, and checks what comes out: strictly against the schemas
+of the last three Kubernetes minors, against the definitions of the Gateway API and the Prometheus operator, against Pod
+Security "restricted", and against what the services promise (drain, secrets, who may call whom). Then the values' own
+schema, the alert rules and the dashboards."""
+
+import argparse
+import copy
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import jsonschema
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CHART = ROOT / "deploy/helm/ensemble"
+SERVICES = {"edge-proxy": 8080, "identity": 8081, "machine-registry": 8082, "session-store": 8083, "orchestrator": 8084, "voice-gateway": 8085}
+BASE = ["--set", "publicBaseUrl=https://ensemble.example.com"]
+RENDERINGS = {
+    "small-team": ["-f", str(CHART / "values-small-team.yaml")],
+    "10k-users": ["-f", str(CHART / "values-10k-users.yaml")],
+    "bare": BASE,
+    "no-policies-no-migrations": BASE + ["--set", "networkPolicy.enabled=false", "--set", "migrations.mode=off", "--set", "drain.preStopSeconds=0"],
+}
+WRONG_VALUES = [
+    (["--set", "nonsense=1"], "nonsense"),
+    (["--set", "services.edge-proxy.replica=3"], "replica"),
+    (["--set", "services.nobody.replicas=3"], "nobody"),
+    (["--set", "registration=maybe"], "registration"),
+    (["--set", "gateway.enabled=true"], "parentRefs"),
+    (["--set", "ingress.enabled=true"], "host"),
+    (["--set", "telemetry.sampleRatio=2"], "sampleRatio"),
+    (["--set", "publicBaseUrl=ensemble.example.com"], "publicBaseUrl"),
+]
+
+
+class Checks:
+    def __init__(self):
+        self.done, self.failed = 0, []
+
+    def that(self, holds, what):
+        self.done += 1
+        if not holds:
+            self.failed.append(what)
+
+    def skip(self, what, why):
+        print(f"skipped: {what} ({why})")
+
+
+def template(tools, values, minor):
+    command = [tools / "bin/helm", "template", "ensemble", CHART, "-n", "ensemble", "--kube-version", minor, *values]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def minors(tools):
+    import kubernetes_validate
+    folder = pathlib.Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema"
+    found = {tuple(map(int, m.groups())) for m in (re.match(r"v(\d+)\.(\d+)\.\d+-local-strict$", f.name) for f in folder.iterdir()) if m}
+    return [f"{major}.{minor}.0" for major, minor in sorted(found)[-3:]]
+
+
+def against_kubernetes(checks, tools, name, text, minor):
+    path = tools / f"rendered-{name}.yaml"
+    path.write_text(text)
+    ran = subprocess.run([tools / "venv/bin/kubernetes-validate", "-k", minor, "--strict", "--quiet", "--no-warn", path], capture_output=True, text=True)
+    checks.that(ran.returncode == 0, f"{name} on {minor}: {ran.stdout}{ran.stderr}")
+
+
+def strict(schema):
+    """As the API server prunes: a field that the definition does not know is a mistake."""
+    if isinstance(schema, dict):
+        if "properties" in schema and not schema.get("x-kubernetes-preserve-unknown-fields") and "additionalProperties" not in schema:
+            schema["additionalProperties"] = False
+        for value in schema.values():
+            strict(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            strict(value)
+    return schema
+
+
+def definitions(tools):
+    known = {}
+    # PyYAML has no opinion on a bare `=`, which YAML 1.1 gives a meaning and these files do not.
+    yaml.SafeLoader.add_constructor("tag:yaml.org,2002:value", lambda loader, node: node.value)
+    paths = [path for path in (tools / "definitions").glob("*/*.yaml") if any(kind in path.name for kind in ("httproutes", "servicemonitor", "prometheusrule"))]
+    for path in sorted(paths):
+        for document in yaml.safe_load_all(path.read_text()):
+            if not document or document.get("kind") != "CustomResourceDefinition":
+                continue
+            for version in document["spec"]["versions"]:
+                schema = strict(copy.deepcopy(version["schema"]["openAPIV3Schema"]))
+                schema["properties"]["metadata"] = {"type": "object"}
+                known[(f'{document["spec"]["group"]}/{version["name"]}', document["spec"]["names"]["kind"])] = schema
+    return known
+
+
+def against_definitions(checks, known, name, objects):
+    for thing in objects:
+        key = (thing["apiVersion"], thing["kind"])
+        if key not in known:
+            continue
+        errors = [f"{'/'.join(map(str, e.absolute_path))}: {e.message}" for e in jsonschema.Draft7Validator(known[key]).iter_errors(thing)]
+        checks.that(not errors, f"{name}: {thing['kind']} {thing['metadata']['name']}: {errors}")
+
+
+def pods(objects):
+    for thing in objects:
+        if thing["kind"] in ("Deployment", "Job"):
+            yield thing, thing["spec"]["template"]
+        elif thing["kind"] == "Pod":
+            yield thing, thing
+
+
+def is_restricted(checks, name, objects):
+    """kubernetes.io/docs/concepts/security/pod-security-standards, and what we promise beyond it."""
+    for thing, pod in pods(objects):
+        spec, where = pod["spec"], f"{name}: {thing['kind']} {thing['metadata']['name']}"
+        context = spec.get("securityContext", {})
+        checks.that(context.get("runAsNonRoot") is True and context.get("runAsUser", 0) >= 10000, f"{where} runs as root or as a low user")
+        checks.that(context.get("seccompProfile", {}).get("type") == "RuntimeDefault", f"{where} has no seccomp profile")
+        checks.that(spec.get("automountServiceAccountToken") is False, f"{where} gets a token of the cluster")
+        checks.that(not any(spec.get(key) for key in ("hostNetwork", "hostPID", "hostIPC")), f"{where} shares the host")
+        checks.that(all(set(v) & {"secret", "emptyDir", "configMap"} for v in spec.get("volumes", [])), f"{where} has other volumes")
+        for container in spec["containers"]:
+            own = container.get("securityContext", {})
+            checks.that(own.get("allowPrivilegeEscalation") is False and own.get("readOnlyRootFilesystem") is True
+                        and own.get("capabilities", {}).get("drop") == ["ALL"], f"{where} may too much")
+            checks.that(container.get("resources", {}).get("limits", {}).get("memory") and container["resources"].get("requests"), f"{where} has no limits")
+            secrets = [e["name"] for e in container.get("env", []) if e["name"] in ("INTERNAL_TOKEN", "DATABASE_URL", "KEY_ENCRYPTION_KEY", "VOICE_PUBLIC_KEY") and "value" in e]
+            checks.that(not secrets, f"{where} has secrets as values: {secrets}")
+
+
+def keeps_promises(checks, name, objects, values):
+    by_kind = {}
+    for thing in objects:
+        by_kind.setdefault(thing["kind"], {})[thing["metadata"]["name"]] = thing
+    for service, port in SERVICES.items():
+        full = f"ensemble-{service}"
+        deployment = by_kind["Deployment"][full]
+        pod = deployment["spec"]["template"]
+        spec, container = pod["spec"], pod["spec"]["containers"][0]
+        env = {e["name"]: e.get("value") for e in container["env"]}
+        stop = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
+        needed = stop + (int(env["DRAIN_DELAY_MS"]) + int(env["DRAIN_GRACE_MS"])) / 1000 + 8
+        checks.that(spec["terminationGracePeriodSeconds"] >= needed, f"{name}: {service} is killed before it has drained")
+        checks.that({p["name"]: p["containerPort"] for p in container["ports"]} == {"http": port, "internal": port + 1000}, f"{name}: ports of {service}")
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            checks.that(container[probe]["httpGet"]["port"] == "internal", f"{name}: {probe} of {service}")
+        start = container["startupProbe"]
+        checks.that(start["periodSeconds"] * start["failureThreshold"] > 60, f"{name}: {service} is killed while it waits for its database")
+        checks.that(container["livenessProbe"]["httpGet"]["path"] == "/healthz" and container["readinessProbe"]["httpGet"]["path"] == "/readyz", f"{name}: probes of {service}")
+        if service != "edge-proxy":
+            checks.that(env.get("MIGRATE") == "check" and env.get("DATABASE_URL_FILE"), f"{name}: {service} migrates by itself")
+        items = {item["key"] for volume in spec["volumes"] for item in volume.get("secret", {}).get("items", [])}
+        foreign = {item for item in items if item.endswith("_DATABASE_URL") and not item.startswith(service.upper().replace("-", "_"))}
+        checks.that(not foreign and ("KEY_ENCRYPTION_KEY" not in items or service == "identity"), f"{name}: {service} can read {items}")
+        labels, selector = pod["metadata"]["labels"], deployment["spec"]["selector"]["matchLabels"]
+        checks.that(selector.items() <= labels.items(), f"{name}: {service} does not select its own pods")
+        for kind in ("Service", "ServiceAccount", "PodDisruptionBudget") + (("NetworkPolicy",) if "NetworkPolicy" in by_kind else ()):
+            checks.that(full in by_kind[kind], f"{name}: {service} has no {kind}")
+        checks.that(by_kind["Service"][full]["spec"]["selector"].items() <= labels.items(), f"{name}: Service of {service}")
+        if "HorizontalPodAutoscaler" in by_kind:
+            checks.that(full in by_kind["HorizontalPodAutoscaler"] and "replicas" not in deployment["spec"], f"{name}: autoscaling of {service}")
+        if "ServiceMonitor" in by_kind:
+            wanted = by_kind["ServiceMonitor"][full]["spec"]["selector"]["matchLabels"]
+            matching = [s for s in by_kind["Service"].values() if wanted.items() <= s["metadata"]["labels"].items()]
+            checks.that(len(matching) == 1 and any(p["name"] == "internal" for p in matching[0]["spec"]["ports"]), f"{name}: ServiceMonitor of {service} finds {len(matching)}")
+        jobs = by_kind.get("Job", {})
+        if jobs:
+            checks.that((f"ensemble-migrate-{service}" in jobs) == (service != "edge-proxy"), f"{name}: migration of {service}")
+    exposed = by_kind["Service"]["ensemble-edge-proxy"]["spec"]["ports"]
+    checks.that([p["name"] for p in exposed] == ["http"], f"{name}: the edge publishes {exposed}")
+    reaches_internal(checks, name, by_kind)
+
+
+def reaches_internal(checks, name, by_kind):
+    """The edge reaches nobody's internal door, and nobody's public door is reached but by the edge."""
+    for service, port in SERVICES.items():
+        policy = by_kind.get("NetworkPolicy", {}).get(f"ensemble-{service}")
+        if not policy:
+            return
+        for rule in policy["spec"]["ingress"]:
+            callers = {p["podSelector"]["matchLabels"].get("app.kubernetes.io/component") for p in rule.get("from", []) if "podSelector" in p}
+            doors = {p["port"] for p in rule["ports"]}
+            if port + 1000 in doors:
+                checks.that("edge-proxy" not in callers and rule.get("from"), f"{name}: the internal door of {service} is open to {callers}")
+            if service != "edge-proxy" and port in doors:
+                checks.that(callers == {"edge-proxy"}, f"{name}: the public door of {service} is open to {callers}")
+
+
+def refuses(checks, tools, minor):
+    for values, word in WRONG_VALUES:
+        ran = template(tools, BASE + values, minor)
+        checks.that(ran.returncode != 0 and word in ran.stderr, f"{values} is accepted")
+    ran = template(tools, [], minor)
+    checks.that(ran.returncode != 0 and "publicBaseUrl" in ran.stderr, "no publicBaseUrl is accepted")
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    checks.that(set(values) <= set(schema["properties"]), "values.yaml has values that the schema does not know")
+
+
+def metrics_exist(checks):
+    """Every metric that a dashboard or an alert asks for is one that some service writes."""
+    sources = "\n".join(p.read_text() for folder in ("crates", "services") for p in (ROOT / folder).rglob("*.rs") if "target" not in p.parts)
+    asked = {}
+    for path in [ROOT / "deploy/prometheus/alerts.yaml", *(ROOT / "deploy/grafana/dashboards").glob("*.json")]:
+        for metric in re.findall(r"ensemble_[a-z0-9_]+", path.read_text()):
+            asked.setdefault(re.sub(r"_(bucket|count|sum)$", "", metric), set()).add(path.name)
+    for metric, where in sorted(asked.items()):
+        bare = metric.removeprefix("ensemble_")
+        checks.that(f'"{bare}"' in sources or f'"{bare}_count"' in sources, f"nobody writes {metric}, which {sorted(where)} ask for")
+
+
+def runbook(checks):
+    text = (ROOT / "docs/OPERATIONS.md").read_text().lower() if (ROOT / "docs/OPERATIONS.md").exists() else ""
+    for group in yaml.safe_load((ROOT / "deploy/prometheus/alerts.yaml").read_text())["groups"]:
+        for rule in group["rules"]:
+            anchor = rule["annotations"]["runbook_url"].split("#")[-1]
+            checks.that(anchor == rule["alert"].lower() and f"# {anchor}\n" in text, f"the runbook has nothing on {rule['alert']}")
+            checks.that(rule["labels"]["severity"] in ("critical", "warning"), f"severity of {rule['alert']}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tools", type=pathlib.Path, required=True)
+    tools = parser.parse_args().tools.resolve()
+    os.environ["PATH"] = f"{tools / 'bin'}:{os.environ['PATH']}"
+    checks = Checks()
+    metrics_exist(checks)
+    runbook(checks)
+    fresh = subprocess.run([sys.executable, ROOT / "deploy/grafana/dashboards.py", "--check"], capture_output=True, text=True)
+    checks.that(fresh.returncode == 0, fresh.stderr.strip())
+    if (tools / "bin/promtool").exists():
+        ran = subprocess.run([tools / "bin/promtool", "check", "rules", ROOT / "deploy/prometheus/alerts.yaml"], capture_output=True, text=True)
+        checks.that(ran.returncode == 0, ran.stdout + ran.stderr)
+    else:
+        checks.skip("the language of the alert rules", "promtool is not installed")
+    if (tools / "bin/helm").exists():
+        rendered(checks, tools)
+    else:
+        checks.skip("the chart", "helm is not installed")
+    for failure in checks.failed:
+        print(f"FAILED {failure}")
+    print(f"chart-test: {checks.done - len(checks.failed)} of {checks.done} checks hold")
+    sys.exit(1 if checks.failed else 0)
+
+
+def rendered(checks, tools):
+    versions = minors(tools)
+    known = definitions(tools)
+    if not known:
+        checks.skip("objects of the Gateway API and the Prometheus operator", "their definitions could not be fetched")
+    ran = subprocess.run([tools / "bin/helm", "lint", CHART, "-f", CHART / "values-small-team.yaml", "--strict", "--kube-version", versions[-1]], capture_output=True, text=True)
+    checks.that(ran.returncode == 0, ran.stdout + ran.stderr)
+    for name, values in RENDERINGS.items():
+        for minor in versions:
+            ran = template(tools, values, minor)
+            checks.that(ran.returncode == 0, f"{name} on {minor}: {ran.stderr}")
+            if ran.returncode == 0:
+                against_kubernetes(checks, tools, name, ran.stdout, minor)
+        objects = [thing for thing in yaml.safe_load_all(ran.stdout) if thing]
+        against_definitions(checks, known, name, objects)
+        is_restricted(checks, name, objects)
+        keeps_promises(checks, name, objects, values)
+        print(f"rendered {name}: {len(objects)} objects on {', '.join(versions)}")
+    refuses(checks, tools, versions[-1])
+
+
+if __name__ == "__main__":
+    main()
