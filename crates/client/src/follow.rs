@@ -7,6 +7,7 @@ use bytes::Bytes;
 use ensemble_types::problem::Code;
 use futures_util::stream::{self, BoxStream, Stream, StreamExt};
 use reqwest::header::HeaderName;
+use serde::Deserialize;
 use tokio::time::{Instant, timeout};
 
 use crate::error::{Error, Result};
@@ -52,6 +53,11 @@ pub(crate) fn follow(client: Client, source: Source) -> impl Stream<Item = Resul
     })
 }
 
+#[derive(Deserialize)]
+struct End {
+    reason: String,
+}
+
 struct Follower {
     client: Client,
     source: Source,
@@ -67,7 +73,7 @@ impl Follower {
         loop {
             if let Some(event) = self.reader.pop() {
                 if event.name == "end" {
-                    self.end(event.data).await?;
+                    self.end(&event.data).await;
                     continue;
                 }
                 self.ended = None;
@@ -87,16 +93,15 @@ impl Follower {
         }
     }
 
-    /// The service will not go on with this stream; perhaps with another, for example after a new sign-in.
-    async fn end(&mut self, reason: String) -> Result<()> {
+    /// The service will not go on with this stream; perhaps with another: at another replica, or after a new sign-in.
+    /// If not even then, the answer to the next connection says so.
+    async fn end(&mut self, data: &str) {
         self.body = None;
-        self.reader = Reader::default();
-        if self.ended.is_some() {
-            return Err(Error::StreamEnded { reason });
+        let told: Option<End> = serde_json::from_str(data).ok();
+        self.ended = Some(told.map_or_else(|| data.to_owned(), |end| end.reason));
+        if !matches!(self.ended.as_deref(), Some("draining" | "unavailable")) {
+            self.client.renew().await;
         }
-        self.ended = Some(reason);
-        self.client.renew().await;
-        Ok(())
     }
 
     async fn connect(&mut self) -> Result<()> {
