@@ -46,7 +46,7 @@ impl VoiceSession {
             Human::Awaited { .. } => {
                 all.push((live.room_created_at.plus(rules.human_join), Duty::Let(Event::HumanOverdue)));
             }
-            Human::Away { since } => all.push((since.plus(rules.human_return), Duty::Let(Event::HumanOverdue))),
+            Human::Away { since, .. } => all.push((since.plus(rules.human_return), Duty::Let(Event::HumanOverdue))),
             Human::Present { .. } => {}
         }
         match &live.agent {

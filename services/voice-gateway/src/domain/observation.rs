@@ -38,10 +38,10 @@ impl VoiceSession {
             (Human::Present { sid, .. }, Some(there)) if *sid == there.sid => {}
             (Human::Present { sid, since }, None) => {
                 if settled(*since) {
-                    events.push(Event::HumanLeft { sid: sid.clone(), on_purpose: false });
+                    events.push(Event::HumanUnseen { sid: sid.clone() });
                 }
             }
-            (Human::Away { since }, Some(there)) => {
+            (Human::Away { since, .. }, Some(there)) => {
                 if settled(*since) {
                     events.push(Event::HumanJoined { room: room(), sid: there.sid.clone() });
                 }
@@ -56,7 +56,7 @@ impl VoiceSession {
         match (&live.agent, still_there.or_else(|| agents().next())) {
             (Agent::Joined { sid, since, .. } | Agent::Ready { sid, since, .. }, None) => {
                 if settled(*since) {
-                    events.push(Event::AgentLeft { sid: sid.clone() });
+                    events.push(Event::AgentUnseen { sid: sid.clone() });
                 }
             }
             (agent, Some(there)) => {

@@ -70,14 +70,15 @@ pub(crate) enum Human {
     /// `departed`: a stay whose end was heard of before its beginning.
     Awaited { departed: Option<(Sid, bool)> },
     Present { sid: Sid, since: Timestamp },
-    Away { since: Timestamp },
+    /// `departed`: the stay that LiveKit said is over; whoever is only missing in a list may be there all the same.
+    Away { since: Timestamp, departed: Option<Sid> },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Agent {
-    /// `said_ready`: it spoke to us before LiveKit told us that it came.
-    Awaited { check_at: Timestamp, said_ready: bool },
+    /// `said_ready`: it spoke to us before LiveKit told us that it came. `departed`: the last stay that is over.
+    Awaited { check_at: Timestamp, said_ready: bool, departed: Option<Sid> },
     Joined { identity: String, sid: Sid, since: Timestamp, ask_at: Timestamp },
     Ready { identity: String, sid: Sid, since: Timestamp, ready_at: Timestamp },
 }
@@ -100,11 +101,15 @@ pub(crate) enum Event {
     HumanJoined { room: Sid, sid: Sid },
     /// `on_purpose`: the person hung up, and was not merely cut off.
     HumanLeft { sid: Sid, on_purpose: bool },
+    /// LiveKit's list does not show the person any more.
+    HumanUnseen { sid: Sid },
     /// The person has not come, or not come back, in time.
     HumanOverdue,
     AgentJoined { room: Sid, identity: String, sid: Sid },
     AgentReady,
     AgentLeft { sid: Sid },
+    /// LiveKit's list does not show the agent any more.
+    AgentUnseen { sid: Sid },
     /// The watchdog dispatches the agent once more.
     Redispatched,
     /// The watchdog could not look, and looks again later.
@@ -203,7 +208,7 @@ impl Live {
             room_sid,
             room_created_at: now,
             human: Human::Awaited { departed: None },
-            agent: Agent::Awaited { check_at: now.plus(rules.agent_join), said_ready: false },
+            agent: Agent::Awaited { check_at: now.plus(rules.agent_join), said_ready: false, departed: None },
             active_at: None,
             redispatches: 0,
         }
@@ -213,6 +218,12 @@ impl Live {
         match event {
             Event::HumanJoined { room, sid } if room == self.room_sid => return self.human_joined(sid, now),
             Event::HumanLeft { sid, on_purpose } => return self.human_left(sid, on_purpose, now),
+            Event::HumanUnseen { sid } => match self.human {
+                Human::Present { sid: ref present, .. } if *present == sid => {
+                    self.human = Human::Away { since: now, departed: None };
+                }
+                _ => return Err(Refused),
+            },
             Event::HumanOverdue => match self.human {
                 Human::Away { .. } => return Ok(self.end(EndReason::Left, now)),
                 Human::Awaited { .. } => return Ok(self.end(EndReason::RoomFinished, now)),
@@ -222,21 +233,23 @@ impl Live {
                 self.agent = self.agent.joined(identity, sid, now, rules)?;
             }
             Event::AgentReady => self.agent = self.agent.ready(now)?,
-            Event::AgentLeft { sid } if self.agent.sid() == Some(&sid) => {
-                if let Agent::Ready { ready_at, .. } = self.agent
-                    && now.since(ready_at) >= rules.agent_stable
-                {
-                    self.redispatches = 0;
+            Event::AgentLeft { sid } if self.agent.sid() == Some(&sid) => self.lose_agent(Some(sid), now, rules),
+            Event::AgentUnseen { sid } if self.agent.sid() == Some(&sid) => self.lose_agent(None, now, rules),
+            // It is heard of its end before its beginning.
+            Event::AgentLeft { sid } => match self.agent {
+                Agent::Awaited { check_at, said_ready, departed: None } => {
+                    self.agent = Agent::Awaited { check_at, said_ready, departed: Some(sid) };
                 }
-                self.agent = Agent::Awaited { check_at: now.plus(rules.agent_gone), said_ready: false };
-            }
+                _ => return Err(Refused),
+            },
             Event::Redispatched if self.agent.is_awaited() && self.redispatches < rules.max_dispatches => {
                 self.redispatches += 1;
-                self.agent = Agent::Awaited { check_at: now.plus(rules.agent_join), said_ready: false };
+                let departed = self.agent.departed();
+                self.agent = Agent::Awaited { check_at: now.plus(rules.agent_join), said_ready: false, departed };
             }
             Event::WatchPostponed => match self.agent {
-                Agent::Awaited { said_ready, .. } => {
-                    self.agent = Agent::Awaited { check_at: now.plus(rules.agent_join / 2), said_ready };
+                Agent::Awaited { said_ready, departed, .. } => {
+                    self.agent = Agent::Awaited { check_at: now.plus(rules.agent_join / 2), said_ready, departed };
                 }
                 _ => return Err(Refused),
             },
@@ -265,13 +278,14 @@ impl Live {
 
     fn human_joined(mut self, sid: Sid, now: Timestamp) -> Result<State, Refused> {
         self.human = match self.human {
-            Human::Present { sid: present, .. } if present == sid => return Err(Refused),
+            Human::Present { sid: ref present, .. } if *present == sid => return Err(Refused),
+            // Word of its arrival comes after word of its departure.
+            Human::Away { departed: Some(ref gone), .. } if *gone == sid => return Err(Refused),
             Human::Awaited { departed: Some((gone, on_purpose)) } if gone == sid => {
                 if on_purpose {
-                    self.human = Human::Away { since: now };
-                    return Ok(self.end(EndReason::Left, now));
+                    return Ok(State::ending(EndReason::Left, self.active_at, now));
                 }
-                Human::Away { since: now }
+                Human::Away { since: now, departed: Some(gone) }
             }
             _ => Human::Present { sid, since: now },
         };
@@ -284,7 +298,7 @@ impl Live {
                 if on_purpose {
                     return Ok(self.end(EndReason::Left, now));
                 }
-                self.human = Human::Away { since: now };
+                self.human = Human::Away { since: now, departed: Some(left) };
                 Ok(State::Live(self))
             }
             Human::Awaited { departed: None } => {
@@ -293,6 +307,15 @@ impl Live {
             }
             _ => Err(Refused),
         }
+    }
+
+    fn lose_agent(&mut self, departed: Option<Sid>, now: Timestamp, rules: &Rules) {
+        if let Agent::Ready { ready_at, .. } = self.agent
+            && now.since(ready_at) >= rules.agent_stable
+        {
+            self.redispatches = 0;
+        }
+        self.agent = Agent::Awaited { check_at: now.plus(rules.agent_gone), said_ready: false, departed };
     }
 
     fn room_gone(self, now: Timestamp) -> State {
@@ -317,6 +340,7 @@ impl Agent {
     fn joined(self, identity: String, sid: Sid, now: Timestamp, rules: &Rules) -> Result<Self, Refused> {
         let ask_at = now.plus(rules.agent_ask);
         match self {
+            Self::Awaited { departed: Some(ref gone), .. } if *gone == sid => Err(Refused),
             Self::Awaited { said_ready: true, .. } => Ok(Self::Ready { identity, sid, since: now, ready_at: now }),
             Self::Awaited { said_ready: false, .. } => Ok(Self::Joined { identity, sid, since: now, ask_at }),
             // The newest one speaks; an older one of the same dispatch is on its way out.
@@ -329,7 +353,7 @@ impl Agent {
 
     fn ready(self, now: Timestamp) -> Result<Self, Refused> {
         match self {
-            Self::Awaited { check_at, said_ready: false } => Ok(Self::Awaited { check_at, said_ready: true }),
+            Self::Awaited { check_at, said_ready: false, departed } => Ok(Self::Awaited { check_at, said_ready: true, departed }),
             Self::Joined { identity, sid, since, .. } => Ok(Self::Ready { identity, sid, since, ready_at: now }),
             Self::Awaited { said_ready: true, .. } | Self::Ready { .. } => Err(Refused),
         }
@@ -339,6 +363,13 @@ impl Agent {
         match self {
             Self::Awaited { .. } => None,
             Self::Joined { sid, .. } | Self::Ready { sid, .. } => Some(sid),
+        }
+    }
+
+    fn departed(&self) -> Option<Sid> {
+        match self {
+            Self::Awaited { departed, .. } => departed.clone(),
+            Self::Joined { .. } | Self::Ready { .. } => None,
         }
     }
 

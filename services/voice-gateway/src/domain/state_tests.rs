@@ -71,10 +71,12 @@ fn all_events() -> Vec<Event> {
         human_joined(),
         human_left(true),
         human_left(false),
+        Event::HumanUnseen { sid: HUMAN.into() },
         Event::HumanOverdue,
         agent_joined(),
         Event::AgentReady,
         Event::AgentLeft { sid: AGENT.into() },
+        Event::AgentUnseen { sid: AGENT.into() },
         Event::Redispatched,
         Event::WatchPostponed,
         Event::AgentAsked,
@@ -230,4 +232,21 @@ fn attempts_to_delete_come_more_and_more_slowly() {
     }
     assert_eq!(waits, [2, 4, 8, 16, 32, 32]);
     assert_eq!(then(state, Event::RoomDeleted, 1).name(), VoiceState::Stopped);
+}
+
+#[test]
+fn word_of_an_arrival_that_is_over_changes_nothing() {
+    let away = then(active(), human_left(false), 2);
+    assert!(away.clone().next(human_joined(), at(3), &RULES).is_err());
+    let back = then(away, Event::HumanJoined { room: ROOM.into(), sid: "PA_again".into() }, 3);
+    assert!(matches!(back.live().unwrap().human, Human::Present { .. }));
+    // Only missing in a list: it may turn up again.
+    let unseen = then(active(), Event::HumanUnseen { sid: HUMAN.into() }, 2);
+    assert!(matches!(then(unseen, human_joined(), 3).live().unwrap().human, Human::Present { .. }));
+
+    for lost in [then(active(), Event::AgentLeft { sid: AGENT.into() }, 2), then(up(), Event::AgentLeft { sid: AGENT.into() }, 2)] {
+        assert!(lost.next(agent_joined(), at(3), &RULES).is_err());
+    }
+    let unseen = then(active(), Event::AgentUnseen { sid: AGENT.into() }, 2);
+    assert!(then(unseen, agent_joined(), 3).live().unwrap().agent.sid().is_some());
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ensemble_chassis::Drain;
+use ensemble_types::time::Timestamp;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -65,6 +66,7 @@ async fn round(gateway: &Arc<VoiceGateway>) -> Result<Duration, Error> {
 async fn perform(gateway: Arc<VoiceGateway>, session: VoiceSession) {
     let done = match gateway.store.next_due().await {
         Ok((now, _)) => match session.duty(now, gateway.store.rules()) {
+            Some(Duty::Let(Event::HumanOverdue)) => let_go(&gateway, &session, now).await,
             Some(Duty::Let(event)) => gateway.store.apply(session.id, event).await.map(drop).map_err(Error::from),
             Some(Duty::Watch) => gateway.watch(&session, now).await,
             Some(Duty::AskReady) => ask_ready(&gateway, &session, now).await,
@@ -79,11 +81,27 @@ async fn perform(gateway: Arc<VoiceGateway>, session: VoiceSession) {
     }
 }
 
-async fn ask_ready(gateway: &VoiceGateway, session: &VoiceSession, now: ensemble_types::time::Timestamp) -> Result<(), Error> {
+async fn ask_ready(gateway: &VoiceGateway, session: &VoiceSession, now: Timestamp) -> Result<(), Error> {
     if let Err(error) = gateway.observe(session, now, None).await {
         tracing::debug!(voice.session = %session.id, %error, "An agent could not be looked at");
     }
     gateway.store.apply(session.id, Event::AgentAsked).await?;
+    Ok(())
+}
+
+/// Looks once more before it gives the person up: word of an arrival may have been lost. A LiveKit that does not answer
+/// is no reason to keep the session.
+async fn let_go(gateway: &VoiceGateway, session: &VoiceSession, now: Timestamp) -> Result<(), Error> {
+    let seen = match gateway.observe(session, now, None).await {
+        Ok(seen) => seen,
+        Err(error) => {
+            tracing::debug!(voice.session = %session.id, %error, "A session ends unseen");
+            Some(session.clone())
+        }
+    };
+    if seen.is_some_and(|seen| seen.duty(now, gateway.store.rules()) == Some(Duty::Let(Event::HumanOverdue))) {
+        gateway.store.apply(session.id, Event::HumanOverdue).await?;
+    }
     Ok(())
 }
 

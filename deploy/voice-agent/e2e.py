@@ -1,0 +1,436 @@
+"""The end-to-end story against a real LiveKit server: gateway, reference agent in echo mode, a headless person.
+
+`make test-livekit` runs it when LIVEKIT_URL is set. The server must know LIVEKIT_API_KEY / LIVEKIT_API_SECRET, should have
+`room.auto_create: false`, and should send its webhooks to http://127.0.0.1:3040/hooks/livekit (VOICE_E2E_PORT for another
+port); without webhooks the story is told more slowly, by the reconciler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from livekit import api, rtc
+
+HERE = Path(__file__).resolve().parent
+GATEWAY = os.environ["VOICE_GATEWAY_BIN"]
+URL, KEY, SECRET = (os.environ[f"LIVEKIT_{name}"] for name in ("URL", "API_KEY", "API_SECRET"))
+PORT = int(os.environ.get("VOICE_E2E_PORT", "3040"))
+BASE = f"http://127.0.0.1:{PORT}"
+INTERNAL = f"http://127.0.0.1:{PORT + 1000}"
+VOICE_KEY = "voice-key-of-the-end-to-end-story"
+AGENT = f"e2e-agent-{os.getpid()}"
+BEGUN = time.monotonic()
+
+
+def say(what: str) -> None:
+    print(f"[{time.monotonic() - BEGUN:7.2f} s] {what}", flush=True)
+
+
+async def until(what: str, question: Callable[[], Awaitable[Any]], patience: float = 60.0) -> Any:
+    """Asks until the answer is true; fails when it is not in time."""
+    deadline = time.monotonic() + patience
+    while True:
+        if answer := await question():
+            return answer
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {patience:.0f} s: {what}")
+        await asyncio.sleep(0.05)
+
+
+class Process:
+    """A program of the story, ended with it."""
+
+    def __init__(self, name: str, command: list[str], more: dict[str, str]) -> None:
+        self.log = open(LOGS / f"{name}.log", "ab")
+        environment = {**os.environ, **more}
+        self.process = subprocess.Popen(command, env=environment, stdout=self.log, stderr=self.log)
+
+    def kill(self, how: int = signal.SIGKILL) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+            self.process.wait()
+
+
+def start_gateway(data: Path, **more: str) -> Process:
+    variables = {
+        "DATABASE_URL": f"sqlite:{data}/voice.db",
+        "PUBLIC_LISTEN": f"127.0.0.1:{PORT}",
+        "INTERNAL_LISTEN": f"127.0.0.1:{PORT + 1000}",
+        "INTERNAL_TOKEN": "internal-token-of-the-end-to-end-story",
+        "VOICE_PUBLIC_KEY": VOICE_KEY,
+        "VOICE_GATEWAY_PUBLIC_URL": BASE,
+        "LIVEKIT_AGENT_NAME": AGENT,
+        "VOICE_DEPARTURE_TIMEOUT_SECONDS": "5",
+        "VOICE_AGENT_JOIN_TIMEOUT_SECONDS": "5",
+        "VOICE_RECONCILE_SECONDS": "3",
+        "VOICE_MAX_SESSIONS_PER_USER": "0",
+        "RUST_LOG": "info",
+        **more,
+    }
+    return Process("gateway", [GATEWAY], variables)
+
+
+class Agents:
+    """Workers of the reference agent."""
+
+    def __init__(self) -> None:
+        self.running: list[Process] = []
+
+    async def start(self) -> None:
+        port = 18_095 + len(list(LOGS.glob("agent-*.log")))
+        name = f"agent-{port}"
+        more = {"LIVEKIT_AGENT_NAME": AGENT, "VOICE_AGENT_MODE": "echo", "VOICE_AGENT_PORT": str(port)}
+        self.running.append(Process(name, [sys.executable, str(HERE / "agent.py"), "start"], more))
+
+        async def registered() -> bool:
+            return "registered worker" in (LOGS / f"{name}.log").read_text(errors="replace")
+
+        await until("the worker registers", registered)
+
+    def kill_all(self) -> None:
+        for agent in self.running:
+            agent.kill()
+        self.running.clear()
+
+
+class Client:
+    """The application, with its voice key."""
+
+    def __init__(self, http: aiohttp.ClientSession) -> None:
+        self._http = http
+
+    async def call(self, method: str, path: str, body: Any = None, key: str | None = None) -> tuple[int, Any]:
+        headers = {"X-Voice-Key": VOICE_KEY} | ({"Idempotency-Key": key} if key else {})
+        async with self._http.request(method, BASE + path, json=body, headers=headers) as answer:
+            return answer.status, await answer.json(content_type=None)
+
+    async def start(self, session: str, key: str | None = None, **more: Any) -> dict[str, Any]:
+        body = {"userId": "e2e-user", "sessionId": session, **more}
+        status, answer = await self.call("POST", "/v1/voice/session/start", body, key)
+        assert status == 200 and answer["allowed"], answer
+        return answer
+
+    async def status(self, started: dict[str, Any]) -> dict[str, Any]:
+        status, answer = await self.call("GET", f"/v1/voice/session/{started['gatewaySessionId']}/status")
+        assert status == 200, answer
+        return answer
+
+    async def becomes(self, started: dict[str, Any], what: str, wish: Callable[[dict[str, Any]], bool], patience: float = 60) -> dict[str, Any]:
+        last: dict[str, Any] = {}
+
+        async def question() -> bool:
+            last.update(await self.status(started))
+            return wish(last)
+
+        try:
+            await until(what, question, patience)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {last}") from None
+        return last
+
+    async def text(self, started: dict[str, Any], text: str, message_id: str | None = None) -> dict[str, Any]:
+        body = {"gatewaySessionId": started["gatewaySessionId"], "text": text}
+        status, answer = await self.call("POST", "/v1/voice/session/text", body | ({"messageId": message_id} if message_id else {}))
+        assert status == 200, answer
+        return answer
+
+    async def context(self, started: dict[str, Any], payload: Any) -> dict[str, Any]:
+        body = {"gatewaySessionId": started["gatewaySessionId"], "payload": payload}
+        status, answer = await self.call("POST", "/v1/voice/session/context", body)
+        assert status == 200, answer
+        return answer
+
+    async def stop(self, started: dict[str, Any]) -> dict[str, Any]:
+        status, answer = await self.call("POST", "/v1/voice/session/stop", {"gatewaySessionId": started["gatewaySessionId"]})
+        assert status == 200, answer
+        return answer
+
+
+class Person:
+    """Somebody with the token of `start`, a silent microphone, and ears for the echo."""
+
+    def __init__(self) -> None:
+        self.room = rtc.Room()
+        self.echoes: list[dict[str, Any]] = []
+        self.disconnected: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.hears_agent = False
+        self.room.on("data_received", self._hear)
+        self.room.on("disconnected", self._leave)
+        self.room.on("track_subscribed", self._listen)
+
+    async def join(self, started: dict[str, Any]) -> None:
+        await self.room.connect(started["roomUrl"], started["participantToken"])
+        source = rtc.AudioSource(48_000, 1)
+        track = rtc.LocalAudioTrack.create_audio_track("microphone", source)
+        options = rtc.TrackPublishOptions(source=rtc.TrackSource.SOURCE_MICROPHONE)
+        await self.room.local_participant.publish_track(track, options)
+
+    def _hear(self, packet: rtc.DataPacket) -> None:
+        assert packet.participant is not None, "a packet of the gateway reached the person"
+        if packet.topic == "voice.echo":
+            self.echoes.append(json.loads(packet.data))
+
+    def _leave(self, reason: Any) -> None:
+        if not self.disconnected.done():
+            self.disconnected.set_result(int(reason))
+
+    def _listen(self, *_: Any) -> None:
+        self.hears_agent = True
+
+    def texts(self) -> list[str]:
+        return [echo["text"] for echo in self.echoes if echo["kind"] == "text"]
+
+    def contexts(self) -> list[dict[str, Any]]:
+        return [echo for echo in self.echoes if echo["kind"] == "context"]
+
+    async def hang_up(self) -> None:
+        await self.room.disconnect()
+
+
+@contextlib.asynccontextmanager
+async def livekit() -> AsyncIterator[api.LiveKitAPI]:
+    client = api.LiveKitAPI(URL, KEY, SECRET)
+    try:
+        yield client
+    finally:
+        await client.aclose()
+
+
+async def rooms(client: api.LiveKitAPI, started: dict[str, Any]) -> list[Any]:
+    return list((await client.room.list_rooms(api.ListRoomsRequest(names=[started["roomName"]]))).rooms)
+
+
+async def ready(http: aiohttp.ClientSession) -> None:
+    async def question() -> bool:
+        try:
+            async with http.get(f"{INTERNAL}/readyz") as answer:
+                return answer.status == 200
+        except aiohttp.ClientError:
+            return False
+
+    await until("the gateway is ready", question)
+
+
+async def conversation(client: Client, server: api.LiveKitAPI) -> dict[str, Any]:
+    say("1. start, with text and 40 KiB of context sent before anybody is there")
+    initial = {"files": ["x" * 100] * 4}
+    asked = time.monotonic()
+    started = await client.start("conversation", language="en", welcomeMessage="Hello", initialContextPayload=initial)
+    say(f"   room {started['roomName']}, answered in {(time.monotonic() - asked) * 1000:.0f} ms")
+    assert (await client.status(started))["state"] == "starting"
+    early = await client.text(started, "said before the agent came")
+    say(f"   text before the agent: {early['delivery']}")
+    await client.becomes(started, "the agent is ready", lambda status: status["agent"]["ready"])
+    say("   agent ready")
+    person = Person()
+    await person.join(started)
+    await client.becomes(started, "person and agent are together", lambda status: status["state"] == "active")
+    say("   active")
+
+    async def early_heard() -> bool:
+        return "said before the agent came" in person.texts()
+
+    await until("the early text is heard", early_heard)
+    say("   the early text arrived")
+
+    say("2. texts: acknowledged, once each, in order")
+    for number in range(5):
+        answer = await client.text(started, f"text {number}", f"message-{number}")
+        assert answer["delivery"] == "delivered", answer
+    again = await client.text(started, "text 0", "message-0")
+    assert again["delivery"] == "delivered", again
+    large = "\x01" * 8_000
+    assert (await client.text(started, large))["delivery"] == "delivered"
+
+    async def all_heard() -> bool:
+        return len(person.texts()) >= 7
+
+    await until("all texts are heard", all_heard)
+    expected = ["said before the agent came", *(f"text {number}" for number in range(5)), large]
+    assert person.texts() == expected, person.texts()
+    say("   7 texts echoed in order, the repeated one once, the large one fetched")
+
+    say("3. context: 40 KiB, fetched by the agent")
+    payload = {"log": "y" * 40_960}
+    answer = await client.context(started, payload)
+    assert answer["contextVersion"] == 2, answer
+    await client.becomes(started, "the context was fetched", lambda status: status["pending"]["deliveredContextVersion"] == 2)
+    digest = hashlib.sha256(json.dumps(payload).encode()).hexdigest()
+
+    async def context_heard() -> bool:
+        return any(echo["sha256"] == digest for echo in person.contexts())
+
+    await until("the context's digest is heard", context_heard)
+    assert [echo["version"] for echo in person.contexts()] == [1, 2], person.contexts()
+    await until("the agent's sound is heard", lambda: asyncio.sleep(0, person.hears_agent))
+    say("   versions 1 and 2 echoed, digests equal")
+
+    say("4. stop")
+    stopped = await client.stop(started)
+    assert (stopped["state"], stopped["endReason"]) == ("stopped", "stop_requested"), stopped
+    reason = await asyncio.wait_for(person.disconnected, 15)
+    assert reason == 5, f"the person was disconnected for reason {reason}, not ROOM_DELETED"
+    assert not await rooms(server, started)
+    say("   person disconnected by ROOM_DELETED, room gone")
+    return started
+
+
+async def old_token(client: Client, server: api.LiveKitAPI, started: dict[str, Any]) -> None:
+    say("5. the old token cannot bring the room back")
+    try:
+        await Person().join(started)
+        say("   the server let it in (auto_create is on); the gateway must delete the room again")
+    except rtc.ConnectError as error:
+        say(f"   refused: {str(error)[:80]}")
+
+    async def gone() -> bool:
+        return not await rooms(server, started)
+
+    await until("the room is gone", gone)
+    assert (await client.status(started))["endReason"] == "stop_requested"
+
+
+async def killed_agent(client: Client, agents: Agents) -> None:
+    say("6. a killed agent is replaced")
+    started = await client.start("killed-agent")
+    person = Person()
+    await person.join(started)
+    await client.becomes(started, "active", lambda status: status["state"] == "active")
+    await client.context(started, {"open": "lib.rs"})
+    agents.kill_all()
+    await agents.start()
+    await client.becomes(started, "the agent's loss is seen", lambda status: not status["agent"]["ready"])
+    lost = time.monotonic()
+    say("   agent killed with kill -9; loss seen")
+    answer = await client.text(started, "said while there was no agent")
+    assert answer["delivery"] in ("queued", "delivered"), answer
+    await client.becomes(started, "another agent is ready", lambda status: status["agent"]["ready"])
+    say(f"   another one ready {time.monotonic() - lost:.1f} s later")
+
+    async def heard() -> bool:
+        return person.texts() == ["said while there was no agent"]
+
+    await until("the text is heard by the new agent", heard)
+    status = await client.becomes(started, "context known", lambda status: status["pending"]["deliveredContextVersion"] == 1)
+    assert status["state"] == "active", status
+    await client.stop(started)
+
+
+async def person_leaves(client: Client) -> None:
+    say("7. the person hangs up; another one is cut off")
+    started = await client.start("hangs-up")
+    person = Person()
+    await person.join(started)
+    await client.becomes(started, "active", lambda status: status["state"] == "active")
+    await person.hang_up()
+    status = await client.becomes(started, "ended", lambda status: status["endedAt"] is not None)
+    assert status["endReason"] == "left", status
+    say("   hung up: left at once")
+    started = await client.start("cut-off")
+    more = {"PERSON_URL": started["roomUrl"], "PERSON_TOKEN": started["participantToken"]}
+    person_apart = Process("person", [sys.executable, __file__, "person"], more)
+    await client.becomes(started, "active", lambda status: status["state"] == "active")
+    person_apart.kill()
+    killed = time.monotonic()
+    status = await client.becomes(started, "ended", lambda status: status["endedAt"] is not None, 90)
+    assert status["endReason"] == "left", status
+    say(f"   killed with kill -9: left, {time.monotonic() - killed:.1f} s later")
+
+
+async def no_agent(client: Client, agents: Agents, server: api.LiveKitAPI) -> None:
+    say("8. no worker at all")
+    agents.kill_all()
+    started = await client.start("no-agent")
+    status = await client.becomes(started, "given up", lambda status: status["state"] == "error", 90)
+    assert status["endReason"] == "agent_unavailable", status
+
+    async def gone() -> bool:
+        return not await rooms(server, started)
+
+    await until("the room is gone", gone)
+    say("   agent_unavailable, room gone")
+
+
+async def restart(client: Client, data: Path, gateway: Process, agents: Agents, http: aiohttp.ClientSession) -> Process:
+    say("9. the gateway is killed in the middle, and comes back")
+    await agents.start()
+    key = f"e2e-restart-{os.getpid()}"
+    started = await client.start("restart", key)
+    person = Person()
+    await person.join(started)
+    await client.becomes(started, "active", lambda status: status["state"] == "active")
+    gateway.kill()
+    gateway = start_gateway(data)
+    await ready(http)
+    status = await client.status(started)
+    assert status["state"] == "active", status
+    assert (await client.text(started, "after the restart"))["delivery"] == "delivered"
+    again = await client.start("restart", key)
+    assert again["gatewaySessionId"] == started["gatewaySessionId"], again
+    say("   state kept, text delivered, the same Idempotency-Key gives the same session")
+    replacing = await client.start("restart")
+    assert replacing["gatewaySessionId"] != started["gatewaySessionId"]
+    status = await client.becomes(started, "replaced", lambda status: status["state"] == "stopped")
+    assert status["endReason"] == "replaced", status
+    await asyncio.wait_for(person.disconnected, 15)
+    await client.stop(replacing)
+    say("   another start replaced it, and its person was disconnected")
+    return gateway
+
+
+async def story() -> None:
+    data = LOGS / "data"
+    data.mkdir()
+    gateway, agents = start_gateway(data), Agents()
+    try:
+        async with aiohttp.ClientSession() as http, livekit() as server:
+            await ready(http)
+            await agents.start()
+            say("gateway ready, worker registered")
+            client = Client(http)
+            started = await conversation(client, server)
+            await old_token(client, server, started)
+            await killed_agent(client, agents)
+            await person_leaves(client)
+            await no_agent(client, agents, server)
+            gateway = await restart(client, data, gateway, agents, http)
+            left = [room.name for room in (await server.room.list_rooms(api.ListRoomsRequest())).rooms]
+            assert not left, f"rooms were left behind: {left}"
+            say("no room is left on the server; the story is told")
+    finally:
+        agents.kill_all()
+        gateway.kill(signal.SIGTERM)
+
+
+async def person_apart() -> None:
+    """A person in a process of their own, who can be killed."""
+    person = Person()
+    await person.join({"roomUrl": os.environ["PERSON_URL"], "participantToken": os.environ["PERSON_TOKEN"]})
+    await asyncio.sleep(3600)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["person"]:
+        asyncio.run(person_apart())
+        sys.exit()
+    with tempfile.TemporaryDirectory(prefix="ensemble-voice-e2e-") as folder:
+        LOGS = Path(folder)
+        try:
+            asyncio.run(asyncio.wait_for(story(), 600))
+        except BaseException:
+            for path in sorted(LOGS.glob("*.log")):
+                print(f"--- {path.name}", *path.read_text(errors="replace").splitlines()[-40:], sep="\n", flush=True)
+            raise

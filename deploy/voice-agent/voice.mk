@@ -1,0 +1,22 @@
+# Targets of the voice gateway and its reference agent.
+VOICE_VENV := $(CACHE)/venv-voice
+
+.PHONY: test-livekit voice-agent
+
+# Made anew when the requirements change.
+$(VOICE_VENV)/.made: deploy/voice-agent/requirements.txt
+	python3 -m venv $(VOICE_VENV)
+	$(VOICE_VENV)/bin/pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
+test-livekit: ## the voice story against the LiveKit server at LIVEKIT_URL, with the reference agent
+ifeq ($(LIVEKIT_URL),)
+	@echo "skipped: test-livekit (set LIVEKIT_URL, LIVEKIT_API_KEY and LIVEKIT_API_SECRET; see services/voice-gateway/README.md)"
+else
+	@$(MAKE) --no-print-directory $(VOICE_VENV)/.made
+	$(CARGO) build --locked -p ensemble-voice-gateway
+	VOICE_GATEWAY_BIN=target/debug/ensemble-voice-gateway $(VOICE_VENV)/bin/python deploy/voice-agent/e2e.py
+endif
+
+voice-agent: $(VOICE_VENV)/.made ## runs the reference agent (echo mode) against LIVEKIT_URL
+	$(VOICE_VENV)/bin/python deploy/voice-agent/agent.py start
