@@ -1,0 +1,15 @@
+//! The service from outside: started on free ports, spoken to over HTTP, on both databases.
+
+mod world;
+
+mod bad_input;
+mod crash;
+mod history;
+mod links;
+mod matrix;
+mod messages;
+mod neighbours;
+mod races;
+mod sessions;
+mod shares;
+mod stream;

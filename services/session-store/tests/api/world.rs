@@ -1,0 +1,150 @@
+//! A small world for a test: neighbours, a database, the service, people.
+
+use ensemble_chassis::Running;
+use ensemble_session_store::SessionStore;
+use ensemble_testkit::{Api, Backend, Neighbours, TestDatabase, start_service};
+use ensemble_types::ids::{MachineId, UserId};
+use serde_json::{Value, json};
+
+pub(crate) struct World {
+    pub(crate) neighbours: Neighbours,
+    pub(crate) database: TestDatabase,
+    pub(crate) service: Running,
+}
+
+/// Somebody with an account, a machine and a token.
+#[derive(Clone)]
+pub(crate) struct Person {
+    pub(crate) id: UserId,
+    pub(crate) machine: MachineId,
+    pub(crate) api: Api,
+}
+
+impl World {
+    pub(crate) async fn new(on: Backend) -> Self {
+        Self::with(on, &[]).await
+    }
+
+    pub(crate) async fn with(on: Backend, more: &[(&str, &str)]) -> Self {
+        let neighbours = Neighbours::start().await;
+        let database = TestDatabase::new(on, "session-store", ensemble_session_store::migrations()).await;
+        let service = start_service::<SessionStore>(vars(&neighbours, &database, more)).await;
+        Self { neighbours, database, service }
+    }
+
+    /// Another replica on the same database.
+    pub(crate) async fn replica(&self) -> Running {
+        start_service::<SessionStore>(vars(&self.neighbours, &self.database, &[])).await
+    }
+
+    pub(crate) fn vars(&self, more: &[(&str, &str)]) -> Vec<(String, String)> {
+        vars(&self.neighbours, &self.database, more)
+    }
+
+    pub(crate) fn anonymous(&self) -> Api {
+        Api::new(&self.service.public_url())
+    }
+
+    pub(crate) fn person(&self) -> Person {
+        let id = self.neighbours.new_user();
+        let token = self.neighbours.issuer().user(id);
+        Person { id, machine: self.neighbours.new_machine(id), api: self.anonymous().with_token(&token) }
+    }
+
+    /// Somebody that `owner` shares the session with.
+    pub(crate) async fn guest(&self, owner: &Person, session: &str, level: &str) -> Person {
+        let guest = self.person();
+        owner.share(session, &guest, level).await;
+        guest
+    }
+}
+
+impl Person {
+    pub(crate) fn draft(&self) -> Value {
+        json!({ "machineId": self.machine, "metadata": "sealed metadata", "encryptionKey": "sealed key" })
+    }
+
+    /// A new session's id.
+    pub(crate) async fn session(&self) -> String {
+        let made = self.api.post("/v1/sessions", &self.draft()).await.expect(201);
+        made["id"].as_str().unwrap().to_owned()
+    }
+
+    pub(crate) async fn share(&self, session: &str, with: &Person, level: &str) {
+        let body = json!({ "userId": with.id, "accessLevel": level, "encryptedKey": format!("key of {}", with.id) });
+        let shared = self.api.post(&format!("/v1/sessions/{session}/shares"), &body).await;
+        assert!(matches!(shared.status, 200 | 201), "{shared:?}");
+    }
+
+    pub(crate) async fn append(&self, session: &str, local_id: &str, content: &str) -> Value {
+        let body = json!({ "content": content, "localId": local_id });
+        self.api.post(&messages(session), &body).await.expect(201)
+    }
+
+    /// `count` messages, 200 at a time.
+    pub(crate) async fn fill(&self, session: &str, count: usize) {
+        for start in (0..count).step_by(200) {
+            let drafts: Vec<Value> = (start..count.min(start + 200))
+                .map(|n| json!({ "content": format!("content {n}"), "localId": format!("fill-{n}") }))
+                .collect();
+            self.api.post(&messages(session), &json!({ "messages": drafts })).await.expect(201);
+        }
+    }
+
+    /// The whole history, oldest first.
+    pub(crate) async fn history(&self, session: &str) -> Vec<Value> {
+        let mut all = Vec::new();
+        let mut after = 0;
+        loop {
+            let page = self.api.get(&format!("{}?after={after}&limit=500", messages(session))).await.expect(200);
+            all.extend(page["messages"].as_array().unwrap().iter().cloned());
+            after = page["nextAfter"].as_i64().unwrap();
+            if page["hasMore"] == false {
+                return all;
+            }
+        }
+    }
+}
+
+pub(crate) fn messages(session: &str) -> String {
+    format!("/v3/sessions/{session}/messages")
+}
+
+/// The `seq`s of a page or a list.
+pub(crate) fn seqs(messages: &Value) -> Vec<i64> {
+    messages.as_array().unwrap().iter().map(|message| message["seq"].as_i64().unwrap()).collect()
+}
+
+fn vars(neighbours: &Neighbours, database: &TestDatabase, more: &[(&str, &str)]) -> Vec<(String, String)> {
+    let mut vars = neighbours.vars();
+    vars.push(("DATABASE_URL".to_owned(), database.url.clone()));
+    vars.push(("SHARE_BASE_URL".to_owned(), "https://share.example".to_owned()));
+    vars.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    vars
+}
+
+impl World {
+    /// How many rows all tables of the service hold together.
+    pub(crate) async fn rows(&self) -> i64 {
+        const TABLES: [&str; 6] = ["sessions", "session_contents", "messages", "shares", "links", "viewings"];
+        let counts = TABLES.map(|table| format!("(SELECT count(*) FROM {table})")).join(" + ");
+        self.number(&format!("SELECT {counts}")).await
+    }
+
+    /// One number that the database is asked for directly.
+    pub(crate) async fn number(&self, sql: &str) -> i64 {
+        if let Some(path) = self.database.url.strip_prefix("sqlite:") {
+            use diesel::prelude::*;
+            #[derive(QueryableByName)]
+            struct Number {
+                #[diesel(sql_type = diesel::sql_types::BigInt)]
+                n: i64,
+            }
+            let mut file = SqliteConnection::establish(path).unwrap();
+            return diesel::sql_query(format!("SELECT ({sql}) AS n")).get_result::<Number>(&mut file).unwrap().n;
+        }
+        let (client, connection) = tokio_postgres::connect(&self.database.url, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client.query_one(&format!("SELECT ({sql})::bigint"), &[]).await.unwrap().get(0)
+    }
+}
