@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::ids::{LeaseId, MachineId, RunId, TaskId};
-use crate::runs::{Provider, TaskError, Usage};
+use crate::runs::{Provider, TaskError, TaskStatus, Usage};
 use crate::text::Blob;
 use crate::time::Timestamp;
 
@@ -101,4 +101,22 @@ pub struct LeaseFinish {
     pub usage: Option<Usage>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<TaskError>,
+}
+
+/// The report was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaseFinished {
+    /// What the report made of the task: queued when there will be another attempt.
+    pub task_status: TaskStatus,
+}
+
+/// The piece of output was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaseOutputTaken {
+    /// Where the next piece begins.
+    pub next_offset: u64,
+    /// There is more than is kept.
+    pub truncated: bool,
 }

@@ -1,0 +1,1 @@
+DROP TABLE runners, output_chunks, leases, dependencies, task_specs, tasks, runs;

@@ -1,0 +1,46 @@
+//! machine-registry: whose a machine is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ensemble_rpc::RpcError;
+use ensemble_rpc::machines::{GetMachineRequest, MachineDirectory};
+use ensemble_types::ids::{MachineId, UserId};
+use moka::sync::Cache;
+
+/// Accounts and their machines that are remembered.
+const REMEMBERED: u64 = 100_000;
+
+/// Asks machine-registry and remembers who has which machine, so that known ones do while it is away. What is not there is
+/// not remembered: it may be registered at any moment.
+#[derive(Clone)]
+pub(crate) struct Machines {
+    directory: Arc<dyn MachineDirectory>,
+    known: Cache<(UserId, MachineId), ()>,
+}
+
+impl Machines {
+    pub(crate) fn new(directory: Arc<dyn MachineDirectory>, believed: Duration) -> Self {
+        Self { directory, known: Cache::builder().max_capacity(REMEMBERED).time_to_live(believed).build() }
+    }
+
+    pub(crate) async fn has(&self, owner: UserId, machine: &MachineId) -> Result<bool, RpcError> {
+        let key = (owner, machine.clone());
+        if self.known.contains_key(&key) {
+            return Ok(true);
+        }
+        let request = GetMachineRequest { user_id: owner.to_string(), machine_id: machine.to_string() };
+        match self.directory.get(request).await {
+            Ok(_) => {
+                self.known.insert(key, ());
+                Ok(true)
+            }
+            Err(RpcError::NotFound(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn forget(&self, owner: UserId, machine: &MachineId) {
+        self.known.invalidate(&(owner, machine.clone()));
+    }
+}

@@ -1,0 +1,117 @@
+//! The runner's side: take work, hold it, report it.
+
+use std::time::Duration;
+
+use ensemble_chassis::{Answer, Caller, Json, Path, Reply, State};
+use ensemble_types::ids::{LeaseId, MachineId};
+use ensemble_types::leases::{
+    LeaseBeat, LeaseFinish, LeaseFinished, LeaseHeartbeat, LeaseOutput, LeaseOutputTaken, LeaseRequest, Leases,
+};
+use tokio::time::{Instant, sleep_until};
+
+use super::watch::Watch;
+use crate::Orchestrator;
+use crate::error::Error;
+use crate::store::{LeaseCall, Report, Wanted, work, work_for};
+
+/// Runners are noted again when their note would run out, and not with every call.
+const NOTE_EVERY: Duration = Duration::from_secs(5);
+
+pub(crate) async fn take(
+    orchestrator: State<Orchestrator>,
+    caller: Caller,
+    Json(body): Json<LeaseRequest>,
+) -> Answer<Reply<Leases>> {
+    let wanted = wanted(&caller, &body)?;
+    let deadline = Instant::now() + Duration::from_millis(body.wait_ms);
+    let wakes = orchestrator.store.wakes();
+    let mut any = wakes.subscribe(work(wanted.owner));
+    let mut own = wakes.subscribe(work_for(wanted.owner, wanted.machine.as_str()));
+    let mut watch = Watch::new(&orchestrator, caller);
+    orchestrator.note_runner(&wanted, Duration::from_millis(body.wait_ms), NOTE_EVERY).await?;
+    loop {
+        let leases = orchestrator.grant(&wanted).await?;
+        if !leases.is_empty() || Instant::now() >= deadline || orchestrator.drain.is_closing() {
+            return Ok(Reply(Leases { leases }));
+        }
+        tokio::select! {
+            () = any.changed() => {}
+            () = own.changed() => {}
+            () = watch.alarm(&orchestrator) => {}
+            () = orchestrator.drain.closing() => {}
+            () = sleep_until(deadline) => {}
+        }
+        watch.check(&orchestrator)?;
+    }
+}
+
+fn wanted(caller: &Caller, body: &LeaseRequest) -> Result<Wanted, Error> {
+    let machine = own_machine(caller)?;
+    if machine != body.machine_id {
+        return Err(Error::OtherMachine);
+    }
+    let mut providers = body.providers.clone();
+    providers.sort_unstable();
+    providers.dedup();
+    if providers.is_empty() {
+        return Err(Error::BadField("/providers", "must name at least one provider"));
+    }
+    if !(1..=64).contains(&body.capacity) {
+        return Err(Error::BadField("/capacity", "must be 1 to 64"));
+    }
+    if body.wait_ms > 60_000 {
+        return Err(Error::BadField("/waitMs", "must be 0 to 60,000"));
+    }
+    Ok(Wanted { owner: caller.user, machine, providers, capacity: body.capacity })
+}
+
+fn own_machine(caller: &Caller) -> Result<MachineId, Error> {
+    caller.machine.clone().ok_or(Error::OtherMachine)
+}
+
+fn call(caller: &Caller, lease: LeaseId, fence: i64) -> Result<LeaseCall, Error> {
+    Ok(LeaseCall { lease, owner: caller.user, machine: own_machine(caller)?, fence })
+}
+
+pub(crate) async fn beat(
+    orchestrator: State<Orchestrator>,
+    caller: Caller,
+    Path(id): Path<LeaseId>,
+    Json(body): Json<LeaseHeartbeat>,
+) -> Answer<Reply<LeaseBeat>> {
+    let beat = orchestrator.store.beat(call(&caller, id, body.fence)?).await?;
+    orchestrator.nudge.within(orchestrator.store.terms().lease);
+    Ok(Reply(LeaseBeat { expires_at: beat.expires_at, cancel_requested: beat.cancel_requested }))
+}
+
+pub(crate) async fn output(
+    orchestrator: State<Orchestrator>,
+    caller: Caller,
+    Path(id): Path<LeaseId>,
+    Json(body): Json<LeaseOutput>,
+) -> Answer<Reply<LeaseOutputTaken>> {
+    let call = call(&caller, id, body.fence)?;
+    let taken = orchestrator.store.append(call, body.offset, body.data.into_string()).await?;
+    Ok(Reply(LeaseOutputTaken { next_offset: taken.next_offset, truncated: taken.truncated }))
+}
+
+pub(crate) async fn finish(
+    orchestrator: State<Orchestrator>,
+    caller: Caller,
+    Path(id): Path<LeaseId>,
+    Json(body): Json<LeaseFinish>,
+) -> Answer<Reply<LeaseFinished>> {
+    let report = Report {
+        status: body.status,
+        error: body.error,
+        exit_code: body.exit_code,
+        output_summary: body.output_summary.map(|summary| summary.into_string()),
+        provider_session_id: body.provider_session_id,
+        usage: body.usage,
+    };
+    let finished = orchestrator.store.finish(call(&caller, id, body.fence)?, report).await?;
+    if let Some(pause) = finished.pause {
+        orchestrator.nudge.within(pause);
+    }
+    Ok(Reply(LeaseFinished { task_status: finished.status }))
+}

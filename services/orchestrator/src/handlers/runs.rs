@@ -1,0 +1,190 @@
+//! Runs, as their owners submit, watch and end them.
+
+use std::time::Duration;
+
+use actix_web::HttpRequest;
+use ensemble_chassis::{Answer, Caller, Keyed, OptionalJson, Path, Query, Reply, State, Upserted};
+use ensemble_store_kit::idempotency::Wish;
+use ensemble_types::ids::RunId;
+use ensemble_types::page::Limit;
+use ensemble_types::runs::{CancelRun, CreateRun, Pend, Pended, Run, RunPage, RunStatus, WaitFor};
+use serde::Deserialize;
+use tokio::time::{Instant, sleep_until};
+use utoipa::IntoParams;
+
+use super::watch::Watch;
+use crate::Orchestrator;
+use crate::domain::RunDraft;
+use crate::error::Error;
+use crate::store::{After, Filter, Seen, changed, ended};
+
+/// Tasks in one answer of a pend.
+pub(super) const CHANGED_TASKS: usize = 500;
+
+/// Which runs.
+#[derive(Deserialize, IntoParams)]
+pub(crate) struct RunQuery {
+    /// A run status, `active` or `terminal`.
+    status: Option<String>,
+    /// How many, 20 unless said otherwise.
+    #[serde(default)]
+    #[param(inline)]
+    limit: Limit<20, 100>,
+    /// `nextCursor` of the page before.
+    cursor: Option<String>,
+}
+
+/// How to wait, when there is no body.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PendQuery {
+    /// The run's version, as the last answer gave it.
+    cursor: Option<String>,
+    /// `change` or `terminal`.
+    #[param(inline)]
+    wait_for: Option<WaitFor>,
+    /// 0 to 120,000; 30,000 when absent.
+    timeout_ms: Option<u32>,
+}
+
+pub(crate) async fn create(
+    orchestrator: State<Orchestrator>,
+    caller: Caller,
+    http: HttpRequest,
+    request: Keyed<CreateRun>,
+) -> Answer<Upserted<Run>> {
+    let draft = RunDraft::new(request.body).map_err(Error::from)?;
+    for (task, machine) in draft.machines() {
+        if !orchestrator.machines.has(caller.user, &machine).await.map_err(Error::from)? {
+            return Err(Error::MachineNotFound { task, machine: machine.to_string() }.into());
+        }
+    }
+    let wish = request.key.map(|key| Wish {
+        scope: caller.user.to_string(),
+        route: "POST /v1/orchestrator/runs",
+        key: key.key,
+        body_hash: key.body_hash,
+    });
+    let traceparent = http.headers().get("traceparent").and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let submitted = orchestrator.store.create(caller.user, draft, traceparent, wish).await?;
+    let run = orchestrator.store.run(caller.user, submitted.id).await?;
+    Ok(Upserted { created: submitted.is_new, body: run })
+}
+
+pub(crate) async fn list(
+    orchestrator: State<Orchestrator>,
+    caller: Caller,
+    Query(query): Query<RunQuery>,
+) -> Answer<Reply<RunPage>> {
+    let filter = filter(query.status.as_deref())?;
+    let after = query.cursor.as_deref().map(After::decode).transpose()?;
+    let listed = orchestrator.store.list(caller.user, filter, after, query.limit.get()).await?;
+    Ok(Reply(RunPage { runs: listed.runs, next_cursor: listed.next.map(|after| after.encode()) }))
+}
+
+fn filter(status: Option<&str>) -> Result<Filter, Error> {
+    use RunStatus as S;
+    let named = |name: &str| {
+        [S::Queued, S::Running, S::Canceling, S::Completed, S::Failed, S::Cancelled]
+            .into_iter()
+            .find(|status| status.as_str() == name)
+    };
+    match status {
+        None => Ok(Filter::All),
+        Some("active") => Ok(Filter::Active),
+        Some("terminal") => Ok(Filter::Terminal),
+        Some(name) => {
+            named(name).map(Filter::Only).ok_or(Error::BadField("?status", "must be a run status, active or terminal"))
+        }
+    }
+}
+
+pub(crate) async fn read(
+    orchestrator: State<Orchestrator>,
+    caller: Caller,
+    Path(id): Path<RunId>,
+) -> Answer<Reply<Run>> {
+    Ok(Reply(orchestrator.store.run(caller.user, id).await?))
+}
+
+pub(crate) async fn cancel(
+    orchestrator: State<Orchestrator>,
+    caller: Caller,
+    Path(id): Path<RunId>,
+    OptionalJson(body): OptionalJson<CancelRun>,
+) -> Answer<Reply<Run>> {
+    orchestrator.store.cancel(caller.user, id, body.reason.map(|reason| reason.into_string())).await?;
+    Ok(Reply(orchestrator.store.run(caller.user, id).await?))
+}
+
+pub(crate) async fn retry(
+    orchestrator: State<Orchestrator>,
+    caller: Caller,
+    Path(id): Path<RunId>,
+) -> Answer<Reply<Run>> {
+    orchestrator.store.retry(caller.user, id).await?;
+    Ok(Reply(orchestrator.store.run(caller.user, id).await?))
+}
+
+pub(crate) async fn pend(
+    orchestrator: State<Orchestrator>,
+    caller: Caller,
+    Path(id): Path<RunId>,
+    Query(query): Query<PendQuery>,
+    OptionalJson(body): OptionalJson<Pend>,
+) -> Answer<Reply<Pended>> {
+    let cursor = body.cursor.or(query.cursor).map(|text| version(&text)).transpose()?;
+    let wait_for = body.wait_for.or(query.wait_for).unwrap_or_default();
+    let timeout_ms = body.timeout_ms.or(query.timeout_ms).unwrap_or(30_000);
+    if timeout_ms > 120_000 {
+        return Err(Error::BadField("/timeoutMs", "must be 0 to 120,000").into());
+    }
+    let deadline = Instant::now() + Duration::from_millis(timeout_ms.into());
+    let topic = if wait_for == WaitFor::Terminal { ended(id) } else { changed(id) };
+    let mut news = orchestrator.store.wakes().subscribe(topic);
+    let mut watch = Watch::new(&orchestrator, caller.clone());
+    let mut since = cursor;
+    loop {
+        let seen = match since {
+            Some(since) => orchestrator.store.seen(caller.user, id, since, CHANGED_TASKS).await?,
+            None => {
+                let run = orchestrator.store.bare_run(caller.user, id).await?;
+                Seen { run, changed: Vec::new(), more: false }
+            }
+        };
+        let base = *since.get_or_insert(seen.run.version);
+        let terminal = seen.run.status.is_terminal();
+        let moved = seen.run.version != base;
+        let done = terminal || (wait_for == WaitFor::Change && moved);
+        if done || Instant::now() >= deadline || orchestrator.drain.is_closing() {
+            return Ok(Reply(pended(seen, moved)));
+        }
+        tokio::select! {
+            () = news.changed() => {}
+            () = watch.alarm(&orchestrator) => {}
+            () = orchestrator.drain.closing() => {}
+            () = sleep_until(deadline) => {}
+        }
+        watch.check(&orchestrator)?;
+    }
+}
+
+pub(super) fn pended(seen: Seen, changed: bool) -> Pended {
+    Pended {
+        id: seen.run.id,
+        status: seen.run.status,
+        terminal: seen.run.status.is_terminal(),
+        changed,
+        cursor: seen.run.version.to_string(),
+        changed_tasks: seen.changed,
+        more: seen.more,
+        run: seen.run,
+    }
+}
+
+/// A run's version, as an earlier answer gave it.
+pub(super) fn version(text: &str) -> Result<i64, Error> {
+    let digits = !text.is_empty() && text.len() <= 19 && text.bytes().all(|b| b.is_ascii_digit());
+    let version = if digits { text.parse().ok() } else { None };
+    version.ok_or(Error::InvalidCursor(ensemble_store_kit::cursor::InvalidCursor))
+}

@@ -1,0 +1,229 @@
+//! New runs.
+
+use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Nullable};
+use ensemble_store_kit::idempotency::{self, Claim, Wish};
+use ensemble_store_kit::{Conn, StoreError, on};
+use ensemble_types::ids::{RunId, TaskId, UserId};
+use serde::Serialize;
+
+use super::sql::{Sql, Value, sql, two_sqls, values};
+use super::{Store, changed, work};
+use crate::domain::RunDraft;
+use crate::error::Error;
+
+/// A run that was made now or by an earlier request with the same key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Submitted {
+    pub(crate) id: RunId,
+    pub(crate) is_new: bool,
+}
+
+/// A task on its way into the database: tasks travel as one JSON text, so that a run of 10,000 takes as many statements
+/// as one of 1. Ids are hexadecimal without hyphens, which both databases read.
+#[derive(Serialize)]
+struct NewTask<'a> {
+    id: String,
+    position: usize,
+    provider: &'static str,
+    machine_id: Option<&'a str>,
+    templated: bool,
+    dependents: i32,
+    timeout_ms: u64,
+    max_attempts: i32,
+    backoff_ms: u64,
+    backoff_factor: f64,
+    open_deps: usize,
+    task_key: Option<&'a str>,
+    title: Option<&'a str>,
+    prompt: &'a str,
+    model: Option<&'a str>,
+    working_directory: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct NewEdge {
+    task_id: String,
+    place: usize,
+    depends_on: String,
+}
+
+impl Store {
+    /// Makes a run, unless its idempotency key made one before.
+    pub(crate) async fn create(
+        &self,
+        owner: UserId,
+        draft: RunDraft,
+        traceparent: Option<String>,
+        wish: Option<Wish>,
+    ) -> Result<Submitted, Error> {
+        let limit = self.terms.max_unfinished;
+        let rows = Rows::of(&draft);
+        self.db
+            .write("create a run", move |tx| {
+                let id = RunId::generate();
+                if let Some(wish) = &wish {
+                    match idempotency::claim(tx, wish, &id.to_string())? {
+                        Claim::New => {}
+                        Claim::Mismatch => return Err(Error::OtherBody),
+                        Claim::Replay { resource } => {
+                            let id = resource.parse().map_err(|error| StoreError::bad_row(tx.operation(), error))?;
+                            return Ok(Submitted { id, is_new: false });
+                        }
+                    }
+                }
+                let more = i64::try_from(draft.tasks.len()).unwrap_or(i64::MAX);
+                check_unfinished(tx, owner, more, limit)?;
+                insert(tx, id, owner, &draft, traceparent.as_deref(), &rows)?;
+                tx.wake(changed(id));
+                tx.wake(work(owner));
+                Ok(Submitted { id, is_new: true })
+            })
+            .await
+    }
+}
+
+/// Refuses `more` tasks when the account has too many that are not finished. One decision at a time for each account.
+pub(super) fn check_unfinished(tx: &mut Conn, owner: UserId, more: i64, limit: i64) -> Result<(), Error> {
+    if tx.is_postgres() {
+        let turn: Sql<()> =
+            sql("SELECT pg_advisory_xact_lock(hashtextextended({}, 0))", values![format!("unfinished of {owner}")]);
+        on!(tx, Pg |c| turn.execute(c), Sqlite |_c| Ok(0))?;
+    }
+    let query: Sql<Nullable<BigInt>> =
+        sql("SELECT SUM(queued + running) FROM runs WHERE owner_id = {} AND finished_at IS NULL", values![owner]);
+    let open: Option<i64> = on!(tx, |c| query.get_result(c))?;
+    let open = open.unwrap_or(0);
+    if open.saturating_add(more) > limit { Err(Error::TooManyTasks { open, limit }) } else { Ok(()) }
+}
+
+/// A plan as JSON, made once and outside of the transaction.
+struct Rows {
+    tasks: String,
+    edges: String,
+    has_edges: bool,
+}
+
+impl Rows {
+    fn of(draft: &RunDraft) -> Self {
+        let dependents = draft.graph.dependents();
+        let tasks: Vec<NewTask<'_>> = draft
+            .tasks
+            .iter()
+            .enumerate()
+            .map(|(position, task)| NewTask {
+                id: hex(task.id),
+                position,
+                provider: task.provider.as_str(),
+                machine_id: task.machine.as_ref().map(|machine| machine.as_str()),
+                templated: task.templated,
+                dependents: dependents.get(position).copied().unwrap_or(0),
+                timeout_ms: millis(task.timeout),
+                max_attempts: task.retry.max_attempts,
+                backoff_ms: millis(task.retry.backoff),
+                backoff_factor: task.retry.factor,
+                open_deps: draft.graph.dependencies(position).len(),
+                task_key: task.key.as_deref(),
+                title: task.title.as_deref(),
+                prompt: &task.prompt,
+                model: task.model.as_deref(),
+                working_directory: task.working_directory.as_deref(),
+            })
+            .collect();
+        let mut edges = Vec::new();
+        for (position, task) in draft.tasks.iter().enumerate() {
+            for (place, target) in draft.graph.dependencies(position).iter().enumerate() {
+                if let Some(target) = draft.tasks.get(*target) {
+                    edges.push(NewEdge { task_id: hex(task.id), place, depends_on: hex(target.id) });
+                }
+            }
+        }
+        Self { has_edges: !edges.is_empty(), tasks: json(&tasks), edges: json(&edges) }
+    }
+}
+
+/// Texts and numbers always have a JSON form.
+fn json(rows: &impl Serialize) -> String {
+    serde_json::to_string(rows).unwrap_or_default()
+}
+
+fn hex(id: TaskId) -> String {
+    id.uuid().simple().to_string()
+}
+
+fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn insert(
+    tx: &mut Conn,
+    id: RunId,
+    owner: UserId,
+    draft: &RunDraft,
+    traceparent: Option<&str>,
+    rows: &Rows,
+) -> Result<(), StoreError> {
+    let now = tx.now()?;
+    let total = i32::try_from(draft.tasks.len()).unwrap_or(i32::MAX);
+    let ready = (0..draft.tasks.len()).filter(|at| draft.graph.dependencies(*at).is_empty()).count();
+    let run: Sql<()> = sql(
+        "INSERT INTO runs (id, owner_id, title, status, cancel_reason, max_concurrency, spread, pinned, machine_id, \
+         traceparent, total, queued, running, completed, failed, cancelled, ready, version, served_at, created_at, \
+         updated_at, started_at, finished_at) VALUES ({}, {}, {}, 'queued', NULL, {}, {}, {}, NULL, {}, {}, {}, \
+         0, 0, 0, 0, {}, 1, {}, {}, {}, NULL, NULL)",
+        values![
+            id,
+            owner,
+            draft.title.as_deref(),
+            draft.max_concurrency,
+            draft.spread,
+            draft.tasks.iter().any(|task| task.machine.is_some()),
+            traceparent,
+            total,
+            total,
+            i32::try_from(ready).unwrap_or(i32::MAX),
+            now,
+            now,
+            now
+        ],
+    );
+    on!(tx, |c| run.execute(c))?;
+    let tasks: Sql<()> = two_sqls(
+        "INSERT INTO tasks (id, run_id, owner_id, position, provider, machine_id, templated, dependents, timeout_ms, \
+         max_attempts, backoff_ms, backoff_factor, status, attempt, open_deps, failures, losses, version, created_at) \
+         SELECT id, {}, {}, position, provider, machine_id, templated, dependents, timeout_ms, max_attempts, \
+         backoff_ms, backoff_factor, 'queued', 0, open_deps, 0, 0, 1, {} FROM json_to_recordset({}::json) AS x \
+         (id uuid, position integer, provider text, machine_id text, templated boolean, dependents integer, \
+         timeout_ms bigint, max_attempts integer, backoff_ms bigint, backoff_factor double precision, \
+         open_deps integer)",
+        "INSERT INTO tasks (id, run_id, owner_id, position, provider, machine_id, templated, dependents, timeout_ms, \
+         max_attempts, backoff_ms, backoff_factor, status, attempt, open_deps, failures, losses, version, created_at) \
+         SELECT unhex(value ->> 'id'), {}, {}, value ->> 'position', value ->> 'provider', value ->> 'machine_id', \
+         value ->> 'templated', value ->> 'dependents', value ->> 'timeout_ms', value ->> 'max_attempts', \
+         value ->> 'backoff_ms', value ->> 'backoff_factor', 'queued', 0, value ->> 'open_deps', 0, 0, 1, {} \
+         FROM json_each({})",
+        values![id, owner, now, rows.tasks.as_str()],
+    );
+    on!(tx, |c| tasks.execute(c))?;
+    let specs: Sql<()> = two_sqls(
+        "INSERT INTO task_specs (task_id, task_key, title, prompt, model, working_directory) \
+         SELECT id, task_key, title, prompt, model, working_directory FROM json_to_recordset({}::json) AS x \
+         (id uuid, task_key text, title text, prompt text, model text, working_directory text)",
+        "INSERT INTO task_specs (task_id, task_key, title, prompt, model, working_directory) \
+         SELECT unhex(value ->> 'id'), value ->> 'task_key', value ->> 'title', value ->> 'prompt', \
+         value ->> 'model', value ->> 'working_directory' FROM json_each({})",
+        vec![Value::from(rows.tasks.as_str())],
+    );
+    on!(tx, |c| specs.execute(c))?;
+    if rows.has_edges {
+        let edges: Sql<()> = two_sqls(
+            "INSERT INTO dependencies (task_id, place, depends_on) SELECT task_id, place, depends_on \
+             FROM json_to_recordset({}::json) AS x (task_id uuid, place integer, depends_on uuid)",
+            "INSERT INTO dependencies (task_id, place, depends_on) SELECT unhex(value ->> 'task_id'), \
+             value ->> 'place', unhex(value ->> 'depends_on') FROM json_each({})",
+            vec![Value::from(rows.edges.as_str())],
+        );
+        on!(tx, |c| edges.execute(c))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! A running orchestrator with its database and neighbours, an account, and runners that do nothing.
+
+use std::time::Duration;
+
+use ensemble_chassis::Running;
+use ensemble_orchestrator::Orchestrator;
+use ensemble_testkit::{Answer, Api, Backend, Neighbours, TestDatabase, start_service};
+use ensemble_types::ids::{MachineId, UserId};
+use serde_json::{Value, json};
+
+pub(crate) const RUNS: &str = "/v1/orchestrator/runs";
+pub(crate) const LEASES: &str = "/v1/orchestrator/leases";
+
+pub(crate) struct World {
+    pub(crate) neighbours: Neighbours,
+    pub(crate) database: TestDatabase,
+    pub(crate) service: Running,
+    pub(crate) user: UserId,
+    pub(crate) api: Api,
+}
+
+/// A machine that asks for leases.
+#[derive(Clone)]
+pub(crate) struct Runner {
+    pub(crate) id: MachineId,
+    pub(crate) api: Api,
+}
+
+impl World {
+    pub(crate) async fn new(on: Backend) -> Self {
+        Self::with(on, &[]).await
+    }
+
+    pub(crate) async fn with(on: Backend, vars: &[(&str, &str)]) -> Self {
+        let neighbours = Neighbours::start().await;
+        let database = TestDatabase::new(on, "orchestrator", ensemble_orchestrator::migrations()).await;
+        let service = start_service::<Orchestrator>(variables(&neighbours, &database, vars)).await;
+        let user = neighbours.new_user();
+        let api = Api::new(&service.public_url()).with_token(&neighbours.issuer().user(user));
+        Self { neighbours, database, service, user, api }
+    }
+
+    /// Somebody else at the same service.
+    pub(crate) fn stranger(&self) -> Api {
+        self.api.with_token(&self.neighbours.issuer().user(self.neighbours.new_user()))
+    }
+
+    pub(crate) fn runner(&self) -> Runner {
+        self.runner_of(self.user)
+    }
+
+    pub(crate) fn runner_of(&self, owner: UserId) -> Runner {
+        let id = self.neighbours.new_machine(owner);
+        let api = self.api.with_token(&self.neighbours.issuer().machine(owner, &id));
+        Runner { id, api }
+    }
+
+    /// Submits tasks that must be fine.
+    #[track_caller]
+    pub(crate) fn submit(&self, tasks: Value) -> impl Future<Output = Value> {
+        self.submit_run(json!({ "tasks": tasks }))
+    }
+
+    #[track_caller]
+    pub(crate) fn submit_run(&self, run: Value) -> impl Future<Output = Value> {
+        let api = self.api.clone();
+        async move { api.post(RUNS, &run).await.expect(201) }
+    }
+
+    pub(crate) async fn run(&self, run: &Value) -> Value {
+        self.api.get(&path(run, "")).await.expect(200)
+    }
+
+    /// Waits until the run has ended.
+    pub(crate) async fn ended(&self, run: &Value) -> Value {
+        let pended = self.api.post(&path(run, "/pend"), &json!({ "waitFor": "terminal", "timeoutMs": 50_000 })).await;
+        let pended = pended.expect(200);
+        assert_eq!(pended["terminal"], true, "{pended}");
+        self.run(run).await
+    }
+}
+
+/// The variables of a service on this database.
+pub(crate) fn variables(neighbours: &Neighbours, database: &TestDatabase, more: &[(&str, &str)]) -> Vec<(String, String)> {
+    let mut vars = neighbours.vars();
+    vars.push(("DATABASE_URL".to_owned(), database.url.clone()));
+    vars.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    vars
+}
+
+pub(crate) fn path(run: &Value, rest: &str) -> String {
+    format!("{RUNS}/{}{rest}", run["id"].as_str().expect("a run has an id"))
+}
+
+pub(crate) fn task(prompt: &str) -> Value {
+    json!({ "prompt": prompt, "provider": "claude" })
+}
+
+pub(crate) fn statuses(run: &Value) -> Vec<&str> {
+    run["tasks"].as_array().expect("tasks").iter().map(|task| task["status"].as_str().expect("a status")).collect()
+}
+
+impl Runner {
+    /// Asks for leases without waiting.
+    pub(crate) async fn take(&self, capacity: u32) -> Vec<Value> {
+        self.wait(capacity, Duration::ZERO).await
+    }
+
+    /// Asks for leases and waits for some.
+    pub(crate) async fn wait(&self, capacity: u32, patience: Duration) -> Vec<Value> {
+        let body = json!({ "machineId": self.id, "providers": ["claude", "codex", "gemini"], "capacity": capacity,
+            "waitMs": u64::try_from(patience.as_millis()).expect("short") });
+        let answer = self.api.post(LEASES, &body).await.expect(200);
+        answer["leases"].as_array().expect("leases").clone()
+    }
+
+    /// The one lease there is.
+    pub(crate) async fn one(&self) -> Value {
+        let mut leases = self.wait(1, Duration::from_secs(20)).await;
+        assert_eq!(leases.len(), 1, "nothing came");
+        leases.remove(0)
+    }
+
+    pub(crate) async fn say(&self, lease: &Value, what: &str, mut body: Value) -> Answer {
+        body["fence"] = lease["fence"].clone();
+        self.api.post(&format!("{LEASES}/{}/{what}", lease["id"].as_str().expect("a lease has an id")), &body).await
+    }
+
+    pub(crate) async fn beat(&self, lease: &Value) -> Answer {
+        self.say(lease, "heartbeat", json!({})).await
+    }
+
+    pub(crate) async fn output(&self, lease: &Value, offset: usize, data: &str) -> Answer {
+        self.say(lease, "output", json!({ "offset": offset, "data": data })).await
+    }
+
+    pub(crate) async fn finish(&self, lease: &Value, status: &str) -> Answer {
+        self.say(lease, "finish", json!({ "status": status })).await
+    }
+
+    pub(crate) async fn complete(&self, lease: &Value) {
+        self.finish(lease, "completed").await.expect(200);
+    }
+}
