@@ -71,17 +71,12 @@ impl Context {
 
     /// Signs in with `key`, or takes the token that is still good from last time.
     pub(crate) async fn sign_in(&self, key: AccountKey) -> Result<Me> {
-        let builder = builder(self.server()?).credential(Credential::Account(key.clone()));
-        let probe = builder.build()?;
+        let client = builder(self.server()?).credential(Credential::Account(key.clone())).build()?;
         let kept =
-            self.home.token().filter(|kept| kept.origin == probe.origin() && kept.public_key == key.public_key());
+            self.home.token().filter(|kept| kept.origin == client.origin() && kept.public_key == key.public_key());
         let client = match &kept {
-            Some(kept) => {
-                let left = kept.expires_at.since(now());
-                let token = Token::kept(kept.token.clone().into(), kept.user_id, kept.expires_at, left);
-                probe.with_token(token)
-            }
-            None => probe,
+            Some(kept) => with(&client, kept),
+            None => client,
         };
         let token = client.sign_in().await?;
         if kept.is_none_or(|kept| kept.token != token.token.expose_secret()) {
@@ -94,6 +89,12 @@ impl Context {
             })?;
         }
         Ok(Me { client, key, id: token.user_id })
+    }
+
+    /// A client with the token of the last sign-in at this server, if there is one.
+    pub(crate) fn kept(&self) -> Result<Option<Client>> {
+        let client = builder(self.server()?).build()?;
+        Ok(self.home.token().filter(|kept| kept.origin == client.origin()).map(|kept| with(&client, &kept)))
     }
 
     /// The machine to use when none is named: this one, or the only one there is.
@@ -110,6 +111,11 @@ impl Context {
             )),
         }
     }
+}
+
+fn with(client: &Client, kept: &KeptToken) -> Client {
+    let left = kept.expires_at.since(now());
+    client.with_token(Token::kept(kept.token.clone().into(), kept.user_id, kept.expires_at, left))
 }
 
 /// Somebody waits at the keyboard: a server that is not there is said to be so after a second or two.

@@ -43,14 +43,14 @@ pub(crate) struct Source {
     pub(crate) patience: Patience,
 }
 
-/// The events of `source`, without a gap over reconnects. Ends with an error when the service refuses to go on, or was
-/// away for too long; never by itself.
+/// The events of `source`, without a gap over reconnects. Ends when there can be no more of them, with an error when the
+/// service refuses to go on or was away for too long.
 pub(crate) fn follow(client: Client, source: Source) -> impl Stream<Item = Result<Event>> + Send + use<> {
     let follower = Follower { client, source, body: None, reader: Reader::default(), ended: None, connects: 0 };
-    stream::try_unfold(follower, |mut follower| async move {
-        let event = follower.next().await?;
-        Ok(Some((event, follower)))
-    })
+    stream::try_unfold(
+        follower,
+        |mut follower| async move { Ok(follower.next().await?.map(|event| (event, follower))) },
+    )
 }
 
 #[derive(Deserialize)]
@@ -69,11 +69,13 @@ struct Follower {
 }
 
 impl Follower {
-    async fn next(&mut self) -> Result<Event> {
+    async fn next(&mut self) -> Result<Option<Event>> {
         loop {
             if let Some(event) = self.reader.pop() {
                 if event.name == "end" {
-                    self.end(&event.data).await;
+                    if self.end(&event.data).await {
+                        return Ok(None);
+                    }
                     continue;
                 }
                 self.ended = None;
@@ -81,7 +83,7 @@ impl Follower {
                 if event.id.is_some() {
                     self.source.after.clone_from(&event.id);
                 }
-                return Ok(event);
+                return Ok(Some(event));
             }
             match &mut self.body {
                 None => self.connect().await?,
@@ -95,13 +97,19 @@ impl Follower {
 
     /// The service will not go on with this stream; perhaps with another: at another replica, or after a new sign-in.
     /// If not even then, the answer to the next connection says so.
-    async fn end(&mut self, data: &str) {
+    ///
+    /// `true`: there is nothing more to follow.
+    async fn end(&mut self, data: &str) -> bool {
         self.body = None;
         let told: Option<End> = serde_json::from_str(data).ok();
-        self.ended = Some(told.map_or_else(|| data.to_owned(), |end| end.reason));
-        if !matches!(self.ended.as_deref(), Some("draining" | "unavailable")) {
-            self.client.renew().await;
+        let reason = told.map_or_else(|| data.to_owned(), |end| end.reason);
+        match reason.as_str() {
+            "terminal" => return true,
+            "draining" | "unavailable" => {}
+            _ => self.client.renew().await,
         }
+        self.ended = Some(reason);
+        false
     }
 
     async fn connect(&mut self) -> Result<()> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ensemble_types::ids::RunId;
 use ensemble_types::runs::{CancelRun, CreateRun, Pend, Pended, Run, RunPage, WaitFor};
 use ensemble_types::text::Text;
-use futures_util::{Stream, stream};
+use futures_util::{Stream, StreamExt, stream};
 
 use crate::error::{Error, Result};
 use crate::follow::{Event, Source, follow};
@@ -85,9 +85,20 @@ impl Client {
         })
     }
 
-    /// The run's events as the service sends them; `after` is the version to go on from.
-    pub fn run_events(&self, id: RunId, after: Option<i64>) -> impl Stream<Item = Result<Event>> + Send + use<> {
+    /// The same as [`Self::watch_run`], pushed by the service over one connection; without `after` all tasks are told
+    /// first.
+    pub fn run_events(&self, id: RunId, after: Option<i64>) -> impl Stream<Item = Result<Pended>> + Send + use<> {
         let path = ["v1", "orchestrator", "runs", &id.to_string(), "events"].map(str::to_owned).to_vec();
-        follow(self.clone(), Source { path, after: after.map(|version| version.to_string()), ..Source::default() })
+        let source = Source { path, after: after.map(|version| version.to_string()), ..Source::default() };
+        follow(self.clone(), source).filter_map(|event| async move { read(event).transpose() })
     }
+}
+
+fn read(event: Result<Event>) -> Result<Option<Pended>> {
+    let event = event?;
+    if event.name != "change" {
+        return Ok(None);
+    }
+    let unreadable = |source| Error::Unreadable { call: "event change".to_owned(), source };
+    serde_json::from_str(&event.data).map(Some).map_err(unreadable)
 }

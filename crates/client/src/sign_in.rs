@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ensemble_types::accounts::{Challenge, SignIn, SignedIn};
+use ensemble_types::ids::TokenId;
 use ensemble_types::text::{Blob, Text};
 use ensemble_types::time::Timestamp;
 use futures_util::future::BoxFuture;
 use reqwest::header;
 use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
@@ -30,6 +34,13 @@ impl Client {
         let token = self.exchange(key).await?;
         *kept = Some(token.clone());
         Ok(token)
+    }
+
+    /// Revokes the token that this client has, if it has one, so that nobody can use it any more.
+    pub async fn sign_out(&self) -> Result<()> {
+        let Some(token) = self.0.token.lock().await.take() else { return Ok(()) };
+        let id = token_id(token.expose()).ok_or_else(|| Error::Argument("the token has no id".to_owned()))?;
+        self.with_credential(Credential::Bearer(token.token)).revoke_token(id).await
     }
 
     async fn exchange(&self, key: &AccountKey) -> Result<Token> {
@@ -103,6 +114,16 @@ fn token(signed_in: SignedIn, date: Option<&str>) -> Token {
         None => Duration::from_secs(60),
     };
     Token::kept(signed_in.token.into(), signed_in.user_id, signed_in.expires_at, left)
+}
+
+/// The `jti` of a token (RFC 7519, section 4.1.7). The one claim that its holder needs.
+fn token_id(token: &str) -> Option<TokenId> {
+    #[derive(Deserialize)]
+    struct Claims {
+        jti: TokenId,
+    }
+    let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1)?).ok()?;
+    serde_json::from_slice::<Claims>(&claims).ok().map(|claims| claims.jti)
 }
 
 fn fit<const MIN: usize, const MAX: usize>(text: String) -> Result<Blob<MIN, MAX>> {

@@ -12,7 +12,15 @@ use crate::print;
 pub(crate) struct Logout {}
 
 impl Logout {
-    pub(crate) fn run(self, context: &Context) -> Result {
+    pub(crate) async fn run(self, context: &Context) -> Result {
+        // Best effort: a token that cannot be revoked now is forgotten here, and expires within the hour.
+        let revoked = match context.kept() {
+            Ok(Some(client)) => client.sign_out().await.is_ok(),
+            _ => true,
+        };
+        if !revoked {
+            print::note("The server could not be told; the token expires by itself within the hour.");
+        }
         context.home.forget_token()?;
         context.home.change_settings(|settings| settings.server = None)?;
         if context.json {

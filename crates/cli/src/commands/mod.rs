@@ -47,7 +47,7 @@ async fn execute(context: &Context, command: Command) -> Result {
     match command {
         Command::Up(command) => command.run(context).await,
         Command::Login(command) => command.run(context).await,
-        Command::Logout(command) => command.run(context),
+        Command::Logout(command) => command.run(context).await,
         Command::Whoami(command) => command.run(context).await,
         Command::Machine(command) => command.run(context).await,
         Command::Runner(command) => command.run(context).await,
