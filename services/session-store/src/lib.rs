@@ -14,6 +14,7 @@ mod store;
 mod clients;
 mod config;
 mod error;
+mod metrics;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,7 @@ use futures_util::future::BoxFuture;
 
 use crate::clients::Neighbours;
 use crate::config::Config;
+use crate::metrics::AppendMetrics;
 use crate::store::{Appender, Store};
 
 /// The service, with all that its handlers need.
@@ -62,6 +64,7 @@ impl Service for SessionStore {
 
     async fn build(config: Config, kit: Kit) -> Result<Self, StartError> {
         let db = Db::open(&config.database, migrations()).await?;
+        db.register(kit.metrics.registry())?;
         let identity = Channel::new(&kit, &config.identity);
         let registry = Channel::new(&kit, &config.machine_registry);
         let neighbours = Neighbours::new(
@@ -70,7 +73,7 @@ impl Service for SessionStore {
             config.machine_cache,
         );
         Ok(Self {
-            appender: Appender::start(db.clone(), config.append),
+            appender: Appender::start(db.clone(), config.append, AppendMetrics::new(&kit.metrics)?),
             store: Store::new(db, config.online_for),
             neighbours,
             keys: RemoteKeys::start(Arc::new(KeysClient::new(identity)), config.key_refresh).await,

@@ -16,10 +16,12 @@ use ensemble_types::messages::Message;
 use ensemble_types::time::Timestamp;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
+use tracing::{Instrument, Span};
 
 use crate::domain::access::Refusal;
 use crate::domain::draft::Drafts;
 use crate::error::Error;
+use crate::metrics::AppendMetrics;
 
 /// How much may wait, and how much goes into one commit.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +42,7 @@ pub(crate) struct Appender {
     queue: mpsc::Sender<Waiting>,
     /// In units of [`UNIT`] bytes.
     room: Arc<Semaphore>,
+    metrics: AppendMetrics,
 }
 
 /// What became of the drafts of a call, in their order.
@@ -70,6 +73,8 @@ struct Job {
 struct Waiting {
     job: Job,
     since: Instant,
+    /// The request that asked.
+    span: Span,
     answer: oneshot::Sender<Result<Appended, Error>>,
     _room: OwnedSemaphorePermit,
 }
@@ -80,11 +85,11 @@ const UNIT: usize = 1024;
 
 impl Appender {
     /// Starts the writer on the present runtime.
-    pub(crate) fn start(db: Db, limits: AppendLimits) -> Self {
+    pub(crate) fn start(db: Db, limits: AppendLimits, metrics: AppendMetrics) -> Self {
         let (queue, waiting) = mpsc::channel(limits.queue);
         let room = Arc::new(Semaphore::new(limits.queue_bytes.div_ceil(UNIT)));
-        tokio::spawn(write(db, waiting, limits));
-        Self { queue, room }
+        tokio::spawn(write(db, waiting, limits, metrics.clone()));
+        Self { queue, room, metrics }
     }
 
     /// Appends all of `drafts` or nothing. Answers after the commit.
@@ -95,15 +100,22 @@ impl Appender {
         drafts: Arc<Drafts>,
     ) -> Result<Appended, Error> {
         let weight = u32::try_from(drafts.bytes().div_ceil(UNIT)).unwrap_or(u32::MAX);
-        let room = Arc::clone(&self.room).try_acquire_many_owned(weight).map_err(|_| Error::Overloaded)?;
+        let overloaded = || {
+            self.metrics.refused();
+            Error::Overloaded
+        };
+        let room = Arc::clone(&self.room).try_acquire_many_owned(weight).map_err(|_| overloaded())?;
         let (answer, answered) = oneshot::channel();
-        let waiting = Waiting { job: Job { session, sender, drafts }, since: Instant::now(), answer, _room: room };
-        self.queue.try_send(waiting).map_err(|_| Error::Overloaded)?;
+        let (job, span) = (Job { session, sender, drafts }, Span::current());
+        let waiting = Waiting { job, since: Instant::now(), span, answer, _room: room };
+        let place = self.queue.try_reserve().map_err(|_| overloaded())?;
+        self.metrics.queued();
+        place.send(waiting);
         answered.await.unwrap_or(Err(Error::Overloaded))
     }
 }
 
-async fn write(db: Db, mut queue: mpsc::Receiver<Waiting>, limits: AppendLimits) {
+async fn write(db: Db, mut queue: mpsc::Receiver<Waiting>, limits: AppendLimits, metrics: AppendMetrics) {
     while let Some(first) = queue.recv().await {
         let (mut rows, mut bytes) = (first.job.drafts.messages.len(), first.job.drafts.bytes());
         let mut batch = vec![first];
@@ -113,14 +125,27 @@ async fn write(db: Db, mut queue: mpsc::Receiver<Waiting>, limits: AppendLimits)
             bytes += next.job.drafts.bytes();
             batch.push(next);
         }
-        commit(&db, batch, limits.patience).await;
+        metrics.batch(batch.len(), rows);
+        batch.iter().for_each(|waiting| metrics.taken(waiting.since.elapsed()));
+        let span = span_of(&batch);
+        commit(&db, batch, limits.patience).instrument(span).await;
     }
+}
+
+/// What is committed together belongs to the trace of the first and points to those of the others.
+fn span_of(batch: &[Waiting]) -> Span {
+    let Some((first, others)) = batch.split_first() else { return Span::none() };
+    let span = tracing::debug_span!(parent: &first.span, "append", batch = batch.len());
+    for other in others {
+        span.follows_from(&other.span);
+    }
+    span
 }
 
 async fn commit(db: &Db, batch: Vec<Waiting>, patience: Duration) {
     let mut jobs = Vec::with_capacity(batch.len());
     let mut answers = Vec::with_capacity(batch.len());
-    for Waiting { job, since, answer, _room } in batch {
+    for Waiting { job, since, answer, _room, .. } in batch {
         if since.elapsed() > patience {
             let _ = answer.send(Err(Error::Overloaded));
         } else if !answer.is_closed() {
