@@ -129,7 +129,11 @@ impl Answer {
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{}", self.text);
         assert_eq!(body["code"], code, "{}", self.text);
         assert_eq!(body["status"], status, "{}", self.text);
-        assert!(body["type"].is_string() && body["title"].is_string() && body["requestId"].is_string(), "{}", self.text);
+        assert!(
+            body["type"].is_string() && body["title"].is_string() && body["requestId"].is_string(),
+            "{}",
+            self.text
+        );
         body
     }
 

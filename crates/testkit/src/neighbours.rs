@@ -10,7 +10,6 @@ use actix_web::http::StatusCode;
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
 use bytes::Bytes;
 use ensemble_chassis::{RpcCall, RpcMount};
-use ensemble_rpc::{Channel, Neighbour, RpcError};
 use ensemble_rpc::identity::{
     Accounts, GetAccountRequest, GetAccountResponse, Keys, RevokeMachineTokensRequest, RevokeMachineTokensResponse,
     SnapshotRequest, SnapshotResponse, VerificationKey, mount_accounts, mount_keys,
@@ -19,6 +18,7 @@ use ensemble_rpc::machines::{GetMachineRequest, GetMachineResponse, MachineDirec
 use ensemble_rpc::orchestrator::{
     EndMachineLeasesRequest, EndMachineLeasesResponse, MachineLeases, mount_machine_leases,
 };
+use ensemble_rpc::{Channel, Neighbour, RpcError};
 use ensemble_types::ids::{MachineId, TokenId, UserId};
 use futures_util::future::BoxFuture;
 
@@ -234,7 +234,8 @@ async fn answer(request: HttpRequest, body: Bytes, mounts: web::Data<Vec<(String
     match call(body).await {
         Ok(answer) => HttpResponse::Ok().content_type("application/protobuf").body(answer),
         Err(status) => {
-            let code = if status.code == "unavailable" { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::BAD_REQUEST };
+            let code =
+                if status.code == "unavailable" { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::BAD_REQUEST };
             HttpResponse::build(code).json(serde_json::json!({ "code": status.code, "msg": status.message }))
         }
     }

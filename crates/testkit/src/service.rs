@@ -16,10 +16,7 @@ pub async fn start_service<S: Service>(vars: impl IntoIterator<Item = (String, S
 }
 
 /// The same, with a clock that the test owns.
-pub async fn start_service_at<S: Service>(
-    vars: impl IntoIterator<Item = (String, String)>,
-    clock: Clock,
-) -> Running {
+pub async fn start_service_at<S: Service>(vars: impl IntoIterator<Item = (String, String)>, clock: Clock) -> Running {
     let doors = Doors::loopback().unwrap_or_else(|error| panic!("no free ports: {error}"));
     let started = start::<S>(Vars::from_pairs(vars), doors, clock).await;
     started.unwrap_or_else(|error| panic!("{} does not start: {error:#}", S::NAME))
@@ -43,8 +40,13 @@ impl Program {
         vars.push(("INTERNAL_LISTEN".to_owned(), internal.clone()));
         let path = path.as_ref().to_owned();
         let child = spawn(&path, &vars);
-        let program =
-            Self { path, vars, child, public_url: format!("http://{public}"), internal_url: format!("http://{internal}") };
+        let program = Self {
+            path,
+            vars,
+            child,
+            public_url: format!("http://{public}"),
+            internal_url: format!("http://{internal}"),
+        };
         program.ready().await;
         program
     }

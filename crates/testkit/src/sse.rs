@@ -28,6 +28,13 @@ impl Events {
         Self { response, buffer: String::new(), status }
     }
 
+    /// The same; nothing when no connection comes about.
+    pub async fn try_open(request: RequestBuilder) -> Option<Self> {
+        let response = request.header("Accept", "text/event-stream").send().await.ok()?;
+        let status = response.status().as_u16();
+        Some(Self { response, buffer: String::new(), status })
+    }
+
     /// The next event within `patience`, comments left out; `None` at the end of the stream.
     pub async fn next_within(&mut self, patience: Duration) -> Result<Option<SseEvent>, &'static str> {
         timeout(patience, self.next()).await.map_err(|_| "no event in time")

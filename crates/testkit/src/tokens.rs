@@ -6,9 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ed25519_dalek::{Signer, SigningKey};
 use ensemble_chassis::auth::FixedKeys;
-use ensemble_chassis::auth::{
-    self as jwt, AUDIENCE_MACHINE, AUDIENCE_USER, Claims, ISSUER, SCOPE_MACHINE, SCOPE_USER,
-};
+use ensemble_chassis::auth::{self as jwt, AUDIENCE_MACHINE, AUDIENCE_USER, Claims, ISSUER, SCOPE_MACHINE, SCOPE_USER};
 use ensemble_chassis::{Clock, KeySet};
 use ensemble_types::ids::{MachineId, TokenId, UserId};
 

@@ -187,7 +187,8 @@ fn begin(tx: &mut Conn, reader: &PublicReader, window: Window) -> Result<PublicV
         None => None,
     };
     let row = match began {
-        Some(_) => row,
+        // The viewing that this repeats may have been counted, or the link removed, while this waited for it.
+        Some(_) => alive(tx, reader.link)?.0,
         None => count_use(tx, reader.link, row)?,
     };
     let key = row.key().ok_or_else(|| StoreError::bad_row(tx.operation(), "a view key of the wrong length"))?;

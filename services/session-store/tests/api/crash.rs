@@ -1,1 +1,151 @@
-//! To be written.
+//! Killed in the middle: what was acknowledged is there, once, and the numbers have no gap.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use ensemble_testkit::postgres::{Cluster, Durability};
+use ensemble_testkit::{Api, Events, Program, eventually, on_both_databases};
+use serde_json::{Value, json};
+
+use crate::world::{Person, World, messages};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_ensemble-session-store");
+
+/// Appends until told to stop, each message as often as it takes; gives what was acknowledged.
+async fn write(api: Api, session: String, writer: usize, stop: Arc<AtomicBool>, done: Arc<AtomicUsize>) -> Vec<Value> {
+    let mut acknowledged = Vec::new();
+    while !stop.load(Ordering::SeqCst) {
+        let n = acknowledged.len();
+        let body = json!({ "content": format!("{writer}-{n}"), "localId": format!("{writer}-{n}") });
+        let patience = Instant::now();
+        loop {
+            match Api::try_send(api.request("POST", &messages(&session)).json(&body)).await {
+                Ok(answer) if answer.status == 200 || answer.status == 201 => {
+                    acknowledged.push(answer.json());
+                    done.fetch_add(1, Ordering::SeqCst);
+                    break;
+                }
+                Ok(answer) => drop(answer.problem(503, "UNAVAILABLE")),
+                Err(_) => tokio::task::yield_now().await,
+            }
+            assert!(patience.elapsed() < Duration::from_secs(30), "no answer for half a minute");
+        }
+    }
+    acknowledged
+}
+
+/// What was acknowledged is in the history as it was acknowledged, and the history has no gap.
+async fn check(reader: &Person, session: &str, acknowledged: Vec<Value>) {
+    let history = reader.history(session).await;
+    let seqs: Vec<i64> = history.iter().map(|message| message["seq"].as_i64().unwrap()).collect();
+    assert_eq!(seqs, (1..=seqs.len() as i64).collect::<Vec<_>>());
+    let by_name: HashMap<&str, &Value> = history.iter().map(|m| (m["localId"].as_str().unwrap(), m)).collect();
+    assert_eq!(by_name.len(), history.len(), "a message is there twice");
+    for message in &acknowledged {
+        assert_eq!(by_name.get(message["localId"].as_str().unwrap()), Some(&message));
+    }
+}
+
+on_both_databases! {
+    async fn a_killed_service_loses_nothing_that_it_acknowledged(on: Backend) {
+        let world = World::new(on).await;
+        // The one in this process made the schema; the program takes its place.
+        let (neighbours, vars, database) = (world.neighbours.clone(), world.vars(&[]), world.database);
+        let owner_id = neighbours.new_user();
+        let token = neighbours.issuer().user(owner_id);
+        let machine = neighbours.new_machine(owner_id);
+        assert!(world.service.stop().await);
+        // On SQLite the file is free only when the last of the old service has let go of it.
+        eventually(Duration::from_secs(10), async || lock_is_free(&database.url)).await;
+        let mut program = Program::start(BINARY, vars).await;
+        let owner = Person { id: owner_id, machine, api: Api::new(&program.public_url).with_token(&token) };
+        let session = owner.session().await;
+        let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let writers: Vec<_> = (0..16).map(|n| tokio::spawn(write(owner.api.clone(), session.clone(), n, Arc::clone(&stop), Arc::clone(&done)))).collect();
+        let reader = tokio::spawn(follow(owner.clone(), session.clone(), Arc::clone(&stop)));
+        for kill in 1..=4 {
+            eventually(Duration::from_secs(30), async || done.load(Ordering::SeqCst) >= kill * 60).await;
+            program.restart().await;
+        }
+        eventually(Duration::from_secs(30), async || done.load(Ordering::SeqCst) >= 300).await;
+        stop.store(true, Ordering::SeqCst);
+        let mut acknowledged = Vec::new();
+        for writer in writers {
+            acknowledged.extend(writer.await.unwrap());
+        }
+        check(&owner, &session, acknowledged).await;
+        owner.append(&session, "the last one", "x").await;
+        reader.await.unwrap();
+        drop(database);
+    }
+}
+
+fn lock_is_free(url: &str) -> bool {
+    let Some(path) = url.strip_prefix("sqlite:") else { return true };
+    std::fs::File::open(format!("{path}.lock")).is_ok_and(|file| file.try_lock().is_ok())
+}
+
+/// Follows a session over every interruption, and sees each number once, in order, to the last message.
+async fn follow(owner: Person, session: String, stop: Arc<AtomicBool>) {
+    let mut seen = 0;
+    loop {
+        let path = format!("{}/stream?after={seen}", messages(&session));
+        let Some(mut events) = Events::try_open(owner.api.request("GET", &path)).await else {
+            tokio::task::yield_now().await;
+            continue;
+        };
+        while let Ok(Some(event)) = events.next_within(Duration::from_secs(3)).await {
+            if event.name != "message" {
+                break;
+            }
+            seen += 1;
+            assert_eq!(event.id.as_deref(), Some(seen.to_string().as_str()));
+            if stop.load(Ordering::SeqCst) && event.data.contains("the last one") {
+                return;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_killed_database_loses_nothing_that_was_acknowledged() {
+    let mut cluster = Cluster::start(Durability::Full).unwrap();
+    ensemble_testkit::run(async move {
+        let url = cluster.url("postgres");
+        let world = World::with(ensemble_testkit::Backend::Sqlite, &[("DATABASE_URL", &url)]).await;
+        let owner = world.person();
+        let session = owner.session().await;
+        let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let writers: Vec<_> = (0..16)
+            .map(|n| tokio::spawn(write(owner.api.clone(), session.clone(), n, Arc::clone(&stop), Arc::clone(&done))))
+            .collect();
+        let mut live = Events::open(owner.api.request("GET", &format!("{}/stream", messages(&session)))).await;
+        for restart in 1..=3 {
+            eventually(Duration::from_secs(30), async || done.load(Ordering::SeqCst) >= restart * 80).await;
+            cluster.kill().unwrap();
+            let refused = owner.api.get("/v1/sessions").await;
+            refused.problem(503, "UNAVAILABLE");
+            assert!(refused.header("retry-after").is_some());
+            let ready = Api::new(&world.service.internal_url());
+            assert_eq!(ready.get("/readyz").await.status, 503);
+            assert_eq!(ready.get("/healthz").await.status, 200);
+            cluster.up().unwrap();
+            let back = Instant::now();
+            eventually(Duration::from_secs(5), async || ready.get("/readyz").await.status == 200).await;
+            assert!(back.elapsed() < Duration::from_secs(2), "{:?}", back.elapsed());
+        }
+        eventually(Duration::from_secs(30), async || done.load(Ordering::SeqCst) >= 320).await;
+        stop.store(true, Ordering::SeqCst);
+        let mut acknowledged = Vec::new();
+        for writer in writers {
+            acknowledged.extend(writer.await.unwrap());
+        }
+        check(&owner, &session, acknowledged).await;
+        // A stream that was open the while either went on or said that it ends.
+        while let Ok(Some(event)) = live.next_within(Duration::from_millis(200)).await {
+            assert!(matches!(event.name.as_str(), "message" | "end"), "{event:?}");
+        }
+    });
+}

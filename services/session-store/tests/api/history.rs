@@ -1,6 +1,6 @@
 //! Pages of a history.
 
-use ensemble_testkit::{Backend, on_both_databases};
+use ensemble_testkit::on_both_databases;
 use serde_json::{Value, json};
 
 use crate::world::{World, messages, seqs};

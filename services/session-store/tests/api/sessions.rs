@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ensemble_testkit::{Backend, eventually, on_both_databases};
+use ensemble_testkit::{eventually, on_both_databases};
 use serde_json::json;
 
 use crate::world::{World, messages};

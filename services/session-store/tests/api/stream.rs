@@ -1,1 +1,147 @@
-//! To be written.
+//! Streams: nothing missed, nothing after access has ended.
+
+use std::time::{Duration, Instant};
+
+use ensemble_testkit::{Events, on_both_databases};
+use serde_json::{Value, json};
+
+use crate::world::{Person, World, messages};
+
+async fn follow(who: &Person, session: &str, query: &str) -> Events {
+    Events::open(who.api.request("GET", &format!("{}/stream{query}", messages(session)))).await
+}
+
+fn data(event: &ensemble_testkit::SseEvent) -> Value {
+    serde_json::from_str(&event.data).unwrap()
+}
+
+on_both_databases! {
+    async fn a_stream_brings_what_is_missing_and_then_what_comes(on: Backend) {
+        let world = World::new(on).await;
+        let owner = world.person();
+        let id = owner.session().await;
+        owner.fill(&id, 450).await;
+        let mut events = follow(&owner, &id, "?after=5").await;
+        for seq in 6..=450 {
+            let event = events.expect().await;
+            assert_eq!((event.name.as_str(), event.id.as_deref()), ("message", Some(seq.to_string().as_str())));
+        }
+        let sent = owner.append(&id, "live", "now").await;
+        assert_eq!(data(&events.expect().await), sent);
+        // `Last-Event-ID` beats `after`; with neither only what is new.
+        let request = owner.api.request("GET", &format!("{}/stream?after=0", messages(&id))).header("Last-Event-ID", "450");
+        let mut resumed = Events::open(request).await;
+        assert_eq!(data(&resumed.expect().await), sent);
+        let mut fresh = follow(&owner, &id, "").await;
+        let sent = owner.append(&id, "newest", "now").await;
+        for events in [&mut events, &mut resumed, &mut fresh] {
+            assert_eq!(data(&events.expect().await), sent);
+        }
+        let bad = owner.api.request("GET", &format!("{}/stream", messages(&id))).header("Last-Event-ID", "x");
+        assert_eq!(ensemble_testkit::Api::send(bad).await.bad_fields().len(), 1);
+    }
+
+    async fn changes_of_the_session_are_told(on: Backend) {
+        let world = World::new(on).await;
+        let owner = world.person();
+        let id = owner.session().await;
+        let guest = world.guest(&owner, &id, "view").await;
+        let path = format!("/v1/sessions/{id}");
+        let mut events = follow(&guest, &id, "").await;
+        for (change, field, value) in [
+            (json!({ "metadata": "m2" }), "metadata", json!("m2")),
+            (json!({ "agentState": "a1" }), "agentState", json!("a1")),
+            (json!({ "status": "ended" }), "status", json!("ended")),
+            (json!({ "encryptionKey": "k2", "expectedKeyEpoch": 1 }), "keyEpoch", json!(2)),
+        ] {
+            owner.api.patch(&path, &change).await.expect(200);
+            let event = events.expect().await;
+            assert_eq!((event.name.as_str(), event.id.as_deref()), ("session", None));
+            let session = data(&event);
+            assert_eq!((&session[field], &session["accessLevel"], &session["encryptionKey"]), (&value, &json!("view"), &json!(null)));
+        }
+        // A heartbeat is no change.
+        owner.api.patch(&path, &json!({ "heartbeat": {} })).await.expect(200);
+        owner.append(&id, "a", "x").await;
+        assert_eq!(events.expect().await.name, "message");
+    }
+
+    async fn a_stream_ends_with_the_access(on: Backend) {
+        let world = World::new(on).await;
+        let owner = world.person();
+        let id = owner.session().await;
+        let path = format!("/v1/sessions/{id}");
+        for end in ["share", "token", "session"] {
+            let guest = world.guest(&owner, &id, "view").await;
+            let (token, token_id) = world.neighbours.issuer().revocable(guest.id);
+            let guest = Person { api: guest.api.with_token(&token), ..guest };
+            let mut events = follow(&guest, &id, "").await;
+            owner.append(&id, &format!("before {end}"), "x").await;
+            assert_eq!(events.expect().await.name, "message");
+            let begun = Instant::now();
+            let reason = match end {
+                "share" => {
+                    owner.api.delete(&format!("{path}/shares/{}", guest.id)).await.expect(200);
+                    "access_revoked"
+                }
+                "token" => {
+                    world.neighbours.issuer().revoke(token_id);
+                    "token_revoked"
+                }
+                _ => {
+                    owner.api.delete(&path).await.expect(200);
+                    "session_deleted"
+                }
+            };
+            let last = events.expect().await;
+            assert_eq!((last.name.as_str(), data(&last)), ("end", json!({ "reason": reason })));
+            assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+            assert_eq!(events.next_within(Duration::from_secs(2)).await, Ok(None));
+        }
+    }
+
+    async fn a_token_that_expires_ends_its_stream(on: Backend) {
+        let world = World::new(on).await;
+        let owner = world.person();
+        let id = owner.session().await;
+        // Services forgive clocks that differ by thirty seconds.
+        let token = world.neighbours.issuer().expiring(owner.id, -28);
+        let brief = Person { api: owner.api.with_token(&token), ..owner.clone() };
+        let mut events = follow(&brief, &id, "").await;
+        let last = events.next_within(Duration::from_secs(10)).await.unwrap().unwrap();
+        assert_eq!((last.name.as_str(), data(&last)), ("end", json!({ "reason": "token_expired" })));
+    }
+
+    async fn a_drain_ends_streams_with_a_hint(on: Backend) {
+        let world = World::new(on).await;
+        let owner = world.person();
+        let id = owner.session().await;
+        let mut events = follow(&owner, &id, "").await;
+        let stopped = tokio::spawn(world.service.stop());
+        let last = events.expect().await;
+        assert_eq!((last.name.as_str(), data(&last)), ("end", json!({ "reason": "draining" })));
+        assert!(stopped.await.unwrap());
+    }
+
+    async fn a_public_stream_wants_a_viewing(on: Backend) {
+        let world = World::new(on).await;
+        let owner = world.person();
+        let id = owner.session().await;
+        let link = owner.api.post(&format!("/v1/sessions/{id}/public-share"), &json!({ "maxUses": 1 })).await.expect(201);
+        let path = format!("/v1/public-sessions/{}", link["token"].as_str().unwrap());
+        let anonymous = world.anonymous();
+        anonymous.get(&format!("{path}/stream")).await.problem(404, "LINK_NOT_FOUND");
+        let token = anonymous.get(&path).await.expect(200)["viewToken"].as_str().unwrap().to_owned();
+        let mut events = Events::open(anonymous.request("GET", &format!("{path}/stream?after=0")).header("X-View-Token", &token)).await;
+        assert_eq!(events.status, 200);
+        owner.append(&id, "a", "x").await;
+        let message = data(&events.expect().await);
+        assert_eq!((&message["seq"], &message["content"]), (&json!(1), &json!("x")));
+        assert!(message.get("senderId").is_none() && message.get("localId").is_none());
+        owner.api.patch(&format!("/v1/sessions/{id}"), &json!({ "metadata": "m2" })).await.expect(200);
+        let session = events.expect().await;
+        assert_eq!((session.name.as_str(), &data(&session)["metadata"]), ("session", &json!("m2")));
+        owner.api.delete(&format!("/v1/sessions/{id}/public-share")).await.expect(200);
+        assert_eq!(data(&events.expect().await), json!({ "reason": "access_revoked" }));
+    }
+}

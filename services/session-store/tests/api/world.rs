@@ -148,3 +148,12 @@ impl World {
         client.query_one(&format!("SELECT ({sql})::bigint"), &[]).await.unwrap().get(0)
     }
 }
+
+impl World {
+    /// A statement on PostgreSQL.
+    pub(crate) async fn execute(&self, sql: &str) {
+        let (client, connection) = tokio_postgres::connect(&self.database.url, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client.batch_execute(sql).await.unwrap();
+    }
+}
