@@ -115,3 +115,27 @@ pub struct MachineTokenPage {
     pub tokens: Vec<MachineToken>,
     pub next_cursor: Option<String>,
 }
+
+/// The keys that tokens are verified with (RFC 7517, RFC 8037).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Jwks {
+    pub keys: Vec<Jwk>,
+}
+
+/// One public key. A key is here before it signs and until its last token has expired.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Jwk {
+    /// `OKP`
+    pub kty: String,
+    /// `Ed25519`
+    pub crv: String,
+    /// `sig`
+    #[serde(rename = "use")]
+    pub usage: String,
+    /// `EdDSA`
+    pub alg: String,
+    /// Its thumbprint (RFC 7638).
+    pub kid: String,
+    /// The key, base64url without padding.
+    pub x: String,
+}

@@ -1,6 +1,6 @@
 //! Who may do what.
 
-use ensemble_testkit::{Api, Backend, on_both_databases};
+use ensemble_testkit::{Api, on_both_databases};
 use ensemble_types::ids::MachineId;
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! PATCH /v1/machines/{id}: versions and heartbeats.
 
-use ensemble_testkit::{Backend, eventually, on_both_databases};
+use ensemble_testkit::{eventually, on_both_databases};
 use serde_json::json;
 
 use crate::{PATIENCE, Stage, draft};

@@ -1,6 +1,6 @@
 //! DELETE /v1/machines/{id}, and who is told of it.
 
-use ensemble_testkit::{Backend, eventually, on_both_databases};
+use ensemble_testkit::{eventually, on_both_databases};
 use serde_json::json;
 
 use crate::{PATIENCE, Stage, draft};

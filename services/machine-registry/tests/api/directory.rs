@@ -3,7 +3,7 @@
 use ensemble_rpc::RpcError;
 use ensemble_rpc::machines::{GetMachineRequest, MachineDirectory, MachineDirectoryClient};
 use ensemble_testkit::neighbours::channel_to;
-use ensemble_testkit::{Backend, on_both_databases};
+use ensemble_testkit::on_both_databases;
 use serde_json::json;
 
 use crate::{Stage, draft};

@@ -1,6 +1,6 @@
 //! GET /v1/machines.
 
-use ensemble_testkit::{Api, Backend, on_both_databases};
+use ensemble_testkit::{Api, on_both_databases};
 use serde_json::{Value, json};
 
 use crate::{Stage, draft};

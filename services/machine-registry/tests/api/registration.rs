@@ -1,6 +1,6 @@
 //! POST /v1/machines.
 
-use ensemble_testkit::{Backend, on_both_databases};
+use ensemble_testkit::on_both_databases;
 use serde_json::json;
 
 use crate::{Stage, draft};

@@ -1,0 +1,119 @@
+//! What an account is, and who may change its content key: nobody but the holder of the account key.
+
+use ed25519_dalek::{Signature, VerifyingKey};
+use ensemble_types::accounts::{self, PublicUser, UpdateAccount};
+use ensemble_types::ids::UserId;
+use ensemble_types::time::Timestamp;
+
+use super::encode;
+use super::encoding::decode;
+
+/// An account: a key pair that somebody holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Account {
+    pub(crate) id: UserId,
+    /// Ed25519.
+    pub(crate) public_key: [u8; 32],
+    pub(crate) content_key: Option<ContentKey>,
+    pub(crate) display_name: Option<String>,
+    pub(crate) created_at: Timestamp,
+}
+
+/// What others seal keys to, and the account's word for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ContentKey {
+    /// X25519.
+    pub(crate) public: [u8; 32],
+    /// Ed25519, by the account key.
+    pub(crate) signature: [u8; 64],
+}
+
+/// An update that changes something. The content key is not vouched for yet.
+#[derive(Clone, Debug)]
+pub(crate) struct AccountChange {
+    pub(crate) display_name: Option<String>,
+    pub(crate) content_key: Option<ContentKey>,
+}
+
+/// An update that cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BadAccountChange {
+    #[error("nothing is changed")]
+    Empty,
+    #[error("{field} {rule}")]
+    Field { field: &'static str, rule: &'static str },
+}
+
+impl AccountChange {
+    pub(crate) fn new(body: UpdateAccount) -> Result<Self, BadAccountChange> {
+        const KEY: &str = "contentPublicKey";
+        const SIGNATURE: &str = "contentPublicKeySignature";
+        let bad = |field, rule| BadAccountChange::Field { field, rule };
+        let content_key = match (body.content_public_key, body.content_public_key_signature) {
+            (None, None) => None,
+            (Some(key), Some(signature)) => Some(ContentKey {
+                public: decode(&key).ok_or(bad(KEY, "must be 32 bytes in base64"))?,
+                signature: decode(&signature).ok_or(bad(SIGNATURE, "must be 64 bytes in base64"))?,
+            }),
+            (Some(_), None) => return Err(bad(SIGNATURE, "is needed beside contentPublicKey")),
+            (None, Some(_)) => return Err(bad(KEY, "is needed beside contentPublicKeySignature")),
+        };
+        let display_name = body.display_name.map(|name| name.into_string());
+        if display_name.is_none() && content_key.is_none() {
+            return Err(BadAccountChange::Empty);
+        }
+        Ok(Self { display_name, content_key })
+    }
+}
+
+impl Account {
+    /// The account after the change, if the account key vouches for the new content key.
+    pub(crate) fn change(self, change: AccountChange) -> Result<Self, BadAccountChange> {
+        if let Some(key) = &change.content_key {
+            key.check(&self.public_key)?;
+        }
+        Ok(Self {
+            display_name: change.display_name.or(self.display_name),
+            content_key: change.content_key.or(self.content_key),
+            ..self
+        })
+    }
+}
+
+impl ContentKey {
+    fn check(&self, account: &[u8; 32]) -> Result<(), BadAccountChange> {
+        let signed = format!("ensemble-content-key-v1\n{}", encode(&self.public));
+        let good = VerifyingKey::from_bytes(account)
+            .and_then(|key| key.verify_strict(signed.as_bytes(), &Signature::from_bytes(&self.signature)));
+        good.map_err(|_| BadAccountChange::Field {
+            field: "contentPublicKeySignature",
+            rule: "must be the account key's signature over `ensemble-content-key-v1`, a line feed and the key in base64url",
+        })
+    }
+}
+
+impl From<Account> for accounts::Account {
+    fn from(account: Account) -> Self {
+        Self {
+            id: account.id,
+            public_key: encode(&account.public_key),
+            content_public_key: account.content_key.map(|key| encode(&key.public)),
+            content_public_key_signature: account.content_key.map(|key| encode(&key.signature)),
+            display_name: account.display_name,
+            created_at: account.created_at,
+        }
+    }
+}
+
+impl From<Account> for PublicUser {
+    fn from(account: Account) -> Self {
+        let own = accounts::Account::from(account);
+        Self {
+            id: own.id,
+            public_key: own.public_key,
+            content_public_key: own.content_public_key,
+            content_public_key_signature: own.content_public_key_signature,
+            display_name: own.display_name,
+        }
+    }
+}

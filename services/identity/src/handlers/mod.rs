@@ -1,0 +1,7 @@
+//! The public door: one file per noun, one function per verb.
+
+pub(crate) mod account;
+pub(crate) mod auth;
+pub(crate) mod jwks;
+pub(crate) mod tokens;
+pub(crate) mod users;

@@ -1,0 +1,35 @@
+//! What tokens say (RFC 9068, section 2.2).
+
+use std::time::Duration;
+
+use ensemble_chassis::auth::{AUDIENCE_MACHINE, AUDIENCE_USER, Claims, ISSUER, SCOPE_MACHINE, SCOPE_USER};
+use ensemble_types::ids::{TokenId, UserId};
+use ensemble_types::time::Timestamp;
+
+use crate::domain::MachineToken;
+
+pub(super) fn of_user(user: UserId, now: Timestamp, lives: Duration) -> Claims {
+    Claims {
+        iss: ISSUER.to_owned(),
+        aud: AUDIENCE_USER.to_owned(),
+        sub: user,
+        jti: TokenId::generate(),
+        iat: now.unix_seconds(),
+        exp: now.plus(lives).unix_seconds(),
+        scope: SCOPE_USER.to_owned(),
+        machine_id: None,
+    }
+}
+
+pub(super) fn of_machine(token: &MachineToken) -> Claims {
+    Claims {
+        iss: ISSUER.to_owned(),
+        aud: AUDIENCE_MACHINE.to_owned(),
+        sub: token.user,
+        jti: token.id,
+        iat: token.created_at.unix_seconds(),
+        exp: token.expires_at.unix_seconds(),
+        scope: SCOPE_MACHINE.to_owned(),
+        machine_id: Some(token.machine.clone()),
+    }
+}

@@ -1,0 +1,251 @@
+//! The keys as this replica knows them: what signs, what verifies, what was revoked.
+//!
+//! The picture is taken from the database again and again, and at once when somebody revoked a token or made a key.
+//! Verifying and answering neighbours asks nobody.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ed25519_dalek::{SigningKey, VerifyingKey};
+use ensemble_chassis::auth::sign;
+use ensemble_chassis::{KeySet, KeySource, KeysUnavailable};
+use ensemble_rpc::identity::{SnapshotResponse, VerificationKey};
+use ensemble_store_kit::StoreError;
+use ensemble_types::accounts::{Jwk, Jwks};
+use ensemble_types::ids::UserId;
+use ensemble_types::time::Timestamp;
+use sha2::{Digest, Sha256};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::vault::CannotOpen;
+use super::{Vault, claims};
+use crate::domain::{MachineToken, Published, Schedule, encode};
+use crate::store::{KeyRow, KeyTable, Store};
+
+/// Neighbours get a picture that is at most this old, so that what they are told was true a moment ago.
+const SNAPSHOT_FRESH_FOR: Duration = Duration::from_secs(15);
+
+/// The keys of this replica.
+pub(crate) struct KeyRing {
+    store: Store,
+    vault: Vault,
+    schedule: Schedule,
+    /// How long the last picture holds while the database is away.
+    trusted_for: Duration,
+    picture: Mutex<Option<Arc<Picture>>>,
+    changed: watch::Sender<()>,
+}
+
+struct Picture {
+    snapshot: SnapshotResponse,
+    keys: Arc<KeySet>,
+    jwks: Jwks,
+    signer: Arc<Signer>,
+    taken: Instant,
+}
+
+struct Signer {
+    key_id: String,
+    key: SigningKey,
+}
+
+/// The keys cannot be brought up to date, or a token cannot be signed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RingError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    CannotOpen(#[from] CannotOpen),
+    #[error("there is no signing key")]
+    NoKey,
+    #[error("the signing key {0} is not one")]
+    BadKey(String),
+    #[error("a token could not be signed")]
+    Sign(String),
+}
+
+impl KeyRing {
+    /// Makes the first key when there is none.
+    pub(crate) async fn open(
+        store: Store,
+        vault: Vault,
+        schedule: Schedule,
+        trusted_for: Duration,
+    ) -> Result<Self, RingError> {
+        let changed = watch::Sender::new(());
+        let ring = Self { store, vault, schedule, trusted_for, picture: Mutex::new(None), changed };
+        ring.turn().await?;
+        Ok(ring)
+    }
+
+    /// Makes and drops keys when it is time, and takes a new picture.
+    pub(crate) async fn turn(&self) -> Result<(), RingError> {
+        let mut table = self.store.key_table().await?;
+        let published: Vec<Published> = table.keys.iter().map(|row| row.published).collect();
+        let plan = self.schedule.plan(&published, table.now);
+        if plan.make.is_some() || !plan.drop.is_empty() {
+            let made = plan.make.map(|published| self.make(published)).transpose()?;
+            self.store.turn_keys(made, plan.drop).await?;
+            table = self.store.key_table().await?;
+        }
+        self.show(table)
+    }
+
+    /// The token of a user who has signed in, and when it expires.
+    pub(crate) fn user_token(
+        &self,
+        user: UserId,
+        now: Timestamp,
+        lives: Duration,
+    ) -> Result<(String, Timestamp), RingError> {
+        let claims = claims::of_user(user, now, lives);
+        let token = self.picture()?.signer.sign(&claims)?;
+        Ok((token, Timestamp::from_unix_seconds(claims.exp)))
+    }
+
+    pub(crate) fn machine_token(&self, token: &MachineToken) -> Result<String, RingError> {
+        self.picture()?.signer.sign(&claims::of_machine(token))
+    }
+
+    pub(crate) fn jwks(&self) -> Result<Jwks, RingError> {
+        Ok(self.picture()?.jwks.clone())
+    }
+
+    /// What neighbours verify with; `None` when the picture is too old to be told on.
+    pub(crate) fn snapshot(&self, known_version: &str) -> Option<SnapshotResponse> {
+        let picture = self.picture().ok().filter(|picture| picture.taken.elapsed() <= SNAPSHOT_FRESH_FOR)?;
+        if picture.snapshot.version == known_version {
+            let version = known_version.to_owned();
+            return Some(SnapshotResponse { version, unchanged: true, ..SnapshotResponse::default() });
+        }
+        Some(picture.snapshot.clone())
+    }
+
+    fn make(&self, published: Published) -> Result<KeyRow, RingError> {
+        let key = SigningKey::generate(&mut rand::rngs::OsRng);
+        let public_key = key.verifying_key().to_bytes();
+        let key_id = thumbprint(&public_key);
+        let sealed = self.vault.seal(&key_id, &key)?;
+        tracing::info!(key.id = %key_id, signs_from = %published.signs_from, "Made a signing key");
+        Ok(KeyRow { published, key_id, public_key, sealed })
+    }
+
+    fn show(&self, table: KeyTable) -> Result<(), RingError> {
+        let taken = Instant::now();
+        let published: Vec<Published> = table.keys.iter().map(|row| row.published).collect();
+        let signs = Schedule::signs_now(&published, table.now).ok_or(RingError::NoKey)?;
+        let row = table.keys.iter().find(|row| row.published.generation == signs).ok_or(RingError::NoKey)?;
+        let signer = self.signer(row)?;
+        let mut verifying = Vec::with_capacity(table.keys.len());
+        for row in &table.keys {
+            let key = VerifyingKey::from_bytes(&row.public_key).map_err(|_| RingError::BadKey(row.key_id.clone()))?;
+            verifying.push((row.key_id.clone(), key));
+        }
+        let snapshot = snapshot(&table);
+        let mut shown = self.lock();
+        let is_news = shown.as_ref().is_none_or(|old| old.snapshot.version != snapshot.version);
+        let keys = match shown.as_ref().filter(|_| !is_news) {
+            Some(old) => Arc::clone(&old.keys),
+            None => Arc::new(KeySet::new(verifying, table.revoked.iter().copied())),
+        };
+        let jwks = Jwks { keys: table.keys.iter().map(jwk).collect() };
+        *shown = Some(Arc::new(Picture { snapshot, keys, jwks, signer, taken }));
+        drop(shown);
+        if is_news {
+            self.changed.send_replace(());
+        }
+        Ok(())
+    }
+
+    /// The key that signs, opened once.
+    fn signer(&self, row: &KeyRow) -> Result<Arc<Signer>, RingError> {
+        if let Ok(picture) = self.picture()
+            && picture.signer.key_id == row.key_id
+        {
+            return Ok(Arc::clone(&picture.signer));
+        }
+        let key = self.vault.open(&row.key_id, &row.sealed)?;
+        if key.verifying_key().to_bytes() != row.public_key {
+            return Err(RingError::BadKey(row.key_id.clone()));
+        }
+        tracing::info!(key.id = %row.key_id, "Signing with this key from now on");
+        Ok(Arc::new(Signer { key_id: row.key_id.clone(), key }))
+    }
+
+    fn picture(&self) -> Result<Arc<Picture>, RingError> {
+        self.lock().clone().ok_or(RingError::NoKey)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Picture>>> {
+        self.picture.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl KeySource for KeyRing {
+    fn current(&self) -> Result<Arc<KeySet>, KeysUnavailable> {
+        let picture = self.picture().map_err(|_| KeysUnavailable)?;
+        if picture.taken.elapsed() <= self.trusted_for { Ok(Arc::clone(&picture.keys)) } else { Err(KeysUnavailable) }
+    }
+
+    fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+}
+
+impl Signer {
+    fn sign(&self, claims: &ensemble_chassis::auth::Claims) -> Result<String, RingError> {
+        sign(claims, &self.key_id, &self.key).map_err(|error| RingError::Sign(error.to_string()))
+    }
+}
+
+/// The same for every replica that sees the same rows.
+fn snapshot(table: &KeyTable) -> SnapshotResponse {
+    let mut digest = Sha256::new();
+    for row in &table.keys {
+        digest.update(&row.key_id);
+    }
+    let mut revoked_token_ids: Vec<Vec<u8>> = table.revoked.iter().map(|id| id.uuid().as_bytes().to_vec()).collect();
+    revoked_token_ids.sort_unstable();
+    for id in &revoked_token_ids {
+        digest.update(id);
+    }
+    let keys = table
+        .keys
+        .iter()
+        .map(|row| VerificationKey { key_id: row.key_id.clone(), public_key: row.public_key.to_vec() })
+        .collect();
+    SnapshotResponse { version: encode(&digest.finalize()), unchanged: false, keys, revoked_token_ids }
+}
+
+fn jwk(row: &KeyRow) -> Jwk {
+    Jwk {
+        kty: "OKP".to_owned(),
+        crv: "Ed25519".to_owned(),
+        usage: "sig".to_owned(),
+        alg: "EdDSA".to_owned(),
+        kid: row.key_id.clone(),
+        x: encode(&row.public_key),
+    }
+}
+
+/// RFC 7638, section 3, with the members of RFC 8037, section 2.
+fn thumbprint(public_key: &[u8; 32]) -> String {
+    let members = format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{}"}}"#, encode(public_key));
+    encode(&Sha256::digest(members))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The key and the thumbprint of RFC 8037, appendix A.3.
+    #[test]
+    fn a_key_is_named_by_its_thumbprint() {
+        let public: [u8; 32] = [
+            0xd7, 0x5a, 0x98, 0x01, 0x82, 0xb1, 0x0a, 0xb7, 0xd5, 0x4b, 0xfe, 0xd3, 0xc9, 0x64, 0x07, 0x3a, 0x0e, 0xe1,
+            0x72, 0xf3, 0xda, 0xa6, 0x23, 0x25, 0xaf, 0x02, 0x1a, 0x68, 0xf7, 0x07, 0x51, 0x1a,
+        ];
+        assert_eq!(thumbprint(&public), "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k");
+    }
+}

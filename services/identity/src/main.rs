@@ -1,0 +1,5 @@
+//! The program of this service.
+
+fn main() -> std::process::ExitCode {
+    ensemble_chassis::run::<ensemble_identity::Identity>()
+}

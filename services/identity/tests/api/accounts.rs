@@ -1,0 +1,115 @@
+//! GET and PATCH /v1/account, GET /v1/users/{id}.
+
+use ensemble_testkit::on_both_databases;
+use ensemble_types::ids::UserId;
+use serde_json::{Value, json};
+
+use crate::{Stage, base64url, new_key, sign};
+
+fn content_key(key: &[u8; 32], by: &ed25519_dalek::SigningKey) -> Value {
+    let public = base64url(key);
+    let signature = sign(by, &format!("ensemble-content-key-v1\n{public}"));
+    json!({ "contentPublicKey": public, "contentPublicKeySignature": signature })
+}
+
+on_both_databases! {
+    async fn an_account_says_who_it_is(on: Backend) {
+        let stage = Stage::new(on).await;
+        let (key, alice, id) = stage.account().await;
+        let account = alice.get("/v1/account").await.expect(200);
+        assert_eq!(account["id"], id.as_str());
+        assert_eq!(account["publicKey"], base64url(key.verifying_key().as_bytes()));
+        for absent in ["contentPublicKey", "contentPublicKeySignature", "displayName"] {
+            assert_eq!(account[absent], Value::Null, "{absent}");
+        }
+        let named = alice.patch("/v1/account", &json!({ "displayName": "Zoë" })).await.expect(200);
+        assert_eq!(named["displayName"], "Zoë");
+        let change = content_key(&[5; 32], &key);
+        let keyed = alice.patch("/v1/account", &change).await.expect(200);
+        assert_eq!(keyed["contentPublicKey"], change["contentPublicKey"]);
+        assert_eq!(keyed["contentPublicKeySignature"], change["contentPublicKeySignature"]);
+        assert_eq!(keyed["displayName"], "Zoë", "what is not named stays");
+        assert_eq!(alice.get("/v1/account").await.expect(200), keyed);
+    }
+
+    async fn a_content_key_needs_the_word_of_the_account_key(on: Backend) {
+        let stage = Stage::new(on).await;
+        let (key, alice, _) = stage.account().await;
+        alice.patch("/v1/account", &content_key(&[5; 32], &key)).await.expect(200);
+        let foreign = content_key(&[6; 32], &new_key());
+        let swapped = json!({
+            "contentPublicKey": base64url(&[6; 32]),
+            "contentPublicKeySignature": content_key(&[5; 32], &key)["contentPublicKeySignature"],
+        });
+        for body in [foreign, swapped] {
+            assert_eq!(alice.patch("/v1/account", &body).await.bad_fields(), ["/contentPublicKeySignature"]);
+        }
+        let good = content_key(&[6; 32], &key);
+        let alone = |field: &str| json!({ field: good[field] });
+        let only_key = alice.patch("/v1/account", &alone("contentPublicKey")).await;
+        assert_eq!(only_key.bad_fields(), ["/contentPublicKeySignature"]);
+        let only_signature = alice.patch("/v1/account", &alone("contentPublicKeySignature")).await;
+        assert_eq!(only_signature.bad_fields(), ["/contentPublicKey"]);
+        let both = json!({ "displayName": "x", "contentPublicKey": "short", "contentPublicKeySignature": "short" });
+        assert_eq!(alice.patch("/v1/account", &both).await.bad_fields(), ["/contentPublicKey"]);
+        let account = alice.get("/v1/account").await.expect(200);
+        assert_eq!(account["contentPublicKey"], base64url(&[5; 32]), "none of these changed anything");
+        assert_eq!(account["displayName"], Value::Null);
+    }
+
+    async fn changes_that_make_no_sense_are_refused(on: Backend) {
+        let stage = Stage::new(on).await;
+        let (_, alice, _) = stage.account().await;
+        alice.patch("/v1/account", &json!({ "displayName": "x".repeat(128) })).await.expect(200);
+        alice.patch("/v1/account", &json!({ "displayName": "ä".repeat(128) })).await.expect(200);
+        for name in [json!("x".repeat(129)), json!(7), json!(["x"])] {
+            assert_eq!(alice.patch("/v1/account", &json!({ "displayName": name })).await.bad_fields(), ["/displayName"]);
+        }
+        for body in [json!({}), json!({ "id": UserId::generate() }), json!({ "displayName": null })] {
+            alice.patch("/v1/account", &body).await.problem(400, "INVALID_ARGUMENT");
+        }
+    }
+
+    async fn others_see_what_they_need_to_share(on: Backend) {
+        let stage = Stage::new(on).await;
+        let (key, alice, id) = stage.account().await;
+        let (_, bob, _) = stage.account().await;
+        alice.patch("/v1/account", &content_key(&[5; 32], &key)).await.expect(200);
+        let seen = bob.get(&format!("/v1/users/{id}")).await.expect(200);
+        let own = alice.get("/v1/account").await.expect(200);
+        for field in ["id", "publicKey", "contentPublicKey", "contentPublicKeySignature", "displayName"] {
+            assert_eq!(seen[field], own[field], "{field}");
+        }
+        assert_eq!(seen.as_object().unwrap().len(), 5);
+        for unknown in [UserId::generate().to_string(), "x".to_owned(), id.to_uppercase()] {
+            bob.get(&format!("/v1/users/{unknown}")).await.problem(404, "NOT_FOUND");
+        }
+    }
+
+    async fn without_a_users_token_there_is_nothing_to_see(on: Backend) {
+        let stage = Stage::new(on).await;
+        let (_, alice, id) = stage.account().await;
+        let made = alice.post("/v1/auth/tokens", &json!({ "machineId": "m" })).await.expect(201);
+        let runner = stage.api.with_token(made["token"].as_str().unwrap());
+        for (method, path) in [
+            ("GET", "/v1/account".to_owned()),
+            ("PATCH", "/v1/account".to_owned()),
+            ("GET", format!("/v1/users/{id}")),
+            ("POST", "/v1/auth/tokens".to_owned()),
+            ("GET", "/v1/auth/tokens".to_owned()),
+            ("DELETE", format!("/v1/auth/tokens/{}", made["id"].as_str().unwrap())),
+        ] {
+            let nobody = stage.api.request(method, &path).json(&json!({ "machineId": "m", "displayName": "x" }));
+            ensemble_testkit::Api::send(nobody).await.problem(401, "UNAUTHENTICATED");
+            let machine = runner.request(method, &path).json(&json!({ "machineId": "m", "displayName": "x" }));
+            ensemble_testkit::Api::send(machine).await.problem(403, "FORBIDDEN");
+        }
+        let foreign = ensemble_testkit::Issuer::new();
+        for (what, token) in foreign.bad_tokens(id.parse().unwrap()) {
+            let refused = stage.api.with_token(&token).get("/v1/account").await;
+            assert_eq!(refused.status, 401, "{what}");
+        }
+        let stranger = foreign.user(id.parse().unwrap());
+        assert_eq!(stage.api.with_token(&stranger).get("/v1/account").await.status, 401, "somebody else's issuer");
+    }
+}

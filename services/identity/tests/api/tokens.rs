@@ -1,0 +1,129 @@
+//! Machine tokens: making, listing, revoking.
+
+use ensemble_testkit::{Api, eventually, on_both_databases};
+use ensemble_types::ids::TokenId;
+use serde_json::{Value, json};
+
+use crate::{PATIENCE, Stage, claims};
+
+on_both_databases! {
+    async fn a_machine_token_acts_for_its_machine_only(on: Backend) {
+        let stage = Stage::new(on).await;
+        let (_, alice, id) = stage.account().await;
+        let made = alice.post("/v1/auth/tokens", &json!({ "machineId": "laptop", "expiresInSeconds": 60 })).await;
+        let made = made.expect(201);
+        let said = claims(made["token"].as_str().unwrap());
+        for (claim, value) in
+            [("aud", "ensemble:machine"), ("scope", "machine"), ("machineId", "laptop"), ("sub", id.as_str())]
+        {
+            assert_eq!(said[claim], value);
+        }
+        assert_eq!(said["jti"], made["id"]);
+        assert_eq!(said["exp"].as_i64().unwrap() - said["iat"].as_i64().unwrap(), 60);
+        let longest = alice.post("/v1/auth/tokens", &json!({ "machineId": "laptop" })).await.expect(201);
+        let said = claims(longest["token"].as_str().unwrap());
+        assert_eq!(said["exp"].as_i64().unwrap() - said["iat"].as_i64().unwrap(), 7_776_000);
+    }
+
+    async fn tokens_are_listed_newest_first_without_themselves(on: Backend) {
+        let stage = Stage::new(on).await;
+        let ((_, alice, _), (_, bob, _)) = (stage.account().await, stage.account().await);
+        let mut made = Vec::new();
+        for n in 0..5 {
+            let token = alice.post("/v1/auth/tokens", &json!({ "machineId": format!("m{n}") })).await.expect(201);
+            made.insert(0, token["id"].clone());
+        }
+        let mut seen: Vec<Value> = Vec::new();
+        let mut cursor = String::new();
+        loop {
+            let page = alice.get(&format!("/v1/auth/tokens?limit=2{cursor}")).await;
+            assert!(!page.text.contains("eyJ"), "a token is shown once");
+            let page = page.expect(200);
+            seen.extend(page["tokens"].as_array().unwrap().iter().map(|token| token["id"].clone()));
+            match page["nextCursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => break,
+            }
+        }
+        assert_eq!(seen, made);
+        assert_eq!(bob.get("/v1/auth/tokens").await.expect(200), json!({ "tokens": [], "nextCursor": null }));
+        for query in ["limit=0", "limit=501", "limit=x"] {
+            assert_eq!(alice.get(&format!("/v1/auth/tokens?{query}")).await.bad_fields(), ["?limit"]);
+        }
+        alice.get("/v1/auth/tokens?cursor=bWFjaGluZXMKWzEsImEiXQ").await.problem(400, "INVALID_CURSOR");
+    }
+
+    async fn a_revoked_token_is_refused_and_forgotten(on: Backend) {
+        let stage = Stage::new(on).await;
+        let ((_, alice, _), (_, bob, _)) = (stage.account().await, stage.account().await);
+        let made = alice.post("/v1/auth/tokens", &json!({ "machineId": "m" })).await.expect(201);
+        let path = format!("/v1/auth/tokens/{}", made["id"].as_str().unwrap());
+        let runner = stage.api.with_token(made["token"].as_str().unwrap());
+        runner.get("/v1/account").await.problem(403, "FORBIDDEN");
+        bob.delete(&path).await.problem(404, "NOT_FOUND");
+        runner.get("/v1/account").await.problem(403, "FORBIDDEN");
+        assert_eq!(alice.delete(&path).await.expect(200), json!({ "success": true }));
+        runner.get("/v1/account").await.problem(401, "UNAUTHENTICATED");
+        assert_eq!(alice.get("/v1/auth/tokens").await.expect(200)["tokens"], json!([]));
+        alice.delete(&path).await.expect(200);
+        for unknown in [TokenId::generate().to_string(), "x".to_owned()] {
+            alice.delete(&format!("/v1/auth/tokens/{unknown}")).await.problem(404, "NOT_FOUND");
+        }
+    }
+
+    async fn a_user_signs_out_by_revoking_the_token_in_use(on: Backend) {
+        let stage = Stage::new(on).await;
+        let (key, alice, _) = stage.account().await;
+        let token = stage.sign_in(&key).await.expect(200)["token"].as_str().unwrap().to_owned();
+        let second = stage.api.with_token(&token);
+        let id = claims(&token)["jti"].as_str().unwrap().to_owned();
+        alice.delete(&format!("/v1/auth/tokens/{id}")).await.problem(404, "NOT_FOUND");
+        second.delete(&format!("/v1/auth/tokens/{id}")).await.expect(200);
+        second.get("/v1/account").await.problem(401, "UNAUTHENTICATED");
+        alice.get("/v1/account").await.expect(200);
+    }
+
+    async fn requests_that_make_no_sense_are_refused(on: Backend) {
+        let stage = Stage::with(on, &[("MACHINE_TOKEN_LIMIT", "3")]).await;
+        let (_, alice, _) = stage.account().await;
+        for seconds in [json!(0), json!(59), json!(7_776_001), json!(-1), json!("60"), json!(60.5), json!(1e300)] {
+            let refused = alice.post("/v1/auth/tokens", &json!({ "machineId": "m", "expiresInSeconds": seconds })).await;
+            assert_eq!(refused.bad_fields(), ["/expiresInSeconds"], "{seconds}: {}", refused.text);
+        }
+        for machine in [json!(""), json!("a b"), json!("x".repeat(65)), json!(7), json!(null)] {
+            let refused = alice.post("/v1/auth/tokens", &json!({ "machineId": machine })).await;
+            assert_eq!(refused.bad_fields(), ["/machineId"], "{machine}");
+        }
+        let make = async || alice.post("/v1/auth/tokens", &json!({ "machineId": "m" })).await;
+        for _ in 0..3 {
+            let made = make().await.expect(201);
+            alice.delete(&format!("/v1/auth/tokens/{}", made["id"].as_str().unwrap())).await.expect(200);
+        }
+        make().await.problem(409, "CONFLICT");
+    }
+
+    async fn expired_tokens_are_cleared_away(on: Backend) {
+        let settings = [("MACHINE_TOKEN_MAX_SECONDS", "1"), ("SWEEP_MS", "50"), ("MACHINE_TOKEN_LIMIT", "1")];
+        let stage = Stage::with(on, &settings).await;
+        let (_, alice, _) = stage.account().await;
+        let make = async || alice.post("/v1/auth/tokens", &json!({ "machineId": "m" })).await.status;
+        assert_eq!((make().await, make().await), (201, 409));
+        eventually(PATIENCE, async || make().await == 201).await;
+    }
+}
+
+/// On PostgreSQL there may be several replicas; each hears of a revocation at once.
+#[test]
+fn a_revocation_reaches_the_other_replica() {
+    ensemble_testkit::run(async {
+        let settings = [("KEY_RING_REFRESH_MS", "60000")];
+        let stage = Stage::with(ensemble_testkit::Backend::Postgres, &settings).await;
+        let replica = stage.replica().await;
+        let (_, alice, _) = stage.account().await;
+        let made = alice.post("/v1/auth/tokens", &json!({ "machineId": "m" })).await.expect(201);
+        let elsewhere = Api::new(&replica.public_url()).with_token(made["token"].as_str().unwrap());
+        elsewhere.get("/v1/account").await.problem(403, "FORBIDDEN");
+        alice.delete(&format!("/v1/auth/tokens/{}", made["id"].as_str().unwrap())).await.expect(200);
+        eventually(PATIENCE, async || elsewhere.get("/v1/account").await.status == 401).await;
+    });
+}
