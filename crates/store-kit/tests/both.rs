@@ -1,5 +1,7 @@
 //! What the crate promises, on both databases.
 
+#![cfg(test)]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};

@@ -1,5 +1,7 @@
 //! The service from outside: started on free ports, spoken to over HTTP, on both databases.
 
+#![cfg(test)]
+
 mod world;
 
 mod bad_input;
