@@ -1,0 +1,32 @@
+//! The one OpenAPI document of all services, made from their route tables.
+
+use ensemble_chassis::{Service, openapi};
+use ensemble_edge_proxy::EdgeProxy;
+use ensemble_identity::Identity;
+use ensemble_machine_registry::MachineRegistry;
+use ensemble_orchestrator::Orchestrator;
+use ensemble_session_store::SessionStore;
+use ensemble_voice_gateway::VoiceGateway;
+use utoipa::openapi::OpenApi;
+
+const ABOUT: &str = "Sessions, sharing, machines, runs of coding agents, and voice. Times are RFC 3339 in UTC, ids are \
+    opaque, errors are RFC 9457 problems whose `code` programs match on. Sign in with `POST /v1/auth/challenge` and \
+    `POST /v1/auth`.";
+
+/// Every route that a caller outside can reach.
+pub fn document() -> OpenApi {
+    let tables = [
+        Identity::routes(),
+        MachineRegistry::routes(),
+        SessionStore::routes(),
+        Orchestrator::routes(),
+        VoiceGateway::routes(),
+        EdgeProxy::routes(),
+    ];
+    openapi::document("Ensemble", ABOUT, "1", &tables)
+}
+
+/// The document as `docs/openapi.json` holds it.
+pub fn as_text() -> anyhow::Result<String> {
+    Ok(document().to_pretty_json()? + "\n")
+}
