@@ -12,14 +12,17 @@ use nix::unistd::Pid;
 /// The variable. Every process of an attempt has it, the guard too.
 pub(crate) const MARK: &str = "ENSEMBLE_LEASE_ID";
 
-const LOOK: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Gives guards that are at work `patience` to end what they guard, then kills whoever is left.
 pub(crate) async fn end(lease: LeaseId, patience: Duration) {
     let deadline = tokio::time::Instant::now() + patience;
-    let mut found = look(lease).await;
-    while !found.is_empty() {
-        if tokio::time::Instant::now() >= deadline {
+    let mut looks_without_any = 0;
+    // One look can miss a process that is just being replaced by its child.
+    while looks_without_any < 2 {
+        let found = look(lease).await;
+        looks_without_any = if found.is_empty() { looks_without_any + 1 } else { 0 };
+        if !found.is_empty() && tokio::time::Instant::now() >= deadline {
             tracing::warn!(lease.id = %lease, processes = found.len(), "Killing what is left of an attempt that lost its guard");
             for pid in &found {
                 // Whoever has ended meanwhile does not matter.
@@ -27,7 +30,6 @@ pub(crate) async fn end(lease: LeaseId, patience: Duration) {
             }
         }
         tokio::time::sleep(LOOK).await;
-        found = look(lease).await;
     }
 }
 

@@ -9,15 +9,21 @@ pub(super) struct Tree {
     leader: Pid,
     /// Whether the leader's number may belong to somebody else by now.
     leader_is_gone: bool,
+    /// Whether the guard has no child any more.
+    guard_is_alone: bool,
 }
 
 impl Tree {
     pub(super) fn led_by(leader: Pid) -> Self {
-        Self { leader, leader_is_gone: false }
+        Self { leader, leader_is_gone: false, guard_is_alone: false }
     }
 
     pub(super) fn leader_ended(&mut self) {
         self.leader_is_gone = true;
+    }
+
+    pub(super) fn nobody_is_left(&mut self) {
+        self.guard_is_alone = true;
     }
 
     /// Sends the signal to the group and to whoever left it. Those that are gone already do not matter.
@@ -31,8 +37,11 @@ impl Tree {
     }
 
     /// Whether nobody is left, as far as this system lets us know.
+    ///
+    /// Where orphans are adopted, a guard without children has no descendants: that is certain, as a look at the
+    /// process table is not. Elsewhere the group is asked.
     pub(super) fn is_empty(self) -> bool {
-        descendants().is_empty() && !(self.goes_by_group() && killpg(self.leader, None).is_ok())
+        self.guard_is_alone && (cfg!(target_os = "linux") || killpg(self.leader, None).is_err())
     }
 
     /// Where every process of the attempt is a descendant, the group's number is not needed once its leader is gone.

@@ -32,6 +32,8 @@ enum News {
     End(Option<Duration>),
     /// A child, adopted or own, ended.
     Reaped(WaitStatus),
+    /// There is no child any more.
+    Alone,
 }
 
 pub(super) fn watch() -> i32 {
@@ -146,12 +148,16 @@ fn reap(leader: Pid, news: Sender<News>) {
             match waitpid(whom, None) {
                 Ok(status) => {
                     let _ = news.send(News::Reaped(status));
+                    if whom.is_some() {
+                        break;
+                    }
                 }
                 Err(Errno::EINTR) => {}
-                // None is left at the moment. A subreaper can only get new ones from those it has.
+                // None is left. A subreaper can only get new ones from those it has.
                 Err(_) => break,
             }
         }
+        let _ = news.send(News::Alone);
     });
 }
 
@@ -164,6 +170,7 @@ fn end(leader: Pid, told: &Receiver<News>, grace: Duration, leftover_grace: Dura
         match told.recv() {
             Ok(News::Reaped(status)) => ended = how(leader, status),
             Ok(News::End(wanted)) => patience = Some(wanted.unwrap_or(grace)),
+            Ok(News::Alone) => tree.nobody_is_left(),
             Err(_) => patience = Some(grace),
         }
     }
@@ -181,6 +188,7 @@ fn end(leader: Pid, told: &Receiver<News>, grace: Duration, leftover_grace: Dura
             Ok(News::Reaped(status)) => ended = ended.or(how(leader, status)),
             // A second order may be more urgent than the first, never less.
             Ok(News::End(Some(wanted))) => deadline = deadline.min(Instant::now() + wanted),
+            Ok(News::Alone) => tree.nobody_is_left(),
             Ok(News::End(None)) | Err(_) => {}
         }
         if ended.is_some() {

@@ -158,17 +158,26 @@ async fn a_program_has_the_limits_of_the_configuration() {
     assert_eq!(server.heard(lease).output, "123\n0\nNoNewPrivs:\t1\n");
 }
 
-/// Each process starts another and ends, so that whoever is found is gone already; some of them leave the session.
+/// Each process starts another in a session of its own and ends, so that whoever is found is gone already.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_that_run_away_by_forking_are_caught() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     let _runner = Runner::start(config(&server, &agent, state.path()));
-    let runaway = state.path().join("runaway");
-    std::fs::write(&runaway, "trap '' TERM\nsleep 0.01\nsetsid bash \"$0\" >/dev/null 2>&1 &\nexit\n").unwrap();
-    let lease = server.enqueue(task(format!("bash {} & echo ready; sleep 600", runaway.display())));
-    server.says(lease, "ready").await;
+    let (runaway, trace) = (state.path().join("runaway"), state.path().join("trace"));
+    let script =
+        format!("trap '' TERM\necho >> {}\nsleep 0.01\nsetsid bash \"$0\" >/dev/null 2>&1 &\nexit\n", trace.display());
+    std::fs::write(&runaway, script).unwrap();
+    let steps = || std::fs::metadata(&trace).map_or(0, |trace| trace.len());
+    let lease = server.enqueue(task(format!("bash {} & sleep 600", runaway.display())));
+    eventually("it to run away", SOON, || (steps() > 20).then_some(())).await;
     server.cancel(lease);
     let finish = server.finished(lease, SOON).await;
     assert_eq!(finish.status, FinishStatus::Cancelled);
-    gone(lease, Duration::from_secs(1)).await;
+    let last = steps();
+    let until = Instant::now() + Duration::from_millis(500);
+    eventually("half a second without a step", SOON, || {
+        assert_eq!(steps(), last, "it is still running");
+        (Instant::now() >= until).then_some(())
+    })
+    .await;
 }
