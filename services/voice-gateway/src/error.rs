@@ -48,17 +48,23 @@ impl IntoProblem for Error {
             Self::RoomService(error) => room_service(&error),
             Self::Shape(error) => {
                 tracing::error!(%error, "A message could not be put into JSON");
-                Problem::new(Code::Internal, "Something went wrong in the service. Quote the request id when you report it.")
+                Problem::new(
+                    Code::Internal,
+                    "Something went wrong in the service. Quote the request id when you report it.",
+                )
             }
             Self::ToolBridge(error) => Problem::field("/toolBridgeBaseUrl", error.to_string()),
             Self::IdempotencyMismatch => {
                 Problem::new(Code::IdempotencyMismatch, "Use a new `Idempotency-Key` for another request.")
             }
-            Self::InFlight => Problem::new(Code::Conflict, "The first request with this `Idempotency-Key` is still going on.")
-                .with_retry_after(1),
-            Self::SessionOver => {
-                Problem::new(Code::SessionNotActive, "The voice session that this request started is over. Start another one.")
+            Self::InFlight => {
+                Problem::new(Code::Conflict, "The first request with this `Idempotency-Key` is still going on.")
+                    .with_retry_after(1)
             }
+            Self::SessionOver => Problem::new(
+                Code::SessionNotActive,
+                "The voice session that this request started is over. Start another one.",
+            ),
             Self::Unknown(member) => {
                 Problem::new(Code::NotFound, "There is no voice session with this id.").with(member, false)
             }
@@ -72,9 +78,12 @@ impl IntoProblem for Error {
                 Problem::new(Code::RateLimited, "Slow down; see `Retry-After`.").with_retry_after(retry_after)
             }
             Self::TooEarly => {
-                Problem::new(Code::Unavailable, "The room is still being made. Say it again in a moment.").with_retry_after(1)
+                Problem::new(Code::Unavailable, "The room is still being made. Say it again in a moment.")
+                    .with_retry_after(1)
             }
-            Self::OtherUser => Problem::new(Code::Forbidden, "The token in `Authorization` belongs to another user than `userId`."),
+            Self::OtherUser => {
+                Problem::new(Code::Forbidden, "The token in `Authorization` belongs to another user than `userId`.")
+            }
             Self::Unauthenticated => Problem::unauthenticated(),
         }
     }
@@ -86,7 +95,8 @@ fn room_service(error: &CallError) -> Problem {
             .with_retry_after(u32::try_from(retry_after.as_secs()).unwrap_or(u32::MAX).max(1));
     }
     if error.is_retryable() {
-        return Problem::new(Code::Unavailable, "The room service did not answer. Try again shortly.").with_retry_after(2);
+        return Problem::new(Code::Unavailable, "The room service did not answer. Try again shortly.")
+            .with_retry_after(2);
     }
     tracing::error!(%error, "LiveKit refused a call");
     Problem::new(Code::UpstreamError, "The room service refused the call. The operator of this server must look at it.")

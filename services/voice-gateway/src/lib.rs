@@ -6,12 +6,12 @@
 
 mod domain;
 
-mod routes;
+mod clients;
 mod handlers;
 mod operations;
-mod workers;
+mod routes;
 mod store;
-mod clients;
+mod workers;
 
 mod config;
 mod error;
@@ -151,7 +151,9 @@ impl Service for VoiceGateway {
     }
 
     fn workers(self: &Arc<Self>) -> Vec<Worker> {
-        let Some(inboxes) = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Vec::new() };
+        let Some(inboxes) = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+            return Vec::new();
+        };
         let (this, drain) = (|| Arc::clone(self), || self.drain.clone());
         let mut loops = vec![
             Worker::new("timers", workers::run_timers(this(), drain())),

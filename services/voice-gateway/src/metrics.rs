@@ -49,7 +49,11 @@ impl VoiceMetrics {
             time_to_agent: histogram("voice_time_to_agent_seconds", "From the room to the agent's readiness.")?,
             time_to_active: histogram("voice_time_to_active_seconds", "From the start to person and agent together.")?,
             livekit,
-            deliveries: counters("voice_deliveries_total", "Texts and contexts on their way to the agent.", &["kind", "result"])?,
+            deliveries: counters(
+                "voice_deliveries_total",
+                "Texts and contexts on their way to the agent.",
+                &["kind", "result"],
+            )?,
             queued_texts: gauge("voice_queued_texts", "Texts that have not reached their agents.")?,
             live_sessions: gauge("voice_live_sessions", "Voice sessions that are not over.")?,
             redispatches,

@@ -3,8 +3,8 @@
 use ensemble_chassis::{Routes, Who, get, post};
 use ensemble_types::problem::Code;
 use ensemble_types::voice::{
-    SendVoiceContext, SendVoiceText, StartVoiceSession, StopVoiceSession, VoiceAgentEvent, VoiceAgentHeard, VoiceContext,
-    VoicePulledText, VoiceStart, VoiceStatus, VoiceStop, VoiceText,
+    SendVoiceContext, SendVoiceText, StartVoiceSession, StopVoiceSession, VoiceAgentEvent, VoiceAgentHeard,
+    VoiceContext, VoicePulledText, VoiceStart, VoiceStatus, VoiceStop, VoiceText,
 };
 
 use crate::handlers::{agent, hooks, injections, sessions};
@@ -21,7 +21,14 @@ pub(crate) fn table() -> Routes {
                 .idempotent()
                 .takes::<StartVoiceSession>()
                 .gives::<VoiceStart>(200)
-                .errors(&[Code::Forbidden, Code::IdempotencyMismatch, Code::Conflict, Code::SessionNotActive, Code::UpstreamError, Code::Unavailable])
+                .errors(&[
+                    Code::Forbidden,
+                    Code::IdempotencyMismatch,
+                    Code::Conflict,
+                    Code::SessionNotActive,
+                    Code::UpstreamError,
+                    Code::Unavailable,
+                ])
                 .to(sessions::start),
         )
         .row(

@@ -78,7 +78,9 @@ pub(crate) fn texts(heard: &[Heard]) -> Vec<String> {
         .iter()
         .filter(|one| one.name.ends_with(".text"))
         .filter(|one| seen.insert(of(&one.payload, "id")))
-        .filter_map(|one| of(&one.payload, "text").or_else(|| of(&one.payload, "message")).or_else(|| of(&one.payload, "url")))
+        .filter_map(|one| {
+            of(&one.payload, "text").or_else(|| of(&one.payload, "message")).or_else(|| of(&one.payload, "url"))
+        })
         .collect()
 }
 

@@ -48,7 +48,9 @@ async fn twirp(request: HttpRequest, path: Path<(String, String)>, body: Bytes, 
     match &fault {
         Some(Fault::Slow(wait)) => tokio::time::sleep(*wait).await,
         Some(Fault::PlainUnauthorized) => return unauthorized(token),
-        Some(Fault::Unavailable) => return refused(&Refusal(503, "unavailable", "no response from servers".to_owned())),
+        Some(Fault::Unavailable) => {
+            return refused(&Refusal(503, "unavailable", "no response from servers".to_owned()));
+        }
         Some(Fault::BadGateway) => return HttpResponse::BadGateway().content_type("text/html").body("<h1>502</h1>"),
         Some(Fault::Twirp(status, code)) => return refused(&Refusal(*status, code, "as ordered".to_owned())),
         Some(Fault::Hang(wait)) => {
@@ -57,9 +59,8 @@ async fn twirp(request: HttpRequest, path: Path<(String, String)>, body: Bytes, 
         }
         Some(Fault::EffectWithoutAnswer(_)) | None => {}
     }
-    let Some(claims) = token
-        .strip_prefix("Bearer ")
-        .and_then(|jwt| TokenVerifier::with_api_key(API_KEY, API_SECRET).verify(jwt).ok())
+    let Some(claims) =
+        token.strip_prefix("Bearer ").and_then(|jwt| TokenVerifier::with_api_key(API_KEY, API_SECRET).verify(jwt).ok())
     else {
         return unauthorized(token);
     };
@@ -80,7 +81,8 @@ fn unauthorized(token: &str) -> HttpResponse {
 }
 
 fn refused(Refusal(status, code, msg): &Refusal) -> HttpResponse {
-    let status = actix_web::http::StatusCode::from_u16(*status).unwrap_or(actix_web::http::StatusCode::INTERNAL_SERVER_ERROR);
+    let status =
+        actix_web::http::StatusCode::from_u16(*status).unwrap_or(actix_web::http::StatusCode::INTERNAL_SERVER_ERROR);
     HttpResponse::build(status).json(json!({ "code": code, "msg": msg }))
 }
 
@@ -146,7 +148,8 @@ fn perform(inner: &Arc<Inner>, method: &str, grants: &VideoGrants, body: Bytes) 
 }
 
 fn create_room(inner: &Arc<Inner>, request: proto::CreateRoomRequest) -> Result<Vec<u8>, Refusal> {
-    let dispatches: Vec<_> = request.agents.into_iter().map(|agent| dispatch_of(&request.name, agent.agent_name, agent.metadata)).collect();
+    let dispatches: Vec<_> =
+        request.agents.into_iter().map(|agent| dispatch_of(&request.name, agent.agent_name, agent.metadata)).collect();
     let bound = |seconds: u32, default: u64| Duration::from_secs(if seconds == 0 { default } else { seconds.into() });
     let (room, new) = inner.create_room(
         &request.name,
@@ -170,7 +173,14 @@ fn create_dispatch(inner: &Arc<Inner>, request: proto::CreateAgentDispatchReques
 }
 
 fn dispatch_of(room: &str, agent_name: String, metadata: String) -> proto::AgentDispatch {
-    proto::AgentDispatch { id: sid("AD"), agent_name, room: room.to_owned(), metadata, state: Some(proto::AgentDispatchState::default()), ..Default::default() }
+    proto::AgentDispatch {
+        id: sid("AD"),
+        agent_name,
+        room: room.to_owned(),
+        metadata,
+        state: Some(proto::AgentDispatchState::default()),
+        ..Default::default()
+    }
 }
 
 fn perform_rpc(inner: &Inner, request: &proto::PerformRpcRequest) -> Result<Vec<u8>, Refusal> {
@@ -180,7 +190,9 @@ fn perform_rpc(inner: &Inner, request: &proto::PerformRpcRequest) -> Result<Vec<
     if request.payload.len() > RPC_MAX {
         return Err(Refusal(400, "malformed", "payload too large".to_owned()));
     }
-    let to = inner.participant(&request.room, &request.destination_identity).ok_or_else(|| not_found("participant does not exist"))?;
+    let to = inner
+        .participant(&request.room, &request.destination_identity)
+        .ok_or_else(|| not_found("participant does not exist"))?;
     let hear = || hear(inner, &request.room, Via::Rpc, &request.method, request.payload.as_bytes());
     match to.rpc {
         Rpc::Answers => {

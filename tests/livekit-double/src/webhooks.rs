@@ -53,7 +53,8 @@ impl Webhooks {
         }
         let copies = if dice.gen_bool(faults.doubled) { 2 } else { 1 };
         for _ in 0..copies {
-            let wait = if dice.gen_bool(faults.late) { faults.delay.mul_f64(dice.r#gen::<f64>()) } else { Duration::ZERO };
+            let wait =
+                if dice.gen_bool(faults.late) { faults.delay.mul_f64(dice.r#gen::<f64>()) } else { Duration::ZERO };
             let (this, body) = (self.clone(), body.to_string());
             self.runtime.spawn(async move {
                 tokio::time::sleep(wait).await;
@@ -72,7 +73,8 @@ impl Webhooks {
     pub(crate) async fn send_raw(&self, body: &str, key: &str, secret: &str) -> u16 {
         let Some(url) = self.target.lock().unwrap_or_else(PoisonError::into_inner).0.clone() else { return 0 };
         let digest = STANDARD.encode(Sha256::digest(body.as_bytes()));
-        let Ok(token) = AccessToken::with_api_key(key, secret).with_ttl(Duration::from_secs(300)).with_sha256(&digest).to_jwt()
+        let Ok(token) =
+            AccessToken::with_api_key(key, secret).with_ttl(Duration::from_secs(300)).with_sha256(&digest).to_jwt()
         else {
             return 0;
         };

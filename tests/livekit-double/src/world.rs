@@ -145,7 +145,11 @@ impl Inner {
         true
     }
 
-    pub(crate) fn with_dispatches<T>(&self, room: &str, f: impl FnOnce(&mut Vec<proto::AgentDispatch>) -> T) -> Option<T> {
+    pub(crate) fn with_dispatches<T>(
+        &self,
+        room: &str,
+        f: impl FnOnce(&mut Vec<proto::AgentDispatch>) -> T,
+    ) -> Option<T> {
         self.change(|world| world.rooms.get_mut(room).map(|room| f(&mut room.dispatches)))
     }
 
@@ -185,7 +189,13 @@ impl Inner {
         if !claims.video.room_join || claims.sub.is_empty() {
             return Err(JoinError::NoGrant);
         }
-        let one = Participant { sid: sid("PA"), is_agent: false, rpc: Rpc::NotRegistered, says_ready: false, joined_at: unix_seconds() };
+        let one = Participant {
+            sid: sid("PA"),
+            is_agent: false,
+            rpc: Rpc::NotRegistered,
+            says_ready: false,
+            joined_at: unix_seconds(),
+        };
         self.enter(&claims.video.room, &claims.sub, one).then(|| claims.sub.clone()).ok_or(JoinError::NoRoom)
     }
 
@@ -277,7 +287,8 @@ impl Room {
 
 impl Participant {
     fn info(&self, identity: &str) -> proto::ParticipantInfo {
-        let kind = if self.is_agent { proto::participant_info::Kind::Agent } else { proto::participant_info::Kind::Standard };
+        let kind =
+            if self.is_agent { proto::participant_info::Kind::Agent } else { proto::participant_info::Kind::Standard };
         let ready = self.says_ready.then(|| ("voice.ready".to_owned(), "1".to_owned()));
         proto::ParticipantInfo {
             sid: self.sid.clone(),
@@ -292,7 +303,8 @@ impl Participant {
 
     /// As protojson writes it: default values are left out.
     fn json(&self, identity: &str, reason: &str) -> Value {
-        let mut json = json!({ "sid": self.sid, "identity": identity, "state": "ACTIVE", "joinedAt": self.joined_at.to_string() });
+        let mut json =
+            json!({ "sid": self.sid, "identity": identity, "state": "ACTIVE", "joinedAt": self.joined_at.to_string() });
         if let Some(object) = json.as_object_mut() {
             if self.is_agent {
                 object.insert("kind".to_owned(), "AGENT".into());

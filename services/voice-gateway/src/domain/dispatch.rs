@@ -74,7 +74,9 @@ pub(crate) fn metadata(
         Some(body) if session.context.dispatched_inline => {
             Some(Context { version, payload: Some(serde_json::from_str(body)?), pointer: None })
         }
-        Some(body) => Some(Context { version, payload: None, pointer: Some(Pointer::new(context_url(base, session), body)) }),
+        Some(body) => {
+            Some(Context { version, payload: None, pointer: Some(Pointer::new(context_url(base, session), body)) })
+        }
     };
     serde_json::to_string(&Metadata {
         gateway_session_id: session.id,

@@ -1,13 +1,14 @@
 //! What a voice session is and may become. No I/O, no clock of its own: `now` is an argument everywhere.
 
-pub(crate) mod state;
-pub(crate) mod session;
-pub(crate) mod duty;
-pub(crate) mod observation;
 pub(crate) mod context;
+pub(crate) mod dispatch;
+pub(crate) mod duty;
+pub(crate) mod limits;
+mod live;
+pub(crate) mod observation;
 pub(crate) mod outbox;
 pub(crate) mod packet;
-pub(crate) mod dispatch;
-pub(crate) mod limits;
+pub(crate) mod session;
+pub(crate) mod state;
 pub(crate) mod tool_bridge;
 pub(crate) mod webhook;

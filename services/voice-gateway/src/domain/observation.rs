@@ -61,7 +61,11 @@ impl VoiceSession {
             }
             (agent, Some(there)) => {
                 if agent.sid() != Some(&there.sid) {
-                    events.push(Event::AgentJoined { room: room(), identity: there.identity.clone(), sid: there.sid.clone() });
+                    events.push(Event::AgentJoined {
+                        room: room(),
+                        identity: there.identity.clone(),
+                        sid: there.sid.clone(),
+                    });
                 }
                 if there.says_ready {
                     events.push(Event::AgentReady);

@@ -83,7 +83,13 @@ pub(crate) enum Way {
 }
 
 /// Packs an item. `inline_max` bounds the contexts that travel whole; `base` is the gateway's address for the agent.
-pub(crate) fn pack(item: &Item, session: &VoiceSession, way: Way, inline_max: usize, base: &str) -> Result<Packet, serde_json::Error> {
+pub(crate) fn pack(
+    item: &Item,
+    session: &VoiceSession,
+    way: Way,
+    inline_max: usize,
+    base: &str,
+) -> Result<Packet, serde_json::Error> {
     let about = |created_at| {
         (way == Way::Data).then_some(About {
             gateway_session_id: session.id,
@@ -92,7 +98,17 @@ pub(crate) fn pack(item: &Item, session: &VoiceSession, way: Way, inline_max: us
             created_at,
         })
     };
-    let empty = Wire { kind: None, id: "", seq: None, version: None, text: None, message: None, payload: None, pointer: None, about: None };
+    let empty = Wire {
+        kind: None,
+        id: "",
+        seq: None,
+        version: None,
+        text: None,
+        message: None,
+        payload: None,
+        pointer: None,
+        about: None,
+    };
     match item {
         Item::Text { seq, message_id, text, created_at } => {
             let envelope = Wire { id: message_id, seq: Some(*seq), about: about(Some(*created_at)), ..empty };

@@ -10,6 +10,8 @@ use ensemble_types::time::Timestamp;
 use ensemble_types::voice::{VoiceEndReason as EndReason, VoiceState};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use super::live::{Agent, Human, Live};
+
 /// How long things may take. All of it is configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
@@ -44,43 +46,20 @@ pub(crate) type Sid = String;
 #[serde(rename_all = "snake_case")]
 pub(crate) enum State {
     /// The record is written, LiveKit has not answered.
-    Creating { give_up_at: Timestamp },
+    Creating {
+        give_up_at: Timestamp,
+    },
     Live(Live),
     /// Over for everybody; the room may still be there.
-    Ending { end: End, delete_at: Timestamp, attempts: u32 },
+    Ending {
+        end: End,
+        delete_at: Timestamp,
+        attempts: u32,
+    },
     /// Over, and LiveKit has confirmed that the room is gone.
-    Over { end: End },
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) struct Live {
-    pub(crate) room_sid: Sid,
-    pub(crate) room_created_at: Timestamp,
-    pub(crate) human: Human,
-    pub(crate) agent: Agent,
-    /// When person and agent were first there together.
-    pub(crate) active_at: Option<Timestamp>,
-    pub(crate) redispatches: u32,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Human {
-    /// `departed`: a stay whose end was heard of before its beginning.
-    Awaited { departed: Option<(Sid, bool)> },
-    Present { sid: Sid, since: Timestamp },
-    /// `departed`: the stay that LiveKit said is over; whoever is only missing in a list may be there all the same.
-    Away { since: Timestamp, departed: Option<Sid> },
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Agent {
-    /// `said_ready`: it spoke to us before LiveKit told us that it came. `departed`: the last stay that is over.
-    Awaited { check_at: Timestamp, said_ready: bool, departed: Option<Sid> },
-    Joined { identity: String, sid: Sid, since: Timestamp, ask_at: Timestamp },
-    Ready { identity: String, sid: Sid, since: Timestamp, ready_at: Timestamp },
+    Over {
+        end: End,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,21 +74,39 @@ pub(crate) struct End {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// CreateRoom was answered.
-    RoomUp { sid: Sid },
+    RoomUp {
+        sid: Sid,
+    },
     /// CreateRoom failed for good, or nobody is left who waits for its answer.
     StartFailed,
-    HumanJoined { room: Sid, sid: Sid },
+    HumanJoined {
+        room: Sid,
+        sid: Sid,
+    },
     /// `on_purpose`: the person hung up, and was not merely cut off.
-    HumanLeft { sid: Sid, on_purpose: bool },
+    HumanLeft {
+        sid: Sid,
+        on_purpose: bool,
+    },
     /// LiveKit's list does not show the person any more.
-    HumanUnseen { sid: Sid },
+    HumanUnseen {
+        sid: Sid,
+    },
     /// The person has not come, or not come back, in time.
     HumanOverdue,
-    AgentJoined { room: Sid, identity: String, sid: Sid },
+    AgentJoined {
+        room: Sid,
+        identity: String,
+        sid: Sid,
+    },
     AgentReady,
-    AgentLeft { sid: Sid },
+    AgentLeft {
+        sid: Sid,
+    },
     /// LiveKit's list does not show the agent any more.
-    AgentUnseen { sid: Sid },
+    AgentUnseen {
+        sid: Sid,
+    },
     /// The watchdog dispatches the agent once more.
     Redispatched,
     /// The watchdog could not look, and looks again later.
@@ -122,7 +119,9 @@ pub(crate) enum Event {
     Replaced,
     Expired,
     /// The room with this sid is gone without our doing.
-    RoomGone { sid: Sid },
+    RoomGone {
+        sid: Sid,
+    },
     /// An attempt to delete the room begins; the next one comes when this one has failed.
     DeleteBegun,
     /// DeleteRoom was answered with yes or with "no such room".
@@ -163,7 +162,7 @@ impl State {
         }
     }
 
-    fn ending(reason: EndReason, active_at: Option<Timestamp>, now: Timestamp) -> Self {
+    pub(super) fn ending(reason: EndReason, active_at: Option<Timestamp>, now: Timestamp) -> Self {
         Self::Ending { end: End { reason, active_at, ended_at: now }, delete_at: now, attempts: 0 }
     }
 
@@ -199,186 +198,6 @@ impl State {
             Self::Live(live) => live.active_at,
             Self::Ending { end, .. } | Self::Over { end } => end.active_at,
         }
-    }
-}
-
-impl Live {
-    fn new(room_sid: Sid, now: Timestamp, rules: &Rules) -> Self {
-        Self {
-            room_sid,
-            room_created_at: now,
-            human: Human::Awaited { departed: None },
-            agent: Agent::Awaited { check_at: now.plus(rules.agent_join), said_ready: false, departed: None },
-            active_at: None,
-            redispatches: 0,
-        }
-    }
-
-    fn next(mut self, event: Event, now: Timestamp, rules: &Rules) -> Result<State, Refused> {
-        match event {
-            Event::HumanJoined { room, sid } if room == self.room_sid => return self.human_joined(sid, now),
-            Event::HumanLeft { sid, on_purpose } => return self.human_left(sid, on_purpose, now),
-            Event::HumanUnseen { sid } => match self.human {
-                Human::Present { sid: ref present, .. } if *present == sid => {
-                    self.human = Human::Away { since: now, departed: None };
-                }
-                _ => return Err(Refused),
-            },
-            Event::HumanOverdue => match self.human {
-                Human::Away { .. } => return Ok(self.end(EndReason::Left, now)),
-                Human::Awaited { .. } => return Ok(self.end(EndReason::RoomFinished, now)),
-                Human::Present { .. } => return Err(Refused),
-            },
-            Event::AgentJoined { room, identity, sid } if room == self.room_sid => {
-                self.agent = self.agent.joined(identity, sid, now, rules)?;
-            }
-            Event::AgentReady => self.agent = self.agent.ready(now)?,
-            Event::AgentLeft { sid } if self.agent.sid() == Some(&sid) => self.lose_agent(Some(sid), now, rules),
-            Event::AgentUnseen { sid } if self.agent.sid() == Some(&sid) => self.lose_agent(None, now, rules),
-            // It is heard of its end before its beginning.
-            Event::AgentLeft { sid } => match self.agent {
-                Agent::Awaited { check_at, said_ready, departed: None } => {
-                    self.agent = Agent::Awaited { check_at, said_ready, departed: Some(sid) };
-                }
-                _ => return Err(Refused),
-            },
-            Event::Redispatched if self.agent.is_awaited() && self.redispatches < rules.max_dispatches => {
-                self.redispatches += 1;
-                let departed = self.agent.departed();
-                self.agent = Agent::Awaited { check_at: now.plus(rules.agent_join), said_ready: false, departed };
-            }
-            Event::WatchPostponed => match self.agent {
-                Agent::Awaited { said_ready, departed, .. } => {
-                    self.agent = Agent::Awaited { check_at: now.plus(rules.agent_join / 2), said_ready, departed };
-                }
-                _ => return Err(Refused),
-            },
-            Event::AgentAsked => match self.agent {
-                Agent::Joined { since, .. } if now.since(since) >= rules.agent_ready => {
-                    self.agent = self.agent.ready(now)?;
-                }
-                Agent::Joined { identity, sid, since, .. } => {
-                    self.agent = Agent::Joined { identity, sid, since, ask_at: now.plus(rules.agent_ask) };
-                }
-                _ => return Err(Refused),
-            },
-            Event::AgentUnavailable if self.agent.is_awaited() => return Ok(self.end(EndReason::AgentUnavailable, now)),
-            // The caller was told that the start failed, although LiveKit's webhooks say that there is a room.
-            Event::StartFailed if matches!(self.human, Human::Awaited { departed: None }) => {
-                return Ok(self.end(EndReason::StartFailed, now));
-            }
-            Event::StopRequested => return Ok(self.end(EndReason::StopRequested, now)),
-            Event::Replaced => return Ok(self.end(EndReason::Replaced, now)),
-            Event::Expired => return Ok(self.end(EndReason::Expired, now)),
-            Event::RoomGone { sid } if sid == self.room_sid => return Ok(self.room_gone(now)),
-            _ => return Err(Refused),
-        }
-        Ok(State::Live(self.activated(now)))
-    }
-
-    fn human_joined(mut self, sid: Sid, now: Timestamp) -> Result<State, Refused> {
-        self.human = match self.human {
-            Human::Present { sid: ref present, .. } if *present == sid => return Err(Refused),
-            // Word of its arrival comes after word of its departure.
-            Human::Away { departed: Some(ref gone), .. } if *gone == sid => return Err(Refused),
-            Human::Awaited { departed: Some((gone, on_purpose)) } if gone == sid => {
-                if on_purpose {
-                    return Ok(State::ending(EndReason::Left, self.active_at, now));
-                }
-                Human::Away { since: now, departed: Some(gone) }
-            }
-            _ => Human::Present { sid, since: now },
-        };
-        Ok(State::Live(self.activated(now)))
-    }
-
-    fn human_left(mut self, left: Sid, on_purpose: bool, now: Timestamp) -> Result<State, Refused> {
-        match self.human {
-            Human::Present { ref sid, .. } if *sid == left => {
-                if on_purpose {
-                    return Ok(self.end(EndReason::Left, now));
-                }
-                self.human = Human::Away { since: now, departed: Some(left) };
-                Ok(State::Live(self))
-            }
-            Human::Awaited { departed: None } => {
-                self.human = Human::Awaited { departed: Some((left, on_purpose)) };
-                Ok(State::Live(self))
-            }
-            _ => Err(Refused),
-        }
-    }
-
-    fn lose_agent(&mut self, departed: Option<Sid>, now: Timestamp, rules: &Rules) {
-        if let Agent::Ready { ready_at, .. } = self.agent
-            && now.since(ready_at) >= rules.agent_stable
-        {
-            self.redispatches = 0;
-        }
-        self.agent = Agent::Awaited { check_at: now.plus(rules.agent_gone), said_ready: false, departed };
-    }
-
-    fn room_gone(self, now: Timestamp) -> State {
-        let reason = if matches!(self.human, Human::Away { .. }) { EndReason::Left } else { EndReason::RoomFinished };
-        State::Over { end: End { reason, active_at: self.active_at, ended_at: now } }
-    }
-
-    fn end(self, reason: EndReason, now: Timestamp) -> State {
-        State::ending(reason, self.active_at, now)
-    }
-
-    fn activated(mut self, now: Timestamp) -> Self {
-        let together = matches!(self.human, Human::Present { .. }) && matches!(self.agent, Agent::Ready { .. });
-        if together && self.active_at.is_none() {
-            self.active_at = Some(now);
-        }
-        self
-    }
-}
-
-impl Agent {
-    fn joined(self, identity: String, sid: Sid, now: Timestamp, rules: &Rules) -> Result<Self, Refused> {
-        let ask_at = now.plus(rules.agent_ask);
-        match self {
-            Self::Awaited { departed: Some(ref gone), .. } if *gone == sid => Err(Refused),
-            Self::Awaited { said_ready: true, .. } => Ok(Self::Ready { identity, sid, since: now, ready_at: now }),
-            Self::Awaited { said_ready: false, .. } => Ok(Self::Joined { identity, sid, since: now, ask_at }),
-            // The newest one speaks; an older one of the same dispatch is on its way out.
-            Self::Joined { sid: ref old, .. } | Self::Ready { sid: ref old, .. } if *old != sid => {
-                Ok(Self::Joined { identity, sid, since: now, ask_at })
-            }
-            Self::Joined { .. } | Self::Ready { .. } => Err(Refused),
-        }
-    }
-
-    fn ready(self, now: Timestamp) -> Result<Self, Refused> {
-        match self {
-            Self::Awaited { check_at, said_ready: false, departed } => Ok(Self::Awaited { check_at, said_ready: true, departed }),
-            Self::Joined { identity, sid, since, .. } => Ok(Self::Ready { identity, sid, since, ready_at: now }),
-            Self::Awaited { said_ready: true, .. } | Self::Ready { .. } => Err(Refused),
-        }
-    }
-
-    pub(crate) fn sid(&self) -> Option<&Sid> {
-        match self {
-            Self::Awaited { .. } => None,
-            Self::Joined { sid, .. } | Self::Ready { sid, .. } => Some(sid),
-        }
-    }
-
-    fn departed(&self) -> Option<Sid> {
-        match self {
-            Self::Awaited { departed, .. } => departed.clone(),
-            Self::Joined { .. } | Self::Ready { .. } => None,
-        }
-    }
-
-    pub(crate) fn is_awaited(&self) -> bool {
-        matches!(self, Self::Awaited { .. })
-    }
-
-    pub(crate) fn is_ready(&self) -> bool {
-        matches!(self, Self::Ready { .. })
     }
 }
 

@@ -244,7 +244,10 @@ fn word_of_an_arrival_that_is_over_changes_nothing() {
     let unseen = then(active(), Event::HumanUnseen { sid: HUMAN.into() }, 2);
     assert!(matches!(then(unseen, human_joined(), 3).live().unwrap().human, Human::Present { .. }));
 
-    for lost in [then(active(), Event::AgentLeft { sid: AGENT.into() }, 2), then(up(), Event::AgentLeft { sid: AGENT.into() }, 2)] {
+    for lost in [
+        then(active(), Event::AgentLeft { sid: AGENT.into() }, 2),
+        then(up(), Event::AgentLeft { sid: AGENT.into() }, 2),
+    ] {
         assert!(lost.next(agent_joined(), at(3), &RULES).is_err());
     }
     let unseen = then(active(), Event::AgentUnseen { sid: AGENT.into() }, 2);

@@ -44,12 +44,14 @@ fn parse(url: &str) -> Result<Parsed<'_>, BadToolBridge> {
     };
     let (authority, path) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
     let plain = |text: &str, extra: &[u8]| text.bytes().all(|b| b.is_ascii_alphanumeric() || extra.contains(&b));
-    if !plain(path, b"/-._~") || path.split('/').any(|segment| segment == "." || segment == "..") || path.contains("//") {
+    if !plain(path, b"/-._~") || path.split('/').any(|segment| segment == "." || segment == "..") || path.contains("//")
+    {
         return Err(BadToolBridge::Malformed);
     }
     let (host, port) = match authority.strip_prefix('[').and_then(|v6| v6.split_once(']')) {
         Some((inner, after)) => {
-            let port = if after.is_empty() { None } else { Some(after.strip_prefix(':').ok_or(BadToolBridge::Malformed)?) };
+            let port =
+                if after.is_empty() { None } else { Some(after.strip_prefix(':').ok_or(BadToolBridge::Malformed)?) };
             if !inner.bytes().all(|b| b.is_ascii_hexdigit() || b == b':') {
                 return Err(BadToolBridge::Malformed);
             }
@@ -82,7 +84,9 @@ mod tests {
         let list = AllowedOrigins::new(["https://app.example".to_owned(), "http://127.0.0.1:3000".to_owned()]).unwrap();
         assert_eq!(list.check("https://APP.example:443/tools/").unwrap(), "https://app.example/tools");
         assert_eq!(list.check("http://127.0.0.1:3000").unwrap(), "http://127.0.0.1:3000");
-        for other in ["http://app.example", "https://app.example:8443", "https://app.example.evil", "https://evil/app.example"] {
+        for other in
+            ["http://app.example", "https://app.example:8443", "https://app.example.evil", "https://evil/app.example"]
+        {
             assert_eq!(list.check(other), Err(BadToolBridge::NotAllowed), "{other}");
         }
     }

@@ -14,7 +14,11 @@ use crate::domain::session::VoiceSession;
 use crate::domain::state::{Event, State as SessionState};
 use crate::error::Error;
 
-pub(crate) async fn context(gateway: State<VoiceGateway>, Path(id): Path<GatewaySessionId>, request: HttpRequest) -> Answer<HttpResponse> {
+pub(crate) async fn context(
+    gateway: State<VoiceGateway>,
+    Path(id): Path<GatewaySessionId>,
+    request: HttpRequest,
+) -> Answer<HttpResponse> {
     open_door(&gateway, id, &request).await?;
     let reading = gateway.store.take_context(id).await.map_err(Error::from)?.ok_or(Error::Unauthenticated)?;
     Ok(HttpResponse::Ok()

@@ -20,7 +20,8 @@ pub(crate) async fn livekit(
     request: HttpRequest,
     payload: web::Payload,
 ) -> Answer<Reply<VoiceAgentHeard>> {
-    let body = read_body(&request, payload.into_inner(), BodyLimits { max_bytes: LIMITS, ..BodyLimits::default() }).await?;
+    let body =
+        read_body(&request, payload.into_inner(), BodyLimits { max_bytes: LIMITS, ..BodyLimits::default() }).await?;
     let signature = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or("");
     if !gateway.webhook_keys.is_genuine(&body, signature) {
         gateway.metrics.webhook("forged");

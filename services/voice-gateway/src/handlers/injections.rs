@@ -17,7 +17,9 @@ pub(crate) async fn text(
     let id = session_to_address(&gateway, &caller, &body.gateway_session_id).await?;
     let message_id = body.message_id.map_or_else(|| MessageId::generate().to_string(), |id| id.into_string());
     let text = body.text.into_string();
-    let taken = accepted(gateway.store.accept_text(id, message_id, text, gateway.delivery.queue_max).await.map_err(Error::from)?)?;
+    let taken = accepted(
+        gateway.store.accept_text(id, message_id, text, gateway.delivery.queue_max).await.map_err(Error::from)?,
+    )?;
     let delivery = if taken.delivery == VoiceDelivery::Queued && taken.reachable {
         gateway.await_text(id, taken.seq).await?
     } else {

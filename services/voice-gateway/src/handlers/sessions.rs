@@ -1,7 +1,7 @@
 //! Start, stop, status.
 
-use ensemble_chassis::{Answer, Keyed, Path, Reply, State};
 use ensemble_chassis::Json;
+use ensemble_chassis::{Answer, Keyed, Path, Reply, State};
 use ensemble_types::voice::{StartVoiceSession, StopVoiceSession, VoiceRefusal, VoiceStart, VoiceStatus, VoiceStop};
 
 use super::caller::VoiceCaller;
@@ -33,7 +33,11 @@ pub(crate) async fn stop(
     Ok(Reply(gateway.stop(found.map(|found| found.session.id)).await?))
 }
 
-pub(crate) async fn status(gateway: State<VoiceGateway>, caller: VoiceCaller, Path(id): Path<String>) -> Answer<Reply<VoiceStatus>> {
+pub(crate) async fn status(
+    gateway: State<VoiceGateway>,
+    caller: VoiceCaller,
+    Path(id): Path<String>,
+) -> Answer<Reply<VoiceStatus>> {
     let found = gateway.visible(&caller, &id).await?.ok_or(Error::Unknown("found"))?;
     Ok(Reply(gateway.status(found).await?))
 }

@@ -53,7 +53,8 @@ impl VoiceGateway {
         }
         let session = &delivery.session;
         let Some(agent) = session.reachable_agent() else { return Ok(Outcome::AgentGone) };
-        let packet = pack(&delivery.item, session, Way::Rpc, self.delivery.rpc_inline_max, &self.public_url).map_err(Error::Shape)?;
+        let packet = pack(&delivery.item, session, Way::Rpc, self.delivery.rpc_inline_max, &self.public_url)
+            .map_err(Error::Shape)?;
         let method = match delivery.item {
             Item::Text { .. } => TEXT_METHOD,
             Item::Context { .. } => CONTEXT_METHOD,
@@ -83,7 +84,8 @@ impl VoiceGateway {
     async fn send_packet(&self, delivery: &Delivery) -> Result<Outcome, Error> {
         let session = &delivery.session;
         let Some(agent) = session.reachable_agent() else { return Ok(Outcome::AgentGone) };
-        let packet = pack(&delivery.item, session, Way::Data, self.delivery.rpc_inline_max, &self.public_url).map_err(Error::Shape)?;
+        let packet = pack(&delivery.item, session, Way::Data, self.delivery.rpc_inline_max, &self.public_url)
+            .map_err(Error::Shape)?;
         let topic = format!("{}.{}", self.delivery.topic_prefix, kind(&delivery.item));
         match self.livekit.send_data(&session.room_name, agent, &topic, packet.body, nonce(delivery)).await {
             Ok(()) => Ok(Outcome::HandedOver),

@@ -53,7 +53,9 @@ impl VoiceGateway {
                         (session, queued) = (found.session, found.queued);
                     }
                 }
-                Err(error) => tracing::debug!(voice.session = %session.id, %error, "A status was answered from the record"),
+                Err(error) => {
+                    tracing::debug!(voice.session = %session.id, %error, "A status was answered from the record")
+                }
             }
         }
         let live = session.state.live().is_some() && fresh(&session);

@@ -22,11 +22,14 @@ impl VoiceGateway {
         // Sessions first, rooms second: a room that is missing then was gone, and not merely not made yet.
         let sessions = self.store.live_sessions().await?;
         let rooms = self.livekit.rooms().await.map_err(Error::RoomService)?;
-        let ours: Vec<ListedRoom> = rooms.into_iter().filter(|room| room.name.starts_with(&self.rooms.prefix)).collect();
+        let ours: Vec<ListedRoom> =
+            rooms.into_iter().filter(|room| room.name.starts_with(&self.rooms.prefix)).collect();
         let sids: HashMap<&str, &str> = ours.iter().map(|room| (room.name.as_str(), room.sid.as_str())).collect();
         stream::iter(&sessions)
             .for_each_concurrent(AT_ONCE, |session| async {
-                if let Err(error) = self.reconcile_session(session, sids.get(session.room_name.as_str()).copied(), now).await {
+                if let Err(error) =
+                    self.reconcile_session(session, sids.get(session.room_name.as_str()).copied(), now).await
+                {
                     tracing::debug!(voice.session = %session.id, %error, "A session could not be compared");
                 }
             })
@@ -34,7 +37,12 @@ impl VoiceGateway {
         self.delete_strays(&ours).await
     }
 
-    async fn reconcile_session(&self, session: &VoiceSession, listed: Option<&str>, now: Timestamp) -> Result<(), Error> {
+    async fn reconcile_session(
+        &self,
+        session: &VoiceSession,
+        listed: Option<&str>,
+        now: Timestamp,
+    ) -> Result<(), Error> {
         let Some(live) = session.state.live() else { return Ok(()) };
         if listed == Some(live.room_sid.as_str()) {
             self.observe(session, now, None).await?;
@@ -60,7 +68,9 @@ impl VoiceGateway {
             .for_each_concurrent(AT_ONCE, |room| async {
                 match self.livekit.delete_room(&room.name).await {
                     Ok(()) => tracing::info!(room = room.name, "Deleted a room without a session"),
-                    Err(error) => tracing::debug!(room = room.name, %error, "A room without a session could not be deleted"),
+                    Err(error) => {
+                        tracing::debug!(room = room.name, %error, "A room without a session could not be deleted")
+                    }
                 }
             })
             .await;

@@ -36,7 +36,8 @@ impl VoiceGateway {
             let credential = AgentCredential::generate();
             let inline = context.as_ref().is_some_and(|context| context.len() <= self.delivery.dispatch_inline_max);
             session.context.dispatched(inline);
-            let new = NewSession { session, context: context.clone(), agent_token: credential.digest(), key: key.clone() };
+            let new =
+                NewSession { session, context: context.clone(), agent_token: credential.digest(), key: key.clone() };
             match self.store.open(new, self.limits.clone()).await? {
                 Opened::Refused(refusal) => return Ok(self.refuse(refusal)),
                 Opened::Mismatch => return Err(Error::IdempotencyMismatch),
@@ -135,7 +136,9 @@ impl VoiceGateway {
                     self.metrics.started("replayed");
                     return self.admit(&found.session, found.now).map(Some);
                 }
-                State::Ending { end, .. } | State::Over { end } if end.reason == VoiceEndReason::StartFailed => return Ok(None),
+                State::Ending { end, .. } | State::Over { end } if end.reason == VoiceEndReason::StartFailed => {
+                    return Ok(None);
+                }
                 State::Ending { .. } | State::Over { .. } => return Err(Error::SessionOver),
                 State::Creating { .. } => {}
             }
@@ -148,7 +151,10 @@ impl VoiceGateway {
     /// The seven fields, with a fresh token.
     fn admit(&self, session: &VoiceSession, now: Timestamp) -> Result<VoiceStart, Error> {
         let ttl = session.expires_at.since(now);
-        let token = self.livekit_key.for_human(&session.room_name, &session.human_identity, ttl).map_err(|error| Error::RoomService(error.into()))?;
+        let token = self
+            .livekit_key
+            .for_human(&session.room_name, &session.human_identity, ttl)
+            .map_err(|error| Error::RoomService(error.into()))?;
         Ok(VoiceStart {
             allowed: true,
             reason: None,

@@ -46,6 +46,9 @@ impl VoiceGateway {
             // At worst a worker that registers late takes the old one, too; its credential does not open the door.
             tracing::debug!(voice.session = %session.id, %error, "Old dispatches could not be taken back");
         }
-        self.livekit.create_dispatch(&session.room_name, &session.agent_name, metadata).await.map_err(Error::RoomService)
+        self.livekit
+            .create_dispatch(&session.room_name, &session.agent_name, metadata)
+            .await
+            .map_err(Error::RoomService)
     }
 }

@@ -9,9 +9,9 @@ use ensemble_types::ids::{GatewaySessionId, LeaseId};
 use ensemble_types::time::Timestamp;
 use ensemble_types::voice::VoiceDelivery;
 
+use super::Store;
 use super::rows::{Loaded, voice_contexts, voice_sessions, voice_texts};
 use super::sessions::context;
-use super::Store;
 use crate::domain::outbox::{Item, Outcome, backoff};
 use crate::domain::session::VoiceSession;
 
@@ -56,7 +56,12 @@ impl Store {
             .change("take in a text", id, move |tx, loaded, now| {
                 let reachable = loaded.session.reachable_agent().is_some();
                 if let Some((seq, delivery)) = text_by_message(tx, id, &message_id)? {
-                    return Ok(Accepted::Yes(TextAccepted { seq, message_id: message_id.clone(), delivery, reachable }));
+                    return Ok(Accepted::Yes(TextAccepted {
+                        seq,
+                        message_id: message_id.clone(),
+                        delivery,
+                        reachable,
+                    }));
                 }
                 if loaded.session.is_over() {
                     return Ok(Accepted::NotLive);
@@ -84,7 +89,11 @@ impl Store {
     }
 
     /// Takes a context in, in the place of the one before. Gives its version.
-    pub(crate) async fn accept_context(&self, id: GatewaySessionId, body: String) -> Result<Accepted<(i64, bool)>, StoreError> {
+    pub(crate) async fn accept_context(
+        &self,
+        id: GatewaySessionId,
+        body: String,
+    ) -> Result<Accepted<(i64, bool)>, StoreError> {
         let change = self
             .change("take in a context", id, move |tx, loaded, _| {
                 if loaded.session.is_over() {
@@ -112,8 +121,11 @@ impl Store {
     pub(crate) async fn text_delivery(&self, id: GatewaySessionId, seq: i64) -> Result<VoiceDelivery, StoreError> {
         self.db
             .read("read a text's delivery", move |c| {
-                let delivery: Option<Option<String>> =
-                    on!(c, |c| voice_texts::table.find((id.db(), seq)).select(voice_texts::delivery).first(c).optional())?;
+                let delivery: Option<Option<String>> = on!(c, |c| voice_texts::table
+                    .find((id.db(), seq))
+                    .select(voice_texts::delivery)
+                    .first(c)
+                    .optional())?;
                 Ok(delivery_of(delivery.flatten().as_deref()))
             })
             .await
@@ -150,10 +162,14 @@ impl Store {
     }
 
     /// Claims the next delivery of a session. `None`: there is nothing to deliver now, or somebody else does it.
-    pub(crate) async fn claim_delivery(&self, id: GatewaySessionId, lease: Duration) -> Result<Option<Delivery>, StoreError> {
+    pub(crate) async fn claim_delivery(
+        &self,
+        id: GatewaySessionId,
+        lease: Duration,
+    ) -> Result<Option<Delivery>, StoreError> {
         let change = self
             .change("claim a delivery", id, move |tx, loaded, now| {
-                if !loaded.deliver_at.is_some_and(|at| at <= now) {
+                if loaded.deliver_at.is_none_or(|at| at > now) {
                     return Ok(None);
                 }
                 // Whoever held it is dead or has been too slow; the item goes out once more, under the same id.
@@ -251,7 +267,11 @@ fn mark(tx: &mut Conn, loaded: &mut Loaded, item: &Item, outcome: Outcome) -> Re
     Ok(())
 }
 
-fn text_by_message(tx: &mut Conn, id: GatewaySessionId, message_id: &str) -> Result<Option<(i64, VoiceDelivery)>, StoreError> {
+fn text_by_message(
+    tx: &mut Conn,
+    id: GatewaySessionId,
+    message_id: &str,
+) -> Result<Option<(i64, VoiceDelivery)>, StoreError> {
     let found: Option<(i64, Option<String>)> = on!(tx, |c| voice_texts::table
         .filter(voice_texts::session.eq(id.db()).and(voice_texts::message_id.eq(message_id)))
         .select((voice_texts::seq, voice_texts::delivery))

@@ -164,14 +164,22 @@ impl Loaded {
 /// The row of a session, locked until the transaction ends.
 pub(super) fn lock(tx: &mut Conn, id: GatewaySessionId) -> Result<Option<Loaded>, StoreError> {
     let query = || voice_sessions::table.find(id.db());
-    let row: Option<Row> = on!(tx,
-        Pg |c| query().select(Row::as_select()).for_update().first(c).optional(),
-        Sqlite |c| query().select(Row::as_select()).first(c).optional())?;
+    let row: Option<Row> = on!(
+        tx,
+        Pg | c | query().select(Row::as_select()).for_update().first(c).optional(),
+        Sqlite | c | query().select(Row::as_select()).first(c).optional()
+    )?;
     row.map(|row| row.into_loaded(tx.operation())).transpose()
 }
 
 /// Writes a locked session back. Gives what this process should know once it is committed.
-pub(super) fn save(tx: &mut Conn, before: &VoiceSession, after: &mut Loaded, now: Timestamp, rules: &Rules) -> Result<Vec<Nudge>, StoreError> {
+pub(super) fn save(
+    tx: &mut Conn,
+    before: &VoiceSession,
+    after: &mut Loaded,
+    now: Timestamp,
+    rules: &Rules,
+) -> Result<Vec<Nudge>, StoreError> {
     use voice_sessions::dsl;
     let became_reachable = before.reachable_agent().is_none() && after.session.reachable_agent().is_some();
     after.plan_delivery(now, became_reachable);

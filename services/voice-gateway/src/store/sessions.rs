@@ -45,7 +45,8 @@ impl Store {
     pub(crate) async fn find(&self, id: GatewaySessionId) -> Result<Option<Found>, StoreError> {
         self.db
             .read("read a voice session", move |c| {
-                let row: Option<Row> = on!(c, |c| voice_sessions::table.find(id.db()).select(Row::as_select()).first(c).optional())?;
+                let row: Option<Row> =
+                    on!(c, |c| voice_sessions::table.find(id.db()).select(Row::as_select()).first(c).optional())?;
                 let Some(row) = row else { return Ok(None) };
                 let loaded = row.into_loaded(c.operation())?;
                 let queued = u64::try_from(loaded.queued).unwrap_or(0);
@@ -55,7 +56,11 @@ impl Store {
     }
 
     /// Lets an event happen. `None`: there is no such session. The flag: whether the event changed anything.
-    pub(crate) async fn apply(&self, id: GatewaySessionId, event: Event) -> Result<Option<(VoiceSession, bool)>, StoreError> {
+    pub(crate) async fn apply(
+        &self,
+        id: GatewaySessionId,
+        event: Event,
+    ) -> Result<Option<(VoiceSession, bool)>, StoreError> {
         let rules = self.rules.clone();
         let applied = self
             .change("change a voice session", id, move |_, loaded, now| {
@@ -66,7 +71,11 @@ impl Store {
     }
 
     /// Ends a session, and counts the first attempt to delete its room, which the caller is about to make.
-    pub(crate) async fn end(&self, id: GatewaySessionId, event: Event) -> Result<Option<(VoiceSession, bool)>, StoreError> {
+    pub(crate) async fn end(
+        &self,
+        id: GatewaySessionId,
+        event: Event,
+    ) -> Result<Option<(VoiceSession, bool)>, StoreError> {
         let rules = self.rules.clone();
         let ended = self
             .change("end a voice session", id, move |_, loaded, now| {
@@ -78,7 +87,11 @@ impl Store {
     }
 
     /// Takes over what a look at LiveKit showed.
-    pub(crate) async fn observe(&self, id: GatewaySessionId, seen: Observation) -> Result<Option<VoiceSession>, StoreError> {
+    pub(crate) async fn observe(
+        &self,
+        id: GatewaySessionId,
+        seen: Observation,
+    ) -> Result<Option<VoiceSession>, StoreError> {
         let rules = self.rules.clone();
         let observed = self
             .change("observe a voice session", id, move |_, loaded, now| {
@@ -119,10 +132,15 @@ impl Store {
     }
 
     /// The session that an agent's credential opens. A wrong one and an unknown session look the same.
-    pub(crate) async fn open_agent_door(&self, id: GatewaySessionId, token: [u8; 32]) -> Result<Option<VoiceSession>, StoreError> {
+    pub(crate) async fn open_agent_door(
+        &self,
+        id: GatewaySessionId,
+        token: [u8; 32],
+    ) -> Result<Option<VoiceSession>, StoreError> {
         self.db
             .read("open the agent's door", move |c| {
-                let row: Option<Row> = on!(c, |c| voice_sessions::table.find(id.db()).select(Row::as_select()).first(c).optional())?;
+                let row: Option<Row> =
+                    on!(c, |c| voice_sessions::table.find(id.db()).select(Row::as_select()).first(c).optional())?;
                 let Some(row) = row else { return Ok(None) };
                 let loaded = row.into_loaded(c.operation())?;
                 let before = loaded.agent_token_before.unwrap_or_default();
@@ -155,7 +173,12 @@ impl Store {
     }
 
     /// Locks, changes, saves, and tells those who wait.
-    pub(super) async fn change<T, F>(&self, operation: &'static str, id: GatewaySessionId, mut f: F) -> Result<Option<Change<T>>, StoreError>
+    pub(super) async fn change<T, F>(
+        &self,
+        operation: &'static str,
+        id: GatewaySessionId,
+        mut f: F,
+    ) -> Result<Option<Change<T>>, StoreError>
     where
         F: FnMut(&mut Conn, &mut Loaded, Timestamp) -> Result<T, StoreError> + Send + 'static,
         T: Send + 'static,
@@ -218,7 +241,12 @@ type Replaced = (Vec<(VoiceSession, VoiceSession)>, Vec<Nudge>);
 
 /// Ends whatever was live for the same user and session, in the moment in which the new one goes live and no earlier: a
 /// start that fails must not end the conversation that is going on.
-fn replace_others(tx: &mut Conn, newcomer: &VoiceSession, now: Timestamp, rules: &Rules) -> Result<Replaced, StoreError> {
+fn replace_others(
+    tx: &mut Conn,
+    newcomer: &VoiceSession,
+    now: Timestamp,
+    rules: &Rules,
+) -> Result<Replaced, StoreError> {
     use voice_sessions::dsl;
     queue_by_user(tx, &newcomer.user_id)?;
     let others: Vec<GatewaySessionId> = on!(tx, |c| dsl::voice_sessions

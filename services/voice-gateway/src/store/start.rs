@@ -104,7 +104,12 @@ impl Store {
     }
 }
 
-fn insert(tx: &mut Conn, new: &NewSession, session: &VoiceSession, due_at: Option<Timestamp>) -> Result<(), StoreError> {
+fn insert(
+    tx: &mut Conn,
+    new: &NewSession,
+    session: &VoiceSession,
+    due_at: Option<Timestamp>,
+) -> Result<(), StoreError> {
     use voice_sessions::dsl;
     let record = to_json(tx, session)?;
     on!(tx, |c| diesel::insert_into(dsl::voice_sessions)
@@ -145,8 +150,7 @@ fn usage(tx: &mut Conn, session: &VoiceSession, limits: &Limits, now: Timestamp)
     others.sort_unstable();
     others.dedup();
     let total_sessions = if limits.total_sessions > 0 { total_sessions(tx, session)? } else { 0 };
-    let user_seconds =
-        if limits.user_daily_seconds > 0 { seconds_today(tx, Some(&session.user_id), now)? } else { 0 };
+    let user_seconds = if limits.user_daily_seconds > 0 { seconds_today(tx, Some(&session.user_id), now)? } else { 0 };
     let total_seconds = if limits.total_daily_seconds > 0 { seconds_today(tx, None, now)? } else { 0 };
     Ok(Usage { user_sessions: others.len() as u64, total_sessions, user_seconds, total_seconds })
 }
@@ -155,7 +159,8 @@ fn total_sessions(tx: &mut Conn, session: &VoiceSession) -> Result<u64, StoreErr
     use voice_sessions::dsl;
     let open = dsl::phase.eq_any(["creating", "live"]);
     let replaced = dsl::user_id.eq(&session.user_id).and(dsl::session_id.eq(&session.session_id));
-    let count: i64 = on!(tx, |c| dsl::voice_sessions.filter(open).filter(diesel::dsl::not(replaced)).select(count_star()).first(c))?;
+    let count: i64 =
+        on!(tx, |c| dsl::voice_sessions.filter(open).filter(diesel::dsl::not(replaced)).select(count_star()).first(c))?;
     Ok(u64::try_from(count).unwrap_or(0))
 }
 

@@ -42,9 +42,11 @@ impl Store {
             .write("claim what is due", move |tx| {
                 let now = tx.now()?;
                 let due = || dsl::voice_sessions.filter(dsl::due_at.le(now.db())).order(dsl::due_at).limit(limit);
-                let rows: Vec<Row> = on!(tx,
-                    Pg |c| due().select(Row::as_select()).for_update().skip_locked().load(c),
-                    Sqlite |c| due().select(Row::as_select()).load(c))?;
+                let rows: Vec<Row> = on!(
+                    tx,
+                    Pg | c | due().select(Row::as_select()).for_update().skip_locked().load(c),
+                    Sqlite | c | due().select(Row::as_select()).load(c)
+                )?;
                 let mut claimed = Vec::with_capacity(rows.len());
                 for row in rows {
                     claimed.push(row.into_loaded(tx.operation())?.session);
@@ -88,13 +90,17 @@ impl Store {
                 let now = tx.now()?;
                 let next = dsl::due_at.eq(now.plus(every).db());
                 let name = dsl::name.eq(chore.name());
-                let first = on!(tx, |c| diesel::insert_into(dsl::voice_chores).values((name, next)).on_conflict_do_nothing().execute(c))?;
+                let first = on!(tx, |c| diesel::insert_into(dsl::voice_chores)
+                    .values((name, next))
+                    .on_conflict_do_nothing()
+                    .execute(c))?;
                 if first == 1 {
                     return Ok(true);
                 }
-                let taken = on!(tx, |c| diesel::update(dsl::voice_chores.filter(name).filter(dsl::due_at.le(now.db())))
-                    .set(next)
-                    .execute(c))?;
+                let taken =
+                    on!(tx, |c| diesel::update(dsl::voice_chores.filter(name).filter(dsl::due_at.le(now.db())))
+                        .set(next)
+                        .execute(c))?;
                 Ok(taken == 1)
             })
             .await
@@ -105,7 +111,8 @@ impl Store {
         use voice_sessions::dsl;
         self.db
             .read("list live voice sessions", |c| {
-                let rows: Vec<Row> = on!(c, |c| dsl::voice_sessions.filter(dsl::phase.eq("live")).select(Row::as_select()).load(c))?;
+                let rows: Vec<Row> =
+                    on!(c, |c| dsl::voice_sessions.filter(dsl::phase.eq("live")).select(Row::as_select()).load(c))?;
                 let operation = c.operation();
                 rows.into_iter().map(|row| row.into_loaded(operation).map(|loaded| loaded.session)).collect()
             })
@@ -145,14 +152,16 @@ impl Store {
             .write("purge old voice sessions", move |tx| {
                 let now = tx.now()?;
                 let old = dsl::phase.eq("over").and(dsl::ended_at.lt(now.minus(keep).db()));
-                let ids: Vec<GatewaySessionId> = on!(tx, |c| dsl::voice_sessions.filter(old).select(dsl::id).limit(BATCH).load(c))?;
+                let ids: Vec<GatewaySessionId> =
+                    on!(tx, |c| dsl::voice_sessions.filter(old).select(dsl::id).limit(BATCH).load(c))?;
                 on!(tx, |c| diesel::delete(dsl::voice_sessions.filter(dsl::id.eq_any(db_ids(&ids)))).execute(c))?;
                 let heard: Vec<String> = on!(tx, |c| voice_webhooks::table
                     .filter(voice_webhooks::received_at.lt(now.minus(WEBHOOKS_KEPT).db()))
                     .select(voice_webhooks::id)
                     .limit(BATCH)
                     .load(c))?;
-                on!(tx, |c| diesel::delete(voice_webhooks::table.filter(voice_webhooks::id.eq_any(&heard))).execute(c))?;
+                on!(tx, |c| diesel::delete(voice_webhooks::table.filter(voice_webhooks::id.eq_any(&heard)))
+                    .execute(c))?;
                 Ok(ids.len() + heard.len() >= usize::try_from(BATCH).unwrap_or(usize::MAX))
             })
             .await

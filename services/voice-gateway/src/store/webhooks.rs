@@ -24,14 +24,21 @@ pub(crate) enum Taken {
 
 impl Store {
     /// `id`: the session that the room's name speaks of.
-    pub(crate) async fn take_webhook(&self, id: Option<GatewaySessionId>, webhook: Webhook) -> Result<Taken, StoreError> {
+    pub(crate) async fn take_webhook(
+        &self,
+        id: Option<GatewaySessionId>,
+        webhook: Webhook,
+    ) -> Result<Taken, StoreError> {
         let rules = self.rules.clone();
         let taken: Option<Option<Change<bool>>> = self
             .db
             .write("take in a webhook", move |tx| {
                 let now = tx.now()?;
                 let row = (voice_webhooks::id.eq(&webhook.id), voice_webhooks::received_at.eq(now.db()));
-                let new = on!(tx, |c| diesel::insert_into(voice_webhooks::table).values(row).on_conflict_do_nothing().execute(c))?;
+                let new = on!(tx, |c| diesel::insert_into(voice_webhooks::table)
+                    .values(row)
+                    .on_conflict_do_nothing()
+                    .execute(c))?;
                 if new == 0 {
                     return Ok(None);
                 }

@@ -11,7 +11,11 @@ use crate::VoiceGateway;
 /// Sessions that are delivered to at once, on each replica.
 const AT_ONCE: usize = 64;
 
-pub(crate) async fn pump(gateway: Arc<VoiceGateway>, mut sessions: mpsc::UnboundedReceiver<GatewaySessionId>, drain: Drain) {
+pub(crate) async fn pump(
+    gateway: Arc<VoiceGateway>,
+    mut sessions: mpsc::UnboundedReceiver<GatewaySessionId>,
+    drain: Drain,
+) {
     let places = Arc::new(Semaphore::new(AT_ONCE));
     loop {
         let id = tokio::select! {
@@ -59,7 +63,9 @@ pub(crate) async fn reap(gateway: Arc<VoiceGateway>, mut rooms: mpsc::UnboundedR
         };
         match gateway.livekit.delete_room(&room).await {
             Ok(()) => tracing::info!(room, "Deleted a room that came back after its session"),
-            Err(error) => tracing::debug!(room, %error, "A room that came back could not be deleted; the reconciler will"),
+            Err(error) => {
+                tracing::debug!(room, %error, "A room that came back could not be deleted; the reconciler will")
+            }
         }
     }
 }

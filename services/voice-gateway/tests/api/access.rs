@@ -1,6 +1,6 @@
 //! Who may call: applications by their keys, people by their tokens beside them.
 
-use ensemble_testkit::{Api, on_both_databases};
+use ensemble_testkit::*;
 use serde_json::json;
 
 use crate::stage::{OTHER_VOICE_KEY, Stage, Started, VOICE_KEY};

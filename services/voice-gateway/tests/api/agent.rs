@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ensemble_livekit_double::{AgentPlan, Ready};
-use ensemble_testkit::{Api, on_both_databases};
+use ensemble_testkit::*;
 use serde_json::{Value, json};
 
 use crate::stage::{Stage, Started};

@@ -31,12 +31,17 @@ fn nothing_secret_is_ever_written_down() {
         let (double, neighbours) = (Double::start().unwrap(), Neighbours::start().await);
         let database = TestDatabase::new(Backend::Sqlite, "voice-gateway", ensemble_voice_gateway::migrations()).await;
         let (public, internal) = (free_address(), free_address());
-        let vars = vars(&double, &neighbours, &database, &[
-            ("RUST_LOG", "trace"),
-            ("PUBLIC_LISTEN", &public),
-            ("INTERNAL_LISTEN", &internal),
-            ("VOICE_RPC_TIMEOUT_MS", "200"),
-        ]);
+        let vars = vars(
+            &double,
+            &neighbours,
+            &database,
+            &[
+                ("RUST_LOG", "trace"),
+                ("PUBLIC_LISTEN", &public),
+                ("INTERNAL_LISTEN", &internal),
+                ("VOICE_RPC_TIMEOUT_MS", "200"),
+            ],
+        );
         let log = database.folder.path().join("log");
         let mut program = spawn(&log, &vars);
         let (public, internal) = (Api::new(&format!("http://{public}")), Api::new(&format!("http://{internal}")));
@@ -53,7 +58,8 @@ fn nothing_secret_is_ever_written_down() {
             "userId": user.to_string(), "sessionId": "session-1", "welcomeMessage": format!("{CANARY} welcome"),
             "initialContextPayload": { "secret": CANARY }, "toolBridgeBaseUrl": "https://app.example",
         });
-        let request = public.with_token(&person).request("POST", "/v1/voice/session/start").header("x-voice-key", VOICE_KEY);
+        let request =
+            public.with_token(&person).request("POST", "/v1/voice/session/start").header("x-voice-key", VOICE_KEY);
         let started = Started::of(&Api::send(request.json(&body)).await);
         let metadata: Value = serde_json::from_str(&double.dispatch_metadata(&started.room).unwrap()).unwrap();
         let agent_token = metadata["gateway"]["token"].as_str().unwrap().to_owned();
@@ -63,7 +69,12 @@ fn nothing_secret_is_ever_written_down() {
         eventually(PATIENCE, async || api.get(&status_path).await.json()["state"] == "active").await;
 
         let mut answers = Vec::new();
-        for fault in [Fault::Unavailable, Fault::PlainUnauthorized, Fault::BadGateway, Fault::EffectWithoutAnswer(Duration::from_millis(300))] {
+        for fault in [
+            Fault::Unavailable,
+            Fault::PlainUnauthorized,
+            Fault::BadGateway,
+            Fault::EffectWithoutAnswer(Duration::from_millis(300)),
+        ] {
             double.fail_next("PerformRpc", fault.clone(), 1);
             let text = json!({ "gatewaySessionId": started.id, "text": format!("{CANARY} text") });
             answers.push(api.post("/v1/voice/session/text", &text).await.text);
@@ -100,7 +111,17 @@ fn nothing_secret_is_ever_written_down() {
 
         let written = std::fs::read_to_string(&log).unwrap();
         assert!(written.contains(&started.id), "the log is empty of what it should tell");
-        let secrets = [CANARY, API_SECRET, VOICE_KEY, BRIDGE_KEY, &started.token, &agent_token, &bridge_token, &person, "Bearer ey"];
+        let secrets = [
+            CANARY,
+            API_SECRET,
+            VOICE_KEY,
+            BRIDGE_KEY,
+            &started.token,
+            &agent_token,
+            &bridge_token,
+            &person,
+            "Bearer ey",
+        ];
         for secret in secrets {
             let line = written.lines().find(|line| line.contains(secret));
             assert!(line.is_none(), "{secret} is in the log: {line:?}");

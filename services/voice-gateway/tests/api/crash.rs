@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ensemble_livekit_double::{AgentPlan, Double, Fault};
 use ensemble_testkit::service::Program;
-use ensemble_testkit::{Api, Neighbours, TestDatabase, eventually, on_both_databases};
+use ensemble_testkit::*;
 use serde_json::json;
 
 use crate::stage::{PATIENCE, Started, VOICE_KEY, vars};

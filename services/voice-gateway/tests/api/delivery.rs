@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ensemble_livekit_double::{AgentPlan, Fault, Ready, Rpc, Via};
-use ensemble_testkit::{Backend, eventually, on_both_databases};
+use ensemble_testkit::*;
 use serde_json::{Value, json};
 
 use crate::stage::{PATIENCE, Stage};
@@ -169,7 +169,10 @@ fn any_replica_serves_any_call() {
         let status = async || there.get(&format!("/v1/voice/session/{}/status", talk.id)).await.expect(200);
         let body = json!({ "gatewaySessionId": talk.id, "text": "text 10" });
         there.post("/v1/voice/session/text", &body).await.expect(200);
-        eventually(PATIENCE, async || status().await["agent"]["ready"] == true && status().await["pending"]["texts"] == 0).await;
+        eventually(PATIENCE, async || {
+            status().await["agent"]["ready"] == true && status().await["pending"]["texts"] == 0
+        })
+        .await;
         assert_eq!(stage.double.texts(&talk.room).len(), 11);
     });
 }

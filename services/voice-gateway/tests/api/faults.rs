@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ensemble_livekit_double::{AgentPlan, Fault, Leave, Ready, WebhookFaults};
-use ensemble_testkit::{Api, eventually, on_both_databases};
+use ensemble_testkit::*;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
@@ -135,7 +135,12 @@ async fn live(stage: &Stage, number: usize) -> Option<(String, Fate)> {
 async fn ends_add_up(stage: &Stage) {
     let internal = Api::new(&stage.gateway.internal_url());
     eventually(Duration::from_secs(30), async || {
-        internal.get("/metrics").await.text.lines().any(|line| line.starts_with("ensemble_voice_live_sessions") && line.ends_with(" 0"))
+        internal
+            .get("/metrics")
+            .await
+            .text
+            .lines()
+            .any(|line| line.starts_with("ensemble_voice_live_sessions") && line.ends_with(" 0"))
     })
     .await;
     let metrics = internal.get("/metrics").await.text;

@@ -1,7 +1,7 @@
 //! Over a limit a start is not an error: it is not allowed, and says why.
 
 use ensemble_livekit_double::Fault;
-use ensemble_testkit::{on_both_databases};
+use ensemble_testkit::*;
 use serde_json::{Value, json};
 
 use crate::stage::Stage;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ensemble_livekit_double::{AgentPlan, Fault};
-use ensemble_testkit::{Api, eventually, on_both_databases};
+use ensemble_testkit::*;
 use serde_json::{Value, json};
 
 use crate::stage::{PATIENCE, Stage, Started};

@@ -1,7 +1,7 @@
 //! Start, status, stop, and all that can come between.
 
 use ensemble_livekit_double::{API_KEY, API_SECRET, AgentPlan, Leave};
-use ensemble_testkit::{eventually, on_both_databases};
+use ensemble_testkit::*;
 use livekit_api::access_token::TokenVerifier;
 use serde_json::json;
 

@@ -127,7 +127,12 @@ impl Started {
     }
 }
 
-pub(crate) fn vars(double: &Double, neighbours: &Neighbours, database: &TestDatabase, more: &[(&str, &str)]) -> Vec<(String, String)> {
+pub(crate) fn vars(
+    double: &Double,
+    neighbours: &Neighbours,
+    database: &TestDatabase,
+    more: &[(&str, &str)],
+) -> Vec<(String, String)> {
     let mut vars = neighbours.vars();
     let keys = format!("{VOICE_KEY},{OTHER_VOICE_KEY}");
     let url = double.url();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ensemble_livekit_double::{API_KEY, API_SECRET, Leave, WebhookFaults};
-use ensemble_testkit::{Api, eventually, on_both_databases};
+use ensemble_testkit::*;
 use livekit_api::access_token::AccessToken;
 use serde_json::json;
 

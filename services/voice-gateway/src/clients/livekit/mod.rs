@@ -93,7 +93,8 @@ impl LiveKit {
             ..Default::default()
         };
         let grants = || VideoGrants { room_create: true, ..Default::default() };
-        let call = || self.twirp.call::<_, proto::Room>(ROOM_SERVICE, "CreateRoom", &request, grants(), self.budgets.create);
+        let call =
+            || self.twirp.call::<_, proto::Room>(ROOM_SERVICE, "CreateRoom", &request, grants(), self.budgets.create);
         let made = match call().await {
             Err(error) if error.is_retryable() => call().await,
             other => other,
@@ -109,7 +110,8 @@ impl LiveKit {
     pub(crate) async fn delete_room_within(&self, name: &str, budget: Duration) -> Result<(), CallError> {
         let request = proto::DeleteRoomRequest { room: name.to_owned() };
         let grants = VideoGrants { room_create: true, ..Default::default() };
-        let deleted = self.twirp.call::<_, proto::DeleteRoomResponse>(ROOM_SERVICE, "DeleteRoom", &request, grants, budget);
+        let deleted =
+            self.twirp.call::<_, proto::DeleteRoomResponse>(ROOM_SERVICE, "DeleteRoom", &request, grants, budget);
         match deleted.await {
             Ok(_) => Ok(()),
             Err(error) if error.is_not_found() => Ok(()),
@@ -146,7 +148,13 @@ impl LiveKit {
     }
 
     /// Calls a method of a participant and waits for its answer.
-    pub(crate) async fn perform_rpc(&self, room: &str, to: &str, method: &str, payload: String) -> Result<(), CallError> {
+    pub(crate) async fn perform_rpc(
+        &self,
+        room: &str,
+        to: &str,
+        method: &str,
+        payload: String,
+    ) -> Result<(), CallError> {
         let request = proto::PerformRpcRequest {
             room: room.to_owned(),
             destination_identity: to.to_owned(),
@@ -161,7 +169,14 @@ impl LiveKit {
     }
 
     /// Sends a packet to one participant. Nobody acknowledges it. LiveKit drops repetitions of a `nonce` (16 bytes).
-    pub(crate) async fn send_data(&self, room: &str, to: &str, topic: &str, data: String, nonce: [u8; 16]) -> Result<(), CallError> {
+    pub(crate) async fn send_data(
+        &self,
+        room: &str,
+        to: &str,
+        topic: &str,
+        data: String,
+        nonce: [u8; 16],
+    ) -> Result<(), CallError> {
         let request = proto::SendDataRequest {
             room: room.to_owned(),
             data: data.into_bytes(),
@@ -172,7 +187,13 @@ impl LiveKit {
             ..Default::default()
         };
         let call = || {
-            self.twirp.call::<_, proto::SendDataResponse>(ROOM_SERVICE, "SendData", &request, admin(room), self.budgets.send)
+            self.twirp.call::<_, proto::SendDataResponse>(
+                ROOM_SERVICE,
+                "SendData",
+                &request,
+                admin(room),
+                self.budgets.send,
+            )
         };
         match call().await {
             Err(error) if error.is_retryable() => call().await.map(drop),
@@ -181,7 +202,12 @@ impl LiveKit {
     }
 
     /// Sends for the agent again. Each call brings one more agent, so look at the participants first.
-    pub(crate) async fn create_dispatch(&self, room: &str, agent_name: &str, metadata: String) -> Result<(), CallError> {
+    pub(crate) async fn create_dispatch(
+        &self,
+        room: &str,
+        agent_name: &str,
+        metadata: String,
+    ) -> Result<(), CallError> {
         let request = proto::CreateAgentDispatchRequest {
             agent_name: agent_name.to_owned(),
             room: room.to_owned(),

@@ -76,7 +76,9 @@ impl Twirp {
         grants: VideoGrants,
         budget: Duration,
     ) -> Result<(), CallError> {
-        self.call_and_count::<Q, livekit_protocol::ListRoomsResponse>(service, method, request, grants, budget).await.map(drop)
+        self.call_and_count::<Q, livekit_protocol::ListRoomsResponse>(service, method, request, grants, budget)
+            .await
+            .map(drop)
     }
 
     async fn call_and_count<Q: Message, R: Message + Default>(
@@ -88,8 +90,15 @@ impl Twirp {
         budget: Duration,
     ) -> Result<R, CallError> {
         let begun = Instant::now();
-        let span = tracing::debug_span!("livekit", otel.name = method, otel.kind = "client", rpc.system = "twirp",
-            rpc.service = service, rpc.method = method, otel.status_code = tracing::field::Empty);
+        let span = tracing::debug_span!(
+            "livekit",
+            otel.name = method,
+            otel.kind = "client",
+            rpc.system = "twirp",
+            rpc.service = service,
+            rpc.method = method,
+            otel.status_code = tracing::field::Empty
+        );
         let answer = self.exchange(service, method, request, grants, budget).instrument(span.clone()).await;
         if answer.is_err() {
             span.record("otel.status_code", "ERROR");
@@ -133,14 +142,19 @@ impl Twirp {
             .await;
         let response = sent.map_err(transport)?;
         let status = response.status();
-        let is_protobuf = response.headers().get(CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/protobuf"));
+        let is_protobuf = response
+            .headers()
+            .get(CONTENT_TYPE)
+            .is_some_and(|value| value.as_bytes().starts_with(b"application/protobuf"));
         let body = response.bytes().await.map_err(transport)?;
         if status.is_success() && is_protobuf {
             return R::decode(body).map_err(CallError::Protocol);
         }
         let status = status.as_u16();
         match serde_json::from_slice::<ErrorBody>(&body) {
-            Ok(error) => Err(CallError::Twirp { status, code: error.code, msg: error.msg.chars().take(MSG_MAX).collect() }),
+            Ok(error) => {
+                Err(CallError::Twirp { status, code: error.code, msg: error.msg.chars().take(MSG_MAX).collect() })
+            }
             Err(_) => Err(CallError::Http { status }),
         }
     }

@@ -1,0 +1,154 @@
+//! Times, limits and rates: how long things may take, how many there may be, how fast one may call.
+
+use std::time::Duration;
+
+use ensemble_chassis::Vars;
+
+use super::LiveKitConfig;
+use crate::domain::limits::Limits;
+use crate::domain::state::Rules;
+
+/// Starts per minute; zero means "no limit".
+#[derive(Clone, Copy)]
+pub(crate) struct Rates {
+    pub(crate) per_key: u32,
+    pub(crate) per_user: u32,
+    pub(crate) per_address: u32,
+    pub(crate) wrong_keys: u32,
+    /// Texts and contexts of one session.
+    pub(crate) injections: u32,
+}
+
+#[derive(Clone)]
+pub(crate) struct UpkeepConfig {
+    pub(crate) reconcile: Duration,
+    pub(crate) sweep: Duration,
+    pub(crate) keep: Duration,
+    /// A record that is older than this is looked after before a status is answered.
+    pub(crate) fresh: Duration,
+    pub(crate) fresh_budget: Duration,
+    /// How long `stop` waits for LiveKit.
+    pub(crate) stop_budget: Duration,
+    /// How long a repeated start waits for the first one.
+    pub(crate) replay_patience: Duration,
+}
+
+pub(super) fn rules(vars: &mut Vars) -> Rules {
+    let create = vars.millis("VOICE_CREATE_GIVE_UP_MS", "after this nobody waits for CreateRoom any more", 15_000);
+    Rules {
+        agent_join: seconds(
+            vars,
+            "VOICE_AGENT_JOIN_TIMEOUT_SECONDS",
+            "an agent that has not come by then is sent for again",
+            10.0,
+        ),
+        agent_gone: vars.millis("VOICE_AGENT_GONE_GRACE_MS", "from an agent's loss to sending for another", 1_000),
+        agent_ask: vars.millis(
+            "VOICE_AGENT_ASK_MS",
+            "how often an agent that came is looked at until it is ready",
+            2_000,
+        ),
+        agent_ready: seconds(
+            vars,
+            "VOICE_AGENT_READY_TIMEOUT_SECONDS",
+            "an agent that never says that it is ready counts as ready",
+            20.0,
+        ),
+        agent_stable: seconds(
+            vars,
+            "VOICE_AGENT_STABLE_SECONDS",
+            "an agent that served so long may be replaced as often as a new one",
+            60.0,
+        ),
+        max_dispatches: vars.parse("VOICE_AGENT_MAX_DISPATCHES", "how often an agent is sent for again", 3),
+        human_join: seconds(vars, "VOICE_EMPTY_TIMEOUT_SECONDS", "how long a room waits for its person", 120.0),
+        human_return: seconds(
+            vars,
+            "VOICE_DEPARTURE_TIMEOUT_SECONDS",
+            "how long a person who was cut off may take to return",
+            30.0,
+        ),
+        create,
+        settle: vars.millis("VOICE_SETTLE_MS", "how far LiveKit's lists may lag behind", 5_000),
+        delete_retry: vars.millis(
+            "VOICE_DELETE_RETRY_MS",
+            "first pause between attempts to delete a room; it doubles four times",
+            2_000,
+        ),
+    }
+}
+
+pub(super) fn limits(vars: &mut Vars) -> Limits {
+    Limits {
+        session: seconds(vars, "VOICE_MAX_SESSION_SECONDS", "how long a voice session may last", 3600.0),
+        user_sessions: vars.parse("VOICE_MAX_SESSIONS_PER_USER", "open at once, per user; 0: no limit", 2),
+        total_sessions: vars.parse("VOICE_MAX_SESSIONS", "open at once, in all; 0: no limit", 1_000),
+        user_daily_seconds: vars.parse(
+            "VOICE_DAILY_SECONDS_PER_USER",
+            "seconds of voice per day (UTC) and user; 0: no limit",
+            14_400,
+        ),
+        total_daily_seconds: vars.parse("VOICE_DAILY_SECONDS", "seconds of voice per day (UTC) in all; 0: no limit", 0),
+    }
+}
+
+pub(super) fn rates(vars: &mut Vars) -> Rates {
+    Rates {
+        per_key: vars.parse(
+            "VOICE_STARTS_PER_MINUTE_PER_KEY",
+            "starts per minute and voice key, on each replica; 0: no limit",
+            600,
+        ),
+        per_user: vars.parse(
+            "VOICE_STARTS_PER_MINUTE_PER_USER",
+            "starts per minute and user, on each replica; 0: no limit",
+            20,
+        ),
+        per_address: vars.parse(
+            "VOICE_STARTS_PER_MINUTE_PER_ADDRESS",
+            "starts per minute and address, on each replica; 0: no limit",
+            60,
+        ),
+        wrong_keys: vars.parse(
+            "VOICE_WRONG_KEYS_PER_MINUTE",
+            "wrong voice keys per minute and address before 429; 0: no limit",
+            60,
+        ),
+        injections: vars.parse(
+            "VOICE_INJECTIONS_PER_MINUTE",
+            "texts and contexts per minute and voice session, on each replica; 0: no limit",
+            600,
+        ),
+    }
+}
+
+pub(super) fn upkeep(vars: &mut Vars, livekit: &LiveKitConfig) -> UpkeepConfig {
+    UpkeepConfig {
+        reconcile: seconds(vars, "VOICE_RECONCILE_SECONDS", "how often all rooms are compared with LiveKit", 15.0),
+        sweep: vars.millis("VOICE_SWEEP_MS", "how often timers look at the database when nothing wakes them", 5_000),
+        keep: seconds(vars, "VOICE_KEEP_SECONDS", "how long the records of ended sessions are kept", 2_592_000.0),
+        fresh: vars.millis(
+            "VOICE_STATUS_FRESH_MS",
+            "an older record is looked after before a status is answered",
+            5_000,
+        ),
+        fresh_budget: vars.millis("VOICE_STATUS_BUDGET_MS", "how long a status waits for LiveKit", 1_000),
+        stop_budget: vars
+            .millis("VOICE_STOP_BUDGET_MS", "how long stop waits for LiveKit", 2_000)
+            .min(livekit.budgets.delete),
+        replay_patience: vars.millis(
+            "VOICE_REPLAY_PATIENCE_MS",
+            "how long a repeated start waits for the first one",
+            5_000,
+        ),
+    }
+}
+
+/// Seconds, with a fraction if need be, so that tests can shorten them.
+pub(super) fn seconds(vars: &mut Vars, name: &str, meaning: &str, default: f64) -> Duration {
+    let value = vars.parse(name, meaning, default);
+    Duration::try_from_secs_f64(value).unwrap_or_else(|_| {
+        vars.fault(name, "must be seconds, not below zero");
+        Duration::from_secs_f64(default)
+    })
+}

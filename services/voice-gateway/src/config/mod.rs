@@ -1,0 +1,225 @@
+//! What an operator sets. Every field says its variable and its unit where it is read.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use ensemble_chassis::Vars;
+use ensemble_rpc::{KeyRefresh, Neighbour};
+use ensemble_store_kit::{DatabaseConfig, database_config};
+use ensemble_types::ids::GatewaySessionId;
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::domain::limits::Limits;
+use crate::domain::state::Rules;
+use crate::domain::tool_bridge::AllowedOrigins;
+
+mod bounds;
+mod livekit;
+
+pub(crate) use bounds::{Rates, UpkeepConfig};
+use bounds::{limits, rates, rules, upkeep};
+pub(crate) use livekit::LiveKitConfig;
+
+/// Everything that the gateway's variables say.
+pub struct VoiceConfig {
+    pub(crate) database: DatabaseConfig,
+    pub(crate) livekit: LiveKitConfig,
+    /// None: nobody may enter, and voice is off.
+    pub(crate) voice_keys: Vec<String>,
+    pub(crate) require_user: bool,
+    pub(crate) rules: Rules,
+    pub(crate) limits: Limits,
+    pub(crate) rates: Rates,
+    pub(crate) rooms: RoomConfig,
+    pub(crate) delivery: DeliveryConfig,
+    pub(crate) tool_bridge: ToolBridgeConfig,
+    pub(crate) upkeep: UpkeepConfig,
+    /// Where agents reach the gateway; empty: where it was bound.
+    pub(crate) public_url: Option<String>,
+    pub(crate) identity: Neighbour,
+    pub(crate) keys: KeyRefresh,
+}
+
+pub(crate) struct RoomConfig {
+    pub(crate) prefix: String,
+    pub(crate) agent_name: String,
+    /// By language code, in lower case.
+    pub(crate) agent_names: HashMap<String, String>,
+}
+
+impl RoomConfig {
+    /// The agent for a language: for `zh-CN` that of `zh-cn`, else that of `zh`, else the one for everybody.
+    pub(crate) fn agent_for(&self, language: Option<&str>) -> &str {
+        let language = language.unwrap_or("").to_ascii_lowercase();
+        let primary = language.split('-').next().unwrap_or("");
+        self.agent_names.get(&language).or_else(|| self.agent_names.get(primary)).unwrap_or(&self.agent_name)
+    }
+
+    /// The session that a room's name speaks of.
+    pub(crate) fn session_of(&self, room: &str) -> Option<GatewaySessionId> {
+        room.strip_prefix(&self.prefix)?.parse().ok()
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct DeliveryConfig {
+    /// How long a caller waits for the agent's acknowledgement.
+    pub(crate) patience: Duration,
+    pub(crate) queue_max: i64,
+    pub(crate) retry: Duration,
+    /// How long a replica that delivers is believed to be alive.
+    pub(crate) lease: Duration,
+    pub(crate) rpc_inline_max: usize,
+    pub(crate) dispatch_inline_max: usize,
+    pub(crate) topic_prefix: String,
+}
+
+pub(crate) struct ToolBridgeConfig {
+    pub(crate) origins: AllowedOrigins,
+    pub(crate) default_url: Option<String>,
+    pub(crate) key: Option<SecretString>,
+}
+
+impl VoiceConfig {
+    pub(crate) fn read(vars: &mut Vars) -> Self {
+        let voice_keys = voice_keys(vars);
+        let livekit = LiveKitConfig::read(vars, !voice_keys.is_empty());
+        Self {
+            database: database_config!(vars, "voice-gateway"),
+            voice_keys,
+            require_user: vars.flag("VOICE_REQUIRE_USER", "demand a user's token beside the voice key", false),
+            rules: rules(vars),
+            limits: limits(vars),
+            rates: rates(vars),
+            rooms: rooms(vars),
+            delivery: delivery(vars),
+            tool_bridge: tool_bridge(vars),
+            upkeep: upkeep(vars, &livekit),
+            public_url: vars
+                .optional(
+                    "VOICE_GATEWAY_PUBLIC_URL",
+                    "where agents reach this gateway; default: PUBLIC_BASE_URL, else where it was bound",
+                )
+                .or_else(|| vars.optional("PUBLIC_BASE_URL", "the edge's public address")),
+            identity: Neighbour::identity(vars),
+            keys: KeyRefresh::configure(vars),
+            livekit,
+        }
+    }
+}
+
+impl VoiceConfig {
+    /// Says what works but should not stay so.
+    pub(crate) fn warn(&self) {
+        if self.voice_keys.is_empty() {
+            tracing::warn!("VOICE_PUBLIC_KEY is not set: nobody may use voice");
+            return;
+        }
+        if self.livekit.key.secret.expose_secret().len() < 32 {
+            tracing::warn!("LIVEKIT_API_SECRET is shorter than 32 characters");
+        }
+        let local = ["//127.0.0.1", "//localhost", "//[::1]"].iter().any(|host| self.livekit.url.contains(host));
+        if !local && (self.livekit.url.starts_with("http://") || self.livekit.url.starts_with("ws://")) {
+            tracing::warn!("LIVEKIT_URL is not encrypted, and beyond this machine");
+        }
+    }
+}
+
+fn voice_keys(vars: &mut Vars) -> Vec<String> {
+    let split = |secret: SecretString| -> Vec<String> {
+        secret.expose_secret().split(',').map(str::trim).filter(|key| !key.is_empty()).map(str::to_owned).collect()
+    };
+    let keys = vars
+        .secret(
+            "VOICE_PUBLIC_KEY",
+            "what applications show to use voice; several, separated by commas, while one is replaced",
+        )
+        .map(split)
+        .unwrap_or_default();
+    if keys.iter().any(|key| key.len() < 16) {
+        vars.fault("VOICE_PUBLIC_KEY", "has a key of fewer than 16 characters, which can be guessed");
+    }
+    keys
+}
+
+fn rooms(vars: &mut Vars) -> RoomConfig {
+    let prefix = vars.text(
+        "VOICE_ROOM_PREFIX",
+        "rooms whose names begin so are this gateway's; two gateways on one LiveKit need two",
+        "voice_",
+    );
+    if prefix.is_empty()
+        || prefix.len() > 64
+        || !prefix.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+    {
+        vars.fault("VOICE_ROOM_PREFIX", "must be 1 to 64 of A-Z a-z 0-9 _ -");
+    }
+    let agent_name =
+        vars.text("LIVEKIT_AGENT_NAME", "the name under which the agent registers with LiveKit", "ensemble-voice");
+    let mut agent_names = HashMap::new();
+    for pair in vars.list("VOICE_AGENT_NAMES", "agents by language, as in zh=agent-zh,en=agent-en", "") {
+        match pair.split_once('=') {
+            Some((language, name)) if !name.is_empty() => {
+                agent_names.insert(language.to_ascii_lowercase(), name.to_owned());
+            }
+            _ => vars.fault("VOICE_AGENT_NAMES", &format!("has {pair:?}, which is not language=agent")),
+        }
+    }
+    RoomConfig { prefix, agent_name, agent_names }
+}
+
+fn delivery(vars: &mut Vars) -> DeliveryConfig {
+    DeliveryConfig {
+        patience: vars.millis(
+            "VOICE_DELIVERY_PATIENCE_MS",
+            "how long text and context wait for the agent's acknowledgement",
+            2_500,
+        ),
+        queue_max: vars.parse("VOICE_QUEUE_MAX", "texts that may wait for one agent", 32),
+        retry: vars.millis(
+            "VOICE_DELIVERY_RETRY_MS",
+            "first pause after a failed delivery; it doubles four times",
+            500,
+        ),
+        lease: vars.millis(
+            "VOICE_DELIVERY_LEASE_MS",
+            "how long a replica may be silent in the middle of a delivery",
+            20_000,
+        ),
+        rpc_inline_max: vars.parse(
+            "VOICE_CONTEXT_RPC_INLINE_MAX_BYTES",
+            "larger contexts are fetched by the agent",
+            12_288,
+        ),
+        dispatch_inline_max: vars.parse(
+            "VOICE_CONTEXT_DISPATCH_INLINE_MAX_BYTES",
+            "larger initial contexts are fetched by the agent",
+            49_152,
+        ),
+        topic_prefix: vars.text(
+            "VOICE_DATA_TOPIC_PREFIX",
+            "topics of data packets to agents without RPC: <prefix>.text and <prefix>.context",
+            "voice",
+        ),
+    }
+}
+
+fn tool_bridge(vars: &mut Vars) -> ToolBridgeConfig {
+    let origins = vars.list(
+        "VOICE_TOOL_BRIDGE_ALLOWED_ORIGINS",
+        "origins that toolBridgeBaseUrl may have; none: the field is refused",
+        "",
+    );
+    let origins = AllowedOrigins::new(origins).unwrap_or_else(|error| {
+        vars.fault("VOICE_TOOL_BRIDGE_ALLOWED_ORIGINS", &format!("has an origin that cannot be used: it {error}"));
+        AllowedOrigins::default()
+    });
+    ToolBridgeConfig {
+        origins,
+        default_url: vars.optional("TOOL_BRIDGE_BASE_URL", "where the agent's tools are when the caller does not say"),
+        key: vars.secret(
+            "TOOL_BRIDGE_API_KEY",
+            "shared with the tool bridge; signs the agent's credential and goes nowhere itself",
+        ),
+    }
+}
