@@ -4,12 +4,14 @@ mod commands;
 mod door;
 mod drain;
 mod internal;
+mod memory;
 mod serve;
 pub mod telemetry;
 
 pub use commands::run;
 pub use door::{DoorHandle, Handlers, OpenDoor, PublicDoor, ThreadHandlers};
 pub use drain::Drain;
+pub use memory::take_small_pages;
 pub use serve::{Doors, Running, start};
 
 /// Installs what a process needs once: the TLS provider and the token provider. Safe to call again.

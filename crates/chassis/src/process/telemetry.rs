@@ -17,7 +17,7 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanData, SpanExporter};
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
-use tracing_subscriber::filter::{LevelFilter, filter_fn};
+use tracing_subscriber::filter::{FilterExt, LevelFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
@@ -83,17 +83,21 @@ impl Telemetry {
             lines.boxed()
         };
         // The exporter would tell of a collector that is away every few seconds; `Watched` tells it once.
-        let lines = lines.with_filter(filter).with_filter(filter_fn(|line| !line.target().starts_with("opentelemetry")));
+        // One filter and not two in a row: the outer of two would have everything made that the inner one then throws away.
+        let lines = lines.with_filter(filter.and(filter_fn(|line| !line.target().starts_with("opentelemetry"))));
         let provider = self.otlp.as_deref().and_then(|endpoint| provider(endpoint, service, self.ratio));
-        // Spans below `info` exist for traces only: without a collector they cost nothing.
+        // Spans below `info` exist for traces only: without a collector they cost nothing. The layer that is not there has
+        // its filter all the same; without one it would count as a layer that wants everything.
+        let collects = provider.is_some();
+        let ours = filter_fn(move |span| collects && span.is_span() && span.target().starts_with("ensemble"))
+            .with_max_level_hint(if collects { LevelFilter::DEBUG } else { LevelFilter::OFF });
         let spans = provider.as_ref().map(|provider| {
-            let ours = filter_fn(|span| span.is_span() && span.target().starts_with("ensemble"));
             tracing_opentelemetry::layer()
                 .with_tracer(provider.tracer("ensemble"))
                 .with_threads(false)
                 .with_location(false)
-                .with_filter(ours.with_max_level_hint(LevelFilter::DEBUG))
         });
+        let spans = spans.with_filter(ours);
         // A second call, as in tests, keeps what the first one installed.
         let _ = tracing_subscriber::registry().with(spans).with(lines).try_init();
         Flush(provider)
