@@ -25,6 +25,7 @@ use tokio::task::JoinSet;
 use crate::EdgeProxy;
 use crate::domain::route_table::PerUpstream;
 use crate::forward::front::Front;
+use crate::forward::request_ids::RequestIds;
 use crate::guard::admission::Permit;
 use crate::guard::connection::Connection;
 use crate::guard::stream::Guard;
@@ -203,7 +204,13 @@ impl Thread {
     async fn front(&self) -> Option<Rc<Front>> {
         let pages = self.handlers.on_this_thread().await?;
         let pools = PerUpstream::new(|upstream| Pool::new(self.edge.addresses(upstream), self.edge.pool_limits()));
-        Some(Rc::new(Front { edge: Arc::clone(&self.edge), in_flight: self.in_flight.clone(), pools, pages }))
+        Some(Rc::new(Front {
+            edge: Arc::clone(&self.edge),
+            in_flight: self.in_flight.clone(),
+            pools,
+            pages,
+            request_ids: RequestIds::new(),
+        }))
     }
 }
 

@@ -12,13 +12,13 @@ use actix_http::header::{
 use actix_http::{ConnectionType, Method, Request, RequestHead, Response};
 use ensemble_chassis::http::InFlight;
 use ensemble_chassis::process::{ThreadHandlers, telemetry};
-use ensemble_types::ids::TokenId;
 use ensemble_types::problem::{Code, Problem};
 use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::body::{EdgeBody, Held};
 use super::reply::{self, X_REQUEST_ID};
+use super::request_ids::RequestIds;
 use super::{failure, relay};
 use crate::EdgeProxy;
 use crate::domain::client_address;
@@ -38,6 +38,7 @@ pub struct Front {
     pub in_flight: InFlight,
     pub pools: PerUpstream<Rc<Pool>>,
     pub pages: ThreadHandlers,
+    pub request_ids: RequestIds,
 }
 
 /// What the edge knows of a request, beside its head.
@@ -158,7 +159,7 @@ impl Front {
         }
         let relayed = relay::relay(self, request, upstream, seen).instrument(span.clone()).await;
         match &relayed {
-            Ok(relayed) => span.record("http.response.status_code", relayed.head.status.as_u16()),
+            Ok(relayed) => span.record("http.response.status_code", relayed.head.response.status().as_u16()),
             Err(_) => span.record("otel.status_code", "ERROR"),
         };
         match relayed {
@@ -179,7 +180,7 @@ impl Front {
         if class == Class::SignIn && head.is_new_account {
             self.edge.limiter().count_new_account(seen.client);
         }
-        let is_events = is_events(&head.headers);
+        let is_events = is_events(head.response.headers());
         if is_events && held.stream.is_none() {
             held.stream = self.edge.streams().open(seen.counted);
             if held.stream.is_none() {
@@ -191,9 +192,7 @@ impl Front {
             Some(answer) if is_events => EdgeBody::events(answer, self.edge.drain().clone(), held),
             Some(answer) => EdgeBody::service(answer, head.framing, held),
         };
-        let mut response = Response::with_body(head.status, body);
-        *response.headers_mut() = head.headers;
-        response
+        head.response.set_body(body)
     }
 
     fn see(&self, head: &RequestHead, peer: IpAddr) -> Seen {
@@ -206,7 +205,8 @@ impl Front {
                 && head.headers.get(X_FORWARDED_PROTO).is_some_and(|scheme| scheme.as_bytes() == b"https"));
         let caller = reply::bearer(&head.headers).filter(|token| looks_like_a_token(token));
         let caller = caller.and_then(|token| self.edge.auth().identify(token));
-        Seen { id: request_id(&head.headers), client, is_https, counted: Counted::new(caller.as_ref(), client) }
+        let id = request_id(&head.headers).unwrap_or_else(|| self.request_ids.next());
+        Seen { id, client, is_https, counted: Counted::new(caller.as_ref(), client) }
     }
 }
 
@@ -229,14 +229,12 @@ fn preflight_origin(head: &RequestHead) -> Option<&HeaderValue> {
 }
 
 /// The caller's own, when it is well-formed.
-fn request_id(headers: &HeaderMap) -> HeaderValue {
+fn request_id(headers: &HeaderMap) -> Option<HeaderValue> {
     let is_well_formed = |id: &&HeaderValue| {
         (1..=128).contains(&id.len())
             && id.as_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
     };
-    headers.get(X_REQUEST_ID).filter(is_well_formed).cloned().unwrap_or_else(|| {
-        HeaderValue::try_from(TokenId::generate().to_string()).unwrap_or(HeaderValue::from_static("unknown"))
-    })
+    headers.get(X_REQUEST_ID).filter(is_well_formed).cloned()
 }
 
 fn is_events(headers: &HeaderMap) -> bool {

@@ -5,4 +5,5 @@ mod failure;
 pub mod front;
 mod relay;
 mod reply;
+pub mod request_ids;
 pub mod streams;

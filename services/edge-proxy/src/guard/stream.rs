@@ -8,6 +8,7 @@
 //! the answer to the first by what it knows of the second: whether it was HEAD, and whether the connection goes on.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -229,8 +230,9 @@ impl<T: AsyncRead + Unpin> Guard<T> {
 
     /// Reads more of a head that came in pieces, or of a request that came too early.
     fn read_more(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        let mut piece = [0_u8; 4096];
-        let mut piece = ReadBuf::new(&mut piece);
+        // Filling it with zeros first would cost more than most reads.
+        let mut piece = [const { MaybeUninit::uninit() }; 4096];
+        let mut piece = ReadBuf::uninit(&mut piece);
         ready!(Pin::new(&mut self.io).poll_read(cx, &mut piece))?;
         self.held.extend_from_slice(piece.filled());
         self.is_unseen = true;

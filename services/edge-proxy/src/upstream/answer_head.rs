@@ -1,21 +1,22 @@
 //! Reads the head of a service's answer and how its body is delimited (RFC 9112, sections 4 and 6.3).
 
-use actix_http::StatusCode;
-use actix_http::header::{HeaderMap, HeaderName, HeaderValue};
+use std::mem::MaybeUninit;
+
+use actix_http::header::{HeaderName, HeaderValue};
+use actix_http::{Response, StatusCode};
 use bytes::{Bytes, BytesMut};
 
 use crate::domain::hop_headers::{Named, comes_down};
 
-const MAX_FIELDS: usize = 96;
+const MAX_FIELDS: usize = 64;
 const MAX_HEAD: usize = 64 * 1024;
 const NEW_ACCOUNT: HeaderName = HeaderName::from_static("x-internal-new-account");
 
 /// The head of an answer.
 #[derive(Debug)]
 pub struct AnswerHead {
-    pub status: StatusCode,
-    /// Those that go on to the client.
-    pub headers: HeaderMap,
+    /// The status and the fields that go on to the client.
+    pub response: Response<()>,
     pub framing: AnswerFraming,
     /// What Content-Length said, also where there is no body (HEAD, 304).
     pub length: Option<u64>,
@@ -53,7 +54,7 @@ pub enum BadHead {
 pub fn parse(bytes: &mut BytesMut, answers_head: bool) -> Result<Option<AnswerHead>, BadHead> {
     loop {
         let Some(head) = parse_one(bytes, answers_head)? else { return Ok(None) };
-        if !head.status.is_informational() {
+        if !head.response.status().is_informational() {
             return Ok(Some(head));
         }
     }
@@ -62,52 +63,59 @@ pub fn parse(bytes: &mut BytesMut, answers_head: bool) -> Result<Option<AnswerHe
 /// A field as positions in the head, so that names and values can share its memory.
 #[derive(Clone, Copy, Default)]
 struct Field {
-    name: (usize, usize),
-    value: (usize, usize),
+    name: (u32, u32),
+    value: (u32, u32),
 }
 
 fn parse_one(bytes: &mut BytesMut, answers_head: bool) -> Result<Option<AnswerHead>, BadHead> {
     let mut fields = [Field::default(); MAX_FIELDS];
-    let mut parsed = [httparse::EMPTY_HEADER; MAX_FIELDS];
-    let mut answer = httparse::Response::new(&mut parsed);
-    let len = match answer.parse(bytes).map_err(BadHead::Syntax)? {
+    let mut parsed = [const { MaybeUninit::uninit() }; MAX_FIELDS];
+    let mut answer = httparse::Response::new(&mut []);
+    let complete =
+        httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut answer, bytes, &mut parsed);
+    let len = match complete.map_err(BadHead::Syntax)? {
         httparse::Status::Complete(len) => len,
         httparse::Status::Partial if bytes.len() > MAX_HEAD => return Err(BadHead::TooLarge),
         httparse::Status::Partial => return Ok(None),
     };
     let (code, version) = (answer.code.unwrap_or(0), answer.version.unwrap_or(0));
     let status = StatusCode::from_u16(code).map_err(|_| BadHead::Syntax(httparse::Error::Status))?;
-    let start = bytes.as_ptr() as usize;
-    let range = |text: &[u8]| {
-        let from = text.as_ptr() as usize - start;
-        (from, from + text.len())
-    };
     let count = answer.headers.len();
     for (field, header) in fields.iter_mut().zip(answer.headers.iter()) {
-        *field = Field { name: range(header.name.as_bytes()), value: range(header.value) };
+        *field = Field { name: range(bytes, header.name.as_bytes()), value: range(bytes, header.value) };
     }
     let head = bytes.split_to(len).freeze();
     let mut reader = HeadReader::new(version);
-    let mut headers = HeaderMap::with_capacity(count + 6);
+    // Heads of answers, and their maps, are used again and again by the server.
+    let mut response = Response::new(status).drop_body();
     for field in fields.iter().take(count) {
         let (name, value) = field.of(&head)?;
         reader.look_at(&name, &value)?;
         if comes_down(name.as_str()) {
-            headers.append(name, value);
+            response.headers_mut().append(name, value);
         }
     }
-    reader.named.retain_others(&mut headers);
+    reader.named.retain_others(response.headers_mut());
     let framing = reader.framing(status, answers_head)?;
     let is_kept = reader.is_kept && framing != AnswerFraming::UntilClose;
     let (length, is_new_account) = (reader.length, reader.is_new_account);
-    Ok(Some(AnswerHead { status, headers, framing, length, is_kept, is_new_account }))
+    Ok(Some(AnswerHead { response, framing, length, is_kept, is_new_account }))
+}
+
+/// Where `part` lies within `whole`.
+fn range(whole: &[u8], part: &[u8]) -> (u32, u32) {
+    let from = part.as_ptr() as usize - whole.as_ptr() as usize;
+    // Heads are far smaller than 4 GiB.
+    let position = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+    (position(from), position(from + part.len()))
 }
 
 impl Field {
     fn of(self, head: &Bytes) -> Result<(HeaderName, HeaderValue), BadHead> {
-        let name = head.get(self.name.0..self.name.1).unwrap_or_default();
+        let at = |(from, to): (u32, u32)| from as usize..to as usize;
+        let name = head.get(at(self.name)).unwrap_or_default();
         let name = HeaderName::from_bytes(name).map_err(|_| BadHead::Syntax(httparse::Error::HeaderName))?;
-        let value = HeaderValue::from_maybe_shared(head.slice(self.value.0..self.value.1))
+        let value = HeaderValue::from_maybe_shared(head.slice(at(self.value)))
             .map_err(|_| BadHead::Syntax(httparse::Error::HeaderValue))?;
         Ok((name, value))
     }
@@ -189,8 +197,11 @@ mod tests {
     fn a_head_is_taken_off_and_the_body_stays() {
         let mut bytes = BytesMut::from("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX: y\r\n\r\nhi");
         let head = parse(&mut bytes, false).expect("valid").expect("complete");
-        assert_eq!((head.status, head.framing, head.is_kept), (StatusCode::OK, AnswerFraming::Length(2), true));
-        assert_eq!(head.headers.get("x").map(HeaderValue::as_bytes), Some(&b"y"[..]));
+        assert_eq!(
+            (head.response.status(), head.framing, head.is_kept),
+            (StatusCode::OK, AnswerFraming::Length(2), true)
+        );
+        assert_eq!(head.response.headers().get("x").map(HeaderValue::as_bytes), Some(&b"y"[..]));
         assert_eq!(&bytes[..], b"hi");
     }
 
@@ -203,7 +214,7 @@ mod tests {
     fn informational_answers_are_skipped() {
         let text =
             "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 201 Created\r\n\r\n";
-        assert_eq!(read(text, false).expect("valid").expect("complete").status, StatusCode::CREATED);
+        assert_eq!(read(text, false).expect("valid").expect("complete").response.status(), StatusCode::CREATED);
         assert!(matches!(read("HTTP/1.1 100 Continue\r\n\r\n", false), Ok(None)));
     }
 

@@ -84,7 +84,7 @@ impl Sending {
 
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<AnswerHead, Failure>> {
         let standstill = self.upload.poll(cx, &mut self.connection).map_err(Failure::Client)?;
-        if standstill == Standstill::Client || self.upload.has_moved {
+        if standstill == Standstill::Client || self.upload.has_moved_body {
             self.waiting_since = Instant::now();
         }
         loop {

@@ -50,7 +50,9 @@ impl Pool {
         Rc::new(Self { addresses, limits, idle: RefCell::default(), turn: Cell::new(0) })
     }
 
-    /// A connection to the address whose turn it is, or to the next one that does not refuse.
+    /// A connection to the address whose turn it is, or to the next one that takes it. An address that refuses has no
+    /// service any more, and one that does not answer is most likely that of a replica that went a moment ago; nothing was
+    /// sent to either.
     ///
     /// # Errors
     /// Nothing was sent anywhere.
@@ -58,6 +60,7 @@ impl Pool {
         let turn = self.turn.get();
         self.turn.set(turn.wrapping_add(1));
         let mut tried = 0;
+        let mut failure = Failure::NowhereToGo;
         loop {
             // A look-up that ends between two tries changes the list; the position stays good enough.
             let address = {
@@ -65,7 +68,7 @@ impl Pool {
                 let at = turn.wrapping_add(tried).checked_rem(addresses.len());
                 match at.and_then(|at| addresses.get(at).copied()) {
                     Some(address) if tried < addresses.len() => address,
-                    _ => return Err(Failure::NowhereToGo),
+                    _ => return Err(failure),
                 }
             };
             if !fresh_only && let Some(connection) = self.take_idle(address) {
@@ -76,10 +79,11 @@ impl Pool {
                     let _ = io.set_nodelay(true);
                     return Ok(Loan { connection: Connection::new(io, address), is_used: false });
                 }
-                Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => tried += 1,
-                Ok(Err(error)) => return Err(Failure::Connect(error)),
-                Err(_) => return Err(Failure::ConnectTimeout),
+                Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                Ok(Err(error)) => failure = Failure::Connect(error),
+                Err(_) => failure = Failure::ConnectTimeout,
             }
+            tried += 1;
         }
     }
 

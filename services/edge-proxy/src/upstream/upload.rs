@@ -19,8 +19,8 @@ pub(super) struct Upload {
     /// The head waits for the first bytes of the body, to travel with them.
     head_may_wait: bool,
     is_cut: bool,
-    /// Whether anything moved in the last poll.
-    pub(super) has_moved: bool,
+    /// Whether anything of the body moved in the last poll.
+    pub(super) has_moved_body: bool,
 }
 
 /// What an upload stands still for.
@@ -39,7 +39,7 @@ impl Upload {
             is_chunked: framing == Framing::Chunked,
             head_may_wait: true,
             is_cut: false,
-            has_moved: false,
+            has_moved_body: false,
         }
     }
 
@@ -57,12 +57,13 @@ impl Upload {
         cx: &mut Context<'_>,
         connection: &mut Connection,
     ) -> Result<Standstill, PayloadError> {
-        self.has_moved = false;
+        self.has_moved_body = false;
+        let has_body = self.payload.is_some();
         loop {
             if !self.holds_head_back(connection) {
                 let before = connection.outbound.len();
                 match connection.poll_drain(cx) {
-                    Poll::Ready(Ok(())) => self.has_moved |= before > 0,
+                    Poll::Ready(Ok(())) => self.has_moved_body |= has_body && before > 0,
                     // It may have answered before it stopped listening: what it said is read next.
                     Poll::Ready(Err(_)) => {
                         connection.outbound.clear();
@@ -70,7 +71,7 @@ impl Upload {
                         self.is_cut = true;
                     }
                     Poll::Pending => {
-                        self.has_moved |= connection.outbound.len() < before;
+                        self.has_moved_body |= connection.outbound.len() < before;
                         return Ok(Standstill::Service);
                     }
                 }
