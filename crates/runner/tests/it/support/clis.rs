@@ -49,13 +49,13 @@ impl Bench {
         Lease { provider: self.provider, model: Some(model.to_owned()), ..task(prompt) }
     }
 
+    pub(crate) fn was_asked(&self, text: &str) -> bool {
+        self.model.heard().iter().any(|heard| heard.said.iter().any(|said| said.contains(text)))
+    }
+
     /// Waits until the model was asked something with this in it.
     pub(crate) async fn asked(&self, text: &str) {
-        super::eventually("the model to be asked", super::SOON, || {
-            let asked = self.model.heard().iter().any(|heard| heard.said.iter().any(|said| said.contains(text)));
-            asked.then_some(())
-        })
-        .await;
+        super::eventually("the model to be asked", super::SOON, || self.was_asked(text).then_some(())).await;
     }
 }
 
