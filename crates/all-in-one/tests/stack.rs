@@ -1,0 +1,52 @@
+//! Everything in one process: what it makes on the first start, and what the second start finds.
+
+#![cfg(test)]
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use ensemble_all_in_one::{Config, Stack};
+use ensemble_client::{AccountKey, Client, Credential};
+use ensemble_types::machines::RegisterMachine;
+use ensemble_types::text::Blob;
+
+async fn up(data: &Path) -> Stack {
+    Stack::start(Config::new(data, ([127, 0, 0, 1], 0).into())).await.unwrap()
+}
+
+fn client(stack: &Stack, key: &AccountKey) -> Client {
+    Client::builder(stack.url()).credential(Credential::Account(key.clone())).build().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_second_start_finds_what_the_first_one_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let key = AccountKey::generate();
+    let laptop = RegisterMachine {
+        metadata: Blob::new("sealed").unwrap(),
+        encryption_key: Blob::new("sealed").unwrap(),
+        id: Some("laptop".parse().unwrap()),
+    };
+
+    let first = up(&data).await;
+    let me = client(&first, &key);
+    let token = me.sign_in().await.unwrap();
+    let (machine, is_new) = me.register_machine(&laptop).await.unwrap();
+    assert!(is_new);
+    assert!(first.stop().await, "nothing had to be cut off");
+    assert!(reqwest::get(me.origin()).await.is_err(), "nothing listens any more");
+    for (file, mode) in [("key-encryption-key", 0o400), ("internal-token", 0o400), (".", 0o700)] {
+        let found = std::fs::metadata(data.join(file)).unwrap().permissions().mode() & 0o777;
+        assert_eq!(found, mode, "{file}");
+    }
+
+    let second = up(&data).await;
+    let bearing = |credential| Client::builder(second.url()).credential(credential).build().unwrap();
+    let old_token = bearing(Credential::Bearer(token.token));
+    assert_eq!(old_token.machine(&machine.id).await.unwrap().created_at, machine.created_at, "the keys are the same");
+    assert_eq!(client(&second, &key).sign_in().await.unwrap().user_id, token.user_id);
+    let third = Stack::start(Config::new(&data, ([127, 0, 0, 1], 0).into())).await;
+    assert!(third.is_err(), "two cannot share one folder");
+    assert!(second.stop().await);
+}
