@@ -7,6 +7,9 @@
 set -eu
 step=$1
 profile=$2
+# The dev profile's folder has another name.
+folder=$profile
+[ "$profile" != dev ] || folder=debug
 programs="ensemble-edge-proxy ensemble-identity ensemble-machine-registry ensemble-session-store
           ensemble-orchestrator ensemble-voice-gateway ensemble-runner"
 packages=
@@ -17,14 +20,14 @@ case $step in
         # shellcheck disable=SC2086 # a list of words
         cargo build --locked --profile "$profile" $packages
         # What was compiled from the empty programs must not pass for the real ones.
-        rm -rf "target/$profile/.fingerprint/ensemble-"*
-        find "target/$profile" -maxdepth 1 -name 'ensemble-*' -type f -delete
+        rm -rf "target/$folder/.fingerprint/ensemble-"*
+        find "target/$folder" -maxdepth 1 -name 'ensemble-*' -type f -delete
         ;;
     programs)
         # shellcheck disable=SC2086
         cargo build --locked --profile "$profile" $packages --bins
         mkdir -p "$3"
-        for program in $programs; do cp "target/$profile/$program" "$3/"; done
+        for program in $programs; do cp "target/$folder/$program" "$3/"; done
         ;;
     *)
         echo "build.sh: there is no step $step" >&2

@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# `docker compose up` from this checkout, and then: the whole story through the published port, replicas, a rolling restart
+# of every service under load, the database killed for 20 s, telemetry without a collector, a backup that is restored.
+#
+#   KEEP=1        leaves everything running at the end
+#   RATE=200      requests a second of the load
+#   ONLY=story    stops after that step: story, rolling, outage, restore
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/engine.sh"
+need_compose "compose-test"
+for image in postgres:17-bookworm livekit/livekit-server:v1.13.5; do
+    has_image "$image" || skip "compose-test" "$image can be had from no registry; deploy/test/local-images.sh makes one"
+done
+
+port=${EDGE_PORT:-18080}
+export COMPOSE_PROJECT_NAME=ensemble-test ENSEMBLE_VERSION=${ENSEMBLE_VERSION:-dev}
+export EDGE_PORT=$port LIVEKIT_PORT=${LIVEKIT_PORT:-17880} LIVEKIT_TCP_PORT=${LIVEKIT_TCP_PORT:-17881} LIVEKIT_UDP_PORT=${LIVEKIT_UDP_PORT:-17882}
+export PUBLIC_BASE_URL=http://127.0.0.1:$port PUBLIC_ORIGINS=http://127.0.0.1:$port
+# The load comes from one address and few accounts.
+export LIMIT_ACCOUNT=0 LIMIT_ADDRESS=0 LIMIT_MACHINE=0 LIMIT_SIGN_IN=0 LIMIT_PUBLIC_LINK=0 LIMIT_NEW_ACCOUNTS=0
+rate=${RATE:-200}
+url=http://127.0.0.1:$port
+work=$(mktemp -d)
+services="identity machine-registry session-store orchestrator voice-gateway"
+
+dc() { "${compose[@]}" "$@"; }
+step() { printf '\n== %s\n' "$1"; }
+done_after() { [ "${ONLY:-}" != "$1" ] || exit 0; }
+finish() {
+    status=$?
+    if [ $status -ne 0 ]; then dc logs --tail 15 2>/dev/null | tail -80; fi
+    [ -n "${KEEP:-}" ] || dc down --volumes --timeout 20 >/dev/null 2>&1 || true
+    rm -rf "$work"
+    exit $status
+}
+trap finish EXIT
+
+containers() { dc ps -q "$1"; }
+# healthy <container>: waits until its own health check says so.
+healthy() {
+    for _ in $(seq 300); do
+        [ "$("$docker" inspect --format '{{.State.Health.Status}}' "$1")" = healthy ] && return
+        sleep 0.2
+    done
+    echo "$1 does not become healthy" >&2
+    return 1
+}
+addresses() { for id in $(containers edge-proxy); do "$docker" inspect --format '{{range $name, $net := .NetworkSettings.Networks}}{{$net.IPAddress}}{{end}}:8080' "$id"; done | paste -sd,; }
+
+for service in $services edge-proxy; do
+    "$docker" image inspect "${IMAGE_PREFIX:-ensemble/}$service:$ENSEMBLE_VERSION" >/dev/null 2>&1 || dc build "$service"
+done
+
+step "up, and nothing else"
+began=$SECONDS
+dc up -d
+healthy "$(containers edge-proxy)"
+echo "ready after $((SECONDS - began)) s"
+
+step "the story, through the published port"
+VOICE_PUBLIC_KEY=$(dc exec -T voice-gateway cat /secrets/voice-public-key) python3 deploy/test/story.py tell "$url"
+done_after story
+
+step "no collector: nothing slower, nothing refused"
+lost=$(for service in $services edge-proxy; do dc logs "$service" 2>/dev/null | grep -c '"level":"ERROR"' || true; done | paste -sd+ | bc)
+[ "$lost" = 0 ] || { echo "FAILED $lost errors in the logs"; exit 1; }
+echo "ok  no error in any log while spans go nowhere"
+
+step "three replicas of every service, restarted one after the other under $rate requests a second"
+dc up -d --scale session-store=3 --scale orchestrator=3 --scale identity=3 --scale machine-registry=3 --scale voice-gateway=3 >/dev/null 2>&1
+for service in $services; do for id in $(containers "$service"); do healthy "$id"; done; done
+sleep 3
+python3 deploy/test/story.py load "$url" --rate "$rate" --seconds "${ROLLING_SECONDS:-150}" --out "$work/rolling.json" --edges "$(addresses)" >"$work/rolling.log" 2>&1 &
+loader=$!
+until grep -q loading "$work/rolling.log"; do kill -0 $loader || { cat "$work/rolling.log"; exit 1; }; sleep 0.2; done
+for service in $services; do
+    for id in $(containers "$service"); do
+        "$docker" restart --time 40 "$id" >/dev/null
+        healthy "$id"
+        # As a Deployment waits (minReadySeconds), so that the edge has found the new one.
+        sleep 3
+        echo "$(date -u +%T) restarted $service $(echo "$id" | cut -c1-8)"
+    done
+done
+wait $loader || { cat "$work/rolling.log"; exit 1; }
+cat "$work/rolling.log"
+python3 deploy/test/story.py check "$url" "$work/rolling.json"
+done_after rolling
+
+step "PostgreSQL killed for 20 s under load"
+database=$(containers postgres)
+python3 deploy/test/story.py outage "$url" --rate "$rate" --seconds 60 --out "$work/outage.json" \
+    --kill "$docker kill --signal KILL $database" --heal "$docker start $database"
+python3 deploy/test/story.py check "$url" "$work/outage.json"
+done_after outage
+
+step "a backup, everything removed, the backup restored"
+COMPOSE="${compose[*]}" deploy/compose/backup.sh "$work/backup"
+dc down --volumes --timeout 20 >/dev/null 2>&1
+COMPOSE="${compose[*]}" deploy/compose/restore.sh "$work/backup"
+dc up -d >/dev/null 2>&1
+healthy "$(containers edge-proxy)"
+python3 deploy/test/story.py check "$url" "$work/outage.json"
+done_after restore
+echo
+echo "compose-test: everything holds"

@@ -1,0 +1,34 @@
+# Sourced: finds the container engine and compose, or skips by name.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+cd "$root"
+
+# skip <what> <why>: for machines that cannot run it; says so and ends well.
+skip() {
+    echo "skipped: $1 ($2)"
+    exit 0
+}
+
+# need_engine <what>: $docker and $compose, or skipped.
+need_engine() {
+    docker=${DOCKER:-docker}
+    command -v "$docker" >/dev/null || skip "$1" "no docker command"
+    "$docker" info >/dev/null 2>&1 || skip "$1" "no container engine answers; deploy/test/local-engine.sh start brings one on Debian"
+    if "$docker" compose version >/dev/null 2>&1; then
+        compose=("$docker" compose)
+    elif command -v docker-compose >/dev/null; then
+        compose=(docker-compose)
+    else
+        compose=()
+    fi
+}
+
+need_compose() {
+    need_engine "$1"
+    [ ${#compose[@]} -gt 0 ] || skip "$1" "neither docker compose nor docker-compose"
+}
+
+# Whether an image is here or can be had.
+has_image() {
+    "$docker" image inspect "$1" >/dev/null 2>&1 || "$docker" pull --quiet "$1" >/dev/null 2>&1
+}

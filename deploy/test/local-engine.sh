@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# A container engine of its own on Debian or Ubuntu, as root, with its own data folder: for machines that have none.
+#
+#   deploy/test/local-engine.sh start [folder]     then: export DOCKER_HOST=unix://<folder>/docker.sock
+#   deploy/test/local-engine.sh stop [folder]
+set -euo pipefail
+folder=${2:-/var/tmp/ensemble-engine}
+
+case ${1:-} in
+    start)
+        [ "$(id -u)" = 0 ] || { echo "an engine of its own needs root" >&2; exit 1; }
+        if ! command -v dockerd >/dev/null || ! command -v debootstrap >/dev/null; then
+            DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends docker.io docker-compose debootstrap iptables
+        fi
+        mkdir -p "$folder"
+        setsid dockerd --data-root "$folder/data" --exec-root "$folder/exec" --pidfile "$folder/pid" \
+            -H "unix://$folder/docker.sock" >"$folder/log" 2>&1 </dev/null &
+        for _ in $(seq 100); do
+            if DOCKER_HOST="unix://$folder/docker.sock" docker info >/dev/null 2>&1; then
+                echo "export DOCKER_HOST=unix://$folder/docker.sock"
+                exit 0
+            fi
+            sleep 0.2
+        done
+        tail -5 "$folder/log" >&2
+        exit 1
+        ;;
+    stop)
+        if [ -f "$folder/pid" ]; then
+            pid=$(cat "$folder/pid")
+            kill "$pid"
+            while kill -0 "$pid" 2>/dev/null; do sleep 0.2; done
+        fi
+        ;;
+    *)
+        echo "local-engine.sh start|stop [folder]" >&2
+        exit 64
+        ;;
+esac
