@@ -17,7 +17,6 @@ mod config;
 mod error;
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use ensemble_chassis::{Clock, Drain, KeySource, Kit, Routes, RpcMount, Service, StartError, Vars, Worker};
 use ensemble_rpc::identity::KeysClient;
@@ -25,19 +24,16 @@ use ensemble_rpc::machines::MachineDirectoryClient;
 use ensemble_rpc::orchestrator::{MachineLeases, mount_machine_leases};
 use ensemble_rpc::{Channel, RemoteKeys};
 use ensemble_store_kit::{Db, Migrate, Migrations};
-use ensemble_types::ids::{MachineId, UserId};
 use ensemble_types::leases::{FinishStatus, Lease};
 use ensemble_types::runs::TaskError;
 use futures_util::future::BoxFuture;
-use moka::sync::Cache;
-use tokio::time::Instant;
 
 use crate::clients::Machines;
 use crate::config::Config;
 use crate::error::Error;
 use crate::rpc::Farewells;
 use crate::store::{LeaseCall, Report, Store, Wanted};
-use crate::workers::{Nudge, Timers};
+use crate::workers::{Nudge, Roster, Timers};
 
 /// The service, with all that its handlers need.
 pub struct Orchestrator {
@@ -47,8 +43,7 @@ pub struct Orchestrator {
     clock: Clock,
     drain: Drain,
     nudge: Nudge,
-    /// Until when runners are noted, so that it is not written with every call.
-    noted: Cache<(UserId, MachineId), (Vec<&'static str>, Instant)>,
+    roster: Roster,
     timers: Mutex<Option<Timers>>,
 }
 
@@ -76,8 +71,10 @@ impl Service for Orchestrator {
         let directory = MachineDirectoryClient::new(Channel::new(&kit, &config.machines));
         let identity = Arc::new(KeysClient::new(Channel::new(&kit, &config.identity)));
         let nudge = Nudge::default();
+        let roster = Roster::new(store.clone());
         let timers = Timers {
             store: store.clone(),
+            roster: roster.clone(),
             nudge: nudge.clone(),
             sweep: config.sweep,
             sweep_late: config.sweep_late,
@@ -90,7 +87,7 @@ impl Service for Orchestrator {
             clock: kit.clock,
             drain: kit.drain,
             nudge,
-            noted: Cache::builder().max_capacity(100_000).build(),
+            roster,
             timers: Mutex::new(Some(timers)),
         })
     }
@@ -106,7 +103,8 @@ impl Service for Orchestrator {
     }
 
     fn rpc(self: &Arc<Self>) -> Vec<RpcMount> {
-        let farewells = Farewells { store: self.store.clone(), machines: self.machines.clone() };
+        let (store, machines, roster) = (self.store.clone(), self.machines.clone(), self.roster.clone());
+        let farewells = Farewells { store, machines, roster };
         mount_machine_leases(Arc::new(farewells) as Arc<dyn MachineLeases>)
     }
 
@@ -137,18 +135,6 @@ impl Orchestrator {
                 return Ok(granted.leases);
             }
         }
-    }
-
-    async fn note_runner(&self, wanted: &Wanted, wait: Duration, every: Duration) -> Result<(), Error> {
-        let key = (wanted.owner, wanted.machine.clone());
-        let providers: Vec<&'static str> = wanted.providers.iter().map(|provider| provider.as_str()).collect();
-        let until = Instant::now() + wait;
-        let known = self.noted.get(&key).is_some_and(|(known, noted)| known == providers && until < noted + every);
-        if !known {
-            self.store.note_runner(wanted.clone(), wait).await?;
-            self.noted.insert(key, (providers, until));
-        }
-        Ok(())
     }
 }
 

@@ -9,10 +9,12 @@ use futures_util::future::BoxFuture;
 
 use crate::clients::Machines;
 use crate::store::Store;
+use crate::workers::Roster;
 
 pub(crate) struct Farewells {
     pub(crate) store: Store,
     pub(crate) machines: Machines,
+    pub(crate) roster: Roster,
 }
 
 impl MachineLeases for Farewells {
@@ -21,6 +23,7 @@ impl MachineLeases for Farewells {
             let owner: UserId = request.user_id.parse().map_err(|_| malformed("account"))?;
             let machine: MachineId = request.machine_id.parse().map_err(|_| malformed("machine"))?;
             self.machines.forget(owner, &machine);
+            self.roster.forget(owner, &machine);
             let until = Timestamp::from_micros(request.deleted_at);
             let (leases_ended, tasks_failed) =
                 self.store.bury_machine(owner, machine, until).await.map_err(failed)?;

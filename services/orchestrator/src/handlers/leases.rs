@@ -14,9 +14,6 @@ use crate::Orchestrator;
 use crate::error::Error;
 use crate::store::{LeaseCall, Report, Wanted, work, work_for};
 
-/// Runners are noted again when their note would run out, and not with every call.
-const NOTE_EVERY: Duration = Duration::from_secs(5);
-
 pub(crate) async fn take(
     orchestrator: State<Orchestrator>,
     caller: Caller,
@@ -28,10 +25,10 @@ pub(crate) async fn take(
     let mut any = wakes.subscribe(work(wanted.owner));
     let mut own = wakes.subscribe(work_for(wanted.owner, wanted.machine.as_str()));
     let mut watch = Watch::new(&orchestrator, caller);
-    orchestrator.note_runner(&wanted, Duration::from_millis(body.wait_ms), NOTE_EVERY).await?;
+    orchestrator.roster.seen(&wanted, Duration::from_millis(body.wait_ms)).await.map_err(Error::from)?;
     loop {
         let leases = orchestrator.grant(&wanted).await?;
-        if !leases.is_empty() || Instant::now() >= deadline || orchestrator.drain.is_closing() {
+        if !leases.is_empty() || body.wait_ms == 0 || orchestrator.drain.is_closing() {
             return Ok(Reply(Leases { leases }));
         }
         tokio::select! {
@@ -39,7 +36,8 @@ pub(crate) async fn take(
             () = own.changed() => {}
             () = watch.alarm(&orchestrator) => {}
             () = orchestrator.drain.closing() => {}
-            () = sleep_until(deadline) => {}
+            // Whatever came until now was told; to ask once more would be one more question for each runner that waits.
+            () = sleep_until(deadline) => return Ok(Reply(Leases { leases })),
         }
         watch.check(&orchestrator)?;
     }

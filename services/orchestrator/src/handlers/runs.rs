@@ -54,17 +54,23 @@ pub(crate) async fn create(
     request: Keyed<CreateRun>,
 ) -> Answer<Upserted<Run>> {
     let draft = RunDraft::new(request.body).map_err(Error::from)?;
-    for (task, machine) in draft.machines() {
-        if !orchestrator.machines.has(caller.user, &machine).await.map_err(Error::from)? {
-            return Err(Error::MachineNotFound { task, machine: machine.to_string() }.into());
-        }
-    }
     let wish = request.key.map(|key| Wish {
         scope: caller.user.to_string(),
         route: "POST /v1/orchestrator/runs",
         key: key.key,
         body_hash: key.body_hash,
     });
+    let machines = draft.machines();
+    if let Some(wish) = wish.clone().filter(|_| !machines.is_empty())
+        && let Some(id) = orchestrator.store.made_before(wish).await?
+    {
+        return Ok(Upserted { created: false, body: orchestrator.store.run(caller.user, id).await? });
+    }
+    for (task, machine) in machines {
+        if !orchestrator.machines.has(caller.user, &machine).await.map_err(Error::from)? {
+            return Err(Error::MachineNotFound { task, machine: machine.to_string() }.into());
+        }
+    }
     let traceparent = http.headers().get("traceparent").and_then(|value| value.to_str().ok()).map(str::to_owned);
     let submitted = orchestrator.store.create(caller.user, draft, traceparent, wish).await?;
     let run = orchestrator.store.run(caller.user, submitted.id).await?;

@@ -1,7 +1,7 @@
 //! New runs.
 
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Nullable};
+use diesel::sql_types::{BigInt, Nullable, Text};
 use ensemble_store_kit::idempotency::{self, Claim, Wish};
 use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::ids::{RunId, TaskId, UserId};
@@ -49,6 +49,20 @@ struct NewEdge {
 }
 
 impl Store {
+    /// The run that this very wish made before. Machines that it named may be gone by now.
+    pub(crate) async fn made_before(&self, wish: Wish) -> Result<Option<RunId>, Error> {
+        self.db
+            .read("look for an earlier request", move |c| {
+                let query: Sql<Text> = sql(
+                    "SELECT resource FROM idempotency_keys WHERE scope = {} AND route = {} AND key = {} AND body_hash = {}",
+                    values![wish.scope.as_str(), wish.route, wish.key.as_str(), wish.body_hash.to_vec()],
+                );
+                let resource: Option<String> = on!(c, |c| query.get_result(c).optional())?;
+                Ok(resource.and_then(|id| id.parse().ok()))
+            })
+            .await
+    }
+
     /// Makes a run, unless its idempotency key made one before.
     pub(crate) async fn create(
         &self,

@@ -22,7 +22,7 @@ use ensemble_store_kit::{Db, Topic, Wakes};
 use ensemble_types::ids::{LeaseId, RunId, UserId};
 
 pub(crate) use calls::{LeaseCall, Report};
-pub(crate) use grant::Wanted;
+pub(crate) use grant::{SeenRunner, Wanted};
 pub(crate) use output::Attempt;
 pub(crate) use read::{After, Filter, Seen};
 pub(crate) use timers::until;

@@ -1,5 +1,7 @@
 //! Loops: what is due, and what a lost wake-up would have told.
 
+mod roster;
 mod timers;
 
+pub(crate) use roster::Roster;
 pub(crate) use timers::{Nudge, Timers};

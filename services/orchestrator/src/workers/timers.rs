@@ -12,6 +12,7 @@ use ensemble_types::time::Timestamp;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
+use super::Roster;
 use crate::store::{Store, until};
 
 /// After an error of the database.
@@ -50,6 +51,7 @@ impl Nudge {
 
 pub(crate) struct Timers {
     pub(crate) store: Store,
+    pub(crate) roster: Roster,
     pub(crate) nudge: Nudge,
     pub(crate) sweep: Duration,
     pub(crate) sweep_late: Duration,
@@ -111,6 +113,8 @@ impl Timers {
         if memory.swept.is_some_and(|swept| swept.elapsed() < self.sweep) {
             return Ok(());
         }
+        // Early enough that a sweep or two may fail before a runner counts as gone.
+        self.roster.write((self.store.terms().runner_seen / 2).max(self.sweep * 2)).await?;
         let wakes = self.store.wakes();
         let mut lost: Vec<Topic> = Vec::new();
         let runs = waited_for(&wakes.waited_for("run"), &wakes.waited_for("ended"));

@@ -4,3 +4,15 @@
 mod world;
 
 mod walk;
+mod runs;
+mod refusals;
+mod dependencies;
+mod granting;
+mod leases;
+mod losses;
+mod cancelling;
+mod retrying;
+mod waiting;
+mod events;
+mod outputs;
+mod machines;

@@ -1,6 +1,6 @@
 //! The whole way of a run, once.
 
-use ensemble_testkit::{Backend, on_both_databases};
+use ensemble_testkit::on_both_databases;
 use serde_json::json;
 
 use crate::world::{RUNS, World, path, statuses};

@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
-use ensemble_chassis::Running;
+use ensemble_chassis::{Clock, Running};
 use ensemble_orchestrator::Orchestrator;
+use ensemble_rpc::orchestrator::{
+    EndMachineLeasesRequest, EndMachineLeasesResponse, MachineLeases, MachineLeasesClient,
+};
+use ensemble_rpc::{Channel, Neighbour};
+use ensemble_testkit::neighbours::INTERNAL_TOKEN;
 use ensemble_testkit::{Answer, Api, Backend, Neighbours, TestDatabase, start_service};
 use ensemble_types::ids::{MachineId, UserId};
 use serde_json::{Value, json};
@@ -14,7 +19,8 @@ pub(crate) const LEASES: &str = "/v1/orchestrator/leases";
 pub(crate) struct World {
     pub(crate) neighbours: Neighbours,
     pub(crate) database: TestDatabase,
-    pub(crate) service: Running,
+    /// Nothing while it is stopped.
+    pub(crate) running: Option<Running>,
     pub(crate) user: UserId,
     pub(crate) api: Api,
 }
@@ -37,7 +43,46 @@ impl World {
         let service = start_service::<Orchestrator>(variables(&neighbours, &database, vars)).await;
         let user = neighbours.new_user();
         let api = Api::new(&service.public_url()).with_token(&neighbours.issuer().user(user));
-        Self { neighbours, database, service, user, api }
+        Self { neighbours, database, running: Some(service), user, api }
+    }
+
+    pub(crate) fn service(&self) -> &Running {
+        self.running.as_ref().expect("it runs")
+    }
+
+    pub(crate) async fn stop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.stop().await;
+        }
+    }
+
+    /// Starts it again on the same database, elsewhere.
+    pub(crate) async fn start(&mut self, vars: &[(&str, &str)]) {
+        let service = start_service::<Orchestrator>(variables(&self.neighbours, &self.database, vars)).await;
+        self.api = self.api.at(&service.public_url());
+        self.running = Some(service);
+    }
+
+    /// The same runner at the service as it is now.
+    pub(crate) fn again(&self, runner: &Runner) -> Runner {
+        Runner { id: runner.id.clone(), api: runner.api.at(&self.service().public_url()) }
+    }
+
+    /// The time as this machine knows it, which the test databases share (microseconds since 1970).
+    pub(crate) async fn now(&self) -> i64 {
+        Clock::system().now().micros()
+    }
+
+    /// What machine-registry says when a machine is deleted.
+    pub(crate) async fn end_machine(&self, runner: &Runner, deleted_at: i64) -> EndMachineLeasesResponse {
+        let neighbour = Neighbour { url: self.service().internal_url(), deadline: Duration::from_secs(10) };
+        let channel = Channel::with(reqwest::Client::new(), INTERNAL_TOKEN.to_owned().into(), &neighbour);
+        let request = EndMachineLeasesRequest {
+            user_id: self.user.to_string(),
+            machine_id: runner.id.to_string(),
+            deleted_at,
+        };
+        MachineLeasesClient::new(channel).end(request).await.expect("the call arrives")
     }
 
     /// Somebody else at the same service.
