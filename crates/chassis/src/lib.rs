@@ -19,7 +19,8 @@ pub use auth::{Caller, Gate, KeySet, KeySource, KeysUnavailable};
 pub use clock::Clock;
 pub use config::Vars;
 pub use http::{
-    Answer, Created, Fail, IdempotencyKey, IntoProblem, Json, Keyed, OptionalJson, Path, Query, Reply, State, Upserted,
+    Answer, Created, Fail, IdempotencyKey, IntoProblem, Json, Keyed, OptionalJson, Path, Query, Reply, State, Unread,
+    Upserted,
 };
 pub use process::{Doors, Drain, Running, run, start};
 pub use routes::{Routes, Who, delete, get, patch, post};

@@ -53,7 +53,8 @@ impl Metrics {
         labels: &[(&str, &str)],
         read: impl Fn() -> f64 + Send + Sync + 'static,
     ) -> Result<(), prometheus::Error> {
-        let options = labels.iter().fold(Opts::new(name, help), |options, (name, value)| options.const_label(*name, *value));
+        let options =
+            labels.iter().fold(Opts::new(name, help), |options, (name, value)| options.const_label(*name, *value));
         self.registry.register(Box::new(Reading { gauge: Gauge::with_opts(options)?, read: Box::new(read) }))
     }
 

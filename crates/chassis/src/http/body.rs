@@ -1,5 +1,7 @@
 //! Request bodies: bounded in size and time, strict JSON.
 
+use std::future::{Ready, ready};
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
@@ -42,6 +44,13 @@ pub struct Keyed<T> {
     pub key: Option<IdempotencyKey>,
 }
 
+/// A JSON body that is not read before the handler asks for it: for routes whose handlers check credentials themselves.
+pub struct Unread<T> {
+    request: HttpRequest,
+    payload: Payload,
+    shape: PhantomData<T>,
+}
+
 /// The caller's name for one wish, and the digest of what was wished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdempotencyKey {
@@ -57,6 +66,21 @@ impl<T: DeserializeOwned + 'static> FromRequest for Json<T> {
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
         let (request, payload) = (request.clone(), payload.take());
         Box::pin(async move { Ok(Self(strict_json::parse(&read_json(&request, payload).await?)?)) })
+    }
+}
+
+impl<T: DeserializeOwned> Unread<T> {
+    pub async fn read(self) -> Result<T, Problem> {
+        strict_json::parse(&read_json(&self.request, self.payload).await?)
+    }
+}
+
+impl<T: 'static> FromRequest for Unread<T> {
+    type Error = Fail;
+    type Future = Ready<Result<Self, Fail>>;
+
+    fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
+        ready(Ok(Self { request: request.clone(), payload: payload.take(), shape: PhantomData }))
     }
 }
 

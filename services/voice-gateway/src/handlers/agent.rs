@@ -3,7 +3,7 @@
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use actix_web::{HttpRequest, HttpResponse};
 use ensemble_chassis::auth::bearer;
-use ensemble_chassis::{Answer, Json, Path, Reply, State};
+use ensemble_chassis::{Answer, Path, Reply, State, Unread};
 use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::text::Blob;
 use ensemble_types::voice::{VoiceAgentEvent, VoiceAgentHeard, VoicePulledText};
@@ -43,10 +43,10 @@ pub(crate) async fn event(
     gateway: State<VoiceGateway>,
     Path(id): Path<GatewaySessionId>,
     request: HttpRequest,
-    Json(event): Json<VoiceAgentEvent>,
+    body: Unread<VoiceAgentEvent>,
 ) -> Answer<Reply<VoiceAgentHeard>> {
     let session = open_door(&gateway, id, &request).await?;
-    match event {
+    match body.read().await? {
         VoiceAgentEvent::Ready => {
             gateway.metrics.agent_event("ready");
             if matches!(session.state, SessionState::Creating { .. }) {

@@ -1,0 +1,8 @@
+//! Stories through the edge, with every real service behind it.
+
+#![cfg(test)]
+
+mod first_steps;
+mod matrix;
+mod neighbours;
+mod openapi;
