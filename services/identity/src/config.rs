@@ -6,7 +6,7 @@ use std::time::Duration;
 use ensemble_chassis::Vars;
 use ensemble_store_kit::{DatabaseConfig, database_config};
 
-use crate::domain::{Origin, Schedule, TokenLifetimes};
+use crate::domain::{Newcomers, Origin, Schedule, TokenLifetimes};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
@@ -33,7 +33,7 @@ pub(crate) struct Rules {
     /// `PUBLIC_ORIGINS`
     pub(crate) origins: Vec<Origin>,
     /// `REGISTRATION`
-    pub(crate) registration_is_open: bool,
+    pub(crate) newcomers: Newcomers,
     /// `USER_TOKEN_MS`, `MACHINE_TOKEN_MAX_SECONDS`
     pub(crate) lifetimes: TokenLifetimes,
     /// `CHALLENGE_MS`
@@ -95,7 +95,7 @@ impl Rules {
         );
         Self {
             origins: origins(vars),
-            registration_is_open: registration == "open",
+            newcomers: if registration == "open" { Newcomers::Welcome } else { Newcomers::Never },
             lifetimes: TokenLifetimes { user: user_ms, machine_max_seconds: machine_max },
             challenge_lives: vars.millis("CHALLENGE_MS", "how long a challenge can be signed", 60_000),
             challenge_limit: vars.parse("CHALLENGE_LIMIT", "challenges that may be out at once", 100_000),

@@ -5,8 +5,11 @@ use ensemble_store_kit::StoreError;
 use ensemble_store_kit::cursor::InvalidCursor;
 use ensemble_types::problem::{Code, Problem};
 
-use crate::domain::{BadAccountChange, BadLifetime, MalformedProof};
+use crate::domain::{BadAccountChange, BadLifetime, MalformedProof, Newcomers};
 use crate::keys::RingError;
+
+/// A tenth of an hour: about when the next of ten accounts an hour may be made.
+const NEXT_ACCOUNT_SECONDS: u32 = 360;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -17,7 +20,7 @@ pub(crate) enum Error {
     #[error("the sign-in proves nothing")]
     BadProof,
     #[error("there is no such account, and none is made")]
-    RegistrationClosed,
+    TurnedAway(Newcomers),
     #[error("as many challenges are out as may be")]
     TooManyChallenges,
     #[error("the account has as many machine tokens as it may")]
@@ -45,7 +48,12 @@ impl IntoProblem for Error {
                 Code::Unauthenticated,
                 "The sign-in was not accepted. Ask for a new challenge, and sign it for the origin that you dialled.",
             ),
-            Self::RegistrationClosed => {
+            Self::TurnedAway(Newcomers::Later) => Problem::new(
+                Code::RateLimited,
+                "Too many accounts were made from your address lately. Try again later.",
+            )
+            .with_retry_after(NEXT_ACCOUNT_SECONDS),
+            Self::TurnedAway(_) => {
                 Problem::new(Code::RegistrationClosed, "Ask whoever runs this server for an account.")
             }
             Self::TooManyChallenges => {

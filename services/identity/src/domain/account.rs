@@ -28,6 +28,17 @@ pub(crate) struct ContentKey {
     pub(crate) signature: [u8; 64],
 }
 
+/// What becomes of somebody who proves to hold a key that no account has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Newcomers {
+    /// An account is made.
+    Welcome,
+    /// This server takes nobody new.
+    Never,
+    /// Too many came from the same place lately.
+    Later,
+}
+
 /// An update that changes something. The content key is not vouched for yet.
 #[derive(Clone, Debug)]
 pub(crate) struct AccountChange {

@@ -7,7 +7,7 @@ mod schedule;
 mod sign_in;
 mod token;
 
-pub(crate) use account::{Account, AccountChange, BadAccountChange, ContentKey};
+pub(crate) use account::{Account, AccountChange, BadAccountChange, ContentKey, Newcomers};
 pub(crate) use encoding::encode;
 pub(crate) use origin::Origin;
 pub(crate) use schedule::{Published, Schedule};

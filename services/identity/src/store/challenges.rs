@@ -10,6 +10,7 @@ use ensemble_types::time::Timestamp;
 
 use super::schema::challenges;
 use super::{Store, accounts};
+use crate::domain::Newcomers;
 
 /// A challenge that was given out.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +30,7 @@ pub(crate) enum SignInOutcome {
     /// The challenge is not good, or the proof was not.
     Refused,
     /// The proof was good, but there is no such account and none is made.
-    Closed,
+    TurnedAway(Newcomers),
 }
 
 impl Store {
@@ -50,7 +51,7 @@ impl Store {
         challenge: [u8; 32],
         public_key: [u8; 32],
         proof_is_good: bool,
-        registration_is_open: bool,
+        newcomers: Newcomers,
     ) -> Result<SignInOutcome, StoreError> {
         self.db
             .write("sign in", move |tx| {
@@ -62,8 +63,8 @@ impl Store {
                 if let Some(user) = accounts::find(tx, &public_key)? {
                     return Ok(SignInOutcome::In { user, is_new: false, now });
                 }
-                if !registration_is_open {
-                    return Ok(SignInOutcome::Closed);
+                if newcomers != Newcomers::Welcome {
+                    return Ok(SignInOutcome::TurnedAway(newcomers));
                 }
                 match accounts::insert(tx, &public_key)? {
                     Some(user) => Ok(SignInOutcome::In { user, is_new: true, now }),

@@ -1,4 +1,4 @@
-//! REGISTRATION=closed.
+//! Who may become somebody: REGISTRATION=closed, and addresses that have made many accounts.
 
 use ensemble_identity::Identity;
 use ensemble_testkit::{Api, on_both_databases, start_service};
@@ -26,5 +26,20 @@ on_both_databases! {
         api.post("/v1/auth", &signed(&stranger, ORIGIN, &spent)).await.problem(401, "UNAUTHENTICATED");
         let forged = signed(&stranger, "https://evil.example.com", &challenge().await);
         api.post("/v1/auth", &forged).await.problem(401, "UNAUTHENTICATED");
+    }
+
+    async fn an_address_that_has_made_many_accounts_makes_no_more(on: Backend) {
+        let stage = Stage::new(on).await;
+        let (key, _, user) = stage.account().await;
+        let sign_in = async |key: &ed25519_dalek::SigningKey| {
+            let body = signed(key, ORIGIN, &stage.challenge().await);
+            let request = stage.api.request("POST", "/v1/auth").header("x-internal-no-new-account", "1");
+            Api::send(request.json(&body)).await
+        };
+        assert_eq!(sign_in(&key).await.expect(200)["userId"], user.as_str(), "who is known comes in");
+        let refused = sign_in(&new_key()).await;
+        refused.problem(429, "RATE_LIMITED");
+        assert!(refused.header("retry-after").is_some());
+        assert!(refused.header("x-internal-new-account").is_none());
     }
 }

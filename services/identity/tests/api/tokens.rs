@@ -1,10 +1,14 @@
 //! Machine tokens: making, listing, revoking.
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ensemble_testkit::{Api, eventually, on_both_databases};
 use ensemble_types::ids::TokenId;
+use hmac::{Hmac, Mac};
 use serde_json::{Value, json};
+use sha2::Sha256;
 
-use crate::{PATIENCE, Stage, claims};
+use crate::{PATIENCE, Stage, base64url, claims, new_key, sign};
 
 on_both_databases! {
     async fn a_machine_token_acts_for_its_machine_only(on: Backend) {
@@ -109,6 +113,64 @@ on_both_databases! {
         let make = async || alice.post("/v1/auth/tokens", &json!({ "machineId": "m" })).await.status;
         assert_eq!((make().await, make().await), (201, 409));
         eventually(PATIENCE, async || make().await == 201).await;
+    }
+}
+
+on_both_databases! {
+    async fn a_token_is_believed_only_as_it_was_made(on: Backend) {
+        let stage = Stage::new(on).await;
+        let token = stage.sign_in(&new_key()).await.expect(200)["token"].as_str().unwrap().to_owned();
+        let [head, payload, signature] = token.split('.').collect::<Vec<_>>().try_into().unwrap();
+        let header: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(head).unwrap()).unwrap();
+        let kid = header["kid"].as_str().unwrap();
+        let jwks = stage.api.get("/.well-known/jwks.json").await.expect(200);
+        let x = jwks["keys"][0]["x"].as_str().unwrap().to_owned();
+        let public = URL_SAFE_NO_PAD.decode(&x).unwrap();
+        let own = new_key();
+        let head_of = |change: Value| {
+            let mut changed = header.clone();
+            for (name, value) in change.as_object().unwrap() {
+                changed[name] = value.clone();
+            }
+            base64url(&serde_json::to_vec(&changed).unwrap())
+        };
+        let payload_of = |name: &str, value: Value| {
+            let mut changed = claims(&token);
+            changed[name] = value;
+            base64url(&serde_json::to_vec(&changed).unwrap())
+        };
+        let hs256 = |secret: &[u8]| {
+            let signed = format!("{}.{payload}", head_of(json!({ "alg": "HS256" })));
+            let mut mac = Hmac::<Sha256>::new_from_slice(secret).unwrap();
+            mac.update(signed.as_bytes());
+            format!("{signed}.{}", base64url(&mac.finalize().into_bytes()))
+        };
+        let resigned = |head: String, payload: &str| format!("{head}.{payload}.{}", sign(&own, &format!("{head}.{payload}")));
+        let jwk = json!({ "kty": "OKP", "crv": "Ed25519", "x": base64url(own.verifying_key().as_bytes()) });
+        let forged = [
+            ("unsigned", format!("{head}.{payload}.")),
+            ("alg none", format!("{}.{payload}.", head_of(json!({ "alg": "none" })))),
+            ("alg none, signed", format!("{}.{payload}.{signature}", head_of(json!({ "alg": "none" })))),
+            ("HS256 with the public key", hs256(&public)),
+            ("HS256 with the public key in base64", hs256(x.as_bytes())),
+            ("HS256 with nothing", hs256(b"")),
+            ("another signer", resigned(head.to_owned(), payload)),
+            ("another signer that brings its key", resigned(head_of(json!({ "jwk": jwk })), payload)),
+            ("another kid", format!("{}.{payload}.{signature}", head_of(json!({ "kid": "other" })))),
+            ("a kid that is a path", resigned(head_of(json!({ "kid": "../../etc/passwd" })), payload)),
+            ("no kid", format!("{}.{payload}.{signature}", head_of(json!({ "kid": null })))),
+            ("another user", format!("{head}.{}.{signature}", payload_of("sub", json!(TokenId::generate())))),
+            ("a longer life", format!("{head}.{}.{signature}", payload_of("exp", json!(4_000_000_000_i64)))),
+            ("another audience", format!("{head}.{}.{signature}", payload_of("aud", json!("ensemble:machine")))),
+            ("a signature cut short", token[..token.len() - 4].to_owned()),
+            ("twice", format!("{token}.{token}")),
+        ];
+        assert!(!kid.is_empty());
+        for (what, forged) in forged {
+            stage.api.with_token(&forged).get("/v1/account").await.problem(401, "UNAUTHENTICATED");
+            assert_ne!(forged, token, "{what}");
+        }
+        stage.api.with_token(&token).get("/v1/account").await.expect(200);
     }
 }
 

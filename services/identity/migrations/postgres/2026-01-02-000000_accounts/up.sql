@@ -10,8 +10,8 @@ CREATE TABLE accounts (
     CHECK ((content_public_key IS NULL) = (content_public_key_signature IS NULL))
 );
 
--- What has been given out to be signed and not come back yet. Lost in a crash, it is asked for again.
-CREATE TABLE challenges (
+-- What has been given out to be signed and not come back yet. What a crash loses is asked for again.
+CREATE UNLOGGED TABLE challenges (
     challenge  bytea       PRIMARY KEY,
     expires_at timestamptz NOT NULL
 );

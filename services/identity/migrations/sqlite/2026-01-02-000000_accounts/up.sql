@@ -10,7 +10,7 @@ CREATE TABLE accounts (
     CHECK ((content_public_key IS NULL) = (content_public_key_signature IS NULL))
 ) STRICT;
 
--- What has been given out to be signed and not come back yet. Lost in a crash, it is asked for again.
+-- What has been given out to be signed and not come back yet. What a crash loses is asked for again.
 CREATE TABLE challenges (
     challenge  BLOB    PRIMARY KEY,
     expires_at INTEGER NOT NULL
