@@ -1,7 +1,7 @@
 # Targets of the voice gateway and its reference agent.
 VOICE_VENV := $(CACHE)/venv-voice
 
-.PHONY: test-livekit voice-agent
+.PHONY: test-livekit voice-agent bench-voice
 
 # Made anew when the requirements change.
 $(VOICE_VENV)/.made: deploy/voice-agent/requirements.txt
@@ -20,3 +20,7 @@ endif
 
 voice-agent: $(VOICE_VENV)/.made ## runs the reference agent (echo mode) against LIVEKIT_URL
 	$(VOICE_VENV)/bin/python deploy/voice-agent/agent.py start
+
+bench-voice: ## what the voice gateway adds to a start, at 16 concurrent starts, on SQLite and PostgreSQL
+	$(CARGO) build --release --locked -p ensemble-voice-gateway -p ensemble-livekit-double -p ensemble-testkit --bins
+	./target/release/with-postgres --durable ./target/release/voice-bench ./target/release/ensemble-voice-gateway

@@ -25,7 +25,7 @@ pub struct StartVoiceSession {
     pub session_id: ApplicationId,
     /// A language code such as `en` or `zh-CN`; it also chooses the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub language: Option<Text<1, 35>>,
+    pub language: Option<Text<0, 35>>,
     /// What the agent should know from the first second on: at most 256 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_context_payload: Option<FreeObject<262_144>>,

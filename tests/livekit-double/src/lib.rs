@@ -154,4 +154,9 @@ impl Double {
     pub fn calls(&self, method: &str) -> usize {
         self.inner.read(|world| world.calls.get(method).copied().unwrap_or(0))
     }
+
+    /// How long the double itself took to answer CreateRoom for this room, the last time.
+    pub fn took(&self, room: &str) -> Option<Duration> {
+        self.inner.read(|world| world.took.get(room).copied())
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use actix_web::web::{Bytes, Data, Path, PayloadConfig};
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
@@ -40,6 +40,7 @@ pub(crate) fn serve(listener: TcpListener, inner: Arc<Inner>) -> std::io::Result
 }
 
 async fn twirp(request: HttpRequest, path: Path<(String, String)>, body: Bytes, inner: Data<Inner>) -> HttpResponse {
+    let arrived = Instant::now();
     let (_, method) = path.into_inner();
     let inner = inner.into_inner();
     inner.change(|world| *world.calls.entry(method.clone()).or_default() += 1);
@@ -64,10 +65,15 @@ async fn twirp(request: HttpRequest, path: Path<(String, String)>, body: Bytes, 
     else {
         return unauthorized(token);
     };
-    let answer = perform(&inner, &method, &claims.video, body);
+    let answer = perform(&inner, &method, &claims.video, body.clone());
     if let Some(Fault::EffectWithoutAnswer(wait)) = fault {
         tokio::time::sleep(wait).await;
         return HttpResponse::GatewayTimeout().finish();
+    }
+    if method == "CreateRoom"
+        && let Ok(request) = proto::CreateRoomRequest::decode(body)
+    {
+        inner.change(|world| world.took.insert(request.name, arrived.elapsed()));
     }
     match answer {
         Ok(body) => HttpResponse::Ok().content_type("application/protobuf").body(body),

@@ -31,6 +31,8 @@ pub(crate) struct World {
     pub(crate) heard: Vec<Heard>,
     pub(crate) metadata: HashMap<String, String>,
     pub(crate) calls: HashMap<String, usize>,
+    /// How long the answer to CreateRoom took here, by room.
+    pub(crate) took: HashMap<String, Duration>,
 }
 
 struct Room {

@@ -83,6 +83,7 @@ pub(crate) struct ToolBridgeConfig {
 impl VoiceConfig {
     pub(crate) fn read(vars: &mut Vars) -> Self {
         let voice_keys = voice_keys(vars);
+        let public_base_url = vars.optional("PUBLIC_BASE_URL", "the edge's public address");
         let livekit = LiveKitConfig::read(vars, !voice_keys.is_empty());
         Self {
             database: database_config!(vars, "voice-gateway"),
@@ -93,14 +94,14 @@ impl VoiceConfig {
             rates: rates(vars),
             rooms: rooms(vars),
             delivery: delivery(vars),
-            tool_bridge: tool_bridge(vars),
+            tool_bridge: tool_bridge(vars, public_base_url.as_deref()),
             upkeep: upkeep(vars, &livekit),
             public_url: vars
                 .optional(
                     "VOICE_GATEWAY_PUBLIC_URL",
                     "where agents reach this gateway; default: PUBLIC_BASE_URL, else where it was bound",
                 )
-                .or_else(|| vars.optional("PUBLIC_BASE_URL", "the edge's public address")),
+                .or(public_base_url),
             identity: Neighbour::identity(vars),
             keys: KeyRefresh::configure(vars),
             livekit,
@@ -114,6 +115,9 @@ impl VoiceConfig {
         if self.voice_keys.is_empty() {
             tracing::warn!("VOICE_PUBLIC_KEY is not set: nobody may use voice");
             return;
+        }
+        if self.voice_keys.iter().any(|key| key.len() < 16) {
+            tracing::warn!("VOICE_PUBLIC_KEY has a key of fewer than 16 characters, which can be guessed");
         }
         if self.livekit.key.secret.expose_secret().len() < 32 {
             tracing::warn!("LIVEKIT_API_SECRET is shorter than 32 characters");
@@ -129,17 +133,12 @@ fn voice_keys(vars: &mut Vars) -> Vec<String> {
     let split = |secret: SecretString| -> Vec<String> {
         secret.expose_secret().split(',').map(str::trim).filter(|key| !key.is_empty()).map(str::to_owned).collect()
     };
-    let keys = vars
-        .secret(
-            "VOICE_PUBLIC_KEY",
-            "what applications show to use voice; several, separated by commas, while one is replaced",
-        )
-        .map(split)
-        .unwrap_or_default();
-    if keys.iter().any(|key| key.len() < 16) {
-        vars.fault("VOICE_PUBLIC_KEY", "has a key of fewer than 16 characters, which can be guessed");
-    }
-    keys
+    vars.secret(
+        "VOICE_PUBLIC_KEY",
+        "what applications show to use voice; several, separated by commas, while one is replaced",
+    )
+    .map(split)
+    .unwrap_or_default()
 }
 
 fn rooms(vars: &mut Vars) -> RoomConfig {
@@ -204,19 +203,26 @@ fn delivery(vars: &mut Vars) -> DeliveryConfig {
     }
 }
 
-fn tool_bridge(vars: &mut Vars) -> ToolBridgeConfig {
-    let origins = vars.list(
+/// Besides the list, what the operator named elsewhere is trusted: the server's own address and the default bridge.
+fn tool_bridge(vars: &mut Vars, public_base_url: Option<&str>) -> ToolBridgeConfig {
+    let default_url = vars.optional(
+        "TOOL_BRIDGE_BASE_URL",
+        "where the agent's tools are when the caller does not say; its origin is allowed",
+    );
+    let mut origins = vars.list(
         "VOICE_TOOL_BRIDGE_ALLOWED_ORIGINS",
-        "origins that toolBridgeBaseUrl may have; none: the field is refused",
+        "origins that toolBridgeBaseUrl may have, besides those of PUBLIC_BASE_URL and TOOL_BRIDGE_BASE_URL",
         "",
     );
+    origins.extend(default_url.clone());
+    origins.extend(public_base_url.map(str::to_owned));
     let origins = AllowedOrigins::new(origins).unwrap_or_else(|error| {
-        vars.fault("VOICE_TOOL_BRIDGE_ALLOWED_ORIGINS", &format!("has an origin that cannot be used: it {error}"));
+        vars.fault("VOICE_TOOL_BRIDGE_ALLOWED_ORIGINS", &format!("(or TOOL_BRIDGE_BASE_URL, PUBLIC_BASE_URL) {error}"));
         AllowedOrigins::default()
     });
     ToolBridgeConfig {
         origins,
-        default_url: vars.optional("TOOL_BRIDGE_BASE_URL", "where the agent's tools are when the caller does not say"),
+        default_url,
         key: vars.secret(
             "TOOL_BRIDGE_API_KEY",
             "shared with the tool bridge; signs the agent's credential and goes nowhere itself",

@@ -104,8 +104,8 @@ impl Live {
                 let departed = self.agent.departed();
                 self.agent = Agent::Awaited { check_at: now.plus(rules.agent_join), said_ready: false, departed };
             }
-            Event::WatchPostponed => match self.agent {
-                Agent::Awaited { said_ready, departed, .. } => {
+            Event::WatchBegun => match self.agent {
+                Agent::Awaited { check_at, said_ready, departed } if check_at <= now => {
                     self.agent = Agent::Awaited { check_at: now.plus(rules.agent_join / 2), said_ready, departed };
                 }
                 _ => return Err(Refused),

@@ -109,8 +109,8 @@ pub(crate) enum Event {
     },
     /// The watchdog dispatches the agent once more.
     Redispatched,
-    /// The watchdog could not look, and looks again later.
-    WatchPostponed,
+    /// The watchdog is about to look; should nothing come of it, it looks again later. Of two replicas that want to, one may.
+    WatchBegun,
     /// The agent was looked at and has not said that it is ready.
     AgentAsked,
     /// The watchdog has no attempt left.

@@ -78,7 +78,7 @@ fn all_events() -> Vec<Event> {
         Event::AgentLeft { sid: AGENT.into() },
         Event::AgentUnseen { sid: AGENT.into() },
         Event::Redispatched,
-        Event::WatchPostponed,
+        Event::WatchBegun,
         Event::AgentAsked,
         Event::AgentUnavailable,
         Event::StopRequested,
@@ -252,4 +252,12 @@ fn word_of_an_arrival_that_is_over_changes_nothing() {
     }
     let unseen = then(active(), Event::AgentUnseen { sid: AGENT.into() }, 2);
     assert!(then(unseen, agent_joined(), 3).live().unwrap().agent.sid().is_some());
+}
+
+#[test]
+fn one_of_two_watchdogs_may_look() {
+    let lost = then(active(), Event::AgentLeft { sid: AGENT.into() }, 2);
+    assert!(lost.clone().next(Event::WatchBegun, at(2), &RULES).is_err(), "too early");
+    let begun = then(lost, Event::WatchBegun, 3);
+    assert!(begun.next(Event::WatchBegun, at(3), &RULES).is_err());
 }

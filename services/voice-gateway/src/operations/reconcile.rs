@@ -18,7 +18,7 @@ const AT_ONCE: usize = 8;
 
 impl VoiceGateway {
     pub(crate) async fn reconcile(&self) -> Result<(), Error> {
-        let (now, _) = self.store.next_due().await?;
+        let now = self.store.now().await?;
         // Sessions first, rooms second: a room that is missing then was gone, and not merely not made yet.
         let sessions = self.store.live_sessions().await?;
         let rooms = self.livekit.rooms().await.map_err(Error::RoomService)?;

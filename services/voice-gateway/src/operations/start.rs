@@ -58,7 +58,7 @@ impl VoiceGateway {
             Some(url) => Some(self.tool_bridge_origins.check(&url)?),
             None => self.tool_bridge_default.clone(),
         };
-        let language = body.language.map(|language| language.into_string());
+        let language = body.language.map(|language| language.into_string()).filter(|language| !language.is_empty());
         let epoch = Timestamp::from_micros(0);
         Ok(VoiceSession {
             id: GatewaySessionId::generate(),

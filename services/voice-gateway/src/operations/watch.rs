@@ -9,22 +9,15 @@ use crate::domain::state::{Event, Human};
 use crate::error::Error;
 
 impl VoiceGateway {
-    /// Looks first, because each dispatch brings one more agent; then counts the attempt, and only then dispatches: two
-    /// replicas that look at the same moment send for one agent.
+    /// Looks first, because each dispatch brings one more agent; and only one replica may look, so that two that come at the
+    /// same moment send for one agent.
     pub(crate) async fn watch(&self, session: &VoiceSession, now: Timestamp) -> Result<(), Error> {
-        let seen = match self.observe(session, now, None).await {
-            Ok(Some(seen)) => seen,
-            Ok(None) => return Ok(()),
-            Err(error) => {
-                tracing::debug!(voice.session = %session.id, %error, "The watchdog could not look");
-                self.store.apply(session.id, Event::WatchPostponed).await?;
-                return Ok(());
-            }
-        };
+        let Some((session, true)) = self.store.apply(session.id, Event::WatchBegun).await? else { return Ok(()) };
+        // LiveKit that cannot be seen is no attempt used up: the watchdog looks again later.
+        let Some(seen) = self.observe(&session, now, None).await? else { return Ok(()) };
         let Some(live) = seen.state.live().filter(|live| live.agent.is_awaited()) else { return Ok(()) };
         if matches!(live.human, Human::Away { .. }) {
             // Nobody is there to talk to; the agent's own leaving is often what follows from that.
-            self.store.apply(session.id, Event::WatchPostponed).await?;
             return Ok(());
         }
         if live.redispatches >= self.store.rules().max_dispatches {
@@ -43,7 +36,7 @@ impl VoiceGateway {
         tracing::info!(voice.session = %session.id, agent = session.agent_name, "Sending for an agent again");
         let metadata = self.agent_metadata(&session, context.as_deref(), &credential)?;
         if let Err(error) = self.livekit.delete_idle_dispatches(&session.room_name).await {
-            // At worst a worker that registers late takes the old one, too; its credential does not open the door.
+            // At worst a worker that registers late takes the old one, too; the newest agent is the one that is spoken to.
             tracing::debug!(voice.session = %session.id, %error, "Old dispatches could not be taken back");
         }
         self.livekit

@@ -10,7 +10,7 @@ use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::time::Timestamp;
 
 use super::Store;
-use super::rows::{Row, voice_chores, voice_sessions, voice_webhooks};
+use super::rows::{Row, day, voice_chores, voice_sessions, voice_usage, voice_webhooks};
 use crate::domain::session::VoiceSession;
 
 /// Work that one replica does for all.
@@ -31,6 +31,8 @@ impl Chore {
 
 /// How long LiveKit may repeat a webhook, generously.
 const WEBHOOKS_KEPT: Duration = Duration::from_secs(3_600);
+/// Of seconds per day only today's count.
+const USAGE_KEPT: Duration = Duration::from_secs(31 * 86_400);
 /// Rows deleted in one transaction.
 const BATCH: i64 = 500;
 
@@ -80,6 +82,11 @@ impl Store {
                 Ok((c.now()?, due.flatten().into_iter().chain(deliver.flatten()).min()))
             })
             .await
+    }
+
+    /// The database's time.
+    pub(crate) async fn now(&self) -> Result<Timestamp, StoreError> {
+        self.db.read("read the clock", |c| c.now()).await
     }
 
     /// Takes a chore for this replica, if it is due; it is due again after `every`.
@@ -160,6 +167,8 @@ impl Store {
                     .select(voice_webhooks::id)
                     .limit(BATCH)
                     .load(c))?;
+                let last_day = day(now.minus(USAGE_KEPT));
+                on!(tx, |c| diesel::delete(voice_usage::table.filter(voice_usage::day.lt(&last_day))).execute(c))?;
                 on!(tx, |c| diesel::delete(voice_webhooks::table.filter(voice_webhooks::id.eq_any(&heard)))
                     .execute(c))?;
                 Ok(ids.len() + heard.len() >= usize::try_from(BATCH).unwrap_or(usize::MAX))

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ensemble_chassis::Drain;
 use ensemble_types::time::Timestamp;
-use tokio::task::JoinSet;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::VoiceGateway;
@@ -17,15 +17,18 @@ use crate::error::Error;
 use crate::store::Nudge;
 
 /// Sessions in one go.
-const BATCH: i64 = 64;
+const BATCH: usize = 64;
+/// Duties at once, on each replica.
+const AT_ONCE: usize = 256;
 /// A replica that dies with a session in its hands gives it back after this; longer than any duty takes.
 const LEASE: Duration = Duration::from_secs(30);
 /// After an error of the database.
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(gateway: Arc<VoiceGateway>, drain: Drain) {
+    let places = Arc::new(Semaphore::new(AT_ONCE));
     while !drain.is_closing() {
-        let wait = match round(&gateway).await {
+        let wait = match round(&gateway, &places).await {
             Ok(wait) => wait,
             Err(error) => {
                 tracing::warn!(%error, "The timers could not look for what is due");
@@ -39,38 +42,39 @@ pub(crate) async fn run(gateway: Arc<VoiceGateway>, drain: Drain) {
     }
 }
 
-/// Does what is due, and says how long there is nothing to do.
-async fn round(gateway: &Arc<VoiceGateway>) -> Result<Duration, Error> {
-    loop {
-        let due = gateway.store.claim_due(BATCH, LEASE).await?;
-        let full = i64::try_from(due.len()).unwrap_or(0) >= BATCH;
-        let mut duties = JoinSet::new();
-        for session in due {
-            duties.spawn(perform(Arc::clone(gateway), session));
-        }
-        while duties.join_next().await.is_some() {}
-        if !full {
-            break;
-        }
+/// Begins what is due, and says how long there is nothing to begin. One duty that waits for LiveKit holds up no other.
+async fn round(gateway: &Arc<VoiceGateway>, places: &Arc<Semaphore>) -> Result<Duration, Error> {
+    let free = places.available_permits().min(BATCH);
+    let due = gateway.store.claim_due(i64::try_from(free).unwrap_or(0), LEASE).await?;
+    let more = due.len() == BATCH;
+    for session in due {
+        let Ok(place) = Arc::clone(places).acquire_owned().await else { return Ok(PAUSE) };
+        let gateway = Arc::clone(gateway);
+        tokio::spawn(async move {
+            perform(&gateway, session).await;
+            drop(place);
+        });
     }
-    for id in gateway.store.deliverable(BATCH).await? {
+    for id in gateway.store.deliverable(i64::try_from(BATCH).unwrap_or(i64::MAX)).await? {
         gateway.store.nudges().send(Nudge::Deliver(id));
     }
     let (now, next) = gateway.store.next_due().await?;
-    let until = next.unwrap_or(now.plus(gateway.upkeep.sweep)).min(now.plus(gateway.upkeep.sweep));
+    let sweep = now.plus(gateway.upkeep.sweep);
+    let until = next.map_or(sweep, |next| next.min(sweep));
     gateway.store.nudges().plan(until);
-    // What is due already and was not taken is in other hands, or came in between.
-    Ok(until.since(now).max(Duration::from_millis(20)))
+    // What is due already and was not claimed is in other hands, or came in between.
+    let wait = until.since(now).max(Duration::from_millis(20));
+    Ok(if more { Duration::ZERO } else { wait })
 }
 
-async fn perform(gateway: Arc<VoiceGateway>, session: VoiceSession) {
-    let done = match gateway.store.next_due().await {
-        Ok((now, _)) => match session.duty(now, gateway.store.rules()) {
-            Some(Duty::Let(Event::HumanOverdue)) => let_go(&gateway, &session, now).await,
+async fn perform(gateway: &VoiceGateway, session: VoiceSession) {
+    let done = match gateway.store.now().await {
+        Ok(now) => match session.duty(now, gateway.store.rules()) {
+            Some(Duty::Let(Event::HumanOverdue)) => let_go(gateway, &session, now).await,
             Some(Duty::Let(event)) => gateway.store.apply(session.id, event).await.map(drop).map_err(Error::from),
             Some(Duty::Watch) => gateway.watch(&session, now).await,
-            Some(Duty::AskReady) => ask_ready(&gateway, &session, now).await,
-            Some(Duty::DeleteRoom) => delete_room(&gateway, &session).await,
+            Some(Duty::AskReady) => ask_ready(gateway, &session, now).await,
+            Some(Duty::DeleteRoom) => delete_room(gateway, &session).await,
             // It was put off in the meantime: write its deadline anew.
             None => gateway.store.apply(session.id, Event::AgentAsked).await.map(drop).map_err(Error::from),
         },
@@ -81,12 +85,10 @@ async fn perform(gateway: Arc<VoiceGateway>, session: VoiceSession) {
     }
 }
 
+/// Notes that it asked first, and then looks: what it sees settles the matter, or the next time does.
 async fn ask_ready(gateway: &VoiceGateway, session: &VoiceSession, now: Timestamp) -> Result<(), Error> {
-    if let Err(error) = gateway.observe(session, now, None).await {
-        tracing::debug!(voice.session = %session.id, %error, "An agent could not be looked at");
-    }
     gateway.store.apply(session.id, Event::AgentAsked).await?;
-    Ok(())
+    gateway.observe(session, now, None).await.map(drop)
 }
 
 /// Looks once more before it gives the person up: word of an arrival may have been lost. A LiveKit that does not answer

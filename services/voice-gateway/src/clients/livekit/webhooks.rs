@@ -16,7 +16,9 @@ pub(crate) struct WebhookKeys(Vec<TokenVerifier>);
 
 impl WebhookKeys {
     pub(crate) fn new(keys: &[ApiKey]) -> Self {
-        Self(keys.iter().map(|pair| TokenVerifier::with_api_key(&pair.key, pair.secret.expose_secret())).collect())
+        // An empty secret would be known to everybody.
+        let usable = keys.iter().filter(|pair| !pair.key.is_empty() && !pair.secret.expose_secret().is_empty());
+        Self(usable.map(|pair| TokenVerifier::with_api_key(&pair.key, pair.secret.expose_secret())).collect())
     }
 
     /// `authorization` is the header as it came: the bare token, without `Bearer`.
