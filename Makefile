@@ -17,7 +17,6 @@ run: ## builds in release and starts everything on http://127.0.0.1:8080, data u
 	./target/release/ensemble up --data ./data
 
 test: setup ## everything, on SQLite and on a private PostgreSQL
-	$(CARGO) fmt --check
 	$(CARGO) build --locked --workspace --all-targets
 	./target/debug/with-postgres $(CARGO) test --locked --workspace --no-fail-fast
 
