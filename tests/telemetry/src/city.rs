@@ -1,0 +1,120 @@
+//! Every service as the program that is deployed, with an SQLite database each, telling its spans to a collector.
+
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ed25519_dalek::{Signer, SigningKey};
+use ensemble_livekit_double::{API_KEY, API_SECRET, Double};
+use ensemble_testkit::{Api, Program};
+use serde_json::{Value, json};
+
+/// Where people think that they are.
+const ORIGIN: &str = "http://ensemble.test";
+/// What applications show to the voice gateway.
+const VOICE_KEY: &str = "voice-key-of-the-test-city";
+
+/// Running programs; they end with this.
+pub struct City {
+    programs: Vec<(&'static str, Program)>,
+    _folder: tempfile::TempDir,
+}
+
+/// Somebody who has signed in, at the edge.
+pub struct Person {
+    pub id: String,
+    pub api: Api,
+}
+
+impl City {
+    /// Starts all of them. `collector` is where their spans go; `vars` win over everything.
+    pub async fn start(collector: &str, livekit: &Double, vars: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("no folder: {error}"));
+        let key = folder.path().join("key");
+        write_key(&key);
+        let mut common: Vec<(String, String)> = Vec::new();
+        for (name, value) in [
+            ("LOG_FORMAT", "json"),
+            ("RUST_LOG", "warn"),
+            ("WORKERS", "1"),
+            ("INTERNAL_TOKEN", "internal-token-of-the-test-city"),
+            ("PUBLIC_ORIGINS", ORIGIN),
+            ("PUBLIC_BASE_URL", ORIGIN),
+            ("KEY_ENCRYPTION_KEY_FILE", &key.display().to_string()),
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", collector),
+            ("OTEL_BSP_SCHEDULE_DELAY", "50"),
+            ("VOICE_PUBLIC_KEY", VOICE_KEY),
+            ("LIVEKIT_URL", &livekit.url()),
+            ("LIVEKIT_API_KEY", API_KEY),
+            ("LIVEKIT_API_SECRET", API_SECRET),
+        ] {
+            common.push((name.to_owned(), value.to_owned()));
+        }
+        let mut city = Self { programs: Vec::new(), _folder: folder };
+        for service in ["identity", "machine-registry", "session-store", "orchestrator", "voice-gateway", "edge-proxy"] {
+            let mut own = common.clone();
+            own.push(("DATABASE_URL".to_owned(), format!("sqlite:{}/{service}.db", city._folder.path().display())));
+            for (neighbour, program) in &city.programs {
+                let name = neighbour.to_uppercase().replace('-', "_");
+                own.push((format!("{name}_URL"), program.public_url.clone()));
+                own.push((format!("{name}_RPC_URL"), program.internal_url.clone()));
+            }
+            own.extend(vars.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+            city.programs.push((service, Program::start(program(service), own).await));
+        }
+        city
+    }
+
+    /// At the edge, without credentials.
+    pub fn edge(&self) -> Api {
+        Api::new(&self.of("edge-proxy").public_url)
+    }
+
+    /// The internal door of a service.
+    pub fn inside(&self, service: &str) -> Api {
+        Api::new(&self.of(service).internal_url)
+    }
+
+    fn of(&self, service: &str) -> &Program {
+        let found = self.programs.iter().find(|(name, _)| *name == service);
+        found.map_or_else(|| panic!("there is no {service}"), |(_, program)| program)
+    }
+
+    /// Signs in with a fresh key.
+    pub async fn person(&self) -> Person {
+        let edge = self.edge();
+        let key = SigningKey::generate(&mut rand::rngs::OsRng);
+        let public = URL_SAFE_NO_PAD.encode(key.verifying_key().as_bytes());
+        let challenge = edge.post("/v1/auth/challenge", &json!({})).await.json();
+        let challenge = word(&challenge, "challenge");
+        let message = format!("ensemble-auth-v1\n{ORIGIN}\n{public}\n{challenge}");
+        let signature = URL_SAFE_NO_PAD.encode(key.sign(message.as_bytes()).to_bytes());
+        let proof = json!({ "publicKey": public, "challenge": challenge, "signature": signature, "origin": ORIGIN });
+        let signed = edge.post("/v1/auth", &proof).await;
+        assert_eq!(signed.status, 200, "{}", signed.text);
+        let signed = signed.json();
+        Person { id: word(&signed, "userId"), api: edge.with_token(&word(&signed, "token")) }
+    }
+}
+
+/// A text field of an answer.
+fn word(of: &Value, name: &str) -> String {
+    of.get(name).and_then(Value::as_str).unwrap_or_else(|| panic!("no {name} in {of}")).to_owned()
+}
+
+/// Programs are built by `cargo build --workspace`, which `make test` does first; they lie beside this test's folder.
+fn program(service: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap_or_else(|error| panic!("no path of this test: {error}"));
+    let folder = test.ancestors().nth(2).unwrap_or_else(|| panic!("no folder above {}", test.display()));
+    let path = folder.join(format!("ensemble-{service}"));
+    assert!(path.exists(), "{} is not there: run `cargo build --workspace` first", path.display());
+    path
+}
+
+fn write_key(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let written = std::fs::write(path, [7_u8; 32]);
+    written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let closed = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o400));
+    closed.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+}

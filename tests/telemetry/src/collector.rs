@@ -1,0 +1,107 @@
+//! An OpenTelemetry collector that keeps every span and gives them back by trace. Knows protobuf over HTTP, and no more.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use actix_web::web::{self, Bytes};
+use actix_web::{App, HttpResponse, HttpServer};
+use ensemble_testkit::eventually;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+use prost::Message;
+
+/// One span, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// As in `ensemble-session-store`.
+    pub service: String,
+    pub name: String,
+    pub kind: SpanKind,
+    pub trace: String,
+    pub id: String,
+    /// Empty: none.
+    pub parent: String,
+    pub attributes: Vec<(String, String)>,
+}
+
+/// A running collector. It ends with its runtime.
+#[derive(Clone)]
+pub struct Collector {
+    spans: Arc<Mutex<Vec<Span>>>,
+    pub url: String,
+}
+
+impl Collector {
+    /// Listens on a free port of this machine.
+    pub fn start() -> std::io::Result<Self> {
+        let spans = Arc::<Mutex<Vec<Span>>>::default();
+        let kept = web::Data::from(Arc::clone(&spans));
+        let server = HttpServer::new(move || {
+            App::new()
+                .app_data(kept.clone())
+                .app_data(web::PayloadConfig::new(16 << 20))
+                .route("/v1/traces", web::post().to(take))
+        })
+        .workers(1)
+        .disable_signals()
+        .bind(("127.0.0.1", 0))?;
+        let url = server.addrs().first().map(|address| format!("http://{address}")).unwrap_or_default();
+        tokio::spawn(server.run());
+        Ok(Self { spans, url })
+    }
+
+    /// The spans of one trace, once `complete` says that they are all there.
+    pub async fn trace(&self, trace: &str, complete: impl Fn(&[Span]) -> bool) -> Vec<Span> {
+        let patience = Duration::from_secs(15);
+        let asked = std::time::Instant::now();
+        eventually(patience + Duration::from_secs(1), async || {
+            complete(&self.now(trace)) || asked.elapsed() > patience
+        })
+        .await;
+        self.now(trace)
+    }
+
+    fn now(&self, trace: &str) -> Vec<Span> {
+        let spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
+        spans.iter().filter(|span| span.trace == trace).cloned().collect()
+    }
+}
+
+async fn take(body: Bytes, kept: web::Data<Mutex<Vec<Span>>>) -> HttpResponse {
+    let Ok(request) = ExportTraceServiceRequest::decode(body) else { return HttpResponse::BadRequest().finish() };
+    let mut spans = kept.lock().unwrap_or_else(PoisonError::into_inner);
+    for of_service in request.resource_spans {
+        let attributes = of_service.resource.map(|resource| words(resource.attributes)).unwrap_or_default();
+        let service = attributes.into_iter().find(|(name, _)| name == "service.name").map(|(_, name)| name);
+        for span in of_service.scope_spans.into_iter().flat_map(|scope| scope.spans) {
+            spans.push(Span {
+                service: service.clone().unwrap_or_default(),
+                kind: span.kind(),
+                trace: hex(&span.trace_id),
+                id: hex(&span.span_id),
+                parent: hex(&span.parent_span_id),
+                attributes: words(span.attributes),
+                name: span.name,
+            });
+        }
+    }
+    HttpResponse::Ok().content_type("application/x-protobuf").finish()
+}
+
+fn words(attributes: Vec<KeyValue>) -> Vec<(String, String)> {
+    attributes.into_iter().map(|attribute| (attribute.key, attribute.value.map(text).unwrap_or_default())).collect()
+}
+
+fn text(value: AnyValue) -> String {
+    match value.value {
+        Some(any_value::Value::StringValue(text)) => text,
+        Some(any_value::Value::IntValue(number)) => number.to_string(),
+        Some(any_value::Value::BoolValue(flag)) => flag.to_string(),
+        other => format!("{other:?}"),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

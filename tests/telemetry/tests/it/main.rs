@@ -1,0 +1,7 @@
+//! One trace runs from the edge to the database; and nobody waits for a collector.
+
+#![cfg(test)]
+
+mod away;
+mod numbers;
+mod traces;

@@ -1,0 +1,140 @@
+//! The spans of one request, with the right parents, across real programs.
+
+use ensemble_livekit_double::Double;
+use ensemble_telemetry::{City, Collector, Span};
+use ensemble_testkit::Api;
+use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
+use serde_json::{Value, json};
+
+/// A trace that a caller began.
+struct Begun {
+    trace: &'static str,
+    span: &'static str,
+}
+
+impl Begun {
+    const fn new(trace: &'static str, span: &'static str) -> Self {
+        Self { trace, span }
+    }
+
+    fn header(&self) -> String {
+        format!("00-{}-{}-01", self.trace, self.span)
+    }
+}
+
+async fn post(api: &Api, path: &str, body: &Value, begun: &Begun) -> Value {
+    let answer = Api::send(api.request("POST", path).header("traceparent", begun.header()).json(body)).await;
+    assert!(answer.status < 300, "{path}: {} {}", answer.status, answer.text);
+    answer.json()
+}
+
+fn one<'a>(spans: &'a [Span], service: &str, kind: SpanKind, name: &str) -> Option<&'a Span> {
+    spans.iter().find(|span| span.service == format!("ensemble-{service}") && span.kind == kind && span.name == name)
+}
+
+fn must<'a>(spans: &'a [Span], service: &str, kind: SpanKind, name: &str) -> &'a Span {
+    one(spans, service, kind, name).unwrap_or_else(|| panic!("no {kind:?} span {name:?} of {service} in {}", list(spans)))
+}
+
+fn list(spans: &[Span]) -> String {
+    spans.iter().map(|s| format!("\n  {} {:?} {:?} {} <- {}", s.service, s.kind, s.name, s.id, s.parent)).collect()
+}
+
+async fn city() -> (Collector, City, Double) {
+    let collector = Collector::start().expect("a free port");
+    let livekit = Double::start().expect("a free port");
+    let city = City::start(&collector.url, &livekit, &[]).await;
+    (collector, city, livekit)
+}
+
+#[actix_web::test]
+async fn one_trace_runs_from_the_caller_through_the_edge_to_the_database_and_the_neighbours() {
+    let (collector, city, _livekit) = city().await;
+    let ann = city.person().await;
+    let machine = json!({ "id": "laptop", "metadata": "sealed", "encryptionKey": "sealed" });
+    ann.api.post("/v1/machines", &machine).await;
+
+    let begun = Begun::new("11111111111111111111111111111111", "1111111111111111");
+    let wish = json!({ "machineId": "laptop", "metadata": "sealed", "encryptionKey": "sealed" });
+    let session = post(&ann.api, "/v1/sessions", &wish, &begun).await;
+    let get = "ensemble.machines.v1.MachineDirectory/Get";
+    let spans = collector
+        .trace(begun.trace, |spans| {
+            one(spans, "machine-registry", SpanKind::Server, get).is_some()
+                && one(spans, "session-store", SpanKind::Server, "POST /v1/sessions").is_some()
+                && spans.iter().filter(|span| span.kind == SpanKind::Client).count() >= 3
+                && spans.iter().any(|span| span.service == "ensemble-edge-proxy")
+        })
+        .await;
+
+    let edge = spans.iter().find(|span| span.service == "ensemble-edge-proxy" && span.kind == SpanKind::Server);
+    let edge = edge.unwrap_or_else(|| panic!("no span of the edge in {}", list(&spans)));
+    assert_eq!(edge.parent, begun.span, "the edge continues the caller's trace: {}", list(&spans));
+    let service = must(&spans, "session-store", SpanKind::Server, "POST /v1/sessions");
+    assert_eq!(service.parent, edge.id, "the service is called by the edge: {}", list(&spans));
+    let call = must(&spans, "session-store", SpanKind::Client, get);
+    assert_eq!(call.parent, service.id, "the internal call is the service's: {}", list(&spans));
+    let neighbour = must(&spans, "machine-registry", SpanKind::Server, get);
+    assert_eq!(neighbour.parent, call.id, "the neighbour is called by it: {}", list(&spans));
+    let databases = |service: &str, parent: &Span| {
+        let is_sql = |span: &&Span| {
+            span.service == format!("ensemble-{service}")
+                && span.attributes.contains(&("db.system.name".to_owned(), "sqlite".to_owned()))
+        };
+        spans.iter().filter(is_sql).any(|span| span.kind == SpanKind::Client && span.parent == parent.id)
+    };
+    assert!(databases("session-store", service), "the service's SQL: {}", list(&spans));
+    assert!(databases("machine-registry", neighbour), "the neighbour's SQL: {}", list(&spans));
+
+    // What is committed together with others still belongs to the trace of who asked.
+    let begun = Begun::new("22222222222222222222222222222222", "2222222222222222");
+    let path = format!("/v3/sessions/{}/messages", session["id"].as_str().expect("an id"));
+    post(&ann.api, &path, &json!({ "content": "sealed", "localId": "1" }), &begun).await;
+    let spans = collector
+        .trace(begun.trace, |spans| {
+            ["append", "append messages", "POST /v3/sessions/{id}/messages"]
+                .iter()
+                .all(|name| spans.iter().any(|span| span.name == *name))
+        })
+        .await;
+    let service = must(&spans, "session-store", SpanKind::Server, "POST /v3/sessions/{id}/messages");
+    let batch = must(&spans, "session-store", SpanKind::Internal, "append");
+    assert_eq!(batch.parent, service.id, "{}", list(&spans));
+    assert_eq!(must(&spans, "session-store", SpanKind::Client, "append messages").parent, batch.id, "{}", list(&spans));
+}
+
+#[actix_web::test]
+async fn a_trace_goes_on_in_the_attempt_of_a_runner_and_in_the_calls_to_livekit() {
+    let (collector, city, _livekit) = city().await;
+    let ann = city.person().await;
+    ann.api.post("/v1/machines", &json!({ "id": "laptop", "metadata": "sealed", "encryptionKey": "sealed" })).await;
+    let token = ann.api.post("/v1/auth/tokens", &json!({ "machineId": "laptop" })).await.json();
+    let runner = city.edge().with_token(token["token"].as_str().expect("a token"));
+
+    let begun = Begun::new("33333333333333333333333333333333", "3333333333333333");
+    let run = json!({ "tasks": [{ "prompt": "say hello", "provider": "claude" }] });
+    post(&ann.api, "/v1/orchestrator/runs", &run, &begun).await;
+    let want = json!({ "machineId": "laptop", "providers": ["claude"], "capacity": 1, "waitMs": 5000 });
+    let leases = runner.post("/v1/orchestrator/leases", &want).await.json();
+    let traceparent = leases["leases"][0]["traceparent"].as_str().unwrap_or_else(|| panic!("no traceparent: {leases}"));
+    let spans = collector
+        .trace(begun.trace, |spans| one(spans, "orchestrator", SpanKind::Server, "POST /v1/orchestrator/runs").is_some())
+        .await;
+    let submitted = must(&spans, "orchestrator", SpanKind::Server, "POST /v1/orchestrator/runs");
+    let [_, trace, parent, _] = traceparent.split('-').collect::<Vec<_>>()[..] else { panic!("{traceparent}") };
+    assert_eq!((trace, parent), (begun.trace, submitted.id.as_str()), "the attempt's parent is the submission");
+
+    let begun = Begun::new("44444444444444444444444444444444", "4444444444444444");
+    let wish = json!({ "userId": ann.id, "sessionId": "a", "language": "en" });
+    let start = city.edge().request("POST", "/v1/voice/session/start").header("X-Voice-Key", "voice-key-of-the-test-city");
+    let room = Api::send(start.header("traceparent", begun.header()).json(&wish)).await;
+    assert_eq!(room.status, 200, "{}", room.text);
+    let spans = collector
+        .trace(begun.trace, |spans| {
+            one(spans, "voice-gateway", SpanKind::Client, "CreateRoom").is_some()
+                && one(spans, "voice-gateway", SpanKind::Server, "POST /v1/voice/session/start").is_some()
+        })
+        .await;
+    let start = must(&spans, "voice-gateway", SpanKind::Server, "POST /v1/voice/session/start");
+    assert_eq!(must(&spans, "voice-gateway", SpanKind::Client, "CreateRoom").parent, start.id, "{}", list(&spans));
+}
