@@ -34,6 +34,8 @@ pub struct DatabaseConfig {
     pub pool_wait: Duration,
     /// After this the server ends a statement.
     pub statement_timeout: Duration,
+    /// Further settings of each PostgreSQL session, as in `SET name = value; SET other = value`. Empty for none.
+    pub session: &'static str,
     /// How long a caller waits for one read or write altogether. Longer than `statement_timeout`, because a server that
     /// hangs does not end statements.
     pub patience: Duration,
@@ -49,6 +51,7 @@ impl DatabaseConfig {
             migrate: Migrate::Auto,
             pool_wait: Duration::from_millis(500),
             statement_timeout: Duration::from_secs(2),
+            session: "",
             patience: Duration::from_millis(2_500),
             start_patience: Duration::from_secs(60),
         }

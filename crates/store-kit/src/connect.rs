@@ -13,7 +13,7 @@ use crate::{Conn, StoreError};
 /// How to reach a database.
 #[derive(Clone, Debug)]
 pub(crate) enum Connector {
-    Postgres { url: String, statement_timeout: Duration },
+    Postgres { url: String, statement_timeout: Duration, session: &'static str },
     SqliteReader(PathBuf),
     SqliteWriter(PathBuf),
 }
@@ -40,10 +40,10 @@ impl Connector {
         let unavailable =
             |error: &dyn std::fmt::Display| StoreError::Unavailable { operation, reason: error.to_string() };
         let raw = match self {
-            Self::Postgres { url, statement_timeout } => {
+            Self::Postgres { url, statement_timeout, session } => {
                 let mut pg = PgConnection::establish(&with_defaults(url)).map_err(|e| unavailable(&e))?;
                 let settings = format!(
-                    "SET statement_timeout = {}; SET idle_in_transaction_session_timeout = 10000; SET timezone = 'UTC'",
+                    "SET statement_timeout = {}; SET idle_in_transaction_session_timeout = 10000; SET timezone = 'UTC'; {session}",
                     statement_timeout.as_millis()
                 );
                 pg.batch_execute(&settings).map_err(|e| unavailable(&e))?;

@@ -48,7 +48,11 @@ impl Db {
         let unreachable = |reason: String| OpenError::Unreachable { database: config.url.to_string(), reason };
         let (readers, writers, lock) = match &config.url {
             DatabaseUrl::Postgres(url) => {
-                let connector = Connector::Postgres { url: url.clone(), statement_timeout: config.statement_timeout };
+                let connector = Connector::Postgres {
+                    url: url.clone(),
+                    statement_timeout: config.statement_timeout,
+                    session: config.session,
+                };
                 let pool = Pool::new(connector, config.pool_size, config.pool_wait);
                 (Arc::clone(&pool), pool, None)
             }
