@@ -50,8 +50,12 @@ impl Config {
             max_unfinished: vars.parse("ORCHESTRATOR_MAX_UNFINISHED_TASKS", "unfinished tasks of an account", 20_000),
             output_cap: vars.parse("ORCHESTRATOR_OUTPUT_CAP_BYTES", "bytes of output kept of an attempt", 8 << 20),
         };
+        let mut database = database_config!(vars, "orchestrator");
+        // Plans are kept with the prepared statements, and the first ones are made while the tables are empty: without
+        // this they would read whole tables for as long as nobody has analysed them.
+        database.session = "SET enable_seqscan = off";
         Self {
-            database: database_config!(vars, "orchestrator"),
+            database,
             identity: Neighbour::identity(vars),
             machines: Neighbour::machine_registry(vars),
             key_refresh: KeyRefresh::configure(vars),

@@ -15,6 +15,7 @@ mod clients;
 
 mod config;
 mod error;
+mod metrics;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -31,6 +32,7 @@ use futures_util::future::BoxFuture;
 use crate::clients::Machines;
 use crate::config::Config;
 use crate::error::Error;
+use crate::metrics::RunMetrics;
 use crate::rpc::Farewells;
 use crate::store::{LeaseCall, Report, Store, Wanted};
 use crate::workers::{Nudge, Roster, Timers};
@@ -44,6 +46,7 @@ pub struct Orchestrator {
     drain: Drain,
     nudge: Nudge,
     roster: Roster,
+    metrics: RunMetrics,
     timers: Mutex<Option<Timers>>,
 }
 
@@ -67,6 +70,7 @@ impl Service for Orchestrator {
 
     async fn build(config: Config, kit: Kit) -> Result<Self, StartError> {
         let db = Db::open(&config.database, migrations()).await?;
+        db.register(kit.metrics.registry())?;
         let store = Store::new(db, config.terms);
         let directory = MachineDirectoryClient::new(Channel::new(&kit, &config.machines));
         let identity = Arc::new(KeysClient::new(Channel::new(&kit, &config.identity)));
@@ -88,6 +92,7 @@ impl Service for Orchestrator {
             drain: kit.drain,
             nudge,
             roster,
+            metrics: RunMetrics::new(&kit.metrics)?,
             timers: Mutex::new(Some(timers)),
         })
     }
@@ -110,7 +115,9 @@ impl Service for Orchestrator {
 
     fn workers(self: &Arc<Self>) -> Vec<Worker> {
         let timers = self.timers.lock().unwrap_or_else(PoisonError::into_inner).take();
-        timers.map(|timers| Worker::new("timers", timers.run())).into_iter().collect()
+        let census = workers::census::count(self.store.clone(), self.metrics.clone(), self.drain.clone());
+        let timers = timers.map(|timers| Worker::new("timers", timers.run()));
+        timers.into_iter().chain([Worker::new("census", census)]).collect()
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<(), String>> {

@@ -26,8 +26,12 @@ pub(crate) async fn take(
     let mut own = wakes.subscribe(work_for(wanted.owner, wanted.machine.as_str()));
     let mut watch = Watch::new(&orchestrator, caller);
     orchestrator.roster.seen(&wanted, Duration::from_millis(body.wait_ms)).await.map_err(Error::from)?;
+    let _waits = orchestrator.metrics.waits();
+    let mut woken: Option<Instant> = None;
     loop {
+        let asked = Instant::now();
         let leases = orchestrator.grant(&wanted).await?;
+        orchestrator.metrics.granted(leases.len(), asked.elapsed(), woken.map(|woken| woken.elapsed()));
         if !leases.is_empty() || body.wait_ms == 0 || orchestrator.drain.is_closing() {
             return Ok(Reply(Leases { leases }));
         }
@@ -39,6 +43,7 @@ pub(crate) async fn take(
             // Whatever came until now was told; to ask once more would be one more question for each runner that waits.
             () = sleep_until(deadline) => return Ok(Reply(Leases { leases })),
         }
+        woken = Some(Instant::now());
         watch.check(&orchestrator)?;
     }
 }
@@ -89,7 +94,7 @@ pub(crate) async fn output(
     Json(body): Json<LeaseOutput>,
 ) -> Answer<Reply<LeaseOutputTaken>> {
     let call = call(&caller, id, body.fence)?;
-    let taken = orchestrator.store.append(call, body.offset, body.data.into_string()).await?;
+    let taken = orchestrator.store.append(call, body.offset, body.data.into_string().into()).await?;
     Ok(Reply(LeaseOutputTaken { next_offset: taken.next_offset, truncated: taken.truncated }))
 }
 
@@ -108,6 +113,7 @@ pub(crate) async fn finish(
         usage: body.usage,
     };
     let finished = orchestrator.store.finish(call(&caller, id, body.fence)?, report).await?;
+    orchestrator.metrics.finished(body.status);
     if let Some(pause) = finished.pause {
         orchestrator.nudge.within(pause);
     }

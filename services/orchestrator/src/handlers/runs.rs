@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use actix_web::HttpRequest;
+use ensemble_chassis::process::telemetry;
 use ensemble_chassis::{Answer, Caller, Keyed, OptionalJson, Path, Query, Reply, State, Upserted};
 use ensemble_store_kit::idempotency::Wish;
 use ensemble_types::ids::RunId;
@@ -71,7 +72,9 @@ pub(crate) async fn create(
             return Err(Error::MachineNotFound { task, machine: machine.to_string() }.into());
         }
     }
-    let traceparent = http.headers().get("traceparent").and_then(|value| value.to_str().ok()).map(str::to_owned);
+    // Attempts belong to the trace of this request; without a collector, to the caller's.
+    let theirs = || http.headers().get("traceparent").and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let traceparent = telemetry::traceparent().or_else(theirs);
     let submitted = orchestrator.store.create(caller.user, draft, traceparent, wish).await?;
     let run = orchestrator.store.run(caller.user, submitted.id).await?;
     Ok(Upserted { created: submitted.is_new, body: run })

@@ -8,13 +8,14 @@ use ensemble_store_kit::types::{Moment, Uid};
 use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::ids::{LeaseId, MachineId, RunId, TaskId, UserId};
 use ensemble_types::leases::Lease;
-use ensemble_types::runs::Provider;
+use ensemble_types::runs::{Provider, TaskStatus};
 use ensemble_types::time::Timestamp;
 
+use super::ending::transition;
 use super::held::{LockedRun, RunRow, RunTypes, provider, run_columns};
 use super::sql::{Sql, Value, ids, sql, two_sqls, values};
 use super::{Store, Terms};
-use crate::domain::{RunEvent, Template, run_transition};
+use crate::domain::{RunEvent, TaskEvent, Template, run_transition};
 
 /// What a runner can take.
 #[derive(Clone, Debug)]
@@ -253,12 +254,14 @@ fn choose(runs: &mut [LockedRun], found: &mut [Found], wanted: &Wanted, turn: &[
 }
 
 fn write_tasks(tx: &mut Conn, chosen: &[(RunId, TaskId)], wanted: &Wanted) -> Result<(), StoreError> {
+    let status = transition(tx, TaskStatus::Queued, TaskEvent::Leased)?;
     let update: Sql<()> = sql(
-        "UPDATE tasks SET status = 'dispatching', attempt = attempt + 1, \
+        "UPDATE tasks SET status = {}, attempt = attempt + 1, \
          version = (SELECT r.version + 1 FROM runs r WHERE r.id = tasks.run_id), \
          provider_session_id = CASE WHEN ran_on = {} THEN provider_session_id END, \
          ran_on = {}, error_code = NULL, error_message = NULL WHERE id IN {} AND status = 'queued'",
         vec![
+            status.as_str().into(),
             wanted.machine.as_str().into(),
             wanted.machine.as_str().into(),
             ids(chosen.iter().map(|(_, task)| *task)),
@@ -283,6 +286,7 @@ fn write_runs(
             alike.entry((i64::try_from(count).unwrap_or(0), ours)).or_default().push(run.id);
         }
     }
+    let now = runs.iter().map(|run| run.now).max();
     for ((count, ours), of) in alike {
         let update: Sql<()> = sql(
             "UPDATE runs SET status = 'running', queued = queued - {}, ready = ready - {}, running = running + {}, \
@@ -293,9 +297,9 @@ fn write_runs(
                 count.into(),
                 count.into(),
                 ours.then_some(wanted.machine.as_str()).into(),
-                Value::Now,
-                Value::Now,
-                Value::Now,
+                now.into(),
+                now.into(),
+                now.into(),
                 ids(of),
             ],
         );

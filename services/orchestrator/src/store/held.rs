@@ -4,11 +4,11 @@ use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
 use ensemble_store_kit::types::{Moment, Uid};
 use ensemble_store_kit::{Conn, StoreError, on};
-use ensemble_types::ids::{LeaseId, MachineId, RunId, TaskId, UserId};
+use ensemble_types::ids::{LeaseId, RunId, TaskId, UserId};
 use ensemble_types::runs::{Provider, RunStatus, TaskStatus};
 use ensemble_types::time::Timestamp;
 
-use super::sql::{Sql, Value, sql, two_sqls, values};
+use super::sql::{Sql, Value, ids, list, sql, two_sqls, values};
 use super::{changed, ended, work, work_for};
 use crate::domain::{Counts, Retry, RunEvent, run_transition};
 
@@ -27,6 +27,8 @@ pub(super) struct LockedRun {
     pub(super) version: i64,
     /// The database's clock when it was locked.
     pub(super) now: Timestamp,
+    /// There is something to save.
+    pub(super) changed: bool,
 }
 
 pub(super) type RunTypes = (
@@ -78,6 +80,7 @@ impl RunRow {
             counts: Counts { queued, running, completed, failed, cancelled, ready },
             version: self.version + 1,
             now: self.now,
+            changed: false,
         })
     }
 }
@@ -109,34 +112,25 @@ impl LockedRun {
         self.status == RunStatus::Canceling
     }
 
-    /// Writes the counts and the state that follows, and tells those who wait for it.
-    pub(super) fn save(&mut self, tx: &mut Conn, event: RunEvent) -> Result<(), StoreError> {
+    /// Takes the state that follows from an event.
+    ///
+    /// # Errors
+    /// It cannot happen in this state: a mistake of ours.
+    pub(super) fn note(&mut self, event: RunEvent, operation: &'static str) -> Result<(), StoreError> {
         self.status = run_transition(self.status, event).ok_or_else(|| {
-            StoreError::bad_row(tx.operation(), format!("{event:?} cannot happen to a run that is {:?}", self.status))
+            StoreError::bad_row(operation, format!("{event:?} cannot happen to a run that is {:?}", self.status))
         })?;
-        let finished = self.status.is_terminal().then_some(self.now);
-        let counts = self.counts;
-        let update: Sql<()> = sql(
-            "UPDATE runs SET status = {}, machine_id = {}, queued = {}, running = {}, completed = {}, failed = {}, \
-             cancelled = {}, ready = {}, version = {}, updated_at = {}, finished_at = {} WHERE id = {}",
-            values![
-                self.status.as_str(),
-                self.machine.as_deref(),
-                counts.queued,
-                counts.running,
-                counts.completed,
-                counts.failed,
-                counts.cancelled,
-                counts.ready,
-                self.version,
-                self.now,
-                finished,
-                self.id
-            ],
-        );
-        on!(tx, |c| update.execute(c))?;
-        self.tell(tx);
         Ok(())
+    }
+
+    /// Writes the counts and the state that follows from an event, and tells those who wait for it.
+    pub(super) fn save(&mut self, tx: &mut Conn, event: RunEvent) -> Result<(), StoreError> {
+        self.note(event, tx.operation())?;
+        save_runs(tx, &[&*self])
+    }
+
+    fn finished_at(&self) -> Option<Timestamp> {
+        self.status.is_terminal().then_some(self.now)
     }
 
     /// Wakes those who wait for the run, and runners when there is something for them.
@@ -151,6 +145,66 @@ impl LockedRun {
             }
         }
     }
+}
+
+/// Writes runs as they are now, in one statement, and tells those who wait for them.
+pub(super) fn save_runs(tx: &mut Conn, runs: &[&LockedRun]) -> Result<(), StoreError> {
+    on!(tx, Pg |c| write_all(runs).execute(c), Sqlite |c| write_each(c, runs))?;
+    for run in runs {
+        run.tell(tx);
+    }
+    Ok(())
+}
+
+fn write_all(runs: &[&LockedRun]) -> Sql<()> {
+    let whole = |of: fn(&Counts) -> i32| list(runs.iter().map(|run| Some(i64::from(of(&run.counts)))));
+    sql(
+        "UPDATE runs SET status = x.status, machine_id = x.machine_id, queued = x.queued, running = x.running, \
+         completed = x.completed, failed = x.failed, cancelled = x.cancelled, ready = x.ready, version = x.version, \
+         updated_at = x.now, finished_at = x.finished_at \
+         FROM unnest({}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}) AS x (id, status, machine_id, queued, running, \
+         completed, failed, cancelled, ready, version, now, finished_at) WHERE runs.id = x.id",
+        vec![
+            Value::IdList(runs.iter().map(|run| run.id.into()).collect()),
+            list(runs.iter().map(|run| Some(run.status.as_str().to_owned()))),
+            list(runs.iter().map(|run| run.machine.clone())),
+            whole(|counts| counts.queued),
+            whole(|counts| counts.running),
+            whole(|counts| counts.completed),
+            whole(|counts| counts.failed),
+            whole(|counts| counts.cancelled),
+            whole(|counts| counts.ready),
+            list(runs.iter().map(|run| Some(run.version))),
+            list(runs.iter().map(|run| Some(run.now))),
+            list(runs.iter().map(|run| run.finished_at())),
+        ],
+    )
+}
+
+fn write_each(c: &mut SqliteConnection, runs: &[&LockedRun]) -> QueryResult<usize> {
+    for run in runs {
+        let counts = run.counts;
+        let update: Sql<()> = sql(
+            "UPDATE runs SET status = {}, machine_id = {}, queued = {}, running = {}, completed = {}, failed = {}, \
+             cancelled = {}, ready = {}, version = {}, updated_at = {}, finished_at = {} WHERE id = {}",
+            values![
+                run.status.as_str(),
+                run.machine.as_deref(),
+                counts.queued,
+                counts.running,
+                counts.completed,
+                counts.failed,
+                counts.cancelled,
+                counts.ready,
+                run.version,
+                run.now,
+                run.finished_at(),
+                run.id
+            ],
+        );
+        update.execute(c)?;
+    }
+    Ok(runs.len())
 }
 
 /// What there is to know about a task to decide what becomes of it.
@@ -240,13 +294,9 @@ impl TaskRow {
 }
 
 impl Hold {
-    /// Locks a lease of this machine with its run and its task, in this order.
-    pub(super) fn lock(
-        tx: &mut Conn,
-        id: LeaseId,
-        owner: UserId,
-        machine: &MachineId,
-    ) -> Result<Option<Self>, StoreError> {
+    /// Locks leases with their runs and their tasks, in this order, and runs in the order of their ids. Whose they are is
+    /// for the caller to see.
+    pub(super) fn lock(tx: &mut Conn, leases: &[LeaseId]) -> Result<Vec<Self>, StoreError> {
         macro_rules! query {
             ($lock:literal) => {
                 concat!(
@@ -257,7 +307,7 @@ impl Hold {
                     ", ",
                     lease_columns!(),
                     " FROM leases l JOIN tasks t ON t.id = l.task_id JOIN runs r ON r.id = l.run_id \
-                     WHERE l.id = {} AND l.owner_id = {} AND l.machine_id = {}",
+                     WHERE l.id IN {} ORDER BY r.id, t.id",
                     $lock
                 )
             };
@@ -265,12 +315,13 @@ impl Hold {
         let query: Sql<(RunTypes, TaskTypes, LeaseTypes)> = two_sqls(
             query!(" FOR UPDATE OF r, t, l"),
             query!(""),
-            values![Value::Now, id, owner, machine.as_str()],
+            vec![Value::Now, ids(leases.iter().copied())],
         );
-        let row: Option<(RunRow, TaskRow, HeldLease)> = on!(tx, |c| query.get_result(c).optional())?;
-        let Some((run, task, lease)) = row else { return Ok(None) };
+        let rows: Vec<(RunRow, TaskRow, HeldLease)> = on!(tx, |c| query.load(c))?;
         let operation = tx.operation();
-        Ok(Some(Self { run: run.locked(operation)?, task: task.held(operation)?, lease }))
+        rows.into_iter()
+            .map(|(run, task, lease)| Ok(Self { run: run.locked(operation)?, task: task.held(operation)?, lease }))
+            .collect()
     }
 }
 

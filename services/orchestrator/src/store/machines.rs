@@ -8,7 +8,9 @@ use ensemble_types::runs::TaskStatus;
 use ensemble_types::time::Timestamp;
 
 use super::Store;
-use super::ending::{Results, end_attempt, fail_dependents, let_go, pinned_tasks, transition};
+use super::ending::{
+    EndingAttempt, Results, Runs, end_attempts, fail_dependents, let_go, pinned_tasks, transition,
+};
 use super::held::{LockedRun, Which, lock_leases, lock_run};
 use super::sql::{Sql, ids, sql, values};
 use crate::domain::{Ending, TaskEvent, machine_deleted};
@@ -45,10 +47,10 @@ impl Store {
             let (ended, failed) = self
                 .db
                 .write("end a deleted machine's leases", move |tx| {
-                    let Some(mut run) = lock_run(tx, id)?.filter(|run| !run.status.is_terminal()) else {
+                    let Some(run) = lock_run(tx, id)?.filter(|run| !run.status.is_terminal()) else {
                         return Ok((0, 0));
                     };
-                    bury(tx, &mut run, name.as_str(), until, max_losses)
+                    bury(tx, run, name.as_str(), until, max_losses)
                 })
                 .await?;
             leases += ended;
@@ -60,32 +62,55 @@ impl Store {
 
 fn bury(
     tx: &mut Conn,
-    run: &mut LockedRun,
+    run: LockedRun,
     machine: &str,
     until: Timestamp,
     max_losses: i32,
 ) -> Result<(u32, u32), StoreError> {
-    let held = lock_leases(tx, run, Which::Of(machine, until))?;
+    let id = run.id;
+    let held = lock_leases(tx, &run, Which::Of(machine, until))?;
+    let ends: Vec<EndingAttempt> = held
+        .into_iter()
+        .map(|(task, lease)| {
+            let ending = Ending::MachineDeleted { pinned: task.pin.as_deref() == Some(machine) };
+            EndingAttempt { run: id, task, lease, ending, results: Results::default() }
+        })
+        .collect();
+    let ended = u32::try_from(ends.len()).unwrap_or(u32::MAX);
+    let mut runs = Runs::from([(id, run)]);
     let mut failed = 0;
-    for (task, lease) in &held {
-        let ending = Ending::MachineDeleted { pinned: task.pin.as_deref() == Some(machine) };
-        let finished = end_attempt(tx, run, task, lease, ending, Results::default(), max_losses)?;
-        failed += u32::from(finished.status == TaskStatus::Failed);
+    if !ends.is_empty() {
+        let finished = end_attempts(tx, &mut runs, ends, max_losses)?;
+        failed = finished.iter().filter(|finished| finished.status == TaskStatus::Failed).count();
     }
-    let queued = pinned_tasks(tx, run, machine, until)?;
+    // After the ends: some of these may have waited for a task that has failed by it.
+    let queued = pinned_tasks(tx, id, machine, until)?;
     if !queued.is_empty() {
-        let status = transition(tx, TaskStatus::Queued, TaskEvent::Failed)?;
-        let error = machine_deleted();
-        let roots: Vec<TaskId> = queued.iter().map(|(id, _)| *id).collect();
+        failed += fail_pinned(tx, &mut runs, &queued)?;
+    }
+    for run in runs.values_mut() {
+        let_go(tx, run, machine)?;
+        let event = run.counts.event();
+        run.save(tx, event)?;
+    }
+    Ok((ended, u32::try_from(failed).unwrap_or(u32::MAX)))
+}
+
+/// Fails queued tasks of the one run that is locked.
+fn fail_pinned(tx: &mut Conn, runs: &mut Runs, queued: &[(TaskId, bool)]) -> Result<usize, StoreError> {
+    let status = transition(tx, TaskStatus::Queued, TaskEvent::Failed)?;
+    let error = machine_deleted();
+    let roots: Vec<TaskId> = queued.iter().map(|(id, _)| *id).collect();
+    for run in runs.values_mut() {
         let update: Sql<()> = sql(
             "UPDATE tasks SET status = {}, version = {}, finished_at = {}, not_before = NULL, error_code = {}, \
-             error_message = {} WHERE id IN {}",
+             error_message = {} WHERE id IN {} AND status = 'queued'",
             vec![
                 status.as_str().into(),
                 run.version.into(),
                 run.now.into(),
-                error.code.into(),
-                error.message.into(),
+                error.code.as_str().into(),
+                error.message.as_str().into(),
                 ids(roots.iter().copied()),
             ],
         );
@@ -94,11 +119,7 @@ fn bury(
         run.counts.queued -= count;
         run.counts.failed += count;
         run.counts.ready -= i32::try_from(queued.iter().filter(|(_, ready)| *ready).count()).unwrap_or(0);
-        failed += u32::try_from(count).unwrap_or(0);
-        fail_dependents(tx, run, &roots)?;
     }
-    let_go(tx, run, machine)?;
-    let event = run.counts.event();
-    run.save(tx, event)?;
-    Ok((u32::try_from(held.len()).unwrap_or(u32::MAX), failed))
+    fail_dependents(tx, runs, &roots)?;
+    Ok(queued.len())
 }

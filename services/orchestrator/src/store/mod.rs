@@ -1,17 +1,19 @@
 //! The database: runs, tasks, leases, outputs. SQL, and nothing but SQL; what a change means is decided by `domain/`.
 //!
-//! Whoever changes a task holds the lock of its run first ([`held::lock_run`], [`held::Hold`]), so all changes of a run
-//! come one after the other and nobody waits in a circle. Only a heartbeat and a piece of output of an attempt that is
+//! Whoever changes a task holds the lock of its run first ([`held::lock_run`], [`held::Hold`]), and whoever locks several
+//! runs does it in the order of their ids; so all changes of a run come one after the other and nobody waits in a circle. Only a heartbeat and a piece of output of an attempt that is
 //! known to run do without: they touch their lease alone.
 
 mod calls;
 mod cancel;
+mod census;
 mod create;
 mod ending;
 mod grant;
 mod held;
 mod machines;
 mod output;
+mod queue;
 mod read;
 mod sql;
 mod timers;
@@ -21,14 +23,17 @@ use std::time::Duration;
 use ensemble_store_kit::{Db, Topic, Wakes};
 use ensemble_types::ids::{LeaseId, RunId, UserId};
 
+use self::queue::Queue;
+
 pub(crate) use calls::{LeaseCall, Report};
+pub(crate) use census::Census;
 pub(crate) use grant::{SeenRunner, Wanted};
 pub(crate) use output::Attempt;
 pub(crate) use read::{After, Filter, Seen};
 pub(crate) use timers::until;
 
 /// How long things last. All of it is configuration.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Terms {
     /// A lease lives so long after a heartbeat.
     pub(crate) lease: Duration,
@@ -47,11 +52,13 @@ pub(crate) struct Terms {
 pub(crate) struct Store {
     db: Db,
     terms: Terms,
+    queue: Queue,
 }
 
 impl Store {
+    /// To be called on the runtime that lives as long as the process.
     pub(crate) fn new(db: Db, terms: Terms) -> Self {
-        Self { db, terms }
+        Self { queue: Queue::new(db.clone(), terms), db, terms }
     }
 
     pub(crate) fn terms(&self) -> &Terms {

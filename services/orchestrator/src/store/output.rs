@@ -1,12 +1,14 @@
 //! The output of attempts: appended by byte offset, kept up to a cap, read in pieces.
 
+use std::sync::Arc;
+
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Bool, Integer, Nullable, Text};
 use ensemble_store_kit::types::{Moment, Uid};
 use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::ids::{LeaseId, RunId, TaskId, UserId};
 
-use super::calls::{LeaseCall, begin};
+use super::calls::LeaseCall;
 use super::held::task_status;
 use super::sql::{Sql, sql, two_sqls, values};
 use super::{Store, output};
@@ -44,28 +46,31 @@ struct Place {
 
 impl Store {
     /// Appends a piece of output that begins at `offset` bytes since the attempt's start.
-    pub(crate) async fn append(&self, call: LeaseCall, offset: u64, data: String) -> Result<Appended, Error> {
-        let terms = self.terms;
+    pub(crate) async fn append(&self, call: LeaseCall, offset: u64, data: Arc<str>) -> Result<Appended, Error> {
+        if let Some(appended) = self.append_to_running(call.clone(), offset, data.clone()).await? {
+            return Ok(appended);
+        }
+        self.begin(call.clone()).await?;
+        self.append_to_running(call, offset, data).await?.ok_or(Error::LeaseLost)
+    }
+
+    /// Nothing when the attempt is not known to run.
+    async fn append_to_running(&self, call: LeaseCall, offset: u64, data: Arc<str>) -> Result<Option<Appended>, Error> {
+        let cap = self.terms.output_cap;
         self.db
             .write("append output", move |tx| {
-                let place = match running(tx, &call)? {
-                    Some(place) => place,
-                    None => {
-                        begin(tx, &call, &terms)?;
-                        running(tx, &call)?.ok_or(Error::LeaseLost)?
-                    }
-                };
+                let Some(place) = running(tx, &call)? else { return Ok(None) };
                 let offset = i64::try_from(offset).unwrap_or(i64::MAX);
                 if offset > place.length {
                     return Err(Error::Gap { expected: u64::try_from(place.length).unwrap_or(0) });
                 }
                 let known = usize::try_from(place.length - offset).unwrap_or(usize::MAX);
                 let Some(fresh) = data.as_bytes().get(known..).filter(|fresh| !fresh.is_empty()) else {
-                    return Ok(place.appended());
+                    return Ok(Some(place.appended()));
                 };
-                let after = store(tx, &call, &place, fresh, terms.output_cap)?;
+                let after = store(tx, &call, &place, fresh, cap)?;
                 tx.wake(output(call.lease));
-                Ok(after.appended())
+                Ok(Some(after.appended()))
             })
             .await
     }
@@ -145,8 +150,7 @@ fn running(tx: &mut Conn, call: &LeaseCall) -> Result<Option<Place>, StoreError>
         ($lock:literal) => {
             concat!(
                 "SELECT output_length, output_stored, output_cut FROM leases WHERE id = {} AND owner_id = {} \
-                 AND machine_id = {} AND attempt = {} AND ended_at IS NULL AND beaten_at IS NOT NULL \
-                 AND timeout_at IS NOT NULL",
+                 AND machine_id = {} AND attempt = {} AND ended_at IS NULL AND timeout_at IS NOT NULL",
                 $lock
             )
         };

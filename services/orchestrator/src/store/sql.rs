@@ -36,6 +36,12 @@ pub(super) enum Value {
     Flag(bool),
     Text(Option<String>),
     Bytes(Vec<u8>),
+    /// Columns of several rows, for PostgreSQL's `unnest`.
+    IdList(Vec<DbId>),
+    TimeList(Vec<Option<DbTime>>),
+    IntList(Vec<Option<i64>>),
+    RealList(Vec<Option<f64>>),
+    TextList(Vec<Option<String>>),
     /// The database's clock.
     Now,
     /// So many microseconds after the database's clock.
@@ -58,6 +64,31 @@ pub(super) fn ids<I: Into<DbId>>(ids: impl IntoIterator<Item = I>) -> Value {
     let hex: Vec<String> = ids.iter().map(|id| format!("\"{}\"", id.0.simple())).collect();
     let json = format!("[{}]", hex.join(","));
     Value::Ids(ids, json)
+}
+
+/// A column of several rows.
+pub(super) fn list<T>(column: impl Iterator<Item = T>) -> Value
+where
+    Value: FromIterator<T>,
+{
+    column.collect()
+}
+
+macro_rules! list_of {
+    ($($from:ty, $variant:ident, $item:ident => $to:expr;)*) => {$(
+        impl FromIterator<$from> for Value {
+            fn from_iter<I: IntoIterator<Item = $from>>(column: I) -> Self {
+                Self::$variant(column.into_iter().map(|$item| $to).collect())
+            }
+        }
+    )*};
+}
+
+list_of! {
+    Option<Timestamp>, TimeList, item => item.map(DbTime);
+    Option<i64>, IntList, item => item;
+    Option<f64>, RealList, item => item;
+    Option<String>, TextList, item => item;
 }
 
 macro_rules! into_value {
@@ -133,6 +164,11 @@ impl<ST> QueryFragment<Pg> for Sql<ST> {
                     Value::Flag(flag) => out.push_bind_param::<Bool, _>(flag)?,
                     Value::Text(text) => out.push_bind_param::<Nullable<Text>, _>(text)?,
                     Value::Bytes(bytes) => out.push_bind_param::<Binary, _>(bytes)?,
+                    Value::IdList(list) => out.push_bind_param::<Array<Uid>, _>(list)?,
+                    Value::TimeList(list) => out.push_bind_param::<Array<Nullable<Moment>>, _>(list)?,
+                    Value::IntList(list) => out.push_bind_param::<Array<Nullable<BigInt>>, _>(list)?,
+                    Value::RealList(list) => out.push_bind_param::<Array<Nullable<Double>>, _>(list)?,
+                    Value::TextList(list) => out.push_bind_param::<Array<Nullable<Text>>, _>(list)?,
                 }
             }
             out.push_sql(part);
@@ -167,12 +203,21 @@ impl<ST> QueryFragment<Sqlite> for Sql<ST> {
                     Value::Flag(flag) => out.push_bind_param::<Bool, _>(flag)?,
                     Value::Text(text) => out.push_bind_param::<Nullable<Text>, _>(text)?,
                     Value::Bytes(bytes) => out.push_bind_param::<Binary, _>(bytes)?,
+                    Value::IdList(_)
+                    | Value::TimeList(_)
+                    | Value::IntList(_)
+                    | Value::RealList(_)
+                    | Value::TextList(_) => return Err(no_lists()),
                 }
             }
             out.push_sql(part);
         }
         Ok(())
     }
+}
+
+fn no_lists() -> diesel::result::Error {
+    diesel::result::Error::QueryBuilderError("SQLite has no arrays".into())
 }
 
 fn too_few() -> diesel::result::Error {

@@ -11,7 +11,7 @@ use ensemble_types::ids::RunId;
 use ensemble_types::time::Timestamp;
 
 use super::Store;
-use super::ending::{Results, end_attempt, let_go};
+use super::ending::{EndingAttempt, Results, Runs, end_attempts, let_go};
 use super::held::{LockedRun, Which, lock_leases, try_lock_run};
 use super::sql::{Sql, Value, sql, values};
 use crate::domain::Ending;
@@ -80,17 +80,29 @@ impl Store {
                 let Some(mut run) = try_lock_run(tx, id)? else { return Ok(false) };
                 let resumed = resume(tx, &mut run)?;
                 let due = lock_leases(tx, &run, Which::Due)?;
-                for (task, lease) in &due {
+                if resumed == 0 && due.is_empty() {
+                    return Ok(true);
+                }
+                let machines: Vec<String> = due.iter().map(|(_, lease)| lease.machine.clone()).collect();
+                let now = run.now;
+                let ends = due.into_iter().map(|(task, lease)| {
                     let ending = match (lease.beaten_at, lease.timeout_at) {
                         (None, _) => Ending::NeverBegun,
-                        (Some(_), Some(timeout)) if timeout <= run.now => Ending::TimedOut,
+                        (Some(_), Some(timeout)) if timeout <= now => Ending::TimedOut,
                         _ => Ending::MachineLost,
                     };
                     tracing::info!(run.id = %id, task.id = %task.id, lease.id = %lease.id, ?ending, "Ended a lease");
-                    end_attempt(tx, &mut run, task, lease, ending, Results::default(), max_losses)?;
-                    let_go(tx, &mut run, &lease.machine)?;
+                    EndingAttempt { run: id, task, lease, ending, results: Results::default() }
+                });
+                let ends: Vec<EndingAttempt> = ends.collect();
+                let mut runs = Runs::from([(id, run)]);
+                if !ends.is_empty() {
+                    end_attempts(tx, &mut runs, ends, max_losses)?;
                 }
-                if resumed > 0 || !due.is_empty() {
+                for run in runs.values_mut() {
+                    for machine in &machines {
+                        let_go(tx, run, machine)?;
+                    }
                     let event = run.counts.event();
                     run.save(tx, event)?;
                 }

@@ -1,5 +1,6 @@
 //! Loops: what is due, and what a lost wake-up would have told.
 
+pub(crate) mod census;
 mod roster;
 mod timers;
 

@@ -16,3 +16,6 @@ mod waiting;
 mod events;
 mod outputs;
 mod machines;
+mod scale;
+mod faults;
+mod cost;
