@@ -165,7 +165,29 @@ def voice(board):
     board.graph("Events from agents", [(rate("ensemble_voice_agent_events_total", "", "type"), "{{type}}")], "ops")
 
 
-OWN = {"edge-proxy": edge, "voice-gateway": voice}
+def sessions(board):
+    board.row("Messages")
+    board.graph("Messages committed / s", [(rate("ensemble_append_batch_messages_sum"), "messages"), (rate("ensemble_append_batch_messages_count"), "commits")], "ops", 6)
+    board.graph("Messages in one commit", quantiles("ensemble_append_batch_messages", ""), "short", 6,
+                description="Large under load is well: what waits is committed together.")
+    board.graph("Time until the writer takes an append", quantiles("ensemble_append_wait_seconds", ""), "s", 6)
+    board.graph("Appends that wait", [("sum by (instance) (ensemble_append_queue_depth)", "{{instance}}"), (rate("ensemble_append_refused_total"), "refused / s")], "short", 6)
+
+
+def runs(board):
+    board.row("Runs")
+    board.stat("Unfinished runs", 'max(ensemble_orchestrator_unfinished{what="runs"})')
+    board.stat("Tasks that could run", 'max(ensemble_orchestrator_unfinished{what="tasks_ready"})')
+    board.stat("Tasks at work", 'max(ensemble_orchestrator_unfinished{what="tasks_running"})')
+    board.stat("Leases held", 'max(ensemble_orchestrator_unfinished{what="leases"})')
+    board.stat("Runners that wait", "sum(ensemble_lease_runners_waiting)")
+    board.stat("Leases / min", "sum(rate(ensemble_leases_granted_total[5m])) * 60")
+    board.graph("From wake-up to lease", quantiles("ensemble_lease_wake_to_grant_seconds", ""), "s", limits=[{"color": "red", "value": 0.05}])
+    board.graph("Time to decide on leases", quantiles("ensemble_lease_grant_seconds", ""), "s")
+    board.graph("Finished attempts", [(rate("ensemble_lease_finishes_total", "", "status"), "{{status}}")], "ops", stack=True)
+
+
+OWN = {"edge-proxy": edge, "session-store": sessions, "orchestrator": runs, "voice-gateway": voice}
 
 
 def whole():

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Writes .env.example: every variable, from docker-compose.yml and from what the services say of themselves.
+
+    deploy/compose/env_example.py [folder of the programs, default target/debug] [--check]"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SERVICES = ["edge-proxy", "identity", "machine-registry", "session-store", "orchestrator", "voice-gateway"]
+# Set by compose itself: other values would break it.
+FIXED = re.compile(r"^(PUBLIC_LISTEN|INTERNAL_LISTEN|DATABASE_URL|KEY_ENCRYPTION_KEY_FILE|.*_RPC_URL|(IDENTITY|MACHINE_REGISTRY|SESSION_STORE|ORCHESTRATOR|VOICE_GATEWAY)_URL)$")
+MEANINGS = {
+    "EDGE_PORT": "the one port that people use",
+    "EDGE_BIND": "the address that it is published on; 0.0.0.0 for other machines, behind something that speaks TLS",
+    "BUILD_PROFILE": "how images are built: dist (small, slow to build) or release",
+    "ENSEMBLE_VERSION": "the tag of our images",
+    "ENSEMBLE_REVISION": "a label of our images",
+    "IMAGE_PREFIX": "where our images come from, with a slash at the end",
+    "SERVICES_ENV_FILE": "variables for every service come from this file",
+    "POSTGRES_MAX_CONNECTIONS": "must hold the pools of all replicas",
+    "POSTGRES_SHARED_BUFFERS": "a quarter of the memory that PostgreSQL may use",
+    "LIVEKIT_BIND": "the address that LiveKit's ports are published on",
+    "LIVEKIT_NODE_IP": "the address that LiveKit tells people to send media to",
+    "LIVEKIT_PORT": "LiveKit's port for signalling",
+    "LIVEKIT_TCP_PORT": "LiveKit's port for media over TCP",
+    "LIVEKIT_UDP_PORT": "LiveKit's port for media over UDP",
+    "LIVEKIT_AGENT_URL": "how the voice agent reaches LiveKit",
+    "JAEGER_PORT": "where Jaeger is, on this machine only",
+    "PROMETHEUS_PORT": "where Prometheus is, on this machine only",
+    "GRAFANA_PORT": "where Grafana is, on this machine only",
+    "VOICE_AGENT_REQUIREMENTS": "requirements-models.txt builds the voice agent with model providers",
+    "VOICE_AGENT_MODE": "echo, or models",
+}
+
+
+def from_compose():
+    """In the order of the file; the first default counts."""
+    found = {}
+    for name, default in re.findall(r"\$\{([A-Z_]+):?-([^}]*)\}", (ROOT / "docker-compose.yml").read_text()):
+        found.setdefault(name, default)
+    return found
+
+
+def from_services(folder):
+    known = {}
+    for service in SERVICES:
+        told = subprocess.run([folder / f"ensemble-{service}", "config"], check=True, capture_output=True, text=True).stdout
+        for name, meaning, default in re.findall(r"^([A-Z_]+)\n    (.*) \[(.*)\]$", told, re.M):
+            meaning = re.sub(r" \(or [A-Z_]+_FILE: .*\)$", "", meaning)
+            known.setdefault(name, (meaning, default, []))[2].append(service)
+    return known
+
+
+def text(folder):
+    compose, services = from_compose(), from_services(folder)
+    lines = ["# Every variable, with its default. Copy this file to .env, take the # away from what you change.",
+             "# Written by deploy/compose/env_example.py.", "",
+             "# Makes every variable below reach the services, those that docker-compose.yml does not name among them.",
+             "SERVICES_ENV_FILE=.env", "", "", "# --- compose ---"]
+    for name, default in compose.items():
+        if name == "SERVICES_ENV_FILE":
+            continue
+        meaning = MEANINGS.get(name) or (services[name][0] if name in services else None)
+        if meaning is None and name.endswith("_IMAGE"):
+            meaning = "another image in its place"
+        if meaning:
+            lines.append(f"\n# {meaning}")
+        if name in services and not default and services[name][1] == "none":
+            made = name in ("INTERNAL_TOKEN", "LIVEKIT_API_SECRET", "VOICE_PUBLIC_KEY")
+            lines.append("# (made at the first start when it is empty)" if made else "# (none)")
+        lines.append(f"#{name}={default}")
+    for service in SERVICES + ["several services"]:
+        own = [(n, m, d) for n, (m, d, of) in services.items() if n not in compose and not FIXED.match(n) and (of == [service] if service in SERVICES else len(of) > 1)]
+        if own:
+            lines += ["", "", f"# --- {service} ---"]
+        for name, meaning, default in own:
+            lines += [f"\n# {meaning}", f"#{name}={'' if default in ('none', 'required') else default}"]
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    arguments = [a for a in sys.argv[1:] if a != "--check"]
+    folder = pathlib.Path(arguments[0]).resolve() if arguments else ROOT / "target/debug"
+    path, wanted = ROOT / ".env.example", text(folder)
+    # How many cores the machine has that this ran on is no default.
+    wanted = re.sub(r"(?m)^#WORKERS=\d+$", "#WORKERS=", wanted)
+    if "--check" in sys.argv:
+        sys.exit(0 if path.read_text() == wanted else f"{path.name} is stale: run deploy/compose/env_example.py")
+    path.write_text(wanted)
+
+
+if __name__ == "__main__":
+    main()
