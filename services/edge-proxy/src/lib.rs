@@ -15,6 +15,7 @@ pub mod limits;
 pub mod metrics;
 pub mod routes;
 pub mod server;
+mod sockets;
 pub mod upstream;
 
 use std::io;

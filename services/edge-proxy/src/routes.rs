@@ -47,7 +47,7 @@ pub fn routes() -> Routes {
             get("/docs/{file}")
                 .who(Who::Anyone)
                 .says("edge", "A file of the documentation page.")
-                .gives_as(200, "application/octet-stream")
+                .gives_as(200, "*/*")
                 .errors(&[Code::NotFound])
                 .to(docs::page_file),
         )

@@ -22,7 +22,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-use crate::EdgeProxy;
 use crate::domain::route_table::PerUpstream;
 use crate::forward::front::Front;
 use crate::forward::request_ids::RequestIds;
@@ -30,6 +29,7 @@ use crate::guard::admission::Permit;
 use crate::guard::connection::Connection;
 use crate::guard::stream::Guard;
 use crate::upstream::pool::Pool;
+use crate::{EdgeProxy, sockets};
 
 /// How often idle connections to services are looked through.
 const SWEEP: Duration = Duration::from_secs(5);
@@ -187,7 +187,7 @@ impl Thread {
                 arrival = self.inbox.recv(), if is_open => match arrival {
                     Some(Arrival { io, peer, permit }) => {
                         let Ok(io) = TcpStream::from_std(io) else { continue };
-                        let _ = io.set_nodelay(true);
+                        sockets::prepare(&io);
                         let guard = Guard::new(io, Connection::new(peer.ip()), limits, Some(permit));
                         let gauge = self.edge.metrics().connections.clone();
                         connections.spawn_local(serve_one(http.call((guard, Some(peer))), gauge));

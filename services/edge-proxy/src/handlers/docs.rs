@@ -25,7 +25,9 @@ pub async fn document() -> Answer<HttpResponse> {
 
 /// `/docs` and `/`: the page's files lie below `/docs/`.
 pub async fn to_page() -> Answer<HttpResponse> {
-    Ok(HttpResponse::PermanentRedirect().insert_header((LOCATION, "/docs/")).finish())
+    let mut answer = HttpResponse::PermanentRedirect();
+    answer.content_type("text/html; charset=utf-8").insert_header((LOCATION, "/docs/"));
+    Ok(answer.body("<a href=\"/docs/\">Documentation</a>\n"))
 }
 
 pub async fn page() -> Answer<HttpResponse> {

@@ -76,7 +76,7 @@ impl Pool {
             }
             match timeout(self.limits.connect, TcpStream::connect(address)).await {
                 Ok(Ok(io)) => {
-                    let _ = io.set_nodelay(true);
+                    crate::sockets::prepare(&io);
                     return Ok(Loan { connection: Connection::new(io, address), is_used: false });
                 }
                 Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {}

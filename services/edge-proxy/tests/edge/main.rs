@@ -8,6 +8,7 @@ mod deadlines;
 mod drain;
 mod forwarding;
 mod limits;
+mod mutations;
 mod pages;
 mod raw;
 mod refusals;
