@@ -2,6 +2,7 @@
 
 mod edge;
 mod idle;
+mod runs;
 mod sessions;
 mod world;
 
@@ -23,5 +24,7 @@ pub(crate) const ALL: &[Row] = &[
     Row { name: "heartbeat", measure: sessions::heartbeat },
     Row { name: "streams", measure: sessions::streams },
     Row { name: "edge", measure: edge::beside_nginx },
+    Row { name: "runs", measure: runs::throughput },
+    Row { name: "run-latency", measure: runs::latency },
     Row { name: "idle", measure: idle::memory_and_start },
 ];
