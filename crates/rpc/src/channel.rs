@@ -61,8 +61,14 @@ impl Channel {
         request: Q,
     ) -> Result<A, RpcError> {
         let body = Bytes::from(request.encode_to_vec());
-        let span = tracing::debug_span!("call", otel.name = method, otel.kind = "client", rpc.system = "twirp",
-            rpc.method = method, otel.status_code = tracing::field::Empty);
+        let span = tracing::debug_span!(
+            "call",
+            otel.name = method,
+            otel.kind = "client",
+            rpc.system = "twirp",
+            rpc.method = method,
+            otel.status_code = tracing::field::Empty
+        );
         let answer = timeout(self.deadline, self.repeat(method, kind, body)).instrument(span.clone()).await;
         let answer = answer.unwrap_or_else(|_| Err(RpcError::Deadline(method.to_owned())));
         if matches!(answer, Err(RpcError::Unavailable(_) | RpcError::Deadline(_) | RpcError::Internal(_))) {

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use ed25519_dalek::VerifyingKey;
+use ensemble_chassis::metrics::Metrics;
 use ensemble_chassis::{KeySet, KeySource, KeysUnavailable, Vars};
 use ensemble_types::ids::TokenId;
 use tokio::sync::watch;
@@ -67,6 +68,18 @@ impl RemoteKeys {
         }
         tokio::spawn(keep_fresh(Arc::downgrade(&keys), identity, refresh.every, first.is_ok()));
         keys
+    }
+
+    /// Shows how old the keys are to Prometheus.
+    ///
+    /// # Errors
+    /// The name is taken: call it once for each service.
+    pub fn register(self: &Arc<Self>, metrics: &Metrics) -> Result<(), prometheus::Error> {
+        let keys = Arc::downgrade(self);
+        metrics.reading("token_keys_age_seconds", "Since identity last confirmed the token keys.", &[], move || {
+            let known = keys.upgrade().and_then(|keys| keys.known().keys.as_ref().map(|(_, confirmed)| *confirmed));
+            known.map_or(f64::NAN, |confirmed| confirmed.elapsed().as_secs_f64())
+        })
     }
 
     async fn refresh(&self, identity: &dyn Keys) -> Result<(), RpcError> {

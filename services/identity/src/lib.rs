@@ -16,6 +16,7 @@ mod store;
 
 mod config;
 mod error;
+mod metrics;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -27,6 +28,7 @@ use futures_util::future::BoxFuture;
 
 use crate::config::{Config, Rules};
 use crate::keys::{KeyRing, Vault};
+use crate::metrics::IdentityMetrics;
 use crate::store::Store;
 
 /// The service, with all that its handlers need.
@@ -35,6 +37,7 @@ pub struct Identity {
     ring: Arc<KeyRing>,
     rules: Rules,
     challenges: Arc<OpenChallenges>,
+    metrics: IdentityMetrics,
     workers: workers::Loops,
 }
 
@@ -69,6 +72,7 @@ impl Service for Identity {
         let store = Store::new(db);
         let ring = Arc::new(KeyRing::open(store.clone(), vault, config.schedule, config.keys_trusted_for).await?);
         let challenges = Arc::<OpenChallenges>::default();
+        let metrics = IdentityMetrics::new(&kit.metrics, &ring, &challenges)?;
         let workers = workers::Loops {
             store: store.clone(),
             ring: Arc::clone(&ring),
@@ -77,7 +81,7 @@ impl Service for Identity {
             sweep_every: config.sweep_every,
             drain: kit.drain,
         };
-        Ok(Self { store, ring, rules: config.rules, challenges, workers })
+        Ok(Self { store, ring, rules: config.rules, challenges, metrics, workers })
     }
 
     async fn migrate(config: Config) -> Result<(), StartError> {

@@ -71,6 +71,7 @@ impl Service for MachineRegistry {
             drain: kit.drain,
         };
         let keys = RemoteKeys::start(Arc::new(KeysClient::new(identity)), config.key_refresh).await;
+        keys.register(&kit.metrics)?;
         Ok(Self { store, keys, farewell })
     }
 

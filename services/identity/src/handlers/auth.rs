@@ -38,7 +38,9 @@ pub(crate) async fn sign_in(
     let challenge = proof.challenge.ok_or(Error::BadProof)?;
     let is_good = proof.check(&rules.origins).is_ok();
     let outcome = identity.store.sign_in(challenge, proof.public_key, is_good, newcomers).await;
-    let (user_id, is_new, now) = match outcome.map_err(Error::from)? {
+    let outcome = outcome.map_err(Error::from)?;
+    identity.metrics.ended(outcome);
+    let (user_id, is_new, now) = match outcome {
         SignInOutcome::In { user, is_new, now } => (user, is_new, now),
         SignInOutcome::Refused => return Err(Error::BadProof.into()),
         SignInOutcome::TurnedAway(newcomers) => return Err(Error::TurnedAway(newcomers).into()),

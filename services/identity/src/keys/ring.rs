@@ -122,6 +122,16 @@ impl KeyRing {
         Some(picture.snapshot.clone())
     }
 
+    /// How many keys verify, and how many tokens are revoked.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        self.picture().map_or((0, 0), |picture| (picture.snapshot.keys.len(), picture.snapshot.revoked_token_ids.len()))
+    }
+
+    /// How long ago the picture was taken.
+    pub(crate) fn age(&self) -> Duration {
+        self.picture().map_or(Duration::ZERO, |picture| picture.taken.elapsed())
+    }
+
     fn make(&self, published: Published) -> Result<KeyRow, RingError> {
         let key = SigningKey::generate(&mut rand::rngs::OsRng);
         let public_key = key.verifying_key().to_bytes();

@@ -62,4 +62,20 @@ on_both_databases! {
         let news = keys.snapshot(SnapshotRequest { known_version }).await.unwrap();
         assert_eq!((news.unchanged, news.revoked_token_ids.len(), news.keys), (false, 1, first.keys));
     }
+
+    async fn what_happens_is_counted(on: Backend) {
+        let stage = Stage::new(on).await;
+        let (key, _, _) = stage.account().await;
+        stage.sign_in(&key).await.expect(200);
+        stage.challenge().await;
+        let internal = stage.api.at(&stage.service.internal_url());
+        let metrics = internal.get("/metrics").await.text;
+        for line in [
+            r#"ensemble_identity_sign_ins_total{outcome="new_account",service="identity"} 1"#,
+            r#"ensemble_identity_sign_ins_total{outcome="in",service="identity"} 1"#,
+            r#"ensemble_identity_signing_keys{service="identity"} 1"#,
+        ] {
+            assert!(metrics.contains(line), "{line} is not in\n{metrics}");
+        }
+    }
 }
