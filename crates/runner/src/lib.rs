@@ -15,6 +15,7 @@ mod attempt;
 mod backoff;
 mod daemon;
 mod directory;
+mod disk;
 mod guard;
 mod presence;
 mod spool;

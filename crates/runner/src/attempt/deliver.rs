@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use super::heart::{Heart, Pulse};
 use super::{Context, discard};
 use crate::backoff::Backoff;
+use crate::disk::on_disk;
 use crate::server::ServerError;
 use crate::spool::{OutputSpool, Record};
 use crate::wake;
@@ -43,11 +44,11 @@ pub(super) async fn deliver(context: &Context, record: Record, finish: LeaseFini
     let mut woken = context.woken.clone();
     loop {
         let error = match context.server.finish(record.lease(), &finish).await {
-            Ok(()) | Err(ServerError::LeaseLost) => return discard(record),
+            Ok(()) | Err(ServerError::LeaseLost) => return discard(record).await,
             Err(ServerError::Refused(reason)) => {
                 tracing::error!(lease.id = %record.lease(), task.id = %record.task(), "The server refused a report: {reason}");
                 let path = record.path().display().to_string();
-                return match record.refuse() {
+                return match on_disk(move || record.refuse()).await {
                     Ok(()) => tracing::warn!(path, "A refused report is kept for you to look at"),
                     Err(error) => tracing::error!(path, "Cannot set a refused report aside: {error}"),
                 };
@@ -101,17 +102,15 @@ async fn send(context: Context, lease: LeaseId, fence: i64, output: Arc<OutputSp
 /// The next piece, never empty.
 async fn read(output: &Arc<OutputSpool>, offset: u64) -> Option<Blob<0, 1_048_576>> {
     let reader = output.clone();
-    let piece = tokio::task::spawn_blocking(move || reader.read(offset, PIECE)).await;
-    match piece {
-        Ok(Ok(piece)) if !piece.is_empty() => Blob::new(piece).ok(),
-        Ok(Ok(_)) => {
+    match on_disk(move || reader.read(offset, PIECE)).await {
+        Ok(piece) if !piece.is_empty() => Blob::new(piece).ok(),
+        Ok(_) => {
             tracing::error!("What an attempt said is not where it was put");
             None
         }
-        Ok(Err(error)) => {
+        Err(error) => {
             tracing::error!("Cannot read what an attempt said: {error}");
             None
         }
-        Err(_) => None,
     }
 }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ensemble_types::ids::RunId;
 use ensemble_types::leases::{Lease, LeaseFinish};
 use tokio::time::Instant;
 
@@ -12,8 +13,9 @@ use super::heart::{Heart, Pulse};
 use super::process::{Process, Start};
 use super::pump::{self, Shared};
 use crate::directory;
+use crate::disk::on_disk;
 use crate::drain::Phase;
-use crate::guard::EXIT_STAGE;
+use crate::guard::{Directory, EXIT_STAGE};
 use crate::provider::{Call, Exit, Outcome, Permission, Stop, Transcript, invocation, is_model, is_session, judge};
 use crate::spool::{OutputSpool, Record};
 
@@ -28,11 +30,11 @@ pub(super) async fn make(
     context: &Context,
     lease: &Lease,
     program: Result<PathBuf, String>,
-    record: &mut Record,
+    record: &Record,
     output: &Arc<OutputSpool>,
     heart: &Heart,
 ) -> Option<LeaseFinish> {
-    let prepared = match prepare(context, lease, program) {
+    let prepared = match prepare(context, lease, program).await {
         Ok(prepared) => prepared,
         Err(outcome) => return Some(outcome.report(lease.fence, None)),
     };
@@ -91,13 +93,13 @@ fn not_started(lease: &Lease, reason: &str) -> Outcome {
 /// What stays the same when an attempt has to start a second time.
 struct Prepared<'a> {
     program: PathBuf,
-    directory: crate::guard::Directory,
+    directory: Directory,
     model: Option<&'a str>,
     config: &'a crate::config::Config,
     provider: &'a crate::config::ProviderConfig,
 }
 
-fn prepare<'a>(
+async fn prepare<'a>(
     context: &'a Context,
     lease: &'a Lease,
     program: Result<PathBuf, String>,
@@ -113,24 +115,34 @@ fn prepare<'a>(
     if model.is_some_and(|model| !is_model(model)) {
         return Err(Outcome::not_made("INVALID_MODEL", "The model's name has characters that are not allowed."));
     }
-    let directory = match &lease.working_directory {
-        Some(wanted) => {
-            let mut roots = config.roots.clone();
-            roots.push(context.spool.workspaces());
-            directory::find(Path::new(wanted), &roots)?
-        }
-        None => {
-            let made = context.spool.workspace(lease.run_id).map_err(|error| {
-                Outcome::not_made("RUNNER_DISK", format!("The runner cannot make a working directory: {error}."))
-            })?;
-            directory::find(&made, &[context.spool.workspaces()])?
-        }
-    };
+    let (finds, wanted, run) = (context.clone(), lease.working_directory.clone(), lease.run_id);
+    let directory = on_disk(move || Ok(working_directory(&finds, wanted.as_deref(), run)))
+        .await
+        .unwrap_or_else(|error| Err(disk(&error)))?;
     if provider.permission == Permission::Bypass {
         tracing::warn!(lease.id = %lease.id, task.id = %lease.task_id, provider = %lease.provider,
             "This attempt may do all that this account may do: the configuration bypasses permissions");
     }
     Ok(Prepared { program, directory, model, config, provider })
+}
+
+fn working_directory(context: &Context, wanted: Option<&str>, run: RunId) -> Result<Directory, Outcome> {
+    let workspaces = context.spool.workspaces();
+    match wanted {
+        Some(wanted) => {
+            let mut roots = context.config.roots.clone();
+            roots.push(workspaces);
+            directory::find(Path::new(wanted), &roots)
+        }
+        None => {
+            let made = context.spool.workspace(run).map_err(|error| disk(&error))?;
+            directory::find(&made, &[workspaces])
+        }
+    }
+}
+
+fn disk(error: &std::io::Error) -> Outcome {
+    Outcome::not_made("RUNNER_DISK", format!("The runner cannot make a working directory: {error}."))
 }
 
 impl Prepared<'_> {
@@ -195,12 +207,12 @@ impl Turn {
         &mut self,
         context: &Context,
         heart: &Heart,
-        record: &mut Record,
+        record: &Record,
         deadline: Instant,
     ) -> (Result<Exit, String>, Why) {
         let timing = &context.config.timing;
         let mut why = Why::ByItself;
-        let mut session_noted = record.provider_session().map(str::to_owned);
+        let mut session_noted: Option<String> = None;
         let mut look = tokio::time::interval(Duration::from_secs(1));
         loop {
             let running = why == Why::ByItself;
@@ -211,7 +223,7 @@ impl Turn {
                 () = tokio::time::sleep_until(deadline), if running => (Why::Stopped(Stop::Timeout), timing.term_grace),
                 () = context.drain.reached(Phase::HandingBack), if running => (Why::Stopped(Stop::HandBack), timing.term_grace),
                 _ = look.tick(), if session_noted.is_none() => {
-                    session_noted = self.note_session(record);
+                    session_noted = self.note_session(record).await;
                     continue;
                 }
             };
@@ -221,10 +233,12 @@ impl Turn {
     }
 
     /// Puts the provider's session down as soon as it is known, so that it survives this runner.
-    fn note_session(&self, record: &mut Record) -> Option<String> {
+    async fn note_session(&self, record: &Record) -> Option<String> {
         let id = self.transcript.lock().session_id()?.to_owned();
-        if let Err(error) = record.note_session(&id) {
-            tracing::warn!(lease.id = %record.lease(), "Cannot note the provider's session: {error}");
+        let (noted, record) = (id.clone(), record.clone());
+        let lease = record.lease();
+        if let Err(error) = on_disk(move || record.note_session(&noted)).await {
+            tracing::warn!(lease.id = %lease, "Cannot note the provider's session: {error}");
         }
         Some(id)
     }

@@ -12,10 +12,11 @@ mod pump;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ensemble_types::leases::Lease;
+use ensemble_types::leases::{Lease, LeaseFinish};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::config::Config;
+use crate::disk::on_disk;
 use crate::drain::Drain;
 use crate::provider::Outcome;
 use crate::server::Server;
@@ -50,11 +51,13 @@ pub(crate) async fn take(
     permit: OwnedSemaphorePermit,
 ) {
     let heart = Heart::start(&context, lease.id, lease.fence);
-    let begun = context.spool.begin(&lease).and_then(|record| match record {
-        Some(record) => context.output(&record).map(|output| Some((record, output))),
+    let (begins, lease) = (context.clone(), Arc::new(lease));
+    let wanted = lease.clone();
+    let begun = on_disk(move || match begins.spool.begin(&wanted)? {
+        Some(record) => begins.output(&record).map(|output| Some((record, output))),
         None => Ok(None),
     });
-    let (mut record, output) = match begun {
+    let (record, output) = match begun.await {
         Ok(Some(begun)) => begun,
         // The same lease was handed out twice; the first is being dealt with.
         Ok(None) => return,
@@ -69,41 +72,37 @@ pub(crate) async fn take(
     tracing::info!(lease.id = %lease.id, run.id = %lease.run_id, task.id = %lease.task_id, attempt = lease.attempt,
         provider = %lease.provider, "Begins an attempt");
     let sender = deliver::Sender::start(&context, &record, &output);
-    let made = make::make(&context, &lease, program, &mut record, &output, &heart).await;
+    let made = make::make(&context, &lease, program, &record, &output, &heart).await;
     output.close();
     let Some(finish) = made else {
         tracing::warn!(lease.id = %lease.id, task.id = %lease.task_id, "Lost the lease; the attempt was ended and is not reported");
         output.abandon();
         drop(permit);
-        discard(record);
-        return;
+        return discard(record).await;
     };
     tracing::info!(lease.id = %lease.id, task.id = %lease.task_id, status = ?finish.status,
         code = finish.error.as_ref().map_or("", |error| &error.code), "An attempt has ended");
-    if let Err(error) = record.put_finish(finish.clone()) {
-        tracing::error!(lease.id = %lease.id, "Cannot put a report down on disk; it is lost if this runner stops now: {error}");
-    }
+    put_down(&record, &finish).await;
     drop(permit);
     deliver::deliver(&context, record, finish, sender, heart).await;
 }
 
 /// Takes care of what a predecessor left: nothing of it runs any more afterwards, and the server is told.
-pub(crate) async fn recover(context: Context, mut record: Record) {
+pub(crate) async fn recover(context: Context, record: Record) {
     let finish = match record.finish() {
         Some(finish) => finish.clone(),
         None => {
             strays::end(record.lease(), context.config.timing.term_grace + context.config.timing.leftover_grace).await;
             let mut finish = Outcome::interrupted().report(record.fence(), None);
             finish.provider_session_id = record.provider_session().map(str::to_owned);
-            if let Err(error) = record.put_finish(finish.clone()) {
-                tracing::error!(lease.id = %record.lease(), "Cannot put a report down on disk: {error}");
-            }
+            put_down(&record, &finish).await;
             finish
         }
     };
     tracing::info!(lease.id = %record.lease(), task.id = %record.task(), status = ?finish.status,
         "Reports an attempt of an earlier runner");
-    let output = match context.output(&record) {
+    let (reads, left) = (context.clone(), record.clone());
+    let output = match on_disk(move || reads.output(&left)).await {
         Ok(output) => output,
         Err(error) => {
             tracing::error!(lease.id = %record.lease(), "Cannot read the output of an earlier attempt: {error}");
@@ -116,9 +115,16 @@ pub(crate) async fn recover(context: Context, mut record: Record) {
     deliver::deliver(&context, record, finish, sender, heart).await;
 }
 
-fn discard(record: Record) {
+async fn put_down(record: &Record, finish: &LeaseFinish) {
+    let (kept, report) = (record.clone(), finish.clone());
+    if let Err(error) = on_disk(move || kept.put_finish(&report)).await {
+        tracing::error!(lease.id = %record.lease(), "Cannot put a report down on disk; it is lost if this runner stops now: {error}");
+    }
+}
+
+async fn discard(record: Record) {
     let lease = record.lease();
-    if let Err(error) = record.remove() {
+    if let Err(error) = on_disk(move || record.remove()).await {
         tracing::error!(lease.id = %lease, "Cannot remove an attempt from disk: {error}");
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{ChildStderr, ChildStdout};
 
+use crate::disk::on_disk;
 use crate::provider::{Lines, Piece, Transcript};
 use crate::spool::OutputSpool;
 
@@ -74,8 +75,7 @@ pub(super) async fn append(spool: &Arc<OutputSpool>, text: String) {
         return;
     }
     let spool = spool.clone();
-    let written = tokio::task::spawn_blocking(move || spool.append(&text)).await;
-    if let Ok(Err(error)) = written {
+    if let Err(error) = on_disk(move || spool.append(&text)).await {
         tracing::error!("Cannot keep what a program said: {error}");
     }
 }

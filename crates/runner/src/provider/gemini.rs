@@ -48,10 +48,20 @@ fn result(event: &Value, transcript: &mut Transcript) {
     }
     let own = text(event, "/error/message").to_owned();
     let message = if own.is_empty() { transcript.last_warning().to_owned() } else { own };
-    let blocked = ["safety settings", "was blocked", "PROHIBITED_CONTENT", "SAFETY"];
-    let refusal = if blocked.iter().any(|sign| message.contains(sign)) { Refusal::Model } else { Refusal::No };
+    let refusal = if BLOCKED.iter().any(|sign| message.contains(sign)) { Refusal::Model } else { Refusal::No };
     transcript.ends(Ending::Failure { message: &message, refusal });
 }
+
+/// In its words for an answer that the model's filters withheld.
+const BLOCKED: &[&str] = &[
+    "response was blocked",
+    "stopped due to safety",
+    "stopped due to prohibited",
+    "stopped due to image safety",
+    "stopped due to recitation",
+    "stopped due to forbidden",
+    "stopped due to sensitive",
+];
 
 /// What it prints when the session to go on with is not there; no JSON comes then.
 pub(super) fn lost_session(stderr: &str) -> bool {

@@ -88,25 +88,25 @@ impl Record {
         &self.path
     }
 
+    /// The report that a predecessor put down.
     pub(crate) fn finish(&self) -> Option<&LeaseFinish> {
         self.finish.as_ref()
     }
 
+    /// The provider's session that a predecessor noted.
     pub(crate) fn provider_session(&self) -> Option<&str> {
         self.attempt.provider_session_id.as_deref()
     }
 
     /// Remembers the provider's session, so that it can be resumed even if this process ends here.
-    pub(crate) fn note_session(&mut self, id: &str) -> io::Result<()> {
-        self.attempt.provider_session_id = Some(id.to_owned());
-        write(&self.path, ATTEMPT, &self.attempt)
+    pub(crate) fn note_session(&self, id: &str) -> io::Result<()> {
+        let attempt = Attempt { provider_session_id: Some(id.to_owned()), ..self.attempt.clone() };
+        write(&self.path, ATTEMPT, &attempt)
     }
 
     /// Puts the report down, so that nothing but the server's answer can remove it.
-    pub(crate) fn put_finish(&mut self, finish: LeaseFinish) -> io::Result<()> {
-        write(&self.path, FINISH, &finish)?;
-        self.finish = Some(finish);
-        Ok(())
+    pub(crate) fn put_finish(&self, finish: &LeaseFinish) -> io::Result<()> {
+        write(&self.path, FINISH, finish)
     }
 
     /// The server will never take this report. It is kept for people to look at, and not sent again.

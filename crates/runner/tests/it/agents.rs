@@ -70,6 +70,15 @@ async fn reports_a_refusal(bench: Bench) {
     let finish = bench.server.finished(bench.server.enqueue(bench.task("[[refuse]]")), SOON).await;
     assert_eq!((finish.status, code(&finish)), (FinishStatus::Failed, "REFUSED"), "{finish:?}");
     assert!(!finish.error.unwrap().message.is_empty());
+
+    let late = bench.server.finished(bench.server.enqueue(bench.task("[[refuse-late]]")), SOON).await;
+    if bench.provider == Provider::Gemini {
+        // It says success, and nothing else that it prints says otherwise. Should this change, the runner can too.
+        completed(&late);
+        assert_eq!(late.output_summary.as_deref(), Some("I begin"));
+    } else {
+        assert_eq!((late.status, code(&late)), (FinishStatus::Failed, "REFUSED"), "{late:?}");
+    }
 }
 
 async fn crashes(bench: Bench) {

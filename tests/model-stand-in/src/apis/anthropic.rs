@@ -58,7 +58,7 @@ impl Reply {
         match &self.next {
             Move::Text(..) => "end_turn",
             Move::Command(_) => "tool_use",
-            Move::Refusal | Move::Failure(_) => "refusal",
+            Move::Refusal(_) | Move::Failure(_) => "refusal",
         }
     }
 
@@ -68,7 +68,8 @@ impl Reply {
             Move::Command(command) => {
                 json!([{"type": "tool_use", "id": TOOL_CALL, "name": "Bash", "input": bash(command)}])
             }
-            Move::Refusal | Move::Failure(_) => json!([]),
+            Move::Refusal(Some(text)) => json!([{"type": "text", "text": text}]),
+            Move::Refusal(None) | Move::Failure(_) => json!([]),
         }
     }
 
@@ -97,7 +98,12 @@ impl Reply {
                 frames.push(delta(&json!({"type": "input_json_delta", "partial_json": input})));
                 frames.push(closes());
             }
-            Move::Refusal | Move::Failure(_) => {}
+            Move::Refusal(Some(text)) => {
+                frames.push(opens(&json!({"type": "text", "text": ""})));
+                frames.push(delta(&json!({"type": "text_delta", "text": text})));
+                frames.push(closes());
+            }
+            Move::Refusal(None) | Move::Failure(_) => {}
         }
         frames.push(frame(&json!({
             "type": "message_delta",

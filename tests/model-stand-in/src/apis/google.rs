@@ -74,6 +74,10 @@ fn chunks(next: &Move) -> (Vec<Value>, Ending) {
             }
             (chunks, *ending)
         }
+        Move::Refusal(Some(text)) => {
+            let begun = candidate(&json!({"text": text}), None);
+            (vec![begun, candidate(&json!({"text": ""}), Some("SAFETY"))], Ending::Whole)
+        }
         other => (vec![whole(other)], Ending::Whole),
     }
 }
@@ -85,7 +89,7 @@ fn whole(next: &Move) -> Value {
             let args = json!({"command": command, "description": "As the prompt said"});
             candidate(&json!({"functionCall": {"name": "run_shell_command", "args": args}}), Some("STOP"))
         }
-        Move::Refusal | Move::Failure(_) => json!({
+        Move::Refusal(_) | Move::Failure(_) => json!({
             "promptFeedback": {"blockReason": "SAFETY"},
             "candidates": [{"index": 0, "finishReason": "SAFETY", "content": {"role": "model", "parts": []}}],
             "usageMetadata": usage(),

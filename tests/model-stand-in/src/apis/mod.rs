@@ -33,7 +33,8 @@ pub(crate) fn routes(config: &mut web::ServiceConfig) {
 enum Move {
     /// Text in these pieces, then the ending.
     Text(Vec<String>, Ending),
-    Refusal,
+    /// Perhaps after some text.
+    Refusal(Option<String>),
     /// A shell command.
     Command(String),
     Failure(StatusCode),
@@ -47,7 +48,8 @@ fn decide(memory: &Memory, heard: Heard) -> (Move, bool) {
     let next = match wanted {
         Directive::Say(text) => Move::Text(vec![text], Ending::Whole),
         Directive::Repeat(times, text) => Move::Text(vec![text; times], Ending::Whole),
-        Directive::Refuse => Move::Refusal,
+        Directive::Refuse => Move::Refusal(None),
+        Directive::RefuseLate => Move::Refusal(Some("I begin".to_owned())),
         Directive::Fail(status) => {
             Move::Failure(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR))
         }

@@ -60,7 +60,10 @@ fn frames(next: &Move, request: &Value) -> (Vec<String>, Ending) {
             }
             frames.push(done(&message(&json!({"type": "output_text", "text": pieces.concat(), "annotations": []}))));
         }
-        Move::Refusal => {
+        Move::Refusal(text) => {
+            if let Some(text) = text {
+                frames.push(done(&message(&json!({"type": "output_text", "text": text, "annotations": []}))));
+            }
             frames.push(done(&message(&json!({"type": "refusal", "refusal": "I will not do that."}))));
             frames.push(frame(&json!({
                 "type": "response.incomplete",
