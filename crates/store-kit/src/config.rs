@@ -65,7 +65,11 @@ macro_rules! database_config {
     ($vars:expr, $service:literal) => {{
         let url = $vars.parse_secret(
             "DATABASE_URL",
-            concat!("postgres://user:password@host/name, or sqlite:path/to/file.db; default sqlite:data/", $service, ".db"),
+            concat!(
+                "postgres://user:password@host/name, or sqlite:path/to/file.db; default sqlite:data/",
+                $service,
+                ".db"
+            ),
             $crate::DatabaseUrl::Sqlite(concat!("data/", $service, ".db").into()),
         );
         let mut config = $crate::DatabaseConfig::new(url);

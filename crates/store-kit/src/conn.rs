@@ -96,8 +96,8 @@ impl Conn {
         })
     }
 
-    /// Lets the caller wait longer for this job, because it is about to wait itself.
-    pub(crate) fn extend_patience(&self, by: Duration) {
+    /// Lets the caller wait longer for this job, because it is about to wait itself, or has much to do.
+    pub fn extend_patience(&self, by: Duration) {
         if let Some(patience) = &self.patience {
             patience.extend(by);
         }

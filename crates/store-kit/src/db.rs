@@ -149,6 +149,36 @@ impl Db {
         self.read("readiness", |c| c.now()).await.map(|_| ()).map_err(|e: StoreError| e.to_string())
     }
 
+    /// Like [`Db::write`], on the present thread, which must not be a runtime's: for a writer that has a thread to itself and
+    /// wants none of the ways between threads. Waits as long as the database's own limits let it.
+    pub fn write_here<T, E: From<StoreError>>(
+        &self,
+        operation: &'static str,
+        mut job: impl FnMut(&mut Conn) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let (pool, wakes) = (&self.inner.writers, &self.inner.wakes);
+        let _permit = self.inner.runtime.block_on(pool.enter(operation))?;
+        self.work(pool, operation, None, &mut job, |conn, job| attempt_write(conn, job, wakes))
+    }
+
+    /// Like [`Db::write_here`], for a job of one statement, which commits itself. It runs again when its connection is lost,
+    /// even though the statement may have been committed: so it must be one that can be repeated.
+    pub fn statement_here<T, E: From<StoreError>>(
+        &self,
+        operation: &'static str,
+        mut job: impl FnMut(&mut Conn) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let (pool, wakes) = (&self.inner.writers, &self.inner.wakes);
+        let _permit = self.inner.runtime.block_on(pool.enter(operation))?;
+        self.work(pool, operation, None, &mut job, |conn, job| {
+            let done = attempt_read(conn, job);
+            if done.outcome.is_ok() {
+                wakes.publish(conn.take_wakes());
+            }
+            done
+        })
+    }
+
     async fn run<T, E, F>(
         &self,
         pool: &Arc<Pool>,
@@ -165,38 +195,12 @@ impl Db {
         let permit = pool.enter(operation).await?;
         self.inner.metrics.waited(asked.elapsed());
         let patience = Patience::new(self.inner.patience);
-        let (pool, waits) = (Arc::clone(pool), patience.clone());
-        let metrics = self.inner.metrics.clone();
-        let span = tracing::debug_span!("db", otel.name = operation, otel.kind = "client", db.system.name = pool.system(),
-            db.operation.name = operation, otel.status_code = tracing::field::Empty);
+        let (db, pool, waits) = (self.clone(), Arc::clone(pool), patience.clone());
+        let span = tracing::Span::current();
         let mut running = self.inner.runtime.spawn_blocking(move || {
             let _entered = span.enter();
             let _permit = permit;
-            let started = Instant::now();
-            let mut tries = 0;
-            loop {
-                tries += 1;
-                let mut conn = pool.take(operation).inspect_err(|_| {
-                    span.record("otel.status_code", "ERROR");
-                    metrics.done(operation, Outcome::Unavailable, started.elapsed());
-                })?;
-                conn.enter(operation, Some(waits.clone()));
-                let done = attempt(&mut conn, &mut job);
-                let again = done.may_repeat && conn.verdict() != Verdict::Sound && tries < TRIES && waits.lasts();
-                let outcome = match (&done.outcome, conn.verdict()) {
-                    (Ok(_), _) => Outcome::Ok,
-                    (Err(_), Verdict::Lost) => Outcome::Unavailable,
-                    (Err(_), _) => Outcome::Error,
-                };
-                pool.give_back(conn);
-                if !again {
-                    if matches!(outcome, Outcome::Unavailable) {
-                        span.record("otel.status_code", "ERROR");
-                    }
-                    metrics.done(operation, outcome, started.elapsed());
-                    return done.outcome;
-                }
-            }
+            db.work(&pool, operation, Some(waits), &mut job, attempt)
         });
         loop {
             match timeout_at(patience.deadline(), &mut running).await {
@@ -207,6 +211,53 @@ impl Db {
                     let reason = "it did not answer in time".to_owned();
                     return Err(StoreError::Unavailable { operation, reason }.into());
                 }
+            }
+        }
+    }
+
+    /// Runs a job on a connection, and again when the connection is to blame and it may be.
+    fn work<T, E: From<StoreError>, F>(
+        &self,
+        pool: &Pool,
+        operation: &'static str,
+        waits: Option<Patience>,
+        job: &mut F,
+        attempt: impl Fn(&mut Conn, &mut F) -> Attempt<T, E>,
+    ) -> Result<T, E> {
+        let metrics = &self.inner.metrics;
+        let span = tracing::debug_span!(
+            "db",
+            otel.name = operation,
+            otel.kind = "client",
+            db.system.name = pool.system(),
+            db.operation.name = operation,
+            otel.status_code = tracing::field::Empty
+        );
+        let _entered = span.enter();
+        let started = Instant::now();
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let mut conn = pool.take(operation).inspect_err(|_| {
+                span.record("otel.status_code", "ERROR");
+                metrics.done(operation, Outcome::Unavailable, started.elapsed());
+            })?;
+            conn.enter(operation, waits.clone());
+            let done = attempt(&mut conn, job);
+            let in_time = waits.as_ref().is_none_or(Patience::lasts);
+            let again = done.may_repeat && conn.verdict() != Verdict::Sound && tries < TRIES && in_time;
+            let outcome = match (&done.outcome, conn.verdict()) {
+                (Ok(_), _) => Outcome::Ok,
+                (Err(_), Verdict::Lost) => Outcome::Unavailable,
+                (Err(_), _) => Outcome::Error,
+            };
+            pool.give_back(conn);
+            if !again {
+                if matches!(outcome, Outcome::Unavailable) {
+                    span.record("otel.status_code", "ERROR");
+                }
+                metrics.done(operation, outcome, started.elapsed());
+                return done.outcome;
             }
         }
     }

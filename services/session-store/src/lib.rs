@@ -73,7 +73,7 @@ impl Service for SessionStore {
             config.machine_cache,
         );
         Ok(Self {
-            appender: Appender::start(db.clone(), config.append, AppendMetrics::new(&kit.metrics)?),
+            appender: Appender::start(db.clone(), config.append, AppendMetrics::new(&kit.metrics)?)?,
             store: Store::new(db, config.online_for),
             neighbours,
             keys: RemoteKeys::start(Arc::new(KeysClient::new(identity)), config.key_refresh).await,

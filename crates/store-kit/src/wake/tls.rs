@@ -18,8 +18,15 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Where `sslrootcert=system` is on Debian, in our images, and on most others.
 const SYSTEM_ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// Options of libpq (section 34.1.2 of PostgreSQL's manual) that mean the same to tokio-postgres.
-const SHARED: &[&str] =
-    &["options", "target_session_attrs", "channel_binding", "keepalives", "keepalives_idle", "keepalives_interval", "hostaddr"];
+const SHARED: &[&str] = &[
+    "options",
+    "target_session_attrs",
+    "channel_binding",
+    "keepalives",
+    "keepalives_idle",
+    "keepalives_interval",
+    "hostaddr",
+];
 
 /// How to reach the server, and with what trust.
 pub(super) fn parse(url: &str) -> Result<(tokio_postgres::Config, MakeRustlsConnect), Failure> {
@@ -52,7 +59,8 @@ fn client(roots: Option<String>) -> Result<ClientConfig, Failure> {
         None => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider))),
         Some(path) => {
             let path = if path == "system" { SYSTEM_ROOTS } else { &path };
-            let pem = fs::read(path).map_err(|error| format!("the root certificates {path} cannot be read: {error}"))?;
+            let pem =
+                fs::read(path).map_err(|error| format!("the root certificates {path} cannot be read: {error}"))?;
             let mut store = RootCertStore::empty();
             store.add_parsable_certificates(CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok));
             if store.is_empty() {

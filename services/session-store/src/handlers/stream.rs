@@ -14,13 +14,13 @@ use ensemble_types::time::Timestamp;
 use futures_util::stream::{self, Stream};
 use serde::Deserialize;
 use tokio::sync::watch;
-use tokio::time::{Duration, sleep};
+use tokio::time::{Duration, Instant, sleep};
 use utoipa::IntoParams;
 
 use crate::SessionStore;
 use crate::domain::Invalid;
 use crate::error::Error;
-use crate::store::{Place, Step, Store, Watcher};
+use crate::store::{Place, Step, Store, Tail, Watcher};
 
 #[derive(Debug, Deserialize, IntoParams)]
 pub(crate) struct StreamQuery {
@@ -68,7 +68,8 @@ pub(crate) async fn follow(
     // Watching begins before reading, so that nothing falls between.
     let news = state.store.watch(session);
     let place = state.store.stream_start(session, watcher.clone(), after).await?;
-    let feed = Feed { store: state.store.clone(), session, watcher, place, news, guard, next: Next::Read };
+    let tail = state.store.tail(session);
+    let feed = Feed { store: state.store.clone(), session, watcher, place, news, tail, guard, next: Next::Read };
     Ok(live::sse(feed.into_stream(), &state.drain))
 }
 
@@ -90,6 +91,7 @@ struct Feed {
     watcher: Watcher,
     place: Place,
     news: Subscription,
+    tail: Arc<Tail>,
     guard: Guard,
     next: Next,
 }
@@ -107,23 +109,32 @@ impl Feed {
 
     async fn event(&mut self) -> Option<Event> {
         loop {
-            match self.next {
+            let waited = match self.next {
                 Next::Nothing => return None,
-                Next::Wait => tokio::select! {
-                    () = self.news.changed() => {}
-                    () = self.guard.stirs() => {}
-                },
-                Next::Read => {}
-            }
+                Next::Read => false,
+                Next::Wait => {
+                    tokio::select! {
+                        () = self.news.changed() => {}
+                        () = self.guard.stirs() => {}
+                    }
+                    true
+                }
+            };
             if let Err(reason) = self.guard.check() {
                 return Some(self.end(reason));
             }
-            match self.store.stream_step(self.session, self.watcher.clone(), self.place).await {
+            let (session, watcher, place) = (self.session, self.watcher.clone(), self.place);
+            let step = if waited {
+                self.store.stream_woken(&self.tail, session, watcher, place, Instant::now()).await
+            } else {
+                self.store.stream_step(session, watcher, place).await
+            };
+            match step {
                 Ok(Step::Go { frames, place, more }) => {
                     self.place = place;
                     self.next = if more { Next::Read } else { Next::Wait };
                     if !frames.is_empty() {
-                        return Some(Event::from_bytes(frames.into()));
+                        return Some(Event::from_bytes(frames));
                     }
                 }
                 Ok(Step::End(reason)) => return Some(self.end(reason.as_str())),

@@ -1,10 +1,14 @@
 //! Appending messages, many at once: whatever is waiting is committed together, whoever sent it and to whichever session.
 //!
 //! One writer takes what has queued up while the last commit was on its way; when nothing has, a message goes at once, so
-//! nobody waits for company. In the transaction the sessions are locked in the order of their ids; permission, `localId`
-//! and `seq` are decided under those locks; the rows go in as one statement; the answers come after the commit. The locks
-//! are held to the commit, so commits have the order of `seq`, and a reader never meets a smaller one later.
+//! nobody waits for company. The sessions are locked in the order of their ids; permission, `localId` and `seq` are decided
+//! under those locks; the rows go in together; the answers come after the commit. The locks are held to the commit, so
+//! commits have the order of `seq`, and a reader never meets a smaller one later.
+//!
+//! On PostgreSQL what owners append takes one statement ([`statement`]); everything else is a transaction of a few
+//! ([`transaction`]): guests, whose shares must be read under the lock, and `localId`s that were used before.
 
+mod statement;
 mod transaction;
 
 use std::sync::Arc;
@@ -15,8 +19,8 @@ use ensemble_types::ids::{MessageId, SessionId, UserId};
 use ensemble_types::messages::Message;
 use ensemble_types::time::Timestamp;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
-use tokio::time::Instant;
-use tracing::{Instrument, Span};
+use tokio::time::{Instant, timeout};
+use tracing::Span;
 
 use crate::domain::access::Refusal;
 use crate::domain::draft::Drafts;
@@ -43,6 +47,7 @@ pub(crate) struct Appender {
     /// In units of [`UNIT`] bytes.
     room: Arc<Semaphore>,
     metrics: AppendMetrics,
+    patience: Duration,
 }
 
 /// What became of the drafts of a call, in their order.
@@ -82,14 +87,21 @@ struct Waiting {
 type Outcome = Result<Appended, Refusal>;
 
 const UNIT: usize = 1024;
+const OPERATION: &str = "append messages";
+/// A call waits for its turn and then so long for its commit.
+const GRACE: Duration = Duration::from_millis(500);
 
 impl Appender {
-    /// Starts the writer on the present runtime.
-    pub(crate) fn start(db: Db, limits: AppendLimits, metrics: AppendMetrics) -> Self {
+    /// Starts the writer.
+    pub(crate) fn start(db: Db, limits: AppendLimits, metrics: AppendMetrics) -> std::io::Result<Self> {
         let (queue, waiting) = mpsc::channel(limits.queue);
         let room = Arc::new(Semaphore::new(limits.queue_bytes.div_ceil(UNIT)));
-        tokio::spawn(write(db, waiting, limits, metrics.clone()));
-        Self { queue, room, metrics }
+        let (writer_metrics, patience) = (metrics.clone(), limits.patience);
+        // A thread of its own: between a call and its commit there is no other that would have to be woken.
+        std::thread::Builder::new()
+            .name("append".to_owned())
+            .spawn(move || write(&db, waiting, limits, &writer_metrics))?;
+        Ok(Self { queue, room, metrics, patience })
     }
 
     /// Appends all of `drafts` or nothing. Answers after the commit.
@@ -111,12 +123,19 @@ impl Appender {
         let place = self.queue.try_reserve().map_err(|_| overloaded())?;
         self.metrics.queued();
         place.send(waiting);
-        answered.await.unwrap_or(Err(Error::Overloaded))
+        // The writer may hang with the database; whether it wrote is not known then.
+        match timeout(self.patience + GRACE, answered).await {
+            Ok(answer) => answer.unwrap_or(Err(Error::Overloaded)),
+            Err(_) => {
+                let reason = "it did not answer in time".to_owned();
+                Err(StoreError::Unavailable { operation: OPERATION, reason }.into())
+            }
+        }
     }
 }
 
-async fn write(db: Db, mut queue: mpsc::Receiver<Waiting>, limits: AppendLimits, metrics: AppendMetrics) {
-    while let Some(first) = queue.recv().await {
+fn write(db: &Db, mut queue: mpsc::Receiver<Waiting>, limits: AppendLimits, metrics: &AppendMetrics) {
+    while let Some(first) = queue.blocking_recv() {
         let (mut rows, mut bytes) = (first.job.drafts.messages.len(), first.job.drafts.bytes());
         let mut batch = vec![first];
         while rows < limits.batch_rows && bytes < limits.batch_bytes {
@@ -127,8 +146,7 @@ async fn write(db: Db, mut queue: mpsc::Receiver<Waiting>, limits: AppendLimits,
         }
         metrics.batch(batch.len(), rows);
         batch.iter().for_each(|waiting| metrics.taken(waiting.since.elapsed()));
-        let span = span_of(&batch);
-        commit(&db, batch, limits.patience).instrument(span).await;
+        span_of(&batch).in_scope(|| commit(db, batch, limits.patience));
     }
 }
 
@@ -142,7 +160,7 @@ fn span_of(batch: &[Waiting]) -> Span {
     span
 }
 
-async fn commit(db: &Db, batch: Vec<Waiting>, patience: Duration) {
+fn commit(db: &Db, batch: Vec<Waiting>, patience: Duration) {
     let mut jobs = Vec::with_capacity(batch.len());
     let mut answers = Vec::with_capacity(batch.len());
     for Waiting { job, since, answer, _room, .. } in batch {
@@ -153,45 +171,50 @@ async fn commit(db: &Db, batch: Vec<Waiting>, patience: Duration) {
             answers.push((answer, _room));
         }
     }
-    let jobs = Arc::new(jobs);
-    match commit_together(db, &jobs).await {
-        Ok(outcomes) => {
-            for ((answer, _room), outcome) in answers.into_iter().zip(outcomes) {
-                let _ = answer.send(outcome.map_err(Error::from));
-            }
-        }
-        // A mistake in one must not take the others with it.
+    // A mistake of ours, found by one call, must not take the others with it nor end the writer.
+    let alone_or_together = match caught(|| store(db, &jobs)) {
         Err(StoreError::Broken { .. }) if jobs.len() > 1 => {
-            for ((answer, _room), job) in answers.into_iter().zip(Arc::try_unwrap(jobs).unwrap_or_default()) {
-                let alone = commit_together(db, &Arc::new(vec![job])).await;
-                let _ = answer.send(match alone.map(|mut outcomes| outcomes.pop()) {
-                    Ok(Some(outcome)) => outcome.map_err(Error::from),
-                    Ok(None) => Err(Error::Overloaded),
-                    Err(error) => Err(error.into()),
-                });
-            }
+            jobs.chunks(1).map(|job| caught(|| store(db, job)).map(|mut outcomes| outcomes.pop())).collect()
         }
-        Err(error) => {
-            for (answer, _room) in answers {
-                let _ = answer.send(Err(again(&error).into()));
-            }
-        }
+        Ok(outcomes) => outcomes.into_iter().map(|outcome| Ok(Some(outcome))).collect(),
+        Err(error) => jobs.iter().map(|_| Err(again(&error))).collect::<Vec<_>>(),
+    };
+    for ((answer, _room), outcome) in answers.into_iter().zip(alone_or_together) {
+        let _ = answer.send(match outcome {
+            Ok(Some(outcome)) => outcome.map_err(Error::from),
+            Ok(None) => Err(StoreError::bad_row(OPERATION, "a call has no outcome").into()),
+            Err(error) => Err(error.into()),
+        });
     }
 }
 
+/// A panic as an error.
+fn caught<T>(store: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(store))
+        .unwrap_or_else(|_| Err(StoreError::bad_row(OPERATION, "it panicked")))
+}
+
 /// First as if no `localId` had been used before, which the unique index checks at no cost; and when one had, with care.
-async fn commit_together(db: &Db, jobs: &Arc<Vec<Job>>) -> Result<Vec<Outcome>, StoreError> {
-    if jobs.is_empty() {
-        return Ok(Vec::new());
+fn store(db: &Db, jobs: &[Job]) -> Result<Vec<Outcome>, StoreError> {
+    let all: Vec<&Job> = jobs.iter().collect();
+    let quick = match db.statement_here(OPERATION, |c| statement::run(c, &all)) {
+        Err(StoreError::Duplicate { .. }) => return careful(db, &all),
+        quick => quick?,
+    };
+    let rest: Vec<&Job> = jobs.iter().zip(&quick).filter(|(_, done)| done.is_none()).map(|(job, _)| job).collect();
+    if rest.is_empty() {
+        return Ok(quick.into_iter().flatten().map(Ok).collect());
     }
-    let hopeful = Arc::clone(jobs);
-    match db.write("append messages", move |tx| transaction::run(tx, &hopeful, false)).await {
-        Err(StoreError::Duplicate { .. }) => {
-            let careful = Arc::clone(jobs);
-            db.write("append messages again", move |tx| transaction::run(tx, &careful, true)).await
-        }
-        outcome => outcome,
-    }
+    let rest = match db.write_here(OPERATION, |tx| transaction::run(tx, &rest, false)) {
+        Err(StoreError::Duplicate { .. }) => careful(db, &rest)?,
+        rest => rest?,
+    };
+    let mut rest = rest.into_iter();
+    Ok(quick.into_iter().filter_map(|done| done.map(Ok).or_else(|| rest.next())).collect())
+}
+
+fn careful(db: &Db, jobs: &[&Job]) -> Result<Vec<Outcome>, StoreError> {
+    db.write_here("append messages again", |tx| transaction::run(tx, jobs, true))
 }
 
 /// The same failure for each of those that it hit.
@@ -201,6 +224,6 @@ fn again(error: &StoreError) -> StoreError {
         StoreError::Busy { operation } => {
             StoreError::Unavailable { operation, reason: "another transaction is in the way".to_owned() }
         }
-        other => StoreError::bad_row("append messages", other.to_string()),
+        other => StoreError::bad_row(OPERATION, other.to_string()),
     }
 }

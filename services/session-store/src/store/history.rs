@@ -85,7 +85,7 @@ impl Store {
             .read("read history", move |c| {
                 let mut json = String::with_capacity(8 << 10);
                 let head = write_messages(c, &mut json, session, Some(caller), window, Audience::Members)?;
-                head.access(c.operation(), caller)?;
+                head.access(caller)?;
                 write_ends(&mut json, window, &head);
                 json.push('}');
                 Ok(HistoryPage { json: json.into_bytes() })
@@ -95,9 +95,14 @@ impl Store {
 }
 
 impl Head {
-    pub(super) fn access(&self, operation: &'static str, caller: UserId) -> Result<Access, Error> {
-        let share = self.share.map(|level| lock::level_from(operation, level)).transpose()?;
-        Ok(Access::of(self.owner, caller, share)?)
+    /// The caller's standing, from the share that was read with the messages.
+    pub(super) fn access(&self, caller: UserId) -> Result<Access, Error> {
+        self.access_of(caller, self.share)
+    }
+
+    pub(super) fn access_of(&self, user: UserId, share: Option<i16>) -> Result<Access, Error> {
+        let share = share.map(|level| lock::level_from("read history", level)).transpose()?;
+        Ok(Access::of(self.owner, user, share)?)
     }
 }
 
@@ -210,7 +215,7 @@ impl<const ASCENDING: bool> Query for PageQuery<ASCENDING> {
 
 impl<DB, const ASCENDING: bool> QueryFragment<DB> for PageQuery<ASCENDING>
 where
-    DB: Backend + HasSqlType<Uid> + HasSqlType<BigInt>,
+    DB: Driver + HasSqlType<Uid> + HasSqlType<BigInt>,
     DbId: ToSql<Uid, DB>,
     i64: ToSql<BigInt, DB>,
 {
@@ -224,12 +229,16 @@ where
         );
         out.push_bind_param::<Uid, _>(&self.caller)?;
         // The sum ends a page at its size without reading what lies beyond: the length of a content is known without it.
-        out.push_sql(" LEFT JOIN (SELECT * FROM (SELECT p.*, sum(octet_length(p.content)) OVER (ORDER BY p.");
+        // PostgreSQL passes large contents on as pointers; SQLite would copy them, and finds them again by number instead.
+        out.push_sql(if DB::COPIES {
+            " LEFT JOIN (SELECT m.* FROM (SELECT seq, sum(size) OVER (ORDER BY "
+        } else {
+            " LEFT JOIN (SELECT * FROM (SELECT p.*, sum(size) OVER (ORDER BY "
+        });
         out.push_sql(order);
-        out.push_sql(
-            " ROWS UNBOUNDED PRECEDING) AS bytes FROM (SELECT seq, id, sender_id, local_id, content, key_epoch, \
-             created_at FROM messages WHERE session_id = ",
-        );
+        out.push_sql(" ROWS UNBOUNDED PRECEDING) AS bytes FROM (SELECT seq, octet_length(content) AS size");
+        out.push_sql(if DB::COPIES { "" } else { ", id, sender_id, local_id, content, key_epoch, created_at" });
+        out.push_sql(" FROM messages WHERE session_id = ");
         out.push_bind_param::<Uid, _>(&self.session)?;
         out.push_sql(" AND seq >= ");
         out.push_bind_param::<BigInt, _>(&self.first)?;
@@ -239,7 +248,12 @@ where
         out.push_sql(order);
         out.push_sql(" LIMIT ");
         out.push_bind_param::<BigInt, _>(&self.limit)?;
-        out.push_sql(") p) w WHERE w.bytes <= ");
+        out.push_sql(") p) w");
+        if DB::COPIES {
+            out.push_sql(" JOIN messages m ON m.seq = w.seq AND m.session_id = ");
+            out.push_bind_param::<Uid, _>(&self.session)?;
+        }
+        out.push_sql(" WHERE w.bytes <= ");
         out.push_bind_param::<BigInt, _>(&PAGE_BYTES)?;
         out.push_sql(") m ON true WHERE s.id = ");
         out.push_bind_param::<Uid, _>(&self.session)?;
@@ -249,18 +263,26 @@ where
     }
 }
 
-/// How a column's text is borrowed from the driver's buffer.
-trait BorrowText: Backend {
+/// In what the drivers differ.
+trait Driver: Backend {
+    /// A window function copies whole contents.
+    const COPIES: bool;
+
+    /// Borrows a text from the driver's buffer.
     fn with_text<T>(value: Self::RawValue<'_>, read: impl FnOnce(&str) -> T) -> QueryResult<T>;
 }
 
-impl BorrowText for Pg {
+impl Driver for Pg {
+    const COPIES: bool = false;
+
     fn with_text<T>(value: Self::RawValue<'_>, read: impl FnOnce(&str) -> T) -> QueryResult<T> {
         std::str::from_utf8(value.as_bytes()).map(read).map_err(|e| DieselError::DeserializationError(e.into()))
     }
 }
 
-impl BorrowText for Sqlite {
+impl Driver for Sqlite {
+    const COPIES: bool = true;
+
     fn with_text<T>(mut value: Self::RawValue<'_>, read: impl FnOnce(&str) -> T) -> QueryResult<T> {
         Ok(read(value.read_text()))
     }
@@ -273,7 +295,7 @@ fn load<C, DB, const ASCENDING: bool>(
 ) -> QueryResult<Option<Head>>
 where
     C: Connection<Backend = DB> + LoadConnection<DefaultLoadingMode>,
-    DB: Backend + BorrowText + QueryMetadata<Untyped> + 'static,
+    DB: Backend + Driver + QueryMetadata<Untyped> + 'static,
     PageQuery<ASCENDING>: QueryFragment<DB>,
     UserId: FromSql<Uid, DB>,
     Uuid: FromSql<Uid, DB>,
@@ -333,7 +355,7 @@ where
 
 fn text<'a, DB, R, T>(row: &R, at: usize, read: impl FnOnce(&str) -> T) -> QueryResult<T>
 where
-    DB: BorrowText,
+    DB: Driver,
     R: Row<'a, DB>,
 {
     let missing = || DieselError::DeserializationError("a text is missing".into());

@@ -6,10 +6,12 @@ mod links;
 mod lock;
 mod purge;
 mod schema;
+mod session_list;
 mod sessions;
 mod shares;
 mod stream;
 mod sweep;
+mod tail;
 
 use std::time::Duration;
 
@@ -19,9 +21,13 @@ use ensemble_types::ids::{SessionId, UserId};
 pub(crate) use append::{AppendLimits, Appended, Appender, Stored};
 pub(crate) use links::PublicReader;
 pub(crate) use purge::Purged;
-pub(crate) use sessions::{NewSession, Page};
+pub(crate) use session_list::Page;
+pub(crate) use sessions::NewSession;
 pub(crate) use stream::{Place, Step, Watcher};
 pub(crate) use sweep::Sweep;
+pub(crate) use tail::Tail;
+
+use self::tail::Tails;
 
 /// The sessions, on whichever database. Cheap to clone.
 #[derive(Clone)]
@@ -29,11 +35,12 @@ pub(crate) struct Store {
     db: Db,
     /// How long a session counts as online after a heartbeat.
     online_for: Duration,
+    tails: Tails,
 }
 
 impl Store {
     pub(crate) fn new(db: Db, online_for: Duration) -> Self {
-        Self { db, online_for }
+        Self { db, online_for, tails: Tails::default() }
     }
 
     pub(crate) async fn ready(&self) -> Result<(), String> {

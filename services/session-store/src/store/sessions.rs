@@ -3,14 +3,13 @@
 use diesel::prelude::*;
 use ensemble_store_kit::idempotency::{self, Claim, Wish};
 use ensemble_store_kit::types::{DbId, IntoDb, now};
-use ensemble_store_kit::{Conn, StoreError, cursor, on};
+use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::ids::{MachineId, SessionId, UserId};
-use ensemble_types::sessions::{AccessLevel, Session, SessionPage, SessionStatus};
+use ensemble_types::sessions::{AccessLevel, Session, SessionStatus};
 use ensemble_types::time::Timestamp;
-use uuid::Uuid;
 
 use super::schema::{session_contents, sessions, shares};
-use super::{Store, deletions, list_name, lock, topic};
+use super::{Store, deletions, lock, topic};
 use crate::domain::access::{Access, Refusal};
 use crate::domain::change::{Change, Versioned};
 use crate::error::Error;
@@ -30,16 +29,6 @@ pub(crate) struct NewSession {
 pub(crate) struct Created {
     pub(crate) session: Session,
     pub(crate) is_new: bool,
-}
-
-/// Which sessions a list holds.
-#[derive(Clone, Debug)]
-pub(crate) struct Page {
-    pub(crate) user: UserId,
-    pub(crate) include_shared: bool,
-    pub(crate) active_only: bool,
-    pub(crate) limit: usize,
-    pub(crate) cursor: Option<String>,
 }
 
 #[derive(Queryable, Selectable)]
@@ -125,12 +114,6 @@ impl Store {
             .await
     }
 
-    /// A page of sessions, the one changed last first.
-    pub(crate) async fn sessions(&self, page: Page) -> Result<SessionPage, Error> {
-        let store = self.clone();
-        self.db.read("list sessions", move |c| store.list_in(c, &page)).await
-    }
-
     fn create_in(&self, tx: &mut Conn, new: &NewSession) -> Result<Created, Error> {
         let id = SessionId::generate();
         if let Some(wish) = &new.wish {
@@ -170,35 +153,17 @@ impl Store {
         self.view(c.operation(), whole.ok_or(Refusal::NotFound)?, caller)
     }
 
-    fn list_in(&self, c: &mut Conn, page: &Page) -> Result<SessionPage, Error> {
-        let list = match (page.active_only, page.include_shared) {
-            (false, false) => "sessions",
-            (false, true) => "sessions shared",
-            (true, false) => "active",
-            (true, true) => "active shared",
-        };
-        let list = list_name(list, page.user);
-        let from: Option<(i64, Uuid)> = page.cursor.as_deref().map(|text| cursor::decode(&list, text)).transpose()?;
-        let mut found = own(c, page, from)?;
-        if page.include_shared {
-            found.extend(shared(c, page, from)?);
-            found.sort_by_key(|whole| std::cmp::Reverse((whole.0.updated_at, whole.0.id)));
-        }
+    /// Several sessions as one caller sees them, in no particular order; without those that are gone or not theirs to see.
+    pub(super) fn read_all_in(&self, c: &mut Conn, ids: &[DbId], caller: UserId) -> Result<Vec<Session>, Error> {
+        let found: Vec<Whole> = on!(c, |c| sessions::table
+            .inner_join(session_contents::table.on(session_contents::session_id.eq(sessions::id)))
+            .left_join(shares::table.on(shares::session_id.eq(sessions::id).and(shares::user_id.eq(caller.db()))))
+            .filter(sessions::id.eq_any(ids).and(sessions::deleted_at.is_null()))
+            .select((Row::as_select(), ContentRow::as_select(), Option::<OwnShare>::as_select(), now()))
+            .load(c))?;
         let operation = c.operation();
-        let mut sessions = Vec::with_capacity(page.limit.min(found.len()));
-        let mut bytes = 0;
-        let mut more = false;
-        for whole in found {
-            bytes += whole.1.metadata.len() + whole.1.agent_state.as_ref().map_or(0, String::len);
-            more = sessions.len() == page.limit || (!sessions.is_empty() && bytes > PAGE_BYTES);
-            if more {
-                break;
-            }
-            let key = (whole.0.updated_at.micros(), whole.0.id.uuid());
-            sessions.push((key, self.view(operation, whole, page.user)?));
-        }
-        let next_cursor = sessions.last().filter(|_| more).map(|(key, _)| cursor::encode(&list, key));
-        Ok(SessionPage { sessions: sessions.into_iter().map(|(_, session)| session).collect(), next_cursor })
+        let seen = found.into_iter().map(|whole| self.view(operation, whole, caller));
+        seen.filter(|session| !matches!(session, Err(Error::Refused(_)))).collect()
     }
 
     /// A session as this caller may see it.
@@ -237,48 +202,6 @@ impl Store {
             updated_at: row.updated_at,
         })
     }
-}
-
-/// A page of sessions ends here, too; sessions can hold more than a megabyte each.
-const PAGE_BYTES: usize = 4 << 20;
-
-impl Page {
-    /// One more than asked for, to know whether there are more.
-    fn fetch(&self) -> i64 {
-        i64::try_from(self.limit).unwrap_or(i64::MAX - 1) + 1
-    }
-}
-
-/// The part of a list that both kinds of it share: joins, order, place and filter.
-macro_rules! page_of {
-    ($c:expr, $page:expr, $from:expr, $whose:expr) => {{
-        let user = $page.user.db();
-        let mut query = sessions::table
-            .inner_join(session_contents::table.on(session_contents::session_id.eq(sessions::id)))
-            .left_join(shares::table.on(shares::session_id.eq(sessions::id).and(shares::user_id.eq(user))))
-            .filter($whose.and(sessions::deleted_at.is_null()))
-            .order((sessions::updated_at.desc(), sessions::id.desc()))
-            .limit($page.fetch())
-            .select((Row::as_select(), ContentRow::as_select(), Option::<OwnShare>::as_select(), now()))
-            .into_boxed();
-        if let Some((at, id)) = $from {
-            let (at, id) = (Timestamp::from_micros(at).db(), DbId(id));
-            let earlier = sessions::updated_at.lt(at).or(sessions::updated_at.eq(at).and(sessions::id.lt(id)));
-            query = query.filter(sessions::updated_at.le(at)).filter(earlier);
-        }
-        if $page.active_only {
-            query = query.filter(sessions::ended_at.is_null());
-        }
-        query.load($c)
-    }};
-}
-
-fn own(c: &mut Conn, page: &Page, from: Option<(i64, Uuid)>) -> Result<Vec<Whole>, StoreError> {
-    on!(c, |c| page_of!(c, page, from, sessions::owner_id.eq(page.user.db())))
-}
-
-fn shared(c: &mut Conn, page: &Page, from: Option<(i64, Uuid)>) -> Result<Vec<Whole>, StoreError> {
-    on!(c, |c| page_of!(c, page, from, shares::user_id.eq(page.user.db())))
 }
 
 /// Makes it; false when there is one with this tag.

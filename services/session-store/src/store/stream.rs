@@ -1,12 +1,18 @@
 //! What an open stream reads each time it wakes: its reader's standing, what is new in the session, and the next messages.
 
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use bytes::Bytes;
 use diesel::prelude::*;
 use ensemble_store_kit::types::IntoDb;
 use ensemble_store_kit::{Conn, on};
 use ensemble_types::ids::{SessionId, UserId};
+use tokio::time::Instant;
 
-use super::history::{self, Audience, SessionStamp};
+use super::history::{self, Audience, Head, SessionStamp};
 use super::schema::sessions;
+use super::tail::Tail;
 use super::{Store, links};
 use crate::domain::history::Window;
 use crate::domain::link::TokenHash;
@@ -32,7 +38,7 @@ pub(crate) struct Place {
 pub(crate) enum Step {
     /// Frames of events (nothing when nothing is new), the place after them, and whether there is more at once.
     Go {
-        frames: String,
+        frames: Bytes,
         place: Place,
         more: bool,
     },
@@ -67,6 +73,7 @@ impl Store {
             .await
     }
 
+    /// What is next for one stream.
     pub(crate) async fn stream_step(&self, session: SessionId, watcher: Watcher, place: Place) -> Result<Step, Error> {
         let store = self.clone();
         self.db
@@ -77,17 +84,34 @@ impl Store {
             .await
     }
 
+    /// The same for a stream that waited at the end and was woken, together with the others that were.
+    pub(crate) async fn stream_woken(
+        &self,
+        tail: &Tail,
+        session: SessionId,
+        watcher: Watcher,
+        place: Place,
+        woken: Instant,
+    ) -> Result<Step, Error> {
+        if let Watcher::Member(user) = watcher
+            && let Ok(reading) = self.tail_reading(tail, session, place.seq, woken).await
+            && let Ok((next, more)) = reading.seen_by(user)
+            && next.stamp == place.stamp
+        {
+            return Ok(Step::Go { frames: reading.frames.clone(), place: next, more });
+        }
+        // Whatever is special about this stream, it finds out for itself.
+        self.stream_step(session, watcher, place).await
+    }
+
+    /// Where the members' streams of a session wait.
+    pub(crate) fn tail(&self, session: SessionId) -> Arc<Tail> {
+        self.tails.of(session)
+    }
+
     fn step(&self, c: &mut Conn, session: SessionId, watcher: &Watcher, place: Place) -> Result<Step, Error> {
-        let window = Window { after: Some(place.seq), before: None, limit: STEP };
         let mut frames = String::new();
-        let audience = watcher.audience();
-        let head = history::read(c, session, watcher.member(), window, |message| {
-            frames.push_str("id: ");
-            frames.push_str(&message.seq.to_string());
-            frames.push_str("\nevent: message\ndata: ");
-            message.write(&mut frames, audience);
-            frames.push_str("\n\n");
-        })?;
+        let head = read_frames(c, &mut frames, session, watcher.member(), place.seq, watcher.audience())?;
         watcher.check(c, &head)?;
         if head.stamp != place.stamp {
             let session = match watcher {
@@ -99,12 +123,27 @@ impl Store {
             frames.push_str("\n\n");
         }
         let seq = head.span.map_or(place.seq, |(_, highest)| highest);
-        Ok(Step::Go {
-            frames,
-            place: Place { seq, stamp: head.stamp },
-            more: seq < head.last_seq && head.span.is_some(),
-        })
+        let more = seq < head.last_seq && head.span.is_some();
+        Ok(Step::Go { frames: frames.into(), place: Place { seq, stamp: head.stamp }, more })
     }
+}
+
+/// Writes the next messages as frames of events. Whoever gets them is judged by what this returns.
+pub(super) fn read_frames(
+    c: &mut Conn,
+    frames: &mut String,
+    session: SessionId,
+    caller: Option<UserId>,
+    after: i64,
+    audience: Audience,
+) -> Result<Head, Error> {
+    let window = Window { after: Some(after), before: None, limit: STEP };
+    frames.clear();
+    history::read(c, session, caller, window, |message| {
+        let _ = write!(frames, "id: {}\nevent: message\ndata: ", message.seq);
+        message.write(frames, audience);
+        frames.push_str("\n\n");
+    })
 }
 
 impl Watcher {
@@ -123,9 +162,9 @@ impl Watcher {
     }
 
     /// Members are judged by what was read with the messages; viewers by their link, read after them.
-    fn check(&self, c: &mut Conn, head: &history::Head) -> Result<(), Error> {
+    fn check(&self, c: &mut Conn, head: &Head) -> Result<(), Error> {
         match self {
-            Self::Member(user) => head.access(c.operation(), *user).map(|_| ()),
+            Self::Member(user) => head.access(*user).map(|_| ()),
             Self::Viewer { link, view_token } => links::still_viewing(c, *link, view_token).map(|_| ()),
         }
     }

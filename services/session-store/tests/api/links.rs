@@ -19,6 +19,18 @@ async fn with_header(api: &Api, path: &str, name: &str, value: &str) -> Answer {
     Api::send(api.request("GET", path).header(name, value)).await
 }
 
+/// Knocks until somebody answers. A machine with a thousand connections at once is late with some of them, and a reader
+/// that got no answer comes again with its key, so that no use is lost.
+async fn knock(api: &Api, path: &str, key: &str) -> Answer {
+    loop {
+        match Api::try_send(api.request("GET", path).header("Idempotency-Key", key)).await {
+            Ok(answer) if matches!(answer.status, 200 | 404) => return answer,
+            Ok(answer) => assert!(matches!(answer.status, 408 | 503), "{answer:?}"),
+            Err(_) => tokio::task::yield_now().await,
+        }
+    }
+}
+
 fn discreet(answer: &Answer) {
     assert_eq!(answer.header("cache-control"), Some("no-store"), "{answer:?}");
     assert_eq!(answer.header("referrer-policy"), Some("no-referrer"), "{answer:?}");
@@ -56,22 +68,20 @@ on_both_databases! {
         owner.fill(&id, 3).await;
         let (path, _) = link(&owner, &id, json!({ "maxUses": 10 })).await;
         let anonymous = world.anonymous();
-        let readers = (0..1_000).map(|_| { let (api, path) = (anonymous.clone(), path.clone()); tokio::spawn(async move { api.get(&path).await }) });
+        let readers = (0..1_000).map(|reader| {
+            let (api, path) = (anonymous.clone(), path.clone());
+            tokio::spawn(async move { knock(&api, &path, &format!("the-key-of-reader-{reader}")).await })
+        });
         let mut inside = Vec::new();
         for reader in readers.collect::<Vec<_>>() {
             let answer = reader.await.unwrap();
             discreet(&answer);
             match answer.status {
                 200 => inside.push(answer.json()["viewToken"].as_str().unwrap().to_owned()),
-                404 => drop(answer.problem(404, "LINK_NOT_FOUND")),
-                // A pool that is full says so, and the reader comes again; here nobody does.
-                _ => drop(answer.problem(503, "UNAVAILABLE")),
+                _ => drop(answer.problem(404, "LINK_NOT_FOUND")),
             }
         }
-        assert!(inside.len() <= 10, "{}", inside.len());
-        while inside.len() < 10 {
-            inside.push(anonymous.get(&path).await.expect(200)["viewToken"].as_str().unwrap().to_owned());
-        }
+        assert_eq!(inside.len(), 10);
         anonymous.get(&path).await.problem(404, "LINK_NOT_FOUND");
         for token in &inside {
             let page = with_header(&anonymous, &format!("{path}?after=1"), "X-View-Token", token).await.expect(200);

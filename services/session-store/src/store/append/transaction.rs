@@ -46,7 +46,7 @@ enum Placed {
 
 /// Appends what is permitted of each job. A `localId` that was used before is looked for only when `careful`; otherwise it
 /// ends in [`StoreError::Duplicate`].
-pub(super) fn run(tx: &mut Conn, jobs: &[Job], careful: bool) -> Result<Vec<Outcome>, StoreError> {
+pub(super) fn run(tx: &mut Conn, jobs: &[&Job], careful: bool) -> Result<Vec<Outcome>, StoreError> {
     let mut spines = lock_all(tx, jobs)?;
     let levels = levels(tx, jobs, &spines)?;
     let mut used = if careful { used_before(tx, jobs)? } else { HashMap::new() };
@@ -116,7 +116,7 @@ fn stored(placed: Vec<Placed>, rows: &Rows<'_>, at: Timestamp) -> Vec<Stored> {
 
 /// Locks every session of the batch that exists, in the order of their ids: two batches can wait for each other, but never
 /// in a circle.
-fn lock_all(tx: &mut Conn, jobs: &[Job]) -> Result<BTreeMap<SessionId, Locked>, StoreError> {
+fn lock_all(tx: &mut Conn, jobs: &[&Job]) -> Result<BTreeMap<SessionId, Locked>, StoreError> {
     let mut ids: Vec<DbId> = jobs.iter().map(|job| job.session.db()).collect();
     ids.sort();
     ids.dedup();
@@ -133,10 +133,10 @@ fn lock_all(tx: &mut Conn, jobs: &[Job]) -> Result<BTreeMap<SessionId, Locked>, 
 /// The shares of those senders that are not owners. Read after the locks, so a revoke is either seen or still to come.
 fn levels(
     tx: &mut Conn,
-    jobs: &[Job],
+    jobs: &[&Job],
     spines: &BTreeMap<SessionId, Locked>,
 ) -> Result<HashMap<(SessionId, UserId), ShareLevel>, StoreError> {
-    let is_guest = |job: &&Job| spines.get(&job.session).is_some_and(|spine| spine.owner_id != job.sender);
+    let is_guest = |job: &&&Job| spines.get(&job.session).is_some_and(|spine| spine.owner_id != job.sender);
     let (sessions, users): (Vec<DbId>, Vec<DbId>) =
         jobs.iter().filter(is_guest).map(|job| (job.session.db(), job.sender.db())).unzip();
     if sessions.is_empty() {
@@ -150,7 +150,7 @@ fn levels(
     found.into_iter().map(|(s, u, level)| Ok(((s, u), lock::level_from(operation, level)?))).collect()
 }
 
-fn used_before<'a>(tx: &mut Conn, jobs: &'a [Job]) -> Result<HashMap<Name<'a>, Used>, StoreError> {
+fn used_before<'a>(tx: &mut Conn, jobs: &[&'a Job]) -> Result<HashMap<Name<'a>, Used>, StoreError> {
     let mut asked: HashMap<(SessionId, UserId), Vec<&'a str>> = HashMap::new();
     for job in jobs {
         let names = job.drafts.messages.iter().map(|draft| draft.local_id.as_str());
