@@ -59,6 +59,17 @@ impl Progress {
         self.drawn.is_some()
     }
 
+    /// The first picture; elsewhere only what needs somebody to do something.
+    pub(crate) fn begin(&mut self) -> Result<()> {
+        if self.drawn.is_some() {
+            return self.draw();
+        }
+        for line in self.tasks.iter().filter(|line| line.waiting_for == Some(WaitingFor::Machine)) {
+            crate::print::line(line.plain())?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn change(&mut self, changed: &[ChangedTask]) -> Result<()> {
         for change in changed {
             let Some(line) = self.at.get(&change.id).and_then(|at| self.tasks.get_mut(*at)) else { continue };

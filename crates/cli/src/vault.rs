@@ -118,7 +118,13 @@ impl Me {
         recipient: UserId,
         ring: &KeyRing,
     ) -> Result<Blob<1, 8_192>> {
-        let user = self.client.user(recipient).await?;
+        let user = self.client.user(recipient).await.map_err(|error| {
+            if error.is_not_found() {
+                Failure::said(format!("There is no user {recipient}. They see their id with `ensemble whoami`."))
+            } else {
+                error.into()
+            }
+        })?;
         let key = ContentPublicKey::of_user(&user)
             .map_err(|error| Failure::Seal(format!("The session's key for user {recipient}"), error))?;
         known(context, self.client.origin(), &user)?;

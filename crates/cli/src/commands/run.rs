@@ -98,7 +98,7 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId) -> Result {
     let run = me.client.run(id).await?;
     let mut progress = Progress::new(run.tasks.as_deref().unwrap_or_default());
     if !context.json {
-        progress.draw()?;
+        progress.begin()?;
     }
     let mut cursor = run.version.to_string();
     let mut clock = tokio::time::interval(Duration::from_millis(500));
@@ -192,6 +192,7 @@ async fn interrupted(context: &Context, me: &Me, id: RunId) -> Result<bool> {
     match answer.trim() {
         "y" | "Y" | "yes" => {
             me.client.cancel_run(id, Some("cancelled at the terminal")).await?;
+            print::note("Cancelling. What is running ends within seconds.");
             Ok(true)
         }
         "" if answered => Ok(true),

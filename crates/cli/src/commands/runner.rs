@@ -1,6 +1,7 @@
 //! `ensemble runner`: the daemon that has agents do tasks on this machine.
 
 use std::collections::BTreeMap;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -170,7 +171,11 @@ pub(crate) fn log(usual: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual));
     // Somebody has set one up already, which is as good.
-    let _set_up_before = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    let _set_up_before = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .try_init();
 }
 
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {

@@ -23,6 +23,7 @@ case "$prompt" in
     fi ;;
 esac
 said=$(printf 'done: %s' "$prompt" | tr '\n"\\' '   ')
+printf '{"type":"assistant","message":{"content":[{"type":"text","text":"%s"}]}}\n' "$said"
 printf '{"type":"result","subtype":"success","is_error":false,"result":"%s","total_cost_usd":0.01,"usage":{"input_tokens":1,"output_tokens":2}}\n' "$said"
 "#;
 

@@ -22,8 +22,8 @@ use crate::vault::{body, check_keys, seal_json};
 pub(crate) struct Send {
     /// The session's id
     session: SessionId,
-    /// What to say (`-`: what comes from standard input)
-    #[arg(required = true, num_args = 1.., allow_hyphen_values = true)]
+    /// What to say (`-`: what comes from standard input; put `--` before what begins with a hyphen)
+    #[arg(required = true, num_args = 1..)]
     text: Vec<String>,
     /// Your own name for this message: with the same one it is sent once, however often you try
     #[arg(long, value_name = "ID")]
