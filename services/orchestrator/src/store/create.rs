@@ -1,5 +1,7 @@
 //! New runs.
 
+use std::time::Duration;
+
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};
 use ensemble_store_kit::idempotency::{self, Claim, Wish};
@@ -87,6 +89,8 @@ impl Store {
                     }
                 }
                 let more = i64::try_from(draft.tasks.len()).unwrap_or(i64::MAX);
+                // A large plan takes a while to write, on a slow machine longer than a caller waits for small things.
+                tx.extend_patience(Duration::from_millis(more.unsigned_abs()));
                 check_unfinished(tx, owner, more, limit)?;
                 insert(tx, id, owner, &draft, traceparent.as_deref(), &rows)?;
                 tx.wake(changed(id));
@@ -165,7 +169,7 @@ fn hex(id: TaskId) -> String {
     id.uuid().simple().to_string()
 }
 
-fn millis(duration: std::time::Duration) -> u64 {
+fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 

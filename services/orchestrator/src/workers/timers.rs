@@ -129,7 +129,7 @@ impl Timers {
         }
         memory.versions = versions;
         let waiting = wakes.waited_for("work");
-        let owners: Vec<UserId> = waiting.iter().filter_map(|topic| owner_of(topic)).collect();
+        let owners: Vec<UserId> = waiting.iter().filter_map(owner_of).collect();
         let mut work = HashMap::new();
         if !owners.is_empty() {
             for (owner, at) in self.store.with_work(owners).await? {

@@ -57,7 +57,7 @@ fn chain(count: usize) -> Value {
 fn two_replicas_share_one_database() {
     run(async {
         let world = World::new(Backend::Postgres).await;
-        let second = start_service::<Orchestrator>(variables(&world.neighbours, &world.database, &[])).await;
+        let second = start_service::<Orchestrator>(variables(&world.neighbours, &world.url, &[])).await;
         let there = |runner: Runner| Runner { id: runner.id, api: runner.api.at(&second.public_url()) };
         // A wake-up crosses from one to the other, for runners and for those who wait for a run.
         let runner = world.runner();
@@ -104,7 +104,7 @@ async fn survives_kills(on: Backend) {
     let mut world = World::with(on, &vars).await;
     world.stop().await;
     let program = env!("CARGO_BIN_EXE_ensemble-orchestrator");
-    let mut service = Program::start(program, variables(&world.neighbours, &world.database, &vars)).await;
+    let mut service = Program::start(program, variables(&world.neighbours, &world.url, &vars)).await;
     let api = world.api.at(&service.public_url);
     let plan = json!({ "tasks": chain(120), "maxConcurrency": 16 });
     let submitted = api.post(crate::world::RUNS, &plan).await.expect(201);
@@ -157,7 +157,7 @@ fn connections_that_break_cost_a_moment_and_no_task() {
         let worker = tokio::spawn(work(world.runner(), 120));
         for _ in 0..4 {
             tokio::time::timeout(Duration::from_millis(200), std::future::pending::<()>()).await.unwrap_err();
-            cut_all(&world.database.url, "ensemble%").await;
+            cut_all(&world.url, "ensemble%").await;
         }
         let state = async || {
             let answer = world.api.get(&path(&submitted, "")).await;
@@ -185,7 +185,7 @@ fn the_sweep_finds_what_a_lost_wake_up_did_not_tell() {
         let waiting = tokio::spawn({ let runner = runner.clone(); async move { runner.one().await } });
         tokio::time::timeout(Duration::from_millis(700), std::future::pending::<()>()).await.unwrap_err();
         // Behind the service's back: a task is done and another one is there, and nobody is told.
-        let (client, connection) = tokio_postgres::connect(&world.database.url, NoTls).await.unwrap();
+        let (client, connection) = tokio_postgres::connect(&world.url, NoTls).await.unwrap();
         tokio::spawn(connection);
         client
             .batch_execute(

@@ -18,7 +18,9 @@ pub(crate) const LEASES: &str = "/v1/orchestrator/leases";
 
 pub(crate) struct World {
     pub(crate) neighbours: Neighbours,
-    pub(crate) database: TestDatabase,
+    /// The address of its database.
+    pub(crate) url: String,
+    _database: Option<TestDatabase>,
     /// Nothing while it is stopped.
     pub(crate) running: Option<Running>,
     pub(crate) user: UserId,
@@ -38,12 +40,18 @@ impl World {
     }
 
     pub(crate) async fn with(on: Backend, vars: &[(&str, &str)]) -> Self {
-        let neighbours = Neighbours::start().await;
         let database = TestDatabase::new(on, "orchestrator", ensemble_orchestrator::migrations()).await;
-        let service = start_service::<Orchestrator>(variables(&neighbours, &database, vars)).await;
+        let url = database.url.clone();
+        Self { _database: Some(database), ..Self::at(url, vars).await }
+    }
+
+    /// On a database that the test made.
+    pub(crate) async fn at(url: String, vars: &[(&str, &str)]) -> Self {
+        let neighbours = Neighbours::start().await;
+        let service = start_service::<Orchestrator>(variables(&neighbours, &url, vars)).await;
         let user = neighbours.new_user();
         let api = Api::new(&service.public_url()).with_token(&neighbours.issuer().user(user));
-        Self { neighbours, database, running: Some(service), user, api }
+        Self { neighbours, url, _database: None, running: Some(service), user, api }
     }
 
     pub(crate) fn service(&self) -> &Running {
@@ -58,7 +66,7 @@ impl World {
 
     /// Starts it again on the same database, elsewhere.
     pub(crate) async fn start(&mut self, vars: &[(&str, &str)]) {
-        let service = start_service::<Orchestrator>(variables(&self.neighbours, &self.database, vars)).await;
+        let service = start_service::<Orchestrator>(variables(&self.neighbours, &self.url, vars)).await;
         self.api = self.api.at(&service.public_url());
         self.running = Some(service);
     }
@@ -126,9 +134,9 @@ impl World {
 }
 
 /// The variables of a service on this database.
-pub(crate) fn variables(neighbours: &Neighbours, database: &TestDatabase, more: &[(&str, &str)]) -> Vec<(String, String)> {
+pub(crate) fn variables(neighbours: &Neighbours, url: &str, more: &[(&str, &str)]) -> Vec<(String, String)> {
     let mut vars = neighbours.vars();
-    vars.push(("DATABASE_URL".to_owned(), database.url.clone()));
+    vars.push(("DATABASE_URL".to_owned(), url.to_owned()));
     vars.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     vars
 }
