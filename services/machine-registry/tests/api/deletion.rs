@@ -1,6 +1,7 @@
 //! DELETE /v1/machines/{id}, and who is told of it.
 
-use ensemble_testkit::{eventually, on_both_databases};
+use ensemble_machine_registry::MachineRegistry;
+use ensemble_testkit::{eventually, on_both_databases, start_service};
 use serde_json::json;
 
 use crate::{PATIENCE, Stage, draft};
@@ -46,4 +47,54 @@ on_both_databases! {
         assert_eq!(told, ["m", "n"]);
         assert_eq!(neighbours.revoked_machines().len(), 2, "who has heard it is not told again");
     }
+
+    async fn a_deletion_is_told_after_a_restart(on: Backend) {
+        let stage = Stage::with(on, &[("DEPARTURE_RETRY_MS", "100")]).await;
+        let (_, alice) = stage.user();
+        alice.post("/v1/machines", &draft("m")).await.expect(201);
+        stage.neighbours.identity_away(true);
+        stage.neighbours.orchestrator_away(true);
+        alice.delete("/v1/machines/m").await.expect(200);
+        let Stage { neighbours, service, vars, _database } = stage;
+        assert!(service.stop().await);
+        neighbours.identity_away(false);
+        neighbours.orchestrator_away(false);
+        let again = start_service::<MachineRegistry>(vars).await;
+        eventually(PATIENCE, async || neighbours.revoked_machines().len() == 1).await;
+        eventually(PATIENCE, async || neighbours.ended_machines().len() == 1).await;
+        assert!(again.stop().await);
+    }
+}
+
+/// Replicas share the work: whoever takes a departure keeps the others from it.
+#[test]
+fn replicas_tell_each_deletion_once() {
+    ensemble_testkit::run(async {
+        let stage = Stage::with(ensemble_testkit::Backend::Postgres, &[("DEPARTURE_RETRY_MS", "60000")]).await;
+        let replicas = [stage.replica().await, stage.replica().await];
+        let (_, alice) = stage.user();
+        let mut together = Vec::new();
+        for n in 0..30 {
+            let api = alice.at(&replicas[n % 2].public_url());
+            together.push(tokio::spawn(async move {
+                let id = format!("m{n}");
+                api.post("/v1/machines", &draft(&id)).await.expect(201);
+                api.delete(&format!("/v1/machines/{id}")).await.expect(200);
+            }));
+        }
+        for one in together {
+            one.await.unwrap();
+        }
+        eventually(PATIENCE, async || stage.neighbours.ended_machines().len() >= 30).await;
+        eventually(PATIENCE, async || stage.neighbours.revoked_machines().len() >= 30).await;
+        for mut told in [
+            stage.neighbours.ended_machines().into_iter().map(|end| end.machine_id).collect::<Vec<_>>(),
+            stage.neighbours.revoked_machines().into_iter().map(|revoke| revoke.machine_id).collect(),
+        ] {
+            told.sort();
+            told.dedup();
+            assert_eq!(told.len(), 30);
+        }
+        assert_eq!(stage.neighbours.ended_machines().len(), 30, "nobody is told twice");
+    });
 }

@@ -24,6 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Stage {
     neighbours: Neighbours,
     service: Running,
+    vars: Vec<(String, String)>,
     /// Removed when dropped.
     _database: TestDatabase,
 }
@@ -40,8 +41,13 @@ impl Stage {
         vars.push(("DATABASE_URL".to_owned(), database.url.clone()));
         vars.push(("DATABASE_POOL_SIZE".to_owned(), "4".to_owned()));
         vars.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-        let service = start_service::<MachineRegistry>(vars).await;
-        Self { neighbours, service, _database: database }
+        let service = start_service::<MachineRegistry>(vars.clone()).await;
+        Self { neighbours, service, vars, _database: database }
+    }
+
+    /// Another one on the same database.
+    async fn replica(&self) -> Running {
+        start_service::<MachineRegistry>(self.vars.clone()).await
     }
 
     fn anonymous(&self) -> Api {
