@@ -71,6 +71,10 @@ impl Sending {
     pub fn into_answer(self, head: &AnswerHead, pool: Rc<Pool>, stall: Option<Duration>) -> Answer {
         let answer = AnswerBody::new(head.framing);
         let is_kept = head.is_kept;
+        // Refusals close connections for reasons of their own.
+        if !is_kept && head.response.status().as_u16() < 400 {
+            pool.leave(self.connection.address);
+        }
         Answer {
             connection: Some(self.connection),
             upload: self.upload,

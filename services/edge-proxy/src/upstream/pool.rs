@@ -14,6 +14,9 @@ use super::addresses::Addresses;
 use super::connection::Connection;
 use super::failure::Failure;
 
+/// How long an address is spared whose service said that it is going. It serves what comes all the same, and says so again.
+const SPARED: Duration = Duration::from_secs(5);
+
 #[derive(Clone, Copy, Debug)]
 pub struct PoolLimits {
     pub connect: Duration,
@@ -29,6 +32,8 @@ pub struct Pool {
     addresses: Addresses,
     limits: PoolLimits,
     idle: RefCell<HashMap<SocketAddr, Vec<Idle>>>,
+    /// Whose service said that it is going, and when.
+    leaving: RefCell<HashMap<SocketAddr, Instant>>,
     turn: Cell<usize>,
 }
 
@@ -47,12 +52,12 @@ pub struct Loan {
 
 impl Pool {
     pub fn new(addresses: Addresses, limits: PoolLimits) -> Rc<Self> {
-        Rc::new(Self { addresses, limits, idle: RefCell::default(), turn: Cell::new(0) })
+        Rc::new(Self { addresses, limits, idle: RefCell::default(), leaving: RefCell::default(), turn: Cell::new(0) })
     }
 
     /// A connection to the address whose turn it is, or to the next one that takes it. An address that refuses has no
     /// service any more, and one that does not answer is most likely that of a replica that went a moment ago; nothing was
-    /// sent to either.
+    /// sent to either. Those that are going come last.
     ///
     /// # Errors
     /// Nothing was sent anywhere.
@@ -63,14 +68,18 @@ impl Pool {
         let mut failure = Failure::NowhereToGo;
         loop {
             // A look-up that ends between two tries changes the list; the position stays good enough.
-            let address = {
+            let (address, is_last_resort) = {
                 let addresses = self.addresses.borrow();
                 let at = turn.wrapping_add(tried).checked_rem(addresses.len());
                 match at.and_then(|at| addresses.get(at).copied()) {
-                    Some(address) if tried < addresses.len() => address,
+                    Some(address) if tried < 2 * addresses.len() => (address, tried >= addresses.len()),
                     _ => return Err(failure),
                 }
             };
+            if self.is_leaving(address) != is_last_resort {
+                tried += 1;
+                continue;
+            }
             if !fresh_only && let Some(connection) = self.take_idle(address) {
                 return Ok(Loan { connection, is_used: true });
             }
@@ -87,8 +96,22 @@ impl Pool {
         }
     }
 
+    /// A service said that it closes the connection: it is draining. What is kept to it would soon be closed just as a
+    /// request is on its way.
+    pub fn leave(&self, address: SocketAddr) {
+        self.idle.borrow_mut().remove(&address);
+        self.leaving.borrow_mut().insert(address, Instant::now());
+    }
+
+    fn is_leaving(&self, address: SocketAddr) -> bool {
+        self.leaving.borrow().get(&address).is_some_and(|since| since.elapsed() < SPARED)
+    }
+
     /// Keeps a connection whose answer was read to the end.
     pub fn give_back(&self, connection: Box<Connection>) {
+        if self.is_leaving(connection.address) {
+            return;
+        }
         let mut idle = self.idle.borrow_mut();
         let kept = idle.entry(connection.address).or_default();
         if kept.len() < self.limits.kept {
@@ -116,6 +139,7 @@ impl Pool {
     /// Closes what has been idle too long, and what leads to addresses that are no longer there.
     pub fn sweep(&self) {
         let addresses = self.addresses.borrow().clone();
+        self.leaving.borrow_mut().retain(|_, since| since.elapsed() < SPARED);
         self.idle.borrow_mut().retain(|address, kept| {
             kept.retain(|idle| idle.since.elapsed() <= self.limits.idle && idle.connection.is_quiet());
             !kept.is_empty() && addresses.contains(address)

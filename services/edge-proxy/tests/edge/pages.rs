@@ -1,5 +1,11 @@
 //! What the edge answers for itself.
 
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
 use crate::Edge;
 use crate::stub::Stub;
 
@@ -70,4 +76,53 @@ async fn the_share_page_is_the_same_for_every_link_and_may_run_itself_only() {
         assert_eq!(one.header(name), Some(value), "{name}");
     }
     assert_eq!(stub.count(), 0, "looking at the page reads no link");
+}
+
+/// What the page shows when its address ends with `fragment`, by the script that the edge serves.
+fn shown(html: &str, vectors: &Value, fragment: &str) -> Value {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/edge/share_page.mjs");
+    let mut node = Command::new("node")
+        .arg(script)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("node (18 or newer) must be installed: it plays the browser");
+    let input = json!({ "html": html, "vectors": vectors, "fragment": fragment });
+    node.stdin.take().unwrap().write_all(input.to_string().as_bytes()).unwrap();
+    let output = node.wait_with_output().unwrap();
+    assert!(output.status.success(), "the page's script failed; see its words above");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[tokio::test]
+async fn the_share_page_opens_what_our_clients_seal() {
+    let stub = Stub::echo().await;
+    let edge = Edge::before(&stub).await;
+    let html = edge.get("/share/abc").await.text();
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/client/vectors/seal.json");
+    let vectors: Value = serde_json::from_slice(&std::fs::read(kept).unwrap()).unwrap();
+
+    let opened = shown(&html, &vectors, &format!("#{}", vectors["link"]["fragment"].as_str().unwrap()));
+    assert_eq!(opened["asked"], json!([{ "address": "/v1/public-sessions/token", "headers": ["Idempotency-Key"] }]));
+    assert_eq!(opened["status"], "");
+    let sealed = vectors["contents"].as_array().unwrap().iter();
+    let expected: Vec<Value> = sealed
+        .filter(|content| content["aad"].as_str().unwrap().starts_with("ensemble-message-v1"))
+        .map(|content| {
+            let plain = content["plaintext"].as_str().unwrap();
+            serde_json::from_str::<Value>(plain).map_or(json!(plain), |body| body["text"].clone())
+        })
+        .collect();
+    assert!(!expected.is_empty());
+    assert_eq!(opened["messages"], Value::Array(expected));
+
+    let other_key = format!("#v1.{}", "A".repeat(43));
+    for (fragment, status) in
+        [("", "This address has no key"), (other_key.as_str(), "The key in this address does not open")]
+    {
+        let sealed = shown(&html, &vectors, fragment);
+        assert!(sealed["status"].as_str().unwrap().starts_with(status), "{sealed}");
+        let messages = sealed["messages"].as_array().unwrap();
+        assert!(messages.iter().all(|text| text.as_str().unwrap().starts_with("encrypted, ")), "{sealed}");
+    }
 }
