@@ -72,7 +72,7 @@ for service in $services; do for id in $(containers "$service"); do healthy "$id
 sleep 3
 python3 deploy/test/story.py load "$url" --rate "$rate" --seconds "${ROLLING_SECONDS:-150}" --out "$work/rolling.json" --edges "$(addresses)" >"$work/rolling.log" 2>&1 &
 loader=$!
-until grep -q loading "$work/rolling.log"; do kill -0 $loader || { cat "$work/rolling.log"; exit 1; }; sleep 0.2; done
+until grep -q loading "$work/rolling.log" 2>/dev/null; do kill -0 $loader || { cat "$work/rolling.log"; exit 1; }; sleep 0.2; done
 for service in $services; do
     for id in $(containers "$service"); do
         "$docker" restart --time 40 "$id" >/dev/null
@@ -89,8 +89,8 @@ done_after rolling
 
 step "PostgreSQL killed for 20 s under load"
 database=$(containers postgres)
-python3 deploy/test/story.py outage "$url" --rate "$rate" --seconds 60 --out "$work/outage.json" \
-    --kill "$docker kill --signal KILL $database" --heal "$docker start $database"
+python3 deploy/test/story.py outage "$url" --rate "${OUTAGE_RATE:-50}" --seconds 60 --out "$work/outage.json" \
+    --kill "$docker kill --signal KILL $database" --heal "$docker start $database" --ready "$docker logs -t $database"
 python3 deploy/test/story.py check "$url" "$work/outage.json"
 done_after outage
 

@@ -26,6 +26,8 @@ log = logging.getLogger("voice-agent")
 
 ECHO_TOPIC = "voice.echo"
 SAMPLE_RATE = 48_000
+MODE = os.environ.get("VOICE_AGENT_MODE", "echo")
+ROLES = ("STT", "LLM", "TTS", "VAD")
 
 
 class Gateway:
@@ -171,13 +173,17 @@ class Spoken:
         self._ctx, self._job, self._gateway, self._http = ctx, job, gateway, http
 
     async def start(self) -> None:
-        self._session = AgentSession(stt=model("STT"), llm=model("LLM"), tts=model("TTS"), vad=model("VAD"))
+        stt, llm, tts, vad = (model(role) for role in ROLES)
+        self._session = AgentSession(stt=stt, llm=llm, tts=tts, vad=vad)
         self._agent = Agent(instructions=instructions(self._job), tools=tools(self._job, self._http))
         self._session.on("agent_state_changed", lambda event: self._tell({"type": "state", "state": event.new_state}))
         self._session.on("conversation_item_added", lambda event: self._heard(event.item))
         await self._session.start(agent=self._agent, room=self._ctx.room)
+        if tts is None:
+            # Without a voice it writes: its answers come as text only.
+            self._session.output.set_audio_enabled(False)
         welcome = self._job.get("welcomeMessage")
-        if welcome:
+        if welcome and tts is not None:
             self._session.say(welcome)
 
     def _tell(self, event: dict[str, Any]) -> None:
@@ -195,6 +201,14 @@ class Spoken:
         chat = self._agent.chat_ctx.copy()
         chat.add_message(role="system", content=f"The state of the application (version {version}): {body.decode()}")
         await self._agent.update_chat_ctx(chat)
+
+
+def load_plugins() -> None:
+    """Plugins register themselves when they are imported, which only the main thread may do."""
+    for role in ROLES:
+        plugin, colon, _ = os.environ.get(f"VOICE_{role}", "").partition(":")
+        if colon or (plugin and role == "VAD"):
+            importlib.import_module(f"livekit.plugins.{plugin}")
 
 
 def model(role: str) -> Any:
@@ -233,6 +247,9 @@ def tools(job: dict[str, Any], http: aiohttp.ClientSession) -> list[Any]:
     return [ask_coding_session]
 
 
+if MODE == "models":
+    load_plugins()
+
 server = AgentServer(
     # One process for all conversations: nothing heavy runs here, the models are elsewhere.
     job_executor_type=JobExecutorType.THREAD,
@@ -249,7 +266,7 @@ async def converse(ctx: JobContext) -> None:
     ctx.add_shutdown_callback(http.close)
     await ctx.connect()
     gateway = Gateway(job, http)
-    if os.environ.get("VOICE_AGENT_MODE", "echo") == "models":
+    if MODE == "models":
         partner: Echo | Spoken = Spoken(ctx, job, gateway, http)
     else:
         partner = Echo(ctx.room, job.get("humanIdentity", ""))
