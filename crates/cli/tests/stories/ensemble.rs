@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::process::{Command, Stdio};
 #[cfg(feature = "up")]
-use std::time::{Duration, Instant};
+use std::sync::mpsc;
+#[cfg(feature = "up")]
+use std::time::Duration;
 
 #[cfg(feature = "up")]
 use serde_json::Value;
@@ -108,14 +110,14 @@ impl Person {
 
 /// A command that goes on; ended with its owner.
 #[cfg(feature = "up")]
-pub(crate) struct Going(Child, BufReader<std::process::ChildStdout>);
+pub(crate) struct Going(Option<Child>, BufReader<std::process::ChildStdout>);
 
 #[cfg(feature = "up")]
 impl Going {
     pub(crate) fn start(person: &Person, words: &[&str]) -> Self {
         let mut child = person.command(words).stderr(Stdio::inherit()).spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
-        Self(child, out)
+        Self(Some(child), out)
     }
 
     pub(crate) fn line(&mut self) -> String {
@@ -126,25 +128,25 @@ impl Going {
 
     /// Presses Ctrl-C and waits for the end.
     pub(crate) fn interrupt(mut self) -> i32 {
-        let pid = self.0.id().to_string();
+        let mut child = self.0.take().unwrap();
+        let pid = child.id().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-        let deadline = Instant::now() + Duration::from_secs(40);
-        while Instant::now() < deadline {
-            if let Some(status) = self.0.try_wait().unwrap() {
-                return status.code().unwrap_or(-1);
-            }
-            std::thread::yield_now();
-        }
-        panic!("still there long after Ctrl-C");
+        let (told, ended) = mpsc::channel();
+        std::thread::spawn(move || told.send(child.wait()));
+        let status = ended.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| {
+            let _ = Command::new("kill").args(["-KILL", &pid]).status();
+            panic!("still there long after Ctrl-C");
+        });
+        status.unwrap().code().unwrap_or(-1)
     }
 }
 
 #[cfg(feature = "up")]
 impl Drop for Going {
     fn drop(&mut self) {
-        if self.0.try_wait().is_ok_and(|ended| ended.is_none()) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
         }
     }
 }
