@@ -101,7 +101,12 @@ class Door:
         return Answer(got.status, got.headers, body)
 
     def must(self, status, method, path, body=None, token=None, **more):
-        answer = self.call(method, path, body, token, **more)
+        """As a client does that heeds Retry-After."""
+        for _ in range(20):
+            answer = self.call(method, path, body, token, **more)
+            if answer.status != 503:
+                break
+            time.sleep(float(answer.headers.get("Retry-After", 1)))
         if answer.status != status:
             raise Wrong(f"{method} {path}: {answer.status} instead of {status}: {answer.text[:300]}")
         return answer.json if answer.text.startswith(("{", "[")) else answer.text

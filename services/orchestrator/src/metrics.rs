@@ -43,13 +43,17 @@ impl RunMetrics {
         let ends = Opts::new("lease_finishes_total", "Reports of finished attempts, by status.");
         let ends = IntCounterVec::new(ends, &["status"])?;
         registry.register(Box::new(ends.clone()))?;
-        let tasks = Opts::new("orchestrator_unfinished", "Unfinished runs, their tasks by state, and leases that are held.");
+        let tasks =
+            Opts::new("orchestrator_unfinished", "Unfinished runs, their tasks by state, and leases that are held.");
         let tasks = IntGaugeVec::new(tasks, &["what"])?;
         registry.register(Box::new(tasks.clone()))?;
         Ok(Self {
             waiting,
             granted,
-            wake_to_grant: histogram("lease_wake_to_grant_seconds", "From the wake-up of a waiting runner to its lease.")?,
+            wake_to_grant: histogram(
+                "lease_wake_to_grant_seconds",
+                "From the wake-up of a waiting runner to its lease.",
+            )?,
             grant: histogram("lease_grant_seconds", "Time to decide who gets which task.")?,
             ends,
             tasks,

@@ -51,7 +51,8 @@ impl City {
             common.push((name.to_owned(), value.to_owned()));
         }
         let mut city = Self { programs: Vec::new(), _folder: folder };
-        for service in ["identity", "machine-registry", "session-store", "orchestrator", "voice-gateway", "edge-proxy"] {
+        for service in ["identity", "machine-registry", "session-store", "orchestrator", "voice-gateway", "edge-proxy"]
+        {
             let mut own = common.clone();
             own.push(("DATABASE_URL".to_owned(), format!("sqlite:{}/{service}.db", city._folder.path().display())));
             for (neighbour, program) in &city.programs {

@@ -1,8 +1,8 @@
 //! What the services tell about themselves, read from outside: real programs, and a small collector that keeps what they
 //! send.
 
-mod collector;
 mod city;
+mod collector;
 
 pub use city::{City, Person};
 pub use collector::{Collector, Span};

@@ -29,7 +29,8 @@ async fn nobody_notices(collector: &str) {
     // The dashboards notice.
     eventually(Duration::from_secs(20), async || {
         let metrics = city.inside("identity").get("/metrics").await.text;
-        let lost = metrics.lines().find_map(|line| line.strip_prefix("ensemble_spans_lost_total{service=\"identity\"} "));
+        let lost =
+            metrics.lines().find_map(|line| line.strip_prefix("ensemble_spans_lost_total{service=\"identity\"} "));
         lost.and_then(|lost| lost.parse::<f64>().ok()).is_some_and(|lost| lost > 0.0)
     })
     .await;

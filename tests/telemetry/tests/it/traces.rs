@@ -33,7 +33,8 @@ fn one<'a>(spans: &'a [Span], service: &str, kind: SpanKind, name: &str) -> Opti
 }
 
 fn must<'a>(spans: &'a [Span], service: &str, kind: SpanKind, name: &str) -> &'a Span {
-    one(spans, service, kind, name).unwrap_or_else(|| panic!("no {kind:?} span {name:?} of {service} in {}", list(spans)))
+    one(spans, service, kind, name)
+        .unwrap_or_else(|| panic!("no {kind:?} span {name:?} of {service} in {}", list(spans)))
 }
 
 fn list(spans: &[Span]) -> String {
@@ -118,7 +119,9 @@ async fn a_trace_goes_on_in_the_attempt_of_a_runner_and_in_the_calls_to_livekit(
     let leases = runner.post("/v1/orchestrator/leases", &want).await.json();
     let traceparent = leases["leases"][0]["traceparent"].as_str().unwrap_or_else(|| panic!("no traceparent: {leases}"));
     let spans = collector
-        .trace(begun.trace, |spans| one(spans, "orchestrator", SpanKind::Server, "POST /v1/orchestrator/runs").is_some())
+        .trace(begun.trace, |spans| {
+            one(spans, "orchestrator", SpanKind::Server, "POST /v1/orchestrator/runs").is_some()
+        })
         .await;
     let submitted = must(&spans, "orchestrator", SpanKind::Server, "POST /v1/orchestrator/runs");
     let [_, trace, parent, _] = traceparent.split('-').collect::<Vec<_>>()[..] else { panic!("{traceparent}") };
@@ -126,7 +129,8 @@ async fn a_trace_goes_on_in_the_attempt_of_a_runner_and_in_the_calls_to_livekit(
 
     let begun = Begun::new("44444444444444444444444444444444", "4444444444444444");
     let wish = json!({ "userId": ann.id, "sessionId": "a", "language": "en" });
-    let start = city.edge().request("POST", "/v1/voice/session/start").header("X-Voice-Key", "voice-key-of-the-test-city");
+    let start =
+        city.edge().request("POST", "/v1/voice/session/start").header("X-Voice-Key", "voice-key-of-the-test-city");
     let room = Api::send(start.header("traceparent", begun.header()).json(&wish)).await;
     assert_eq!(room.status, 200, "{}", room.text);
     let spans = collector
