@@ -5,11 +5,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix_http::body::{BodySize, MessageBody};
 use actix_http::header::{
     ACCESS_CONTROL_REQUEST_METHOD, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, ORIGIN,
     TRANSFER_ENCODING,
 };
-use actix_http::{ConnectionType, Method, Request, RequestHead, Response};
+use actix_http::{ConnectionType, Method, Request, RequestHead, Response, Version};
 use ensemble_chassis::http::InFlight;
 use ensemble_chassis::process::{ThreadHandlers, telemetry};
 use ensemble_types::problem::{Code, Problem};
@@ -64,6 +65,7 @@ impl Front {
         let (method, destination) = (head.method.clone(), route_table::destination(head.uri.path()));
         let seen = self.see(head, connection.peer());
         let origin = head.headers.get(ORIGIN).cloned();
+        let is_old = head.version == Version::HTTP_10;
 
         let (mut response, standing) = self.decide(request, &connection, destination, &seen, held).await;
 
@@ -77,7 +79,12 @@ impl Front {
             reply::add_cors(headers, origin.and_then(|origin| self.edge.cors().allow(&origin)));
         }
         reply::add_safety(headers, seen.is_https);
-        if connection.verdict().is_some() || self.edge.drain().is_draining() {
+        let ends_with_connection = is_old && response.body().size() == BodySize::Stream;
+        if ends_with_connection {
+            // HTTP/1.0 has no chunks (RFC 9112, section 7.1).
+            response.head_mut().no_chunking(true);
+        }
+        if ends_with_connection || connection.verdict().is_some() || self.edge.drain().is_draining() {
             response.head_mut().set_connection_type(ConnectionType::Close);
         }
         let took = started.elapsed();

@@ -108,3 +108,13 @@ async fn an_answer_that_breaks_off_does_not_look_complete() {
         assert!(body < 100, "{text:?}");
     }
 }
+
+#[tokio::test]
+async fn clients_of_http_1_0_get_no_chunks() {
+    let (_stub, edge) = answering("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n").await;
+    let mut raw = edge.connect().await;
+    raw.send("GET /v1/sessions HTTP/1.0\r\nHost: edge\r\nConnection: keep-alive\r\n\r\n").await;
+    let all = String::from_utf8(raw.until_closed().await).unwrap();
+    assert!(all.starts_with("HTTP/1.0 200 ") && all.ends_with("\r\n\r\nhello"), "{all}");
+    assert!(!all.contains("chunked") && !all.contains("keep-alive"), "{all}");
+}
