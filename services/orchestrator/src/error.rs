@@ -66,12 +66,12 @@ impl IntoProblem for Error {
                 format!("You have {open} unfinished tasks, and {limit} is the most. Wait for some to end."),
             )
             .with_retry_after(60),
-            Self::NothingToRetry => {
-                Problem::new(Code::Conflict, "No task of this run has failed or was cancelled, so there is nothing to retry.")
-            }
-            Self::Cancelling => {
-                Problem::new(Code::Conflict, "The run is being cancelled. Retry it when it has ended.").with_retry_after(5)
-            }
+            Self::NothingToRetry => Problem::new(
+                Code::Conflict,
+                "No task of this run has failed or was cancelled, so there is nothing to retry.",
+            ),
+            Self::Cancelling => Problem::new(Code::Conflict, "The run is being cancelled. Retry it when it has ended.")
+                .with_retry_after(5),
             Self::LeaseLost => Problem::new(
                 Code::LeaseLost,
                 "Stop this attempt and drop its report: the task has ended, or is in other hands.",

@@ -6,12 +6,12 @@
 
 pub mod domain;
 
-mod routes;
-mod handlers;
-mod rpc;
-mod workers;
-mod store;
 mod clients;
+mod handlers;
+mod routes;
+mod rpc;
+mod store;
+mod workers;
 
 mod config;
 mod error;

@@ -25,8 +25,7 @@ impl MachineLeases for Farewells {
             self.machines.forget(owner, &machine);
             self.roster.forget(owner, &machine);
             let until = Timestamp::from_micros(request.deleted_at);
-            let (leases_ended, tasks_failed) =
-                self.store.bury_machine(owner, machine, until).await.map_err(failed)?;
+            let (leases_ended, tasks_failed) = self.store.bury_machine(owner, machine, until).await.map_err(failed)?;
             Ok(EndMachineLeasesResponse { leases_ended, tasks_failed })
         })
     }

@@ -118,7 +118,8 @@ impl TaskGraph {
 
 /// A zero-based position, written without signs or leading zeros.
 fn position(name: &str, tasks: usize) -> Option<usize> {
-    let plain = !is_task_key(name) && name.bytes().all(|b| b.is_ascii_digit()) && (name == "0" || !name.starts_with('0'));
+    let plain =
+        !is_task_key(name) && name.bytes().all(|b| b.is_ascii_digit()) && (name == "0" || !name.starts_with('0'));
     name.parse().ok().filter(|at| plain && *at < tasks)
 }
 

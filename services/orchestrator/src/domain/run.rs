@@ -64,10 +64,9 @@ pub(crate) fn run_transition(from: RunStatus, event: RunEvent) -> Option<RunStat
         (S::Running | S::Completed | S::Failed | S::Cancelled, E::Retried) => Some(S::Running),
         (S::Queued, E::Retried) => Some(S::Queued),
         (S::Canceling, E::Retried)
-        | (
-            S::Completed | S::Failed | S::Cancelled,
-            E::Dispatched | E::StillOpen | E::AllCompleted | E::SomeFailed,
-        ) => None,
+        | (S::Completed | S::Failed | S::Cancelled, E::Dispatched | E::StillOpen | E::AllCompleted | E::SomeFailed) => {
+            None
+        }
     }
 }
 

@@ -60,7 +60,9 @@ pub(crate) enum Ending {
     NeverBegun,
     /// The runner did not stop when the time was up.
     TimedOut,
-    MachineDeleted { pinned: bool },
+    MachineDeleted {
+        pinned: bool,
+    },
 }
 
 /// What the task becomes.

@@ -68,7 +68,8 @@ fn head(status: StatusCode, attempt: Attempt) -> actix_web::HttpResponseBuilder 
 fn whole(orchestrator: State<Orchestrator>, of: Place, range: Option<&str>) -> Result<HttpResponse, Error> {
     let length = of.attempt.stored;
     // A range that is not understood is no range (RFC 9110, section 14.2).
-    let asked = range.filter(|header| header.trim_start().to_ascii_lowercase().starts_with("bytes=") && !header.contains(','));
+    let asked =
+        range.filter(|header| header.trim_start().to_ascii_lowercase().starts_with("bytes=") && !header.contains(','));
     let (mut answer, from, end) = match asked {
         None => (head(StatusCode::OK, of.attempt), 0, length),
         Some(header) => {
@@ -111,12 +112,13 @@ fn follow(orchestrator: State<Orchestrator>, caller: Caller, of: Place, range: O
     let watch = Watch::new(&orchestrator, caller.clone());
     let changes = orchestrator.store.wakes().subscribe(store::changed(of.run));
     let live = Live { orchestrator, caller, of, at: from.unwrap_or(0), changes, output: None, watch };
-    answer
-        .insert_header((HeaderName::from_static("x-accel-buffering"), "no"))
-        .streaming(stream::unfold(live, |live| async move {
+    answer.insert_header((HeaderName::from_static("x-accel-buffering"), "no")).streaming(stream::unfold(
+        live,
+        |live| async move {
             let (piece, live) = live.next().await?;
             Some((Ok::<_, Infallible>(piece), live))
-        }))
+        },
+    ))
 }
 
 struct Live {

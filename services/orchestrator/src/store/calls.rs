@@ -227,12 +227,7 @@ impl Hearing {
 
 /// Whether the lease may still speak for its task. One that ran out takes its task up again, unless somebody else was
 /// given it or it has ended. What it changes here is written with what follows.
-fn take_up(
-    tx: &Conn,
-    run: &mut LockedRun,
-    task: &mut HeldTask,
-    lease: &mut HeldLease,
-) -> Result<bool, StoreError> {
+fn take_up(tx: &Conn, run: &mut LockedRun, task: &mut HeldTask, lease: &mut HeldLease) -> Result<bool, StoreError> {
     let newest = lease.attempt == task.attempt && !task.status.is_terminal();
     let reason = lease.end_reason.take();
     match reason.as_deref() {
@@ -288,12 +283,15 @@ fn write_begun(tx: &mut Conn, begun: &[Begun]) -> Result<(), StoreError> {
         return Ok(());
     }
     let (leases, tasks) = (begun_leases(begun), begun_tasks(begun));
-    on!(tx,
-        Pg |c| match (leases.execute(c), tasks) {
-            (Ok(_), Some(tasks)) => tasks.execute(c),
-            (done, _) => done,
-        },
-        Sqlite |c| write_each_begun(c, begun))?;
+    on!(
+        tx,
+        Pg | c
+            | match (leases.execute(c), tasks) {
+                (Ok(_), Some(tasks)) => tasks.execute(c),
+                (done, _) => done,
+            },
+        Sqlite | c | write_each_begun(c, begun)
+    )?;
     Ok(())
 }
 

@@ -106,7 +106,7 @@ pub(super) fn check_unfinished(tx: &mut Conn, owner: UserId, more: i64, limit: i
     if tx.is_postgres() {
         let turn: Sql<()> =
             sql("SELECT pg_advisory_xact_lock(hashtextextended({}, 0))", values![format!("unfinished of {owner}")]);
-        on!(tx, Pg |c| turn.execute(c), Sqlite |_c| Ok(0))?;
+        on!(tx, Pg | c | turn.execute(c), Sqlite | _c | Ok(0))?;
     }
     let query: Sql<Nullable<BigInt>> =
         sql("SELECT SUM(queued + running) FROM runs WHERE owner_id = {} AND finished_at IS NULL", values![owner]);

@@ -167,7 +167,7 @@ impl Row {
 }
 
 fn write(tx: &mut Conn, rows: &[Row]) -> Result<(), StoreError> {
-    on!(tx, Pg |c| write_all(rows).execute(c), Sqlite |c| write_each(c, rows))?;
+    on!(tx, Pg | c | write_all(rows).execute(c), Sqlite | c | write_each(c, rows))?;
     Ok(())
 }
 
@@ -274,17 +274,21 @@ fn free_dependents(tx: &mut Conn, runs: &mut Runs, done: &[TaskId]) -> Result<()
         };
     }
     let given = vec![ids(done.iter().copied())];
-    let freed: PerRun = on!(tx,
-        Pg |c| {
+    let freed: PerRun = on!(
+        tx,
+        Pg | c | {
             let text = concat!(
-                "WITH freed AS (", update!(), ") SELECT run_id, count(*) FROM freed WHERE open_deps = 0 GROUP BY run_id"
+                "WITH freed AS (",
+                update!(),
+                ") SELECT run_id, count(*) FROM freed WHERE open_deps = 0 GROUP BY run_id"
             );
             sql::<(Uid, BigInt)>(text, given).load(c)
         },
-        Sqlite |c| {
+        Sqlite | c | {
             let left = sql::<(Uid, Integer)>(update!(), given).load::<(RunId, i32)>(c);
             left.map(|left| count(left.into_iter().filter(|(_, open)| *open == 0).map(|(run, _)| run).collect()))
-        })?;
+        }
+    )?;
     for (run, freed) in freed {
         let run = runs.get_mut(&run).ok_or_else(|| not_locked(tx))?;
         run.counts.ready += i32::try_from(freed).unwrap_or(i32::MAX);
@@ -314,14 +318,15 @@ pub(super) fn fail_dependents(tx: &mut Conn, runs: &mut Runs, roots: &[TaskId]) 
     }
     let status = transition(tx, TaskStatus::Queued, TaskEvent::DependencyFailed)?;
     let given = vec![ids(roots.iter().copied()), status.as_str().into(), Value::Now];
-    let lost: PerRun = on!(tx,
-        Pg |c| {
-            let text = concat!(
-                lost!(), ", gone AS (", update!(), ") SELECT run_id, count(*) FROM gone GROUP BY run_id"
-            );
+    let lost: PerRun = on!(
+        tx,
+        Pg | c | {
+            let text =
+                concat!(lost!(), ", gone AS (", update!(), ") SELECT run_id, count(*) FROM gone GROUP BY run_id");
             sql::<(Uid, BigInt)>(text, given).load(c)
         },
-        Sqlite |c| sql::<Uid>(concat!(lost!(), " ", update!()), given).load::<RunId>(c).map(count))?;
+        Sqlite | c | sql::<Uid>(concat!(lost!(), " ", update!()), given).load::<RunId>(c).map(count)
+    )?;
     for (run, lost) in lost {
         let run = runs.get_mut(&run).ok_or_else(|| not_locked(tx))?;
         let lost = i32::try_from(lost).unwrap_or(i32::MAX);

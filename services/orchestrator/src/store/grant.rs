@@ -1,6 +1,6 @@
 //! Leases for runners: which tasks, in which order, how many.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
@@ -34,7 +34,6 @@ pub(crate) struct Granted {
     pub(crate) too_large: Vec<(LeaseId, i64)>,
 }
 
-
 impl Wanted {
     /// The three places of `provider IN ({}, {}, {})`.
     fn provider(&self, at: usize) -> &'static str {
@@ -63,65 +62,29 @@ impl Store {
         }
         self.db.write("grant leases", move |tx| grant(tx, &wanted, &candidates, &terms)).await
     }
-
-    /// Notes that runners asked for leases, so that tasks know whether they wait for a machine. One statement for all.
-    pub(crate) async fn note_runners(&self, seen: Vec<SeenRunner>) -> Result<(), StoreError> {
-        self.db
-            .write("note runners", move |tx| {
-                let rows: Vec<serde_json::Value> = seen.iter().map(SeenRunner::row).collect();
-                let rows = serde_json::Value::from(rows).to_string();
-                let upsert: Sql<()> = two_sqls(
-                    "INSERT INTO runners (owner_id, machine_id, providers, seen_until) \
-                     SELECT owner, machine, providers, {} + within * interval '1 microsecond' \
-                     FROM json_to_recordset({}::json) AS x (owner uuid, machine text, providers text, within bigint) \
-                     ON CONFLICT (owner_id, machine_id) DO UPDATE \
-                     SET providers = excluded.providers, seen_until = excluded.seen_until",
-                    "INSERT INTO runners (owner_id, machine_id, providers, seen_until) \
-                     SELECT unhex(value ->> 'owner'), value ->> 'machine', value ->> 'providers', \
-                     {} + (value ->> 'within') FROM json_each({}) WHERE TRUE \
-                     ON CONFLICT (owner_id, machine_id) DO UPDATE \
-                     SET providers = excluded.providers, seen_until = excluded.seen_until",
-                    values![Value::Now, rows],
-                );
-                on!(tx, |c| upsert.execute(c))?;
-                Ok(())
-            })
-            .await
-    }
-}
-
-/// A runner that asked for leases and counts as there for so long.
-#[derive(Clone, Debug)]
-pub(crate) struct SeenRunner {
-    pub(crate) owner: UserId,
-    pub(crate) machine: MachineId,
-    pub(crate) providers: String,
-    pub(crate) within: std::time::Duration,
-}
-
-impl SeenRunner {
-    fn row(&self) -> serde_json::Value {
-        serde_json::json!({
-            "owner": self.owner.uuid().simple().to_string(),
-            "machine": self.machine.as_str(),
-            "providers": self.providers,
-            "within": u64::try_from(self.within.as_micros()).unwrap_or(0),
-        })
-    }
 }
 
 /// Runs with something for this runner, those first that have waited longest for their turn.
 fn candidates(c: &mut Conn, wanted: &Wanted) -> Result<Vec<RunId>, StoreError> {
     let machine = wanted.machine.as_str();
-    let query: Sql<Uid> = sql(
-        concat!(
-            "SELECT r.id FROM runs r WHERE r.owner_id = {} AND r.ready > 0 AND r.running < r.max_concurrency \
-             AND r.status IN ('queued', 'running') \
-             AND (r.pinned OR r.spread OR r.machine_id IS NULL OR r.machine_id = {}) \
-             AND EXISTS (SELECT 1 FROM tasks t WHERE ",
-            takeable!(),
-            ") ORDER BY r.served_at, r.id LIMIT {}"
-        ),
+    // SQLite would rather walk through all the tasks of a run, because it counts on their being few.
+    macro_rules! query {
+        ($index:literal) => {
+            concat!(
+                "SELECT r.id FROM runs r WHERE r.owner_id = {} AND r.ready > 0 AND r.running < r.max_concurrency \
+                 AND r.status IN ('queued', 'running') \
+                 AND (r.pinned OR r.spread OR r.machine_id IS NULL OR r.machine_id = {}) \
+                 AND EXISTS (SELECT 1 FROM tasks t",
+                $index,
+                " WHERE ",
+                takeable!(),
+                ") ORDER BY r.served_at, r.id LIMIT {}"
+            )
+        };
+    }
+    let query: Sql<Uid> = two_sqls(
+        query!(""),
+        query!(" INDEXED BY tasks_ready"),
         values![
             wanted.owner,
             machine,
@@ -190,8 +153,9 @@ fn find_tasks(tx: &mut Conn, runs: &[LockedRun], wanted: &Wanted) -> Result<Vec<
             last,
         ]
     };
-    on!(tx,
-        Pg |c| {
+    on!(
+        tx,
+        Pg | c | {
             let text = concat!(
                 "SELECT r.id, x.id, x.free FROM runs r CROSS JOIN LATERAL (SELECT t.id, t.machine_id IS NULL AS free, \
                  t.position FROM tasks t WHERE ",
@@ -202,9 +166,9 @@ fn find_tasks(tx: &mut Conn, runs: &[LockedRun], wanted: &Wanted) -> Result<Vec<
             let of = ids(runs.iter().map(|run| run.id));
             sql::<(Uid, Uid, Bool)>(text, given(wanted.capacity.into(), of)).load::<Found>(c)
         },
-        Sqlite |c| {
+        Sqlite | c | {
             let text = concat!(
-                "SELECT r.id, t.id, t.machine_id IS NULL FROM runs r, tasks t WHERE ",
+                "SELECT r.id, t.id, t.machine_id IS NULL FROM runs r, tasks t INDEXED BY tasks_ready WHERE ",
                 takeable!(),
                 " AND r.id = {} ORDER BY t.position LIMIT {}"
             );
@@ -218,12 +182,13 @@ fn find_tasks(tx: &mut Conn, runs: &[LockedRun], wanted: &Wanted) -> Result<Vec<
                 }
             }
             outcome.map(|()| all)
-        })
+        }
+    )
 }
 
 /// One task of each run in turn, those runs first that have waited longest; the counts follow.
 fn choose(runs: &mut [LockedRun], found: &mut [Found], wanted: &Wanted, turn: &[RunId]) -> Vec<(RunId, TaskId)> {
-    let mut waiting: HashMap<RunId, std::collections::VecDeque<(TaskId, bool)>> = HashMap::new();
+    let mut waiting: HashMap<RunId, VecDeque<(TaskId, bool)>> = HashMap::new();
     for (run, task, free) in found.iter() {
         waiting.entry(*run).or_default().push_back((*task, *free));
     }
@@ -233,7 +198,7 @@ fn choose(runs: &mut [LockedRun], found: &mut [Found], wanted: &Wanted, turn: &[
         let before = chosen.len();
         for id in turn {
             let Some(run) = runs.iter_mut().find(|run| run.id == *id).filter(|run| slots(run) > 0) else { continue };
-            let Some((task, free)) = waiting.get_mut(id).and_then(std::collections::VecDeque::pop_front) else {
+            let Some((task, free)) = waiting.get_mut(id).and_then(VecDeque::pop_front) else {
                 continue;
             };
             if chosen.len() >= capacity {
@@ -366,14 +331,8 @@ fn write_leases(
         };
     }
     let insert: Sql<()> = two_sqls(
-        insert!(
-            "x.lease",
-            "json_to_recordset({}::json) AS x (lease uuid, task uuid) JOIN tasks t ON t.id = x.task"
-        ),
-        insert!(
-            "unhex(x.value ->> 'lease')",
-            "json_each({}) AS x JOIN tasks t ON t.id = unhex(x.value ->> 'task')"
-        ),
+        insert!("x.lease", "json_to_recordset({}::json) AS x (lease uuid, task uuid) JOIN tasks t ON t.id = x.task"),
+        insert!("unhex(x.value ->> 'lease')", "json_each({}) AS x JOIN tasks t ON t.id = unhex(x.value ->> 'task')"),
         values![wanted.machine.as_str(), Value::Now, terms.lease, terms.first_beat, rows],
     );
     on!(tx, |c| insert.execute(c))?;

@@ -149,7 +149,7 @@ impl LockedRun {
 
 /// Writes runs as they are now, in one statement, and tells those who wait for them.
 pub(super) fn save_runs(tx: &mut Conn, runs: &[&LockedRun]) -> Result<(), StoreError> {
-    on!(tx, Pg |c| write_all(runs).execute(c), Sqlite |c| write_each(c, runs))?;
+    on!(tx, Pg | c | write_all(runs).execute(c), Sqlite | c | write_each(c, runs))?;
     for run in runs {
         run.tell(tx);
     }
@@ -312,11 +312,8 @@ impl Hold {
                 )
             };
         }
-        let query: Sql<(RunTypes, TaskTypes, LeaseTypes)> = two_sqls(
-            query!(" FOR UPDATE OF r, t, l"),
-            query!(""),
-            vec![Value::Now, ids(leases.iter().copied())],
-        );
+        let query: Sql<(RunTypes, TaskTypes, LeaseTypes)> =
+            two_sqls(query!(" FOR UPDATE OF r, t, l"), query!(""), vec![Value::Now, ids(leases.iter().copied())]);
         let rows: Vec<(RunRow, TaskRow, HeldLease)> = on!(tx, |c| query.load(c))?;
         let operation = tx.operation();
         rows.into_iter()

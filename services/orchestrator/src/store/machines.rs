@@ -8,9 +8,7 @@ use ensemble_types::runs::TaskStatus;
 use ensemble_types::time::Timestamp;
 
 use super::Store;
-use super::ending::{
-    EndingAttempt, Results, Runs, end_attempts, fail_dependents, let_go, pinned_tasks, transition,
-};
+use super::ending::{EndingAttempt, Results, Runs, end_attempts, fail_dependents, let_go, pinned_tasks, transition};
 use super::held::{LockedRun, Which, lock_leases, lock_run};
 use super::sql::{Sql, ids, sql, values};
 use crate::domain::{Ending, TaskEvent, machine_deleted};

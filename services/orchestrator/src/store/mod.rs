@@ -15,7 +15,9 @@ mod machines;
 mod output;
 mod queue;
 mod read;
+mod runners;
 mod sql;
+mod sweep;
 mod timers;
 
 use std::time::Duration;
@@ -27,9 +29,10 @@ use self::queue::Queue;
 
 pub(crate) use calls::{LeaseCall, Report};
 pub(crate) use census::Census;
-pub(crate) use grant::{SeenRunner, Wanted};
+pub(crate) use grant::Wanted;
 pub(crate) use output::Attempt;
 pub(crate) use read::{After, Filter, Seen};
+pub(crate) use runners::SeenRunner;
 pub(crate) use timers::until;
 
 /// How long things last. All of it is configuration.

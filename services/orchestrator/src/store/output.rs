@@ -155,11 +155,8 @@ fn running(tx: &mut Conn, call: &LeaseCall) -> Result<Option<Place>, StoreError>
             )
         };
     }
-    let query: Sql<(BigInt, BigInt, Bool)> = two_sqls(
-        query!(" FOR UPDATE"),
-        query!(""),
-        values![call.lease, call.owner, call.machine.as_str(), call.fence],
-    );
+    let query: Sql<(BigInt, BigInt, Bool)> =
+        two_sqls(query!(" FOR UPDATE"), query!(""), values![call.lease, call.owner, call.machine.as_str(), call.fence]);
     let found: Option<(i64, i64, bool)> = on!(tx, |c| query.get_result(c).optional())?;
     Ok(found.map(|(length, stored, cut)| Place { length, stored, cut }))
 }

@@ -216,35 +216,9 @@ impl Store {
                 let more = rows.len() > limit;
                 let operation = c.operation();
                 let full = run.summary.running >= run.max_concurrency;
-                let changed = rows.into_iter().take(limit).map(|row| {
-                    row.changed(operation, machine.as_deref(), full, &runners)
-                });
+                let changed =
+                    rows.into_iter().take(limit).map(|row| row.changed(operation, machine.as_deref(), full, &runners));
                 Ok(Seen { changed: changed.collect::<Result<_, _>>()?, run, more })
-            })
-            .await
-    }
-
-    /// The versions of these runs as they are now; for the sweep.
-    pub(crate) async fn versions(&self, of: Vec<RunId>) -> Result<Vec<(RunId, i64)>, StoreError> {
-        self.db
-            .read("sweep the runs that are waited for", move |c| {
-                let query: Sql<(Uid, BigInt)> =
-                    sql("SELECT id, version FROM runs WHERE id IN {}", vec![super::sql::ids(of.iter().copied())]);
-                on!(c, |c| query.load(c))
-            })
-            .await
-    }
-
-    /// For each of these accounts that has work for runners, when that last changed; for the sweep.
-    pub(crate) async fn with_work(&self, of: Vec<UserId>) -> Result<Vec<(UserId, Timestamp)>, StoreError> {
-        self.db
-            .read("sweep the accounts whose runners wait", move |c| {
-                let query: Sql<(Uid, Moment)> = sql(
-                    "SELECT owner_id, MAX(updated_at) FROM runs WHERE owner_id IN {} AND ready > 0 \
-                     AND running < max_concurrency GROUP BY owner_id",
-                    vec![super::sql::ids(of.iter().copied())],
-                );
-                on!(c, |c| query.load(c))
             })
             .await
     }

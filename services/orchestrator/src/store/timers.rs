@@ -13,7 +13,7 @@ use ensemble_types::time::Timestamp;
 use super::Store;
 use super::ending::{EndingAttempt, Results, Runs, end_attempts, let_go};
 use super::held::{LockedRun, Which, lock_leases, try_lock_run};
-use super::sql::{Sql, Value, sql, values};
+use super::sql::{Sql, Value, sql, two_sqls, values};
 use crate::domain::Ending;
 
 /// When there is something to do.
@@ -114,8 +114,10 @@ impl Store {
 
 /// Ends the pauses that are over.
 fn resume(tx: &mut Conn, run: &mut LockedRun) -> Result<usize, StoreError> {
-    let update: Sql<()> = sql(
+    let update: Sql<()> = two_sqls(
         "UPDATE tasks SET not_before = NULL, version = {} WHERE run_id = {} AND not_before <= {}",
+        "UPDATE tasks INDEXED BY tasks_paused SET not_before = NULL, version = {} \
+         WHERE run_id = {} AND not_before <= {}",
         values![run.version, run.id, Value::Now],
     );
     let resumed = on!(tx, |c| update.execute(c))?;

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use ensemble_testkit::postgres::{Cluster, Durability};
-use ensemble_testkit::run;
+use ensemble_testkit::{eventually, run};
 use serde_json::{Value, json};
 use tokio_postgres::{Client, NoTls};
 
@@ -106,13 +106,22 @@ fn an_idle_service_leaves_its_database_alone() {
             .into_iter()
             .map(|runner| {
                 tokio::spawn(async move {
-                    let body = json!({ "machineId": runner.id, "providers": ["claude"], "capacity": 1, "waitMs": 60_000 });
+                    let body =
+                        json!({ "machineId": runner.id, "providers": ["claude"], "capacity": 1, "waitMs": 60_000 });
                     runner.api.post(LEASES, &body).await
                 })
             })
             .collect();
         // Until all are waiting and a sweep or two is over.
-        tokio::time::timeout(Duration::from_secs(12), std::future::pending::<()>()).await.unwrap_err();
+        let (inside, connection) = tokio_postgres::connect(&counting.cluster.url("idle"), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        eventually(Duration::from_secs(40), async || {
+            let known = inside.query_one("SELECT count(*) FROM runners", &[]).await.unwrap();
+            known.get::<_, i64>(0) == 100
+        })
+        .await;
+        drop(inside);
+        tokio::time::timeout(Duration::from_secs(8), std::future::pending::<()>()).await.unwrap_err();
         let (before, began) = (counting.spent("idle").await, Instant::now());
         tokio::time::timeout(Duration::from_secs(15), std::future::pending::<()>()).await.unwrap_err();
         let (after, took) = (counting.spent("idle").await, began.elapsed());

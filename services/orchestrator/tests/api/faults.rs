@@ -61,7 +61,10 @@ fn two_replicas_share_one_database() {
         let there = |runner: Runner| Runner { id: runner.id, api: runner.api.at(&second.public_url()) };
         // A wake-up crosses from one to the other, for runners and for those who wait for a run.
         let runner = world.runner();
-        let waiting = tokio::spawn({ let runner = there(runner.clone()); async move { runner.one().await } });
+        let waiting = tokio::spawn({
+            let runner = there(runner.clone());
+            async move { runner.one().await }
+        });
         tokio::time::timeout(Duration::from_millis(300), std::future::pending::<()>()).await.unwrap_err();
         let before = std::time::Instant::now();
         let submitted = world.submit(json!([task("a")])).await;
@@ -122,7 +125,10 @@ async fn survives_kills(on: Backend) {
     eventually(Duration::from_secs(60), async || ended().await.is_some_and(|run| run["status"] == "completed")).await;
     worker.abort();
     let run = ended().await.unwrap();
-    assert_eq!(run["summary"], json!({ "total": 120, "queued": 0, "running": 0, "completed": 120, "failed": 0, "cancelled": 0 }));
+    assert_eq!(
+        run["summary"],
+        json!({ "total": 120, "queued": 0, "running": 0, "completed": 120, "failed": 0, "cancelled": 0 })
+    );
     service.kill().await;
 }
 
@@ -163,7 +169,8 @@ fn connections_that_break_cost_a_moment_and_no_task() {
             let answer = world.api.get(&path(&submitted, "")).await;
             (answer.status == 200).then(|| answer.json())
         };
-        eventually(Duration::from_secs(60), async || state().await.is_some_and(|run| run["status"] == "completed")).await;
+        eventually(Duration::from_secs(60), async || state().await.is_some_and(|run| run["status"] == "completed"))
+            .await;
         let done = worker.await.unwrap();
         assert_eq!(done.iter().collect::<HashSet<_>>().len(), done.len(), "no report was taken twice");
     });
@@ -182,7 +189,10 @@ fn the_sweep_finds_what_a_lost_wake_up_did_not_tell() {
             let api = world.api.clone();
             tokio::spawn(async move { api.post(&pend, &json!({ "waitFor": "terminal" })).await.expect(200) })
         };
-        let waiting = tokio::spawn({ let runner = runner.clone(); async move { runner.one().await } });
+        let waiting = tokio::spawn({
+            let runner = runner.clone();
+            async move { runner.one().await }
+        });
         tokio::time::timeout(Duration::from_millis(700), std::future::pending::<()>()).await.unwrap_err();
         // Behind the service's back: a task is done and another one is there, and nobody is told.
         let (client, connection) = tokio_postgres::connect(&world.url, NoTls).await.unwrap();
@@ -196,7 +206,10 @@ fn the_sweep_finds_what_a_lost_wake_up_did_not_tell() {
             )
             .await
             .unwrap();
-        assert_eq!(tokio::time::timeout(Duration::from_secs(5), ended).await.expect("found by the sweep").unwrap()["status"], "completed");
+        assert_eq!(
+            tokio::time::timeout(Duration::from_secs(5), ended).await.expect("found by the sweep").unwrap()["status"],
+            "completed"
+        );
         assert_eq!(runner.finish(&lease, "completed").await.expect(200)["taskStatus"], "completed");
         client
             .batch_execute(

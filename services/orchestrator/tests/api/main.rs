@@ -3,19 +3,19 @@
 
 mod world;
 
-mod walk;
-mod runs;
-mod refusals;
+mod cancelling;
+mod cost;
 mod dependencies;
+mod events;
+mod faults;
 mod granting;
 mod leases;
 mod losses;
-mod cancelling;
-mod retrying;
-mod waiting;
-mod events;
-mod outputs;
 mod machines;
+mod outputs;
+mod refusals;
+mod retrying;
+mod runs;
 mod scale;
-mod faults;
-mod cost;
+mod waiting;
+mod walk;

@@ -37,7 +37,10 @@ async fn complete(world: &World, tasks: Vec<Value>) {
     for task in run["tasks"].as_array().unwrap() {
         assert_eq!(task["attempt"], 1);
         for target in task["dependsOn"].as_array().unwrap() {
-            assert!(order[target.as_str().unwrap()] < order[task["id"].as_str().unwrap()], "it ran before its dependency");
+            assert!(
+                order[target.as_str().unwrap()] < order[task["id"].as_str().unwrap()],
+                "it ran before its dependency"
+            );
         }
     }
 }
