@@ -12,6 +12,8 @@ mod table;
 use anyhow::Result;
 
 fn main() -> Result<()> {
+    // The HTTP client comes without a TLS provider.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let options = machine::Options::from_args()?;
     let mut report = table::Report::new(options.rounds);
     let machine = machine::Machine::start(&options)?;

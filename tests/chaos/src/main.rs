@@ -37,6 +37,8 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<usize> {
+    // The HTTP client comes without a TLS provider.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let options = options()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let mut found = 0;
