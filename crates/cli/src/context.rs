@@ -7,6 +7,7 @@ use ensemble_types::ids::{MachineId, UserId};
 use ensemble_types::time::Timestamp;
 use futures_util::TryStreamExt;
 use secrecy::ExposeSecret;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::arguments::Global;
 use crate::failure::{Failure, Result};
@@ -122,6 +123,11 @@ fn with(client: &Client, kept: &KeptToken) -> Client {
 fn builder(server: String) -> ensemble_client::ClientBuilder {
     let retry = Retry { attempts: 5, ..Retry::default() };
     Client::builder(server).retry(retry).user_agent(concat!("ensemble/", env!("CARGO_PKG_VERSION")))
+}
+
+/// Ctrl-C, from now on. Kept by whoever waits for it: one that comes while nobody looks is not lost.
+pub(crate) fn interrupts() -> Result<Signal> {
+    signal(SignalKind::interrupt()).map_err(|error| Failure::said(format!("Cannot listen for Ctrl-C: {error}.")))
 }
 
 /// This machine's idea of the time. Decides only whether a kept token is worth trying.

@@ -10,7 +10,7 @@ use futures_util::{Stream, StreamExt};
 
 use super::DONE;
 use super::runs::Which;
-use crate::context::Context;
+use crate::context::{Context, interrupts};
 use crate::failure::{Failure, Result};
 use crate::print;
 
@@ -46,10 +46,11 @@ impl Output {
 async fn print_all(context: &Context, output: impl Stream<Item = ensemble_client::Result<impl AsRef<[u8]>>>) -> Result {
     let mut output = pin!(output);
     let mut whole = Whole::default();
+    let mut interrupt = interrupts()?;
     loop {
         let chunk = tokio::select! {
             chunk = output.next() => chunk,
-            _ = tokio::signal::ctrl_c() => return Ok(ExitCode::from(130)),
+            _ = interrupt.recv() => return Ok(ExitCode::from(130)),
         };
         let Some(chunk) = chunk else {
             whole.rest(context)?;

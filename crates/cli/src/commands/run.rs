@@ -12,9 +12,10 @@ use ensemble_types::runs::{Provider, Run as Record, RunStatus, Task, TaskStatus}
 use ensemble_types::text::Text;
 use futures_util::StreamExt;
 use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::signal::unix::Signal;
 
 use super::DONE;
-use crate::context::{Context, Me};
+use crate::context::{Context, Me, interrupts};
 use crate::failure::{Failure, Result};
 use crate::plan::{self, Instead, Places};
 use crate::print;
@@ -95,6 +96,7 @@ fn provider(text: &str) -> Result<Provider, &'static str> {
 
 /// Shows how a run goes until it has ended; the code says how.
 pub(crate) async fn watch(context: &Context, me: &Me, id: RunId) -> Result {
+    let mut interrupt = interrupts()?;
     let run = me.client.run(id).await?;
     let mut progress = Progress::new(run.tasks.as_deref().unwrap_or_default());
     if !context.json {
@@ -126,9 +128,9 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId) -> Result {
                 }
             },
             _ = clock.tick(), if !context.json && progress.is_live() => progress.draw()?,
-            _ = tokio::signal::ctrl_c() => {
+            _ = interrupt.recv() => {
                 progress.leave();
-                if !interrupted(context, me, id).await? {
+                if !interrupted(context, me, id, &mut interrupt).await? {
                     return Ok(ExitCode::from(INTERRUPTED));
                 }
             }
@@ -175,7 +177,7 @@ pub(crate) fn code(status: RunStatus) -> ExitCode {
 }
 
 /// Asks what the interruption means. `true`: go on watching.
-async fn interrupted(context: &Context, me: &Me, id: RunId) -> Result<bool> {
+async fn interrupted(context: &Context, me: &Me, id: RunId, again: &mut Signal) -> Result<bool> {
     let leave =
         || print::note(format!("The run goes on. `ensemble show {id}` shows it, `ensemble cancel {id}` cancels it."));
     if context.json || !io::stdin().is_terminal() {
@@ -187,7 +189,7 @@ async fn interrupted(context: &Context, me: &Me, id: RunId) -> Result<bool> {
     let mut input = BufReader::new(tokio::io::stdin());
     let answered = tokio::select! {
         read = input.read_line(&mut answer) => read.is_ok_and(|length| length > 0),
-        _ = tokio::signal::ctrl_c() => false,
+        _ = again.recv() => false,
     };
     match answer.trim() {
         "y" | "Y" | "yes" => {

@@ -13,7 +13,7 @@ use ensemble_types::text::Text;
 use futures_util::StreamExt;
 use serde_json::json;
 
-use crate::context::{Context, Me};
+use crate::context::{Context, Me, interrupts};
 use crate::failure::{Failure, Result};
 use crate::print;
 use crate::vault::{body, check_keys, seal_json};
@@ -122,6 +122,7 @@ impl Read {
 
 impl Follow {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+        let mut interrupt = interrupts()?;
         let session = me.client.session(self.session).await?;
         let after = self.after.unwrap_or(session.last_seq);
         let mut reader = Reader::new(context, me, session)?;
@@ -129,7 +130,7 @@ impl Follow {
         loop {
             let event = tokio::select! {
                 event = events.next() => event,
-                _ = tokio::signal::ctrl_c() => return Ok(()),
+                _ = interrupt.recv() => return Ok(()),
             };
             match event {
                 Some(Ok(SessionEvent::Message(message))) => reader.print_live(me, &message).await?,
