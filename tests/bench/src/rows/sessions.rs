@@ -220,7 +220,7 @@ async fn read_stream(
 /// The table that holds messages: the one with a `local_id`.
 fn message_table(machine: &Machine, url: &str) -> Result<String> {
     let found =
-        machine.rows(url, "SELECT table_name::text FROM information_schema.columns WHERE column_name = 'local_id'")?;
+        machine.rows(url, "SELECT table_name::text FROM information_schema.columns WHERE column_name = 'local_id' AND table_schema = 'public'")?;
     found.into_iter().next().and_then(|mut row| row.pop()).context("no table has a local_id")
 }
 
