@@ -14,7 +14,8 @@ fn root() -> PathBuf {
 
 /// Every file that git knows, with one of these endings.
 fn files(endings: &[&str]) -> Vec<PathBuf> {
-    let listed = Command::new("git").args(["ls-files", "-co", "--exclude-standard"]).current_dir(root()).output().unwrap();
+    let listed =
+        Command::new("git").args(["ls-files", "-co", "--exclude-standard"]).current_dir(root()).output().unwrap();
     let found: Vec<PathBuf> = String::from_utf8(listed.stdout)
         .unwrap()
         .lines()
@@ -46,9 +47,11 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
         .collect();
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for node in meta["resolve"]["nodes"].as_array().unwrap() {
-        let needs = node["deps"].as_array().unwrap().iter().filter(|dep| {
-            dep["dep_kinds"].as_array().unwrap().iter().any(|kind| kind["kind"].is_null())
-        });
+        let needs = node["deps"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|dep| dep["dep_kinds"].as_array().unwrap().iter().any(|kind| kind["kind"].is_null()));
         let entry = found.entry(names[node["id"].as_str().unwrap()].to_owned()).or_default();
         entry.extend(needs.map(|dep| names[dep["pkg"].as_str().unwrap()].to_owned()));
     }
@@ -110,7 +113,8 @@ fn layers_keep_their_distance() {
     for path in files(&[".rs"]) {
         let name = shown(&path);
         let text = std::fs::read_to_string(&path).unwrap();
-        let Some(inside) = name.strip_prefix("services/").and_then(|rest| rest.split_once("/src/")).map(|(_, inside)| inside)
+        let Some(inside) =
+            name.strip_prefix("services/").and_then(|rest| rest.split_once("/src/")).map(|(_, inside)| inside)
         else {
             continue;
         };
