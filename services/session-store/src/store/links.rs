@@ -166,8 +166,8 @@ fn go_on(c: &mut Conn, reader: &PublicReader, window: Window) -> Result<Option<P
     let (row, at) = alive(c, reader.link)?;
     let token = reader.view_token.as_deref().filter(|token| row.knows(Some(token), at));
     let Some(token) = token else {
-        let maybe_again = reader.key.is_some();
-        return if row.used_up() && !maybe_again { Err(Error::LinkNotFound) } else { Ok(None) };
+        let may_begin = !row.used_up() || is_named(c, row.session_id, reader)?;
+        return if may_begin { Ok(None) } else { Err(Error::LinkNotFound) };
     };
     let mut json = String::new();
     let head = page(c, &mut json, row.session_id, window)?;
@@ -196,6 +196,14 @@ fn begin(tx: &mut Conn, reader: &PublicReader, window: Window) -> Result<PublicV
     let mut json = String::new();
     let head = page(tx, &mut json, row.session_id, window)?;
     finish(tx, json, &row, window, &head, &token)
+}
+
+/// Whether this reader's key has begun a viewing, recent or not.
+fn is_named(c: &mut Conn, session: SessionId, reader: &PublicReader) -> Result<bool, StoreError> {
+    let Some(key) = &reader.key else { return Ok(false) };
+    let there = viewings::table.find((session.db(), reader.link.0.to_vec(), key));
+    let began: Option<Timestamp> = on!(c, |c| there.clone().select(viewings::viewed_at).first(c).optional())?;
+    Ok(began.is_some())
 }
 
 /// When the viewing of this name began, if it is a recent one; else it begins now.
