@@ -14,7 +14,7 @@ impl Rounds {
         sorted.sort_by(f64::total_cmp);
         let middle = sorted.len() / 2;
         match (sorted.get(middle), middle.checked_sub(1).and_then(|m| sorted.get(m))) {
-            (Some(high), Some(low)) if sorted.len() % 2 == 0 => (high + low) / 2.0,
+            (Some(high), Some(low)) if sorted.len().is_multiple_of(2) => (high + low) / 2.0,
             (Some(only), _) => *only,
             (None, _) => f64::NAN,
         }

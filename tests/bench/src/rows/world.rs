@@ -54,7 +54,7 @@ impl<'a> World<'a> {
         (0..count)
             .map(|_| {
                 let made = self.call(&self.store.public, "POST", "/v1/sessions", body.clone())?;
-                made["id"].as_str().map(str::to_owned).context("no id")
+                made.get("id").and_then(Value::as_str).map(str::to_owned).context("no id")
             })
             .collect()
     }
