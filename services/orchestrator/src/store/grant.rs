@@ -67,18 +67,19 @@ impl Store {
 /// Runs with something for this runner, those first that have waited longest for their turn.
 fn candidates(c: &mut Conn, wanted: &Wanted) -> Result<Vec<RunId>, StoreError> {
     let machine = wanted.machine.as_str();
-    // SQLite would rather walk through all the tasks of a run, because it counts on their being few.
+    // A question of its own for each run, not a join: a plan that was made while there were few tasks must not go through
+    // those of all accounts later. And SQLite would rather walk through all the tasks of a run.
     macro_rules! query {
         ($index:literal) => {
             concat!(
                 "SELECT r.id FROM runs r WHERE r.owner_id = {} AND r.ready > 0 AND r.running < r.max_concurrency \
                  AND r.status IN ('queued', 'running') \
                  AND (r.pinned OR r.spread OR r.machine_id IS NULL OR r.machine_id = {}) \
-                 AND EXISTS (SELECT 1 FROM tasks t",
+                 AND (SELECT 1 FROM tasks t",
                 $index,
                 " WHERE ",
                 takeable!(),
-                ") ORDER BY r.served_at, r.id LIMIT {}"
+                " LIMIT 1) = 1 ORDER BY r.served_at, r.id LIMIT {}"
             )
         };
     }
