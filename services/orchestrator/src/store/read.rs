@@ -179,6 +179,8 @@ impl Store {
                 let row = find(c, owner, id)?.ok_or(Error::NotFound)?;
                 let (machine, spread) = (row.machine.clone(), row.spread);
                 let mut run = row.run(c.operation())?;
+                // A large run takes a while to read on a slow machine.
+                c.extend_patience(std::time::Duration::from_millis(run.summary.total.into()));
                 let runners = runners(c, owner, run.summary.queued > 0)?;
                 run.tasks = Some(tasks(c, &run, if spread { None } else { machine.as_deref() }, &runners)?);
                 Ok(run)
