@@ -109,6 +109,8 @@ impl Service for VoiceGateway {
         let breaker = Breaker::new(livekit.breaker_failures, livekit.breaker_probe);
         let twirp = Twirp::new(kit.http.clone(), &livekit.url, livekit.key.clone(), breaker, metrics.clone());
         let identity = Arc::new(KeysClient::new(Channel::new(&kit, &config.identity)));
+        let keys = RemoteKeys::start(identity, config.keys).await;
+        keys.register(&kit.metrics)?;
         let public_url = config.public_url.unwrap_or_else(|| format!("http://{}", kit.public_addr));
         Ok(Self {
             store: Store::new(db, config.rules, nudges, metrics.clone()),
@@ -132,7 +134,7 @@ impl Service for VoiceGateway {
             metrics,
             clock: kit.clock,
             drain: kit.drain,
-            keys: RemoteKeys::start(identity, config.keys).await,
+            keys,
             inboxes: Mutex::new(Some(Inboxes { deliveries, strays: stray_rooms })),
         })
     }

@@ -1,5 +1,7 @@
 //! Loading and changing one session.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use diesel::prelude::*;
 use ensemble_store_kit::types::IntoDb;
 use ensemble_store_kit::{Conn, StoreError, on};
@@ -13,6 +15,9 @@ use super::{Nudge, Store};
 use crate::domain::observation::Observation;
 use crate::domain::session::VoiceSession;
 use crate::domain::state::{Agent, Event, Refused, Rules};
+
+/// How often a change is tried that a unique constraint refuses.
+const TRIES: u32 = 3;
 
 /// A session as it was read, with what belongs to it.
 #[derive(Clone, Debug)]
@@ -177,14 +182,31 @@ impl Store {
         &self,
         operation: &'static str,
         id: GatewaySessionId,
-        mut f: F,
+        f: F,
     ) -> Result<Option<Change<T>>, StoreError>
     where
         F: FnMut(&mut Conn, &mut Loaded, Timestamp) -> Result<T, StoreError> + Send + 'static,
         T: Send + 'static,
     {
         let rules = self.rules.clone();
-        let changed = self.db.write(operation, move |tx| change_in(tx, id, &rules, &mut f)).await?;
+        let f = Arc::new(Mutex::new(f));
+        let mut tries = 0;
+        let changed = loop {
+            let (rules, f) = (rules.clone(), Arc::clone(&f));
+            let changed = self
+                .db
+                .write(operation, move |tx| {
+                    let mut f = f.lock().unwrap_or_else(PoisonError::into_inner);
+                    change_in(tx, id, &rules, &mut *f)
+                })
+                .await;
+            tries += 1;
+            match changed {
+                // Two starts for one session went live at the same moment: the second one now sees the first.
+                Err(StoreError::Duplicate { .. }) if tries < TRIES => {}
+                other => break other?,
+            }
+        };
         if let Some(change) = &changed {
             self.tell(change);
         }
@@ -248,7 +270,6 @@ fn replace_others(
     rules: &Rules,
 ) -> Result<Replaced, StoreError> {
     use voice_sessions::dsl;
-    queue_by_user(tx, &newcomer.user_id)?;
     let others: Vec<GatewaySessionId> = on!(tx, |c| dsl::voice_sessions
         .filter(dsl::user_id.eq(&newcomer.user_id).and(dsl::session_id.eq(&newcomer.session_id)))
         .filter(dsl::phase.eq("live").and(dsl::id.ne(newcomer.id.db())))

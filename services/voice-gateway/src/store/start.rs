@@ -55,6 +55,9 @@ impl From<StoreError> for Stop {
     }
 }
 
+/// Phases of sessions that count against limits.
+const OPEN: [&str; 2] = ["creating", "live"];
+
 /// More starts than this are never between their count and their commit: connections to the database, on all replicas.
 const IN_FLIGHT: u64 = 256;
 
@@ -141,52 +144,69 @@ fn insert(
 
 /// What is in use, without the session that this start would replace.
 fn usage(tx: &mut Conn, session: &VoiceSession, limits: &Limits, now: Timestamp) -> Result<Usage, StoreError> {
-    use voice_sessions::dsl;
-    let open = dsl::phase.eq_any(["creating", "live"]);
-    let mut others: Vec<String> = on!(tx, |c| dsl::voice_sessions
-        .filter(dsl::user_id.eq(&session.user_id).and(dsl::session_id.ne(&session.session_id)).and(open))
-        .select(dsl::session_id)
-        .load(c))?;
+    let open = open_sessions(tx, session)?;
+    let mut others: Vec<&str> =
+        open.iter().map(|one| one.session_id.as_str()).filter(|id| *id != session.session_id).collect();
     others.sort_unstable();
     others.dedup();
+    let user_sessions = others.len() as u64;
     let total_sessions = if limits.total_sessions > 0 { total_sessions(tx, session)? } else { 0 };
-    let user_seconds = if limits.user_daily_seconds > 0 { seconds_today(tx, Some(&session.user_id), now)? } else { 0 };
-    let total_seconds = if limits.total_daily_seconds > 0 { seconds_today(tx, None, now)? } else { 0 };
-    Ok(Usage { user_sessions: others.len() as u64, total_sessions, user_seconds, total_seconds })
+    let user_seconds = match limits.user_daily_seconds {
+        0 => 0,
+        _ => ended_today(tx, &session.user_id, now)?.saturating_add(going_on(&open, now)),
+    };
+    let total_seconds = match limits.total_daily_seconds {
+        0 => 0,
+        _ => ended_today(tx, "", now)?.saturating_add(going_on(&all_open_sessions(tx)?, now)),
+    };
+    Ok(Usage { user_sessions, total_sessions, user_seconds, total_seconds })
+}
+
+/// An open session, as far as limits go.
+#[derive(Queryable)]
+struct Open {
+    session_id: String,
+    created_at: Timestamp,
+    active_at: Option<Timestamp>,
+}
+
+fn open_sessions(tx: &mut Conn, session: &VoiceSession) -> Result<Vec<Open>, StoreError> {
+    use voice_sessions::dsl;
+    on!(tx, |c| dsl::voice_sessions
+        .filter(dsl::user_id.eq(&session.user_id).and(dsl::phase.eq_any(OPEN)))
+        .select((dsl::session_id, dsl::created_at, dsl::active_at))
+        .load(c))
+}
+
+fn all_open_sessions(tx: &mut Conn) -> Result<Vec<Open>, StoreError> {
+    use voice_sessions::dsl;
+    on!(tx, |c| dsl::voice_sessions
+        .filter(dsl::phase.eq_any(OPEN))
+        .select((dsl::session_id, dsl::created_at, dsl::active_at))
+        .load(c))
 }
 
 fn total_sessions(tx: &mut Conn, session: &VoiceSession) -> Result<u64, StoreError> {
     use voice_sessions::dsl;
-    let open = dsl::phase.eq_any(["creating", "live"]);
     let replaced = dsl::user_id.eq(&session.user_id).and(dsl::session_id.eq(&session.session_id));
-    let count: i64 =
-        on!(tx, |c| dsl::voice_sessions.filter(open).filter(diesel::dsl::not(replaced)).select(count_star()).first(c))?;
+    let count: i64 = on!(tx, |c| dsl::voice_sessions
+        .filter(dsl::phase.eq_any(OPEN))
+        .filter(diesel::dsl::not(replaced))
+        .select(count_star())
+        .first(c))?;
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
-/// Seconds of sessions that began today: those that ended, and those that go on, up to now.
-fn seconds_today(tx: &mut Conn, user: Option<&str>, now: Timestamp) -> Result<u64, StoreError> {
-    use voice_sessions::dsl;
+/// Seconds of the sessions that began today and have ended; the empty user is everybody.
+fn ended_today(tx: &mut Conn, user: &str, now: Timestamp) -> Result<u64, StoreError> {
+    let seconds: Option<i64> =
+        on!(tx, |c| voice_usage::table.find((day(now), user)).select(voice_usage::seconds).first(c).optional())?;
+    Ok(u64::try_from(seconds.unwrap_or(0)).unwrap_or(0))
+}
+
+/// Seconds so far of the sessions that began today and go on.
+fn going_on(open: &[Open], now: Timestamp) -> u64 {
     let today = day(now);
-    let ended: Option<i64> = on!(tx, |c| voice_usage::table
-        .find((&today, user.unwrap_or("")))
-        .select(voice_usage::seconds)
-        .first(c)
-        .optional())?;
-    let live: Vec<(Timestamp, Option<Timestamp>)> = match user {
-        Some(user) => on!(tx, |c| dsl::voice_sessions
-            .filter(dsl::phase.eq("live").and(dsl::user_id.eq(user)))
-            .select((dsl::created_at, dsl::active_at))
-            .load(c))?,
-        None => on!(tx, |c| dsl::voice_sessions
-            .filter(dsl::phase.eq("live"))
-            .select((dsl::created_at, dsl::active_at))
-            .load(c))?,
-    };
-    let going_on: u64 = live
-        .into_iter()
-        .filter(|(created_at, _)| day(*created_at) == today)
-        .filter_map(|(_, active_at)| active_at.map(|since| now.since(since).as_secs()))
-        .sum();
-    Ok(u64::try_from(ended.unwrap_or(0)).unwrap_or(0).saturating_add(going_on))
+    let of_today = open.iter().filter(|one| day(one.created_at) == today);
+    of_today.filter_map(|one| one.active_at).map(|since| now.since(since).as_secs()).sum()
 }

@@ -39,7 +39,7 @@ on_both_databases! {
     }
 
     async fn an_agent_that_comes_late_is_the_only_one(on: Backend) {
-        let stage = Stage::with(on, &[("VOICE_AGENT_JOIN_TIMEOUT_SECONDS", "0.5")]).await;
+        let stage = Stage::with(on, &[("VOICE_AGENT_JOIN_TIMEOUT_SECONDS", "2")]).await;
         stage.double.plan_agents(AgentPlan { workers: false, ..AgentPlan::default() });
         let started = stage.start("user-1", "session-1").await;
         stage.double.plan_agents(AgentPlan::default());
@@ -156,7 +156,7 @@ on_both_databases! {
 
     async fn a_slow_agent_gets_what_was_said_before_it_came(on: Backend) {
         let stage = Stage::with(on, &[("VOICE_AGENT_JOIN_TIMEOUT_SECONDS", "10")]).await;
-        let plan = AgentPlan { join_after: Duration::from_millis(500), ..AgentPlan::default() };
+        let plan = AgentPlan { join_after: Duration::from_secs(4), ..AgentPlan::default() };
         stage.double.plan_agents(AgentPlan { ready: Ready::ByEvent(Duration::from_millis(300)), ..plan });
         let started = stage.start("user-1", "session-1").await;
         for number in 0..5 {

@@ -109,7 +109,7 @@ on_both_databases! {
     }
 
     async fn what_grows_beyond_a_packet_is_fetched(on: Backend) {
-        let stage = Stage::with(on, &[("VOICE_DELIVERY_PATIENCE_MS", "500")]).await;
+        let stage = Stage::with(on, &[("VOICE_DELIVERY_PATIENCE_MS", "3000")]).await;
         let talk = stage.talking("user-1", "session-1").await;
         // 8 KiB of control characters take six bytes each in JSON.
         let text = "\u{1}".repeat(8_192);

@@ -51,24 +51,24 @@ on_both_databases! {
     }
 
     async fn seconds_of_a_day_run_out(on: Backend) {
-        let stage = Stage::with(on, &[("VOICE_DAILY_SECONDS_PER_USER", "1"), ("VOICE_MAX_SESSION_SECONDS", "60")]).await;
+        let stage = Stage::with(on, &[("VOICE_DAILY_SECONDS_PER_USER", "6"), ("VOICE_MAX_SESSION_SECONDS", "60")]).await;
         let talk = stage.talking("user-1", "a").await;
         // What is left of the day bounds the session.
         let status = stage.ends(&talk.id, "stopped", "expired").await;
-        assert!(status["durationSeconds"].as_u64().unwrap() <= 1, "{status}");
+        assert!(status["durationSeconds"].as_u64().unwrap() <= 6, "{status}");
         let second = ask(&stage, "user-1", "b").await;
-        if status["durationSeconds"] == 1 {
+        if status["durationSeconds"] == 6 {
             refused(&second, "user_daily_seconds");
         }
         assert_eq!(ask(&stage, "user-2", "b").await["allowed"], true);
     }
 
     async fn seconds_of_everybody_run_out(on: Backend) {
-        let stage = Stage::with(on, &[("VOICE_DAILY_SECONDS", "1"), ("VOICE_MAX_SESSION_SECONDS", "60")]).await;
+        let stage = Stage::with(on, &[("VOICE_DAILY_SECONDS", "6"), ("VOICE_MAX_SESSION_SECONDS", "60")]).await;
         let talk = stage.talking("user-1", "a").await;
-        stage.status_becomes(&talk.id, |status| status["durationSeconds"].as_u64() >= Some(1) || status["endedAt"].is_string()).await;
+        stage.status_becomes(&talk.id, |status| status["durationSeconds"].as_u64() >= Some(6) || status["endedAt"].is_string()).await;
         let status = stage.status(&talk.id).await;
-        if status["durationSeconds"].as_u64() >= Some(1) {
+        if status["durationSeconds"].as_u64() >= Some(6) {
             refused(&ask(&stage, "user-2", "b").await, "total_daily_seconds");
         }
     }

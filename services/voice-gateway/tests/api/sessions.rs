@@ -186,7 +186,7 @@ on_both_databases! {
     }
 
     async fn every_session_expires(on: Backend) {
-        let stage = Stage::with(on, &[("VOICE_MAX_SESSION_SECONDS", "1.5")]).await;
+        let stage = Stage::with(on, &[("VOICE_MAX_SESSION_SECONDS", "6")]).await;
         let talk = stage.talking("user-1", "session-1").await;
         stage.ends(&talk.id, "stopped", "expired").await;
         stage.room_goes(&talk.room).await;
