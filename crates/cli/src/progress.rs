@@ -59,12 +59,16 @@ impl Progress {
         self.drawn.is_some()
     }
 
-    /// The first picture; elsewhere only what needs somebody to do something.
+    /// The first picture; elsewhere what has begun already, and what needs somebody to do something.
     pub(crate) fn begin(&mut self) -> Result<()> {
         if self.drawn.is_some() {
             return self.draw();
         }
-        for line in self.tasks.iter().filter(|line| line.waiting_for == Some(WaitingFor::Machine)) {
+        for line in self
+            .tasks
+            .iter()
+            .filter(|line| line.status != TaskStatus::Queued || line.waiting_for == Some(WaitingFor::Machine))
+        {
             crate::print::line(line.plain())?;
         }
         Ok(())
