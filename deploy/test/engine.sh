@@ -9,11 +9,17 @@ skip() {
     exit 0
 }
 
-# need_engine <what>: $docker and $compose, or skipped.
+# need_engine <what>: $docker, $buildkit and $compose, or skipped.
 need_engine() {
     docker=${DOCKER:-docker}
     command -v "$docker" >/dev/null || skip "$1" "no docker command"
     "$docker" info >/dev/null 2>&1 || skip "$1" "no container engine answers; deploy/test/local-engine.sh start brings one on Debian"
+    # Clients from 23 on have BuildKit only with their part buildx; without it there is the builder of before.
+    buildkit=1
+    if ! "$docker" buildx version >/dev/null 2>&1; then
+        client=$("$docker" version --format '{{.Client.Version}}')
+        [ "${client%%.*}" -lt 23 ] || buildkit=0
+    fi
     if "$docker" compose version >/dev/null 2>&1; then
         compose=("$docker" compose)
     elif command -v docker-compose >/dev/null; then

@@ -1,5 +1,8 @@
 #!/usr/bin/env bash
-# Builds every image and says how large each is beyond what it stands on.
+# Builds every image, checks what each must hold, and says how large it is beyond what it stands on.
+#
+#   PROGRAMS_FROM=target/release   takes programs that were built before on the same Debian instead of compiling
+#   BUILD_NETWORK=host             for engines whose builds reach no network otherwise
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/engine.sh"
 need_engine "images"
@@ -9,32 +12,58 @@ limit_mib=40 # for a service, beyond its base
 prefix=${IMAGE_PREFIX:-ensemble/}
 version=${VERSION:-dev}
 profile=${BUILD_PROFILE:-dist}
+programs=programs
 network=${BUILD_NETWORK:-default}
 # The steps that copy files have no need of a network; those that install packages may need the host's.
 build() {
-    DOCKER_BUILDKIT=1 "$docker" build --quiet --network "$network" -f deploy/docker/Dockerfile --target "$1" -t "$2" \
-        --build-arg "PROFILE=$profile" --build-arg "VERSION=$version" \
+    DOCKER_BUILDKIT=$buildkit "$docker" build --quiet --network "$network" -f deploy/docker/Dockerfile --target "$1" -t "$2" \
+        --build-arg "PROGRAMS=$programs" --build-arg "PROFILE=$profile" --build-arg "VERSION=$version" \
         --build-arg "REVISION=$(git rev-parse HEAD 2>/dev/null || echo unknown)" . >/dev/null
 }
+if [ -n "${PROGRAMS_FROM:-}" ]; then
+    programs=ensemble-programs
+    profile="programs of $PROGRAMS_FROM"
+    context=$(mktemp -d)
+    trap 'rm -rf "$context"' EXIT
+    for service in $services; do cp "$PROGRAMS_FROM/ensemble-$service" "$context/"; done
+    printf 'FROM scratch\nCOPY ensemble-* /out/\n' >"$context/Dockerfile"
+    DOCKER_BUILDKIT=$buildkit "$docker" build --quiet -t "$programs" "$context" >/dev/null
+fi
 for image in rust:1.95-slim-bookworm debian:bookworm-slim; do
     has_image "$image" || skip "images" "$image can be had from no registry; deploy/test/local-images.sh makes one"
 done
 
-size() { "$docker" image inspect --format '{{.Size}}' "$1"; }
-base=$(size debian:bookworm-slim)
 failed=0
+wrong() {
+    echo "FAILED $1"
+    failed=1
+}
+tell() { "$docker" image inspect --format "$1" "$image"; }
+# Runs a shell in the image as compose and the chart run the program: no root, nothing to write to.
+within() { "$docker" run --rm --network none --read-only --cap-drop ALL --entrypoint sh "$image" -c "$1"; }
+
+image=debian:bookworm-slim
+base=$(tell '{{.Size}}')
 for service in $services; do
-    build "$service" "$prefix$service:$version"
-    beyond=$((($(size "$prefix$service:$version") - base) / 1048576))
-    echo "$prefix$service:$version is $beyond MiB beyond its base"
-    if [ "$service" != runner ] && [ "$profile" = dist ] && [ "$beyond" -gt "$limit_mib" ]; then
-        echo "FAILED $service is more than $limit_mib MiB beyond its base"
-        failed=1
-    fi
+    image=$prefix$service:$version
+    build "$service" "$image"
+    beyond=$((($(tell '{{.Size}}') - base) / 1048576))
+    echo "$image is $beyond MiB beyond its base ($profile)"
+    [ "$(tell '{{.Config.User}}')" = 10001:10001 ] || wrong "$service does not run as 10001"
+    [ "$(tell '{{index .Config.Labels "org.opencontainers.image.version"}}')" = "$version" ] || wrong "$service has no version label"
+    within "ensemble-$service --help >/dev/null && test \$(id -u) = 10001 && ! touch /var/lib/ensemble/x 2>/dev/null" || wrong "$service does not run on a read-only root"
+    [ "$service" != runner ] || continue
+    [ "$beyond" -le "$limit_mib" ] || wrong "$service is more than $limit_mib MiB beyond its base"
+    [ "$(tell '{{json .Config.Healthcheck.Test}}')" = "[\"CMD\",\"ensemble-$service\",\"healthcheck\"]" ] || wrong "$service has no health check"
+    [ "$service" = edge-proxy ] || within 'ldd /usr/lib/*/libpq.so.5 | grep -q libssl' || wrong "the libpq of $service speaks no TLS"
 done
+image=${prefix}voice-agent:$version
 if has_image python:3.12-slim-bookworm; then
-    DOCKER_BUILDKIT=1 "$docker" build --quiet --network "$network" -t "${prefix}voice-agent:$version" deploy/voice-agent >/dev/null
+    DOCKER_BUILDKIT=$buildkit "$docker" build --quiet --network "$network" -t "$image" deploy/voice-agent >/dev/null
+    echo "$image is $(($(tell '{{.Size}}') / 1048576)) MiB with its base"
+    [ "$(tell '{{.Config.User}}')" = 10001 ] || wrong "voice-agent does not run as 10001"
 else
     echo "skipped: image voice-agent (python:3.12-slim-bookworm can be had from no registry)"
 fi
+[ $failed = 0 ] && echo "images: all hold"
 exit $failed

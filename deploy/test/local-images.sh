@@ -8,7 +8,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/engine.sh"
 need_engine "local images"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-build() { DOCKER_BUILDKIT=1 "$docker" build --quiet --network host -t "$1" -f - "$2" >/dev/null && echo "made $1"; }
+build() { DOCKER_BUILDKIT=$buildkit "$docker" build --quiet --network host -t "$1" -f - "$2" >/dev/null && echo "made $1"; }
 
 if ! "$docker" image inspect debian:bookworm-slim >/dev/null 2>&1; then
     debootstrap --variant=minbase --include=ca-certificates bookworm "$work/debian" "${DEBIAN_MIRROR:-http://deb.debian.org/debian}" >/dev/null
