@@ -1,4 +1,4 @@
-//! What a person does first, exactly as the README shows it.
+//! What a person does first: the commands of the README themselves, as a reader pastes them.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,11 +6,24 @@ use std::process::Command;
 use ensemble_e2e::House;
 use ensemble_testkit::Backend;
 
+/// The commands under a heading of the README.
+fn commands_of_readme(heading: &str) -> String {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let readme = std::fs::read_to_string(readme).unwrap();
+    let (_, section) = readme.split_once(heading).expect("the heading stands in the README");
+    let (_, commands) = section.split_once("```sh\n").expect("commands follow the heading");
+    commands.split_once("```").expect("the commands end").0.to_owned()
+}
+
 async fn first_steps(backend: Backend) {
     let house = House::open(backend, &[]).await.unwrap();
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/first-steps.sh");
-    let url = house.url().to_owned();
-    let done = tokio::task::spawn_blocking(move || Command::new(script).arg(url).output().unwrap()).await.unwrap();
+    let shown = commands_of_readme("### First steps with curl");
+    let commands = shown.replace("SERVER=http://127.0.0.1:8080", &format!("SERVER={}", house.url()));
+    assert_ne!(commands, shown, "the commands name the server once");
+    let folder = tempfile::tempdir().unwrap();
+    let mut shell = Command::new("bash");
+    shell.args(["-euo", "pipefail", "-c", &commands]).current_dir(folder.path());
+    let done = tokio::task::spawn_blocking(move || shell.output().unwrap()).await.unwrap();
     let (out, err) = (String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
     assert!(done.status.success(), "{out}\n{err}");
     let last = out.lines().last().unwrap();
