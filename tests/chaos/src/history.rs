@@ -1,10 +1,25 @@
-//! What the clients saw, and whether it can all be true at once.
-//!
-//! A request whose answer was lost is neither a success nor a failure: it may have happened. Only what was answered binds.
+//! What the clients saw. A request whose answer was lost is neither a success nor a failure: it may have happened. Only what
+//! was answered binds; [`crate::check`] says whether it can all be true at once.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
+use anyhow::Result;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+
+/// Since the beginning of the story.
+pub(crate) type At = Duration;
+
+/// When something was asked for, and when the answer came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct When {
+    pub(crate) asked: At,
+    pub(crate) answered: At,
+}
 
 /// One message as a client was told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +32,7 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    pub(crate) fn from_json(session: &str, message: &serde_json::Value) -> Option<Self> {
+    pub(crate) fn from_json(session: &str, message: &Value) -> Option<Self> {
         Some(Self {
             session: session.to_owned(),
             id: message.get("id")?.as_str()?.to_owned(),
@@ -26,6 +41,52 @@ impl Told {
             digest: Sha256::digest(message.get("content")?.as_str()?).into(),
         })
     }
+
+    /// The messages of a page.
+    pub(crate) fn page(session: &str, page: &Value) -> Vec<Self> {
+        let messages = page.get("messages").and_then(Value::as_array);
+        messages.into_iter().flatten().filter_map(|message| Self::from_json(session, message)).collect()
+    }
+}
+
+/// One public link, from its making to its end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Link {
+    pub(crate) max_uses: usize,
+    pub(crate) viewings: Vec<When>,
+    /// Whoever asks later than this must not get in: the answer to its deletion or replacement, or its expiry and a second.
+    pub(crate) dead_from: Option<At>,
+}
+
+/// What a guest may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    Nothing,
+    View,
+    Edit,
+}
+
+/// The owner set what the guest may do. The owner does one thing after the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change {
+    pub(crate) level: Level,
+    pub(crate) asked: At,
+    /// Nothing when the answer was lost: it may have happened, and at any time.
+    pub(crate) answered: Option<At>,
+}
+
+/// The guest did something that needs at least this level.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) needs: Level,
+    pub(crate) when: When,
+}
+
+/// What became of one guest in one session.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Share {
+    pub(crate) changes: Vec<Change>,
+    pub(crate) entries: Vec<Entry>,
 }
 
 /// Everything that was answered.
@@ -33,66 +94,50 @@ impl Told {
 pub(crate) struct History {
     /// Appends that were acknowledged, replays among them.
     pub(crate) acknowledged: Vec<Told>,
-    /// For each reader, in the order in which it saw them.
-    pub(crate) seen: Vec<Vec<Told>>,
+    /// For each reader, in the order in which it saw them: from the first message on.
+    pub(crate) forwards: Vec<Vec<Told>>,
+    /// For each walk from the newest page to the first message.
+    pub(crate) backwards: Vec<Vec<Told>>,
     /// Version of the metadata → the values whose PATCH was answered with it.
     pub(crate) versions: BTreeMap<u64, Vec<String>>,
-    /// Uses of the public link that got in.
-    pub(crate) uses: u64,
-    pub(crate) max_uses: u64,
-    /// Answers that nobody may get: the status, and to what.
+    /// By their tokens.
+    pub(crate) links: BTreeMap<String, Link>,
+    pub(crate) shares: Vec<Share>,
+    /// Answers that nobody may get.
     pub(crate) strange: Vec<String>,
     pub(crate) requests: u64,
     pub(crate) refused: u64,
+    pub(crate) lost: u64,
 }
 
-impl History {
-    /// What is wrong, in the names of the invariants; nothing when all is well. `stored` is the log of each session, read
-    /// when all was quiet again.
-    pub(crate) fn faults(&self, stored: &HashMap<String, Vec<Told>>) -> Vec<String> {
-        let mut faults = self.strange.clone();
-        for (session, log) in stored {
-            let mut ids = HashSet::new();
-            let mut locals = HashSet::new();
-            for (at, message) in log.iter().enumerate() {
-                if message.seq != at as u64 + 1 {
-                    faults.push(format!("M3: {session} has seq {} in place {}", message.seq, at + 1));
-                    break;
-                }
-                if !ids.insert(&message.id) || !locals.insert(&message.local_id) {
-                    faults.push(format!("M2: {session} holds {} twice", message.local_id));
-                }
-            }
-        }
-        for told in &self.acknowledged {
-            let place = usize::try_from(told.seq).unwrap_or(0).wrapping_sub(1);
-            match stored.get(&told.session).and_then(|log| log.get(place)) {
-                Some(kept) if kept == told => {}
-                Some(kept) => faults.push(format!("M1/M6: acknowledged {told:?}, stored {kept:?}")),
-                None => faults.push(format!("M1: acknowledged and lost: {told:?}")),
-            }
-        }
-        for (reader, seen) in self.seen.iter().enumerate() {
-            for (before, after) in seen.iter().zip(seen.iter().skip(1)) {
-                if after.seq != before.seq + 1 {
-                    faults.push(format!("M4: reader {reader} saw {} after {}", after.seq, before.seq));
-                }
-            }
-            for told in seen {
-                let place = usize::try_from(told.seq).unwrap_or(0).wrapping_sub(1);
-                if stored.get(&told.session).and_then(|log| log.get(place)) != Some(told) {
-                    faults.push(format!("M1: reader {reader} saw {told:?}, which is not there"));
-                }
-            }
-        }
-        for (version, winners) in &self.versions {
-            if winners.len() > 1 {
-                faults.push(format!("R1: version {version} was answered to {winners:?}"));
-            }
-        }
-        if self.uses > self.max_uses {
-            faults.push(format!("P1: {} uses of a link for {}", self.uses, self.max_uses));
-        }
-        faults
+/// A history that is also written to a file, line by line, for whoever has to find out what happened.
+#[derive(Debug)]
+pub(crate) struct Chronicle {
+    begun: Instant,
+    file: BufWriter<File>,
+    pub(crate) history: History,
+}
+
+impl Chronicle {
+    pub(crate) fn begin(path: &Path) -> Result<Self> {
+        Ok(Self { begun: Instant::now(), file: BufWriter::new(File::create(path)?), history: History::default() })
+    }
+
+    pub(crate) fn now(&self) -> At {
+        self.begun.elapsed()
+    }
+
+    /// One line: who did what, and what came of it.
+    pub(crate) fn write(&mut self, when: When, who: &str, what: &str, outcome: &Value) {
+        let line = json!({
+            "asked_ms": when.asked.as_millis() as u64, "answered_ms": when.answered.as_millis() as u64,
+            "who": who, "what": what, "outcome": outcome,
+        });
+        // A full disk will be told by the services; the checker works on what is in memory.
+        let _ = writeln!(self.file, "{line}");
+    }
+
+    pub(crate) fn flush(&mut self) {
+        let _ = self.file.flush();
     }
 }

@@ -1,183 +1,279 @@
-//! The clients: writers, readers, racers. Each goes on through every fault until it is told to stop.
+//! The clients of one history: who writes, and who reads it. Each goes on through every fault until it is told to stop.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ensemble_testkit::Events;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio::time::sleep;
 
-use crate::history::{History, Told};
+use crate::history::{At, Chronicle, History, Told, When};
 
 /// How long a client waits for any answer: longer than every deadline of the services.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// An event stream says something at least this often.
+const SILENCE: Duration = Duration::from_secs(40);
 
 /// What every client needs.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) http: reqwest::Client,
-    pub(crate) edge: String,
-    pub(crate) history: Arc<Mutex<History>>,
+    /// Whom to ask: the edge, or a service itself.
+    pub(crate) url: String,
+    pub(crate) chronicle: Arc<Mutex<Chronicle>>,
     pub(crate) stop: watch::Receiver<bool>,
 }
 
-/// An answer, or nothing when it was lost on the way.
-pub(crate) type Answer = Option<(u16, Value)>;
+/// An answer with its time.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Value,
+    pub(crate) when: When,
+}
+
+impl Answer {
+    pub(crate) fn text(&self, pointer: &str) -> Option<String> {
+        Some(self.body.pointer(pointer)?.as_str()?.to_owned())
+    }
+}
+
+/// One request, and which refusals its sender understands.
+#[derive(Clone, Debug)]
+pub(crate) struct Call<'a> {
+    pub(crate) who: &'a str,
+    pub(crate) token: &'a str,
+    pub(crate) method: &'static str,
+    pub(crate) path: String,
+    pub(crate) body: Option<Value>,
+    pub(crate) expected: &'static [u16],
+}
 
 impl Client {
     pub(crate) fn stopped(&self) -> bool {
         *self.stop.borrow()
     }
 
+    pub(crate) fn now(&self) -> At {
+        self.chronicle.lock().map(|chronicle| chronicle.now()).unwrap_or_default()
+    }
+
     pub(crate) fn note(&self, change: impl FnOnce(&mut History)) {
-        if let Ok(mut history) = self.history.lock() {
-            change(&mut history);
+        if let Ok(mut chronicle) = self.chronicle.lock() {
+            change(&mut chronicle.history);
         }
     }
 
-    pub(crate) async fn call(&self, token: &str, method: &str, path: &str, body: Option<Value>) -> Answer {
-        let method = reqwest::Method::from_bytes(method.as_bytes()).ok()?;
-        let mut request = self.http.request(method.clone(), format!("{}{path}", self.edge)).timeout(PATIENCE);
-        if !token.is_empty() {
-            request = request.bearer_auth(token);
+    fn write(&self, when: When, call: &Call<'_>, outcome: &Value) {
+        if let Ok(mut chronicle) = self.chronicle.lock() {
+            chronicle.write(when, call.who, &format!("{} {}", call.method, call.path), outcome);
         }
-        if let Some(body) = body {
-            request = request.json(&body);
+    }
+
+    /// Asks once. Nothing when the answer was lost on the way; what may not be answered is taken note of.
+    pub(crate) async fn call(&self, call: Call<'_>) -> Option<Answer> {
+        let asked = self.now();
+        let method = reqwest::Method::from_bytes(call.method.as_bytes()).ok()?;
+        let mut request = self.http.request(method, format!("{}{}", self.url, call.path)).timeout(PATIENCE);
+        if !call.token.is_empty() {
+            request = request.bearer_auth(call.token);
         }
-        let answer = match request.send().await {
-            Ok(answer) => answer,
+        if let Some(body) = &call.body {
+            request = request.json(body);
+        }
+        let got = match request.send().await {
+            Ok(answer) => {
+                let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+                answer.text().await.map(|text| (status, headers, text))
+            }
+            Err(error) => Err(error),
+        };
+        let when = When { asked, answered: self.now() };
+        let (status, headers, text) = match got {
+            Ok(got) => got,
             Err(error) => {
-                if error.is_timeout() {
-                    self.note(|h| h.strange.push(format!("X1: {method} {path} hung for {PATIENCE:?}")));
-                }
+                self.write(when, &call, &json!({ "lost": error.to_string() }));
+                self.note(|h| {
+                    h.lost += 1;
+                    if error.is_timeout() {
+                        h.strange.push(format!("X1: {} {} hung for {PATIENCE:?}", call.method, call.path));
+                    }
+                });
                 return None;
             }
         };
-        let (status, retry) = (answer.status().as_u16(), answer.headers().contains_key("retry-after"));
-        let text = answer.text().await.ok()?;
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let body: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
+        self.write(when, &call, &json!({ "status": status, "requestId": header("x-request-id") }));
+        let fault = fault(status, call.expected, &header, &body);
         self.note(|h| {
             h.requests += 1;
             h.refused += u64::from(status >= 500);
-            let fine = match status {
-                200..=299 | 401 | 403 | 404 | 409 | 429 | 502 | 504 => true,
-                503 => retry,
-                _ => false,
-            };
-            if !fine {
-                h.strange.push(format!("X1: {method} {path} was answered {status}: {text:.200}"));
+            if let Some(fault) = fault {
+                h.strange.push(format!("X1: {} {} {fault}: {text:.300}", call.method, call.path));
             }
         });
-        Some((status, serde_json::from_str(&text).unwrap_or(Value::Null)))
+        Some(Answer { status, body, when })
     }
 
     /// Appends one message after the other; repeats each with its `localId` until it is acknowledged, and now and then
-    /// once more.
-    pub(crate) async fn write(self, token: String, sessions: Vec<String>, name: usize, seed: u64) {
+    /// once more with another content, which must change nothing.
+    pub(crate) async fn write_messages(self, token: String, sessions: Vec<String>, name: usize, seed: u64) {
         let mut random = StdRng::seed_from_u64(seed);
-        let mut count = 0_u64;
+        let (who, mut count) = (format!("writer {name}"), 0_u64);
         while !self.stopped() {
             count += 1;
             let Some(session) = sessions.get(random.gen_range(0..sessions.len())) else { return };
             let local_id = format!("w{name}-{count}");
-            let content = format!("canary-content-{local_id}-{}", "x".repeat(random.gen_range(0..2048)));
-            let path = format!("/v3/sessions/{session}/messages");
-            let body = json!({ "content": content, "localId": local_id });
+            let mut content = format!("canary-content-{local_id}-{}", "x".repeat(random.gen_range(0..2048)));
             let mut replays = u32::from(random.gen_ratio(1, 10));
             // A message once begun is seen through, also after the stop: its fate should be known.
             for _ in 0..200 {
-                match self.call(&token, "POST", &path, Some(body.clone())).await {
-                    Some((200 | 201, message)) => {
-                        if let Some(told) = Told::from_json(session, &message) {
+                let body = json!({ "content": content, "localId": local_id });
+                let path = format!("/v3/sessions/{session}/messages");
+                let call = Call { who: &who, token: &token, method: "POST", path, body: Some(body), expected: &[] };
+                match self.call(call).await {
+                    Some(Answer { status: 200 | 201, body, .. }) => {
+                        if let Some(told) = Told::from_json(session, &body) {
                             self.note(|h| h.acknowledged.push(told));
                         }
                         if replays == 0 {
                             break;
                         }
                         replays -= 1;
+                        content = format!("canary-content-{local_id}-again");
                     }
-                    _ => tokio::time::sleep(Duration::from_millis(random.gen_range(20..200))).await,
+                    _ => sleep(Duration::from_millis(random.gen_range(20..200))).await,
                 }
             }
+            sleep(Duration::from_millis(random.gen_range(0..20))).await;
+        }
+    }
+
+    async fn page(&self, who: &str, token: &str, session: &str, query: &str) -> Option<Vec<Told>> {
+        let path = format!("/v3/sessions/{session}/messages?{query}");
+        match self.call(Call { who, token, method: "GET", path, body: None, expected: &[] }).await {
+            Some(Answer { status: 200, body, .. }) => Some(Told::page(session, &body)),
+            _ => None,
         }
     }
 
     /// Follows one session by pages, as a client that keeps its place.
-    pub(crate) async fn read(self, token: String, session: String) {
-        let mut after = 0;
-        let mut seen = Vec::new();
+    pub(crate) async fn read_forwards(self, token: String, session: String) {
+        let mut seen: Vec<Told> = Vec::new();
         while !self.stopped() {
-            let path = format!("/v3/sessions/{session}/messages?after={after}&limit=100");
-            match self.call(&token, "GET", &path, None).await {
-                Some((200, page)) => {
-                    let messages = page.get("messages").and_then(Value::as_array).cloned().unwrap_or_default();
-                    let told: Vec<Told> = messages.iter().filter_map(|m| Told::from_json(&session, m)).collect();
-                    after = told.last().map_or(after, |last| last.seq);
-                    let empty = told.is_empty();
-                    seen.extend(told);
-                    if empty {
-                        tokio::time::sleep(Duration::from_millis(30)).await;
-                    }
-                }
-                _ => tokio::time::sleep(Duration::from_millis(100)).await,
+            let after = seen.last().map_or(0, |last| last.seq);
+            match self.page("reader", &token, &session, &format!("after={after}&limit=100")).await {
+                Some(told) if told.is_empty() => sleep(Duration::from_millis(30)).await,
+                Some(told) => seen.extend(told),
+                None => sleep(Duration::from_millis(100)).await,
             }
         }
-        self.note(|h| h.seen.push(seen));
+        self.note(|h| h.forwards.push(seen));
     }
 
-    /// Changes the metadata of one session, each time against the version it last saw.
-    pub(crate) async fn race(self, token: String, session: String, name: usize) {
-        let path = format!("/v1/sessions/{session}");
-        let mut count = 0_u64;
-        let mut version = 1;
+    /// Walks from the newest message to the first, again and again, while others append.
+    pub(crate) async fn read_backwards(self, token: String, session: String) {
         while !self.stopped() {
-            count += 1;
-            let value = format!("r{name}-{count}");
-            let body = json!({ "metadata": value, "expectedMetadataVersion": version });
-            match self.call(&token, "PATCH", &path, Some(body)).await {
-                Some((200, session)) => {
-                    version = session.get("metadataVersion").and_then(Value::as_u64).unwrap_or(version);
-                    self.note(|h| h.versions.entry(version).or_default().push(value));
+            let mut seen: Vec<Told> = Vec::new();
+            loop {
+                let query = seen.last().map_or("limit=97".to_owned(), |last| format!("before={}&limit=97", last.seq));
+                match self.page("walker", &token, &session, &query).await {
+                    Some(told) if told.is_empty() => break,
+                    Some(told) => seen.extend(told),
+                    // A walk that was interrupted goes on where it was; one that is told to stop is not judged.
+                    None if self.stopped() => return,
+                    None => sleep(Duration::from_millis(100)).await,
                 }
-                Some((409, problem)) => {
-                    version = problem.pointer("/current/version").and_then(Value::as_u64).unwrap_or(version);
+                if seen.last().is_some_and(|last| last.seq == 1) {
+                    break;
                 }
-                _ => tokio::time::sleep(Duration::from_millis(100)).await,
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            self.note(|h| h.backwards.push(seen));
+            sleep(Duration::from_millis(300)).await;
         }
     }
 
-    /// Opens a public link as somebody new, over and over.
-    pub(crate) async fn visit(self, token: String) {
+    /// Follows one session by its stream, and comes back with the last id whenever it ends.
+    pub(crate) async fn follow(self, token: String, session: String) {
+        let mut seen: Vec<Told> = Vec::new();
+        let mut stop = self.stop.clone();
         while !self.stopped() {
-            if let Some((200, _)) = self.call("", "GET", &format!("/v1/public-sessions/{token}"), None).await {
-                self.note(|h| h.uses += 1);
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    }
-
-    /// Shares a session, checks that the guest gets in, takes it back, and checks that the guest does not: from the
-    /// moment that the removal was answered.
-    pub(crate) async fn revoke(self, owner: String, guest: String, guest_id: String, session: String) {
-        let shares = format!("/v1/sessions/{session}/shares");
-        let share = json!({ "userId": guest_id, "accessLevel": "edit", "encryptedKey": "sealed" });
-        let read = format!("/v3/sessions/{session}/messages?limit=1");
-        while !self.stopped() {
-            let granted = self.call(&owner, "POST", &shares, Some(share.clone())).await;
-            if !matches!(granted, Some((200 | 201, _))) {
-                tokio::time::sleep(Duration::from_millis(100)).await;
+            let after = seen.last().map_or(0, |last| last.seq);
+            let url = format!("{}/v3/sessions/{session}/messages/stream?after={after}", self.url);
+            let opened = tokio::time::timeout(PATIENCE, Events::try_open(self.http.get(url).bearer_auth(&token))).await;
+            let Ok(opened) = opened else {
+                self.note(|h| h.strange.push(format!("X1: a stream was not opened within {PATIENCE:?}")));
                 continue;
-            }
-            let _ = self.call(&guest, "GET", &read, None).await;
-            if let Some((200, _)) = self.call(&owner, "DELETE", &format!("{shares}/{guest_id}"), None).await {
-                for _ in 0..3 {
-                    if let Some((200, _)) = self.call(&guest, "GET", &read, None).await {
-                        self.note(|h| h.strange.push("A1: a read succeeded after the revoke was answered".to_owned()));
-                    }
+            };
+            let Some(mut events) = opened.filter(|events| events.status == 200) else {
+                sleep(Duration::from_millis(100)).await;
+                continue;
+            };
+            loop {
+                let event = tokio::select! {
+                    event = events.next_within(SILENCE) => event,
+                    _ = stop.wait_for(|stop| *stop) => break,
+                };
+                let Ok(Some(event)) = event else { break };
+                if event.name == "end" {
+                    break;
+                }
+                let message = serde_json::from_str(&event.data).unwrap_or_default();
+                if event.name == "message" {
+                    seen.extend(Told::from_json(&session, &message));
                 }
             }
         }
+        self.note(|h| h.forwards.push(seen));
+    }
+}
+
+/// What is wrong with an answer. A success, an expected refusal, and a problem that says that something is away are fine.
+fn fault(status: u16, expected: &[u16], header: &dyn Fn(&str) -> Option<String>, body: &Value) -> Option<&'static str> {
+    if (200..300).contains(&status) {
+        return None;
+    }
+    if !expected.contains(&status) && !matches!(status, 429 | 502..=504) {
+        return Some("was answered what nobody may get");
+    }
+    if header("content-type").is_none_or(|kind| !kind.starts_with("application/problem+json"))
+        || body.get("code").and_then(Value::as_str).is_none()
+        || body.get("status").and_then(Value::as_u64) != Some(u64::from(status))
+    {
+        return Some("was refused without a problem");
+    }
+    (matches!(status, 429 | 502..=504) && header("retry-after").is_none()).then_some("was refused without Retry-After")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judge(status: u16, kind: &str, retry: bool, body: &Value) -> Option<&'static str> {
+        let header = |name: &str| match name {
+            "content-type" => Some(kind.to_owned()),
+            "retry-after" if retry => Some("1".to_owned()),
+            _ => None,
+        };
+        fault(status, &[404], &header, body)
+    }
+
+    #[test]
+    fn x1_only_what_may_be_answered_is_fine() {
+        const PROBLEM: &str = "application/problem+json";
+        let problem = |status: u16| json!({ "status": status, "code": "SOME_CODE" });
+        assert_eq!(judge(200, "text/plain", false, &Value::Null), None);
+        assert_eq!(judge(404, PROBLEM, false, &problem(404)), None);
+        assert_eq!(judge(503, PROBLEM, true, &problem(503)), None);
+        for (status, retry) in [(500, true), (401, false), (403, false), (503, false), (504, false), (429, false)] {
+            assert!(judge(status, PROBLEM, retry, &problem(status)).is_some(), "{status}");
+        }
+        assert!(judge(503, "text/html", true, &problem(503)).is_some());
+        assert!(judge(503, PROBLEM, true, &Value::Null).is_some());
+        assert!(judge(503, PROBLEM, true, &problem(500)).is_some());
     }
 }

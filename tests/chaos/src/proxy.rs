@@ -63,7 +63,8 @@ async fn carry(client: TcpStream, upstream: SocketAddr, now: watch::Receiver<Wea
     tokio::select! {
         // Dropping both halves of both sockets closes them with what was not sent: a reset for whoever still writes.
         _ = cut.wait_for(|weather| *weather == Weather::Cut) => {}
-        _ = async { tokio::join!(pump(from_client, to_service, &now), pump(from_service, to_client, &now)) } => {}
+        // What one side breaks is broken for both.
+        _ = async { tokio::try_join!(pump(from_client, to_service, &now), pump(from_service, to_client, &now)) } => {}
     }
     Ok(())
 }

@@ -2,10 +2,12 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 /// A service with a fixed address, so that it is found again after it was killed.
 pub(crate) struct Process {
@@ -18,6 +20,14 @@ pub(crate) struct Process {
     child: Option<Child>,
 }
 
+/// What a process holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Holdings {
+    pub(crate) memory_mib: f64,
+    pub(crate) files: f64,
+    pub(crate) threads: f64,
+}
+
 impl Process {
     pub(crate) fn new(name: &'static str, logs: &Path, vars: &[(&str, String)]) -> Result<Self> {
         let (public, internal) = (free()?, free()?);
@@ -25,12 +35,16 @@ impl Process {
         all.push(("PUBLIC_LISTEN".to_owned(), public.to_string()));
         all.push(("INTERNAL_LISTEN".to_owned(), internal.to_string()));
         let program = std::env::current_exe()?.parent().context("no folder")?.join(format!("ensemble-{name}"));
-        let log = logs.join(format!("{name}-{}.log", public.port()));
+        let log = logs.join(format!("{name}.log"));
         Ok(Self { name, public, internal, program, vars: all, log, child: None })
     }
 
-    pub(crate) fn set(&mut self, name: &str, value: String) {
-        self.vars.push((name.to_owned(), value));
+    pub(crate) fn set(&mut self, name: &str, value: impl Into<String>) {
+        self.vars.push((name.to_owned(), value.into()));
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.public)
     }
 
     pub(crate) fn spawn(&mut self) -> Result<()> {
@@ -56,6 +70,21 @@ impl Process {
         }
     }
 
+    /// Sends a signal, and gives how it ended and after how long.
+    pub(crate) async fn end_with(&mut self, signal: Signal, patience: Duration) -> Result<(ExitStatus, Duration)> {
+        let Some(child) = self.child.as_mut() else { bail!("{} is not running", self.name) };
+        let begun = Instant::now();
+        kill(Pid::from_raw(i32::try_from(child.id())?), signal)?;
+        while begun.elapsed() < patience {
+            if let Some(status) = child.try_wait()? {
+                self.child = None;
+                return Ok((status, begun.elapsed()));
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        bail!("{} has not ended {patience:?} after {signal}; see {}", self.name, self.log.display())
+    }
+
     /// Waits until readiness answers 200; how long it took.
     pub(crate) async fn ready(&mut self, http: &reqwest::Client, patience: Duration) -> Result<Duration> {
         let started = Instant::now();
@@ -74,23 +103,41 @@ impl Process {
         bail!("{} is not ready after {patience:?}; see {}", self.name, self.log.display())
     }
 
-    /// Resident memory in MiB.
-    pub(crate) fn memory(&self) -> f64 {
-        let Some(pid) = self.child.as_ref().map(Child::id) else { return 0.0 };
+    pub(crate) fn holdings(&self) -> Holdings {
+        let Some(pid) = self.child.as_ref().map(Child::id) else { return Holdings::default() };
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let kib = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<f64>().ok());
-        kib.unwrap_or(0.0) / 1024.0
+        let number = |name: &str| {
+            let value = status.lines().find_map(|line| line.strip_prefix(name))?;
+            value.trim().trim_end_matches(" kB").parse::<f64>().ok()
+        };
+        let files = std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
+        Holdings {
+            memory_mib: number("VmRSS:").unwrap_or(0.0) / 1024.0,
+            files: files as f64,
+            threads: number("Threads:").unwrap_or(0.0),
+        }
     }
 
-    /// Lines that must not be in a log: panics, and what clients sent in confidence.
-    pub(crate) fn bad_lines(&self, secrets: &[String]) -> Vec<String> {
-        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let bad =
-            |line: &&str| line.contains("panicked at") || secrets.iter().any(|secret| line.contains(secret.as_str()));
-        text.lines().filter(bad).take(3).map(|line| format!("X3: {} logged {line:.300}", self.name)).collect()
+    /// X3: what was said in confidence, or a panic, in the log, on the command line or in the metrics.
+    pub(crate) async fn leaks(&self, http: &reqwest::Client, secrets: &[String]) -> Vec<String> {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let metrics = match http.get(format!("http://{}/metrics", self.internal)).send().await {
+            Ok(answer) => answer.text().await.unwrap_or_default(),
+            Err(error) => return vec![format!("X3: {} gives no metrics: {error}", self.name)],
+        };
+        let pid = self.child.as_ref().map_or(0, Child::id);
+        let command = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut found = bad_lines(&format!("the log of {}", self.name), &log, secrets);
+        found.extend(bad_lines(&format!("the metrics of {}", self.name), &metrics, secrets));
+        found.extend(bad_lines(&format!("the command line of {}", self.name), &command, secrets));
+        found
     }
+}
+
+/// The first few lines that must not be there.
+fn bad_lines(place: &str, text: &str, secrets: &[String]) -> Vec<String> {
+    let bad = |line: &&str| line.contains("panicked at") || secrets.iter().any(|secret| line.contains(secret.as_str()));
+    text.lines().filter(bad).take(3).map(|line| format!("X3: {place} has {line:.300}")).collect()
 }
 
 impl Drop for Process {
@@ -101,4 +148,17 @@ impl Drop for Process {
 
 fn free() -> Result<SocketAddr> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x3_panics_and_secrets_are_found_wherever_they_are() {
+        let secrets = ["canary".to_owned()];
+        let text = "all is well\nthread 'a' panicked at src/x.rs\na token: canary-1\n";
+        assert_eq!(bad_lines("the log", text, &secrets).len(), 2);
+        assert!(bad_lines("the log", "all is well\n", &secrets).is_empty());
+    }
 }
