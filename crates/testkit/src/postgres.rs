@@ -176,7 +176,9 @@ impl Cluster {
 
     /// A server that refuses to start says so; its guard does not end with it.
     fn refused(&self, log_before: usize) -> bool {
-        fs::read_to_string(self.dir.join("log")).is_ok_and(|log| log.get(log_before..).unwrap_or("").contains("FATAL"))
+        // One that is on its way says FATAL, too, to whoever asks too early: "the database system is starting up".
+        let fatal = |line: &str| line.contains("FATAL") && !line.contains("the database system is");
+        fs::read_to_string(self.dir.join("log")).is_ok_and(|log| log.get(log_before..).unwrap_or("").lines().any(fatal))
     }
 
     fn pid(&self) -> Option<i32> {

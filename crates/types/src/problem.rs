@@ -1,7 +1,9 @@
 //! Errors on the wire: one body for every service and for the edge (RFC 9457, `application/problem+json`).
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::openapi::schema::{ObjectBuilder, SchemaType};
+use utoipa::openapi::{RefOr, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
 
 /// The media type of a problem body (RFC 9457, section 3).
 pub const PROBLEM_JSON: &str = "application/problem+json";
@@ -45,7 +47,7 @@ pub struct FieldError {
 macro_rules! codes {
     ($($name:ident $wire:literal $status:literal $title:literal;)*) => {
         /// Stable names of everything that can go wrong. Programs match on these.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum Code {
             $(#[serde(rename = $wire)] $name,)*
         }
@@ -68,6 +70,18 @@ macro_rules! codes {
             }
         }
     };
+}
+
+impl ToSchema for Code {}
+
+impl PartialSchema for Code {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new()
+            .schema_type(SchemaType::Type(Type::String))
+            .description(Some("Stable names of everything that can go wrong. Programs match on these."))
+            .enum_values(Some(Self::ALL.iter().map(|code| code.as_str())))
+            .into()
+    }
 }
 
 codes! {
@@ -113,7 +127,8 @@ impl Problem {
             request_id: String::new(),
             errors: Vec::new(),
             extra: serde_json::Map::new(),
-            retry_after: (code.status() == 503).then_some(1),
+            // A service that is away or slow may be back soon; how soon nobody knows.
+            retry_after: matches!(code.status(), 502..=504).then_some(1),
         }
     }
 
