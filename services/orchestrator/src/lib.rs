@@ -74,12 +74,16 @@ impl Service for Orchestrator {
         let store = Store::new(db, config.terms);
         let directory = MachineDirectoryClient::new(Channel::new(&kit, &config.machines));
         let identity = Arc::new(KeysClient::new(Channel::new(&kit, &config.identity)));
+        let keys = RemoteKeys::start(identity, config.key_refresh).await;
+        keys.register(&kit.metrics)?;
+        let metrics = RunMetrics::new(&kit.metrics)?;
         let nudge = Nudge::default();
         let roster = Roster::new(store.clone());
         let timers = Timers {
             store: store.clone(),
             roster: roster.clone(),
             nudge: nudge.clone(),
+            metrics: metrics.clone(),
             sweep: config.sweep,
             sweep_late: config.sweep_late,
             drain: kit.drain.clone(),
@@ -87,12 +91,12 @@ impl Service for Orchestrator {
         Ok(Self {
             store,
             machines: Machines::new(Arc::new(directory), config.machine_cache),
-            keys: RemoteKeys::start(identity, config.key_refresh).await,
+            keys,
             clock: kit.clock,
             drain: kit.drain,
             nudge,
             roster,
-            metrics: RunMetrics::new(&kit.metrics)?,
+            metrics,
             timers: Mutex::new(Some(timers)),
         })
     }

@@ -18,6 +18,7 @@ pub(crate) struct RunMetrics {
     wake_to_grant: Histogram,
     grant: Histogram,
     ends: IntCounterVec,
+    machine_losses: IntCounter,
     tasks: IntGaugeVec,
 }
 
@@ -43,6 +44,9 @@ impl RunMetrics {
         let ends = Opts::new("lease_finishes_total", "Reports of finished attempts, by status.");
         let ends = IntCounterVec::new(ends, &["status"])?;
         registry.register(Box::new(ends.clone()))?;
+        let machine_losses =
+            IntCounter::new("machine_losses_total", "Leases that ran out while an attempt was being made.")?;
+        registry.register(Box::new(machine_losses.clone()))?;
         let tasks =
             Opts::new("orchestrator_unfinished", "Unfinished runs, their tasks by state, and leases that are held.");
         let tasks = IntGaugeVec::new(tasks, &["what"])?;
@@ -56,6 +60,7 @@ impl RunMetrics {
             )?,
             grant: histogram("lease_grant_seconds", "Time to decide who gets which task.")?,
             ends,
+            machine_losses,
             tasks,
         })
     }
@@ -84,6 +89,10 @@ impl RunMetrics {
             FinishStatus::Timeout => "timeout",
         };
         self.ends.with_label_values(&[status]).inc();
+    }
+
+    pub(crate) fn lost(&self, machines: usize) {
+        self.machine_losses.inc_by(u64::try_from(machines).unwrap_or(0));
     }
 
     pub(crate) fn counted(&self, census: Census) {

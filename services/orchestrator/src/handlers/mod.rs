@@ -5,3 +5,4 @@ pub(crate) mod leases;
 pub(crate) mod outputs;
 pub(crate) mod runs;
 mod watch;
+mod whole;

@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
-use actix_web::HttpRequest;
+use actix_web::http::StatusCode;
+use actix_web::{HttpRequest, HttpResponse};
 use ensemble_chassis::process::telemetry;
-use ensemble_chassis::{Answer, Caller, Keyed, OptionalJson, Path, Query, Reply, State, Upserted};
+use ensemble_chassis::{Answer, Caller, Keyed, OptionalJson, Path, Query, Reply, State};
 use ensemble_store_kit::idempotency::Wish;
 use ensemble_types::ids::RunId;
 use ensemble_types::page::Limit;
-use ensemble_types::runs::{CancelRun, CreateRun, Pend, Pended, Run, RunPage, RunStatus, WaitFor};
+use ensemble_types::runs::{CancelRun, CreateRun, Pend, Pended, RunPage, RunStatus, WaitFor};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep_until};
 use utoipa::IntoParams;
 
 use super::watch::Watch;
+use super::whole;
 use crate::Orchestrator;
 use crate::domain::RunDraft;
 use crate::error::Error;
@@ -26,6 +28,7 @@ pub(super) const CHANGED_TASKS: usize = 500;
 #[derive(Deserialize, IntoParams)]
 pub(crate) struct RunQuery {
     /// A run status, `active` or `terminal`.
+    #[param(pattern = "^(queued|running|canceling|completed|failed|cancelled|active|terminal)$")]
     status: Option<String>,
     /// How many, 20 unless said otherwise.
     #[serde(default)]
@@ -40,11 +43,13 @@ pub(crate) struct RunQuery {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PendQuery {
     /// The run's version, as the last answer gave it.
+    #[param(pattern = "^[0-9]{1,18}$")]
     cursor: Option<String>,
     /// `change` or `terminal`.
     #[param(inline)]
     wait_for: Option<WaitFor>,
     /// 0 to 120,000; 30,000 when absent.
+    #[param(maximum = 120_000)]
     timeout_ms: Option<u32>,
 }
 
@@ -53,7 +58,7 @@ pub(crate) async fn create(
     caller: Caller,
     http: HttpRequest,
     request: Keyed<CreateRun>,
-) -> Answer<Upserted<Run>> {
+) -> Answer<HttpResponse> {
     let draft = RunDraft::new(request.body).map_err(Error::from)?;
     let wish = request.key.map(|key| Wish {
         scope: caller.user.to_string(),
@@ -65,7 +70,7 @@ pub(crate) async fn create(
     if let Some(wish) = wish.clone().filter(|_| !machines.is_empty())
         && let Some(id) = orchestrator.store.made_before(wish).await?
     {
-        return Ok(Upserted { created: false, body: orchestrator.store.run(caller.user, id).await? });
+        return Ok(whole::answer(&orchestrator, &caller, id, StatusCode::OK).await?);
     }
     for (task, machine) in machines {
         if !orchestrator.machines.has(caller.user, &machine).await.map_err(Error::from)? {
@@ -73,11 +78,21 @@ pub(crate) async fn create(
         }
     }
     // Attempts belong to the trace of this request; without a collector, to the caller's.
-    let theirs = || http.headers().get("traceparent").and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let theirs = || {
+        let value = http.headers().get(telemetry::TRACEPARENT).and_then(|value| value.to_str().ok());
+        value.filter(|text| is_traceparent(text)).map(str::to_owned)
+    };
     let traceparent = telemetry::traceparent().or_else(theirs);
     let submitted = orchestrator.store.create(caller.user, draft, traceparent, wish).await?;
-    let run = orchestrator.store.run(caller.user, submitted.id).await?;
-    Ok(Upserted { created: submitted.is_new, body: run })
+    let status = if submitted.is_new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(whole::answer(&orchestrator, &caller, submitted.id, status).await?)
+}
+
+/// Version, trace, span and flags in hexadecimal (W3C Trace Context, version 00).
+fn is_traceparent(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    let hex = |part: &&str| part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    parts.iter().map(|part| part.len()).eq([2, 32, 16, 2]) && parts.iter().all(hex)
 }
 
 pub(crate) async fn list(
@@ -112,8 +127,8 @@ pub(crate) async fn read(
     orchestrator: State<Orchestrator>,
     caller: Caller,
     Path(id): Path<RunId>,
-) -> Answer<Reply<Run>> {
-    Ok(Reply(orchestrator.store.run(caller.user, id).await?))
+) -> Answer<HttpResponse> {
+    Ok(whole::answer(&orchestrator, &caller, id, StatusCode::OK).await?)
 }
 
 pub(crate) async fn cancel(
@@ -121,18 +136,18 @@ pub(crate) async fn cancel(
     caller: Caller,
     Path(id): Path<RunId>,
     OptionalJson(body): OptionalJson<CancelRun>,
-) -> Answer<Reply<Run>> {
+) -> Answer<HttpResponse> {
     orchestrator.store.cancel(caller.user, id, body.reason.map(|reason| reason.into_string())).await?;
-    Ok(Reply(orchestrator.store.run(caller.user, id).await?))
+    Ok(whole::answer(&orchestrator, &caller, id, StatusCode::OK).await?)
 }
 
 pub(crate) async fn retry(
     orchestrator: State<Orchestrator>,
     caller: Caller,
     Path(id): Path<RunId>,
-) -> Answer<Reply<Run>> {
+) -> Answer<HttpResponse> {
     orchestrator.store.retry(caller.user, id).await?;
-    Ok(Reply(orchestrator.store.run(caller.user, id).await?))
+    Ok(whole::answer(&orchestrator, &caller, id, StatusCode::OK).await?)
 }
 
 pub(crate) async fn pend(

@@ -18,8 +18,10 @@ use super::output;
 use super::sql::{Sql, Value, ids, list, sql, two_sqls, values};
 use crate::domain::{Ending, TaskEvent, judge, task_transition};
 
-/// Giving up all that waits for a task may take so long.
-const LONG_CHAIN: Duration = Duration::from_secs(20);
+/// What follows from the end of one task may take so long.
+const LONG: Duration = Duration::from_secs(20);
+/// More tasks than this that wait for those that end are many.
+const MANY: i32 = 500;
 
 /// The runs that a transaction has locked and changes.
 pub(super) type Runs = BTreeMap<RunId, LockedRun>;
@@ -59,12 +61,15 @@ pub(super) fn end_attempts(
 ) -> Result<Vec<Finished>, StoreError> {
     let mut finished = Vec::with_capacity(attempts.len());
     let mut rows = Vec::with_capacity(attempts.len());
-    let (mut done, mut lost) = (Vec::new(), Vec::new());
+    let (mut done, mut lost, mut waiting) = (Vec::new(), Vec::new(), 0_i32);
     for attempt in attempts {
         let run = runs.get_mut(&attempt.run).ok_or_else(|| not_locked(tx))?;
         let row = decide(tx, run, attempt, max_losses)?;
         match row.next {
-            TaskStatus::Completed if row.task.dependents > 0 => done.push(row.task.id),
+            TaskStatus::Completed if row.task.dependents > 0 => {
+                waiting = waiting.saturating_add(row.task.dependents);
+                done.push(row.task.id);
+            }
             TaskStatus::Failed | TaskStatus::Cancelled if row.task.dependents > 0 => lost.push(row.task.id),
             _ => {}
         }
@@ -74,6 +79,9 @@ pub(super) fn end_attempts(
     }
     if !rows.is_empty() {
         write(tx, &rows)?;
+    }
+    if waiting > MANY {
+        take_time(tx)?;
     }
     if !done.is_empty() {
         free_dependents(tx, runs, &done)?;
@@ -299,6 +307,16 @@ fn free_dependents(tx: &mut Conn, runs: &mut Runs, done: &[TaskId]) -> Result<()
     Ok(())
 }
 
+/// 10,000 tasks that wait for one, or in a chain, take half a second on a quiet machine. They must not be refused on a busy
+/// one: the report that they follow from would come again and again.
+fn take_time(tx: &mut Conn) -> Result<(), StoreError> {
+    tx.extend_patience(LONG);
+    if tx.is_postgres() {
+        tx.batch(&format!("SET LOCAL statement_timeout = {}", LONG.as_millis()))?;
+    }
+    Ok(())
+}
+
 /// Gives up all that wait, directly or not, for tasks that did not complete.
 pub(super) fn fail_dependents(tx: &mut Conn, runs: &mut Runs, roots: &[TaskId]) -> Result<(), StoreError> {
     macro_rules! update {
@@ -320,12 +338,7 @@ pub(super) fn fail_dependents(tx: &mut Conn, runs: &mut Runs, roots: &[TaskId]) 
         };
     }
     let status = transition(tx, TaskStatus::Queued, TaskEvent::DependencyFailed)?;
-    // A chain of 10,000 takes half a second on a quiet machine, and it must not be refused on a busy one: the report of the
-    // failure would come again and again.
-    tx.extend_patience(LONG_CHAIN);
-    if tx.is_postgres() {
-        tx.batch(&format!("SET LOCAL statement_timeout = {}", LONG_CHAIN.as_millis()))?;
-    }
+    take_time(tx)?;
     let given = vec![ids(roots.iter().copied()), status.as_str().into(), Value::Now];
     let lost: PerRun = on!(
         tx,

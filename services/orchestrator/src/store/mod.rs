@@ -19,6 +19,7 @@ mod runners;
 mod sql;
 mod sweep;
 mod timers;
+mod whole;
 
 use std::time::Duration;
 
@@ -34,6 +35,7 @@ pub(crate) use output::Attempt;
 pub(crate) use read::{After, Filter, Seen};
 pub(crate) use runners::SeenRunner;
 pub(crate) use timers::until;
+pub(crate) use whole::Whole;
 
 /// How long things last. All of it is configuration.
 #[derive(Clone, Copy, Debug, Default)]

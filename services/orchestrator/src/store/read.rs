@@ -1,13 +1,11 @@
 //! Runs as their owners see them.
 
-use std::collections::HashMap;
-
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
+use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
 use ensemble_store_kit::types::{Moment, Uid};
 use ensemble_store_kit::{Conn, StoreError, cursor, on};
 use ensemble_types::ids::{RunId, TaskId, UserId};
-use ensemble_types::runs::{ChangedTask, Run, RunStatus, RunSummary, Task, TaskError, TaskStatus, Usage};
+use ensemble_types::runs::{ChangedTask, Run, RunStatus, RunSummary, TaskError, TaskStatus};
 use ensemble_types::time::Timestamp;
 
 use super::Store;
@@ -59,17 +57,17 @@ type RunTypes = (
 );
 
 #[derive(Queryable)]
-struct RunRow {
+pub(super) struct RunRow {
     id: RunId,
     title: Option<String>,
     status: String,
     cancel_reason: Option<String>,
     max_concurrency: i32,
-    spread: bool,
+    pub(super) spread: bool,
     counts: (i32, i32, i32, i32, i32, i32),
     version: i64,
     times: (Timestamp, Timestamp, Option<Timestamp>, Option<Timestamp>),
-    machine: Option<String>,
+    pub(super) machine: Option<String>,
 }
 
 macro_rules! columns {
@@ -80,7 +78,7 @@ macro_rules! columns {
 }
 
 impl RunRow {
-    fn run(self, operation: &'static str) -> Result<Run, StoreError> {
+    pub(super) fn run(self, operation: &'static str) -> Result<Run, StoreError> {
         let count = |count: i32| u32::try_from(count).unwrap_or(0);
         let (total, queued, running, completed, failed, cancelled) = self.counts;
         let (created_at, updated_at, started_at, finished_at) = self.times;
@@ -172,22 +170,6 @@ impl Store {
             .await
     }
 
-    /// A run with all its tasks.
-    pub(crate) async fn run(&self, owner: UserId, id: RunId) -> Result<Run, Error> {
-        self.db
-            .read("read a run", move |c| {
-                let row = find(c, owner, id)?.ok_or(Error::NotFound)?;
-                let (machine, spread) = (row.machine.clone(), row.spread);
-                let mut run = row.run(c.operation())?;
-                // A large run takes a while to read on a slow machine.
-                c.extend_patience(std::time::Duration::from_millis(run.summary.total.into()));
-                let runners = runners(c, owner, run.summary.queued > 0)?;
-                run.tasks = Some(tasks(c, &run, if spread { None } else { machine.as_deref() }, &runners)?);
-                Ok(run)
-            })
-            .await
-    }
-
     /// A run without its tasks.
     pub(crate) async fn bare_run(&self, owner: UserId, id: RunId) -> Result<Run, Error> {
         self.db
@@ -226,13 +208,13 @@ impl Store {
     }
 }
 
-fn find(c: &mut Conn, owner: UserId, id: RunId) -> Result<Option<RunRow>, StoreError> {
+pub(super) fn find(c: &mut Conn, owner: UserId, id: RunId) -> Result<Option<RunRow>, StoreError> {
     let query: Sql<RunTypes> = sql(concat!(columns!(), "WHERE id = {} AND owner_id = {}"), values![id, owner]);
     on!(c, |c| query.get_result(c).optional())
 }
 
 /// Who asked for leases lately.
-fn runners(c: &mut Conn, owner: UserId, wanted: bool) -> Result<Vec<Runner>, StoreError> {
+pub(super) fn runners(c: &mut Conn, owner: UserId, wanted: bool) -> Result<Vec<Runner>, StoreError> {
     if !wanted {
         return Ok(Vec::new());
     }
@@ -251,23 +233,24 @@ fn runners(c: &mut Conn, owner: UserId, wanted: bool) -> Result<Vec<Runner>, Sto
         .collect()
 }
 
-type ChangedTypes = (Uid, Text, Integer, Integer, Bool, Text, Nullable<Text>, Nullable<Text>, Nullable<Text>);
+pub(super) type ChangedTypes =
+    (Uid, Text, Integer, Integer, Bool, Text, Nullable<Text>, Nullable<Text>, Nullable<Text>);
 
 #[derive(Queryable)]
-struct ChangedRow {
+pub(super) struct ChangedRow {
     id: TaskId,
     status: String,
     attempt: i32,
     open_deps: i32,
     paused: bool,
-    provider: String,
-    pin: Option<String>,
+    pub(super) provider: String,
+    pub(super) pin: Option<String>,
     error_code: Option<String>,
     error_message: Option<String>,
 }
 
 impl ChangedRow {
-    fn changed(
+    pub(super) fn changed(
         self,
         operation: &'static str,
         run_machine: Option<&str>,
@@ -296,86 +279,4 @@ impl ChangedRow {
 /// The error of a task that has one to show. One that is tried again keeps that of its last attempt.
 fn error(_status: TaskStatus, code: Option<String>, message: Option<String>) -> Option<TaskError> {
     code.map(|code| TaskError { code, message: message.unwrap_or_default() })
-}
-
-type TaskTypes = (
-    (Uid, Text, Integer, Integer, Bool, Text, Nullable<Text>, Nullable<Text>, Nullable<Text>),
-    (Nullable<Text>, Nullable<Text>, Nullable<Integer>, Nullable<Text>),
-    (Nullable<BigInt>, Nullable<BigInt>, Nullable<Double>),
-    (Moment, Nullable<Moment>, Nullable<Moment>),
-    (Nullable<Text>, Nullable<Text>, Text, Nullable<Text>, Nullable<Text>),
-);
-
-#[derive(Queryable)]
-struct TaskRow {
-    state: ChangedRow,
-    /// Machine of the last attempt, output summary, exit code, provider's session.
-    results: (Option<String>, Option<String>, Option<i32>, Option<String>),
-    usage: (Option<i64>, Option<i64>, Option<f64>),
-    times: (Timestamp, Option<Timestamp>, Option<Timestamp>),
-    /// Key, title, prompt, model, working directory.
-    spec: (Option<String>, Option<String>, String, Option<String>, Option<String>),
-}
-
-fn tasks(c: &mut Conn, run: &Run, machine: Option<&str>, runners: &[Runner]) -> Result<Vec<Task>, StoreError> {
-    let query: Sql<TaskTypes> = sql(
-        "SELECT t.id, t.status, t.attempt, t.open_deps, t.not_before IS NOT NULL, t.provider, t.machine_id, \
-         t.error_code, t.error_message, t.ran_on, t.output_summary, t.exit_code, t.provider_session_id, \
-         t.input_tokens, t.output_tokens, t.cost_usd, t.created_at, t.started_at, t.finished_at, \
-         s.task_key, s.title, s.prompt, s.model, s.working_directory \
-         FROM tasks t JOIN task_specs s ON s.task_id = t.id WHERE t.run_id = {} ORDER BY t.position",
-        values![run.id],
-    );
-    let rows: Vec<TaskRow> = on!(c, |c| query.load(c))?;
-    let query: Sql<(Uid, Uid)> = sql(
-        "SELECT d.task_id, d.depends_on FROM tasks t JOIN dependencies d ON d.task_id = t.id WHERE t.run_id = {} \
-         ORDER BY d.task_id, d.place",
-        values![run.id],
-    );
-    let edges: Vec<(TaskId, TaskId)> = on!(c, |c| query.load(c))?;
-    let mut depends_on: HashMap<TaskId, Vec<TaskId>> = HashMap::new();
-    for (task, target) in edges {
-        depends_on.entry(task).or_default().push(target);
-    }
-    let operation = c.operation();
-    let full = run.summary.running >= run.max_concurrency;
-    rows.into_iter()
-        .map(|row| {
-            let pin = row.state.pin.clone();
-            let name = provider(&row.state.provider, operation)?;
-            let state = row.state.changed(operation, machine, full, runners)?;
-            let (ran_on, output_summary, exit_code, provider_session_id) = row.results;
-            let (created_at, started_at, finished_at) = row.times;
-            let (task_key, title, prompt, model, working_directory) = row.spec;
-            let machine_id = ran_on.or(pin).map(|id| id.parse()).transpose();
-            Ok(Task {
-                id: state.id,
-                task_key,
-                title,
-                prompt,
-                provider: name,
-                model,
-                working_directory,
-                machine_id: machine_id.map_err(|error| StoreError::bad_row(operation, error))?,
-                depends_on: depends_on.remove(&state.id).unwrap_or_default(),
-                status: state.status,
-                attempt: state.attempt,
-                waiting_for: state.waiting_for,
-                error: state.error,
-                output_summary,
-                exit_code,
-                usage: usage(row.usage),
-                provider_session_id,
-                created_at,
-                started_at,
-                finished_at,
-            })
-        })
-        .collect()
-}
-
-fn usage((input, output, cost_usd): (Option<i64>, Option<i64>, Option<f64>)) -> Option<Usage> {
-    let count = |count: Option<i64>| count.and_then(|count| u64::try_from(count).ok());
-    let usage = Usage { input_tokens: count(input), output_tokens: count(output), cost_usd };
-    (usage != Usage::default()).then_some(usage)
 }

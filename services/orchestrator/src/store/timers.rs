@@ -72,16 +72,17 @@ impl Store {
             .await
     }
 
-    /// Does what is due in a run. False: another replica is at it, or somebody changes it just now.
-    pub(crate) async fn settle(&self, id: RunId) -> Result<bool, StoreError> {
+    /// Does what is due in a run, unless another replica is at it or somebody changes it just now. Gives how many leases
+    /// ran out for which a runner had begun an attempt.
+    pub(crate) async fn settle(&self, id: RunId) -> Result<usize, StoreError> {
         let max_losses = self.terms.max_losses;
         self.db
             .write("do what is due in a run", move |tx| {
-                let Some(mut run) = try_lock_run(tx, id)? else { return Ok(false) };
+                let Some(mut run) = try_lock_run(tx, id)? else { return Ok(0) };
                 let resumed = resume(tx, &mut run)?;
                 let due = lock_leases(tx, &run, Which::Due)?;
                 if resumed == 0 && due.is_empty() {
-                    return Ok(true);
+                    return Ok(0);
                 }
                 let machines: Vec<String> = due.iter().map(|(_, lease)| lease.machine.clone()).collect();
                 let now = run.now;
@@ -95,6 +96,7 @@ impl Store {
                     EndingAttempt { run: id, task, lease, ending, results: Results::default() }
                 });
                 let ends: Vec<EndingAttempt> = ends.collect();
+                let lost = ends.iter().filter(|end| end.ending == Ending::MachineLost).count();
                 let mut runs = Runs::from([(id, run)]);
                 if !ends.is_empty() {
                     end_attempts(tx, &mut runs, ends, max_losses)?;
@@ -106,7 +108,7 @@ impl Store {
                     let event = run.counts.event();
                     run.save(tx, event)?;
                 }
-                Ok(true)
+                Ok(lost)
             })
             .await
     }

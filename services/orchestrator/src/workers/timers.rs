@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::Roster;
+use crate::metrics::RunMetrics;
 use crate::store::{Store, until};
 
 /// After an error of the database.
@@ -53,6 +54,7 @@ pub(crate) struct Timers {
     pub(crate) store: Store,
     pub(crate) roster: Roster,
     pub(crate) nudge: Nudge,
+    pub(crate) metrics: RunMetrics,
     pub(crate) sweep: Duration,
     pub(crate) sweep_late: Duration,
     pub(crate) drain: Drain,
@@ -99,7 +101,7 @@ impl Timers {
             tracing::info!(leases, "Gave every lease a fresh life");
         } else if due.next.is_some_and(|next| next <= due.now) {
             for run in self.store.due_runs().await? {
-                self.store.settle(run).await?;
+                self.metrics.lost(self.store.settle(run).await?);
             }
         }
         memory.looked = Some(due.now);

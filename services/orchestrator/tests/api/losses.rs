@@ -36,6 +36,8 @@ on_both_databases! {
         other.complete(&new).await;
         let now = world.run(&run).await;
         assert_eq!((&now["tasks"][0]["status"], &now["tasks"][0]["attempt"]), (&json!("completed"), &json!(2)));
+        // The machine that said nothing after its first heartbeat; what was never begun is no loss.
+        assert_eq!(world.metric("ensemble_machine_losses_total").await, 1.0);
     }
 
     async fn a_late_report_is_taken_when_nobody_else_has_the_task(on: Backend) {

@@ -90,6 +90,14 @@ impl World {
         MachineLeasesClient::new(channel).end(request).await.expect("the call arrives")
     }
 
+    /// A number that the service tells Prometheus.
+    pub(crate) async fn metric(&self, name: &str) -> f64 {
+        let told = Api::new(&self.service().internal_url()).get("/metrics").await.text;
+        let line = told.lines().find(|line| line.starts_with(name));
+        let value = line.and_then(|line| line.rsplit(' ').next()).expect("the service tells it");
+        value.parse().expect("a number")
+    }
+
     /// Somebody else at the same service.
     pub(crate) fn stranger(&self) -> Api {
         self.api.with_token(&self.neighbours.issuer().user(self.neighbours.new_user()))
