@@ -5,10 +5,27 @@ use std::time::Duration;
 use ensemble_types::ids::LeaseId;
 use ensemble_types::leases::{Lease, LeaseBeat, LeaseFinish, LeaseHeartbeat, LeaseOutput, LeaseRequest, Leases};
 use ensemble_types::problem::Code;
+use reqwest::header::{HeaderName, HeaderValue};
 
+use crate::call::Call;
 use crate::error::{Error, Result};
 use crate::retry::Repeat;
 use crate::transport::Client;
+
+/// A lease in the hands of its runner: what its calls have to say of it.
+#[derive(Clone, Debug)]
+pub struct HeldLease {
+    pub id: LeaseId,
+    pub fence: i64,
+    /// The trace that the attempt belongs to, so that what the service does about it is seen there.
+    pub traceparent: Option<String>,
+}
+
+impl From<&Lease> for HeldLease {
+    fn from(lease: &Lease) -> Self {
+        Self { id: lease.id, fence: lease.fence, traceparent: lease.traceparent.clone() }
+    }
+}
 
 impl Client {
     /// Asks for work and waits up to `waitMs` for it. May come back empty.
@@ -25,21 +42,25 @@ impl Client {
     }
 
     /// Says that the attempt is still being made.
-    pub async fn beat_lease(&self, lease: LeaseId, fence: i64) -> Result<LeaseBeat> {
-        let path = ["v1", "orchestrator", "leases", &lease.to_string(), "heartbeat"];
-        self.post(&path, Repeat::Harmless).json(&LeaseHeartbeat { fence }).send().await
+    pub async fn beat_lease(&self, lease: &HeldLease) -> Result<LeaseBeat> {
+        self.of_lease(lease, "heartbeat").json(&LeaseHeartbeat { fence: lease.fence }).send().await
     }
 
     /// Hands in a piece of output. Repeating is harmless: the service trims what it has.
-    pub async fn put_output(&self, lease: LeaseId, output: &LeaseOutput) -> Result<()> {
-        let path = ["v1", "orchestrator", "leases", &lease.to_string(), "output"];
-        self.post(&path, Repeat::Harmless).json(output).answer().await.map(drop)
+    pub async fn put_output(&self, lease: &HeldLease, output: &LeaseOutput) -> Result<()> {
+        self.of_lease(lease, "output").json(output).answer().await.map(drop)
     }
 
     /// Reports how the attempt ended. Repeating is harmless.
-    pub async fn finish_lease(&self, lease: LeaseId, finish: &LeaseFinish) -> Result<()> {
-        let path = ["v1", "orchestrator", "leases", &lease.to_string(), "finish"];
-        self.post(&path, Repeat::Harmless).json(finish).answer().await.map(drop)
+    pub async fn finish_lease(&self, lease: &HeldLease, finish: &LeaseFinish) -> Result<()> {
+        self.of_lease(lease, "finish").json(finish).answer().await.map(drop)
+    }
+
+    fn of_lease(&self, lease: &HeldLease, what: &str) -> Call<'_> {
+        let path = ["v1", "orchestrator", "leases", &lease.id.to_string(), what];
+        // A trace is no reason to lose a report: what cannot be a header is left out.
+        let traceparent = lease.traceparent.as_deref().filter(|text| HeaderValue::from_str(text).is_ok());
+        self.post(&path, Repeat::Harmless).header(HeaderName::from_static("traceparent"), traceparent)
     }
 }
 

@@ -34,6 +34,7 @@ pub use account_key::AccountKey;
 pub use credential::{Credential, Token};
 pub use error::{Error, Result};
 pub use idempotency::idempotency_key;
+pub use leases::HeldLease;
 pub use output::OutputOf;
 pub use retry::Retry;
 pub use server::Version;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ensemble_client::{Client, Credential, Error, Retry};
-use ensemble_types::ids::{LeaseId, MachineId};
+use ensemble_client::{Client, Credential, Error, HeldLease, Retry};
+use ensemble_types::ids::MachineId;
 use ensemble_types::leases::{Lease, LeaseBeat, LeaseFinish, LeaseOutput, LeaseRequest};
 use ensemble_types::machines::Activity;
 use ensemble_types::problem::Code;
@@ -17,9 +17,9 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, ServerError>>;
 pub trait Server: Send + Sync + 'static {
     /// Asks for work; the server may hold the answer back.
     fn lease<'a>(&'a self, request: &'a LeaseRequest) -> Answer<'a, Vec<Lease>>;
-    fn heartbeat(&self, lease: LeaseId, fence: i64) -> Answer<'_, LeaseBeat>;
-    fn output<'a>(&'a self, lease: LeaseId, output: &'a LeaseOutput) -> Answer<'a, ()>;
-    fn finish<'a>(&'a self, lease: LeaseId, finish: &'a LeaseFinish) -> Answer<'a, ()>;
+    fn heartbeat<'a>(&'a self, lease: &'a HeldLease) -> Answer<'a, LeaseBeat>;
+    fn output<'a>(&'a self, lease: &'a HeldLease, output: &'a LeaseOutput) -> Answer<'a, ()>;
+    fn finish<'a>(&'a self, lease: &'a HeldLease, finish: &'a LeaseFinish) -> Answer<'a, ()>;
     /// The machine's own heartbeat.
     fn beat<'a>(&'a self, machine: &'a MachineId, activity: Activity) -> Answer<'a, ()>;
 }
@@ -57,15 +57,15 @@ impl Server for Client {
         Box::pin(async move { Client::lease(self, request).await.map_err(ServerError::from) })
     }
 
-    fn heartbeat(&self, lease: LeaseId, fence: i64) -> Answer<'_, LeaseBeat> {
-        Box::pin(async move { self.beat_lease(lease, fence).await.map_err(ServerError::from) })
+    fn heartbeat<'a>(&'a self, lease: &'a HeldLease) -> Answer<'a, LeaseBeat> {
+        Box::pin(async move { self.beat_lease(lease).await.map_err(ServerError::from) })
     }
 
-    fn output<'a>(&'a self, lease: LeaseId, output: &'a LeaseOutput) -> Answer<'a, ()> {
+    fn output<'a>(&'a self, lease: &'a HeldLease, output: &'a LeaseOutput) -> Answer<'a, ()> {
         Box::pin(async move { self.put_output(lease, output).await.map_err(ServerError::from) })
     }
 
-    fn finish<'a>(&'a self, lease: LeaseId, finish: &'a LeaseFinish) -> Answer<'a, ()> {
+    fn finish<'a>(&'a self, lease: &'a HeldLease, finish: &'a LeaseFinish) -> Answer<'a, ()> {
         Box::pin(async move { self.finish_lease(lease, finish).await.map_err(ServerError::from) })
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ensemble_client::{Client, Error, Retry};
+use ensemble_client::{Client, Error, HeldLease, Retry};
 use ensemble_types::ids::{LeaseId, MachineId, RunId, SessionId};
 use ensemble_types::leases::LeaseRequest;
 use ensemble_types::links::CreateLink;
@@ -96,7 +96,8 @@ async fn a_server_that_says_nothing_is_given_up_on() {
     let url = format!("http://{}", silent.local_addr().unwrap());
     let builder = Client::builder(url).retry(Retry { attempts: 2, ..quick() });
     let client = builder.answer_within(Duration::from_millis(50)).build().unwrap();
-    let error = client.beat_lease(LeaseId::generate(), 1).await.unwrap_err();
+    let lease = HeldLease { id: LeaseId::generate(), fence: 1, traceparent: None };
+    let error = client.beat_lease(&lease).await.unwrap_err();
     assert!(matches!(error, Error::Silent { .. }), "{error:?}");
 }
 

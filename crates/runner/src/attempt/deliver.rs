@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ensemble_types::ids::LeaseId;
+use ensemble_client::HeldLease;
 use ensemble_types::leases::{LeaseFinish, LeaseOutput};
 use ensemble_types::text::Blob;
 use tokio::task::JoinHandle;
@@ -23,7 +23,7 @@ pub(super) struct Sender(JoinHandle<()>);
 
 impl Sender {
     pub(super) fn start(context: &Context, record: &Record, output: &Arc<OutputSpool>) -> Self {
-        Self(tokio::spawn(send(context.clone(), record.lease(), record.fence(), output.clone())))
+        Self(tokio::spawn(send(context.clone(), record.held(), output.clone())))
     }
 }
 
@@ -40,10 +40,11 @@ pub(super) async fn deliver(context: &Context, record: Record, finish: LeaseFini
         _ = &mut sender.0 => {}
         () = heart.reached(Pulse::Lost) => {}
     }
+    let held = record.held();
     let mut backoff = Backoff::of(&context.config.timing);
     let mut woken = context.woken.clone();
     loop {
-        let error = match context.server.finish(record.lease(), &finish).await {
+        let error = match context.server.finish(&held, &finish).await {
             Ok(()) | Err(ServerError::LeaseLost) => return discard(record).await,
             Err(ServerError::Refused(reason)) => {
                 tracing::error!(lease.id = %record.lease(), task.id = %record.task(), "The server refused a report: {reason}");
@@ -63,7 +64,7 @@ pub(super) async fn deliver(context: &Context, record: Record, finish: LeaseFini
     }
 }
 
-async fn send(context: Context, lease: LeaseId, fence: i64, output: Arc<OutputSpool>) {
+async fn send(context: Context, lease: HeldLease, output: Arc<OutputSpool>) {
     let timing = context.config.timing;
     // All attempts of a machine share its rate of requests.
     let interval = timing.output_interval.max(timing.output_interval * context.config.capacity / 5);
@@ -72,7 +73,7 @@ async fn send(context: Context, lease: LeaseId, fence: i64, output: Arc<OutputSp
     while let Some(offset) = output.waiting().await {
         let Some(piece) = read(&output, offset).await else { return output.abandon() };
         let until = offset + u64::try_from(piece.len()).unwrap_or(0);
-        match context.server.output(lease, &LeaseOutput { fence, offset, data: piece }).await {
+        match context.server.output(&lease, &LeaseOutput { fence: lease.fence, offset, data: piece }).await {
             Ok(()) => {
                 backoff.reset();
                 output.took(until);
@@ -85,11 +86,11 @@ async fn send(context: Context, lease: LeaseId, fence: i64, output: Arc<OutputSp
                 output.took(expected)
             }
             Err(error @ (ServerError::LeaseLost | ServerError::Refused(_) | ServerError::Gap(_))) => {
-                tracing::warn!(lease.id = %lease, "The rest of an attempt's output is not sent: {error}");
+                tracing::warn!(lease.id = %lease.id, "The rest of an attempt's output is not sent: {error}");
                 return output.abandon();
             }
             Err(error) => {
-                tracing::debug!(lease.id = %lease, "Output did not arrive, and will be sent again: {error}");
+                tracing::debug!(lease.id = %lease.id, "Output did not arrive, and will be sent again: {error}");
                 tokio::select! {
                     () = tokio::time::sleep(backoff.pause(&error)) => {}
                     () = wake::next(&mut woken) => {}

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ensemble_types::ids::LeaseId;
+use ensemble_client::HeldLease;
 use ensemble_types::leases::LeaseBeat;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -32,9 +32,9 @@ pub(super) struct Heart {
 }
 
 impl Heart {
-    pub(super) fn start(context: &Context, lease: LeaseId, fence: i64) -> Self {
+    pub(super) fn start(context: &Context, lease: HeldLease) -> Self {
         let (sender, pulse) = watch::channel(Pulse::Silent);
-        Self { pulse, task: tokio::spawn(beat(context.clone(), lease, fence, sender)) }
+        Self { pulse, task: tokio::spawn(beat(context.clone(), lease, sender)) }
     }
 
     /// Waits for the first answer, but not for ever: work is also done while the server is away.
@@ -59,13 +59,13 @@ impl Drop for Heart {
     }
 }
 
-async fn beat(context: Context, lease: LeaseId, fence: i64, pulse: watch::Sender<Pulse>) {
+async fn beat(context: Context, lease: HeldLease, pulse: watch::Sender<Pulse>) {
     let timing = context.config.timing;
     let mut backoff = Backoff::of(&timing);
     let mut woken = context.woken.clone();
     let mut refused_since = None;
     loop {
-        let pause = match ask(&context, lease, fence).await {
+        let pause = match ask(&context, &lease).await {
             Ok(beat) => {
                 backoff.reset();
                 refused_since = None;
@@ -74,19 +74,19 @@ async fn beat(context: Context, lease: LeaseId, fence: i64, pulse: watch::Sender
             }
             Err(ServerError::LeaseLost) => return raise(&pulse, Pulse::Lost),
             Err(error @ (ServerError::Refused(_) | ServerError::Gap(_))) => {
-                tracing::warn!(lease.id = %lease, "The server does not know this lease: {error}");
+                tracing::warn!(lease.id = %lease.id, "The server does not know this lease: {error}");
                 return raise(&pulse, Pulse::Lost);
             }
             Err(error @ ServerError::Unauthorized(_)) => {
                 let since = *refused_since.get_or_insert_with(Instant::now);
                 if since.elapsed() >= timing.refused_grace {
-                    tracing::error!(lease.id = %lease, "Ends an attempt: {error}");
+                    tracing::error!(lease.id = %lease.id, "Ends an attempt: {error}");
                     return raise(&pulse, Pulse::Lost);
                 }
                 backoff.pause(&error)
             }
             Err(error @ ServerError::Away { .. }) => {
-                tracing::debug!(lease.id = %lease, "A heartbeat did not arrive: {error}");
+                tracing::debug!(lease.id = %lease.id, "A heartbeat did not arrive: {error}");
                 backoff.pause(&error).min(timing.lease_beat)
             }
         };
@@ -98,9 +98,9 @@ async fn beat(context: Context, lease: LeaseId, fence: i64, pulse: watch::Sender
 }
 
 /// One heartbeat. It waits less long than other calls: after a sleep the first connections that are tried are dead.
-async fn ask(context: &Context, lease: LeaseId, fence: i64) -> Result<LeaseBeat, ServerError> {
+async fn ask(context: &Context, lease: &HeldLease) -> Result<LeaseBeat, ServerError> {
     let patience = (context.config.timing.lease_beat / 2).max(SHORTEST_PATIENCE);
-    match tokio::time::timeout(patience, context.server.heartbeat(lease, fence)).await {
+    match tokio::time::timeout(patience, context.server.heartbeat(lease)).await {
         Ok(answer) => answer,
         Err(_) => Err(ServerError::Away { reason: format!("no answer within {patience:?}"), retry_after: None }),
     }

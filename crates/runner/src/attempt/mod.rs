@@ -50,7 +50,7 @@ pub(crate) async fn take(
     program: Result<PathBuf, String>,
     permit: OwnedSemaphorePermit,
 ) {
-    let heart = Heart::start(&context, lease.id, lease.fence);
+    let heart = Heart::start(&context, (&lease).into());
     let (begins, lease) = (context.clone(), Arc::new(lease));
     let wanted = lease.clone();
     let begun = on_disk(move || match begins.spool.begin(&wanted)? {
@@ -65,7 +65,7 @@ pub(crate) async fn take(
             tracing::error!(lease.id = %lease.id, "Cannot put an attempt down on disk, so it is not made: {error}");
             let outcome = Outcome::not_made("RUNNER_DISK", format!("The runner cannot write to its disk: {error}."));
             // Nothing to redeliver from: when this is lost, the lease runs out.
-            let _ = context.server.finish(lease.id, &outcome.report(lease.fence, None)).await;
+            let _ = context.server.finish(&lease.as_ref().into(), &outcome.report(lease.fence, None)).await;
             return;
         }
     };
@@ -110,7 +110,7 @@ pub(crate) async fn recover(context: Context, record: Record) {
         }
     };
     output.close();
-    let heart = Heart::start(&context, record.lease(), record.fence());
+    let heart = Heart::start(&context, record.held());
     let sender = deliver::Sender::start(&context, &record, &output);
     deliver::deliver(&context, record, finish, sender, heart).await;
 }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ensemble_client::HeldLease;
 use ensemble_types::ids::{LeaseId, TaskId};
 use ensemble_types::leases::{Lease, LeaseFinish};
 use ensemble_types::runs::Provider;
@@ -28,6 +29,8 @@ struct Attempt {
     task: TaskId,
     provider: Provider,
     #[serde(default)]
+    traceparent: Option<String>,
+    #[serde(default)]
     provider_session_id: Option<String>,
 }
 
@@ -46,6 +49,7 @@ impl Record {
             fence: lease.fence,
             task: lease.task_id,
             provider: lease.provider,
+            traceparent: lease.traceparent.clone(),
             provider_session_id: None,
         };
         write(&path, ATTEMPT, &attempt)?;
@@ -78,6 +82,12 @@ impl Record {
 
     pub(crate) fn fence(&self) -> i64 {
         self.attempt.fence
+    }
+
+    /// As the server's calls name it.
+    pub(crate) fn held(&self) -> HeldLease {
+        let Attempt { lease: id, fence, traceparent, .. } = self.attempt.clone();
+        HeldLease { id, fence, traceparent }
     }
 
     pub(crate) fn task(&self) -> TaskId {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ensemble_types::leases::FinishStatus;
+use ensemble_types::leases::{FinishStatus, Lease};
 use ensemble_types::problem::Code;
 use serde_json::json;
 
@@ -40,7 +40,8 @@ async fn a_report_survives_the_runner() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     let mut runner = RunnerProcess::start(&server, &agent, state.path(), json!({}));
     let gate = state.path().join("gate");
-    let lease = server.enqueue(task(until(&gate)));
+    let trace = Some("00-11111111111111111111111111111111-2222222222222222-01".to_owned());
+    let lease = server.enqueue(Lease { traceparent: trace.clone(), ..task(until(&gate)) });
     server.says(lease, "ready").await;
     server.fail_with(Some(Code::Unavailable));
     std::fs::write(&gate, "").unwrap();
@@ -52,7 +53,9 @@ async fn a_report_survives_the_runner() {
     let finish = server.finished(lease, SOON).await;
     completed(&finish);
     assert_eq!(finish.output_summary.as_deref(), Some("done"));
-    assert!(server.heard(lease).output.ends_with("late words\n"), "what was not sent before is sent now");
+    let heard = server.heard(lease);
+    assert!(heard.output.ends_with("late words\n"), "what was not sent before is sent now");
+    assert!(heard.traces.iter().all(|told| *told == trace), "both runners are in one trace: {:?}", heard.traces);
     eventually("the report to leave the disk", SOON, || (!report.exists()).then_some(())).await;
 }
 

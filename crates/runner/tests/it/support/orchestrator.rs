@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use actix_web::dev::ServerHandle;
-use actix_web::{App, HttpResponse, HttpServer, web};
+use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
 use ensemble_types::ids::{LeaseId, RunId, TaskId};
 use ensemble_types::leases::{FinishStatus, Lease, LeaseFinish, LeaseHeartbeat, LeaseOutput, LeaseRequest};
 use ensemble_types::problem::{Code, PROBLEM_JSON, Problem};
@@ -24,6 +24,8 @@ pub(crate) struct Heard {
     pub(crate) output: String,
     pub(crate) output_bytes: u64,
     pub(crate) finishes: Vec<LeaseFinish>,
+    /// The `traceparent` of each call about it.
+    pub(crate) traces: Vec<Option<String>>,
 }
 
 #[derive(Default)]
@@ -222,31 +224,37 @@ async fn lease(shared: Data, body: web::Json<LeaseRequest>) -> HttpResponse {
 }
 
 /// The lease's state, unless the call fails.
-fn held(shared: &Shared, id: &str, fence: i64, with: impl FnOnce(&mut State, LeaseId) -> HttpResponse) -> HttpResponse {
+fn held(
+    shared: &Shared,
+    http: &HttpRequest,
+    fence: i64,
+    with: impl FnOnce(&mut State, LeaseId) -> HttpResponse,
+) -> HttpResponse {
     let mut state = shared.lock();
     if let Some(failure) = failing(&mut state) {
         return failure;
     }
-    let Ok(id) = id.parse::<LeaseId>() else { return refuse(Problem::not_found()) };
+    let id = http.match_info().get("id").and_then(|id| id.parse::<LeaseId>().ok());
+    let Some(id) = id else { return refuse(Problem::not_found()) };
     if state.lost.contains(&id) || fence != 1 {
         return refuse(Problem::new(Code::LeaseLost, "another attempt was granted"));
     }
-    if !state.heard.contains_key(&id) {
-        return refuse(Problem::not_found());
-    }
+    let Some(heard) = state.heard.get_mut(&id) else { return refuse(Problem::not_found()) };
+    let trace = http.headers().get("traceparent").map(|value| value.to_str().unwrap().to_owned());
+    heard.traces.push(trace);
     with(&mut state, id)
 }
 
-async fn heartbeat(shared: Data, id: web::Path<String>, body: web::Json<LeaseHeartbeat>) -> HttpResponse {
-    held(&shared, &id, body.fence, |state, id| {
+async fn heartbeat(shared: Data, http: HttpRequest, body: web::Json<LeaseHeartbeat>) -> HttpResponse {
+    held(&shared, &http, body.fence, |state, id| {
         state.heard.get_mut(&id).unwrap().heartbeats.push(Instant::now());
         let cancel = state.cancelled.contains(&id);
         HttpResponse::Ok().json(json!({"expiresAt": "2030-01-01T00:00:00.000Z", "cancelRequested": cancel}))
     })
 }
 
-async fn output(shared: Data, id: web::Path<String>, body: web::Json<LeaseOutput>) -> HttpResponse {
-    held(&shared, &id, body.fence, |state, id| {
+async fn output(shared: Data, http: HttpRequest, body: web::Json<LeaseOutput>) -> HttpResponse {
+    held(&shared, &http, body.fence, |state, id| {
         let forgets = std::mem::take(&mut state.forgets_output);
         let heard = state.heard.get_mut(&id).unwrap();
         if forgets {
@@ -267,8 +275,8 @@ async fn output(shared: Data, id: web::Path<String>, body: web::Json<LeaseOutput
     })
 }
 
-async fn finish(shared: Data, id: web::Path<String>, body: web::Json<LeaseFinish>) -> HttpResponse {
-    held(&shared, &id, body.fence, |state, id| {
+async fn finish(shared: Data, http: HttpRequest, body: web::Json<LeaseFinish>) -> HttpResponse {
+    held(&shared, &http, body.fence, |state, id| {
         state.heard.get_mut(&id).unwrap().finishes.push(body.into_inner());
         HttpResponse::Ok().json(json!({"success": true}))
     })
