@@ -26,6 +26,8 @@ log = logging.getLogger("voice-agent")
 
 ECHO_TOPIC = "voice.echo"
 SAMPLE_RATE = 48_000
+# More than a model should be made to read at once.
+TOOL_ANSWER_MAX = 65_536
 MODE = os.environ.get("VOICE_AGENT_MODE", "echo")
 ROLES = ("STT", "LLM", "TTS", "VAD")
 
@@ -241,8 +243,17 @@ def tools(job: dict[str, Any], http: aiohttp.ClientSession) -> list[Any]:
         """Hands a wish of the user to their coding session, and gives its answer."""
         headers = {"Authorization": f"Bearer {bridge.get('token', '')}"}
         body = {"sessionId": job["sessionId"], "request": request}
-        async with http.post(f"{bridge['baseUrl']}{path}", json=body, headers=headers) as answer:
-            return await answer.text()
+        # The operator allowed this origin and no other; where it sends us on to is not for us to follow.
+        wish = http.post(f"{bridge['baseUrl']}{path}", json=body, headers=headers, allow_redirects=False)
+        async with wish as answer:
+            if answer.status >= 300:
+                return f"The coding session did not take the request (status {answer.status})."
+            said = bytearray()
+            async for piece in answer.content.iter_chunked(8_192):
+                said += piece
+                if len(said) >= TOOL_ANSWER_MAX:
+                    break
+            return said[:TOOL_ANSWER_MAX].decode(errors="replace")
 
     return [ask_coding_session]
 

@@ -4,7 +4,7 @@ VOICE_VENV := $(CACHE)/venv-voice
 .PHONY: test-livekit voice-agent bench-voice
 
 # Made anew when the requirements change.
-$(VOICE_VENV)/.made: deploy/voice-agent/requirements.txt
+$(VOICE_VENV)/.made: deploy/voice-agent/requirements.txt deploy/voice-agent/constraints.txt
 	python3 -m venv $(VOICE_VENV)
 	$(VOICE_VENV)/bin/pip install --quiet --disable-pip-version-check -r $<
 	touch $@
