@@ -23,6 +23,13 @@ pub struct Conn {
     patience: Option<Patience>,
 }
 
+/// When a commit reaches the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flush {
+    AtCommit,
+    Later,
+}
+
 /// The connection itself.
 pub enum Raw {
     Pg(PgConnection),
@@ -117,12 +124,28 @@ impl Conn {
         std::mem::take(&mut self.wakes)
     }
 
-    pub(crate) fn begin(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn begin(&mut self, flush: Flush) -> Result<(), StoreError> {
+        let (postgres, sqlite) = match flush {
+            Flush::AtCommit => ("BEGIN", "BEGIN IMMEDIATE"),
+            Flush::Later => (
+                "BEGIN; SET LOCAL synchronous_commit = off",
+                // It cannot be changed inside a transaction (sqlite.org/pragma.html#pragma_synchronous).
+                "PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE",
+            ),
+        };
         on!(
             self,
-            Pg | c | AnsiTransactionManager::begin_transaction(c),
-            Sqlite | c | AnsiTransactionManager::begin_transaction_sql(c, "BEGIN IMMEDIATE")
+            Pg | c | AnsiTransactionManager::begin_transaction_sql(c, postgres),
+            Sqlite | c | AnsiTransactionManager::begin_transaction_sql(c, sqlite)
         )
+    }
+
+    /// After a transaction that was not to be flushed: the next one is. A connection that cannot be brought back is not
+    /// used again.
+    pub(crate) fn flush_again(&mut self) {
+        if !self.is_postgres() && self.batch("PRAGMA synchronous = FULL").is_err() {
+            self.verdict = Verdict::Lost;
+        }
     }
 
     pub(crate) fn commit(&mut self) -> Result<(), StoreError> {

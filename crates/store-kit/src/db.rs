@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
+use crate::conn::Flush;
 use crate::connect::{Connector, lock_file};
 use crate::error::Verdict;
 use crate::metrics::{DbMetrics, Outcome};
@@ -124,7 +125,28 @@ impl Db {
         E: From<StoreError> + Send + 'static,
     {
         let wakes = self.inner.wakes.clone();
-        self.run(&self.inner.writers, operation, job, move |conn, job| attempt_write(conn, job, &wakes)).await
+        self.run(&self.inner.writers, operation, job, move |conn, job| {
+            attempt_write(conn, job, &wakes, Flush::AtCommit)
+        })
+        .await
+    }
+
+    /// Like [`Db::write`], without waiting for the disk: what is committed outlives this process, and may be lost with the
+    /// database's machine. For what a later [`Db::write`] completes before anybody is told of it; that one's commit brings
+    /// this one to the disk as well.
+    pub async fn write_ahead<T, E, F>(&self, operation: &'static str, job: F) -> Result<T, E>
+    where
+        F: FnMut(&mut Conn) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let wakes = self.inner.wakes.clone();
+        self.run(&self.inner.writers, operation, job, move |conn, job| {
+            let done = attempt_write(conn, job, &wakes, Flush::Later);
+            conn.flush_again();
+            done
+        })
+        .await
     }
 
     /// Who waits for what.
@@ -158,7 +180,7 @@ impl Db {
     ) -> Result<T, E> {
         let (pool, wakes) = (&self.inner.writers, &self.inner.wakes);
         let _permit = self.inner.runtime.block_on(pool.enter(operation))?;
-        self.work(pool, operation, None, &mut job, |conn, job| attempt_write(conn, job, wakes))
+        self.work(pool, operation, None, &mut job, |conn, job| attempt_write(conn, job, wakes, Flush::AtCommit))
     }
 
     /// Like [`Db::write_here`], for a job of one statement, which commits itself. It runs again when its connection is lost,
@@ -278,8 +300,9 @@ fn attempt_write<T, E: From<StoreError>>(
     conn: &mut Conn,
     job: &mut impl FnMut(&mut Conn) -> Result<T, E>,
     wakes: &Wakes,
+    flush: Flush,
 ) -> Attempt<T, E> {
-    if let Err(error) = conn.begin() {
+    if let Err(error) = conn.begin(flush) {
         return Attempt { outcome: Err(error.into()), may_repeat: true };
     }
     match job(conn) {

@@ -105,6 +105,40 @@ on_both_databases! {
         timeout(Duration::from_secs(2), waiting.changed()).await.unwrap();
     }
 
+    async fn only_what_is_written_ahead_does_not_wait_for_the_disk(on: Backend) {
+        let (db, _database) = open(on).await;
+        #[derive(QueryableByName)]
+        struct Setting {
+            #[diesel(sql_type = diesel::sql_types::Text)]
+            value: String,
+        }
+        let setting = |tx: &mut Conn| -> Result<String, StoreError> {
+            let found: Setting = on!(
+                tx,
+                Pg |c| diesel::sql_query("SELECT current_setting('synchronous_commit') AS value").get_result(c),
+                Sqlite |c| diesel::sql_query("SELECT CAST(synchronous AS TEXT) AS value FROM pragma_synchronous").get_result(c)
+            )?;
+            Ok(found.value)
+        };
+        let (ahead, always) = if on == Backend::Postgres { ("off", "on") } else { ("1", "2") };
+        for _ in 0..2 {
+            let id = SessionId::generate();
+            let seen = db.write_ahead("ahead", move |tx| insert(tx, id, &id.to_string()).and_then(|()| setting(tx))).await;
+            assert_eq!(seen.map_err(|e: StoreError| e).unwrap(), ahead);
+            assert_eq!(db.write("always", setting).await.map_err(|e: StoreError| e).unwrap(), always);
+        }
+        assert_eq!(count(&db).await, 2);
+        let refused: Result<(), StoreError> = db
+            .write_ahead("ahead", |tx| {
+                insert(tx, SessionId::generate(), "b")?;
+                Err(StoreError::bad_row(tx.operation(), "enough"))
+            })
+            .await;
+        assert!(refused.is_err());
+        assert_eq!(count(&db).await, 2);
+        assert_eq!(db.write("always", setting).await.map_err(|e: StoreError| e).unwrap(), always);
+    }
+
     async fn a_duplicate_is_told_by_its_name_and_cannot_be_swallowed(on: Backend) {
         let (db, _database) = open(on).await;
         db.write("insert", |tx| insert(tx, SessionId::generate(), "a")).await.unwrap();
