@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod asked;
 mod away;
 mod numbers;
 mod traces;

@@ -1,0 +1,195 @@
+//! Dashboards and alerts ask for numbers, and for labels, that the programs really write once everything has happened once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ensemble_livekit_double::Double;
+use ensemble_telemetry::City;
+use ensemble_testkit::{Api, eventually};
+use serde_json::{Value, json};
+
+/// Labels by name of a number.
+type Labels = BTreeMap<String, BTreeSet<String>>;
+
+/// What Prometheus adds, and the bounds of histograms.
+const ADDED: &[&str] = &["le", "instance", "job"];
+const VOICE_KEY: (&str, &str) = ("X-Voice-Key", "voice-key-of-the-test-city");
+
+#[actix_web::test]
+async fn dashboards_and_alerts_ask_for_what_the_programs_write() {
+    let livekit = Double::start().expect("a free port");
+    let city = City::start("http://127.0.0.1:9", &livekit, &[]).await;
+    livekit.send_webhooks_to(city.edge().url("/hooks/livekit"));
+    work(&city).await;
+    talk(&city, &livekit).await;
+    let asked = expressions();
+    assert!(asked.len() > 100, "only {} expressions were found", asked.len());
+    // Some numbers are counted now and then only.
+    let patience = Duration::from_secs(60);
+    let (mut missing, began) = (Vec::new(), Instant::now());
+    eventually(2 * patience, async || {
+        let written = written(&city).await;
+        missing = asked.iter().flat_map(|(place, expression)| unanswered(place, expression, &written)).collect();
+        missing.is_empty() || began.elapsed() > patience
+    })
+    .await;
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// A session with a message, and a run that a runner finishes.
+async fn work(city: &City) {
+    let ann = city.person().await.api;
+    let sealed = json!({ "metadata": "sealed", "encryptionKey": "sealed" });
+    let with = |more: Value| {
+        let mut body = sealed.clone();
+        body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        body
+    };
+    ann.post("/v1/machines", &with(json!({ "id": "laptop" }))).await.expect(201);
+    let session = ann.post("/v1/sessions", &with(json!({ "machineId": "laptop" }))).await.expect(201);
+    let messages = format!("/v3/sessions/{}/messages", text(&session, "id"));
+    ann.post(&messages, &json!({ "content": "sealed", "localId": "1" })).await.expect(201);
+    let runner = ann.post("/v1/auth/tokens", &json!({ "machineId": "laptop" })).await.expect(201);
+    let runner = city.edge().with_token(&text(&runner, "token"));
+    ann.post("/v1/orchestrator/runs", &json!({ "tasks": [{ "prompt": "hi", "provider": "claude" }] }))
+        .await
+        .expect(201);
+    let want = json!({ "machineId": "laptop", "providers": ["claude"], "capacity": 1, "waitMs": 5000 });
+    let leases = runner.post("/v1/orchestrator/leases", &want).await.expect(200);
+    let lease = leases.pointer("/leases/0").unwrap_or_else(|| panic!("no lease: {leases}"));
+    let finish = format!("/v1/orchestrator/leases/{}/finish", text(lease, "id"));
+    let end = json!({ "fence": lease["fence"], "status": "completed", "exitCode": 0, "outputSummary": "done" });
+    runner.post(&finish, &end).await.expect(200);
+}
+
+/// A voice session with a person, an agent and a text, from beginning to end.
+async fn talk(city: &City, livekit: &Double) {
+    let ann = city.person().await;
+    let edge = city.edge();
+    let voice = async |path: &str, body: &Value| {
+        let request = edge.request("POST", path).header(VOICE_KEY.0, VOICE_KEY.1).json(body);
+        Api::send(request).await.expect(200)
+    };
+    let wish = json!({ "userId": ann.id, "sessionId": "a", "language": "en" });
+    let room = voice("/v1/voice/session/start", &wish).await;
+    let session = text(&room, "gatewaySessionId");
+    livekit.join(&text(&room, "participantToken")).expect("a good token");
+    let mut dispatched = None;
+    eventually(Duration::from_secs(20), async || {
+        dispatched = livekit.rooms().iter().find_map(|room| livekit.dispatch_metadata(&room.name));
+        dispatched.is_some()
+    })
+    .await;
+    let agent: Value = serde_json::from_str(&dispatched.unwrap_or_default()).expect("JSON for the agent");
+    let events = agent.pointer("/gateway/eventsUrl").and_then(Value::as_str).expect("an address for events");
+    let path = events.find("/agent/").and_then(|at| events.get(at..)).expect("a path of the edge");
+    let token = agent.pointer("/gateway/token").and_then(Value::as_str).expect("a token for the agent");
+    let told = edge.with_token(token).post(path, &json!({ "type": "ready" })).await;
+    assert!(told.status < 300, "{} {}", told.status, told.text);
+    let this = json!({ "gatewaySessionId": session });
+    voice("/v1/voice/session/text", &json!({ "gatewaySessionId": session, "text": "hello" })).await;
+    eventually(Duration::from_secs(20), async || {
+        livekit.rooms().iter().any(|room| !livekit.texts(&room.name).is_empty())
+    })
+    .await;
+    voice("/v1/voice/session/stop", &this).await;
+}
+
+fn text(of: &Value, name: &str) -> String {
+    of.get(name).and_then(Value::as_str).unwrap_or_else(|| panic!("no {name} in {of}")).to_owned()
+}
+
+/// Every expression of dashboards and alerts, with the file that has it.
+fn expressions() -> Vec<(String, String)> {
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+    let mut all = Vec::new();
+    let folder = std::fs::read_dir(deploy.join("grafana/dashboards")).expect("the dashboards");
+    let dashboards: Vec<PathBuf> = folder.map(|entry| entry.expect("a dashboard").path()).collect();
+    for path in dashboards {
+        let board: Value = serde_json::from_str(&read(&path)).expect("JSON");
+        let panels = board["panels"].as_array().expect("panels");
+        let targets = panels.iter().filter_map(|panel| panel["targets"].as_array()).flatten();
+        all.extend(targets.map(|target| (name(&path), text(target, "expr"))));
+    }
+    let alerts = deploy.join("prometheus/alerts.yaml");
+    let rules = read(&alerts);
+    let rules = rules.split("- alert:").skip(1).filter_map(|rule| rule.split_once("expr:")?.1.split_once("for:"));
+    all.extend(rules.map(|(expression, _)| (name(&alerts), expression.to_owned())));
+    all
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// What all programs write now.
+async fn written(city: &City) -> Labels {
+    let mut known = Labels::new();
+    for service in ["edge-proxy", "identity", "machine-registry", "session-store", "orchestrator", "voice-gateway"] {
+        let metrics = city.inside(service).get("/metrics").await.text;
+        for sample in metrics.lines().filter(|line| !line.starts_with('#')) {
+            for (number, labels) in selectors(sample) {
+                known.entry(number).or_default().extend(labels);
+            }
+        }
+    }
+    known
+}
+
+/// What of an expression nobody can answer.
+fn unanswered(place: &str, expression: &str, written: &Labels) -> Vec<String> {
+    let mut missing = Vec::new();
+    let mut known: BTreeSet<&str> = ADDED.iter().copied().collect();
+    for (number, labels) in selectors(expression) {
+        match written.get(&number) {
+            None => missing.push(format!("{place}: nobody writes {number}")),
+            Some(has) => {
+                known.extend(has.iter().map(String::as_str));
+                let strange = labels.iter().filter(|label| !has.contains(*label) && !ADDED.contains(&label.as_str()));
+                missing.extend(strange.map(|label| format!("{place}: {number} has no label {label}")));
+            }
+        }
+    }
+    for by in expression.split("by (").skip(1).filter_map(|rest| rest.split(')').next()) {
+        let strange = by.split(',').map(str::trim).filter(|label| !known.contains(label));
+        missing.extend(strange.map(|label| format!("{place}: no label {label} to sum by in {expression}")));
+    }
+    missing
+}
+
+/// Our numbers in an expression or a sample, each with the labels that are named with it.
+fn selectors(text: &str) -> Vec<(String, Vec<String>)> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.match_indices("ensemble_")
+        .filter(|(at, _)| !text[..*at].ends_with(is_word))
+        .map(|(at, _)| {
+            let rest = &text[at..];
+            let (number, rest) = rest.split_at(rest.find(|c| !is_word(c)).unwrap_or(rest.len()));
+            let number =
+                ["_bucket", "_count", "_sum"].iter().find_map(|end| number.strip_suffix(end)).unwrap_or(number);
+            let inside = rest.strip_prefix('{').map(outside_quotes).unwrap_or_default();
+            let labels = inside.split(',').map(|part| part.trim().chars().take_while(|c| is_word(*c)).collect());
+            (number.to_owned(), labels.filter(|label: &String| !label.is_empty()).collect())
+        })
+        .collect()
+}
+
+/// Up to the closing brace, without what stands in quotes.
+fn outside_quotes(text: &str) -> String {
+    let mut is_quoted = false;
+    let mut kept = String::new();
+    for c in text.chars() {
+        match c {
+            '"' => is_quoted = !is_quoted,
+            '}' if !is_quoted => break,
+            _ if !is_quoted => kept.push(c),
+            _ => {}
+        }
+    }
+    kept
+}
