@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Stand-ins for the images that the files name, for engines that reach no registry: a Debian by debootstrap, this machine's
-# Rust with what cargo has downloaded, Debian's PostgreSQL, and a LiveKit server that was built before
-# (LIVEKIT_SERVER=/path/to/livekit-server). They carry the names of the real ones, so keep them out of engines that are
-# used for anything else.
+# Rust with what cargo has downloaded, Debian's PostgreSQL, a Python 3.12 of this machine (PYTHON_PREFIX=/its/folder), and a
+# LiveKit server that was built before (LIVEKIT_SERVER=/path/to/livekit-server). They carry the names of the real ones, so
+# keep them out of engines that are used for anything else.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/engine.sh"
 need_engine "local images"
@@ -61,6 +61,26 @@ STOPSIGNAL SIGINT
 ENTRYPOINT ["/usr/local/bin/entrypoint"]
 CMD ["postgres"]
 DOCKERFILE
+fi
+
+if ! "$docker" image inspect python:3.12-slim-bookworm >/dev/null 2>&1; then
+    if [ -n "${PYTHON_PREFIX:-}" ]; then
+        mkdir -p "$work/python" && cp -a "$PYTHON_PREFIX"/{bin,lib} "$work/python/"
+        rm -rf "$work"/python/lib/python3.12/{test,idlelib,tkinter} && find "$work/python" -name __pycache__ -exec rm -rf {} +
+        # This machine's certificates, in case it trusts others than Debian does.
+        cp -L /etc/ssl/certs/ca-certificates.crt "$work/python/"
+        build python:3.12-slim-bookworm "$work/python" <<'DOCKERFILE'
+FROM debian:bookworm-slim
+RUN apt-get update && apt-get install -y --no-install-recommends libbz2-1.0 libffi8 liblzma5 libncursesw6 libreadline8 libsqlite3-0 libssl3 libuuid1 zlib1g && rm -rf /var/lib/apt/lists/*
+COPY bin /usr/local/bin
+COPY lib /usr/local/lib
+COPY ca-certificates.crt /etc/ssl/certs/
+RUN ldconfig && sed -i '1s|^#!.*python3.*|#!/usr/local/bin/python3.12|' /usr/local/bin/pip*
+CMD ["python3"]
+DOCKERFILE
+    else
+        echo "skipped: python (set PYTHON_PREFIX to the folder of a Python 3.12)"
+    fi
 fi
 
 if ! "$docker" image inspect livekit/livekit-server:v1.13.5 >/dev/null 2>&1; then
