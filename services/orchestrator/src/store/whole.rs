@@ -20,7 +20,7 @@ use crate::domain::Runner;
 use crate::error::Error;
 
 /// Tasks in one part. Positions have no gaps, so this is a range of them.
-const PART: u32 = 256;
+const PART: u32 = 100;
 
 /// A run, and what has to be known to say what its tasks wait for.
 pub(crate) struct Whole {

@@ -10,11 +10,14 @@ use tokio_postgres::NoTls;
 
 use crate::world::{Runner, World, path, task, variables};
 
-/// Works at one service until told to stop, through refusals and silence. Gives what was accepted.
-async fn work(runner: Runner, goal: usize) -> Vec<String> {
+/// For what takes a second on a quiet machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Works at one service until so much is done, through refusals and silence. Gives what was accepted.
+pub(crate) async fn work(runner: Runner, goal: usize, patience: Duration) -> Vec<String> {
     let mut done = Vec::new();
     let began = std::time::Instant::now();
-    while done.len() < goal && began.elapsed() < Duration::from_secs(60) {
+    while done.len() < goal && began.elapsed() < patience {
         let body = json!({ "machineId": runner.id, "providers": ["claude"], "capacity": 8, "waitMs": 500 });
         let asked = Api::try_send(runner.api.request("POST", crate::world::LEASES).json(&body)).await;
         let leases = match asked {
@@ -43,7 +46,8 @@ async fn report(runner: &Runner, lease: &Value, done: &mut Vec<String>) {
     panic!("no answer to a report");
 }
 
-fn chain(count: usize) -> Value {
+/// Four tasks abreast, each waiting for the one before it.
+pub(crate) fn chain(count: usize) -> Value {
     let tasks: Vec<Value> = (0..count)
         .map(|at| {
             let names: Vec<String> = at.checked_sub(4).map(|to| to.to_string()).into_iter().collect();
@@ -82,7 +86,7 @@ fn two_replicas_share_one_database() {
         let submitted = world.submit_run(json!({ "tasks": chain(200), "maxConcurrency": 64, "spread": true })).await;
         let workers = (0..6).map(|at| {
             let runner = world.runner();
-            tokio::spawn(work(if at % 2 == 0 { runner } else { there(runner) }, 34))
+            tokio::spawn(work(if at % 2 == 0 { runner } else { there(runner) }, 34, PATIENCE))
         });
         let workers: Vec<_> = workers.collect();
         let ended = world.ended(&submitted).await;
@@ -113,7 +117,7 @@ async fn survives_kills(on: Backend) {
     let submitted = api.post(crate::world::RUNS, &plan).await.expect(201);
     let runner = world.runner_of(world.user);
     let runner = Runner { id: runner.id, api: runner.api.at(&service.public_url) };
-    let worker = tokio::spawn(work(runner, 120));
+    let worker = tokio::spawn(work(runner, 120, PATIENCE));
     for _ in 0..3 {
         tokio::time::timeout(Duration::from_millis(400), std::future::pending::<()>()).await.unwrap_err();
         service.restart().await;
@@ -160,7 +164,7 @@ fn connections_that_break_cost_a_moment_and_no_task() {
     run(async {
         let world = World::with(Backend::Postgres, &[("ORCHESTRATOR_SWEEP_MS", "200")]).await;
         let submitted = world.submit_run(json!({ "tasks": chain(120), "maxConcurrency": 16 })).await;
-        let worker = tokio::spawn(work(world.runner(), 120));
+        let worker = tokio::spawn(work(world.runner(), 120, PATIENCE));
         for _ in 0..4 {
             tokio::time::timeout(Duration::from_millis(200), std::future::pending::<()>()).await.unwrap_err();
             cut_all(&world.url, "ensemble%").await;

@@ -130,6 +130,22 @@ on_both_databases! {
         assert_eq!(world.api.get(&path).await.text, "one two three");
     }
 
+    async fn a_drain_lets_followers_go_with_all_that_was_written(on: Backend) {
+        let mut world = World::new(on).await;
+        let run = world.submit(json!([task("a")])).await;
+        let path = format!("{}?follow=true", output_of(&run, 0));
+        let runner = world.runner();
+        let lease = runner.one().await;
+        runner.output(&lease, 0, "half a li").await.expect(200);
+        let mut live = world.api.request("GET", &path).send().await.unwrap();
+        assert_eq!(live.chunk().await.unwrap().unwrap(), "half a li");
+        let running = world.running.take().unwrap();
+        let stopping = tokio::spawn(running.stop());
+        let end = tokio::time::timeout(Duration::from_secs(20), live.chunk()).await.expect("before the grace is over");
+        assert_eq!(end.expect("no broken connection"), None);
+        assert!(stopping.await.unwrap(), "nothing had to be cut off");
+    }
+
     async fn a_follower_of_a_task_that_never_runs_is_let_go(on: Backend) {
         let world = World::new(on).await;
         let run = world.submit(json!([task("a")])).await;
