@@ -75,8 +75,8 @@ pub struct VoiceGateway {
 
 /// What loops take from, until they have begun.
 struct Inboxes {
-    deliveries: mpsc::UnboundedReceiver<GatewaySessionId>,
-    strays: mpsc::UnboundedReceiver<String>,
+    deliveries: mpsc::Receiver<GatewaySessionId>,
+    strays: mpsc::Receiver<String>,
 }
 
 /// The migrations of this service, for its tests and for tools.
@@ -113,7 +113,7 @@ impl Service for VoiceGateway {
         keys.register(&kit.metrics)?;
         let public_url = config.public_url.unwrap_or_else(|| format!("http://{}", kit.public_addr));
         Ok(Self {
-            store: Store::new(db, config.rules, nudges, metrics.clone()),
+            store: Store::start(db, config.rules, nudges, metrics.clone())?,
             livekit: LiveKit::new(twirp, livekit.budgets),
             livekit_key: livekit.key,
             livekit_ws_url: livekit.ws_url,

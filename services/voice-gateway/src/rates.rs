@@ -33,11 +33,12 @@ impl Rates {
         }
     }
 
-    /// `Err`: the seconds to wait.
+    /// `Err`: the seconds to wait. The narrowest limit comes first, because what is refused by it must not use up what
+    /// everybody shares: the key is in everybody's hands.
     pub(crate) fn start(&self, key: &KeyDigest, user: &str, address: Option<IpAddr>) -> Result<(), u32> {
-        self.keys.check(key)?;
+        address.map_or(Ok(()), |address| self.addresses.check(&address))?;
         self.users.check(&user.to_owned())?;
-        address.map_or(Ok(()), |address| self.addresses.check(&address))
+        self.keys.check(key)
     }
 
     pub(crate) fn wrong_key(&self, address: Option<IpAddr>) -> Result<(), u32> {

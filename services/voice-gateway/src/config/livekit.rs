@@ -58,7 +58,11 @@ impl LiveKitConfig {
             key,
             webhook_keys,
             budgets: Budgets {
-                create: vars.millis("VOICE_CREATE_TIMEOUT_MS", "one attempt of CreateRoom; there are two", 3_000),
+                create: vars.millis(
+                    "VOICE_CREATE_TIMEOUT_MS",
+                    "the first attempt of CreateRoom; a second one has half as long",
+                    3_000,
+                ),
                 delete: vars.millis("VOICE_DELETE_TIMEOUT_MS", "one DeleteRoom", 5_000),
                 list: vars.millis("VOICE_LIST_TIMEOUT_MS", "one ListRooms or ListParticipants", 2_000),
                 rpc: vars.millis("VOICE_RPC_TIMEOUT_MS", "one PerformRpc with LiveKit's own retries", 8_000),

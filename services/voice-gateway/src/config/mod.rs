@@ -221,8 +221,9 @@ fn tool_bridge(vars: &mut Vars, public_base_url: Option<&str>) -> ToolBridgeConf
         AllowedOrigins::default()
     });
     ToolBridgeConfig {
+        // In the same form as what callers name: the credential for it speaks of it to the letter.
+        default_url: default_url.and_then(|url| origins.check(&url).ok()),
         origins,
-        default_url,
         key: vars.secret(
             "TOOL_BRIDGE_API_KEY",
             "shared with the tool bridge; signs the agent's credential and goes nowhere itself",

@@ -68,7 +68,9 @@ fn parse(url: &str) -> Result<Parsed<'_>, BadToolBridge> {
     let port = match port {
         None => String::new(),
         Some(text) => {
-            let number = text.parse::<u16>().map_err(|_| BadToolBridge::Malformed)?;
+            // A number may also be written with a sign, for which there is no place in a URL.
+            let digits = Some(text).filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
+            let number = digits.and_then(|text| text.parse::<u16>().ok()).ok_or(BadToolBridge::Malformed)?;
             if number.to_string() == default_port { String::new() } else { format!(":{number}") }
         }
     };
@@ -84,9 +86,24 @@ mod tests {
         let list = AllowedOrigins::new(["https://app.example".to_owned(), "http://127.0.0.1:3000".to_owned()]).unwrap();
         assert_eq!(list.check("https://APP.example:443/tools/").unwrap(), "https://app.example/tools");
         assert_eq!(list.check("http://127.0.0.1:3000").unwrap(), "http://127.0.0.1:3000");
-        for other in
-            ["http://app.example", "https://app.example:8443", "https://app.example.evil", "https://evil/app.example"]
-        {
+        // A dot at the end of a name changes nothing about where it leads.
+        assert_eq!(list.check("https://app.example./tools").unwrap(), "https://app.example/tools");
+        for other in [
+            "http://app.example",
+            "https://app.example:8443",
+            "https://app.example.evil",
+            "https://evil/app.example",
+            "https://app.example-evil",
+            "http://127.0.0.1",
+            "http://127.0.0.1:3001",
+            "http://2130706433:3000",
+            "http://0x7f000001:3000",
+            "http://0177.0.0.1:3000",
+            "http://127.1:3000",
+            "http://localhost.:3000",
+            "http://[::1]:3000",
+            "http://169.254.169.254",
+        ] {
             assert_eq!(list.check(other), Err(BadToolBridge::NotAllowed), "{other}");
         }
     }
@@ -105,6 +122,15 @@ mod tests {
             "https://app.example/?a=b",
             "https://app.example/#x",
             "https://app.example:99999",
+            "https://app.example:+443",
+            "https://app.example:",
+            "https://user@app.example",
+            "https://:443",
+            "https://app.example/%2e%2e/x",
+            "https://app.example//evil",
+            "https://[::ffff:127.0.0.1]",
+            "https://app.example\n.evil",
+            "https:app.example",
             "javascript://app.example",
             "https://app.example%2eevil",
             "https://äpp.example",

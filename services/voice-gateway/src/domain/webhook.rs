@@ -56,6 +56,12 @@ impl Webhook {
         self.event == "room_started"
     }
 
+    /// Whether it can mean anything to a session. Most do not: each track that begins and ends has its own.
+    pub(crate) fn is_news(&self) -> bool {
+        let kinds = ["room_finished", "participant_joined", "participant_left", "participant_connection_aborted"];
+        kinds.contains(&self.event.as_str())
+    }
+
     /// What this means to its session; `None` when it means nothing.
     pub(crate) fn event(&self, session: &VoiceSession) -> Option<Event> {
         let room = self.room.as_ref()?.sid.clone();
@@ -95,7 +101,7 @@ mod tests {
             "participant":{"sid":"PA_1","identity":"h","kind":"HOLOGRAM","state":"FLOATING"}}"#;
         let webhook = Webhook::parse(body).unwrap();
         assert_eq!(webhook.room_name(), Some("voice_x"));
-        assert!(!webhook.is_birth());
+        assert!(!webhook.is_birth() && !webhook.is_news());
     }
 
     #[test]

@@ -109,8 +109,11 @@ impl VoiceKeys {
         match request.headers().get(X_VOICE_KEY) {
             Some(value) => {
                 let key = self.match_key(value.as_bytes())?;
-                let bearer_is_free = bearer.is_some_and(|token| self.match_key(token.as_bytes()).is_none());
-                Some(Shown { key, bearer_is_free })
+                match bearer.map(|token| self.match_key(token.as_bytes())) {
+                    // Two keys name two applications, and a call has one.
+                    Some(Some(other)) if other != key => None,
+                    second => Some(Shown { key, bearer_is_free: second == Some(None) }),
+                }
             }
             None => Some(Shown { key: self.match_key(bearer?.as_bytes())?, bearer_is_free: false }),
         }

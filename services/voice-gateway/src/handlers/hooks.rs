@@ -5,6 +5,7 @@ use actix_web::http::header::AUTHORIZATION;
 use actix_web::{HttpRequest, web};
 use ensemble_chassis::http::{BodyLimits, read_body};
 use ensemble_chassis::{Answer, Reply, State};
+use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::voice::VoiceAgentHeard;
 
 use crate::VoiceGateway;
@@ -13,19 +14,23 @@ use crate::error::Error;
 use crate::store::Taken;
 
 /// Far more than any event of LiveKit.
-const LIMITS: usize = 1 << 20;
+const LIMIT: usize = 1 << 20;
 
 pub(crate) async fn livekit(
     gateway: State<VoiceGateway>,
     request: HttpRequest,
     payload: web::Payload,
 ) -> Answer<Reply<VoiceAgentHeard>> {
-    let body =
-        read_body(&request, payload.into_inner(), BodyLimits { max_bytes: LIMITS, ..BodyLimits::default() }).await?;
-    let signature = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or("");
-    if !gateway.webhook_keys.is_genuine(&body, signature) {
+    let forged = || {
         gateway.metrics.webhook("forged");
-        return Err(Error::Unauthenticated.into());
+        Error::Unauthenticated
+    };
+    let signature = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let announced = gateway.webhook_keys.announced(signature).ok_or_else(forged)?;
+    let limits = BodyLimits { max_bytes: LIMIT, ..BodyLimits::default() };
+    let body = read_body(&request, payload.into_inner(), limits).await?;
+    if !announced.is_of(&body) {
+        return Err(forged().into());
     }
     gateway.metrics.webhook(match Webhook::parse(&body) {
         None => "unreadable",
@@ -36,23 +41,33 @@ pub(crate) async fn livekit(
 
 impl VoiceGateway {
     async fn take_webhook(&self, webhook: Webhook) -> Result<&'static str, Error> {
-        let Some(room) = webhook.room_name().map(str::to_owned) else { return Ok("ignored") };
-        let id = self.rooms.session_of(&room);
-        let is_birth = webhook.is_birth();
-        let taken = self.store.take_webhook(id, webhook).await?;
-        let is_stray = match &taken {
-            Taken::Before => return Ok("repeated"),
-            Taken::Stranger => room.starts_with(&self.rooms.prefix),
-            Taken::Ignored(session) => session.is_over(),
-            Taken::Applied => false,
+        let Some(room) = webhook.room_name().filter(|room| room.starts_with(&self.rooms.prefix)) else {
+            return Ok("ignored");
         };
-        if is_birth && is_stray {
-            // The answer must not wait for this; what is lost here the reconciler finds.
-            self.strays.report(room);
+        let id = self.rooms.session_of(room);
+        if webhook.is_birth() {
+            return self.take_birth(room.to_owned(), id).await;
         }
-        Ok(match taken {
+        let (Some(id), true) = (id, webhook.is_news()) else { return Ok("ignored") };
+        Ok(match self.store.take_webhook(id, webhook).await? {
             Taken::Applied => "applied",
-            _ => "ignored",
+            Taken::Ignored => "ignored",
+            Taken::Before => "repeated",
         })
+    }
+
+    /// A room is born. Nearly always we made it ourselves a moment ago, so nothing is written; but one whose session is
+    /// over, or never was, must go again.
+    async fn take_birth(&self, room: String, id: Option<GatewaySessionId>) -> Result<&'static str, Error> {
+        let session = match id {
+            Some(id) => self.store.find(id).await?.map(|found| found.session),
+            None => None,
+        };
+        if session.is_some_and(|session| !session.is_over()) {
+            return Ok("ignored");
+        }
+        // The answer must not wait for this; what is lost here the reconciler finds.
+        self.strays.report(room);
+        Ok("stray")
     }
 }

@@ -17,7 +17,7 @@ use crate::domain::dispatch::{Credentials, metadata};
 use crate::domain::session::VoiceSession;
 use crate::domain::state::{Event, State};
 use crate::error::Error;
-use crate::store::{NewSession, Opened, StartKey};
+use crate::store::{NewSession, Opened, Recorded, StartKey};
 
 /// Of the session's id, so much goes into the person's identity in the room.
 const SHORT_ID: usize = 12;
@@ -25,6 +25,7 @@ const SHORT_ID: usize = 12;
 impl VoiceGateway {
     pub(crate) async fn start(&self, body: StartVoiceSession, key: Option<StartKey>) -> Result<VoiceStart, Error> {
         if self.livekit.breaker().is_open() {
+            self.metrics.started("livekit_away");
             return Err(Error::RoomService(CallError::Open { retry_after: self.livekit.breaker().probe_every() }));
         }
         let context = body.initial_context_payload.as_ref().map(|payload| payload.as_text().to_owned());
@@ -41,7 +42,7 @@ impl VoiceGateway {
             match self.store.open(new, self.limits.clone()).await? {
                 Opened::Refused(refusal) => return Ok(self.refuse(refusal)),
                 Opened::Mismatch => return Err(Error::IdempotencyMismatch),
-                Opened::New(session) => return self.make_room(*session, context.as_deref(), &credential).await,
+                Opened::New(new) => return self.make_room(*new, context.as_deref(), &credential).await,
                 Opened::Replay(id) => {
                     if let Some(answer) = self.replay(id, deadline).await? {
                         return Ok(answer);
@@ -90,29 +91,29 @@ impl VoiceGateway {
     /// The session is recorded. Whatever goes wrong from here on, a timer finds it and cleans up.
     async fn make_room(
         &self,
-        session: VoiceSession,
+        recorded: Recorded,
         context: Option<&str>,
         credential: &AgentCredential,
     ) -> Result<VoiceStart, Error> {
+        let session = &recorded.session;
         let room = NewRoom {
             name: &session.room_name,
             agent_name: &session.agent_name,
-            agent_metadata: self.agent_metadata(&session, context, credential)?,
+            agent_metadata: self.agent_metadata(session, context, credential)?,
             empty_timeout: self.store.rules().human_join,
             departure_timeout: self.store.rules().human_return,
         };
         match self.livekit.create_room(room).await {
             Ok(sid) => {
-                let Some((session, _)) = self.store.apply(session.id, Event::RoomUp { sid }).await? else {
+                let live = self.store.go_live(recorded, sid).await?;
+                let Some(session) = live.filter(|session| !session.is_over()) else {
+                    // It took too long, or was ended meanwhile; its room is being deleted.
+                    self.metrics.started("over");
                     return Err(Error::SessionOver);
                 };
-                if session.is_over() {
-                    // It took too long, or was ended meanwhile; its room is being deleted.
-                    return Err(Error::SessionOver);
-                }
                 self.metrics.started("allowed");
                 tracing::info!(voice.session = %session.id, agent = session.agent_name, "Opened a voice room");
-                self.admit(&session, session.created_at)
+                self.admit(&session)
             }
             Err(error) => {
                 tracing::warn!(voice.session = %session.id, %error, "A voice room could not be made");
@@ -134,7 +135,7 @@ impl VoiceGateway {
             match &found.session.state {
                 State::Live(_) => {
                     self.metrics.started("replayed");
-                    return self.admit(&found.session, found.now).map(Some);
+                    return self.admit(&found.session).map(Some);
                 }
                 State::Ending { end, .. } | State::Over { end } if end.reason == VoiceEndReason::StartFailed => {
                     return Ok(None);
@@ -148,9 +149,9 @@ impl VoiceGateway {
         }
     }
 
-    /// The seven fields, with a fresh token.
-    fn admit(&self, session: &VoiceSession, now: Timestamp) -> Result<VoiceStart, Error> {
-        let ttl = session.expires_at.since(now);
+    /// The seven fields, with a fresh token, which counts its life by this machine's clock.
+    fn admit(&self, session: &VoiceSession) -> Result<VoiceStart, Error> {
+        let ttl = session.expires_at.since(self.clock.now());
         let token = self
             .livekit_key
             .for_human(&session.room_name, &session.human_identity, ttl)

@@ -4,12 +4,14 @@
 //! timer that is due earlier, something to deliver) is told to this process after the commit; other replicas find it in
 //! the database when their sweep comes.
 
+mod confirm;
 mod nudges;
 mod outbox;
 mod rows;
 mod sessions;
 mod start;
 mod timers;
+mod usage;
 mod webhooks;
 
 use ensemble_store_kit::{Db, Topic, Wakes};
@@ -18,10 +20,11 @@ use ensemble_types::ids::GatewaySessionId;
 pub(crate) use nudges::{Nudge, Nudges};
 pub(crate) use outbox::{Accepted, Delivery};
 pub(crate) use sessions::Found;
-pub(crate) use start::{NewSession, Opened, StartKey};
+pub(crate) use start::{NewSession, Opened, Recorded, StartKey};
 pub(crate) use timers::Chore;
 pub(crate) use webhooks::Taken;
 
+use self::confirm::Confirmer;
 use crate::domain::state::Rules;
 use crate::metrics::VoiceMetrics;
 
@@ -31,11 +34,13 @@ pub(crate) struct Store {
     rules: Rules,
     nudges: Nudges,
     metrics: VoiceMetrics,
+    confirmer: Confirmer,
 }
 
 impl Store {
-    pub(crate) fn new(db: Db, rules: Rules, nudges: Nudges, metrics: VoiceMetrics) -> Self {
-        Self { db, rules, nudges, metrics }
+    pub(crate) fn start(db: Db, rules: Rules, nudges: Nudges, metrics: VoiceMetrics) -> std::io::Result<Self> {
+        let confirmer = Confirmer::start(db.clone())?;
+        Ok(Self { db, rules, nudges, metrics, confirmer })
     }
 
     pub(crate) fn rules(&self) -> &Rules {

@@ -20,13 +20,16 @@ pub(crate) struct Nudges {
     /// When the timers mean to wake up, in microseconds since 1970.
     planned: Arc<AtomicI64>,
     due: Arc<Notify>,
-    deliveries: mpsc::UnboundedSender<GatewaySessionId>,
+    deliveries: mpsc::Sender<GatewaySessionId>,
 }
+
+/// Deliveries that wait for a place. One that is not told of is found by the timers' sweep.
+const DELIVERIES: usize = 4_096;
 
 impl Nudges {
     /// With the end from which deliveries are taken.
-    pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<GatewaySessionId>) {
-        let (deliveries, taken) = mpsc::unbounded_channel();
+    pub(crate) fn new() -> (Self, mpsc::Receiver<GatewaySessionId>) {
+        let (deliveries, taken) = mpsc::channel(DELIVERIES);
         (Self { planned: Arc::new(AtomicI64::new(i64::MAX)), due: Arc::default(), deliveries }, taken)
     }
 
@@ -34,8 +37,7 @@ impl Nudges {
         match nudge {
             Nudge::Due(at) if at.micros() < self.planned.load(Ordering::SeqCst) => self.due.notify_one(),
             Nudge::Due(_) => {}
-            // The receiver is gone only when the process ends.
-            Nudge::Deliver(id) => drop(self.deliveries.send(id)),
+            Nudge::Deliver(id) => drop(self.deliveries.try_send(id)),
         }
     }
 

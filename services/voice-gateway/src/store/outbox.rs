@@ -56,6 +56,9 @@ impl Store {
             .change("take in a text", id, move |tx, loaded, now| {
                 let reachable = loaded.session.reachable_agent().is_some();
                 if let Some((seq, delivery)) = text_by_message(tx, id, &message_id)? {
+                    if delivery == VoiceDelivery::Queued && loaded.session.is_over() {
+                        return Ok(Accepted::NotLive);
+                    }
                     return Ok(Accepted::Yes(TextAccepted {
                         seq,
                         message_id: message_id.clone(),

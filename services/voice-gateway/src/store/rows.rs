@@ -185,6 +185,7 @@ pub(super) fn save(
     after.plan_delivery(now, became_reachable);
     let just_ended = !before.is_over() && after.session.is_over();
     if just_ended {
+        after.session.welcome_message = None;
         forget_contents(tx, after)?;
         charge(tx, &after.session, now)?;
         forget_key(tx, after)?;

@@ -1,6 +1,11 @@
 //! Recording a new voice session: once per `Idempotency-Key`, and within the limits.
+//!
+//! The record is there before LiveKit is asked, for whoever comes after this process dies. It need not be on the disk by
+//! then: no caller knows of it, the write that makes the session live brings it there, and a room whose record went down
+//! with the database's machine is one without a session, which the reconciler deletes.
 
-use diesel::dsl::count_star;
+use std::time::Instant;
+
 use diesel::prelude::*;
 use ensemble_store_kit::idempotency::{Claim, Wish, claim};
 use ensemble_store_kit::types::IntoDb;
@@ -9,10 +14,11 @@ use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::time::Timestamp;
 use ensemble_types::voice::VoiceRefusal;
 
-use super::rows::{START_ROUTE, day, phase, to_json, voice_contexts, voice_sessions, voice_usage};
+use super::rows::{START_ROUTE, phase, to_json, voice_contexts, voice_sessions};
 use super::sessions::{queue_by, queue_by_user};
+use super::usage::{total_sessions, usage};
 use super::{Nudge, Store};
-use crate::domain::limits::{Limits, Usage};
+use crate::domain::limits::Limits;
 use crate::domain::session::VoiceSession;
 
 /// A session to be recorded. Its times are set by the database's clock.
@@ -35,12 +41,28 @@ pub(crate) struct StartKey {
 /// What became of a start.
 #[derive(Debug)]
 pub(crate) enum Opened {
-    New(Box<VoiceSession>),
+    New(Box<Recorded>),
     /// The same wish was recorded before, as this session.
     Replay(GatewaySessionId),
     /// The key was used with another body.
     Mismatch,
     Refused(VoiceRefusal),
+}
+
+/// A session that has just been recorded.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorded {
+    pub(crate) session: VoiceSession,
+    /// Another session for the same user and application session is open, and will be replaced.
+    pub(super) replaces: bool,
+    since: Instant,
+}
+
+impl Recorded {
+    /// The database's time, as far as this process can tell without asking: that of the record, and how long ago it was.
+    pub(super) fn now(&self) -> Timestamp {
+        self.session.created_at.plus(self.since.elapsed())
+    }
 }
 
 /// Why nothing was recorded; it rolls the transaction back, and the key with it.
@@ -55,9 +77,6 @@ impl From<StoreError> for Stop {
     }
 }
 
-/// Phases of sessions that count against limits.
-const OPEN: [&str; 2] = ["creating", "live"];
-
 /// More starts than this are never between their count and their commit: connections to the database, on all replicas.
 const IN_FLIGHT: u64 = 256;
 
@@ -66,7 +85,7 @@ impl Store {
         let rules = self.rules.clone();
         let opened = self
             .db
-            .write("record a voice session", move |tx| {
+            .write_ahead("record a voice session", move |tx| {
                 let mut session = new.session.clone();
                 if let Some(StartKey { key, body_hash }) = new.key.clone() {
                     let wish = Wish { scope: session.user_id.clone(), route: START_ROUTE, key, body_hash };
@@ -80,22 +99,22 @@ impl Store {
                     }
                 }
                 queue_by_user(tx, &session.user_id)?;
-                let now = tx.now()?;
-                let mut usage = usage(tx, &session, &limits, now)?;
-                if limits.must_queue(usage.total_sessions, IN_FLIGHT) {
+                let mut found = usage(tx, &session, &limits)?;
+                let since = Instant::now();
+                if limits.must_queue(found.usage.total_sessions, IN_FLIGHT) {
                     queue_by(tx, "voice:total")?;
-                    usage.total_sessions = total_sessions(tx, &session)?;
+                    found.usage.total_sessions = total_sessions(tx, &session)?;
                 }
-                let granted = limits.grant(usage).map_err(Stop::Refused)?;
-                session.begin(now, granted, &rules);
+                let granted = limits.grant(found.usage).map_err(Stop::Refused)?;
+                session.begin(found.now, granted, &rules);
                 insert(tx, &new, &session, session.due_at(&rules))?;
-                Ok(Opened::New(Box::new(session)))
+                Ok(Opened::New(Box::new(Recorded { session, replaces: found.replaces, since })))
             })
             .await;
         match opened {
             Ok(opened) => {
-                if let Opened::New(session) = &opened
-                    && let Some(due_at) = session.due_at(&self.rules)
+                if let Opened::New(recorded) = &opened
+                    && let Some(due_at) = recorded.session.due_at(&self.rules)
                 {
                     self.nudges.send(Nudge::Due(due_at));
                 }
@@ -140,73 +159,4 @@ fn insert(
             .execute(c))?;
     }
     Ok(())
-}
-
-/// What is in use, without the session that this start would replace.
-fn usage(tx: &mut Conn, session: &VoiceSession, limits: &Limits, now: Timestamp) -> Result<Usage, StoreError> {
-    let open = open_sessions(tx, session)?;
-    let mut others: Vec<&str> =
-        open.iter().map(|one| one.session_id.as_str()).filter(|id| *id != session.session_id).collect();
-    others.sort_unstable();
-    others.dedup();
-    let user_sessions = others.len() as u64;
-    let total_sessions = if limits.total_sessions > 0 { total_sessions(tx, session)? } else { 0 };
-    let user_seconds = match limits.user_daily_seconds {
-        0 => 0,
-        _ => ended_today(tx, &session.user_id, now)?.saturating_add(going_on(&open, now)),
-    };
-    let total_seconds = match limits.total_daily_seconds {
-        0 => 0,
-        _ => ended_today(tx, "", now)?.saturating_add(going_on(&all_open_sessions(tx)?, now)),
-    };
-    Ok(Usage { user_sessions, total_sessions, user_seconds, total_seconds })
-}
-
-/// An open session, as far as limits go.
-#[derive(Queryable)]
-struct Open {
-    session_id: String,
-    created_at: Timestamp,
-    active_at: Option<Timestamp>,
-}
-
-fn open_sessions(tx: &mut Conn, session: &VoiceSession) -> Result<Vec<Open>, StoreError> {
-    use voice_sessions::dsl;
-    on!(tx, |c| dsl::voice_sessions
-        .filter(dsl::user_id.eq(&session.user_id).and(dsl::phase.eq_any(OPEN)))
-        .select((dsl::session_id, dsl::created_at, dsl::active_at))
-        .load(c))
-}
-
-fn all_open_sessions(tx: &mut Conn) -> Result<Vec<Open>, StoreError> {
-    use voice_sessions::dsl;
-    on!(tx, |c| dsl::voice_sessions
-        .filter(dsl::phase.eq_any(OPEN))
-        .select((dsl::session_id, dsl::created_at, dsl::active_at))
-        .load(c))
-}
-
-fn total_sessions(tx: &mut Conn, session: &VoiceSession) -> Result<u64, StoreError> {
-    use voice_sessions::dsl;
-    let replaced = dsl::user_id.eq(&session.user_id).and(dsl::session_id.eq(&session.session_id));
-    let count: i64 = on!(tx, |c| dsl::voice_sessions
-        .filter(dsl::phase.eq_any(OPEN))
-        .filter(diesel::dsl::not(replaced))
-        .select(count_star())
-        .first(c))?;
-    Ok(u64::try_from(count).unwrap_or(0))
-}
-
-/// Seconds of the sessions that began today and have ended; the empty user is everybody.
-fn ended_today(tx: &mut Conn, user: &str, now: Timestamp) -> Result<u64, StoreError> {
-    let seconds: Option<i64> =
-        on!(tx, |c| voice_usage::table.find((day(now), user)).select(voice_usage::seconds).first(c).optional())?;
-    Ok(u64::try_from(seconds.unwrap_or(0)).unwrap_or(0))
-}
-
-/// Seconds so far of the sessions that began today and go on.
-fn going_on(open: &[Open], now: Timestamp) -> u64 {
-    let today = day(now);
-    let of_today = open.iter().filter(|one| day(one.created_at) == today);
-    of_today.filter_map(|one| one.active_at).map(|since| now.since(since).as_secs()).sum()
 }

@@ -8,27 +8,20 @@ use ensemble_types::ids::GatewaySessionId;
 use super::Store;
 use super::rows::voice_webhooks;
 use super::sessions::{Change, change_in};
-use crate::domain::session::VoiceSession;
 use crate::domain::webhook::Webhook;
 
 /// What became of a webhook.
 pub(crate) enum Taken {
     /// It was taken in before.
     Before,
-    /// It speaks of a room that is none of ours.
-    Stranger,
-    /// It says nothing new.
-    Ignored(Box<VoiceSession>),
+    /// It says nothing new, or speaks of a session that is none of ours.
+    Ignored,
     Applied,
 }
 
 impl Store {
     /// `id`: the session that the room's name speaks of.
-    pub(crate) async fn take_webhook(
-        &self,
-        id: Option<GatewaySessionId>,
-        webhook: Webhook,
-    ) -> Result<Taken, StoreError> {
+    pub(crate) async fn take_webhook(&self, id: GatewaySessionId, webhook: Webhook) -> Result<Taken, StoreError> {
         let rules = self.rules.clone();
         let taken: Option<Option<Change<bool>>> = self
             .db
@@ -42,7 +35,6 @@ impl Store {
                 if new == 0 {
                     return Ok(None);
                 }
-                let Some(id) = id else { return Ok(Some(None)) };
                 let change = change_in(tx, id, &rules, &mut |_, loaded, now| {
                     let Some(event) = webhook.event(&loaded.session) else { return Ok(false) };
                     Ok(loaded.session.apply(event, now, &rules).is_ok())
@@ -51,8 +43,8 @@ impl Store {
             })
             .await?;
         let Some(known) = taken else { return Ok(Taken::Before) };
-        let Some(change) = known else { return Ok(Taken::Stranger) };
+        let Some(change) = known else { return Ok(Taken::Ignored) };
         self.tell(&change);
-        Ok(if change.result { Taken::Applied } else { Taken::Ignored(Box::new(change.after)) })
+        Ok(if change.result { Taken::Applied } else { Taken::Ignored })
     }
 }

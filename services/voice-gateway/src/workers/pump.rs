@@ -11,11 +11,7 @@ use crate::VoiceGateway;
 /// Sessions that are delivered to at once, on each replica.
 const AT_ONCE: usize = 64;
 
-pub(crate) async fn pump(
-    gateway: Arc<VoiceGateway>,
-    mut sessions: mpsc::UnboundedReceiver<GatewaySessionId>,
-    drain: Drain,
-) {
+pub(crate) async fn pump(gateway: Arc<VoiceGateway>, mut sessions: mpsc::Receiver<GatewaySessionId>, drain: Drain) {
     let places = Arc::new(Semaphore::new(AT_ONCE));
     loop {
         let id = tokio::select! {
@@ -38,21 +34,23 @@ pub(crate) async fn pump(
 
 /// Where webhooks report rooms of sessions that are over.
 #[derive(Clone)]
-pub(crate) struct Strays(mpsc::UnboundedSender<String>);
+pub(crate) struct Strays(mpsc::Sender<String>);
+
+/// Reports that wait. One that finds no place is dropped, and the reconciler finds the room.
+const REPORTS: usize = 1_024;
 
 impl Strays {
-    pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<String>) {
-        let (reports, taken) = mpsc::unbounded_channel();
+    pub(crate) fn new() -> (Self, mpsc::Receiver<String>) {
+        let (reports, taken) = mpsc::channel(REPORTS);
         (Self(reports), taken)
     }
 
     pub(crate) fn report(&self, room: String) {
-        // The receiver is gone only when the process ends.
-        drop(self.0.send(room));
+        drop(self.0.try_send(room));
     }
 }
 
-pub(crate) async fn reap(gateway: Arc<VoiceGateway>, mut rooms: mpsc::UnboundedReceiver<String>, drain: Drain) {
+pub(crate) async fn reap(gateway: Arc<VoiceGateway>, mut rooms: mpsc::Receiver<String>, drain: Drain) {
     loop {
         let room = tokio::select! {
             () = drain.closing() => return,

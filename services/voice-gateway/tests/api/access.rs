@@ -40,6 +40,17 @@ on_both_databases! {
         }
     }
 
+    async fn two_keys_in_one_call_are_none(on: Backend) {
+        let stage = Stage::new(on).await;
+        let body = json!({ "userId": "user-1", "sessionId": "session-1" });
+        let send = async |bearer: &str| {
+            let api = Api::new(&stage.gateway.public_url()).with_token(bearer);
+            Api::send(api.request("POST", "/v1/voice/session/start").header("x-voice-key", VOICE_KEY).json(&body)).await
+        };
+        send(OTHER_VOICE_KEY).await.problem(401, "UNAUTHENTICATED");
+        Started::of(&send(VOICE_KEY).await);
+    }
+
     async fn a_persons_token_binds_the_call_to_the_person(on: Backend) {
         let stage = Stage::new(on).await;
         let issuer = stage.neighbours.issuer();

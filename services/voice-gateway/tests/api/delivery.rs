@@ -64,6 +64,17 @@ on_both_databases! {
         assert_eq!(stage.status(&started.id).await["pending"]["texts"], 2);
     }
 
+    async fn a_text_that_never_arrived_is_not_accepted_again_after_the_end(on: Backend) {
+        let stage = Stage::with(on, &[("VOICE_AGENT_JOIN_TIMEOUT_SECONDS", "60")]).await;
+        stage.double.plan_agents(AgentPlan { workers: false, ..AgentPlan::default() });
+        let started = stage.start("user-1", "session-1").await;
+        let body = json!({ "gatewaySessionId": started.id, "text": "hello", "messageId": "m-1" });
+        let send = async || stage.api.post("/v1/voice/session/text", &body).await;
+        assert_eq!(stage.persist(send).await.expect(200)["delivery"], "queued");
+        stage.stop(&started.id).await;
+        assert_eq!(stage.persist(send).await.problem(409, "SESSION_NOT_ACTIVE")["accepted"], false);
+    }
+
     async fn an_old_agent_gets_packets(on: Backend) {
         let stage = Stage::with(on, &[("VOICE_AGENT_READY_TIMEOUT_SECONDS", "0.2"), ("VOICE_DATA_TOPIC_PREFIX", "happy.voice")]).await;
         stage.double.plan_agents(AgentPlan { ready: Ready::Never, rpc: Rpc::NotRegistered, ..AgentPlan::default() });

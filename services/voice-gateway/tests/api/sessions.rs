@@ -1,6 +1,8 @@
 //! Start, status, stop, and all that can come between.
 
-use ensemble_livekit_double::{API_KEY, API_SECRET, AgentPlan, Leave};
+use std::time::Duration;
+
+use ensemble_livekit_double::{API_KEY, API_SECRET, AgentPlan, Fault, Leave};
 use ensemble_testkit::*;
 use livekit_api::access_token::TokenVerifier;
 use serde_json::json;
@@ -57,6 +59,15 @@ on_both_databases! {
         assert!(claims.room_config.is_none() && claims.metadata.is_empty() && claims.attributes.is_empty());
         let expires_at: ensemble_types::time::Timestamp = started.body["expiresAt"].as_str().unwrap().parse().unwrap();
         assert!((i64::try_from(claims.exp).unwrap() - expires_at.unix_seconds()).abs() <= 1);
+    }
+
+    async fn the_token_does_not_outlive_a_session_that_was_slow_to_start(on: Backend) {
+        let stage = Stage::with(on, &[("VOICE_CREATE_TIMEOUT_MS", "30000")]).await;
+        stage.double.fail_next("CreateRoom", Fault::Slow(Duration::from_secs(3)), 1);
+        let started = stage.start("user-1", "session-1").await;
+        let claims = TokenVerifier::with_api_key(API_KEY, API_SECRET).verify(&started.token).unwrap();
+        let expires_at: ensemble_types::time::Timestamp = started.body["expiresAt"].as_str().unwrap().parse().unwrap();
+        assert!(i64::try_from(claims.exp).unwrap() <= expires_at.unix_seconds() + 1);
     }
 
     async fn the_agent_gets_what_it_needs_and_no_shared_secret(on: Backend) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ensemble_chassis::Running;
 use ensemble_livekit_double::{API_KEY, API_SECRET, Double};
 use ensemble_testkit::{Answer, Api, Backend, Neighbours, TestDatabase, eventually, start_service};
+use ensemble_types::ids::MessageId;
 use ensemble_voice_gateway::VoiceGateway;
 use serde_json::{Value, json};
 
@@ -46,8 +47,10 @@ impl Stage {
 
     /// A start that is allowed.
     pub(crate) async fn start(&self, user: &str, session: &str) -> Started {
-        let answer = self.api.post("/v1/voice/session/start", &json!({ "userId": user, "sessionId": session })).await;
-        Started::of(&answer)
+        let body = json!({ "userId": user, "sessionId": session });
+        let key = MessageId::generate().to_string();
+        let start = async || self.api.post_keyed("/v1/voice/session/start", &key, &body).await;
+        Started::of(&self.persist(start).await)
     }
 
     pub(crate) async fn status(&self, id: &str) -> Value {
@@ -71,14 +74,15 @@ impl Stage {
         answer
     }
 
+    /// A text under an id of its own, so that it may be repeated.
     pub(crate) async fn text(&self, id: &str, text: &str) -> Value {
-        let body = json!({ "gatewaySessionId": id, "text": text });
-        self.api.post("/v1/voice/session/text", &body).await.expect(200)
+        let body = json!({ "gatewaySessionId": id, "text": text, "messageId": MessageId::generate().to_string() });
+        self.persist(async || self.api.post("/v1/voice/session/text", &body).await).await.expect(200)
     }
 
     pub(crate) async fn context(&self, id: &str, payload: &Value) -> Value {
         let body = json!({ "gatewaySessionId": id, "payload": payload });
-        self.api.post("/v1/voice/session/context", &body).await.expect(200)
+        self.persist(async || self.api.post("/v1/voice/session/context", &body).await).await.expect(200)
     }
 
     /// Waits until the status is as wished.

@@ -26,6 +26,7 @@ use crate::domain::state::Sid;
 /// How long each kind of call may take.
 #[derive(Clone, Debug)]
 pub(crate) struct Budgets {
+    /// The first attempt; the second one has half as long.
     pub(crate) create: Duration,
     pub(crate) delete: Duration,
     pub(crate) list: Duration,
@@ -93,10 +94,10 @@ impl LiveKit {
             ..Default::default()
         };
         let grants = || VideoGrants { room_create: true, ..Default::default() };
-        let call =
-            || self.twirp.call::<_, proto::Room>(ROOM_SERVICE, "CreateRoom", &request, grants(), self.budgets.create);
-        let made = match call().await {
-            Err(error) if error.is_retryable() => call().await,
+        let call = |budget| self.twirp.call::<_, proto::Room>(ROOM_SERVICE, "CreateRoom", &request, grants(), budget);
+        let made = match call(self.budgets.create).await {
+            // Somebody waits for this: the second attempt gets what the first has left of their patience.
+            Err(error) if error.is_retryable() => call(self.budgets.create / 2).await,
             other => other,
         };
         made.map(|room| room.sid)

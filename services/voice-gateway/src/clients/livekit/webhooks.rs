@@ -21,13 +21,20 @@ impl WebhookKeys {
         Self(usable.map(|pair| TokenVerifier::with_api_key(&pair.key, pair.secret.expose_secret())).collect())
     }
 
-    /// `authorization` is the header as it came: the bare token, without `Bearer`.
-    pub(crate) fn is_genuine(&self, body: &[u8], authorization: &str) -> bool {
-        let Some(claims) = self.0.iter().find_map(|verifier| verifier.verify(authorization).ok()) else { return false };
+    /// The digest that a genuine token names; what it belongs to can be read then. `authorization` is the header as it
+    /// came: the bare token, without `Bearer`.
+    pub(crate) fn announced(&self, authorization: &str) -> Option<Digest256> {
+        let claims = self.0.iter().find_map(|verifier| verifier.verify(authorization).ok())?;
         // The token of a participant is signed with the same key, and has no digest.
-        match STANDARD.decode(&claims.sha256) {
-            Ok(digest) => bool::from(digest.as_slice().ct_eq(Sha256::digest(body).as_slice())),
-            Err(_) => false,
-        }
+        STANDARD.decode(&claims.sha256).ok()?.try_into().ok().map(Digest256)
+    }
+}
+
+/// A SHA-256 that a body should have.
+pub(crate) struct Digest256([u8; 32]);
+
+impl Digest256 {
+    pub(crate) fn is_of(&self, body: &[u8]) -> bool {
+        bool::from(self.0.as_slice().ct_eq(Sha256::digest(body).as_slice()))
     }
 }

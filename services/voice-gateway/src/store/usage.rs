@@ -1,0 +1,200 @@
+//! What is in use when a session is to be started: counted under the lock that lets one user's starts take turns.
+//!
+//! On PostgreSQL in one statement, because each way to the database and back is time that a caller waits; on SQLite, which
+//! is in this process, in several plain ones.
+
+use diesel::dsl::count_star;
+use diesel::pg::Pg;
+use diesel::prelude::*;
+use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
+use diesel::sql_types::{BigInt, Bool, Text};
+use ensemble_store_kit::types::Moment;
+use ensemble_store_kit::{Conn, Raw, StoreError, on};
+use ensemble_types::time::Timestamp;
+
+use super::rows::{day, voice_sessions, voice_usage};
+use crate::domain::limits::{Limits, Usage};
+use crate::domain::session::VoiceSession;
+
+/// Phases of sessions that count against limits.
+const OPEN: [&str; 2] = ["creating", "live"];
+
+/// The user whose seconds are those of everybody.
+const EVERYBODY: &str = "";
+
+/// What was found, and when.
+pub(super) struct InUse {
+    /// Without the session that the start would replace.
+    pub(super) usage: Usage,
+    /// There is such a session.
+    pub(super) replaces: bool,
+    /// The database's time.
+    pub(super) now: Timestamp,
+}
+
+pub(super) fn usage(tx: &mut Conn, session: &VoiceSession, limits: &Limits) -> Result<InUse, StoreError> {
+    if let Raw::Pg(pg) = &mut tx.raw {
+        let found = Counted::new(session, limits).get_result::<Counts>(pg);
+        return tx.seen(found).map(InUse::from);
+    }
+    let now = tx.now()?;
+    let open = open_sessions(tx, &session.user_id)?;
+    let mut others: Vec<&str> =
+        open.iter().map(|one| one.session_id.as_str()).filter(|id| *id != session.session_id).collect();
+    let replaces = others.len() < open.len();
+    others.sort_unstable();
+    others.dedup();
+    let user_sessions = others.len() as u64;
+    let total_sessions = if limits.total_sessions > 0 { total_sessions(tx, session)? } else { 0 };
+    let user_seconds = match limits.user_daily_seconds {
+        0 => 0,
+        _ => ended_today(tx, &session.user_id, now)?.saturating_add(going_on(&open, now)),
+    };
+    let total_seconds = match limits.total_daily_seconds {
+        0 => 0,
+        _ => ended_today(tx, EVERYBODY, now)?.saturating_add(going_on(&all_open_sessions(tx)?, now)),
+    };
+    Ok(InUse { usage: Usage { user_sessions, total_sessions, user_seconds, total_seconds }, replaces, now })
+}
+
+/// All open sessions, without those that this start would replace.
+pub(super) fn total_sessions(tx: &mut Conn, session: &VoiceSession) -> Result<u64, StoreError> {
+    use voice_sessions::dsl;
+    let replaced = dsl::user_id.eq(&session.user_id).and(dsl::session_id.eq(&session.session_id));
+    let count: i64 = on!(tx, |c| dsl::voice_sessions
+        .filter(dsl::phase.eq_any(OPEN))
+        .filter(diesel::dsl::not(replaced))
+        .select(count_star())
+        .first(c))?;
+    Ok(u64::try_from(count).unwrap_or(0))
+}
+
+/// The statement for PostgreSQL. What no limit asks for is not counted.
+struct Counted<'a> {
+    user: &'a str,
+    session: &'a str,
+    count_all: bool,
+    /// Whose seconds to count, if at all, and among which open sessions.
+    seconds: [(bool, &'a str, &'static str); 2],
+}
+
+impl<'a> Counted<'a> {
+    fn new(session: &'a VoiceSession, limits: &Limits) -> Self {
+        let all = "voice_sessions s WHERE s.phase IN ('creating', 'live')";
+        Self {
+            user: &session.user_id,
+            session: &session.session_id,
+            count_all: limits.total_sessions > 0,
+            seconds: [
+                (limits.user_daily_seconds > 0, &session.user_id, "mine s WHERE TRUE"),
+                (limits.total_daily_seconds > 0, EVERYBODY, all),
+            ],
+        }
+    }
+}
+
+/// Now; others of this user; whether one will be replaced; all others; seconds of this user; seconds of everybody.
+type Counts = (Timestamp, i64, bool, i64, i64, i64);
+
+impl From<Counts> for InUse {
+    fn from((now, user_sessions, replaces, total_sessions, user_seconds, total_seconds): Counts) -> Self {
+        let number = |number: i64| u64::try_from(number).unwrap_or(0);
+        let usage = Usage {
+            user_sessions: number(user_sessions),
+            total_sessions: number(total_sessions),
+            user_seconds: number(user_seconds),
+            total_seconds: number(total_seconds),
+        };
+        Self { usage, replaces, now }
+    }
+}
+
+impl QueryId for Counted<'_> {
+    type QueryId = Counted<'static>;
+    const HAS_STATIC_QUERY_ID: bool = true;
+}
+
+impl Query for Counted<'_> {
+    type SqlType = (Moment, BigInt, Bool, BigInt, BigInt, BigInt);
+}
+
+impl RunQueryDsl<PgConnection> for Counted<'_> {}
+
+impl QueryFragment<Pg> for Counted<'_> {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        // Seconds count for the day (UTC) on which a session began, from the moment when person and agent were together.
+        const SINCE: &str = "greatest(floor(extract(epoch FROM t.at - s.active_at)), 0)";
+        out.push_sql(
+            "WITH t AS MATERIALIZED (SELECT c.at, (c.at AT TIME ZONE 'UTC')::date AS day, \
+             to_char(c.at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS name FROM (SELECT clock_timestamp() AS at) c), \
+             mine AS MATERIALIZED (SELECT s.session_id, s.created_at, s.active_at FROM voice_sessions s \
+             WHERE s.phase IN ('creating', 'live') AND s.user_id = ",
+        );
+        out.push_bind_param::<Text, _>(self.user)?;
+        out.push_sql(") SELECT t.at, (SELECT count(DISTINCT s.session_id) FROM mine s WHERE s.session_id <> ");
+        out.push_bind_param::<Text, _>(self.session)?;
+        out.push_sql("), EXISTS (SELECT 1 FROM mine s WHERE s.session_id = ");
+        out.push_bind_param::<Text, _>(self.session)?;
+        out.push_sql("), CASE WHEN ");
+        out.push_bind_param::<Bool, _>(&self.count_all)?;
+        out.push_sql(
+            " THEN (SELECT count(*) FROM voice_sessions s WHERE s.phase IN ('creating', 'live') \
+             AND NOT (s.user_id = ",
+        );
+        out.push_bind_param::<Text, _>(self.user)?;
+        out.push_sql(" AND s.session_id = ");
+        out.push_bind_param::<Text, _>(self.session)?;
+        out.push_sql(")) ELSE 0 END");
+        for (wanted, user, open) in &self.seconds {
+            out.push_sql(", CASE WHEN ");
+            out.push_bind_param::<Bool, _>(wanted)?;
+            out.push_sql(" THEN coalesce((SELECT u.seconds FROM voice_usage u WHERE u.day = t.name AND u.user_id = ");
+            out.push_bind_param::<Text, _>(*user)?;
+            out.push_sql("), 0) + coalesce((SELECT sum(");
+            out.push_sql(SINCE);
+            out.push_sql(")::bigint FROM ");
+            out.push_sql(open);
+            out.push_sql(" AND (s.created_at AT TIME ZONE 'UTC')::date = t.day), 0) ELSE 0 END");
+        }
+        out.push_sql(" FROM t");
+        Ok(())
+    }
+}
+
+/// An open session, as far as limits go.
+#[derive(Queryable)]
+struct Open {
+    session_id: String,
+    created_at: Timestamp,
+    active_at: Option<Timestamp>,
+}
+
+fn open_sessions(tx: &mut Conn, user: &str) -> Result<Vec<Open>, StoreError> {
+    use voice_sessions::dsl;
+    on!(tx, |c| dsl::voice_sessions
+        .filter(dsl::user_id.eq(user).and(dsl::phase.eq_any(OPEN)))
+        .select((dsl::session_id, dsl::created_at, dsl::active_at))
+        .load(c))
+}
+
+fn all_open_sessions(tx: &mut Conn) -> Result<Vec<Open>, StoreError> {
+    use voice_sessions::dsl;
+    on!(tx, |c| dsl::voice_sessions
+        .filter(dsl::phase.eq_any(OPEN))
+        .select((dsl::session_id, dsl::created_at, dsl::active_at))
+        .load(c))
+}
+
+/// Seconds of the sessions that began today and have ended; the empty user is everybody.
+fn ended_today(tx: &mut Conn, user: &str, now: Timestamp) -> Result<u64, StoreError> {
+    let seconds: Option<i64> =
+        on!(tx, |c| voice_usage::table.find((day(now), user)).select(voice_usage::seconds).first(c).optional())?;
+    Ok(u64::try_from(seconds.unwrap_or(0)).unwrap_or(0))
+}
+
+/// Seconds so far of the sessions that began today and go on.
+fn going_on(open: &[Open], now: Timestamp) -> u64 {
+    let today = day(now);
+    let of_today = open.iter().filter(|one| day(one.created_at) == today);
+    of_today.filter_map(|one| one.active_at).map(|since| now.since(since).as_secs()).sum()
+}
