@@ -87,6 +87,11 @@ impl Machine {
         Ok(query.map_or_else(|| format!("{base}/{name}"), |query| format!("{base}/{name}?{query}")))
     }
 
+    /// A program of the release build.
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        self.release.join(name)
+    }
+
     /// Runs statements that return nothing.
     pub(crate) fn sql(&self, url: &str, sql: &str) -> Result<()> {
         self.runtime.block_on(async {

@@ -4,6 +4,7 @@ mod edge;
 mod idle;
 mod runs;
 mod sessions;
+mod voice;
 mod world;
 
 use anyhow::Result;
@@ -26,5 +27,6 @@ pub(crate) const ALL: &[Row] = &[
     Row { name: "edge", measure: edge::beside_nginx },
     Row { name: "runs", measure: runs::throughput },
     Row { name: "run-latency", measure: runs::latency },
+    Row { name: "voice", measure: voice::starts },
     Row { name: "idle", measure: idle::memory_and_start },
 ];

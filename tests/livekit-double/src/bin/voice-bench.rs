@@ -1,8 +1,12 @@
 //! What the voice gateway adds to a start: its time beyond LiveKit's own, at 16 concurrent starts.
 //!
-//! `voice-bench <gateway program>`; on SQLite, and on the server of `TEST_DATABASE_URL` when there is one.
+//! `voice-bench <gateway program> [rounds]`; on SQLite, and on the server of `TEST_DATABASE_URL` when there is one. Every
+//! start waits for one flush of the disk, so how long the disk takes for one by itself is measured beside it. `make bench`
+//! reads the lines of the rounds.
 
+use std::io::{Seek, Write};
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -12,8 +16,10 @@ use serde_json::{Value, json};
 const AT_ONCE: usize = 16;
 /// Starts in one round; the sessions of a round are open together, and stopped before the next one.
 const STARTS: usize = 640;
-/// The first one warms up and is not counted.
-const ROUNDS: usize = 7;
+/// Besides a first one, which warms up and is not counted.
+const ROUNDS: usize = 6;
+/// Flushes of the disk in one round.
+const FLUSHES: usize = 100;
 /// A LiveKit in the same region answers CreateRoom about this fast.
 const LIVEKIT: Duration = Duration::from_millis(20);
 const VOICE_KEY: &str = "voice-key-of-the-benchmark";
@@ -23,6 +29,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let program = std::env::args().nth(1).ok_or("say where the gateway's program is")?;
+    let rounds = std::env::args().nth(2).map_or(Ok(ROUNDS), |rounds| rounds.parse())?;
     let folder = std::env::temp_dir().join(format!("ensemble-voice-bench-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let mut databases = vec![("SQLite", format!("sqlite:{}/voice.db", folder.display()))];
@@ -30,25 +37,41 @@ async fn main() -> Result<(), Failure> {
     if let Ok(url) = std::env::var("TEST_DATABASE_URL") {
         databases.push(("PostgreSQL", url));
     }
-    println!("{} starts, {AT_ONCE} at once, LiveKit answers after {} ms", STARTS * (ROUNDS - 1), LIVEKIT.as_millis());
+    println!("{} starts, {AT_ONCE} at once, LiveKit answers after {} ms", STARTS * rounds, LIVEKIT.as_millis());
     for (name, url) in databases {
-        let mut own = measure(&program, &url).await?;
-        own.sort_unstable();
-        let at = |share: f64| own.get((own.len() as f64 * share) as usize).copied().unwrap_or_default();
-        let ms = |time: Duration| time.as_secs_f64() * 1_000.0;
-        println!(
-            "{name:<11} own time: p50 {:.2} ms, p90 {:.2} ms, p99 {:.2} ms",
-            ms(at(0.5)),
-            ms(at(0.9)),
-            ms(at(0.99))
-        );
+        measure(&program, name, &url, rounds, &folder).await?;
     }
     std::fs::remove_dir_all(&folder)?;
     Ok(())
 }
 
-/// The times of all starts, without those that LiveKit took.
-async fn measure(program: &str, database: &str) -> Result<Vec<Duration>, Failure> {
+fn tell(what: &str, times: &[Duration]) {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    let at =
+        |share: f64| sorted.get((sorted.len() as f64 * share) as usize).map_or(0.0, Duration::as_secs_f64) * 1_000.0;
+    println!("{what}: p50 {:.2} ms, p90 {:.2} ms, p99 {:.2} ms", at(0.5), at(0.9), at(0.99));
+}
+
+/// How long the disk takes for a page of 8 KiB, with nothing else to do.
+fn flushes(folder: &Path) -> std::io::Result<Vec<Duration>> {
+    let mut file = std::fs::File::create(folder.join("flushed"))?;
+    // As a log is that has been used before: what is flushed is content, and not the file's length.
+    file.write_all(&vec![0; 8_192 * FLUSHES])?;
+    file.sync_all()?;
+    file.rewind()?;
+    let mut times = Vec::with_capacity(FLUSHES);
+    for _ in 0..FLUSHES {
+        file.write_all(&[1; 8_192])?;
+        let begun = Instant::now();
+        file.sync_data()?;
+        times.push(begun.elapsed());
+    }
+    Ok(times)
+}
+
+/// Tells the times of all starts, without those that LiveKit took.
+async fn measure(program: &str, name: &str, database: &str, rounds: usize, folder: &Path) -> Result<(), Failure> {
     let double = Double::start()?;
     double.plan_agents(AgentPlan { workers: false, ready: Ready::Never, ..AgentPlan::default() });
     double.fail_randomly(1.0, vec![Fault::Slow(LIVEKIT)], 1);
@@ -68,15 +91,32 @@ async fn measure(program: &str, database: &str) -> Result<Vec<Duration>, Failure
         ("RUST_LOG", "warn"),
     ];
     let mut gateway = Command::new(program).envs(variables).stdin(Stdio::null()).spawn()?;
-    let measured = starts(&double, &format!("http://{public}"), &format!("http://{internal}")).await;
+    double.send_webhooks_to(format!("http://{public}/hooks/livekit"));
+    let measured = async {
+        let http = reqwest::Client::new();
+        await_readiness(&http, &internal).await?;
+        let (mut all, mut disk) = (Vec::new(), Vec::new());
+        for round in 0..=rounds {
+            let (flushed, own) = (flushes(folder)?, one_round(&double, &http, &public, round).await?);
+            if round > 0 {
+                tell(&format!("Disk beside {name}, round {round}"), &flushed);
+                tell(&format!("{name}, round {round}"), &own);
+                disk.extend(flushed);
+                all.extend(own);
+            }
+        }
+        tell(&format!("Disk beside {name}, all"), &disk);
+        tell(&format!("{name}, all"), &all);
+        Ok(())
+    };
+    let measured = measured.await;
     gateway.kill()?;
     gateway.wait()?;
     measured
 }
 
-async fn starts(double: &Double, public: &str, internal: &str) -> Result<Vec<Duration>, Failure> {
-    let http = reqwest::Client::new();
-    let ready = format!("{internal}/readyz");
+async fn await_readiness(http: &reqwest::Client, internal: &str) -> Result<(), Failure> {
+    let ready = format!("http://{internal}/readyz");
     let deadline = Instant::now() + Duration::from_secs(30);
     while !http.get(&ready).send().await.is_ok_and(|answer| answer.status().is_success()) {
         if Instant::now() > deadline {
@@ -84,23 +124,21 @@ async fn starts(double: &Double, public: &str, internal: &str) -> Result<Vec<Dur
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    Ok(())
+}
+
+async fn one_round(
+    double: &Double,
+    http: &reqwest::Client,
+    public: &str,
+    round: usize,
+) -> Result<Vec<Duration>, Failure> {
+    let url = format!("http://{public}");
+    let caller = |caller| call(double.clone(), http.clone(), url.clone(), format!("{round}-{caller}"));
+    let callers: Vec<_> = (0..AT_ONCE).map(|number| tokio::spawn(caller(number))).collect();
     let mut all = Vec::new();
-    for round in 0..ROUNDS {
-        let mut callers = Vec::new();
-        for caller in 0..AT_ONCE {
-            callers.push(tokio::spawn(call(
-                double.clone(),
-                http.clone(),
-                public.to_owned(),
-                format!("{round}-{caller}"),
-            )));
-        }
-        for caller in callers {
-            let times = caller.await??;
-            if round > 0 {
-                all.extend(times);
-            }
-        }
+    for caller in callers {
+        all.extend(caller.await??);
     }
     Ok(all)
 }

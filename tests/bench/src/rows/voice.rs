@@ -1,0 +1,42 @@
+//! What the voice gateway adds to a start. The driver is `voice-bench`, which plays LiveKit as well; this reads its lines.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::machine::{Machine, Options};
+use crate::stats::Rounds;
+use crate::table::{Report, Target};
+
+pub(crate) fn starts(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
+    let output = Command::new(machine.program("voice-bench"))
+        .arg(machine.program("ensemble-voice-gateway"))
+        .arg(options.rounds.to_string())
+        .env("TEST_DATABASE_URL", machine.database("bench_voice")?)
+        .output()
+        .context("voice-bench does not start; build it with `cargo build --release`")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() {
+        bail!("voice-bench: {text}{}", String::from_utf8_lossy(&output.stderr));
+    }
+    for database in ["PostgreSQL", "SQLite"] {
+        let rounds = |of: &str, label: &str| figures(&text, &format!("{of}, round "), label);
+        let name = |figure: &str| format!("voice start, 16 at once, own time, {database}, {figure}");
+        report.alone(&name("p50"), "ms", rounds(database, "p50")?, Target::AtMost(3.0));
+        report.alone(&name("p99"), "ms", rounds(database, "p99")?, Target::AtMost(15.0));
+        let disk = rounds(&format!("Disk beside {database}"), "p50")?;
+        report.alone(&format!("a flush of this disk by itself, beside {database}, p50"), "ms", disk, Target::None);
+    }
+    Ok(())
+}
+
+/// What the lines that begin so say after `label`.
+fn figures(text: &str, beginning: &str, label: &str) -> Result<Rounds> {
+    let figure = |line: &str| line.split_once(label)?.1.split_whitespace().next()?.parse::<f64>().ok();
+    let mut all = Rounds::default();
+    text.lines().filter(|line| line.starts_with(beginning)).filter_map(figure).for_each(|value| all.push(value));
+    if all.median().is_nan() {
+        bail!("voice-bench told no {label} of {beginning:?}: {text}");
+    }
+    Ok(all)
+}
