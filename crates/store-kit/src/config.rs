@@ -36,8 +36,9 @@ pub struct DatabaseConfig {
     pub statement_timeout: Duration,
     /// Further settings of each PostgreSQL session, as in `SET name = value; SET other = value`. Empty for none.
     pub session: &'static str,
-    /// How long a caller waits for one read or write altogether. Longer than `statement_timeout`, because a server that
-    /// hangs does not end statements.
+    /// How long a caller waits for one read or write on PostgreSQL altogether, for a connection, too. A server that hangs
+    /// or cannot be reached ends no statement, so this is what makes an answer of it: with all that surrounds it within
+    /// the 2 s that callers are promised.
     pub patience: Duration,
     /// How long the start waits for a database that cannot be reached yet.
     pub start_patience: Duration,
@@ -52,7 +53,7 @@ impl DatabaseConfig {
             pool_wait: Duration::from_millis(500),
             statement_timeout: Duration::from_secs(2),
             session: "",
-            patience: Duration::from_millis(2_500),
+            patience: Duration::from_millis(1_750),
             start_patience: Duration::from_secs(60),
         }
     }

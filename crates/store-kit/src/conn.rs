@@ -1,6 +1,6 @@
 //! One connection, whichever database it leads to.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use diesel::connection::{AnsiTransactionManager, TransactionManager};
 use diesel::{PgConnection, QueryResult, RunQueryDsl, SqliteConnection};
@@ -108,6 +108,18 @@ impl Conn {
         if let Some(patience) = &self.patience {
             patience.extend(by);
         }
+    }
+
+    /// Runs `waiting`, which may wait for others for `longest`; what it takes does not count for the caller's patience.
+    pub(crate) fn while_waiting<T>(&mut self, longest: Duration, waiting: impl FnOnce(&mut Self) -> T) -> T {
+        let begun = Instant::now();
+        self.extend_patience(longest);
+        let outcome = waiting(self);
+        if let Some(patience) = &self.patience {
+            // What was not needed is taken back: should the database go away after this, the caller is told soon.
+            patience.shorten(longest.saturating_sub(begun.elapsed()));
+        }
+        outcome
     }
 
     pub(crate) fn enter(&mut self, operation: &'static str, patience: Option<Patience>) {

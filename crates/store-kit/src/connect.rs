@@ -18,16 +18,22 @@ pub(crate) enum Connector {
     SqliteWriter(PathBuf),
 }
 
-/// A dead peer is noticed within seconds, not with the kernel's patience of minutes. A URL that sets one of these keeps
-/// its own value (libpq, section 34.1.2).
+/// A dead peer is noticed within seconds, not with the kernel's patience of minutes; and one that is back is noticed within
+/// 2 s, because the pauses between two attempts of the kernel have not grown larger by then. A URL that sets
+/// one of these keeps its own value (libpq, section 34.1.2).
 const LIBPQ_DEFAULTS: &[(&str, &str)] = &[
     ("connect_timeout", "2"),
-    ("keepalives_idle", "5"),
-    ("keepalives_interval", "2"),
+    ("keepalives_idle", "2"),
+    ("keepalives_interval", "1"),
     ("keepalives_count", "3"),
-    ("tcp_user_timeout", "5000"),
+    ("tcp_user_timeout", "3000"),
     ("application_name", "ensemble"),
 ];
+
+/// Errors are told apart by their texts where diesel keeps the SQLSTATE to itself ([`crate::error::sort`]), so they should
+/// come untranslated. Not every role may say so; for one that may not, [`crate::language`] looks once.
+const PLAIN_MESSAGES: &str = "SELECT CASE WHEN has_parameter_privilege('lc_messages', 'SET') \
+                              THEN set_config('lc_messages', 'C', false) END";
 
 const SQLITE_COMMON: &str = "PRAGMA busy_timeout = 5000; PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY;";
 /// FULL makes every commit durable in WAL mode, as PostgreSQL's are (sqlite.org/pragma.html#pragma_synchronous).
@@ -43,7 +49,8 @@ impl Connector {
             Self::Postgres { url, statement_timeout, session } => {
                 let mut pg = PgConnection::establish(&with_defaults(url)).map_err(|e| unavailable(&e))?;
                 let settings = format!(
-                    "SET statement_timeout = {}; SET idle_in_transaction_session_timeout = 10000; SET timezone = 'UTC'; {session}",
+                    "{PLAIN_MESSAGES}; SET statement_timeout = {}; SET idle_in_transaction_session_timeout = 10000; \
+                     SET timezone = 'UTC'; {session}",
                     statement_timeout.as_millis()
                 );
                 pg.batch_execute(&settings).map_err(|e| unavailable(&e))?;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use crate::conn::Flush;
@@ -14,13 +15,15 @@ use crate::metrics::{DbMetrics, Outcome};
 use crate::migrate::{Migrations, OpenError, migrate};
 use crate::pool::Pool;
 use crate::wake::Wakes;
-use crate::{Conn, DatabaseConfig, DatabaseUrl, StoreError, idempotency};
+use crate::{Conn, DatabaseConfig, DatabaseUrl, StoreError, idempotency, language};
 
 /// A transaction that lost against another one is tried this often in all.
 const TRIES: u32 = 4;
 const FORGET_EVERY: Duration = Duration::from_secs(600);
 /// SQLite has one writer; transactions are short, and waiting in line is how they take turns.
 const SQLITE_WRITER_WAIT: Duration = Duration::from_secs(2);
+/// A file does not go away as a server does, so there is no promise to keep, and a disk under load deserves some time.
+const SQLITE_PATIENCE: Duration = Duration::from_millis(4_500);
 
 /// A database. Cheap to clone.
 #[derive(Clone)]
@@ -47,7 +50,7 @@ impl Db {
     pub async fn open(config: &DatabaseConfig, migrations: Migrations) -> Result<Self, OpenError> {
         let runtime = Handle::current();
         let unreachable = |reason: String| OpenError::Unreachable { database: config.url.to_string(), reason };
-        let (readers, writers, lock) = match &config.url {
+        let (readers, writers, patience, lock) = match &config.url {
             DatabaseUrl::Postgres(url) => {
                 let connector = Connector::Postgres {
                     url: url.clone(),
@@ -55,13 +58,13 @@ impl Db {
                     session: config.session,
                 };
                 let pool = Pool::new(connector, config.pool_size, config.pool_wait);
-                (Arc::clone(&pool), pool, None)
+                (Arc::clone(&pool), pool, config.patience, None)
             }
             DatabaseUrl::Sqlite(path) => {
                 let lock = lock_file(path).map_err(|e| unreachable(e.to_string()))?;
                 let writers = Pool::new(Connector::SqliteWriter(path.clone()), 1, SQLITE_WRITER_WAIT);
                 let readers = Pool::new(Connector::SqliteReader(path.clone()), config.pool_size, config.pool_wait);
-                (readers, writers, Some(lock))
+                (readers, writers, SQLITE_PATIENCE, Some(lock))
             }
         };
         Self::prepare(config, migrations, &writers).await?;
@@ -70,7 +73,7 @@ impl Db {
             DatabaseUrl::Sqlite(_) => Wakes::in_process(),
         };
         let metrics = DbMetrics::new().map_err(|error| unreachable(error.to_string()))?;
-        let inner = Inner { readers, writers, wakes, runtime, patience: config.patience, metrics, _lock: lock };
+        let inner = Inner { readers, writers, wakes, runtime, patience, metrics, _lock: lock };
         let db = Self { inner: Arc::new(inner) };
         tokio::spawn(forget_old_keys(Arc::downgrade(&db.inner)));
         Ok(db)
@@ -84,7 +87,19 @@ impl Db {
             let (pool, how, name) = (Arc::clone(pool), config.migrate, database.clone());
             let attempt = tokio::task::spawn_blocking(move || {
                 let mut conn = pool.take("open")?;
-                Ok::<_, StoreError>(migrate(&mut conn, migrations, how, &name))
+                let migrated = migrate(&mut conn, migrations, how, &name);
+                if let Err(OpenError::Migration { .. }) = &migrated {
+                    // A server that went away in the middle is waited for, as one that was not there at all.
+                    conn.batch("SELECT 1")?;
+                }
+                if let Some(setting) = language::foreign(&mut conn) {
+                    tracing::warn!(
+                        database = %name, lc_messages = %setting,
+                        "The database's messages are translated, so some of its errors are not understood and answered \
+                         with 500; let a superuser run: ALTER ROLE <ours> SET lc_messages = 'C'"
+                    );
+                }
+                Ok::<_, StoreError>(migrated)
             });
             let reason = match attempt.await {
                 Ok(Ok(migrated)) => return migrated,
@@ -213,10 +228,9 @@ impl Db {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        let asked = Instant::now();
-        let permit = pool.enter(operation).await?;
-        self.inner.metrics.waited(asked.elapsed());
         let patience = Patience::new(self.inner.patience);
+        let permit = pool.enter(operation).await?;
+        self.inner.metrics.waited(patience.start.elapsed());
         let (db, pool, waits) = (self.clone(), Arc::clone(pool), patience.clone());
         let span = tracing::Span::current();
         let mut running = self.inner.runtime.spawn_blocking(move || {
@@ -224,15 +238,15 @@ impl Db {
             let _permit = permit;
             db.work(&pool, operation, Some(waits), &mut job, attempt)
         });
-        loop {
-            match timeout_at(patience.deadline(), &mut running).await {
-                Ok(Ok(outcome)) => return outcome,
-                Ok(Err(panic)) => return Err(StoreError::bad_row(operation, panic).into()),
-                Err(_) if patience.lasts() => {}
-                Err(_) => {
-                    let reason = "it did not answer in time".to_owned();
-                    return Err(StoreError::Unavailable { operation, reason }.into());
-                }
+        tokio::select! {
+            biased;
+            outcome = &mut running => match outcome {
+                Ok(outcome) => outcome,
+                Err(panic) => Err(StoreError::bad_row(operation, panic).into()),
+            },
+            () = patience.over() => {
+                let reason = "it did not answer in time".to_owned();
+                Err(StoreError::Unavailable { operation, reason }.into())
             }
         }
     }
@@ -264,10 +278,16 @@ impl Db {
                 span.record("otel.status_code", "ERROR");
                 metrics.done(operation, Outcome::Unavailable, started.elapsed());
             })?;
+            let in_time = || waits.as_ref().is_none_or(Patience::lasts);
+            if !in_time() {
+                // To connect took so long that the caller was told that it failed; then it should not happen after all.
+                pool.give_back(conn);
+                metrics.done(operation, Outcome::Unavailable, started.elapsed());
+                return Err(StoreError::Unavailable { operation, reason: "nobody waits any more".to_owned() }.into());
+            }
             conn.enter(operation, waits.clone());
             let done = attempt(&mut conn, job);
-            let in_time = waits.as_ref().is_none_or(Patience::lasts);
-            let again = done.may_repeat && conn.verdict() != Verdict::Sound && tries < TRIES && in_time;
+            let again = done.may_repeat && conn.verdict() != Verdict::Sound && tries < TRIES && in_time();
             let outcome = match (&done.outcome, conn.verdict()) {
                 (Ok(_), _) => Outcome::Ok,
                 (Err(_), Verdict::Lost) => Outcome::Unavailable,
@@ -325,22 +345,40 @@ fn attempt_write<T, E: From<StoreError>>(
 #[derive(Clone)]
 pub(crate) struct Patience {
     start: Instant,
-    /// Milliseconds after `start`.
-    limit: Arc<AtomicU64>,
+    limit: Arc<Limit>,
+}
+
+struct Limit {
+    /// After the start.
+    ms: AtomicU64,
+    changed: Notify,
 }
 
 impl Patience {
     fn new(limit: Duration) -> Self {
-        let limit = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
-        Self { start: Instant::now(), limit: Arc::new(AtomicU64::new(limit)) }
+        let ms = AtomicU64::new(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
+        Self { start: Instant::now(), limit: Arc::new(Limit { ms, changed: Notify::new() }) }
     }
 
     pub(crate) fn extend(&self, by: Duration) {
-        self.limit.fetch_add(u64::try_from(by.as_millis()).unwrap_or(0), Ordering::SeqCst);
+        self.limit.ms.fetch_add(u64::try_from(by.as_millis()).unwrap_or(0), Ordering::SeqCst);
+        self.limit.changed.notify_one();
+    }
+
+    pub(crate) fn shorten(&self, by: Duration) {
+        self.limit.ms.fetch_sub(u64::try_from(by.as_millis()).unwrap_or(0), Ordering::SeqCst);
+        self.limit.changed.notify_one();
     }
 
     fn deadline(&self) -> Instant {
-        self.start + Duration::from_millis(self.limit.load(Ordering::SeqCst))
+        self.start + Duration::from_millis(self.limit.ms.load(Ordering::SeqCst))
+    }
+
+    /// Completes when it is at its end, wherever that has moved meanwhile.
+    async fn over(&self) {
+        while self.lasts() {
+            let _ = timeout_at(self.deadline(), self.limit.changed.notified()).await;
+        }
     }
 
     fn lasts(&self) -> bool {

@@ -66,7 +66,11 @@ pub fn claim(tx: &mut Conn, wish: &Wish, resource: &str) -> Result<Claim, StoreE
             .filter(dsl::created_at.lt(forgotten.db()))
     )
     .execute(c))?;
-    wait_longer(tx)?;
+    if tx.is_postgres() {
+        // The lock's timeout must be the first to end the wait, because that is how it is told apart.
+        let ms = WAIT.as_millis();
+        tx.batch(&format!("SET LOCAL lock_timeout = {ms}; SET LOCAL statement_timeout = {}", ms + 1_000))?;
+    }
     let row = (
         dsl::scope.eq(&wish.scope),
         dsl::route.eq(wish.route),
@@ -76,8 +80,9 @@ pub fn claim(tx: &mut Conn, wish: &Wish, resource: &str) -> Result<Claim, StoreE
         dsl::created_at.eq(at.db()),
     );
     // This is where the second waits: PostgreSQL holds it until the first has committed or given up.
-    let inserted =
-        on!(tx, |c| diesel::insert_into(dsl::idempotency_keys).values(row).on_conflict_do_nothing().execute(c))?;
+    let inserted = tx.while_waiting(WAIT, |tx| {
+        on!(tx, |c| diesel::insert_into(dsl::idempotency_keys).values(row).on_conflict_do_nothing().execute(c))
+    })?;
     if inserted == 1 {
         return Ok(Claim::New);
     }
@@ -109,14 +114,4 @@ pub fn forget_old(tx: &mut Conn, limit: i64) -> Result<usize, StoreError> {
         on!(tx, |c| diesel::delete(dsl::idempotency_keys.find((scope, route, key))).execute(c))?;
     }
     Ok(old.len())
-}
-
-fn wait_longer(tx: &mut Conn) -> Result<(), StoreError> {
-    tx.extend_patience(WAIT);
-    if tx.is_postgres() {
-        // The lock's timeout must be the first to end the wait, because that is how it is told apart.
-        let ms = WAIT.as_millis();
-        tx.batch(&format!("SET LOCAL lock_timeout = {ms}; SET LOCAL statement_timeout = {}", ms + 1_000))?;
-    }
-    Ok(())
 }

@@ -75,6 +75,7 @@ pub mod cursor;
 mod db;
 mod error;
 pub mod idempotency;
+mod language;
 mod metrics;
 mod migrate;
 mod pool;
