@@ -6,16 +6,16 @@ use std::io;
 use std::net::TcpListener;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix_http::body::BoxBody;
 use actix_http::{Request, Response};
 use actix_service::IntoServiceFactory;
 use actix_web::dev::{AppConfig, ServerHandle, Service, ServiceFactory};
 use actix_web::middleware::from_fn;
-use actix_web::{App, HttpServer, web};
+use actix_web::{App, web};
 use futures_util::future::{BoxFuture, LocalBoxFuture};
 
+use super::server;
 use crate::http::{InFlight, observe};
 
 /// A bound public door with everything behind it, not open yet.
@@ -56,26 +56,20 @@ impl DoorHandle for ServerHandle {
 }
 
 impl PublicDoor {
-    /// Opens it with actix's own server.
+    /// Opens it as every service does that has no reason to do it in another way.
     pub fn open(self) -> io::Result<OpenDoor> {
-        let configure = self.handlers.0;
-        let configure = move |app: &mut web::ServiceConfig| configure(app);
-        let server = HttpServer::new(move || App::new().configure(configure.clone()).wrap(from_fn(observe::observe)))
-            .workers(self.workers)
-            .keep_alive(Duration::from_secs(75))
-            .client_request_timeout(Duration::from_secs(5))
-            .client_disconnect_timeout(Duration::from_secs(1))
-            .shutdown_timeout(30)
-            .disable_signals()
-            .listen(self.listener)?
-            .run();
-        Ok(OpenDoor { handle: Box::new(server.handle()), ended: Box::pin(server) })
+        server::open(self)
     }
 }
 
 impl Handlers {
     pub(super) fn new(configure: impl Fn(&mut web::ServiceConfig) + Send + Sync + 'static) -> Self {
         Self(Arc::new(configure))
+    }
+
+    /// What puts them into an app.
+    pub(super) fn configure(&self) -> Arc<dyn Fn(&mut web::ServiceConfig) + Send + Sync> {
+        Arc::clone(&self.0)
     }
 
     /// Makes them for this thread, which must have an actix runtime. `None` when their state cannot be made.

@@ -16,6 +16,7 @@ use tracing::Instrument;
 
 use super::drain::Drain;
 use super::telemetry;
+use crate::http::InFlight;
 use crate::metrics::Metrics;
 use crate::service::{RpcCall, RpcMount, RpcStatus};
 
@@ -26,6 +27,8 @@ pub(super) struct InternalDoor {
     pub(super) metrics: Metrics,
     pub(super) ready: Readiness,
     pub(super) rpc: HashMap<String, RpcCall>,
+    /// Calls of neighbours are waited for, too, when the service ends.
+    pub(super) in_flight: InFlight,
     /// SHA-256 of the tokens that are valid now: comparing digests takes the same time for any guess.
     pub(super) tokens: Vec<[u8; 32]>,
 }
@@ -90,6 +93,7 @@ async fn rpc(
     let Some(call) = door.rpc.get(&name) else {
         return failure(&RpcStatus { code: "bad_route", message: format!("no method {name}") });
     };
+    let _passage = door.in_flight.enter();
     let span = tracing::info_span!("rpc", otel.name = %name, otel.kind = "server", rpc.system = "twirp",
         rpc.service = %service, rpc.method = %method, trace_id = tracing::field::Empty, otel.status_code = tracing::field::Empty);
     telemetry::adopt_parent(&span, request.headers());

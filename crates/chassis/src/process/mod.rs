@@ -6,6 +6,7 @@ mod drain;
 mod internal;
 mod memory;
 mod serve;
+mod server;
 pub mod telemetry;
 
 pub use commands::run;

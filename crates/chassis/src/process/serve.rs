@@ -134,6 +134,7 @@ pub async fn start<S: Service>(mut vars: Vars, doors: Doors, clock: Clock) -> Re
             Box::pin(async move { service.ready().await })
         }),
         rpc: InternalDoor::rpc_by_path(service.rpc()),
+        in_flight: in_flight.clone(),
         tokens: InternalDoor::digests(&process.tokens),
     });
 
@@ -193,8 +194,8 @@ impl Running {
         self.stage.send_replace(Stage::Draining);
         tokio::time::sleep(self.delay).await;
         self.stage.send_replace(Stage::Closing);
-        // This closes the listener at once and completes when the connections have gone, idle ones among them: those are
-        // not waited for.
+        // This closes the listener and completes when the connections have gone, idle ones among them: those are not
+        // waited for.
         let closing = tokio::spawn(public.close(true));
         let clean = timeout(self.grace, quiet(&self.in_flight)).await.is_ok();
         if !clean {
