@@ -59,7 +59,7 @@ impl Config {
                 patience: vars.millis(
                     "APPEND_PATIENCE_MS",
                     "an append that has waited so long is refused with 503",
-                    2_000,
+                    1_250,
                 ),
             },
             sweep_every: vars.millis(
