@@ -5,6 +5,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ed25519_dalek::SigningKey;
@@ -263,6 +264,42 @@ async fn draining_answers_whoever_waits_and_then_ends() {
     assert_eq!(answer.status(), 200);
     assert_eq!(answer.headers()["connection"], "close");
     assert!(reqwest::get(&url).await.is_err(), "nothing listens any more");
+}
+
+/// Asks again and again until the door is closed, which a refused connection says. Everything else must be answered.
+async fn ask_until_closed(url: String, keeps: bool, answered: Arc<AtomicUsize>) {
+    let client = reqwest::Client::builder().pool_max_idle_per_host(usize::from(keeps)).build().unwrap();
+    loop {
+        match client.get(&url).send().await {
+            Ok(answer) => {
+                assert_eq!(answer.status(), 200);
+                answer.bytes().await.unwrap();
+                answered.fetch_add(1, Ordering::SeqCst);
+            }
+            Err(error) if error.is_connect() => return,
+            Err(error) => panic!("after {} answers: {error:?}", answered.load(Ordering::SeqCst)),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_fails_while_a_service_ends_under_load() {
+    let notes = notes().await;
+    let url = format!("{}/v1/notes/{}", notes.public_url(), SessionId::generate());
+    let answered = Arc::new(AtomicUsize::new(0));
+    // Some keep their connections, and some come with a new one each time.
+    let askers: Vec<_> =
+        (0..12).map(|n| tokio::spawn(ask_until_closed(url.clone(), n % 2 == 0, Arc::clone(&answered)))).collect();
+    let busy = async {
+        while answered.load(Ordering::SeqCst) < 500 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), busy).await.unwrap();
+    assert!(notes.stop().await, "nothing had to be cut off");
+    for asker in askers {
+        asker.await.expect("every request was answered");
+    }
 }
 
 #[tokio::test]
