@@ -79,6 +79,8 @@ def start_gateway(data: Path, **more: str) -> Process:
         "VOICE_AGENT_JOIN_TIMEOUT_SECONDS": "5",
         "VOICE_RECONCILE_SECONDS": "3",
         "VOICE_MAX_SESSIONS_PER_USER": "0",
+        # A machine that has much else to do acknowledges late, and all the same.
+        "VOICE_DELIVERY_PATIENCE_MS": "20000",
         "RUST_LOG": "info",
         **more,
     }
