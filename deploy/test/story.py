@@ -4,6 +4,8 @@
     story.py tell URL                     the whole story once: sign-in, machine, session, messages, sharing, link, run, voice
     story.py load URL --rate 200 --seconds 60 --out FILE
                                           a steady mixed load; writes what was acknowledged and what failed
+             --edges FILE                 spread over the edges whose addresses (host:port) stand in FILE, read again and again
+             --until FILE                 ends as soon as FILE is there
     story.py check URL FILE               everything acknowledged is there, once, in order; every run has ended well
     story.py outage URL --seconds 60 --kill CMD --heal CMD
                                           load, CMD, 20 s, CMD: only 503 with Retry-After meanwhile, back within 2 s
@@ -49,9 +51,10 @@ class Door:
     be closed before a byte of the answer is opened anew, once, for requests that may be sent twice."""
 
     def __init__(self, url, edges=None):
-        """`edges`: addresses (host:port) of the edge's replicas, over which this spreads as a load balancer does; else the URL's."""
+        """`edges`: a file with addresses (host:port) of the edge's replicas, over which this spreads as a load balancer does; else
+        the URL's."""
         parts = urllib.parse.urlsplit(url)
-        self.origin, self.edges = url.rstrip("/"), edges or [f"{parts.hostname}:{parts.port or 80}"]
+        self.origin, self.edges, self.own = url.rstrip("/"), edges, f"{parts.hostname}:{parts.port or 80}"
         self.local = threading.local()
         self.turn = itertools.count()
 
@@ -75,10 +78,11 @@ class Door:
     def _connect(self, timeout):
         """To the replica whose turn it is, or to the next one that takes connections."""
         first, failure = next(self.turn), None
-        for step in range(len(self.edges)):
-            host, port = self.edges[(first + step) % len(self.edges)].rsplit(":", 1)
+        edges = self.edges.read_text().split() if self.edges else [self.own]
+        for step in range(len(edges)):
+            host, port = edges[(first + step) % len(edges)].rsplit(":", 1)
             try:
-                socket.create_connection((host, int(port)), timeout=1).close() if len(self.edges) > 1 else None
+                socket.create_connection((host, int(port)), timeout=1).close() if len(edges) > 1 else None
                 fresh = http.client.HTTPConnection(host, int(port), timeout=timeout)
                 fresh.connect()
                 return fresh
@@ -286,7 +290,7 @@ class Load:
         except (OSError, http.client.HTTPException) as error:
             self.fail(f"{error!r} kind {kind}")
 
-    def run(self, seconds, runners=3):
+    def run(self, seconds, until=None):
         threads = []
         for person, machine, token in self.machines[:]:
             thread = threading.Thread(target=work, args=(Door(self.door.origin, self.door.edges), machine, token),
@@ -295,7 +299,7 @@ class Load:
             threads.append(thread)
         began, number = time.time(), 0
         with concurrent.futures.ThreadPoolExecutor(48) as pool:
-            while time.time() - began < seconds:
+            while time.time() - began < seconds and not (until and until.exists()):
                 due = began + number / self.rate
                 if (wait := due - time.time()) > 0:
                     time.sleep(wait)
@@ -422,7 +426,8 @@ def main():
     parser.add_argument("--rate", type=float, default=200)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--out")
-    parser.add_argument("--edges", type=lambda text: [edge for edge in text.split(",") if edge])
+    parser.add_argument("--edges", type=pathlib.Path)
+    parser.add_argument("--until", type=pathlib.Path)
     parser.add_argument("--kill")
     parser.add_argument("--heal")
     parser.add_argument("--ready", help="a command that prints the database's log with times")
@@ -437,7 +442,7 @@ def main():
         elif options.what == "load":
             load = Load(door, options.rate)
             print("loading", flush=True)
-            summary(load, *load.run(options.seconds))
+            summary(load, *load.run(options.seconds, options.until))
             load.save(options.out)
             for at, what in load.failed[:10]:
                 print(f"failed: {time.strftime('%H:%M:%S', time.gmtime(at))} {what}")
