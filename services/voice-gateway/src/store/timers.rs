@@ -54,9 +54,11 @@ impl Store {
                     claimed.push(row.into_loaded(tx.operation())?.session);
                 }
                 let ids: Vec<GatewaySessionId> = claimed.iter().map(|session| session.id).collect();
-                on!(tx, |c| diesel::update(dsl::voice_sessions.filter(dsl::id.eq_any(db_ids(&ids))))
-                    .set(dsl::due_at.eq(Some(now.plus(lease).db())))
-                    .execute(c))?;
+                if !ids.is_empty() {
+                    on!(tx, |c| diesel::update(dsl::voice_sessions.filter(dsl::id.eq_any(db_ids(&ids))))
+                        .set(dsl::due_at.eq(Some(now.plus(lease).db())))
+                        .execute(c))?;
+                }
                 Ok(claimed)
             })
             .await
