@@ -53,8 +53,9 @@ healthy() {
 }
 # The edges one by one, as a load balancer knows them.
 edges() {
-    for id in $(containers edge-proxy); do
-        "$docker" inspect --format '{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}:8080' "$id"
+    local edge
+    for edge in $(containers edge-proxy); do
+        "$docker" inspect --format '{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}:8080' "$edge"
     done >"$work/edges.new"
     mv "$work/edges.new" "$work/edges"
 }
