@@ -24,6 +24,7 @@ RENDERINGS = {
     "small-team": ["-f", str(CHART / "values-small-team.yaml")],
     "10k-users": ["-f", str(CHART / "values-10k-users.yaml")],
     "bare": BASE,
+    "own-name-server": BASE + ["--set-json", 'networkPolicy.dnsTo=[{"ipBlock":{"cidr":"10.0.0.10/32"}}]'],
     "no-policies-no-migrations": BASE + ["--set", "networkPolicy.enabled=false", "--set", "migrations.mode=off", "--set", "drain.preStopSeconds=0"],
 }
 WRONG_VALUES = [
@@ -176,6 +177,7 @@ def keeps_promises(checks, name, objects, values):
     exposed = by_kind["Service"]["ensemble-edge-proxy"]["spec"]["ports"]
     checks.that([p["name"] for p in exposed] == ["http"], f"{name}: the edge publishes {exposed}")
     reaches_internal(checks, name, by_kind)
+    reaches_out(checks, name, by_kind)
 
 
 def reaches_internal(checks, name, by_kind):
@@ -191,6 +193,21 @@ def reaches_internal(checks, name, by_kind):
                 checks.that("edge-proxy" not in callers and rule.get("from"), f"{name}: the internal door of {service} is open to {callers}")
             if service != "edge-proxy" and port in doors:
                 checks.that(callers == {"edge-proxy"}, f"{name}: the public door of {service} is open to {callers}")
+
+
+def reaches_out(checks, name, by_kind):
+    """Everybody may ask the name server; who has a database may reach it; voice alone may reach LiveKit, where there is one."""
+    policies = by_kind.get("NetworkPolicy", {})
+    if not policies:
+        return
+    ports = lambda policy: {p["port"] for rule in policies[policy]["spec"]["egress"] for p in rule.get("ports", [])}
+    checks.that({53} <= ports("ensemble-deny"), f"{name}: nobody may ask the name server")
+    env = {e["name"]: e.get("value") for e in by_kind["Deployment"]["ensemble-voice-gateway"]["spec"]["template"]["spec"]["containers"][0]["env"]}
+    for service in SERVICES:
+        checks.that((5432 in ports(f"ensemble-{service}")) == (service != "edge-proxy"), f"{name}: {service} and the database")
+        may = 7880 in ports(f"ensemble-{service}")
+        checks.that(may == (service == "voice-gateway" and "LIVEKIT_URL" in env), f"{name}: {service} and LiveKit")
+    checks.that(ports("ensemble-migrate") == {5432}, f"{name}: the migration reaches {ports('ensemble-migrate')}")
 
 
 def refuses(checks, tools, minor):

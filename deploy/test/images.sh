@@ -62,7 +62,8 @@ for service in $services; do
 done
 image=${prefix}voice-agent:$version
 if has_image python:3.12-slim-bookworm; then
-    DOCKER_BUILDKIT=$buildkit "$docker" build --quiet --network "$network" -t "$image" deploy/voice-agent >/dev/null
+    DOCKER_BUILDKIT=$buildkit "$docker" build --quiet --network "$network" -t "$image" \
+        --label "org.opencontainers.image.version=$version" deploy/voice-agent >/dev/null
     echo "$image is $(($(tell '{{.Size}}') / 1048576)) MiB with its base"
     [ "$(tell '{{.Config.User}}')" = 10001 ] || wrong "voice-agent does not run as 10001"
 else
