@@ -1,5 +1,7 @@
 //! The OpenAPI 3.1 document, made from the route tables: what is not in a table is not in the document, and the other way round.
 
+mod exact;
+
 use std::collections::BTreeMap;
 
 use ensemble_types::problem::{Code, PROBLEM_JSON, Problem};
@@ -10,8 +12,8 @@ use utoipa::openapi::security::{
     ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
 };
 use utoipa::openapi::{
-    ComponentsBuilder, Content, InfoBuilder, ObjectBuilder, OpenApi, OpenApiBuilder, PathItem, Paths, Ref, RefOr,
-    Required, ResponseBuilder, Schema, Type,
+    ComponentsBuilder, Content, InfoBuilder, ObjectBuilder, OneOfBuilder, OpenApi, OpenApiBuilder, PathItem, Paths,
+    Ref, RefOr, Required, ResponseBuilder, Schema, Type,
 };
 
 use crate::routes::{Routes, Row, SchemaRef, Who};
@@ -22,9 +24,16 @@ pub fn document(title: &str, description: &str, version: &str, tables: &[Routes]
     let mut paths = Paths::new();
     add(&mut schemas, &SchemaRef::of::<Problem>());
     for row in tables.iter().flat_map(Routes::rows) {
-        for schema in row.doc.answers.iter().filter_map(|(_, _, schema)| schema.as_ref()).chain(&row.doc.body) {
+        for schema in row.doc.answers.iter().filter_map(|(_, _, schema)| schema.as_ref()) {
             add(&mut schemas, schema);
         }
+    }
+    for body in tables.iter().flat_map(Routes::rows).filter_map(|row| row.doc.body.as_ref()) {
+        for (name, schema) in &body.schemas {
+            exact::bound(schemas.entry(name.clone()).or_insert_with(|| schema.clone()));
+        }
+    }
+    for row in tables.iter().flat_map(Routes::rows) {
         if let Some(method) = method(row) {
             let item = PathItem::new(method, operation(row));
             match paths.paths.entry(row.path.to_owned()) {
@@ -67,15 +76,16 @@ fn operation(row: &Row) -> utoipa::openapi::path::Operation {
     let mut operation =
         OperationBuilder::new().summary(Some(row.doc.summary)).tag(row.doc.tag).operation_id(Some(operation_id(row)));
     for name in path_parameters(row.path) {
-        operation =
-            operation.parameter(
-                ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path).required(Required::True).schema(
-                    Some(ObjectBuilder::new().schema_type(SchemaType::Type(Type::String)).max_length(Some(4096))),
-                ),
-            );
+        operation = operation.parameter(
+            ParameterBuilder::new()
+                .name(name)
+                .parameter_in(ParameterIn::Path)
+                .required(Required::True)
+                .schema(Some(exact::segment(name))),
+        );
     }
     for parameter in &row.doc.parameters {
-        operation = operation.parameter(parameter.clone());
+        operation = operation.parameter(exact::parameter(parameter.clone()));
     }
     if row.doc.idempotent {
         operation = operation.parameter(
@@ -101,12 +111,12 @@ fn operation(row: &Row) -> utoipa::openapi::path::Operation {
                 .build(),
         ));
     }
-    for (status, media_type, schema) in &row.doc.answers {
-        let content = Content::new(schema.as_ref().map(|s| Ref::from_schema_name(&s.name)));
-        operation = operation.response(
-            status.to_string(),
-            ResponseBuilder::new().description("Success").content(*media_type, content).build(),
-        );
+    for (status, contents) in answers(row) {
+        let mut response = ResponseBuilder::new().description("Success");
+        for (media_type, names) in contents {
+            response = response.content(media_type, Content::new(one_of(&names)));
+        }
+        operation = operation.response(status.to_string(), response.build());
     }
     for (status, codes) in problems(row) {
         let names: Vec<&str> = codes.iter().map(|code| code.as_str()).collect();
@@ -127,6 +137,27 @@ fn operation(row: &Row) -> utoipa::openapi::path::Operation {
         }
     }
     operation.build()
+}
+
+/// The shapes of a row's successes, by status and media type.
+fn answers(row: &Row) -> BTreeMap<u16, BTreeMap<&'static str, Vec<&str>>> {
+    let mut by_status: BTreeMap<u16, BTreeMap<&'static str, Vec<&str>>> = BTreeMap::new();
+    for (status, media_type, schema) in &row.doc.answers {
+        let names = by_status.entry(*status).or_default().entry(media_type).or_default();
+        names.extend(schema.as_ref().map(|schema| schema.name.as_str()));
+    }
+    by_status
+}
+
+fn one_of(names: &[&str]) -> Option<RefOr<Schema>> {
+    match names {
+        [] => None,
+        [name] => Some(Ref::from_schema_name(*name).into()),
+        several => {
+            let all = several.iter().fold(OneOfBuilder::new(), |all, name| all.item(Ref::from_schema_name(*name)));
+            Some(all.into())
+        }
+    }
 }
 
 /// The problems of a row by status: its own, and those that any route can have.

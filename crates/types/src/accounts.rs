@@ -20,10 +20,12 @@ pub struct Challenge {
 #[serde(rename_all = "camelCase")]
 pub struct SignIn {
     /// The account's Ed25519 public key, 32 bytes.
+    #[schema(value_type = String, pattern = "^([A-Za-z0-9+/]{42}|[A-Za-z0-9_-]{42})[AEIMQUYcgkosw048]=?$")]
     pub public_key: Blob<1, 128>,
     /// The challenge as it was received.
     pub challenge: Blob<1, 256>,
     /// Ed25519 over `ensemble-auth-v1\n<origin>\n<publicKey, base64url>\n<challenge as received>`.
+    #[schema(value_type = String, pattern = "^([A-Za-z0-9+/]{85}|[A-Za-z0-9_-]{85})[AQgw](==)?$")]
     pub signature: Blob<1, 256>,
     /// Scheme, host and port as the client dialled them.
     pub origin: Text<1, 512>,
@@ -60,9 +62,11 @@ pub struct UpdateAccount {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub display_name: Option<Text<0, 128>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, pattern = "^([A-Za-z0-9+/]{42}|[A-Za-z0-9_-]{42})[AEIMQUYcgkosw048]=?$")]
     pub content_public_key: Option<Blob<1, 128>>,
     /// By the account key over `ensemble-content-key-v1\n<key, base64url>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, pattern = "^([A-Za-z0-9+/]{85}|[A-Za-z0-9_-]{85})[AQgw](==)?$")]
     pub content_public_key_signature: Option<Blob<1, 256>>,
 }
 
@@ -84,6 +88,7 @@ pub struct CreateMachineToken {
     pub machine_id: MachineId,
     /// 60 to 7,776,000; 90 days when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 60, maximum = 7_776_000)]
     pub expires_in_seconds: Option<u32>,
 }
 

@@ -14,11 +14,14 @@ use crate::time::Timestamp;
 pub struct LeaseRequest {
     pub machine_id: MachineId,
     /// The programs that this runner can start.
+    #[schema(min_items = 1)]
     pub providers: Vec<Provider>,
     /// How many attempts it can take now: 1 to 64.
+    #[schema(minimum = 1, maximum = 64)]
     pub capacity: u32,
     /// How long the service may hold the answer back when there is nothing: 0 to 60,000.
     #[serde(default)]
+    #[schema(maximum = 60_000)]
     pub wait_ms: u64,
 }
 

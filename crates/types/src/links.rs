@@ -16,6 +16,7 @@ pub struct CreateLink {
     pub expires_at: Option<Timestamp>,
     /// 1 to 1,000,000 viewings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1_000_000)]
     pub max_uses: Option<i64>,
     /// The session's key, sealed with the secret in the link's fragment.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,7 +1,8 @@
 //! Messages: the sealed, numbered history of a session.
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 use crate::ids::{MessageId, UserId};
 use crate::text::{Blob, Text};
@@ -15,6 +16,7 @@ pub struct AppendMessage {
     pub local_id: Text<1, 128>,
     /// The epoch of the key that it is sealed with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
     pub key_epoch: Option<i64>,
 }
 
@@ -22,6 +24,7 @@ pub struct AppendMessage {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AppendMessages {
+    #[schema(min_items = 1, max_items = 200)]
     pub messages: Vec<AppendMessage>,
 }
 
@@ -60,7 +63,7 @@ pub struct MessagePage {
 }
 
 /// One message (`content`, `localId`, `keyEpoch`), or several (`messages`).
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AppendRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,4 +77,25 @@ pub struct AppendRequest {
     /// 1 to 200, all or nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages: Option<Vec<AppendMessage>>,
+}
+
+impl ToSchema for AppendRequest {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        for (name, schema) in
+            [(AppendMessage::name(), AppendMessage::schema()), (AppendMessages::name(), AppendMessages::schema())]
+        {
+            schemas.push((name.into_owned(), schema));
+        }
+        AppendMessage::schemas(schemas);
+    }
+}
+
+impl PartialSchema for AppendRequest {
+    fn schema() -> RefOr<Schema> {
+        OneOfBuilder::new()
+            .item(Ref::from_schema_name(AppendMessage::name()))
+            .item(Ref::from_schema_name(AppendMessages::name()))
+            .description(Some("One message, or several."))
+            .into()
+    }
 }

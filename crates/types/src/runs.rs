@@ -39,11 +39,13 @@ impl std::fmt::Display for Provider {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateRun {
+    #[schema(min_items = 1, max_items = 10_000)]
     pub tasks: Vec<CreateTask>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<Text<0, 256>>,
     /// How many tasks may run at once: 1 to 64, 4 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 64)]
     pub max_concurrency: Option<u32>,
     /// Lets tasks go to several machines. Otherwise all go to the one that took the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,15 +61,19 @@ pub struct CreateTask {
     pub provider: Provider,
     /// The provider program's own choice when absent or `default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, pattern = r"^[A-Za-z0-9][A-Za-z0-9._:/\[\]-]{0,127}$")]
     pub model: Option<Text<1, 128>>,
     /// Absolute, without `..`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, pattern = "^/", max_length = 4096)]
     pub working_directory: Option<Text<1, 4_096>>,
     /// Task keys, or zero-based positions as text, of tasks of the same plan.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 256)]
     pub depends_on: Vec<String>,
     /// The task's name within the plan: `[A-Za-z_][A-Za-z0-9_-]{0,63}`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, pattern = "^[A-Za-z_][A-Za-z0-9_-]{0,63}$")]
     pub task_key: Option<Text<1, 64>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<Text<0, 256>>,
@@ -76,6 +82,7 @@ pub struct CreateTask {
     pub machine_id: Option<MachineId>,
     /// 1 s to 24 h, one hour when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1_000, maximum = 86_400_000)]
     pub timeout_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryPolicy>,
@@ -86,12 +93,15 @@ pub struct CreateTask {
 #[serde(rename_all = "camelCase")]
 pub struct RetryPolicy {
     /// 1 to 10, the first attempt included.
+    #[schema(minimum = 1, maximum = 10)]
     pub max_attempts: u32,
     /// At most an hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 3_600_000)]
     pub backoff_ms: Option<u64>,
     /// 1 to 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1.0, maximum = 10.0)]
     pub backoff_factor: Option<f64>,
 }
 
@@ -289,11 +299,13 @@ pub enum WaitFor {
 pub struct Pend {
     /// The run's version, as the last answer gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^[0-9]{1,18}$")]
     pub cursor: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_for: Option<WaitFor>,
     /// 0 to 120,000; 30,000 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 120_000)]
     pub timeout_ms: Option<u32>,
 }
 

@@ -2,6 +2,7 @@
 
 mod body;
 mod fail;
+mod objects;
 pub(crate) mod observe;
 mod params;
 mod reply;

@@ -10,16 +10,21 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error as _, Map
 
 use ensemble_types::problem::{Code, Problem};
 
+use super::objects::Objects;
+
 /// How deep arrays and objects may be nested.
 pub const MAX_DEPTH: u32 = 32;
 
-/// Reads a body into a type; the problem names the place by a JSON Pointer.
+/// Reads a body, which is an object, into a type; the problem names the place by a JSON Pointer.
 pub fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
     check(text)?;
+    if text.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+        return Err(Problem::field("", "must be an object"));
+    }
     // The path is only worked out when something was wrong: nearly all bodies are right.
-    serde_json::from_slice(text).or_else(|_| {
+    T::deserialize(Objects(&mut serde_json::Deserializer::from_slice(text))).or_else(|_| {
         let mut json = serde_json::Deserializer::from_slice(text);
-        serde_path_to_error::deserialize(&mut json).map_err(|error| invalid_field(&error))
+        serde_path_to_error::deserialize(Objects(&mut json)).map_err(|error| invalid_field(&error))
     })
 }
 
@@ -181,6 +186,10 @@ mod tests {
             (r#"{"messages":[{"content":"x","seq":99999999999}]}"#, "/messages/0/seq"),
             (r#"{"messages":{}}"#, "/messages"),
             ("{}", "/messages"),
+            // What would be the fields by their position.
+            (r#"[[{"content":"x","seq":1}]]"#, ""),
+            (r#"{"messages":[["x",1]]}"#, "/messages/0"),
+            (" 7", ""),
         ] {
             let problem = parse::<Batch>(body.as_bytes()).unwrap_err();
             assert_eq!(problem.errors[0].pointer, pointer, "{body}: {problem}");

@@ -1,0 +1,92 @@
+//! What the schemas that are derived from types leave out, although callers have to know it: how large a number may be,
+//! and that nothing in an address is ever `null`.
+
+use utoipa::Number;
+use utoipa::openapi::path::Parameter;
+use utoipa::openapi::schema::{ArrayItems, SchemaType};
+use utoipa::openapi::{KnownFormat, Object, ObjectBuilder, RefOr, Schema, SchemaFormat, Type};
+
+/// Ids and tokens: opaque, and never in need of escapes.
+const SEGMENT: &str = "^[A-Za-z0-9_-]{1,64}$";
+const FILE: &str = "^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$";
+
+/// The schema of a path's parameter.
+pub(super) fn segment(name: &str) -> RefOr<Schema> {
+    let pattern = if name == "file" { FILE } else { SEGMENT };
+    ObjectBuilder::new().schema_type(SchemaType::Type(Type::String)).pattern(Some(pattern)).into()
+}
+
+/// A parameter of the query: a text, a number or a word, but not `null`, which an optional field would be.
+pub(super) fn parameter(mut parameter: Parameter) -> Parameter {
+    parameter.schema = parameter.schema.map(|mut schema| {
+        bound(&mut schema);
+        without_null(schema)
+    });
+    parameter
+}
+
+/// Numbers of a request body reach as far as the types that they are read into.
+pub(super) fn bound(schema: &mut RefOr<Schema>) {
+    let RefOr::T(schema) = schema else { return };
+    match schema {
+        Schema::Object(object) => {
+            bound_number(object);
+            object.properties.values_mut().for_each(bound);
+        }
+        Schema::Array(array) => {
+            if let ArrayItems::RefOrSchema(items) = &mut array.items {
+                bound(items);
+            }
+        }
+        Schema::OneOf(of) => of.items.iter_mut().for_each(bound),
+        Schema::AllOf(of) => of.items.iter_mut().for_each(bound),
+        Schema::AnyOf(of) => of.items.iter_mut().for_each(bound),
+        _ => {}
+    }
+}
+
+fn bound_number(object: &mut Object) {
+    let bounds = match &object.format {
+        Some(SchemaFormat::KnownFormat(KnownFormat::Int32)) => {
+            (i32::MIN as isize, i32::MAX as usize, u32::MAX as usize)
+        }
+        Some(SchemaFormat::KnownFormat(KnownFormat::Int64)) => (isize::MIN, isize::MAX as usize, usize::MAX),
+        _ => return,
+    };
+    let (lowest, highest, highest_unsigned) = bounds;
+    // Only types without a sign have a least value of their own, and it is 0.
+    let is_unsigned = object.minimum == Some(Number::UInt(0)) || object.minimum == Some(Number::Int(0));
+    object.maximum.get_or_insert(Number::UInt(if is_unsigned { highest_unsigned } else { highest }));
+    object.minimum.get_or_insert(Number::Int(lowest));
+}
+
+fn without_null(schema: RefOr<Schema>) -> RefOr<Schema> {
+    match schema {
+        RefOr::T(Schema::Object(mut object)) => {
+            object.schema_type = some_type(object.schema_type);
+            object.into()
+        }
+        RefOr::T(Schema::OneOf(mut of)) => {
+            of.items.retain(|item| !is_null(item));
+            if of.items.len() == 1 { of.items.remove(0) } else { RefOr::T(Schema::OneOf(of)) }
+        }
+        other => other,
+    }
+}
+
+fn some_type(schema_type: SchemaType) -> SchemaType {
+    match schema_type {
+        SchemaType::Array(mut types) => {
+            types.retain(|one| *one != Type::Null);
+            match types.as_slice() {
+                [only] => SchemaType::Type(only.clone()),
+                _ => SchemaType::Array(types),
+            }
+        }
+        other => other,
+    }
+}
+
+fn is_null(schema: &RefOr<Schema>) -> bool {
+    matches!(schema, RefOr::T(Schema::Object(object)) if object.schema_type == SchemaType::Type(Type::Null))
+}
