@@ -2,6 +2,7 @@
 
 mod edge;
 mod idle;
+mod run_latency;
 mod runs;
 mod sessions;
 mod voice;
@@ -26,7 +27,8 @@ pub(crate) const ALL: &[Row] = &[
     Row { name: "streams", measure: sessions::streams },
     Row { name: "edge", measure: edge::beside_nginx },
     Row { name: "runs", measure: runs::throughput },
-    Row { name: "run-latency", measure: runs::latency },
+    Row { name: "run-shapes", measure: runs::shapes },
+    Row { name: "run-latency", measure: run_latency::latency },
     Row { name: "voice", measure: voice::starts },
     Row { name: "idle", measure: idle::memory_and_start },
 ];

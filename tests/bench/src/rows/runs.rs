@@ -1,7 +1,8 @@
-//! The orchestrator: how many tasks go through, and how soon one reaches a runner that waits.
+//! The orchestrator: how many tasks go through, and whether large runs of every shape do.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -15,20 +16,21 @@ use crate::table::{Report, Target};
 const RUNNERS: usize = 8;
 const RUNS: usize = 10;
 const TASKS_OF_EACH: usize = 500;
-/// New runs per second while latencies are taken: a tenth of what has to go through.
-const RATE: u64 = 100;
+/// The largest run there may be.
+const LARGE: usize = 10_000;
 
-struct Field {
-    http: reqwest::Client,
+/// An orchestrator and an edge before it, a user and a machine.
+pub(super) struct Field {
+    pub(super) http: reqwest::Client,
     /// The orchestrator itself, and the same through the edge.
     direct: String,
-    edge: String,
-    user: String,
-    machine: String,
+    pub(super) edge: String,
+    pub(super) user: String,
+    pub(super) machine: String,
     _services: [Service; 2],
 }
 
-fn prepare(machine: &Machine, world: &World<'_>) -> Result<Field> {
+pub(super) fn prepare(machine: &Machine, world: &World<'_>) -> Result<Field> {
     let orchestrator = machine.service(
         "orchestrator",
         &[
@@ -61,7 +63,7 @@ fn prepare(machine: &Machine, world: &World<'_>) -> Result<Field> {
     })
 }
 
-async fn call(http: &reqwest::Client, url: String, token: &str, body: &Value) -> Result<Value> {
+pub(super) async fn call(http: &reqwest::Client, url: String, token: &str, body: &Value) -> Result<Value> {
     let answer = http.post(&url).bearer_auth(token).json(body).send().await?;
     let status = answer.status();
     let text = answer.text().await?;
@@ -69,11 +71,11 @@ async fn call(http: &reqwest::Client, url: String, token: &str, body: &Value) ->
     Ok(serde_json::from_str(&text)?)
 }
 
-fn wanted(wait_ms: u64) -> Value {
+pub(super) fn wanted(wait_ms: u64) -> Value {
     json!({ "machineId": "m", "providers": ["claude"], "capacity": 64, "waitMs": wait_ms })
 }
 
-fn leases(answer: &Value) -> Vec<Value> {
+pub(super) fn leases(answer: &Value) -> Vec<Value> {
     answer.get("leases").and_then(Value::as_array).cloned().unwrap_or_default()
 }
 
@@ -100,21 +102,99 @@ async fn one_round(field: &Arc<Field>) -> Result<f64> {
     for _ in 0..RUNS {
         call(&field.http, format!("{}/v1/orchestrator/runs", field.direct), &field.user, &run).await?;
     }
-    let left = Arc::new(std::sync::atomic::AtomicUsize::new(RUNS * TASKS_OF_EACH));
     let started = Instant::now();
+    work(field, RUNS * TASKS_OF_EACH, Duration::from_secs(120)).await?;
+    Ok(per_second(RUNS * TASKS_OF_EACH, started))
+}
+
+fn per_second(tasks: usize, since: Instant) -> f64 {
+    tasks as f64 / since.elapsed().as_secs_f64()
+}
+
+/// Runs of the largest size through lease → finish, in shapes that make one task wait for others.
+pub(crate) fn shapes(machine: &Machine, _: &Options, report: &mut Report) -> Result<()> {
+    let world = World::start(machine)?;
+    let field = Arc::new(prepare(machine, &world)?);
+    for (name, targets) in [
+        ("a chain", chain as fn(usize) -> Vec<usize>),
+        ("one before all others", fan_out),
+        ("all before one", fan_in),
+        ("a random graph", random),
+    ] {
+        let mut rate = Rounds::default();
+        rate.push(machine.runtime.block_on(one_shape(&field, targets))?);
+        report.alone(&format!("runs: 10,000 tasks, {name}"), "tasks/s", rate, Target::None);
+    }
+    Ok(())
+}
+
+fn chain(at: usize) -> Vec<usize> {
+    at.checked_sub(1).into_iter().collect()
+}
+
+fn fan_out(at: usize) -> Vec<usize> {
+    if at == 0 { Vec::new() } else { vec![0] }
+}
+
+/// A task may name 256 others, so there are two levels of it.
+fn fan_in(at: usize) -> Vec<usize> {
+    const WIDE: usize = 250;
+    const FIRST: usize = LARGE - LARGE / WIDE - 1;
+    match at.checked_sub(FIRST) {
+        None => Vec::new(),
+        Some(_) if at == LARGE - 1 => (FIRST..at).collect(),
+        Some(group) => (group * WIDE..((group + 1) * WIDE).min(FIRST)).collect(),
+    }
+}
+
+/// Up to four of the two hundred before it, the same in every run.
+fn random(at: usize) -> Vec<usize> {
+    let mut state = (at as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut targets: Vec<usize> = (0..4)
+        .filter_map(|_| {
+            state ^= state >> 29;
+            state = state.wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            at.checked_sub(1 + usize::try_from(state >> 40).unwrap_or(0) % 200)
+        })
+        .collect();
+    targets.sort_unstable();
+    targets.dedup();
+    targets
+}
+
+async fn one_shape(field: &Arc<Field>, targets: fn(usize) -> Vec<usize>) -> Result<f64> {
+    let task = |at| {
+        let names: Vec<String> = targets(at).iter().map(usize::to_string).collect();
+        json!({ "prompt": "x", "provider": "claude", "dependsOn": names })
+    };
+    let run = json!({ "tasks": (0..LARGE).map(task).collect::<Vec<_>>(), "maxConcurrency": 64 });
+    let runs = format!("{}/v1/orchestrator/runs", field.direct);
+    let made = call(&field.http, runs.clone(), &field.user, &run).await?;
+    let id = made.get("id").and_then(Value::as_str).context("no id")?;
+    let started = Instant::now();
+    work(field, LARGE, Duration::from_secs(600)).await?;
+    let rate = per_second(LARGE, started);
+    let read = call(&field.http, format!("{runs}/{id}/pend"), &field.user, &json!({ "waitFor": "terminal" })).await?;
+    let completed = read.pointer("/run/summary/completed").and_then(Value::as_u64);
+    ensure!(completed == Some(10_000), "the run ended as {read}");
+    Ok(rate)
+}
+
+/// Takes and finishes so many tasks.
+async fn work(field: &Arc<Field>, tasks: usize, within: Duration) -> Result<()> {
+    let left = Arc::new(AtomicUsize::new(tasks));
+    let deadline = Instant::now() + within;
     let runners: Vec<_> =
-        (0..RUNNERS).map(|_| tokio::spawn(idle_runner(Arc::clone(field), Arc::clone(&left)))).collect();
+        (0..RUNNERS).map(|_| tokio::spawn(idle_runner(Arc::clone(field), Arc::clone(&left), deadline))).collect();
     for runner in runners {
         runner.await??;
     }
-    Ok(f64::from(u32::try_from(RUNS * TASKS_OF_EACH)?) / started.elapsed().as_secs_f64())
+    Ok(())
 }
 
-async fn idle_runner(field: Arc<Field>, left: Arc<std::sync::atomic::AtomicUsize>) -> Result<()> {
-    use std::sync::atomic::Ordering::SeqCst;
-    let started = Instant::now();
+async fn idle_runner(field: Arc<Field>, left: Arc<AtomicUsize>, deadline: Instant) -> Result<()> {
     while left.load(SeqCst) > 0 {
-        ensure!(started.elapsed() < Duration::from_secs(120), "{} tasks are left after 2 minutes", left.load(SeqCst));
+        ensure!(Instant::now() < deadline, "{} tasks are left when the time is up", left.load(SeqCst));
         let answer =
             call(&field.http, format!("{}/v1/orchestrator/leases", field.direct), &field.machine, &wanted(200)).await?;
         let finishes = leases(&answer).into_iter().map(|lease| {
@@ -129,118 +209,10 @@ async fn idle_runner(field: Arc<Field>, left: Arc<std::sync::atomic::AtomicUsize
     Ok(())
 }
 
-async fn finish(field: &Field, lease: &Value) -> Result<()> {
+pub(super) async fn finish(field: &Field, lease: &Value) -> Result<()> {
     let id = lease.get("id").and_then(Value::as_str).context("no lease id")?;
     let body = json!({ "fence": lease.get("fence"), "status": "completed", "exitCode": 0 });
     call(&field.http, format!("{}/v1/orchestrator/leases/{id}/finish", field.direct), &field.machine, &body)
         .await
         .map(drop)
-}
-
-/// From sending a run to its task's arrival at a runner that was waiting, both through the edge; and from sending a
-/// cancel to the answer of a pend.
-pub(crate) fn latency(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
-    let world = World::start(machine)?;
-    let field = Arc::new(prepare(machine, &world)?);
-    let mut figures = [Rounds::default(), Rounds::default(), Rounds::default(), Rounds::default()];
-    for _ in 0..options.rounds {
-        let (arrivals, pends) = machine.runtime.block_on(latencies(&field, options.round))?;
-        for (figure, value) in
-            figures.iter_mut().zip([at(&arrivals, 50)?, at(&arrivals, 99)?, at(&pends, 50)?, at(&pends, 99)?])
-        {
-            figure.push(value);
-        }
-    }
-    let [run_median, run_tail, pend_median, pend_tail] = figures;
-    report.alone(
-        "runs: submitted → with a waiting runner, p50, 100/s, through the edge",
-        "ms",
-        run_median,
-        Target::AtMost(10.0),
-    );
-    report.alone("runs: the same, p99", "ms", run_tail, Target::AtMost(50.0));
-    report.alone("runs: cancelled → pend answered, p50", "ms", pend_median, Target::AtMost(10.0));
-    report.alone("runs: the same, p99", "ms", pend_tail, Target::AtMost(50.0));
-    Ok(())
-}
-
-async fn latencies(field: &Arc<Field>, time: Duration) -> Result<(Vec<f64>, Vec<f64>)> {
-    let arrived: Arc<Mutex<HashMap<String, Instant>>> = Arc::default();
-    let stop = Instant::now() + time + Duration::from_secs(1);
-    let waiting: Vec<_> =
-        (0..4).map(|_| tokio::spawn(waiting_runner(Arc::clone(field), Arc::clone(&arrived), stop))).collect();
-    let run = json!({ "tasks": [{ "prompt": "x", "provider": "claude", "dependsOn": [] }] });
-    let mut tick = tokio::time::interval(Duration::from_millis(1000 / RATE));
-    let mut submitting = Vec::new();
-    let end = Instant::now() + time;
-    while Instant::now() < end {
-        tick.tick().await;
-        let (field, run) = (Arc::clone(field), run.clone());
-        submitting.push(tokio::spawn(async move {
-            let sent = Instant::now();
-            let made = call(&field.http, format!("{}/v1/orchestrator/runs", field.edge), &field.user, &run).await?;
-            let task = made.pointer("/tasks/0/id").and_then(Value::as_str).context("no task")?.to_owned();
-            anyhow::Ok((task, sent))
-        }));
-    }
-    let mut sent = Vec::new();
-    for submitted in submitting {
-        sent.push(submitted.await??);
-    }
-    for runner in waiting {
-        runner.await??;
-    }
-    let arrived = arrived.lock().map_err(|_| anyhow::anyhow!("a runner panicked"))?.clone();
-    let took = sent
-        .iter()
-        .filter_map(|(task, sent)| Some((*arrived.get(task)? - *sent).as_secs_f64() * 1e3))
-        .collect::<Vec<_>>();
-    ensure!(took.len() * 100 >= sent.len() * 99, "{} of {} tasks reached a runner", took.len(), sent.len());
-    let mut pends = Vec::new();
-    for _ in 0..50 {
-        pends.push(one_pend(field).await?);
-    }
-    Ok((took, pends))
-}
-
-async fn waiting_runner(field: Arc<Field>, arrived: Arc<Mutex<HashMap<String, Instant>>>, stop: Instant) -> Result<()> {
-    while Instant::now() < stop {
-        let answer =
-            call(&field.http, format!("{}/v1/orchestrator/leases", field.edge), &field.machine, &wanted(500)).await?;
-        let now = Instant::now();
-        for lease in leases(&answer) {
-            if let (Some(task), Ok(mut arrived)) = (lease.get("taskId").and_then(Value::as_str), arrived.lock()) {
-                arrived.insert(task.to_owned(), now);
-            }
-            let field = Arc::clone(&field);
-            tokio::spawn(async move { finish(&field, &lease).await });
-        }
-    }
-    Ok(())
-}
-
-async fn one_pend(field: &Field) -> Result<f64> {
-    let run = json!({ "tasks": [{ "prompt": "x", "provider": "gemini", "dependsOn": [] }] });
-    let made = call(&field.http, format!("{}/v1/orchestrator/runs", field.edge), &field.user, &run).await?;
-    let url =
-        format!("{}/v1/orchestrator/runs/{}", field.edge, made.get("id").and_then(Value::as_str).context("no id")?);
-    let (http, token, pend) = (field.http.clone(), field.user.clone(), format!("{url}/pend"));
-    let waiting = tokio::spawn(async move {
-        let answer = call(&http, pend, &token, &json!({ "waitFor": "terminal", "timeoutMs": 20_000 })).await;
-        answer.map(|_| Instant::now())
-    });
-    // The pend should wait before the cancel is sent; when it does not yet, the figure only gets better by nothing.
-    tokio::time::sleep(Duration::from_millis(20)).await;
-    let sent = Instant::now();
-    call(&field.http, format!("{url}/cancel"), &field.user, &json!({})).await?;
-    Ok((waiting.await?? - sent).as_secs_f64() * 1e3)
-}
-
-fn at(values: &[f64], percent: usize) -> Result<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted
-        .get((sorted.len() * percent / 100).min(sorted.len().saturating_sub(1)))
-        .copied()
-        .context("nothing was measured")
 }
