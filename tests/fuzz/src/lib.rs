@@ -12,6 +12,7 @@ use ensemble_chassis::{Clock, KeySet, Who};
 use ensemble_edge_proxy::domain::body_scanner::BodyScanner;
 use ensemble_edge_proxy::domain::head_scanner::{Framing, HeadLimits, HeadScanner, Progress};
 use ensemble_edge_proxy::domain::request_target;
+use ensemble_orchestrator::domain::byte_range;
 use ensemble_store_kit::cursor;
 use ensemble_types::ids::{MachineId, SessionId};
 use ensemble_types::time::Timestamp;
@@ -28,6 +29,7 @@ pub const TARGETS: &[Target] = &[
     ("json", json),
     ("ids_and_times", ids_and_times),
     ("events", events),
+    ("range", range),
 ];
 
 /// What decodes encodes back to the same cursor, and belongs to one list only.
@@ -135,4 +137,16 @@ pub fn events(data: &[u8]) {
     let whole = ensemble_client::sse::read_all(std::iter::once(data));
     let cut = ensemble_client::sse::read_all(data.chunks(1));
     assert_eq!(whole, cut, "{}", String::from_utf8_lossy(data));
+}
+
+/// What is given lies within what there is, and is what was asked for. The first two bytes say how much there is.
+pub fn range(data: &[u8]) {
+    let (Some(length), Some(header)) = (data.first_chunk::<2>(), data.get(2..)) else { return };
+    let (length, Ok(header)) = (u64::from(u16::from_le_bytes(*length)), std::str::from_utf8(header)) else { return };
+    for length in [length, length << 40, u64::MAX] {
+        let Some((first, last)) = byte_range(header, length) else { continue };
+        assert!(first <= last && last < length, "{header}: {first}-{last} of {length}");
+        // What was given is asked for again in the plainest form.
+        assert_eq!(byte_range(&format!("bytes={first}-{last}"), length), Some((first, last)), "{header}");
+    }
 }

@@ -1,0 +1,12 @@
+//! The double as a program, for tests that start their services as processes: prints its address and serves until it ends.
+
+use ensemble_livekit_double::{API_KEY, API_SECRET, AgentPlan, Double};
+
+#[tokio::main]
+async fn main() -> std::io::Result<()> {
+    let double = Double::start()?;
+    // An agent that joins and hears at once, so that texts and contexts are delivered.
+    double.plan_agents(AgentPlan::default());
+    println!("{} {API_KEY} {API_SECRET}", double.url());
+    std::future::pending().await
+}
