@@ -146,3 +146,80 @@ impl Pool {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::net::{TcpListener, TcpSocket};
+    use tokio::sync::watch;
+
+    use super::*;
+
+    fn pool(addresses: &[SocketAddr]) -> Rc<Pool> {
+        let (_, known) = watch::channel(Arc::from(addresses));
+        let limits = PoolLimits { connect: Duration::from_millis(300), idle: Duration::from_secs(30), kept: 4 };
+        Pool::new(known, limits)
+    }
+
+    async fn listener() -> (TcpListener, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        (listener, address)
+    }
+
+    /// Where nobody listens.
+    async fn refusing() -> SocketAddr {
+        listener().await.1
+    }
+
+    async fn reached(pool: &Pool, times: usize) -> Vec<SocketAddr> {
+        let mut reached = Vec::new();
+        for _ in 0..times {
+            reached.push(pool.borrow(true).await.expect("somebody listens").connection.address);
+        }
+        reached
+    }
+
+    #[tokio::test]
+    async fn all_addresses_are_used_in_turn() {
+        let ((_one, first), (_other, second)) = (listener().await, listener().await);
+        assert_eq!(reached(&pool(&[first, second]), 4).await, [first, second, first, second]);
+    }
+
+    #[tokio::test]
+    async fn an_address_that_refuses_is_passed_by() {
+        let (_one, good) = listener().await;
+        let gone = refusing().await;
+        assert_eq!(reached(&pool(&[gone, good]), 4).await, [good; 4]);
+        assert!(matches!(pool(&[gone, refusing().await]).borrow(false).await, Err(Failure::NowhereToGo)));
+    }
+
+    #[tokio::test]
+    async fn an_address_that_does_not_answer_is_passed_by() {
+        // Its queue is full and nobody accepts: what else knocks hears nothing.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let full = socket.listen(1).unwrap();
+        let silent = full.local_addr().unwrap();
+        let mut queued = Vec::new();
+        while let Ok(connected) = timeout(Duration::from_millis(300), TcpStream::connect(silent)).await {
+            queued.push(connected.unwrap());
+            assert!(queued.len() < 1_000, "the queue has no end");
+        }
+        let (_one, good) = listener().await;
+        assert_eq!(reached(&pool(&[silent, good]), 2).await, [good; 2]);
+        assert!(matches!(pool(&[silent]).borrow(false).await, Err(Failure::ConnectTimeout)));
+    }
+
+    #[tokio::test]
+    async fn one_that_is_going_is_asked_last() {
+        let ((_one, staying), (_other, going)) = (listener().await, listener().await);
+        let both = pool(&[staying, going]);
+        both.leave(going);
+        assert_eq!(reached(&both, 4).await, [staying; 4]);
+        let alone = pool(&[going]);
+        alone.leave(going);
+        assert_eq!(reached(&alone, 1).await, [going], "it still serves what comes");
+    }
+}
