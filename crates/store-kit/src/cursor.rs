@@ -5,6 +5,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ensemble_types::problem::{Code, Problem};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// The years 1 to 9999 in microseconds since 1970, which are all the moments that our rows hold.
+const MOMENTS: std::ops::RangeInclusive<i64> = -62_135_596_800_000_000..=253_402_300_799_999_999;
 
 /// The text is not a cursor of this list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,12 +36,35 @@ pub fn decode<K: DeserializeOwned>(list: &str, cursor: &str) -> Result<K, Invali
     if found != list {
         return Err(InvalidCursor);
     }
-    serde_json::from_str(key).map_err(|_| InvalidCursor)
+    let key: Value = serde_json::from_str(key).map_err(|_| InvalidCursor)?;
+    if !is_from_a_row(&key) {
+        return Err(InvalidCursor);
+    }
+    serde_json::from_value(key).map_err(|_| InvalidCursor)
+}
+
+/// A cursor is no secret, and anybody can write one. What no row holds, a database may refuse to compare with: moments
+/// that it does not know, and U+0000 in a text.
+fn is_from_a_row(key: &Value) -> bool {
+    match key {
+        Value::Number(number) => number.as_i64().is_some_and(|number| MOMENTS.contains(&number)),
+        Value::String(text) => !text.contains('\0'),
+        Value::Array(parts) => parts.iter().all(is_from_a_row),
+        _ => false,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_no_row_holds_is_no_cursor() {
+        for key in [r#"[9223372036854775807,"x"]"#, r#"[-9223372036854775808,"x"]"#, r#"[7,"a\u0000"]"#, r#"[1.5,"x"]"#] {
+            let made_up = URL_SAFE_NO_PAD.encode(format!("sessions\n{key}"));
+            assert_eq!(decode::<(i64, String)>("sessions", &made_up), Err(InvalidCursor), "{key}");
+        }
+    }
 
     #[test]
     fn a_cursor_is_good_for_its_own_list_only() {
