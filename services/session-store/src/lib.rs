@@ -67,8 +67,10 @@ impl Service for SessionStore {
         db.register(kit.metrics.registry())?;
         let identity = Channel::new(&kit, &config.identity);
         let registry = Channel::new(&kit, &config.machine_registry);
+        let keys = RemoteKeys::start(Arc::new(KeysClient::new(identity.clone())), config.key_refresh).await;
+        keys.register(&kit.metrics)?;
         let neighbours = Neighbours::new(
-            Arc::new(AccountsClient::new(identity.clone())),
+            Arc::new(AccountsClient::new(identity)),
             Arc::new(MachineDirectoryClient::new(registry)),
             config.machine_cache,
         );
@@ -76,7 +78,7 @@ impl Service for SessionStore {
             appender: Appender::start(db.clone(), config.append, AppendMetrics::new(&kit.metrics)?)?,
             store: Store::new(db, config.online_for),
             neighbours,
-            keys: RemoteKeys::start(Arc::new(KeysClient::new(identity)), config.key_refresh).await,
+            keys,
             clock: kit.clock,
             drain: kit.drain,
             share_base_url: config.share_base_url,

@@ -15,7 +15,7 @@ use ensemble_types::sessions::{Session, SessionPage};
 use ensemble_types::time::Timestamp;
 use uuid::Uuid;
 
-use super::schema::{session_contents, sessions, shares};
+use super::schema::{sessions, shares};
 use super::{Store, list_name};
 use crate::error::Error;
 
@@ -97,7 +97,11 @@ fn entries(c: &mut Conn, page: &Page, from: Option<(i64, Uuid)>) -> Result<Vec<E
 /// What both kinds of list have in common: order, place and filter.
 macro_rules! page_of {
     ($c:expr, $page:expr, $from:expr, $of:expr) => {{
-        let size = sql::<BigInt>("CAST(octet_length(metadata) + coalesce(octet_length(agent_state), 0) AS bigint)");
+        // A subquery and not a join: it is asked for those that are on the page only.
+        let size = sql::<BigInt>(
+            "(SELECT CAST(octet_length(metadata) + coalesce(octet_length(agent_state), 0) AS bigint) \
+             FROM session_contents WHERE session_id = sessions.id)",
+        );
         let mut query = $of
             .filter(sessions::deleted_at.is_null())
             .order((sessions::updated_at.desc(), sessions::id.desc()))
@@ -118,15 +122,12 @@ macro_rules! page_of {
 }
 
 fn own(c: &mut Conn, page: &Page, from: Option<(i64, Uuid)>) -> Result<Vec<Entry>, StoreError> {
-    let of = sessions::table
-        .inner_join(session_contents::table.on(session_contents::session_id.eq(sessions::id)))
-        .filter(sessions::owner_id.eq(page.user.db()));
+    let of = sessions::table.filter(sessions::owner_id.eq(page.user.db()));
     on!(c, |c| page_of!(c, page, from, of))
 }
 
 fn shared(c: &mut Conn, page: &Page, from: Option<(i64, Uuid)>) -> Result<Vec<Entry>, StoreError> {
     let of = sessions::table
-        .inner_join(session_contents::table.on(session_contents::session_id.eq(sessions::id)))
         .inner_join(shares::table.on(shares::session_id.eq(sessions::id)))
         .filter(shares::user_id.eq(page.user.db()));
     on!(c, |c| page_of!(c, page, from, of))

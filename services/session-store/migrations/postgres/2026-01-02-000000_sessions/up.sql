@@ -21,7 +21,9 @@ CREATE TABLE sessions (
     deleted_at timestamptz
 ) WITH (fillfactor = 70);
 CREATE UNIQUE INDEX sessions_tag ON sessions (owner_id, tag) WHERE tag IS NOT NULL AND deleted_at IS NULL;
-CREATE INDEX sessions_of_owner ON sessions (owner_id, updated_at DESC, id DESC) WHERE deleted_at IS NULL;
+-- Lists are in the order of `updated_at`, and sort an owner's sessions for it: no index may hold what an append changes, or
+-- each append writes to every index of the row and leaves an entry in each to be cleaned up.
+CREATE INDEX sessions_of_owner ON sessions (owner_id) WHERE deleted_at IS NULL;
 CREATE INDEX sessions_to_purge ON sessions (deleted_at) WHERE deleted_at IS NOT NULL;
 
 -- What is large and changes seldom.

@@ -1,6 +1,5 @@
-//! What happens inside the commit of a batch: locks, permissions, numbers, rows.
-
-mod insert;
+//! Appends that need a transaction: of guests, whose shares must be read under the lock, and with `localId`s that were used
+//! before; and all of them on SQLite.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,12 +11,11 @@ use ensemble_types::messages::Message;
 use ensemble_types::shares::ShareLevel;
 use ensemble_types::time::Timestamp;
 
-use self::insert::Rows;
+use super::rows::{Number, Rows, Whose};
 use super::{Appended, Job, Outcome, Stored};
 use crate::domain::access::{Access, CanEdit, Refusal};
-use crate::domain::draft::Draft;
+use crate::store::lock;
 use crate::store::schema::{messages, sessions, shares};
-use crate::store::{lock, topic};
 
 /// A session that is locked until the commit.
 #[derive(Queryable, Selectable)]
@@ -25,7 +23,7 @@ use crate::store::{lock, topic};
 struct Locked {
     id: SessionId,
     owner_id: UserId,
-    last_seq: i64,
+    deleted_at: Option<Timestamp>,
 }
 
 /// A message's identity to its sender.
@@ -47,71 +45,62 @@ enum Placed {
 /// Appends what is permitted of each job. A `localId` that was used before is looked for only when `careful`; otherwise it
 /// ends in [`StoreError::Duplicate`].
 pub(super) fn run(tx: &mut Conn, jobs: &[&Job], careful: bool) -> Result<Vec<Outcome>, StoreError> {
-    let mut spines = lock_all(tx, jobs)?;
-    let levels = levels(tx, jobs, &spines)?;
+    let locked = lock_all(tx, jobs)?;
+    let levels = levels(tx, jobs, &locked)?;
     let mut used = if careful { used_before(tx, jobs)? } else { HashMap::new() };
     let mut rows = Rows::default();
     let mut placed: Vec<Result<Vec<Placed>, Refusal>> = Vec::with_capacity(jobs.len());
     for job in jobs {
-        placed.push(match spines.get_mut(&job.session) {
+        placed.push(match locked.get(&job.session) {
             None => Err(Refusal::NotFound),
-            Some(spine) => {
+            Some(session) => {
                 let level = levels.get(&(job.session, job.sender)).copied();
-                Access::of(spine.owner_id, job.sender, level)
-                    .and_then(|access| access.edit().map(|edit| place(edit, job, spine, &mut used, &mut rows)))
+                Access::of(session.owner_id, job.sender, level)
+                    .and_then(|access| access.edit().map(|edit| place(edit, job, &mut used, &mut rows)))
             }
         });
     }
-    let at = if rows.is_empty() { Timestamp::from_micros(0) } else { rows.insert(tx)? };
-    for session in rows.sessions() {
-        tx.wake(topic(session));
+    let numbers = rows.store(tx, Whose::Permitted)?;
+    let operation = tx.operation();
+    let mut outcomes = Vec::with_capacity(jobs.len());
+    for placed in placed {
+        outcomes.push(match placed {
+            Err(refusal) => Err(refusal),
+            Ok(placed) => {
+                let messages: Option<_> = placed.into_iter().map(|placed| stored(placed, &rows, &numbers)).collect();
+                let lost = || StoreError::bad_row(operation, "a permitted message was not stored");
+                Ok(Appended { messages: messages.ok_or_else(lost)? })
+            }
+        });
     }
-    Ok(placed.into_iter().map(|placed| Ok(Appended { messages: stored(placed?, &rows, at) })).collect())
+    Ok(outcomes)
 }
 
-/// Numbers the drafts of one call.
-fn place<'a>(
-    _: CanEdit<'_>,
-    job: &'a Job,
-    spine: &mut Locked,
-    used: &mut HashMap<Name<'a>, Used>,
-    rows: &mut Rows<'a>,
-) -> Vec<Placed> {
-    let mut numbered = Vec::with_capacity(job.drafts.messages.len());
+/// Gives each new draft of a call its row.
+fn place<'a>(_: CanEdit<'_>, job: &'a Job, used: &mut HashMap<Name<'a>, Used>, rows: &mut Rows<'a>) -> Vec<Placed> {
+    let mut places = Vec::with_capacity(job.drafts.messages.len());
     for draft in &job.drafts.messages {
         let name = (job.session, job.sender, draft.local_id.as_str());
-        numbered.push(match used.get(&name) {
+        places.push(match used.get(&name) {
             Some(Used::Stored(message)) => Placed::Used(Used::Stored(message.clone())),
             Some(Used::Here(row)) => Placed::Used(Used::Here(*row)),
             None => {
-                spine.last_seq += 1;
-                let row = rows.push(job.session, job.sender, spine.last_seq, MessageId::generate(), draft);
+                let row = rows.push(job, draft);
                 used.insert(name, Used::Here(row));
                 Placed::Row(row)
             }
         });
     }
-    numbered
+    places
 }
 
-fn stored(placed: Vec<Placed>, rows: &Rows<'_>, at: Timestamp) -> Vec<Stored> {
-    let of = |placed| match placed {
-        Placed::Row(row) => rows.get(row).map(|row| Stored::New { id: row.id, seq: row.seq, created_at: at }),
+fn stored(placed: Placed, rows: &Rows<'_>, numbers: &[Option<Number>]) -> Option<Stored> {
+    let number = |row: usize| numbers.get(row).copied().flatten();
+    match placed {
+        Placed::Row(row) => rows.stored(row, number(row)?),
         Placed::Used(Used::Stored(message)) => Some(Stored::Before(message)),
-        Placed::Used(Used::Here(row)) => rows.get(row).map(|row| {
-            let Draft { local_id, content, key_epoch } = row.draft;
-            Stored::Before(Box::new(Message {
-                id: row.id,
-                seq: row.seq,
-                local_id: local_id.clone(),
-                content: content.clone(),
-                sender_id: row.sender,
-                key_epoch: *key_epoch,
-                created_at: at,
-            }))
-        }),
-    };
-    placed.into_iter().filter_map(of).collect()
+        Placed::Used(Used::Here(row)) => Some(Stored::Before(Box::new(rows.message(row, number(row)?)?))),
+    }
 }
 
 /// Locks every session of the batch that exists, in the order of their ids: two batches can wait for each other, but never
@@ -120,23 +109,24 @@ fn lock_all(tx: &mut Conn, jobs: &[&Job]) -> Result<BTreeMap<SessionId, Locked>,
     let mut ids: Vec<DbId> = jobs.iter().map(|job| job.session.db()).collect();
     ids.sort();
     ids.dedup();
-    let query =
-        sessions::table.filter(sessions::id.eq_any(ids)).filter(sessions::deleted_at.is_null()).order(sessions::id);
+    // By nothing but their ids: with a condition on `deleted_at`, too, a planner without statistics reads a partial index.
+    let query = sessions::table.filter(sessions::id.eq_any(ids)).order(sessions::id);
     let locked: Vec<Locked> = on!(
         tx,
         Pg | c | query.select(Locked::as_select()).for_no_key_update().load(c),
         Sqlite | c | query.select(Locked::as_select()).load(c)
     )?;
-    Ok(locked.into_iter().map(|session| (session.id, session)).collect())
+    let there = locked.into_iter().filter(|session| session.deleted_at.is_none());
+    Ok(there.map(|session| (session.id, session)).collect())
 }
 
 /// The shares of those senders that are not owners. Read after the locks, so a revoke is either seen or still to come.
 fn levels(
     tx: &mut Conn,
     jobs: &[&Job],
-    spines: &BTreeMap<SessionId, Locked>,
+    locked: &BTreeMap<SessionId, Locked>,
 ) -> Result<HashMap<(SessionId, UserId), ShareLevel>, StoreError> {
-    let is_guest = |job: &&&Job| spines.get(&job.session).is_some_and(|spine| spine.owner_id != job.sender);
+    let is_guest = |job: &&&Job| locked.get(&job.session).is_some_and(|session| session.owner_id != job.sender);
     let (sessions, users): (Vec<DbId>, Vec<DbId>) =
         jobs.iter().filter(is_guest).map(|job| (job.session.db(), job.sender.db())).unzip();
     if sessions.is_empty() {
