@@ -1,6 +1,7 @@
 //! The rows of the table, one file for each part of the house.
 
 mod edge;
+mod history;
 mod idle;
 mod run_latency;
 mod runs;
@@ -21,7 +22,7 @@ pub(crate) struct Row {
 
 pub(crate) const ALL: &[Row] = &[
     Row { name: "append", measure: sessions::append },
-    Row { name: "history", measure: sessions::history },
+    Row { name: "history", measure: history::pages },
     Row { name: "lists", measure: sessions::lists },
     Row { name: "heartbeat", measure: sessions::heartbeat },
     Row { name: "streams", measure: sessions::streams },

@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
 
 use super::world::World;
 use crate::load::{pgbench, wrk};
@@ -65,50 +64,6 @@ pub(crate) fn append(machine: &Machine, options: &Options, report: &mut Report) 
         }
         report.beside(name, "msg/s", ours, (beside, theirs), target);
     }
-    Ok(())
-}
-
-pub(crate) fn history(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
-    let world = World::start(machine)?;
-    let session = world.sessions(1)?.pop().context("no session")?;
-    world.fill(&session, 10_000, 1024)?;
-    machine.sql(&world.store_database, "VACUUM ANALYZE")?;
-    let table = message_table(machine, &world.store_database)?;
-    let script = format!(
-        "\\set at random(100, 9900)\nSELECT * FROM {table} WHERE session_id = '{session}' AND seq < :at ORDER BY seq DESC LIMIT 50;\n"
-    );
-    let path = format!("/v3/sessions/{session}/messages?before=9000&limit=50");
-    let env = [("TOKEN", world.token.as_str()), ("PATH_AND_QUERY", path.as_str())];
-    let (mut ours, mut theirs) = (Rounds::default(), Rounds::default());
-    for _ in 0..options.rounds {
-        theirs.push(pgbench(&machine.pgbench, &world.store_database, 16, options.round, &script)?);
-        ours.push(wrk(&world.store.public, 16, options.round, "get.lua", &env)?.per_second);
-    }
-    report.beside(
-        "history: page of 50 (1 KiB each), 16 clients",
-        "pages/s",
-        ours,
-        ("pgbench, same select", theirs),
-        Target::AtLeast(0.2),
-    );
-
-    let before = page_buffers(machine, &world.store_database, &table, &session, 9_000)?;
-    machine.sql(
-        &world.store_database,
-        &format!(
-            "INSERT INTO {table} SELECT (json_populate_record(m, json_build_object('seq', n, 'id', gen_random_uuid(), 'local_id', 'grown-' || n))).* \
-             FROM generate_series(10001, 1000000) n, (SELECT * FROM {table} WHERE session_id = '{session}' AND seq = 1) m; VACUUM ANALYZE {table}"
-        ),
-    )?;
-    let after = page_buffers(machine, &world.store_database, &table, &session, 900_000)?;
-    let mut difference = Rounds::default();
-    difference.push((after - before).abs());
-    report.alone(
-        &format!("history: buffers of a page at 1,000,000 messages ({after}) less those at 10,000 ({before})"),
-        "buffers",
-        difference,
-        Target::AtMost(3.0),
-    );
     Ok(())
 }
 
@@ -215,33 +170,4 @@ async fn read_stream(
         }
     }
     Ok(())
-}
-
-/// The table that holds messages: the one with a `local_id`.
-fn message_table(machine: &Machine, url: &str) -> Result<String> {
-    let found =
-        machine.rows(url, "SELECT table_name::text FROM information_schema.columns WHERE column_name = 'local_id' AND table_schema = 'public'")?;
-    found.into_iter().next().and_then(|mut row| row.pop()).context("no table has a local_id")
-}
-
-/// Buffers that a page of 50 touches, from `EXPLAIN (ANALYZE, BUFFERS)`.
-fn page_buffers(machine: &Machine, url: &str, table: &str, session: &str, before: u32) -> Result<f64> {
-    let select =
-        format!("SELECT * FROM {table} WHERE session_id = '{session}' AND seq < {before} ORDER BY seq DESC LIMIT 50");
-    // EXPLAIN cannot stand in a subquery, so a function hands its answer on as text.
-    machine.sql(
-        url,
-        "CREATE OR REPLACE FUNCTION explained(q text) RETURNS text LANGUAGE plpgsql AS \
-         $$ DECLARE found json; BEGIN EXECUTE 'EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) ' || q INTO found; RETURN found::text; END $$",
-    )?;
-    let mut buffers = 0.0;
-    // The first run may have to read; the second sees a warm cache.
-    for _ in 0..2 {
-        let text = machine.rows(url, &format!("SELECT explained($q${select}$q$)"))?;
-        let plan: Value = serde_json::from_str(text.first().and_then(|row| row.first()).context("no plan")?)?;
-        let top = plan.pointer("/0/Plan").context("no plan")?;
-        let count = |name: &str| top.get(name).and_then(Value::as_f64).unwrap_or(0.0);
-        buffers = count("Shared Hit Blocks") + count("Shared Read Blocks");
-    }
-    Ok(buffers)
 }

@@ -1,0 +1,116 @@
+//! Pages of a history: their rate beside pgbench running the same select, and what a page costs in a short and in a long
+//! history.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::world::World;
+use crate::load::{pgbench, wrk};
+use crate::machine::{Machine, Options};
+use crate::stats::Rounds;
+use crate::table::{Report, Target};
+
+const CLIENTS: u32 = 16;
+const SHORT: u32 = 10_000;
+const LONG: u32 = 1_000_000;
+
+pub(crate) fn pages(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
+    let world = World::start(machine)?;
+    let session = world.sessions(1)?.pop().context("no session")?;
+    world.fill(&session, usize::try_from(SHORT)?, 1024)?;
+    machine.sql(&world.store_database, "VACUUM ANALYZE")?;
+    rate(machine, options, report, &world, &session, SHORT)?;
+    let before = page_buffers(machine, &world, &session, SHORT)?;
+    grow(machine, &world, &session)?;
+    rate(machine, options, report, &world, &session, LONG)?;
+    let after = page_buffers(machine, &world, &session, LONG)?;
+    let mut difference = Rounds::default();
+    difference.push((after - before).abs());
+    report.alone(
+        &format!("history: buffers of a page at {LONG} messages ({after}) less those at {SHORT} ({before})"),
+        "buffers",
+        difference,
+        Target::AtMost(3.0),
+    );
+    Ok(())
+}
+
+fn rate(
+    machine: &Machine,
+    options: &Options,
+    report: &mut Report,
+    world: &World<'_>,
+    session: &str,
+    length: u32,
+) -> Result<()> {
+    let highest = length - 100;
+    let script = format!(
+        "\\set at random(100, {highest})\nSELECT * FROM messages WHERE session_id = '{session}' AND seq < :at ORDER BY seq DESC LIMIT 50;\n"
+    );
+    let length = length.to_string();
+    let env = [("TOKEN", world.token.as_str()), ("SESSION", session), ("LENGTH", length.as_str())];
+    let (mut ours, mut theirs) = (Rounds::default(), Rounds::default());
+    for _ in 0..options.rounds {
+        theirs.push(pgbench(&machine.pgbench, &world.store_database, CLIENTS, options.round, &script)?);
+        ours.push(wrk(&world.store.public, CLIENTS, options.round, "history.lua", &env)?.per_second);
+    }
+    report.beside(
+        &format!("history: page of 50 (1 KiB each) of {length}, {CLIENTS} clients"),
+        "pages/s",
+        ours,
+        ("pgbench, same select", theirs),
+        Target::AtLeast(0.2),
+    );
+    Ok(())
+}
+
+/// Copies the first message until there are as many as a long history has.
+fn grow(machine: &Machine, world: &World<'_>, session: &str) -> Result<()> {
+    machine.sql(
+        &world.store_database,
+        &format!(
+            "INSERT INTO messages (session_id, seq, id, sender_id, local_id, content, key_epoch, created_at) \
+             SELECT session_id, n, gen_random_uuid(), sender_id, 'grown-' || n, content, key_epoch, created_at \
+             FROM generate_series({SHORT} + 1, {LONG}) n, messages WHERE session_id = '{session}' AND seq = 1; \
+             UPDATE sessions SET last_seq = {LONG} WHERE id = '{session}'"
+        ),
+    )?;
+    machine.sql(&world.store_database, "VACUUM ANALYZE")
+}
+
+/// Buffers that the service's own statement touches for a page in the middle, from `EXPLAIN (ANALYZE, BUFFERS)`.
+fn page_buffers(machine: &Machine, world: &World<'_>, session: &str, length: u32) -> Result<f64> {
+    let url = &world.store_database;
+    let path = format!("/v3/sessions/{session}/messages?limit=50");
+    world.call(&world.store.public, "GET", &path, Value::Null)?;
+    let texts = machine.rows(
+        url,
+        "SELECT query FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%FROM sessions s LEFT JOIN shares%'",
+    )?;
+    let text = texts.into_iter().next().and_then(|mut row| row.pop()).context("the service read no page")?;
+    ensure!(text.matches("$7").count() == 1 && text.len() < 1_000, "another statement than this row knows: {text}");
+    let seq = length / 2;
+    // The caller, the session, the first and last number, how many, how many bytes, and the session again. EXPLAIN cannot
+    // stand in a subquery, so a function hands its answer on as text.
+    machine.sql(
+        url,
+        &format!(
+            "CREATE OR REPLACE FUNCTION explained() RETURNS text LANGUAGE plpgsql AS $f$ DECLARE found json; BEGIN \
+             EXECUTE $e$ PREPARE page (uuid, uuid, bigint, bigint, bigint, bigint, uuid) AS {text} $e$; \
+             EXECUTE $e$ EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE page (\
+             '00000000-0000-0000-0000-000000000000', '{session}', 1, {seq}, 50, 4194304, '{session}') $e$ INTO found; \
+             DEALLOCATE page; RETURN found::text; END $f$"
+        ),
+    )?;
+    let mut buffers = 0.0;
+    // The first run may have to read; the second sees a warm cache.
+    for _ in 0..2 {
+        let text = machine.rows(url, "SELECT explained()")?;
+        let plan: Value = serde_json::from_str(text.first().and_then(|row| row.first()).context("no plan")?)?;
+        let top = plan.pointer("/0/Plan").context("no plan")?;
+        let count = |name: &str| top.get(name).and_then(Value::as_f64).unwrap_or(0.0);
+        ensure!(count("Actual Rows") > 49.0, "the page is not whole: {top}");
+        buffers = count("Shared Hit Blocks") + count("Shared Read Blocks");
+    }
+    Ok(buffers)
+}
