@@ -52,8 +52,9 @@ impl Config {
         };
         let mut database = database_config!(vars, "orchestrator");
         // Plans are kept with the prepared statements, and the first ones are made while the tables are empty: without
-        // this they would read whole tables for as long as nobody has analysed them.
-        database.session = "SET enable_seqscan = off";
+        // this they would read whole tables for as long as nobody has analysed them. A plan that has to read a whole table
+        // all the same looks so dear then that PostgreSQL would compile it first, for seconds.
+        database.session = "SET enable_seqscan = off; SET jit = off";
         Self {
             database,
             identity: Neighbour::identity(vars),
