@@ -37,7 +37,8 @@ impl Config {
         let share = vars.text("SHARE_BASE_URL", "what public links begin with; PUBLIC_BASE_URL when not set", "");
         let mut database = database_config!(vars, "session-store");
         // Plans are kept with the prepared statements, and the first ones are made while the tables are empty: without
-        // this they would read whole tables for as long as nobody has analysed them. No statement is worth compiling.
+        // this they would read whole tables for as long as nobody has analysed them. A plan that has to read a whole table
+        // all the same looks so dear then that PostgreSQL would compile it first, for seconds.
         database.session = "SET enable_seqscan = off; SET jit = off";
         Self {
             database,
