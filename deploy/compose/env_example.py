@@ -13,7 +13,7 @@ SERVICES = ["edge-proxy", "identity", "machine-registry", "session-store", "orch
 # Set by compose itself: other values would break it.
 FIXED = re.compile(r"^(PUBLIC_LISTEN|INTERNAL_LISTEN|DATABASE_URL|KEY_ENCRYPTION_KEY_FILE|.*_RPC_URL|(IDENTITY|MACHINE_REGISTRY|SESSION_STORE|ORCHESTRATOR|VOICE_GATEWAY)_URL)$")
 MEANINGS = {
-    "EDGE_PORT": "the one port that people use",
+    "EDGE_PORT": "the one port that people use; a range (8080-8082) for several edges behind a load balancer",
     "EDGE_BIND": "the address that it is published on; 0.0.0.0 for other machines, behind something that speaks TLS",
     "BUILD_PROFILE": "how images are built: dist (small, slow to build) or release",
     "ENSEMBLE_VERSION": "the tag of our images",
