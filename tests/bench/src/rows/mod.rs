@@ -1,11 +1,13 @@
 //! The rows of the table, one file for each part of the house.
 
 mod edge;
+mod held;
 mod history;
 mod idle;
 mod run_latency;
 mod runs;
 mod sessions;
+mod siege;
 mod voice;
 mod world;
 
@@ -27,6 +29,9 @@ pub(crate) const ALL: &[Row] = &[
     Row { name: "heartbeat", measure: sessions::heartbeat },
     Row { name: "streams", measure: sessions::streams },
     Row { name: "edge", measure: edge::beside_nginx },
+    Row { name: "siege", measure: siege::honest_clients },
+    Row { name: "large-bodies", measure: held::large_bodies },
+    Row { name: "idle-streams", measure: held::idle_streams },
     Row { name: "runs", measure: runs::throughput },
     Row { name: "run-shapes", measure: runs::shapes },
     Row { name: "run-latency", measure: run_latency::latency },

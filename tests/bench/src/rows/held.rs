@@ -1,0 +1,186 @@
+//! What the edge and session-store keep in memory for what lasts long or is large: 10,000 idle streams, and bodies of
+//! 16 MiB, many at once.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::siege::edge_before;
+use super::world::World;
+use crate::machine::{Machine, Options, Service};
+use crate::stats::Rounds;
+use crate::table::{Report, Target};
+
+const STREAMS: u64 = 10_000;
+/// Streams that are opened at the same time.
+const AT_ONCE: usize = 200;
+/// The edge has two sockets for each stream; and whoever has streams has other files, too.
+const FILES: u64 = 2 * STREAMS + 200;
+const BODY: usize = 16 << 20;
+const BODIES: usize = 16;
+/// Streams hear something every 15 s; in this time all have, and what was allocated for the opening has gone.
+const SETTLED: Duration = Duration::from_secs(20);
+
+pub(crate) fn idle_streams(machine: &Machine, _: &Options, report: &mut Report) -> Result<()> {
+    let streams = STREAMS.min(files()?.saturating_sub(200) / 2);
+    if streams < STREAMS {
+        println!("idle-streams: only {streams} streams, because no process may have more files here (ulimit -n)");
+    }
+    let world = World::start(machine)?;
+    let session = world.sessions(1)?.pop().context("no session")?;
+    let edge = edge_before(machine, &world, &[("MAX_STREAMS_PER_CALLER", "60000")])?;
+    let request = format!(
+        "GET /v3/sessions/{session}/messages/stream HTTP/1.1\r\nHost: edge\r\nAuthorization: Bearer {}\r\n\r\n",
+        world.token
+    );
+    let both = [("edge-proxy", &edge), ("session-store", &world.store)];
+    // What starts with the first stream belongs to none of them.
+    let first = machine.runtime.block_on(open(&edge, &request, AT_ONCE))?;
+    machine.runtime.block_on(async { sleep(Duration::from_secs(1)).await });
+    let before = resident(&both)?;
+    let rest = machine.runtime.block_on(open(&edge, &request, usize::try_from(streams)? - AT_ONCE))?;
+    machine.runtime.block_on(async { sleep(SETTLED).await });
+    let opened = resident(&both)?;
+    machine.runtime.block_on(async { sleep(2 * SETTLED).await });
+    let later = resident(&both)?;
+    let open = first.iter().chain(&rest).filter(|stream| is_open(stream)).count();
+    ensure!(open == usize::try_from(streams)?, "only {open} of {streams} streams lasted");
+    for (at, (name, _)) in both.iter().enumerate() {
+        let of = |all: &[f64]| all.get(at).copied().unwrap_or(f64::NAN);
+        let (before, opened, later) = (of(&before), of(&opened), of(&later));
+        let each = (opened - before) * 1024.0 / rest.len() as f64;
+        report.alone(
+            &format!("{name}: memory of an idle stream, {streams} open"),
+            "KiB",
+            one(each),
+            Target::AtMost(32.0),
+        );
+        let growth = (later - opened) * 100.0 / opened;
+        report.alone(&format!("{name}: growth in 40 s after that"), "%", one(growth.max(0.0)), Target::AtMost(2.0));
+        report.alone(&format!("{name}: resident with {streams} streams"), "MiB", one(later), Target::None);
+    }
+    Ok(())
+}
+
+pub(crate) fn large_bodies(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
+    let world = World::start(machine)?;
+    let edge = edge_before(machine, &world, &[])?;
+    // White space alone is no JSON, so the service reads all of it, says 400 and stores nothing.
+    let head = format!(
+        "POST /v1/machines HTTP/1.1\r\nHost: edge\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+         Content-Length: {BODY}\r\n\r\n",
+        world.token
+    );
+    let mut added = Rounds::default();
+    machine.runtime.block_on(upload(&edge, &head, 1))?;
+    for _ in 0..options.rounds {
+        let before = edge.resident_mib()?;
+        forget_peak(&edge)?;
+        machine.runtime.block_on(upload(&edge, &head, BODIES))?;
+        added.push((peak_mib(&edge)? - before).max(0.0));
+    }
+    report.alone("edge: memory that 16 bodies of 16 MiB at once add", "MiB", added, Target::AtMost(16.0));
+    Ok(())
+}
+
+fn one(value: f64) -> Rounds {
+    let mut rounds = Rounds::default();
+    rounds.push(value);
+    rounds
+}
+
+/// How many files each of our processes may open, after asking for as many as are needed.
+fn files() -> Result<u64> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    if soft >= FILES {
+        return Ok(soft);
+    }
+    // Only root may raise the upper bound.
+    let wanted = if setrlimit(Resource::RLIMIT_NOFILE, FILES, FILES.max(hard)).is_ok() { FILES } else { hard };
+    setrlimit(Resource::RLIMIT_NOFILE, wanted, wanted.max(hard))?;
+    Ok(wanted)
+}
+
+fn resident(services: &[(&str, &Service)]) -> Result<Vec<f64>> {
+    services.iter().map(|(_, service)| service.resident_mib()).collect()
+}
+
+/// Opens streams, each until its head has come.
+async fn open(edge: &Service, request: &str, count: usize) -> Result<Vec<TcpStream>> {
+    let address = edge.public.trim_start_matches("http://");
+    let (mut opening, mut open) = (JoinSet::new(), Vec::with_capacity(count));
+    for begun in 0..count {
+        if begun >= AT_ONCE {
+            open.push(opening.join_next().await.context("nothing is opening")???);
+        }
+        let (address, request) = (address.to_owned(), request.to_owned());
+        opening.spawn(async move {
+            let mut stream = TcpStream::connect(&address).await?;
+            stream.write_all(request.as_bytes()).await?;
+            let mut head = Vec::with_capacity(1024);
+            while !head.windows(4).any(|four| four == b"\r\n\r\n") {
+                ensure!(stream.read_buf(&mut head).await? > 0, "a stream was closed at once");
+            }
+            ensure!(head.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&head));
+            Ok(stream)
+        });
+    }
+    while let Some(stream) = opening.join_next().await {
+        open.push(stream??);
+    }
+    Ok(open)
+}
+
+/// Reads off what has come; an end is no open stream.
+fn is_open(stream: &TcpStream) -> bool {
+    let mut piece = [0; 4096];
+    loop {
+        match stream.try_read(&mut piece) {
+            Ok(0) => return false,
+            Ok(_) => {}
+            Err(error) => return error.kind() == std::io::ErrorKind::WouldBlock,
+        }
+    }
+}
+
+async fn upload(edge: &Service, head: &str, bodies: usize) -> Result<()> {
+    let mut uploads = JoinSet::new();
+    for _ in 0..bodies {
+        let (address, head) = (edge.public.trim_start_matches("http://").to_owned(), head.to_owned());
+        uploads.spawn(async move {
+            let mut connection = TcpStream::connect(&address).await?;
+            connection.write_all(head.as_bytes()).await?;
+            let piece = [b' '; 64 << 10];
+            for _ in 0..BODY / piece.len() {
+                connection.write_all(&piece).await?;
+            }
+            let mut answer = Vec::new();
+            while !answer.windows(4).any(|four| four == b"\r\n\r\n") {
+                ensure!(connection.read_buf(&mut answer).await? > 0, "no answer came");
+            }
+            let answer = String::from_utf8_lossy(&answer).into_owned();
+            ensure!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+            Ok(())
+        });
+    }
+    while let Some(upload) = uploads.join_next().await {
+        upload??;
+    }
+    Ok(())
+}
+
+/// The highest resident memory since it was last forgotten (`VmHWM` of proc(5)).
+fn peak_mib(service: &Service) -> Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", service.pid()))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
+    Ok(line.trim().trim_end_matches(" kB").parse::<f64>()? / 1024.0)
+}
+
+fn forget_peak(service: &Service) -> Result<()> {
+    std::fs::write(format!("/proc/{}/clear_refs", service.pid()), "5").context("the peak cannot be forgotten")
+}
