@@ -3,11 +3,16 @@
 //! From the rows come the routing, the 401 and 403 of credentials, the 405, the OpenAPI document and the access-matrix test.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
+use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::http::Method;
 use actix_web::http::header::{ALLOW, HeaderValue};
 use actix_web::{FromRequest, Handler, HttpMessage, HttpRequest, HttpResponse, Resource, Responder, dev::Payload, web};
+use bytes::Bytes;
 use ensemble_types::problem::{Code, Problem};
 use futures_util::future::LocalBoxFuture;
 use utoipa::openapi::path::{Parameter, ParameterIn};
@@ -260,7 +265,10 @@ fn resource(path: &str, rows: &[&Row]) -> Resource {
         if row.method == Method::GET {
             // HEAD is GET without the body (RFC 9110, section 9.3.2); a route that counts its readers looks at the method.
             let run = Arc::clone(&row.run);
-            let call = move |request: HttpRequest, payload: web::Payload| run(request, payload.into_inner());
+            let call = move |request: HttpRequest, payload: web::Payload| {
+                let answer = run(request, payload.into_inner());
+                async move { answer.await.map_body(|_, body| BoxBody::new(Absent(body.size()))) }
+            };
             resource = resource.route(web::head().to(call));
             allowed.push("HEAD");
         }
@@ -275,6 +283,25 @@ fn resource(path: &str, rows: &[&Row]) -> Resource {
             response
         }
     }))
+}
+
+/// The body of an answer to HEAD: the size of the one that GET would have, and none of it. The server would go on until a
+/// body ends, though it sends none of it, and a stream has no end: meanwhile nothing else is answered on the connection.
+struct Absent(BodySize);
+
+impl MessageBody for Absent {
+    type Error = Infallible;
+
+    fn size(&self) -> BodySize {
+        match self.0 {
+            BodySize::Stream => BodySize::None,
+            size => size,
+        }
+    }
+
+    fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, Infallible>>> {
+        Poll::Ready(None)
+    }
 }
 
 async fn no_such_route(request: HttpRequest) -> HttpResponse {

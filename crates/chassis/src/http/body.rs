@@ -4,7 +4,7 @@ use std::future::{Ready, ready};
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
 use actix_web::{FromRequest, HttpRequest, dev::Payload};
 use bytes::{Bytes, BytesMut};
 use ensemble_types::problem::{Code, Problem};
@@ -15,6 +15,8 @@ use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout_at};
 
 use super::{Fail, strict_json};
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// How large a body may be and how slowly it may come. In the application data of every service.
 #[derive(Clone, Copy, Debug)]
@@ -167,23 +169,43 @@ fn limits(request: &HttpRequest) -> BodyLimits {
 }
 
 fn wants_json(request: &HttpRequest) -> Result<(), Problem> {
-    let text = |name| request.headers().get(name).and_then(|v: &actix_web::http::header::HeaderValue| v.to_str().ok());
-    let essence = text(CONTENT_TYPE).unwrap_or("").split(';').next().unwrap_or("").trim();
-    if !essence.eq_ignore_ascii_case("application/json") {
+    let kind = only(request, &CONTENT_TYPE)?.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if !is_json(kind) {
         return Err(Problem::new(
             Code::UnsupportedMediaType,
             "Send the body as JSON, with `Content-Type: application/json`.",
         ));
     }
     // Never decompressed: a small body must not become a large one here.
-    match text(CONTENT_ENCODING) {
-        None | Some("identity") => Ok(()),
+    match only(request, &CONTENT_ENCODING)?.map(HeaderValue::as_bytes) {
+        None | Some(b"identity") => Ok(()),
         Some(_) => Err(Problem::new(Code::UnsupportedMediaType, "Send the body without `Content-Encoding`.")),
     }
 }
 
+/// JSON has one encoding, UTF-8 (RFC 8259, section 8.1): whoever says another one sends something else.
+fn is_json(content_type: &str) -> bool {
+    let mut parts = content_type.split(';').map(str::trim);
+    let essence = parts.next().unwrap_or_default();
+    let mut charsets = parts
+        .filter_map(|parameter| parameter.split_once('='))
+        .filter(|(name, _)| name.trim().eq_ignore_ascii_case("charset"))
+        .map(|(_, value)| value.trim().trim_matches('"'));
+    essence.eq_ignore_ascii_case("application/json") && charsets.all(|charset| charset.eq_ignore_ascii_case("utf-8"))
+}
+
+/// A field that says one thing. Of two, one reader would take the first and another the last.
+pub fn only<'a>(request: &'a HttpRequest, name: &HeaderName) -> Result<Option<&'a HeaderValue>, Problem> {
+    let mut values = request.headers().get_all(name);
+    let value = values.next();
+    if values.next().is_some() {
+        return Err(Problem::new(Code::InvalidArgument, format!("Send the header `{name}` once.")));
+    }
+    Ok(value)
+}
+
 fn idempotency_key(request: &HttpRequest) -> Result<Option<String>, Problem> {
-    let Some(value) = request.headers().get("idempotency-key") else { return Ok(None) };
+    let Some(value) = only(request, &IDEMPOTENCY_KEY)? else { return Ok(None) };
     match value.to_str() {
         Ok(key) if (16..=128).contains(&key.len()) => Ok(Some(key.to_owned())),
         _ => {

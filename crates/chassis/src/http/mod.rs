@@ -8,7 +8,7 @@ mod params;
 mod reply;
 pub mod strict_json;
 
-pub use body::{BodyLimits, IdempotencyKey, Json, Keyed, OptionalJson, Unread, read_body};
+pub use body::{BodyLimits, IdempotencyKey, Json, Keyed, OptionalJson, Unread, only, read_body};
 pub use fail::{Answer, Fail, IntoProblem, problem_response};
 pub use observe::{InFlight, Passage, RequestId, request_id};
 pub use params::{Path, Query};

@@ -122,6 +122,9 @@ async fn serve(
         .keep_alive(KEEP_ALIVE)
         .client_request_timeout(HEAD_PATIENCE)
         .client_disconnect_timeout(DISCONNECT_PATIENCE)
+        // Who closes, goes: nothing that came in by a connection goes on for nobody, least of all a runner's wait for work.
+        // (A client that closes only its sending side looks the same, and is taken for one that has gone.)
+        .h1_allow_half_closed(false)
         .h1(map_config(app.into_factory(), |()| AppConfig::default()))
         .tcp();
     let Ok(http) = http.new_service(()).await else {
