@@ -160,7 +160,8 @@ pub(crate) async fn pend(
     let cursor = body.cursor.or(query.cursor).map(|text| version(&text)).transpose()?;
     let wait_for = body.wait_for.or(query.wait_for).unwrap_or_default();
     let timeout_ms = body.timeout_ms.or(query.timeout_ms).unwrap_or(30_000);
-    if timeout_ms > 120_000 {
+    // Also one that the other overrides.
+    if [body.timeout_ms, query.timeout_ms].into_iter().flatten().any(|ms| ms > 120_000) {
         return Err(Error::BadField("/timeoutMs", "must be 0 to 120,000").into());
     }
     let deadline = Instant::now() + Duration::from_millis(timeout_ms.into());

@@ -19,6 +19,7 @@ use crate::store::{NewSession, Page};
 #[derive(Debug, Deserialize, IntoParams)]
 pub(crate) struct ListQuery {
     /// Adds the sessions that others share with the caller.
+    #[param(inline)]
     include: Option<Include>,
     #[serde(default)]
     #[param(inline)]
