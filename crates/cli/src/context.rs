@@ -54,6 +54,9 @@ impl Context {
     pub(crate) async fn sign_in_or_begin(&self) -> Result<Me> {
         let key = self.home.key()?;
         let is_new = key.is_none();
+        if is_new {
+            self.home.can_keep()?;
+        }
         let me = self.sign_in(key.unwrap_or_else(AccountKey::generate)).await?;
         if is_new {
             self.home.keep_key(&me.key)?;

@@ -81,6 +81,13 @@ impl Home {
         }
     }
 
+    /// Whether something can be kept here. To be asked before there is something that must not be lost.
+    pub(crate) fn can_keep(&self) -> Result<()> {
+        let probe = self.0.join("probe");
+        self.write_secret(&probe, b"")?;
+        fs::remove_file(&probe).map_err(|error| unwritable(&probe, &error))
+    }
+
     /// Keeps a new account key. Never replaces one: that would be the end of an account.
     pub(crate) fn keep_key(&self, key: &AccountKey) -> Result<()> {
         let path = self.key_path();
@@ -181,7 +188,10 @@ fn private(path: &Path) -> Result<()> {
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Failure {
-    Failure::said(format!("Cannot write {}: {error}.", path.display()))
+    Failure::said(format!(
+        "Cannot write {}: {error}. Give ENSEMBLE_HOME a directory that you can write to.",
+        path.display()
+    ))
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Failure {

@@ -29,7 +29,10 @@ pub(crate) fn find(wanted: &Path, roots: &[PathBuf]) -> Result<Directory, Outcom
         Some(Directory { root, below })
     });
     let Some(directory) = placed else {
-        return Err(refuse("WORKING_DIRECTORY_NOT_ALLOWED", "is not below a directory that this runner allows"));
+        return Err(refuse(
+            "WORKING_DIRECTORY_NOT_ALLOWED",
+            "is not below a directory that this runner allows: its `roots`, or `--root` at its start",
+        ));
     };
     if !real.is_dir() {
         return Err(refuse("WORKING_DIRECTORY_NOT_A_DIRECTORY", "is not a directory"));

@@ -27,6 +27,9 @@ impl Login {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let server = context.server()?;
         let (key, is_new) = self.key(context)?;
+        if is_new {
+            context.home.can_keep()?;
+        }
         let me = context.sign_in(key).await?;
         if is_new {
             context.home.keep_key(&me.key)?;

@@ -105,3 +105,12 @@ fn a_check_says_which_providers_there_are() {
     let providers: Vec<_> = told["providers"].as_array().unwrap().iter().map(|one| one["provider"].clone()).collect();
     assert_eq!(providers, ["claude", "codex", "gemini"]);
 }
+
+#[test]
+fn a_place_that_cannot_be_written_is_named_before_there_is_an_account() {
+    let person = Person::new(Some(NOBODY));
+    let ended = person.command(&["login"]).env("ENSEMBLE_HOME", "/proc/nowhere").output().unwrap();
+    let told = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(told.contains("/proc/nowhere") && told.contains("ENSEMBLE_HOME") && !told.contains(NOBODY), "{told}");
+}
