@@ -13,6 +13,8 @@ use crate::table::{Report, Target};
 const CLIENTS: u32 = 16;
 const SHORT: u32 = 10_000;
 const LONG: u32 = 1_000_000;
+/// How many pages are looked at for the buffers they touch.
+const PLACES: u32 = 20;
 
 pub(crate) fn pages(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
     let world = World::start(machine)?;
@@ -27,7 +29,7 @@ pub(crate) fn pages(machine: &Machine, options: &Options, report: &mut Report) -
     let mut difference = Rounds::default();
     difference.push((after - before).abs());
     report.alone(
-        &format!("history: buffers of a page at {LONG} messages ({after}) less those at {SHORT} ({before})"),
+        &format!("history: buffers of a page at {LONG} messages ({after:.1}) less those at {SHORT} ({before:.1})"),
         "buffers",
         difference,
         Target::AtMost(3.0),
@@ -78,7 +80,8 @@ fn grow(machine: &Machine, world: &World<'_>, session: &str) -> Result<()> {
     machine.sql(&world.store_database, "VACUUM ANALYZE")
 }
 
-/// Buffers that the service's own statement touches for a page in the middle, from `EXPLAIN (ANALYZE, BUFFERS)`.
+/// Buffers that the service's own statement touches, from `EXPLAIN (ANALYZE, BUFFERS)`: the mean of pages all over the history,
+/// because a page that lies across the border of two buffers touches one more.
 fn page_buffers(machine: &Machine, world: &World<'_>, session: &str, length: u32) -> Result<f64> {
     let url = &world.store_database;
     let path = format!("/v3/sessions/{session}/messages?limit=50");
@@ -89,28 +92,29 @@ fn page_buffers(machine: &Machine, world: &World<'_>, session: &str, length: u32
     )?;
     let text = texts.into_iter().next().and_then(|mut row| row.pop()).context("the service read no page")?;
     ensure!(text.matches("$7").count() == 1 && text.len() < 1_000, "another statement than this row knows: {text}");
-    let seq = length / 2;
     // The caller, the session, the first and last number, how many, how many bytes, and the session again. EXPLAIN cannot
     // stand in a subquery, so a function hands its answer on as text.
     machine.sql(
         url,
         &format!(
-            "CREATE OR REPLACE FUNCTION explained() RETURNS text LANGUAGE plpgsql AS $f$ DECLARE found json; BEGIN \
+            "CREATE OR REPLACE FUNCTION explained(last bigint) RETURNS text LANGUAGE plpgsql AS $f$ DECLARE found json; BEGIN \
              EXECUTE $e$ PREPARE page (uuid, uuid, bigint, bigint, bigint, bigint, uuid) AS {text} $e$; \
              EXECUTE $e$ EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE page (\
-             '00000000-0000-0000-0000-000000000000', '{session}', 1, {seq}, 50, 4194304, '{session}') $e$ INTO found; \
-             DEALLOCATE page; RETURN found::text; END $f$"
+             '00000000-0000-0000-0000-000000000000', '{session}', 1, $e$ || last || $e$, 50, 4194304, '{session}') $e$ \
+             INTO found; DEALLOCATE page; RETURN found::text; END $f$"
         ),
     )?;
     let mut buffers = 0.0;
-    // The first run may have to read; the second sees a warm cache.
-    for _ in 0..2 {
-        let text = machine.rows(url, "SELECT explained()")?;
+    for place in 1..=PLACES {
+        let last = length / (PLACES + 1) * place;
+        // The first run may have to read; the second sees a warm cache.
+        let _ = machine.rows(url, &format!("SELECT explained({last})"))?;
+        let text = machine.rows(url, &format!("SELECT explained({last})"))?;
         let plan: Value = serde_json::from_str(text.first().and_then(|row| row.first()).context("no plan")?)?;
         let top = plan.pointer("/0/Plan").context("no plan")?;
         let count = |name: &str| top.get(name).and_then(Value::as_f64).unwrap_or(0.0);
         ensure!(count("Actual Rows") > 49.0, "the page is not whole: {top}");
-        buffers = count("Shared Hit Blocks") + count("Shared Read Blocks");
+        buffers += count("Shared Hit Blocks") + count("Shared Read Blocks");
     }
-    Ok(buffers)
+    Ok(buffers / f64::from(PLACES))
 }
