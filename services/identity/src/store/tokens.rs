@@ -9,7 +9,7 @@ use ensemble_types::ids::{MachineId, TokenId, UserId};
 use ensemble_types::time::Timestamp;
 
 use super::Store;
-use super::schema::{machine_tokens, revocations};
+use super::schema::{accounts, machine_tokens, revocations};
 use super::signing_keys::topic;
 use crate::domain::MachineToken;
 use crate::error::Error;
@@ -51,6 +51,13 @@ impl Store {
     ) -> Result<MachineToken, Error> {
         self.db
             .write("make a machine token", move |tx| {
+                // One at a time for each account, or many at once would each count what was there before.
+                let account = accounts::table.find(user.db()).select(accounts::id);
+                let _: Option<UserId> = on!(
+                    tx,
+                    Pg | c | account.for_update().first(c).optional(),
+                    Sqlite | c | account.first(c).optional()
+                )?;
                 let created_at = tx.now()?;
                 let unexpired = machine_tokens::table
                     .filter(machine_tokens::user_id.eq(user.db()))

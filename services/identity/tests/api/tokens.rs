@@ -106,6 +106,43 @@ on_both_databases! {
         make().await.problem(409, "CONFLICT");
     }
 
+    async fn the_limit_holds_when_many_are_made_at_once(on: Backend) {
+        let stage = Stage::with(on, &[("MACHINE_TOKEN_LIMIT", "3")]).await;
+        let (_, alice, _) = stage.account().await;
+        let mut together = Vec::new();
+        for _ in 0..24 {
+            let alice = alice.clone();
+            let body = json!({ "machineId": "m" });
+            together.push(tokio::spawn(async move { alice.post("/v1/auth/tokens", &body).await.status }));
+        }
+        let mut made = 0;
+        for one in together {
+            match one.await.unwrap() {
+                201 => made += 1,
+                status => assert_eq!(status, 409),
+            }
+        }
+        assert_eq!(made, 3);
+    }
+
+    async fn a_cursor_that_somebody_made_up_is_refused(on: Backend) {
+        let stage = Stage::new(on).await;
+        let (_, alice, _) = stage.account().await;
+        let id = "01a1ffd5-0000-7000-8000-000000000000";
+        for written in [
+            format!("machines\n[0,\"{id}\"]"),
+            format!("machine-tokens\n[9223372036854775807,\"{id}\"]"),
+            format!("machine-tokens\n[-9223372036854775808,\"{id}\"]"),
+            format!("machine-tokens\n[1e400,\"{id}\"]"),
+            "machine-tokens\n[0,\"x' or 1=1\"]".to_owned(),
+            "machine-tokens\n[]".to_owned(),
+            "machine-tokens".to_owned(),
+        ] {
+            let cursor = base64url(written.as_bytes());
+            alice.get(&format!("/v1/auth/tokens?cursor={cursor}")).await.problem(400, "INVALID_CURSOR");
+        }
+    }
+
     async fn expired_tokens_are_cleared_away(on: Backend) {
         let settings = [("MACHINE_TOKEN_MAX_SECONDS", "1"), ("SWEEP_MS", "50"), ("MACHINE_TOKEN_LIMIT", "1")];
         let stage = Stage::with(on, &settings).await;
