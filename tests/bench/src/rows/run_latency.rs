@@ -15,8 +15,8 @@ use crate::machine::{Machine, Options};
 use crate::stats::Rounds;
 use crate::table::{Report, Target};
 
-/// New runs per second: a tenth of what goes through here.
-const RATE: u64 = 300;
+/// New runs per second: a tenth of what has to go through.
+const RATE: u64 = 100;
 /// Runs per second whose end somebody waits for, beside the others.
 const WATCHED_RATE: u64 = 20;
 const WAITING_RUNNERS: usize = 4;
@@ -36,7 +36,7 @@ pub(crate) fn latency(machine: &Machine, options: &Options, report: &mut Report)
     let world = World::start(machine)?;
     let field = Arc::new(prepare(machine, &world)?);
     let names = [
-        "submitted → with a waiting runner, 300/s, through the edge",
+        "submitted → with a waiting runner, 100/s, through the edge",
         "cancelled → pend answered, meanwhile",
         "cancelled → told by the event stream, meanwhile",
     ];
