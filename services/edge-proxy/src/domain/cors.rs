@@ -8,7 +8,7 @@ use actix_http::header::HeaderValue;
 pub const ALLOWED_HEADERS: &str =
     "Authorization, Content-Type, Idempotency-Key, X-View-Token, X-Voice-Key, X-Request-Id, Last-Event-ID";
 /// What pages may call.
-pub const ALLOWED_METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE";
+pub const ALLOWED_METHODS: &str = "GET, HEAD, POST, PATCH, DELETE";
 /// What pages may read beside the body.
 pub const EXPOSED_HEADERS: &str = "X-Request-Id, Retry-After, RateLimit";
 /// Seconds for which a browser may keep the answer to a preflight.

@@ -40,11 +40,13 @@ enum Content {
         answer: Answer,
         size: BodySize,
     },
-    Events(Events),
+    Live(Live),
 }
 
-struct Events {
+/// What goes on for as long as there is something to tell.
+struct Live {
     answer: Answer,
+    is_events: bool,
     closing: Pin<Box<dyn Future<Output = ()>>>,
     is_closing: bool,
     /// The last bytes that went out; an event ends with an empty line.
@@ -75,20 +77,25 @@ impl EdgeBody {
         Self { content: Content::Service { answer, size }, _held: held }
     }
 
-    /// Passes events on until the service ends them or the edge closes.
-    pub fn events(answer: Answer, drain: Drain, held: Held) -> Self {
+    /// Passes on what comes until the service ends it or the edge closes: events with a hint to come back; text, which has
+    /// no place for one, as it ends when the service closes. Who reads it asks whether there is more in any case.
+    pub fn live(answer: Answer, is_events: bool, drain: Drain, held: Held) -> Self {
         let closing = Box::pin(async move { drain.closing().await });
-        let events = Events { answer, closing, is_closing: false, tail: *b"\n\n", is_over: false };
-        Self { content: Content::Events(events), _held: held }
+        let live = Live { answer, is_events, closing, is_closing: false, tail: *b"\n\n", is_over: false };
+        Self { content: Content::Live(live), _held: held }
     }
 }
 
-impl Events {
+impl Live {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<std::io::Result<Bytes>>> {
         if self.is_over {
             return Poll::Ready(None);
         }
         self.is_closing = self.is_closing || self.closing.as_mut().poll(cx).is_ready();
+        if self.is_closing && !self.is_events {
+            self.is_over = true;
+            return Poll::Ready(None);
+        }
         if self.is_closing && self.tail == *b"\n\n" {
             self.is_over = true;
             return Poll::Ready(Some(Ok(Bytes::from_static(COME_BACK))));
@@ -111,7 +118,7 @@ impl MessageBody for EdgeBody {
             Content::Whole(bytes) => BodySize::Sized(bytes.len() as u64),
             Content::Page(body) => body.size(),
             Content::Absent(size) | Content::Service { size, .. } => *size,
-            Content::Events(_) => BodySize::Stream,
+            Content::Live(_) => BodySize::Stream,
         }
     }
 
@@ -122,7 +129,7 @@ impl MessageBody for EdgeBody {
             Content::Page(body) => return Pin::new(body).poll_next(cx),
             Content::Absent(_) => return Poll::Ready(None),
             Content::Service { answer, .. } => answer.poll_piece(cx),
-            Content::Events(events) => events.poll_next(cx),
+            Content::Live(events) => events.poll_next(cx),
         };
         poll.map(|piece| piece.map(|piece| piece.map_err(Into::into)))
     }

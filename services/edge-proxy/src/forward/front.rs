@@ -1,5 +1,6 @@
 //! Every request of one thread, from its head to the head of its answer.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,15 +24,19 @@ use super::request_ids::RequestIds;
 use super::{failure, relay};
 use crate::EdgeProxy;
 use crate::domain::client_address;
+use crate::domain::request_target;
 use crate::domain::route_table::{self, Class, Destination, Patience, PerUpstream, Upstream};
 use crate::guard::connection::Connection;
 use crate::guard::stream::REFUSED_METHOD;
 use crate::limits::{Counted, Standing};
+use crate::upstream::answer_head::AnswerFraming;
 use crate::upstream::failure::Failure;
 use crate::upstream::pool::Pool;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_ROBOTS_TAG: HeaderName = HeaderName::from_static("x-robots-tag");
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// What one thread answers requests with.
 pub struct Front {
@@ -51,8 +56,9 @@ pub(super) struct Seen {
 }
 
 impl Front {
-    pub async fn answer(self: Rc<Self>, request: Request) -> Response<EdgeBody> {
+    pub async fn answer(self: Rc<Self>, mut request: Request) -> Response<EdgeBody> {
         let started = Instant::now();
+        normalise(&mut request);
         let Some(connection) = request.conn_data::<Rc<Connection>>().map(Rc::clone) else {
             return Response::with_body(
                 actix_http::StatusCode::INTERNAL_SERVER_ERROR,
@@ -63,11 +69,12 @@ impl Front {
             Held { answering: Some(connection.answering()), passage: Some(self.in_flight.enter()), stream: None };
         let head = request.head();
         let (method, destination) = (head.method.clone(), route_table::destination(head.uri.path()));
+        let class = route_table::class(method == Method::POST, head.uri.path());
         let seen = self.see(head, connection.peer());
         let origin = head.headers.get(ORIGIN).cloned();
         let is_old = head.version == Version::HTTP_10;
 
-        let (mut response, standing) = self.decide(request, &connection, destination, &seen, held).await;
+        let (mut response, standing) = self.decide(request, &connection, destination, class, &seen, held).await;
 
         let status = response.status();
         let headers = response.headers_mut();
@@ -79,6 +86,10 @@ impl Front {
             reply::add_cors(headers, origin.and_then(|origin| self.edge.cors().allow(&origin)));
         }
         reply::add_safety(headers, seen.is_https);
+        if class == Class::PublicLink {
+            // The address is a secret, which a list of search results would tell.
+            headers.insert(X_ROBOTS_TAG, HeaderValue::from_static("noindex"));
+        }
         let ends_with_connection = is_old && response.body().size() == BodySize::Stream;
         if ends_with_connection {
             // HTTP/1.0 has no chunks (RFC 9112, section 7.1).
@@ -105,6 +116,7 @@ impl Front {
         mut request: Request,
         connection: &Connection,
         destination: Destination,
+        class: Class,
         seen: &Seen,
         held: Held,
     ) -> (Response<EdgeBody>, Option<Standing>) {
@@ -117,7 +129,6 @@ impl Front {
         if let Some(origin) = preflight_origin(head) {
             return (reply::preflight(self.edge.cors().allow(origin).is_some(), held), None);
         }
-        let class = route_table::class(head.method == Method::POST, head.uri.path());
         let standing = self.edge.limiter().count(class, seen.counted, seen.client);
         if let Some(wait) = standing.as_ref().and_then(|standing| standing.refused_for) {
             return (reply::problem(too_many(wait), &seen.id, held), standing);
@@ -188,6 +199,9 @@ impl Front {
             self.edge.limiter().count_new_account(seen.client);
         }
         let is_events = is_events(head.response.headers());
+        // How services mark what must not be kept back on its way, of which there is no end in sight.
+        let is_live = head.framing == AnswerFraming::Chunked
+            && head.response.headers().get(X_ACCEL_BUFFERING).is_some_and(|value| value.as_bytes() == b"no");
         if is_events && held.stream.is_none() {
             held.stream = self.edge.streams().open(seen.counted);
             if held.stream.is_none() {
@@ -196,7 +210,7 @@ impl Front {
         }
         let body = match answer {
             None => EdgeBody::absent(head.length, held),
-            Some(answer) if is_events => EdgeBody::events(answer, self.edge.drain().clone(), held),
+            Some(answer) if is_events || is_live => EdgeBody::live(answer, is_events, self.edge.drain().clone(), held),
             Some(answer) => EdgeBody::service(answer, head.framing, held),
         };
         head.response.set_body(body)
@@ -214,6 +228,16 @@ impl Front {
         let caller = caller.and_then(|token| self.edge.auth().identify(token));
         let id = request_id(&head.headers).unwrap_or_else(|| self.request_ids.next());
         Seen { id, client, is_https, counted: Counted::new(caller.as_ref(), client) }
+    }
+}
+
+/// From here on everybody reads the same path: the edge, which classifies it, and the service, which would decode it.
+fn normalise(request: &mut Request) {
+    let target = request.head().uri.path_and_query().map_or("", |target| target.as_str());
+    if let Cow::Owned(plain) = request_target::normalise(target)
+        && let Ok(uri) = plain.parse()
+    {
+        request.head_mut().uri = uri;
     }
 }
 

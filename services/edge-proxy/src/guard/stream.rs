@@ -24,7 +24,7 @@ use super::limits::Limits;
 use super::reception::Reception;
 use crate::domain::body_scanner::BodyScanner;
 use crate::domain::head_scanner::{Framing, HeadScanner, Progress};
-use crate::domain::refusal::{BODY_TOO_SLOW, HEAD_TOO_SLOW, Refusal};
+use crate::domain::refusal::{BODY_TOO_SHORT, BODY_TOO_SLOW, HEAD_TOO_SLOW, Refusal};
 
 /// The method under which a refusal reaches the server.
 pub const REFUSED_METHOD: &str = "REFUSED";
@@ -51,6 +51,8 @@ pub struct Guard<T> {
     is_unseen: bool,
     alarm: Alarm,
     is_fresh: bool,
+    /// Something was said since the last head passed.
+    has_spoken: bool,
     send_blocked_since: Option<Instant>,
     lingering: Option<Lingering>,
     _permit: Option<Permit>,
@@ -73,6 +75,7 @@ impl<T> Guard<T> {
             is_unseen: false,
             alarm: Alarm::default(),
             is_fresh: true,
+            has_spoken: false,
             send_blocked_since: None,
             lingering: None,
             _permit: permit,
@@ -130,6 +133,7 @@ impl<T> Guard<T> {
 
     fn head_passed(&mut self, framing: Framing) {
         self.is_fresh = false;
+        self.has_spoken = false;
         self.connection.expect_answer();
         self.stage = match BodyScanner::new(framing, self.limits.head.body) {
             Some(scanner) => Stage::Body(Reception::new(scanner)),
@@ -184,7 +188,11 @@ impl<T> Guard<T> {
         if is_in_time { Silence::Wait } else { Silence::Close }
     }
 
-    fn end_of_input(&self) -> io::Result<()> {
+    fn end_of_input(&mut self) -> io::Result<()> {
+        if matches!(self.stage, Stage::Body(_)) && !self.has_spoken {
+            // One that closed its sending side only, where a body was cut off, can still be told why.
+            self.refuse(BODY_TOO_SHORT, true);
+        }
         let is_between_requests = matches!(self.stage, Stage::Head { .. }) && !self.connection.is_unanswered();
         if is_between_requests || matches!(self.stage, Stage::Refused { .. }) {
             return Ok(());
@@ -314,6 +322,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Guard<T> {
 
 impl<T: AsyncWrite + Unpin> Guard<T> {
     fn sent(&mut self, cx: &mut Context<'_>, sent: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.has_spoken = true;
         if sent.is_ready() {
             self.send_blocked_since = None;
             return sent;

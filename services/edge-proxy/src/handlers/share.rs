@@ -2,7 +2,7 @@
 //! the key from the fragment of the address, which no server sees.
 
 use actix_web::HttpResponse;
-use actix_web::http::header::{CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY};
+use actix_web::http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -13,7 +13,6 @@ use crate::EdgeProxy;
 use crate::domain::cors::origin_of;
 
 const PAGE: &str = include_str!("share.html");
-const X_ROBOTS_TAG: HeaderName = HeaderName::from_static("x-robots-tag");
 
 /// The page, with the policy that names the one script and the one style that it may run.
 pub struct SharePage {
@@ -42,8 +41,7 @@ pub async fn page(edge: State<EdgeProxy>, _token: Path<String>) -> Answer<HttpRe
     answer
         .content_type("text/html; charset=utf-8")
         .insert_header((CONTENT_SECURITY_POLICY, page.policy.as_str()))
-        .insert_header((REFERRER_POLICY, "no-referrer"))
-        .insert_header((X_ROBOTS_TAG, "noindex"));
+        .insert_header((REFERRER_POLICY, "no-referrer"));
     Ok(answer.body(page.html.clone()))
 }
 

@@ -22,6 +22,8 @@ pub struct AnswerHead {
     pub length: Option<u64>,
     /// May the connection carry another request?
     pub is_kept: bool,
+    /// The service says that it closes the connection.
+    pub is_farewell: bool,
     /// Identity tells the edge that a sign-in has made an account, which is counted by address.
     pub is_new_account: bool,
 }
@@ -97,9 +99,11 @@ fn parse_one(bytes: &mut BytesMut, answers_head: bool) -> Result<Option<AnswerHe
     }
     reader.named.retain_others(response.headers_mut());
     let framing = reader.framing(status, answers_head)?;
-    let is_kept = reader.is_kept && framing != AnswerFraming::UntilClose;
-    let (length, is_new_account) = (reader.length, reader.is_new_account);
-    Ok(Some(AnswerHead { response, framing, length, is_kept, is_new_account }))
+    // What HEAD leaves out may be without end, and some servers answer nothing else before it has ended.
+    let may_go_on = answers_head && reader.length.is_none();
+    let is_kept = reader.is_kept && framing != AnswerFraming::UntilClose && !may_go_on;
+    let (length, is_farewell, is_new_account) = (reader.length, !reader.is_kept, reader.is_new_account);
+    Ok(Some(AnswerHead { response, framing, length, is_kept, is_farewell, is_new_account }))
 }
 
 /// Where `part` lies within `whole`.
@@ -235,6 +239,17 @@ mod tests {
         assert!(!kept("HTTP/1.1 200 OK\r\nConnection: Close\r\nContent-Length: 0\r\n\r\n"));
         assert!(!kept("HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n"));
         assert!(!kept("HTTP/1.1 200 OK\r\n\r\n"));
+    }
+
+    #[test]
+    fn connections_end_with_what_head_leaves_out_unless_its_length_is_known() {
+        let head = |text: &str| read(text, true).expect("valid").expect("complete");
+        assert!(head("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n").is_kept);
+        for text in ["HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"] {
+            let head = head(text);
+            assert!(!head.is_kept && !head.is_farewell, "{text:?}: others go on using the service");
+        }
+        assert!(head("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 9\r\n\r\n").is_farewell);
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl Sending {
         let answer = AnswerBody::new(head.framing);
         let is_kept = head.is_kept;
         // Refusals close connections for reasons of their own.
-        if !is_kept && head.response.status().as_u16() < 400 {
+        if head.is_farewell && head.response.status().as_u16() < 400 {
             pool.leave(self.connection.address);
         }
         Answer {

@@ -167,3 +167,14 @@ async fn a_slow_upload_does_not_count_as_a_slow_service() {
     let answer = raw.answer().await;
     assert_eq!((answer.status, answer.text().as_str()), (200, "10"));
 }
+
+#[tokio::test]
+async fn a_long_poll_may_take_longer_however_its_path_is_written() {
+    let stub = Stub::start(|_| Reaction::Silence).await;
+    let edge = Edge::with(&stub, &[("UPSTREAM_PATIENCE_MS", "100"), ("LONG_POLL_PATIENCE_MS", "700")]).await;
+    for path in ["/v1/orchestrator/%6ceases", "/v1/orchestrator/runs/x/pen%64"] {
+        let since = Instant::now();
+        assert_eq!(edge.get(path).await.status, 504);
+        assert!(since.elapsed() >= Duration::from_millis(600), "{path}: {:?}", since.elapsed());
+    }
+}

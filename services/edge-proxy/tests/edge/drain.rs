@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::Edge;
 use crate::raw::Raw;
-use crate::streams::{broadcast, eventually};
+use crate::streams::{TEXT_HEAD, broadcast, broadcast_as, eventually};
 use crate::stub::{Reaction, Stub};
 
 #[tokio::test]
@@ -84,6 +84,23 @@ async fn streams_end_between_events_with_a_hint() {
     assert_eq!(between.chunk().await, b"", "the stream ends as a stream ends");
     assert!(stopping.await.unwrap());
     assert!(started.elapsed() < Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn text_that_goes_on_ends_as_a_body_ends() {
+    let stub = Stub::echo().await;
+    let service = broadcast_as(TEXT_HEAD).await;
+    let edge = Edge::with(&stub, &[("ORCHESTRATOR_URL", &service.url)]).await;
+    let mut raw = edge.connect().await;
+    raw.send("GET /v1/orchestrator/runs/x/tasks/y/output?follow=true HTTP/1.1\r\nHost: edge\r\n\r\n").await;
+    raw.head().await;
+    service.say.send("half a li").unwrap();
+    assert_eq!(raw.chunk().await, b"half a li");
+    let started = Instant::now();
+    let stopping = tokio::spawn(edge.running.stop());
+    assert_eq!(raw.chunk().await, b"", "the body ends as a body ends");
+    assert!(stopping.await.unwrap(), "nothing had to be cut off");
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
 }
 
 #[tokio::test]

@@ -185,3 +185,18 @@ async fn an_address_that_has_made_enough_accounts_is_told_to_identity() {
         assert_eq!(stub.last().header("x-internal-no-new-account"), told, "the edge's word and not the client's");
     }
 }
+
+#[tokio::test]
+async fn a_path_counts_alike_however_it_is_written() {
+    let stub = Stub::echo().await;
+    let edge = limited(&stub, &[("LIMIT_SIGN_IN", "3"), ("LIMIT_PUBLIC_LINK", "3")]).await;
+    for paths in [
+        ["/v1/auth/challenge", "/v1/auth/%63hallenge", "/v1/%61uth/challenge", "/v1/auth/challeng%65"],
+        ["/v1/public-sessions/t", "/v1/public%2Dsessions/t", "/v1/%70ublic-sessions/t", "/v1/public-session%73/t"],
+    ] {
+        for (at, path) in paths.into_iter().enumerate() {
+            let answer = edge.get(path).await;
+            assert_eq!(answer.status, if at < 3 { 200 } else { 429 }, "{path}");
+        }
+    }
+}

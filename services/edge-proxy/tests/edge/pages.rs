@@ -126,3 +126,19 @@ async fn the_share_page_opens_what_our_clients_seal() {
         assert!(messages.iter().all(|text| text.as_str().unwrap().starts_with("encrypted, ")), "{sealed}");
     }
 }
+
+#[tokio::test]
+async fn nothing_behind_a_public_link_belongs_into_a_search_engine() {
+    let stub = Stub::echo().await;
+    let edge = Edge::with(&stub, &[("LIMIT_PUBLIC_LINK", "3")]).await;
+    for (path, status) in [
+        ("/v1/public-sessions/abc", 200),
+        ("/v1/public-sessions/abc/stream", 200),
+        ("/share/abc", 200),
+        ("/v1/public-sessions/abc", 429),
+    ] {
+        let answer = edge.get(path).await;
+        assert_eq!((answer.status, answer.header("x-robots-tag")), (status, Some("noindex")), "{path}");
+    }
+    assert_eq!(edge.get("/v1/sessions").await.header("x-robots-tag"), None);
+}

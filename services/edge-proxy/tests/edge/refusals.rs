@@ -1,5 +1,7 @@
 //! What must never reach a service: each of these would be understood in two ways by two readers.
 
+use tokio::io::AsyncWriteExt;
+
 use crate::Edge;
 use crate::stub::Stub;
 
@@ -252,4 +254,24 @@ async fn requests_sent_ahead_are_answered_each_by_what_it_was() {
         assert_eq!(raw.until_closed().await, b"", "nothing follows the last one");
     }
     assert_eq!(stub.count(), 12);
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_400() {
+    let stub = Stub::echo().await;
+    let edge = Edge::before(&stub).await;
+    for framing in [
+        "Content-Length: 100\r\n\r\n",
+        "Content-Length: 100\r\n\r\nhello",
+        "Transfer-Encoding: chunked\r\n\r\n64\r\nhello",
+    ] {
+        let mut raw = edge.connect().await;
+        raw.send(format!("POST /v1/sessions HTTP/1.1\r\nHost: edge\r\n{framing}")).await;
+        raw.stream.shutdown().await.unwrap();
+        let answer = raw.answer().await;
+        assert_eq!((answer.status, answer.code()), (400, "INVALID_ARGUMENT".to_owned()), "{framing}");
+        assert_eq!((answer.header("connection"), raw.until_closed().await), (Some("close"), Vec::new()));
+    }
+    assert_eq!(stub.count(), 0, "no service sees half a request");
+    crate::streams::eventually(|| edge.running.in_flight() == 0).await;
 }

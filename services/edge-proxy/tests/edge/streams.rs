@@ -24,6 +24,10 @@ pub(crate) async fn eventually(is_so: impl Fn() -> bool) {
     }
 }
 
+/// Text that goes on, as the output of a task that is followed.
+pub(crate) const TEXT_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain; charset=utf-8\r\n\
+    x-accel-buffering: no\r\ntransfer-encoding: chunked\r\n\r\n";
+
 /// A service that streams to everybody what a test says.
 pub(crate) struct Broadcast {
     pub(crate) url: String,
@@ -32,6 +36,10 @@ pub(crate) struct Broadcast {
 }
 
 pub(crate) async fn broadcast() -> Broadcast {
+    broadcast_as(STREAM_HEAD).await
+}
+
+pub(crate) async fn broadcast_as(head_of_answer: &'static [u8]) -> Broadcast {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let (say, _) = broadcast::channel::<&'static str>(16);
@@ -46,7 +54,7 @@ pub(crate) async fn broadcast() -> Broadcast {
                 if tokio::io::AsyncReadExt::read(&mut read, &mut head).await.is_err() {
                     return;
                 }
-                let _ = write.write_all(STREAM_HEAD).await;
+                let _ = write.write_all(head_of_answer).await;
                 count.fetch_add(1, Ordering::SeqCst);
                 loop {
                     tokio::select! {
