@@ -1,9 +1,9 @@
 //! Public links: made by owners, read by whoever has the address. The token is never logged.
 
 use actix_web::http::Method;
-use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, REFERRER_POLICY};
+use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY};
 use actix_web::{FromRequest, HttpRequest, HttpResponse, dev::Payload};
-use ensemble_chassis::http::{problem_response, request_id};
+use ensemble_chassis::http::{only, problem_response, request_id};
 use ensemble_chassis::{Answer, Caller, Fail, OptionalJson, Path, Query, Reply, State, Upserted};
 use ensemble_types::deleted::Deleted;
 use ensemble_types::ids::SessionId;
@@ -88,13 +88,16 @@ async fn query<Q: serde::de::DeserializeOwned + 'static>(request: &HttpRequest) 
 }
 
 fn reader(request: &HttpRequest) -> Result<PublicReader, Fail> {
-    let header = |name| request.headers().get(name).map(|value: &HeaderValue| value.to_str().unwrap_or("").to_owned());
+    let header = |name: &'static str| -> Result<Option<String>, Problem> {
+        let value = only(request, &HeaderName::from_static(name))?;
+        Ok(value.map(|value| value.to_str().unwrap_or("").to_owned()))
+    };
     let link: TokenHash =
         request.match_info().get("token").and_then(LinkToken::parse).ok_or(Error::LinkNotFound)?.hash();
-    let key = header("idempotency-key");
+    let key = header("idempotency-key")?;
     if key.as_ref().is_some_and(|key| !(16..=128).contains(&key.len())) {
         let detail = "`Idempotency-Key` must be 16 to 128 printable ASCII characters.";
         return Err(Problem::new(Code::InvalidArgument, detail).into());
     }
-    Ok(PublicReader { link, view_token: header("x-view-token"), key })
+    Ok(PublicReader { link, view_token: header("x-view-token")?, key })
 }
