@@ -101,18 +101,29 @@ impl Store {
     }
 }
 
-/// Refuses `more` tasks when the account has too many that are not finished. One decision at a time for each account.
+/// A plan of so many tasks is small.
+const SMALL: i64 = 100;
+
+/// Refuses `more` tasks when the account has too many that are not finished. Near the limit there is one decision at a
+/// time for each account, until its commit; far from it, as many small plans as there could be connections still fit.
 pub(super) fn check_unfinished(tx: &mut Conn, owner: UserId, more: i64, limit: i64) -> Result<(), Error> {
+    if more <= SMALL && unfinished(tx, owner)?.saturating_add(more) <= limit / 2 {
+        return Ok(());
+    }
     if tx.is_postgres() {
         let turn: Sql<()> =
             sql("SELECT pg_advisory_xact_lock(hashtextextended({}, 0))", values![format!("unfinished of {owner}")]);
         on!(tx, Pg | c | turn.execute(c), Sqlite | _c | Ok(0))?;
     }
+    let open = unfinished(tx, owner)?;
+    if open.saturating_add(more) > limit { Err(Error::TooManyTasks { open, limit }) } else { Ok(()) }
+}
+
+fn unfinished(tx: &mut Conn, owner: UserId) -> Result<i64, StoreError> {
     let query: Sql<Nullable<BigInt>> =
         sql("SELECT SUM(queued + running) FROM runs WHERE owner_id = {} AND finished_at IS NULL", values![owner]);
     let open: Option<i64> = on!(tx, |c| query.get_result(c))?;
-    let open = open.unwrap_or(0);
-    if open.saturating_add(more) > limit { Err(Error::TooManyTasks { open, limit }) } else { Ok(()) }
+    Ok(open.unwrap_or(0))
 }
 
 /// A plan as JSON, made once and outside of the transaction.

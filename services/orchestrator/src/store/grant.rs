@@ -54,6 +54,9 @@ impl Store {
     /// Leases tasks to a runner, at most as many as it wants.
     pub(crate) async fn grant(&self, wanted: Wanted) -> Result<Granted, StoreError> {
         let terms = self.terms;
+        // Runners of an account that are woken together want the same runs: one after the other they see what is left,
+        // side by side they would wait for each other's locks, with a connection each.
+        let _turn = self.turns.of(wanted.owner).await?;
         // Most who ask find nothing; they need no transaction.
         let asked = wanted.clone();
         let candidates: Vec<RunId> = self.db.read("look for work", move |c| candidates(c, &asked)).await?;

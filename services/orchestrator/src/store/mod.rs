@@ -19,6 +19,7 @@ mod runners;
 mod sql;
 mod sweep;
 mod timers;
+mod turns;
 mod whole;
 
 use std::time::Duration;
@@ -27,6 +28,7 @@ use ensemble_store_kit::{Db, Topic, Wakes};
 use ensemble_types::ids::{LeaseId, RunId, UserId};
 
 use self::queue::Queue;
+use self::turns::Turns;
 
 pub(crate) use calls::{LeaseCall, Report};
 pub(crate) use census::Census;
@@ -58,12 +60,13 @@ pub(crate) struct Store {
     db: Db,
     terms: Terms,
     queue: Queue,
+    turns: Turns,
 }
 
 impl Store {
     /// To be called on the runtime that lives as long as the process.
     pub(crate) fn new(db: Db, terms: Terms) -> Self {
-        Self { queue: Queue::new(db.clone(), terms), db, terms }
+        Self { queue: Queue::new(db.clone(), terms), turns: Turns::default(), db, terms }
     }
 
     pub(crate) fn terms(&self) -> &Terms {
