@@ -1,5 +1,7 @@
 //! GET /v1/machines.
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ensemble_testkit::{Api, on_both_databases};
 use serde_json::{Value, json};
 
@@ -39,6 +41,27 @@ on_both_databases! {
         assert_eq!(walk(&bob, 100).await.0, ["bobs"]);
         let (_, nobody) = stage.user();
         assert_eq!(nobody.get("/v1/machines").await.expect(200), json!({ "machines": [], "nextCursor": null }));
+    }
+
+    async fn a_cursor_that_somebody_made_up_is_refused(on: Backend) {
+        let stage = Stage::new(on).await;
+        let (_, alice) = stage.user();
+        alice.post("/v1/machines", &draft("m")).await.expect(201);
+        for written in [
+            "machine-tokens\n[0,\"m\"]",
+            "machines\n[9223372036854775807,\"m\"]",
+            "machines\n[-9223372036854775808,\"m\"]",
+            "machines\n[0,\"\\u0000\"]",
+            "machines\n{}",
+        ] {
+            let cursor = URL_SAFE_NO_PAD.encode(written);
+            alice.get(&format!("/v1/machines?cursor={cursor}")).await.problem(400, "INVALID_CURSOR");
+        }
+        // One that could be ours shows nobody else's machines.
+        let (_, bob) = stage.user();
+        let far = URL_SAFE_NO_PAD.encode("machines\n[253402300799000000,\"z\"]");
+        let page = bob.get(&format!("/v1/machines?cursor={far}")).await.expect(200);
+        assert_eq!(page["machines"], json!([]));
     }
 
     async fn machines_of_the_same_moment_are_each_listed_once(on: Backend) {
