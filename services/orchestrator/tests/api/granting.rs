@@ -119,6 +119,19 @@ on_both_databases! {
         assert!(began.elapsed() < Duration::from_secs(4), "not by the sweep: {:?}", began.elapsed());
     }
 
+    async fn a_runner_that_went_while_it_waited_takes_nothing(on: Backend) {
+        let world = World::new(on).await;
+        let runner = world.runner();
+        let waiting: Vec<_> =
+            (0..4).map(|_| tokio::spawn({ let runner = runner.clone(); async move { runner.one().await } })).collect();
+        ensemble_testkit::eventually(Duration::from_secs(20), async || world.service().in_flight() == 4).await;
+        waiting.iter().for_each(tokio::task::JoinHandle::abort);
+        ensemble_testkit::eventually(Duration::from_secs(20), async || world.service().in_flight() == 0).await;
+        let run = world.submit(json!([task("x")])).await;
+        let leases = runner.take(1).await;
+        assert_eq!((&leases[0]["runId"], &leases[0]["attempt"]), (&run["id"], &json!(1)));
+    }
+
     async fn many_runners_never_get_the_same_task(on: Backend) {
         let world = World::new(on).await;
         world.submit_run(json!({ "tasks": vec![task("x"); 48], "maxConcurrency": 48, "spread": true })).await;
