@@ -166,16 +166,20 @@ fn environment() -> BTreeMap<String, String> {
     std::env::vars_os().filter_map(text).collect()
 }
 
-/// Logs for people, on standard error; `RUST_LOG` says how much.
+/// Logs on standard error; `RUST_LOG` says how much, `LOG_FORMAT=json` that they are for programs, as those of services.
 pub(crate) fn log(usual: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual));
-    // Somebody has set one up already, which is as good.
-    let _set_up_before = tracing_subscriber::fmt()
+    let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr)
-        .try_init();
+        .with_writer(std::io::stderr);
+    // Somebody has set one up already, which is as good.
+    let _set_up_before = if std::env::var_os("LOG_FORMAT").is_some_and(|format| format == "json") {
+        lines.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init()
+    } else {
+        lines.try_init()
+    };
 }
 
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {

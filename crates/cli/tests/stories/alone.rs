@@ -106,6 +106,28 @@ fn a_check_says_which_providers_there_are() {
     assert_eq!(providers, ["claude", "codex", "gemini"]);
 }
 
+#[cfg(feature = "up")]
+#[test]
+fn logs_are_for_programs_where_programs_read_them() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    let person = Person::new(None);
+    let mut up = person
+        .command(&["up", "--listen", "127.0.0.1:0", "--no-runner"])
+        .env("LOG_FORMAT", "json")
+        .env("RUST_LOG", "info")
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(up.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    up.kill().unwrap();
+    up.wait().unwrap();
+    let told: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    assert!(told["message"].is_string() && told["level"].is_string(), "{told}");
+}
+
 #[test]
 fn a_place_that_cannot_be_written_is_named_before_there_is_an_account() {
     let person = Person::new(Some(NOBODY));
