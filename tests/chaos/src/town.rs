@@ -20,6 +20,8 @@ pub(crate) struct Slowest {
     pub(crate) start: Duration,
     /// From the end of a fault to an answer for every kind of request.
     pub(crate) recovery: Duration,
+    /// From a question to the answer that the database is away.
+    pub(crate) told: Duration,
 }
 
 pub(crate) struct Town {
@@ -35,6 +37,9 @@ pub(crate) struct Town {
 
 /// Each has a database of the same name; the edge has none.
 const SERVICES: [&str; 4] = ["identity", "machine-registry", "session-store", "orchestrator"];
+
+/// Something that each of them answers.
+pub(crate) const PROBES: [&str; 4] = ["/v1/account", "/v1/machines", "/v1/sessions", "/v1/orchestrator/runs"];
 
 impl Town {
     /// `folder` gets the logs.
@@ -116,13 +121,27 @@ impl Town {
     /// Whether a client gets an answer from every service, by way of the edge.
     pub(crate) async fn answers(&self) -> bool {
         let Ok(edge) = self.edge() else { return false };
-        for path in ["/v1/account", "/v1/machines", "/v1/sessions", "/v1/orchestrator/runs"] {
+        for path in PROBES {
             let asked = self.http.get(format!("{edge}{path}")).bearer_auth(&self.probe).timeout(Duration::from_secs(1));
             if !asked.send().await.is_ok_and(|answer| answer.status().is_success()) {
                 return false;
             }
         }
         true
+    }
+
+    /// Asks for so much at once that pools of connections and threads are as large as they may become: how large that is
+    /// belongs to peace, and only what comes on top of it in bad times was not let go of.
+    pub(crate) async fn crowd(&self) -> Result<()> {
+        let edge = self.edge()?;
+        let ask = async |path: &str| {
+            let asked = self.http.get(format!("{edge}{path}")).bearer_auth(&self.probe).send().await;
+            asked.map(|answer| answer.status())
+        };
+        for _ in 0..5 {
+            futures_util::future::join_all((0..48).flat_map(|_| PROBES).map(ask)).await;
+        }
+        Ok(())
     }
 
     pub(crate) fn heal(&self) {
