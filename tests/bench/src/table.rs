@@ -120,8 +120,12 @@ impl fmt::Display for Report {
         let (met, missed): (Vec<&Line>, Vec<&Line>) =
             self.lines.iter().filter(|line| line.met().is_some()).partition(|line| line.met() == Some(true));
         writeln!(f, "\nTargets met: {}. Missed: {}.", met.len(), missed.len())?;
-        for line in missed {
-            writeln!(f, "  missed: {} (target {})", line.name, line.target)?;
+        for (verdict, lines) in [("met", met), ("missed", missed)] {
+            for line in lines {
+                let unit = if line.rival.is_some() { "times the rival" } else { line.unit };
+                let judged = amount(line.judged().median());
+                writeln!(f, "  {verdict}: {} ({judged}, target {} {unit})", line.name, line.target)?;
+            }
         }
         for (name, error) in &self.failed {
             writeln!(f, "  not measured: {name}: {error}")?;
