@@ -9,6 +9,9 @@ use ensemble_livekit_double::{API_KEY, API_SECRET, Double};
 use ensemble_testkit::{Api, Program};
 use serde_json::{Value, json};
 
+/// All services, in the order in which they are started.
+pub const SERVICES: [&str; 6] =
+    ["identity", "machine-registry", "session-store", "orchestrator", "voice-gateway", "edge-proxy"];
 /// Where people think that they are.
 const ORIGIN: &str = "http://ensemble.test";
 /// What applications show to the voice gateway.
@@ -51,8 +54,7 @@ impl City {
             common.push((name.to_owned(), value.to_owned()));
         }
         let mut city = Self { programs: Vec::new(), _folder: folder };
-        for service in ["identity", "machine-registry", "session-store", "orchestrator", "voice-gateway", "edge-proxy"]
-        {
+        for service in SERVICES {
             let mut own = common.clone();
             own.push(("DATABASE_URL".to_owned(), format!("sqlite:{}/{service}.db", city._folder.path().display())));
             for (neighbour, program) in &city.programs {
@@ -104,7 +106,7 @@ fn word(of: &Value, name: &str) -> String {
 }
 
 /// Programs are built by `cargo build --workspace`, which `make test` does first; they lie beside this test's folder.
-fn program(service: &str) -> PathBuf {
+pub fn program(service: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap_or_else(|error| panic!("no path of this test: {error}"));
     let folder = test.ancestors().nth(2).unwrap_or_else(|| panic!("no folder above {}", test.display()));
     let path = folder.join(format!("ensemble-{service}"));

@@ -4,5 +4,5 @@
 mod city;
 mod collector;
 
-pub use city::{City, Person};
+pub use city::{City, Person, SERVICES, program};
 pub use collector::{Collector, Span};

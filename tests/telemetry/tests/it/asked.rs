@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ensemble_livekit_double::Double;
-use ensemble_telemetry::City;
+use ensemble_telemetry::{City, SERVICES};
 use ensemble_testkit::{Api, eventually};
 use serde_json::{Value, json};
 
@@ -130,7 +130,7 @@ fn name(path: &Path) -> String {
 /// What all programs write now.
 async fn written(city: &City) -> Labels {
     let mut known = Labels::new();
-    for service in ["edge-proxy", "identity", "machine-registry", "session-store", "orchestrator", "voice-gateway"] {
+    for service in SERVICES {
         let metrics = city.inside(service).get("/metrics").await.text;
         for sample in metrics.lines().filter(|line| !line.starts_with('#')) {
             for (number, labels) in selectors(sample) {

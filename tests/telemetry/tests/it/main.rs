@@ -6,3 +6,4 @@ mod asked;
 mod away;
 mod numbers;
 mod traces;
+mod variables;

@@ -1,7 +1,7 @@
 //! The numbers for Prometheus: they are there, and their labels are bounded.
 
 use ensemble_livekit_double::Double;
-use ensemble_telemetry::City;
+use ensemble_telemetry::{City, SERVICES};
 
 /// What every service writes.
 const EVERYWHERE: &[&str] = &[
@@ -33,7 +33,7 @@ async fn every_service_writes_what_the_dashboards_ask_for_and_no_path_or_id_beco
     }
     let strange = ann.api.request("BREW", &format!("/v1/sessions/{canary}"));
     ensemble_testkit::Api::send(strange).await;
-    for service in ["edge-proxy", "identity", "machine-registry", "session-store", "orchestrator", "voice-gateway"] {
+    for service in SERVICES {
         let metrics = city.inside(service).get("/metrics").await.text;
         let with_database = if service == "edge-proxy" { &[] } else { WITH_DATABASE };
         for name in EVERYWHERE.iter().chain(with_database) {
