@@ -1,7 +1,10 @@
 //! The spans of one request, with the right parents, across real programs.
 
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command};
+
 use ensemble_livekit_double::Double;
-use ensemble_telemetry::{City, Collector, Span};
+use ensemble_telemetry::{City, Collector, Span, program};
 use ensemble_testkit::Api;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use serde_json::{Value, json};
@@ -104,28 +107,75 @@ async fn one_trace_runs_from_the_caller_through_the_edge_to_the_database_and_the
     assert_eq!(must(&spans, "session-store", SpanKind::Client, "append messages").parent, batch.id, "{}", list(&spans));
 }
 
+/// The runner as it is deployed, with an agent that is done at once.
+struct Runner {
+    child: Child,
+    _folder: tempfile::TempDir,
+}
+
+impl Runner {
+    fn start(server: &str, token: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let agent = folder.path().join("claude");
+        let ends = r#"{"type":"result","subtype":"success","is_error":false,"result":"done"}"#;
+        std::fs::write(&agent, format!("#!/bin/sh\ncat >/dev/null\necho '{ends}'\n")).expect("an agent");
+        std::fs::set_permissions(&agent, PermissionsExt::from_mode(0o755)).expect("a program");
+        let child = Command::new(program("runner"))
+            .env("ENSEMBLE_SERVER", server.trim_end_matches('/'))
+            .env("ENSEMBLE_MACHINE_ID", "laptop")
+            .env("ENSEMBLE_MACHINE_TOKEN", token)
+            .env("ENSEMBLE_RUNNER_STATE_DIR", folder.path().join("state"))
+            .env("ENSEMBLE_RUNNER_ROOTS", folder.path())
+            .env("ENSEMBLE_RUNNER_CLAUDE_PROGRAM", &agent)
+            .env("HOME", folder.path())
+            .env("RUST_LOG", "warn")
+            .spawn()
+            .expect("a runner");
+        Self { child, _folder: folder }
+    }
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 #[actix_web::test]
 async fn a_trace_goes_on_in_the_attempt_of_a_runner_and_in_the_calls_to_livekit() {
     let (collector, city, _livekit) = city().await;
     let ann = city.person().await;
     ann.api.post("/v1/machines", &json!({ "id": "laptop", "metadata": "sealed", "encryptionKey": "sealed" })).await;
     let token = ann.api.post("/v1/auth/tokens", &json!({ "machineId": "laptop" })).await.json();
-    let runner = city.edge().with_token(token["token"].as_str().expect("a token"));
+    let _runner = Runner::start(&city.edge().url(""), token["token"].as_str().expect("a token"));
 
     let begun = Begun::new("33333333333333333333333333333333", "3333333333333333");
     let run = json!({ "tasks": [{ "prompt": "say hello", "provider": "claude" }] });
     post(&ann.api, "/v1/orchestrator/runs", &run, &begun).await;
-    let want = json!({ "machineId": "laptop", "providers": ["claude"], "capacity": 1, "waitMs": 5000 });
-    let leases = runner.post("/v1/orchestrator/leases", &want).await.json();
-    let traceparent = leases["leases"][0]["traceparent"].as_str().unwrap_or_else(|| panic!("no traceparent: {leases}"));
+    // Ends of attempts are written together with others; a beat is written by itself.
+    let (beat, finish) = ("POST /v1/orchestrator/leases/{id}/heartbeat", "POST /v1/orchestrator/leases/{id}/finish");
     let spans = collector
         .trace(begun.trace, |spans| {
-            one(spans, "orchestrator", SpanKind::Server, "POST /v1/orchestrator/runs").is_some()
+            let is_there = |name: &str| one(spans, "orchestrator", SpanKind::Server, name).is_some();
+            is_there("POST /v1/orchestrator/runs")
+                && is_there(beat)
+                && is_there(finish)
+                && one(spans, "orchestrator", SpanKind::Client, "prolong a lease").is_some()
+                && spans.iter().filter(|span| span.service == "ensemble-edge-proxy").count() >= 3
         })
         .await;
     let submitted = must(&spans, "orchestrator", SpanKind::Server, "POST /v1/orchestrator/runs");
-    let [_, trace, parent, _] = traceparent.split('-').collect::<Vec<_>>()[..] else { panic!("{traceparent}") };
-    assert_eq!((trace, parent), (begun.trace, submitted.id.as_str()), "the attempt's parent is the submission");
+    for name in [beat, finish] {
+        let call = must(&spans, "orchestrator", SpanKind::Server, name);
+        let edge = spans.iter().find(|span| span.id == call.parent);
+        let edge = edge.unwrap_or_else(|| panic!("{name} did not come through the edge: {}", list(&spans)));
+        assert_eq!(edge.service, "ensemble-edge-proxy", "{}", list(&spans));
+        assert_eq!(edge.parent, submitted.id, "the attempt's parent is the submission: {}", list(&spans));
+    }
+    let beat = must(&spans, "orchestrator", SpanKind::Server, beat);
+    let sql = must(&spans, "orchestrator", SpanKind::Client, "prolong a lease");
+    assert_eq!(sql.parent, beat.id, "the SQL of the attempt: {}", list(&spans));
 
     let begun = Begun::new("44444444444444444444444444444444", "4444444444444444");
     let wish = json!({ "userId": ann.id, "sessionId": "a", "language": "en" });
