@@ -26,6 +26,8 @@ pub(crate) fn json(value: &impl Serialize, in_stream: bool) -> Result<()> {
     let text = if in_stream { serde_json::to_string(value) } else { serde_json::to_string_pretty(value) };
     let text = text.map_err(|error| Failure::said(format!("The result cannot be written as JSON: {error}.")))?;
     let mut out = io::stdout().lock();
+    // What steers a terminal stands within strings only, where JSON has another way to write it.
+    let text = replaced(&text, |c| c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect());
     writeln!(out, "{text}")?;
     Ok(out.flush()?)
 }
@@ -43,6 +45,7 @@ pub(crate) fn raw(bytes: &[u8]) -> Result<()> {
 
 /// Columns as wide as their widest cell; the last may be as long as it likes.
 pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> Result<()> {
+    let rows: Vec<[String; N]> = rows.iter().map(|row| row.each_ref().map(|cell| inline(cell))).collect();
     let widths: [usize; N] = std::array::from_fn(|column| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
         cells.chain(head.get(column).map(|cell| cell.len())).max().unwrap_or_default()
@@ -52,7 +55,7 @@ pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> Re
         line(cells.join("  ").trim_end())
     };
     print(head)?;
-    for row in rows {
+    for row in &rows {
         print(std::array::from_fn(|column| row.get(column).map_or("", String::as_str)))?;
     }
     Ok(())
@@ -73,10 +76,29 @@ pub(crate) fn short(text: &str, most: usize) -> String {
     format!("{}…", cut.trim_end())
 }
 
-/// Without control characters but line feed and tab: what others wrote must not steer this terminal.
+/// Without control characters but line feed and tab, and without what turns the direction of a line: what others wrote
+/// must not steer this terminal.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
-    let steers = |c: char| c.is_control() && c != '\n' && c != '\t';
-    if text.contains(steers) { Cow::Owned(text.replace(steers, "\u{fffd}")) } else { Cow::Borrowed(text) }
+    replaced(text, |_| "\u{fffd}".to_owned())
+}
+
+/// Text of others as part of a line: it cannot begin another one.
+pub(crate) fn inline(text: &str) -> String {
+    text.split(['\n', '\t']).map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+fn replaced(text: &str, by: impl Fn(char) -> String) -> Cow<'_, str> {
+    // Bidirectional controls: Unicode Standard Annex #9, section 2.
+    let turns = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let steers = |c: char| (c.is_control() && c != '\n' && c != '\t') || turns(c);
+    if !text.contains(steers) {
+        return Cow::Borrowed(text);
+    }
+    let mut clean = String::with_capacity(text.len());
+    for c in text.chars() {
+        if steers(c) { clean.push_str(&by(c)) } else { clean.push(c) }
+    }
+    Cow::Owned(clean)
 }
 
 #[cfg(test)]
@@ -87,6 +109,8 @@ mod tests {
     fn text_of_others_does_not_steer_the_terminal() {
         assert_eq!(clean("a\x1b[2Jb\tc\nd"), "a\u{fffd}[2Jb\tc\nd");
         assert_eq!(clean("naïve 🙂"), "naïve 🙂");
+        assert_eq!(clean("a\u{202e}b\u{9b}c"), "a\u{fffd}b\u{fffd}c");
+        assert_eq!(inline("done\nstate      failed"), "done state      failed");
     }
 
     #[test]

@@ -222,7 +222,7 @@ impl<'c> Call<'c> {
                 return Ok(Got::Open(response));
             }
             let headers = response.headers().clone();
-            let body = response.bytes().await.map_err(|error| Error::of(origin, error))?;
+            let body = bounded(origin, response).await?;
             if status.is_success() {
                 Ok(Got::Whole { status, headers, body })
             } else {
@@ -234,6 +234,21 @@ impl<'c> Call<'c> {
             Err(_) => Err(Error::Silent { origin: origin.clone(), waited: patience }),
         }
     }
+}
+
+/// More than any answer of the service: a run of 10,000 tasks, each with all that it may say.
+const LONGEST_ANSWER: usize = 512 * 1024 * 1024;
+
+/// A whole body, of a server that may not be what it seems.
+async fn bounded(origin: &str, mut response: reqwest::Response) -> Result<Bytes> {
+    let mut body = Vec::new();
+    while let Some(piece) = response.chunk().await.map_err(|error| Error::of(origin, error))? {
+        if body.len() + piece.len() > LONGEST_ANSWER {
+            return Err(Error::Foreign { origin: origin.to_owned(), status: response.status().as_u16() });
+        }
+        body.extend_from_slice(&piece);
+    }
+    Ok(body.into())
 }
 
 /// The problem of an error answer; what is not a problem body comes from something else than the service.

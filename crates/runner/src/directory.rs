@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     fn code(found: Result<Directory, Outcome>) -> String {
-        found.unwrap_err().error.unwrap().code
+        found.unwrap_err().error.unwrap().code.into_string()
     }
 
     #[test]

@@ -60,7 +60,8 @@ mod tests {
 
     #[test]
     fn what_no_row_holds_is_no_cursor() {
-        for key in [r#"[9223372036854775807,"x"]"#, r#"[-9223372036854775808,"x"]"#, r#"[7,"a\u0000"]"#, r#"[1.5,"x"]"#] {
+        for key in [r#"[9223372036854775807,"x"]"#, r#"[-9223372036854775808,"x"]"#, r#"[7,"a\u0000"]"#, r#"[1.5,"x"]"#]
+        {
             let made_up = URL_SAFE_NO_PAD.encode(format!("sessions\n{key}"));
             assert_eq!(decode::<(i64, String)>("sessions", &made_up), Err(InvalidCursor), "{key}");
         }

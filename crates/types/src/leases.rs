@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::ids::{LeaseId, MachineId, RunId, TaskId};
 use crate::runs::{Provider, TaskError, TaskStatus, Usage};
-use crate::text::Blob;
+use crate::text::{Blob, Text};
 use crate::time::Timestamp;
 
 /// A runner asks for work and may wait for it.
@@ -99,11 +99,26 @@ pub struct LeaseFinish {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_summary: Option<Blob<0, 16_384>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub provider_session_id: Option<String>,
+    pub provider_session_id: Option<Text<1, 256>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<TaskError>,
+    pub error: Option<LeaseError>,
+}
+
+/// Why an attempt did not complete, in the runner's words. The task shows it as its error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaseError {
+    /// Stable, upper case: `TIMEOUT`, `CRASHED`, …
+    pub code: Text<1, 64>,
+    pub message: Text<0, 4_096>,
+}
+
+impl From<LeaseError> for TaskError {
+    fn from(error: LeaseError) -> Self {
+        Self { code: error.code.into_string(), message: error.message.into_string() }
+    }
 }
 
 /// The report was taken.

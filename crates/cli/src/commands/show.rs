@@ -41,11 +41,11 @@ impl Show {
 fn show(run: &Run) -> Result<()> {
     print::line(format!("run        {}", run.id))?;
     if let Some(title) = &run.title {
-        print::line(format!("title      {title}"))?;
+        print::line(format!("title      {}", print::inline(title)))?;
     }
     print::line(format!("state      {}", run.status.as_str()))?;
     if let Some(reason) = &run.cancel_reason {
-        print::line(format!("cancelled  {reason}"))?;
+        print::line(format!("cancelled  {}", print::inline(reason)))?;
     }
     print::line(format!("submitted  {} UTC", print::time(run.created_at)))?;
     if let Some(at) = run.finished_at {

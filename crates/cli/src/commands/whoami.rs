@@ -22,7 +22,7 @@ impl Whoami {
         }
         print::line(format!("user         {}", account.id))?;
         if let Some(name) = &account.display_name {
-            print::line(format!("name         {name}"))?;
+            print::line(format!("name         {}", print::inline(name)))?;
         }
         if let Ok(fingerprint) = fingerprint(&account.public_key) {
             print::line(format!("fingerprint  {fingerprint}"))?;

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ensemble_types::leases::{Lease, LeaseFinish};
+use ensemble_types::text::Text;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::config::Config;
@@ -81,7 +82,7 @@ pub(crate) async fn take(
         return discard(record).await;
     };
     tracing::info!(lease.id = %lease.id, task.id = %lease.task_id, status = ?finish.status,
-        code = finish.error.as_ref().map_or("", |error| &error.code), "An attempt has ended");
+        code = finish.error.as_ref().map_or("", |error| &*error.code), "An attempt has ended");
     put_down(&record, &finish).await;
     drop(permit);
     deliver::deliver(&context, record, finish, sender, heart).await;
@@ -94,7 +95,7 @@ pub(crate) async fn recover(context: Context, record: Record) {
         None => {
             strays::end(record.lease(), context.config.timing.term_grace + context.config.timing.leftover_grace).await;
             let mut finish = Outcome::interrupted().report(record.fence(), None);
-            finish.provider_session_id = record.provider_session().map(str::to_owned);
+            finish.provider_session_id = record.provider_session().and_then(|id| Text::new(id).ok());
             put_down(&record, &finish).await;
             finish
         }

@@ -37,6 +37,8 @@ pub(super) struct Process {
     orders: OwnedWriteHalf,
     reports: Lines<BufReader<OwnedReadHalf>>,
     pid: Option<i32>,
+    /// What the guard said last. Kept here, because whoever waits for the guard to go may be called away.
+    end: Option<Result<Exit, String>>,
 }
 
 /// Descriptors that are being made must not slip into a guard that another thread is starting. Linux makes them
@@ -58,7 +60,7 @@ impl Process {
         line.push(b'\n');
         orders.write_all(&line).await?;
         let reports = BufReader::new(read).lines();
-        Ok((Self { lease, guard, orders, reports, pid: None }, stdout, stderr))
+        Ok((Self { lease, guard, orders, reports, pid: None, end: None }, stdout, stderr))
     }
 
     /// Orders the end. The guard goes on to KILL after this grace.
@@ -73,20 +75,20 @@ impl Process {
     /// Cancel safe: nothing is lost when the future is dropped and made anew.
     pub(super) async fn ended(&mut self) -> Result<Exit, String> {
         loop {
+            if let Some(end) = &self.end {
+                let _ = self.guard.wait().await;
+                return end.clone();
+            }
             let line = self.reports.next_line().await.ok().flatten();
             match line.as_deref().and_then(|line| serde_json::from_str(line).ok()) {
                 Some(Report::Started { pid }) => self.pid = Some(pid),
-                Some(Report::NotStarted { reason }) => {
-                    let _ = self.guard.wait().await;
-                    return Err(reason);
-                }
+                Some(Report::NotStarted { reason }) => self.end = Some(Err(reason)),
                 Some(Report::Ended { code, signal }) => {
-                    let _ = self.guard.wait().await;
-                    return Ok(match (code, signal) {
+                    self.end = Some(Ok(match (code, signal) {
                         (Some(code), _) => Exit::Code(code),
                         (None, Some(signal)) => Exit::Signal(signal),
                         (None, None) => Exit::Unknown,
-                    });
+                    }));
                 }
                 None => return Ok(self.without_guard().await),
             }
@@ -139,5 +141,34 @@ fn order(config: &Config, lease: LeaseId, start: Start) -> Order {
         prompt: start.prompt,
         grace_ms: millis(config.timing.term_grace),
         leftover_grace_ms: millis(config.timing.leftover_grace),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever waits looks after other things every second, and may do so just when the guard has spoken its last word
+    /// and is about to leave.
+    #[tokio::test]
+    async fn the_last_word_of_a_guard_outlives_the_one_who_waits() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut staying = Command::new("cat");
+        let mut guard = staying.stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true).spawn().unwrap();
+        let leave = guard.stdin.take();
+        let (read, orders) = ours.into_split();
+        let reports = BufReader::new(read).lines();
+        let mut process = Process { lease: LeaseId::generate(), guard, orders, reports, pid: None, end: None };
+        let (_, mut says) = theirs.into_split();
+        let mut word = serde_json::to_vec(&Report::Ended { code: Some(0), signal: None }).unwrap();
+        word.push(b'\n');
+        says.write_all(&word).await.unwrap();
+        while process.end.is_none() {
+            let waited = tokio::time::timeout(Duration::from_millis(20), process.ended()).await;
+            assert!(waited.is_err(), "the guard is still there");
+        }
+        drop(leave);
+        drop(says);
+        assert!(matches!(process.ended().await, Ok(Exit::Code(0))));
     }
 }

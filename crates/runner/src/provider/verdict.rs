@@ -1,8 +1,8 @@
 //! What an attempt came to: judged by how the program ended, by what it said last, and by why it was stopped.
 
-use ensemble_types::leases::{FinishStatus, LeaseFinish};
-use ensemble_types::runs::{Provider, TaskError};
-use ensemble_types::text::Blob;
+use ensemble_types::leases::{FinishStatus, LeaseError, LeaseFinish};
+use ensemble_types::runs::Provider;
+use ensemble_types::text::{Blob, Text};
 
 use super::transcript::{Ended, MESSAGE_BYTES, Refusal, Transcript, cut};
 
@@ -29,14 +29,14 @@ pub(crate) enum Exit {
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) status: FinishStatus,
-    pub(crate) error: Option<TaskError>,
+    pub(crate) error: Option<LeaseError>,
     pub(crate) exit_code: Option<i32>,
 }
 
 impl Outcome {
     /// An attempt that could not be made.
     pub(crate) fn not_made(code: &str, message: impl Into<String>) -> Self {
-        Self { status: FinishStatus::Failed, error: Some(error(code, message)), exit_code: None }
+        Self { status: FinishStatus::Failed, error: error(code, message), exit_code: None }
     }
 
     /// An attempt that was not begun, because the service no longer wanted it.
@@ -47,7 +47,7 @@ impl Outcome {
     /// An attempt that the end of the runner interrupted.
     pub(crate) fn interrupted() -> Self {
         let message = "The runner on this machine stopped before the attempt had ended.";
-        Self { status: FinishStatus::Cancelled, error: Some(error("RUNNER_STOPPED", message)), exit_code: None }
+        Self { status: FinishStatus::Cancelled, error: error("RUNNER_STOPPED", message), exit_code: None }
     }
 
     /// The report of it.
@@ -57,7 +57,7 @@ impl Outcome {
             status: self.status,
             exit_code: self.exit_code,
             output_summary: transcript.and_then(Transcript::answer).and_then(|answer| Blob::new(answer).ok()),
-            provider_session_id: transcript.and_then(Transcript::session_id).map(str::to_owned),
+            provider_session_id: transcript.and_then(Transcript::session_id).and_then(|id| Text::new(id).ok()),
             usage: transcript.and_then(Transcript::usage),
             error: self.error,
         }
@@ -83,14 +83,14 @@ pub(crate) fn judge(
         _ if succeeded => outcome(FinishStatus::Completed, None),
         Some(Stop::Cancel) => outcome(FinishStatus::Cancelled, None),
         Some(Stop::Timeout) => {
-            outcome(FinishStatus::Timeout, Some(error("TIMEOUT", "The attempt took longer than its timeout.")))
+            outcome(FinishStatus::Timeout, error("TIMEOUT", "The attempt took longer than its timeout."))
         }
         Some(Stop::HandBack) => outcome(FinishStatus::Cancelled, Outcome::interrupted().error),
-        None => outcome(FinishStatus::Failed, Some(failure(provider, transcript, exit, stderr))),
+        None => outcome(FinishStatus::Failed, failure(provider, transcript, exit, stderr)),
     }
 }
 
-fn failure(provider: Provider, transcript: &Transcript, exit: Exit, stderr: &str) -> TaskError {
+fn failure(provider: Provider, transcript: &Transcript, exit: Exit, stderr: &str) -> Option<LeaseError> {
     let last_words = last_words(stderr);
     match (transcript.ended(), exit) {
         (Some(Ended::Failure { message, refusal: Refusal::Model }), _) => error("REFUSED", message.as_str()),
@@ -112,9 +112,10 @@ fn last_words(stderr: &str) -> String {
     if stderr.is_empty() { String::new() } else { format!(" Its last words: {}", cut(stderr, 1024)) }
 }
 
-fn error(code: &str, message: impl Into<String>) -> TaskError {
-    // The interface refuses U+0000 wherever it comes from.
-    TaskError { code: code.to_owned(), message: cut(&message.into().replace('\0', "\u{fffd}"), MESSAGE_BYTES) }
+fn error(code: &str, message: impl Into<String>) -> Option<LeaseError> {
+    // The interface refuses U+0000 wherever it comes from, and what is longer than it bears.
+    let message = cut(&message.into().replace('\0', "\u{fffd}"), MESSAGE_BYTES);
+    Some(LeaseError { code: Text::new(code).ok()?, message: Text::new(message).ok()? })
 }
 
 #[cfg(test)]
@@ -134,7 +135,7 @@ mod tests {
 
     fn verdict(lines: &[&str], exit: Exit, stop: Option<Stop>) -> (FinishStatus, Option<String>) {
         let outcome = judge(Provider::Claude, &claude(lines), exit, stop, "");
-        (outcome.status, outcome.error.map(|error| error.code))
+        (outcome.status, outcome.error.map(|error| error.code.into_string()))
     }
 
     #[test]

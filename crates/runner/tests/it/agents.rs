@@ -48,11 +48,11 @@ async fn succeeds_and_goes_on(bench: Bench) {
     assert!(bench.server.heard(id).output.contains("Grüße 😀, all is well"));
 
     // The same session, then one that does not exist.
-    let session = finish.provider_session_id.unwrap();
+    let session = finish.provider_session_id.unwrap().into_string();
     let second = Lease { run_id: run, resume: Some(session.clone()), ..bench.task("And again, please.") };
     let finish = bench.server.finished(bench.server.enqueue(second), SOON).await;
     completed(&finish);
-    assert_eq!(finish.provider_session_id, Some(session));
+    assert_eq!(finish.provider_session_id.as_deref(), Some(session.as_str()));
     let said = bench.model.heard().pop().unwrap().said;
     assert!(said.iter().any(|text| text.contains("Say it.")), "the model sees the conversation so far: {said:?}");
     let unknown = Some("01a1fc01-5875-78e0-a04a-994fc6424f00".to_owned());

@@ -30,7 +30,7 @@ async fn a_task_works_where_it_was_told_and_nowhere_else() {
     ] {
         let finish = server.finished(server.enqueue(working_in(&directory, DONE)), SOON).await;
         assert_eq!((finish.status, code(&finish)), (FinishStatus::Failed, wanted));
-        let message = finish.error.unwrap().message;
+        let message = finish.error.unwrap().message.into_string();
         assert!(message.contains(&directory.display().to_string()), "{message}");
     }
 }

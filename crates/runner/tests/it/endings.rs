@@ -119,7 +119,7 @@ async fn a_crash_is_reported_with_the_last_words() {
     let lease = server.enqueue(task("echo begun; echo 'out of luck' >&2; kill -SEGV $$"));
     let finish = server.finished(lease, SOON).await;
     assert_eq!((finish.status, code(&finish)), (FinishStatus::Failed, "CRASHED"));
-    let message = finish.error.unwrap().message;
+    let message = finish.error.unwrap().message.into_string();
     assert!(message.contains("signal 11") && message.contains("out of luck"), "{message}");
     assert!(server.heard(lease).output.starts_with("begun\n"));
 

@@ -22,8 +22,19 @@ pub(crate) enum BadGraph {
     #[error("{name:?} is named twice")]
     Repeated { task: usize, place: usize, name: String },
     /// The names of the tasks of one circle, the first one again at its end.
-    #[error("the tasks wait for each other: {}", .0.join(" → "))]
+    #[error("the tasks wait for each other: {}", in_short(.0))]
     Cycle(Vec<String>),
+}
+
+/// A circle as a sentence bears it: of a long one its beginning and how many follow.
+fn in_short(circle: &[String]) -> String {
+    const SHOWN: usize = 16;
+    match circle.get(..SHOWN).zip(circle.last()) {
+        Some((begin, last)) if circle.len() > SHOWN + 1 => {
+            format!("{} → … ({} more) → {last}", begin.join(" → "), circle.len() - SHOWN - 1)
+        }
+        _ => circle.join(" → "),
+    }
 }
 
 impl TaskGraph {
@@ -165,6 +176,9 @@ mod tests {
         assert_eq!(circle(&[("a", &["b"]), ("b", &["a"])]), ["a", "b", "a"]);
         assert_eq!(circle(&[("a", &["b"]), ("b", &["c"]), ("c", &["d"]), ("d", &["b"])]), ["b", "c", "d", "b"]);
         assert_eq!(circle(&[("", &["1"]), ("", &["0"])]), ["0", "1", "0"]);
+        let names: Vec<String> = (0..9_000).chain([0]).map(|n| n.to_string()).collect();
+        let told = BadGraph::Cycle(names).to_string();
+        assert!(told.ends_with("15 → … (8984 more) → 0"), "{told}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use ensemble_types::ids::{LeaseId, MachineId};
 use ensemble_types::leases::{
     LeaseBeat, LeaseFinish, LeaseFinished, LeaseHeartbeat, LeaseOutput, LeaseOutputTaken, LeaseRequest, Leases,
 };
+use ensemble_types::runs::TaskError;
 use tokio::time::{Instant, sleep_until};
 
 use super::watch::Watch;
@@ -104,12 +105,15 @@ pub(crate) async fn finish(
     Path(id): Path<LeaseId>,
     Json(body): Json<LeaseFinish>,
 ) -> Answer<Reply<LeaseFinished>> {
+    if body.usage.and_then(|usage| usage.cost_usd).is_some_and(|cost| cost < 0.0) {
+        return Err(Error::BadField("/usage/costUsd", "must not be negative").into());
+    }
     let report = Report {
         status: body.status,
-        error: body.error,
+        error: body.error.map(TaskError::from),
         exit_code: body.exit_code,
         output_summary: body.output_summary.map(|summary| summary.into_string()),
-        provider_session_id: body.provider_session_id,
+        provider_session_id: body.provider_session_id.map(|id| id.into_string()),
         usage: body.usage,
     };
     let finished = orchestrator.store.finish(call(&caller, id, body.fence)?, report).await?;

@@ -70,7 +70,8 @@ pub(crate) async fn create(
     if let Some(wish) = wish.clone().filter(|_| !machines.is_empty())
         && let Some(id) = orchestrator.store.made_before(wish).await?
     {
-        return Ok(whole::answer(&orchestrator, &caller, id, StatusCode::OK).await?);
+        let made = orchestrator.store.whole(caller.user, id).await?;
+        return Ok(whole::answer(&orchestrator, made, StatusCode::OK)?);
     }
     for (task, machine) in machines {
         if !orchestrator.machines.has(caller.user, &machine).await.map_err(Error::from)? {
@@ -85,7 +86,7 @@ pub(crate) async fn create(
     let traceparent = telemetry::traceparent().or_else(theirs);
     let submitted = orchestrator.store.create(caller.user, draft, traceparent, wish).await?;
     let status = if submitted.is_new { StatusCode::CREATED } else { StatusCode::OK };
-    Ok(whole::answer(&orchestrator, &caller, submitted.id, status).await?)
+    Ok(whole::answer(&orchestrator, submitted.run, status)?)
 }
 
 /// Version, trace, span and flags in hexadecimal (W3C Trace Context, version 00).
@@ -128,7 +129,8 @@ pub(crate) async fn read(
     caller: Caller,
     Path(id): Path<RunId>,
 ) -> Answer<HttpResponse> {
-    Ok(whole::answer(&orchestrator, &caller, id, StatusCode::OK).await?)
+    let run = orchestrator.store.whole(caller.user, id).await?;
+    Ok(whole::answer(&orchestrator, run, StatusCode::OK)?)
 }
 
 pub(crate) async fn cancel(
@@ -137,8 +139,8 @@ pub(crate) async fn cancel(
     Path(id): Path<RunId>,
     OptionalJson(body): OptionalJson<CancelRun>,
 ) -> Answer<HttpResponse> {
-    orchestrator.store.cancel(caller.user, id, body.reason.map(|reason| reason.into_string())).await?;
-    Ok(whole::answer(&orchestrator, &caller, id, StatusCode::OK).await?)
+    let run = orchestrator.store.cancel(caller.user, id, body.reason.map(|reason| reason.into_string())).await?;
+    Ok(whole::answer(&orchestrator, run, StatusCode::OK)?)
 }
 
 pub(crate) async fn retry(
@@ -146,8 +148,8 @@ pub(crate) async fn retry(
     caller: Caller,
     Path(id): Path<RunId>,
 ) -> Answer<HttpResponse> {
-    orchestrator.store.retry(caller.user, id).await?;
-    Ok(whole::answer(&orchestrator, &caller, id, StatusCode::OK).await?)
+    let run = orchestrator.store.retry(caller.user, id).await?;
+    Ok(whole::answer(&orchestrator, run, StatusCode::OK)?)
 }
 
 pub(crate) async fn pend(

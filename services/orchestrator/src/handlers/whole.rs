@@ -6,25 +6,21 @@ use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_TYPE, HeaderValue};
 use bytes::Bytes;
-use ensemble_chassis::{Caller, State};
+use ensemble_chassis::State;
 use ensemble_store_kit::StoreError;
-use ensemble_types::ids::RunId;
 use ensemble_types::runs::Task;
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
 
 use crate::Orchestrator;
 use crate::error::Error;
-use crate::store::{Store, Whole};
+use crate::store::{Opened, Store, Whole};
 
-/// Whether there is such a run is known before anything is sent.
-pub(super) async fn answer(
+pub(super) fn answer(
     orchestrator: &State<Orchestrator>,
-    caller: &Caller,
-    id: RunId,
+    (whole, tasks): Opened,
     status: StatusCode,
 ) -> Result<HttpResponse, Error> {
-    let (whole, tasks) = orchestrator.store.whole(caller.user, id).await?;
     let mut rest = Rest { store: orchestrator.store.clone(), whole: Arc::new(whole), told: 0 };
     let mut first = json(&rest.whole.run)?;
     first.pop();

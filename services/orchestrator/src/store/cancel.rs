@@ -11,17 +11,18 @@ use super::create::check_unfinished;
 use super::ending::transition;
 use super::held::lock_run;
 use super::sql::{Sql, sql, values};
+use super::whole::{Opened, opened};
 use crate::domain::{RunEvent, TaskEvent};
 use crate::error::Error;
 
 impl Store {
     /// Cancels what is queued and asks the runners of the rest to stop. A run that has ended stays as it is.
-    pub(crate) async fn cancel(&self, owner: UserId, id: RunId, reason: Option<String>) -> Result<(), Error> {
+    pub(crate) async fn cancel(&self, owner: UserId, id: RunId, reason: Option<String>) -> Result<Opened, Error> {
         self.db
             .write("cancel a run", move |tx| {
                 let mut run = lock_run(tx, id)?.filter(|run| run.owner == owner).ok_or(Error::NotFound)?;
                 if run.status.is_terminal() || run.is_cancelling() {
-                    return Ok(());
+                    return opened(tx, owner, id);
                 }
                 let cancelled = transition(tx, TaskStatus::Queued, TaskEvent::Cancelled)?;
                 let tasks: Sql<()> = sql(
@@ -42,13 +43,14 @@ impl Store {
                 // What cannot wait for a runner has ended already: then the run passes through canceling unseen.
                 run.status = crate::domain::run_transition(run.status, RunEvent::CancelAsked).unwrap_or(run.status);
                 let event = run.counts.event();
-                Ok(run.save(tx, event)?)
+                run.save(tx, event)?;
+                opened(tx, owner, id)
             })
             .await
     }
 
     /// New attempts for all that failed, was cancelled or was given up.
-    pub(crate) async fn retry(&self, owner: UserId, id: RunId) -> Result<(), Error> {
+    pub(crate) async fn retry(&self, owner: UserId, id: RunId) -> Result<Opened, Error> {
         let limit = self.terms.max_unfinished;
         self.db
             .write("retry a run", move |tx| {
@@ -78,7 +80,8 @@ impl Store {
                 run.counts.queued += i32::try_from(open.len()).unwrap_or(i32::MAX);
                 run.counts.ready += i32::try_from(open.iter().filter(|open| **open == 0).count()).unwrap_or(0);
                 (run.counts.failed, run.counts.cancelled) = (0, 0);
-                Ok(run.save(tx, RunEvent::Retried)?)
+                run.save(tx, RunEvent::Retried)?;
+                opened(tx, owner, id)
             })
             .await
     }

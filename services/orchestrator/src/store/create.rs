@@ -10,14 +10,14 @@ use ensemble_types::ids::{RunId, TaskId, UserId};
 use serde::Serialize;
 
 use super::sql::{Sql, Value, sql, two_sqls, values};
+use super::whole::{Opened, opened};
 use super::{Store, changed, work};
 use crate::domain::RunDraft;
 use crate::error::Error;
 
 /// A run that was made now or by an earlier request with the same key.
-#[derive(Clone, Copy, Debug)]
 pub(crate) struct Submitted {
-    pub(crate) id: RunId,
+    pub(crate) run: Opened,
     pub(crate) is_new: bool,
 }
 
@@ -84,7 +84,7 @@ impl Store {
                         Claim::Mismatch => return Err(Error::OtherBody),
                         Claim::Replay { resource } => {
                             let id = resource.parse().map_err(|error| StoreError::bad_row(tx.operation(), error))?;
-                            return Ok(Submitted { id, is_new: false });
+                            return Ok(Submitted { run: opened(tx, owner, id)?, is_new: false });
                         }
                     }
                 }
@@ -95,7 +95,7 @@ impl Store {
                 insert(tx, id, owner, &draft, traceparent.as_deref(), &rows)?;
                 tx.wake(changed(id));
                 tx.wake(work(owner));
-                Ok(Submitted { id, is_new: true })
+                Ok(Submitted { run: opened(tx, owner, id)?, is_new: true })
             })
             .await
     }

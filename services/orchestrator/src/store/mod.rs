@@ -37,7 +37,7 @@ pub(crate) use output::Attempt;
 pub(crate) use read::{After, Filter, Seen};
 pub(crate) use runners::SeenRunner;
 pub(crate) use timers::until;
-pub(crate) use whole::Whole;
+pub(crate) use whole::{Opened, Whole};
 
 /// How long things last. All of it is configuration.
 #[derive(Clone, Copy, Debug, Default)]

@@ -65,8 +65,12 @@ impl Store {
                     return Err(Error::Gap { expected: u64::try_from(place.length).unwrap_or(0) });
                 }
                 let known = usize::try_from(place.length - offset).unwrap_or(usize::MAX);
-                let Some(fresh) = data.as_bytes().get(known..).filter(|fresh| !fresh.is_empty()) else {
+                if known >= data.len() {
                     return Ok(Some(place.appended()));
+                }
+                // What overlaps is the same text again; one that would end within a character is another one.
+                let Some(fresh) = data.get(known..).map(str::as_bytes) else {
+                    return Err(Error::Gap { expected: u64::try_from(place.length).unwrap_or(0) });
                 };
                 let after = store(tx, &call, &place, fresh, cap)?;
                 tx.wake(output(call.lease));

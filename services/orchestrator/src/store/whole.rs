@@ -31,21 +31,24 @@ pub(crate) struct Whole {
     runners: Vec<Runner>,
 }
 
+/// A run with the first part of its tasks. Later parts may tell of later changes; the run's version is never ahead of
+/// them.
+pub(crate) type Opened = (Whole, Vec<Task>);
+
+/// Also for whoever has just changed the run: read in the same transaction, what was committed cannot fail to be told.
+pub(super) fn opened(c: &mut Conn, owner: UserId, id: RunId) -> Result<Opened, Error> {
+    let row = find(c, owner, id)?.ok_or(Error::NotFound)?;
+    let machine = row.machine.clone().filter(|_| !row.spread);
+    let run = row.run(c.operation())?;
+    let runners = runners(c, owner, run.summary.queued > 0)?;
+    let whole = Whole { run, machine, runners };
+    let tasks = tasks(c, &whole, 0)?;
+    Ok((whole, tasks))
+}
+
 impl Store {
-    /// A run with the first part of its tasks. Later parts may tell of later changes; the run's version is never ahead of
-    /// them.
-    pub(crate) async fn whole(&self, owner: UserId, id: RunId) -> Result<(Whole, Vec<Task>), Error> {
-        self.db
-            .read("read a run", move |c| {
-                let row = find(c, owner, id)?.ok_or(Error::NotFound)?;
-                let machine = row.machine.clone().filter(|_| !row.spread);
-                let run = row.run(c.operation())?;
-                let runners = runners(c, owner, run.summary.queued > 0)?;
-                let whole = Whole { run, machine, runners };
-                let tasks = tasks(c, &whole, 0)?;
-                Ok((whole, tasks))
-            })
-            .await
+    pub(crate) async fn whole(&self, owner: UserId, id: RunId) -> Result<Opened, Error> {
+        self.db.read("read a run", move |c| opened(c, owner, id)).await
     }
 
     /// The next part of a run's tasks, behind so many; empty at the end.

@@ -67,7 +67,7 @@ pub(super) async fn show(context: &Context, me: &Me, id: SessionId) -> Result<()
         Ok(card) => {
             for (name, value) in [("title", card.title), ("path", card.path), ("host", card.host)] {
                 if let Some(value) = value {
-                    print::line(format!("{name:8}  {value}"))?;
+                    print::line(format!("{name:8}  {}", print::inline(&value)))?;
                 }
             }
         }

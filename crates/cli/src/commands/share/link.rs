@@ -1,6 +1,7 @@
 //! `ensemble share link` and `open`: a session for whoever has the address. The secret in it is in the fragment, which
 //! reaches no server.
 
+use std::io::Read;
 use std::time::Duration;
 
 use clap::Args;
@@ -18,6 +19,9 @@ use crate::failure::{Failure, Result};
 use crate::print;
 use crate::vault::{body, card};
 
+/// No address is longer.
+const ADDRESS_BYTES: u64 = 8 * 1024;
+
 #[derive(Debug, Args)]
 pub(crate) struct Link {
     /// The session's id
@@ -32,7 +36,7 @@ pub(crate) struct Link {
 
 #[derive(Debug, Args)]
 pub(crate) struct Open {
-    /// The whole address, with what is behind the #
+    /// The whole address, with what is behind the #; - reads it from standard input, out of sight of other users
     address: String,
 }
 
@@ -75,7 +79,11 @@ impl Link {
 
 impl Open {
     pub(crate) async fn run(self, context: &Context) -> Result<()> {
-        let (server, token, secret) = parse(&self.address).ok_or_else(|| {
+        let address = match self.address.as_str() {
+            "-" => std::io::read_to_string(std::io::stdin().take(ADDRESS_BYTES))?,
+            given => given.to_owned(),
+        };
+        let (server, token, secret) = parse(address.trim()).ok_or_else(|| {
             Failure::said("This is not a whole link address. It looks like https://host/share/TOKEN#v1.KEY, with all behind the #.")
         })?;
         let client = Client::builder(server).build()?;
@@ -88,7 +96,7 @@ impl Open {
         let ring = secret.open(&sealed, id).map_err(|error| Failure::Seal("The link's key".to_owned(), error))?;
         if !context.json {
             let title = card(&ring, &view.session.metadata).ok().and_then(|card| card.title);
-            print::line(format!("{}\n", title.unwrap_or_else(|| id.to_string())))?;
+            print::line(format!("{}\n", print::inline(&title.unwrap_or_else(|| id.to_string()))))?;
         }
         loop {
             for message in &view.messages {
