@@ -1,5 +1,9 @@
 //! The service is killed and its PostgreSQL dies and is restarted, in the middle of a run: nothing is lost, nothing is
 //! done twice, and whoever waits hears the end.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "starting and stopping a PostgreSQL blocks, and only this test waits for it"
+)]
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -15,7 +15,7 @@ fn the_example_names_what_the_programs_read() {
     let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     let compose = read("docker-compose.yml");
     let is_fixed = |name: &str| FIXED.contains(&name) || compose.contains(&format!(" {name}: http://"));
-    let told: BTreeSet<String> = SERVICES.iter().flat_map(|service| variables(service)).collect();
+    let told: BTreeSet<String> = SERVICES.iter().flat_map(variables).collect();
     assert!(told.len() > 50, "only {told:?}");
     let example: BTreeSet<String> = read(".env.example").lines().filter_map(assigned).collect();
     let unnamed: Vec<_> = told.iter().filter(|name| !example.contains(*name) && !is_fixed(name)).collect();
