@@ -34,8 +34,6 @@ pub struct DatabaseConfig {
     pub pool_wait: Duration,
     /// After this the server ends a statement.
     pub statement_timeout: Duration,
-    /// Further settings of each PostgreSQL session, as in `SET name = value; SET other = value`. Empty for none.
-    pub session: &'static str,
     /// How long a caller waits for one read or write on PostgreSQL altogether, for a connection, too. A server that hangs
     /// or cannot be reached ends no statement, so this is what makes an answer of it: with all that surrounds it within
     /// the 2 s that callers are promised.
@@ -52,7 +50,6 @@ impl DatabaseConfig {
             migrate: Migrate::Auto,
             pool_wait: Duration::from_millis(500),
             statement_timeout: Duration::from_secs(2),
-            session: "",
             patience: Duration::from_millis(1_750),
             start_patience: Duration::from_secs(60),
         }

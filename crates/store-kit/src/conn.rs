@@ -23,6 +23,17 @@ pub struct Conn {
     patience: Option<Patience>,
 }
 
+/// Something that one transaction at a time may do, on all replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn(pub i64);
+
+impl Turn {
+    /// Waits for it and holds it until the transaction ends (PostgreSQL's manual, section 13.3.5).
+    fn sql(self) -> String {
+        format!("SELECT pg_advisory_xact_lock({})", self.0)
+    }
+}
+
 /// When a commit reaches the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flush {
@@ -136,7 +147,13 @@ impl Conn {
         std::mem::take(&mut self.wakes)
     }
 
-    pub(crate) fn begin(&mut self, flush: Flush) -> Result<(), StoreError> {
+    /// Waits for a turn, and keeps it until the transaction ends. SQLite's writers take turns anyway.
+    pub fn take_turn(&mut self, turn: Turn) -> Result<(), StoreError> {
+        if self.is_postgres() { self.batch(&turn.sql()) } else { Ok(()) }
+    }
+
+    /// Begins, and takes a turn in the same way to the database.
+    pub(crate) fn begin(&mut self, flush: Flush, turn: Option<Turn>) -> Result<(), StoreError> {
         let (postgres, sqlite) = match flush {
             Flush::AtCommit => ("BEGIN", "BEGIN IMMEDIATE"),
             Flush::Later => (
@@ -145,9 +162,10 @@ impl Conn {
                 "PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE",
             ),
         };
+        let postgres = turn.map_or_else(|| postgres.to_owned(), |turn| format!("{postgres}; {}", turn.sql()));
         on!(
             self,
-            Pg | c | AnsiTransactionManager::begin_transaction_sql(c, postgres),
+            Pg | c | AnsiTransactionManager::begin_transaction_sql(c, &postgres),
             Sqlite | c | AnsiTransactionManager::begin_transaction_sql(c, sqlite)
         )
     }

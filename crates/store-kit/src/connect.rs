@@ -13,7 +13,7 @@ use crate::{Conn, StoreError};
 /// How to reach a database.
 #[derive(Clone, Debug)]
 pub(crate) enum Connector {
-    Postgres { url: String, statement_timeout: Duration, session: &'static str },
+    Postgres { url: String, statement_timeout: Duration },
     SqliteReader(PathBuf),
     SqliteWriter(PathBuf),
 }
@@ -35,6 +35,12 @@ const LIBPQ_DEFAULTS: &[(&str, &str)] = &[
 const PLAIN_MESSAGES: &str = "SELECT CASE WHEN has_parameter_privilege('lc_messages', 'SET') \
                               THEN set_config('lc_messages', 'C', false) END";
 
+/// A statement is planned once for each connection and its plan kept. The first ones are made while the tables are empty,
+/// so they must not read whole tables, which only seems cheap then. A plan that has to read one all the same looks so dear
+/// that PostgreSQL would compile it first, for seconds. An index for some rows is found only by a condition that is written
+/// out: a value does not tell the plan enough.
+const LASTING_PLANS: &str = "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off";
+
 const SQLITE_COMMON: &str = "PRAGMA busy_timeout = 5000; PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY;";
 /// FULL makes every commit durable in WAL mode, as PostgreSQL's are (sqlite.org/pragma.html#pragma_synchronous).
 const SQLITE_WRITER: &str =
@@ -46,11 +52,11 @@ impl Connector {
         let unavailable =
             |error: &dyn std::fmt::Display| StoreError::Unavailable { operation, reason: error.to_string() };
         let raw = match self {
-            Self::Postgres { url, statement_timeout, session } => {
+            Self::Postgres { url, statement_timeout } => {
                 let mut pg = PgConnection::establish(&with_defaults(url)).map_err(|e| unavailable(&e))?;
                 let settings = format!(
                     "{PLAIN_MESSAGES}; SET statement_timeout = {}; SET idle_in_transaction_session_timeout = 10000; \
-                     SET timezone = 'UTC'; {session}",
+                     SET timezone = 'UTC'; {LASTING_PLANS}",
                     statement_timeout.as_millis()
                 );
                 pg.batch_execute(&settings).map_err(|e| unavailable(&e))?;

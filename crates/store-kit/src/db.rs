@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use crate::conn::Flush;
+use crate::conn::{Flush, Turn};
 use crate::connect::{Connector, lock_file};
 use crate::error::Verdict;
 use crate::metrics::{DbMetrics, Outcome};
@@ -52,11 +52,7 @@ impl Db {
         let unreachable = |reason: String| OpenError::Unreachable { database: config.url.to_string(), reason };
         let (readers, writers, patience, lock) = match &config.url {
             DatabaseUrl::Postgres(url) => {
-                let connector = Connector::Postgres {
-                    url: url.clone(),
-                    statement_timeout: config.statement_timeout,
-                    session: config.session,
-                };
+                let connector = Connector::Postgres { url: url.clone(), statement_timeout: config.statement_timeout };
                 let pool = Pool::new(connector, config.pool_size, config.pool_wait);
                 (Arc::clone(&pool), pool, config.patience, None)
             }
@@ -141,15 +137,15 @@ impl Db {
     {
         let wakes = self.inner.wakes.clone();
         self.run(&self.inner.writers, operation, job, move |conn, job| {
-            attempt_write(conn, job, &wakes, Flush::AtCommit)
+            attempt_write(conn, job, &wakes, Flush::AtCommit, None)
         })
         .await
     }
 
     /// Like [`Db::write`], without waiting for the disk: what is committed outlives this process, and may be lost with the
     /// database's machine. For what a later [`Db::write`] completes before anybody is told of it; that one's commit brings
-    /// this one to the disk as well.
-    pub async fn write_ahead<T, E, F>(&self, operation: &'static str, job: F) -> Result<T, E>
+    /// this one to the disk as well. It begins when it is its turn.
+    pub async fn write_ahead<T, E, F>(&self, operation: &'static str, turn: Turn, job: F) -> Result<T, E>
     where
         F: FnMut(&mut Conn) -> Result<T, E> + Send + 'static,
         T: Send + 'static,
@@ -157,7 +153,7 @@ impl Db {
     {
         let wakes = self.inner.wakes.clone();
         self.run(&self.inner.writers, operation, job, move |conn, job| {
-            let done = attempt_write(conn, job, &wakes, Flush::Later);
+            let done = attempt_write(conn, job, &wakes, Flush::Later, Some(turn));
             conn.flush_again();
             done
         })
@@ -195,7 +191,7 @@ impl Db {
     ) -> Result<T, E> {
         let (pool, wakes) = (&self.inner.writers, &self.inner.wakes);
         let _permit = self.inner.runtime.block_on(pool.enter(operation))?;
-        self.work(pool, operation, None, &mut job, |conn, job| attempt_write(conn, job, wakes, Flush::AtCommit))
+        self.work(pool, operation, None, &mut job, |conn, job| attempt_write(conn, job, wakes, Flush::AtCommit, None))
     }
 
     /// Like [`Db::write_here`], for a job of one statement, which commits itself. It runs again when its connection is lost,
@@ -321,8 +317,9 @@ fn attempt_write<T, E: From<StoreError>>(
     job: &mut impl FnMut(&mut Conn) -> Result<T, E>,
     wakes: &Wakes,
     flush: Flush,
+    turn: Option<Turn>,
 ) -> Attempt<T, E> {
-    if let Err(error) = conn.begin(flush) {
+    if let Err(error) = conn.begin(flush, turn) {
         return Attempt { outcome: Err(error.into()), may_repeat: true };
     }
     match job(conn) {

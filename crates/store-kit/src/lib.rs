@@ -75,6 +75,7 @@ pub mod cursor;
 mod db;
 mod error;
 pub mod idempotency;
+mod kept;
 mod language;
 mod metrics;
 mod migrate;
@@ -83,8 +84,9 @@ pub mod types;
 mod wake;
 
 pub use config::{DatabaseConfig, DatabaseUrl, Migrate};
-pub use conn::{Conn, Raw};
+pub use conn::{Conn, Raw, Turn};
 pub use db::Db;
 pub use error::StoreError;
+pub use kept::{Kept, kept};
 pub use migrate::{Migrations, OpenError};
 pub use wake::{Subscription, Topic, Wakes};

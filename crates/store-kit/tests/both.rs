@@ -10,7 +10,7 @@ use diesel::prelude::*;
 use diesel_migrations::{EmbeddedMigrations, embed_migrations};
 use ensemble_store_kit::idempotency::{Claim, Wish, claim};
 use ensemble_store_kit::types::{IntoDb, now};
-use ensemble_store_kit::{Conn, DatabaseConfig, Db, Migrate, Migrations, OpenError, StoreError, Topic, on};
+use ensemble_store_kit::{Conn, DatabaseConfig, Db, Migrate, Migrations, OpenError, StoreError, Topic, Turn, kept, on};
 use ensemble_testkit::postgres::{Cluster, Durability};
 use ensemble_testkit::{Backend, TestDatabase, on_both_databases};
 use ensemble_types::ids::SessionId;
@@ -89,6 +89,33 @@ on_both_databases! {
         assert_eq!(read, Some(until));
     }
 
+    async fn a_kept_update_counts_its_rows_and_is_prepared_once(on: Backend) {
+        #[derive(QueryableByName)]
+        struct Kept {
+            #[diesel(sql_type = diesel::sql_types::BigInt)]
+            count: i64,
+        }
+        let (db, _database) = open(on).await;
+        let id = SessionId::generate();
+        db.write("insert", move |tx| insert(tx, id, "a")).await.unwrap();
+        let changed: Vec<usize> = db
+            .write("change", move |tx| {
+                let mut change = |id: SessionId, body: &str| {
+                    on!(tx, |c| kept(diesel::update(notes::table.find(id.db())).set(notes::body.eq(body))).execute(c))
+                };
+                let changed = vec![change(id, "b")?, change(SessionId::generate(), "c")?, change(id, "d")?];
+                if tx.is_postgres() {
+                    let kept = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE 'UPDATE \"notes\"%'";
+                    let kept: Kept = on!(tx, |c| diesel::sql_query(kept).get_result(c))?;
+                    assert_eq!(kept.count, 1);
+                }
+                Ok::<_, StoreError>(changed)
+            })
+            .await
+            .unwrap();
+        assert_eq!(changed, [1, 0, 1]);
+    }
+
     async fn an_error_rolls_back_and_wakes_nobody(on: Backend) {
         let (db, _database) = open(on).await;
         let mut waiting = db.wakes().subscribe(Topic::new("note", 1));
@@ -123,13 +150,13 @@ on_both_databases! {
         let (ahead, always) = if on == Backend::Postgres { ("off", "on") } else { ("1", "2") };
         for _ in 0..2 {
             let id = SessionId::generate();
-            let seen = db.write_ahead("ahead", move |tx| insert(tx, id, &id.to_string()).and_then(|()| setting(tx))).await;
+            let seen = db.write_ahead("ahead", Turn(1), move |tx| insert(tx, id, &id.to_string()).and_then(|()| setting(tx))).await;
             assert_eq!(seen.map_err(|e: StoreError| e).unwrap(), ahead);
             assert_eq!(db.write("always", setting).await.map_err(|e: StoreError| e).unwrap(), always);
         }
         assert_eq!(count(&db).await, 2);
         let refused: Result<(), StoreError> = db
-            .write_ahead("ahead", |tx| {
+            .write_ahead("ahead", Turn(1), |tx| {
                 insert(tx, SessionId::generate(), "b")?;
                 Err(StoreError::bad_row(tx.operation(), "enough"))
             })

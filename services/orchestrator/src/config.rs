@@ -50,13 +50,8 @@ impl Config {
             max_unfinished: vars.parse("ORCHESTRATOR_MAX_UNFINISHED_TASKS", "unfinished tasks of an account", 20_000),
             output_cap: vars.parse("ORCHESTRATOR_OUTPUT_CAP_BYTES", "bytes of output kept of an attempt", 8 << 20),
         };
-        let mut database = database_config!(vars, "orchestrator");
-        // Plans are kept with the prepared statements, and the first ones are made while the tables are empty: without
-        // this they would read whole tables for as long as nobody has analysed them. A plan that has to read a whole table
-        // all the same looks so dear then that PostgreSQL would compile it first, for seconds.
-        database.session = "SET enable_seqscan = off; SET jit = off";
         Self {
-            database,
+            database: database_config!(vars, "orchestrator"),
             identity: Neighbour::identity(vars),
             machines: Neighbour::machine_registry(vars),
             key_refresh: KeyRefresh::configure(vars),

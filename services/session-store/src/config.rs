@@ -35,13 +35,8 @@ impl Config {
     pub(crate) fn read(vars: &mut Vars) -> Self {
         let public = vars.text("PUBLIC_BASE_URL", "the edge's own address", "http://127.0.0.1:8080");
         let share = vars.text("SHARE_BASE_URL", "what public links begin with; PUBLIC_BASE_URL when not set", "");
-        let mut database = database_config!(vars, "session-store");
-        // Plans are kept with the prepared statements, and the first ones are made while the tables are empty: without
-        // this they would read whole tables for as long as nobody has analysed them. A plan that has to read a whole table
-        // all the same looks so dear then that PostgreSQL would compile it first, for seconds.
-        database.session = "SET enable_seqscan = off; SET jit = off";
         Self {
-            database,
+            database: database_config!(vars, "session-store"),
             identity: Neighbour::identity(vars),
             machine_registry: Neighbour::machine_registry(vars),
             key_refresh: KeyRefresh::configure(vars),

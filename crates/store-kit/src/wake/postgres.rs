@@ -23,6 +23,9 @@ const ALL: &str = "*";
 /// A quiet connection is tried this often: a link that was cut without a word is noticed.
 const PROBE_EVERY: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Between two messages, so that commits that follow each other closely are told together: a message costs the database
+/// about as much as a small commit, and nobody here waits for it.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Runs until the hub is gone.
 pub(super) async fn relay(url: String, hub: Weak<Hub>, outbox: Arc<Outbox>) {
@@ -101,7 +104,8 @@ fn receive(hub: &Hub, me: &str, payload: &str) {
     }
 }
 
-/// Sends what comes while the last message is on its way as one message, so that load makes messages longer, not more.
+/// Sends at once what comes alone, and as one message what comes while the last one is on its way or shortly after it, so
+/// that load makes messages longer, not more.
 async fn send(
     client: &Client,
     me: &str,
@@ -118,6 +122,7 @@ async fn send(
                     outbox.put_back(pending);
                     sent??;
                 }
+                tokio::time::sleep(PAUSE).await;
             }
         }
     }

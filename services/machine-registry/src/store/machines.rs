@@ -3,7 +3,7 @@
 use diesel::prelude::*;
 use ensemble_store_kit::idempotency::{self, Claim, Wish};
 use ensemble_store_kit::types::{DbId, DbTime, IntoDb, now};
-use ensemble_store_kit::{Conn, StoreError, cursor, on};
+use ensemble_store_kit::{Conn, StoreError, cursor, kept, on};
 use ensemble_types::ids::{MachineId, UserId};
 use ensemble_types::machines::Activity;
 use ensemble_types::time::Timestamp;
@@ -131,7 +131,7 @@ impl Store {
                     last_active_at: change.activity.as_ref().map(|_| at.db()),
                     updated_at: machine.updated_at.db(),
                 };
-                on!(tx, |c| diesel::update(machines::table.find(key(&own))).set(&changed).execute(c))?;
+                on!(tx, |c| kept(diesel::update(machines::table.find(key(&own))).set(&changed)).execute(c))?;
                 Ok(machine)
             })
             .await
@@ -160,11 +160,11 @@ impl Store {
     /// A heartbeat: one statement, because there are many.
     fn beat(&self, tx: &mut Conn, own: &OwnMachine, activity: &Activity) -> Result<Machine, Error> {
         let beaten = (machines::activity.eq(activity.as_text()), machines::last_active_at.eq(now().nullable()));
-        let row: Option<(Row, Timestamp)> = on!(tx, |c| diesel::update(machines::table.find(key(own)))
-            .set(beaten)
-            .returning((Row::as_returning(), now()))
-            .get_result(c)
-            .optional())?;
+        let row: Option<(Row, Timestamp)> = on!(tx, |c| kept(
+            diesel::update(machines::table.find(key(own))).set(beaten).returning((Row::as_returning(), now()))
+        )
+        .get_result(c)
+        .optional())?;
         let (row, at) = row.ok_or(Error::NoSuchMachine)?;
         Ok(self.machine(tx, row, at)?)
     }

@@ -11,7 +11,7 @@ use diesel::prelude::*;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::{Array, Nullable, Text};
 use ensemble_store_kit::types::{DbId, DbTime, IntoDb, Moment, Uid};
-use ensemble_store_kit::{Conn, Db, Raw, StoreError, on};
+use ensemble_store_kit::{Conn, Db, Raw, StoreError, kept, on};
 use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::time::Timestamp;
 use tokio::sync::{mpsc, oneshot};
@@ -151,9 +151,12 @@ fn one_by_one(tx: &mut Conn, jobs: &[Job]) -> Result<Vec<GatewaySessionId>, Stor
     let mut live = Vec::with_capacity(jobs.len());
     for job in jobs {
         let row = dsl::voice_sessions.find(job.id.db()).filter(dsl::record.eq(&job.before));
-        let changed = on!(tx, |c| diesel::update(row)
-            .set((dsl::record.eq(&job.after), dsl::phase.eq("live"), dsl::due_at.eq(job.due_at.db())))
-            .execute(c))?;
+        let changed = on!(tx, |c| kept(diesel::update(row).set((
+            dsl::record.eq(&job.after),
+            dsl::phase.eq("live"),
+            dsl::due_at.eq(job.due_at.db())
+        )))
+        .execute(c))?;
         if changed == 1 {
             tx.wake(topic(job.id));
             live.push(job.id);

@@ -25,6 +25,7 @@ pub(crate) use timers::Chore;
 pub(crate) use webhooks::Taken;
 
 use self::confirm::Confirmer;
+use self::usage::Total;
 use crate::domain::state::Rules;
 use crate::metrics::VoiceMetrics;
 
@@ -35,12 +36,13 @@ pub(crate) struct Store {
     nudges: Nudges,
     metrics: VoiceMetrics,
     confirmer: Confirmer,
+    total: Total,
 }
 
 impl Store {
     pub(crate) fn start(db: Db, rules: Rules, nudges: Nudges, metrics: VoiceMetrics) -> std::io::Result<Self> {
         let confirmer = Confirmer::start(db.clone())?;
-        Ok(Self { db, rules, nudges, metrics, confirmer })
+        Ok(Self { db, rules, nudges, metrics, confirmer, total: Total::default() })
     }
 
     pub(crate) fn rules(&self) -> &Rules {

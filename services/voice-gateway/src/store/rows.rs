@@ -1,13 +1,16 @@
 //! The tables, and the way from a row to a session and back.
 
 use ensemble_store_kit::idempotency::idempotency_keys;
-use ensemble_store_kit::types::IntoDb;
-use ensemble_store_kit::{Conn, StoreError, on};
+use ensemble_store_kit::types::{IntoDb, now};
+use ensemble_store_kit::{Conn, StoreError, kept, on};
 use ensemble_types::ids::{GatewaySessionId, LeaseId};
 use ensemble_types::time::Timestamp;
 use ensemble_types::voice::VoiceEndReason;
 
+use diesel::dsl::sql;
+use diesel::expression::SqlLiteral;
 use diesel::prelude::*;
+use diesel::sql_types::Bool;
 
 use super::{Nudge, topic};
 use crate::domain::session::VoiceSession;
@@ -99,6 +102,19 @@ diesel::table! {
 /// The route under which `Idempotency-Key`s of starts are kept.
 pub(super) const START_ROUTE: &str = "POST /v1/voice/session/start";
 
+/// Not over, and not about to be. Written out, as the next two are: PostgreSQL and SQLite find an index for some rows by it.
+pub(super) fn is_open() -> SqlLiteral<Bool> {
+    sql("phase IN ('creating', 'live')")
+}
+
+pub(super) fn is_live() -> SqlLiteral<Bool> {
+    sql("phase = 'live'")
+}
+
+pub(super) fn is_over() -> SqlLiteral<Bool> {
+    sql("phase = 'over'")
+}
+
 /// A row as it is read, with the session in it.
 #[derive(Clone)]
 pub(super) struct Loaded {
@@ -161,15 +177,22 @@ impl Loaded {
     }
 }
 
-/// The row of a session, locked until the transaction ends.
-pub(super) fn lock(tx: &mut Conn, id: GatewaySessionId) -> Result<Option<Loaded>, StoreError> {
-    let query = || voice_sessions::table.find(id.db());
-    let row: Option<Row> = on!(
+/// A session as it is, and the database's time.
+pub(super) fn read(c: &mut Conn, id: GatewaySessionId) -> Result<Option<(Loaded, Timestamp)>, StoreError> {
+    let query = voice_sessions::table.find(id.db());
+    let found: Option<(Row, Timestamp)> = on!(c, |c| query.select((Row::as_select(), now())).first(c).optional())?;
+    found.map(|(row, now)| Ok((row.into_loaded(c.operation())?, now))).transpose()
+}
+
+/// The same, locked until the transaction ends.
+pub(super) fn lock(tx: &mut Conn, id: GatewaySessionId) -> Result<Option<(Loaded, Timestamp)>, StoreError> {
+    let query = voice_sessions::table.find(id.db());
+    let found: Option<(Row, Timestamp)> = on!(
         tx,
-        Pg | c | query().select(Row::as_select()).for_update().first(c).optional(),
-        Sqlite | c | query().select(Row::as_select()).first(c).optional()
+        Pg | c | query.select((Row::as_select(), now())).for_update().first(c).optional(),
+        Sqlite | c | query.select((Row::as_select(), now())).first(c).optional()
     )?;
-    row.map(|row| row.into_loaded(tx.operation())).transpose()
+    found.map(|(row, now)| Ok((row.into_loaded(tx.operation())?, now))).transpose()
 }
 
 /// Writes a locked session back. Gives what this process should know once it is committed.
@@ -192,23 +215,22 @@ pub(super) fn save(
     }
     let record = to_json(tx, &after.session)?;
     let due_at = after.session.due_at(rules);
-    on!(tx, |c| diesel::update(dsl::voice_sessions.find(after.session.id.db()))
-        .set((
-            dsl::record.eq(&record),
-            dsl::phase.eq(phase(&after.session.state)),
-            dsl::end_reason.eq(after.session.state.end().map(|end| reason(end.reason))),
-            dsl::active_at.eq(after.session.state.active_at().db()),
-            dsl::ended_at.eq(after.session.ended_at().db()),
-            dsl::due_at.eq(due_at.db()),
-            dsl::agent_token.eq(&after.agent_token),
-            dsl::agent_token_before.eq(&after.agent_token_before),
-            dsl::next_seq.eq(after.next_seq),
-            dsl::queued.eq(after.queued),
-            dsl::deliver_at.eq(after.deliver_at.db()),
-            dsl::delivery_claim.eq(after.claim.db()),
-            dsl::delivery_failures.eq(after.failures),
-        ))
-        .execute(c))?;
+    on!(tx, |c| kept(diesel::update(dsl::voice_sessions.find(after.session.id.db())).set((
+        dsl::record.eq(&record),
+        dsl::phase.eq(phase(&after.session.state)),
+        dsl::end_reason.eq(after.session.state.end().map(|end| reason(end.reason))),
+        dsl::active_at.eq(after.session.state.active_at().db()),
+        dsl::ended_at.eq(after.session.ended_at().db()),
+        dsl::due_at.eq(due_at.db()),
+        dsl::agent_token.eq(&after.agent_token),
+        dsl::agent_token_before.eq(&after.agent_token_before),
+        dsl::next_seq.eq(after.next_seq),
+        dsl::queued.eq(after.queued),
+        dsl::deliver_at.eq(after.deliver_at.db()),
+        dsl::delivery_claim.eq(after.claim.db()),
+        dsl::delivery_failures.eq(after.failures),
+    )))
+    .execute(c))?;
     tx.wake(topic(after.session.id));
     let mut nudges: Vec<Nudge> = due_at.into_iter().map(Nudge::Due).collect();
     if after.deliver_at == Some(now) {
@@ -222,9 +244,10 @@ fn forget_contents(tx: &mut Conn, ended: &Loaded) -> Result<(), StoreError> {
     let id = ended.session.id;
     on!(tx, |c| diesel::delete(voice_contexts::table.find(id.db())).execute(c))?;
     if ended.next_seq > 1 {
-        on!(tx, |c| diesel::update(voice_texts::table.filter(voice_texts::session.eq(id.db())))
-            .set(voice_texts::body.eq(""))
-            .execute(c))?;
+        on!(tx, |c| kept(
+            diesel::update(voice_texts::table.filter(voice_texts::session.eq(id.db()))).set(voice_texts::body.eq(""))
+        )
+        .execute(c))?;
     }
     Ok(())
 }

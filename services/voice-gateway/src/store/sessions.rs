@@ -7,10 +7,9 @@ use ensemble_store_kit::types::IntoDb;
 use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::time::Timestamp;
-use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::rows::{Loaded, Row, lock, reason, save, voice_contexts, voice_sessions};
+use super::rows::{Loaded, is_live, lock, read, reason, save, voice_contexts, voice_sessions};
 use super::{Nudge, Store};
 use crate::domain::observation::Observation;
 use crate::domain::session::VoiceSession;
@@ -50,12 +49,9 @@ impl Store {
     pub(crate) async fn find(&self, id: GatewaySessionId) -> Result<Option<Found>, StoreError> {
         self.db
             .read("read a voice session", move |c| {
-                let row: Option<Row> =
-                    on!(c, |c| voice_sessions::table.find(id.db()).select(Row::as_select()).first(c).optional())?;
-                let Some(row) = row else { return Ok(None) };
-                let loaded = row.into_loaded(c.operation())?;
+                let Some((loaded, now)) = read(c, id)? else { return Ok(None) };
                 let queued = u64::try_from(loaded.queued).unwrap_or(0);
-                Ok(Some(Found { session: loaded.session, queued, now: c.now()? }))
+                Ok(Some(Found { session: loaded.session, queued, now }))
             })
             .await
     }
@@ -144,10 +140,7 @@ impl Store {
     ) -> Result<Option<VoiceSession>, StoreError> {
         self.db
             .read("open the agent's door", move |c| {
-                let row: Option<Row> =
-                    on!(c, |c| voice_sessions::table.find(id.db()).select(Row::as_select()).first(c).optional())?;
-                let Some(row) = row else { return Ok(None) };
-                let loaded = row.into_loaded(c.operation())?;
+                let Some((loaded, _)) = read(c, id)? else { return Ok(None) };
                 let before = loaded.agent_token_before.unwrap_or_default();
                 let fits = loaded.agent_token.ct_eq(&token) | before.ct_eq(&token);
                 Ok((bool::from(fits) && !loaded.session.is_over()).then_some(loaded.session))
@@ -248,9 +241,8 @@ pub(super) fn change_in<T>(
     rules: &Rules,
     f: &mut impl FnMut(&mut Conn, &mut Loaded, Timestamp) -> Result<T, StoreError>,
 ) -> Result<Option<Change<T>>, StoreError> {
-    let Some(mut loaded) = lock(tx, id)? else { return Ok(None) };
+    let Some((mut loaded, now)) = lock(tx, id)? else { return Ok(None) };
     let before = loaded.session.clone();
-    let now = tx.now()?;
     let result = f(tx, &mut loaded, now)?;
     let goes_live = before.state.live().is_none() && loaded.session.state.live().is_some();
     let (replaced, mut nudges) =
@@ -272,12 +264,12 @@ fn replace_others(
     use voice_sessions::dsl;
     let others: Vec<GatewaySessionId> = on!(tx, |c| dsl::voice_sessions
         .filter(dsl::user_id.eq(&newcomer.user_id).and(dsl::session_id.eq(&newcomer.session_id)))
-        .filter(dsl::phase.eq("live").and(dsl::id.ne(newcomer.id.db())))
+        .filter(dsl::id.ne(newcomer.id.db()).and(is_live()))
         .select(dsl::id)
         .load(c))?;
     let (mut replaced, mut nudges) = (Vec::new(), Vec::new());
     for id in others {
-        let Some(mut loaded) = lock(tx, id)? else { continue };
+        let Some((mut loaded, _)) = lock(tx, id)? else { continue };
         let before = loaded.session.clone();
         if loaded.session.apply(Event::Replaced, now, rules).is_ok() {
             nudges.extend(save(tx, &before, &mut loaded, now, rules)?);
@@ -285,20 +277,6 @@ fn replace_others(
         }
     }
     Ok((replaced, nudges))
-}
-
-/// Lets the starts of one user take turns until the transaction ends. SQLite's writers do so anyway.
-pub(super) fn queue_by_user(tx: &mut Conn, user: &str) -> Result<(), StoreError> {
-    queue_by(tx, &format!("voice:user:{user}"))
-}
-
-pub(super) fn queue_by(tx: &mut Conn, name: &str) -> Result<(), StoreError> {
-    let digest = Sha256::digest(name.as_bytes());
-    let key = digest.iter().take(8).fold(0_i64, |key, byte| (key << 8) | i64::from(*byte));
-    if tx.is_postgres() {
-        on!(tx, |c| diesel::sql_query(format!("SELECT pg_advisory_xact_lock({key})")).execute(c))?;
-    }
-    Ok(())
 }
 
 /// The newest context of a session.

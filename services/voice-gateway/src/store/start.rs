@@ -9,13 +9,13 @@ use std::time::Instant;
 use diesel::prelude::*;
 use ensemble_store_kit::idempotency::{Claim, Wish, claim};
 use ensemble_store_kit::types::IntoDb;
-use ensemble_store_kit::{Conn, StoreError, on};
+use ensemble_store_kit::{Conn, StoreError, Turn, on};
 use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::time::Timestamp;
 use ensemble_types::voice::VoiceRefusal;
+use sha2::{Digest, Sha256};
 
 use super::rows::{START_ROUTE, phase, to_json, voice_contexts, voice_sessions};
-use super::sessions::{queue_by, queue_by_user};
 use super::usage::{total_sessions, usage};
 use super::{Nudge, Store};
 use crate::domain::limits::Limits;
@@ -77,15 +77,15 @@ impl From<StoreError> for Stop {
     }
 }
 
-/// More starts than this are never between their count and their commit: connections to the database, on all replicas.
+/// More starts than this are never made on all replicas from the count that one believes to its own commit.
 const IN_FLIGHT: u64 = 256;
 
 impl Store {
     pub(crate) async fn open(&self, new: NewSession, limits: Limits) -> Result<Opened, StoreError> {
-        let rules = self.rules.clone();
+        let (rules, total) = (self.rules.clone(), self.total.clone());
         let opened = self
             .db
-            .write_ahead("record a voice session", move |tx| {
+            .write_ahead("record a voice session", turn(&format!("voice:user:{}", new.session.user_id)), move |tx| {
                 let mut session = new.session.clone();
                 if let Some(StartKey { key, body_hash }) = new.key.clone() {
                     let wish = Wish { scope: session.user_id.clone(), route: START_ROUTE, key, body_hash };
@@ -98,11 +98,14 @@ impl Store {
                         }
                     }
                 }
-                queue_by_user(tx, &session.user_id)?;
-                let mut found = usage(tx, &session, &limits)?;
+                let known = total.known();
+                let mut found = usage(tx, &session, &limits, known)?;
                 let since = Instant::now();
+                if known.is_none() {
+                    total.counted(found.usage.total_sessions);
+                }
                 if limits.must_queue(found.usage.total_sessions, IN_FLIGHT) {
-                    queue_by(tx, "voice:total")?;
+                    tx.take_turn(turn("voice:total"))?;
                     found.usage.total_sessions = total_sessions(tx, &session)?;
                 }
                 let granted = limits.grant(found.usage).map_err(Stop::Refused)?;
@@ -113,10 +116,11 @@ impl Store {
             .await;
         match opened {
             Ok(opened) => {
-                if let Opened::New(recorded) = &opened
-                    && let Some(due_at) = recorded.session.due_at(&self.rules)
-                {
-                    self.nudges.send(Nudge::Due(due_at));
+                if let Opened::New(recorded) = &opened {
+                    self.total.one_more();
+                    if let Some(due_at) = recorded.session.due_at(&self.rules) {
+                        self.nudges.send(Nudge::Due(due_at));
+                    }
                 }
                 Ok(opened)
             }
@@ -124,6 +128,12 @@ impl Store {
             Err(Stop::Store(error)) => Err(error),
         }
     }
+}
+
+/// The starts of one user take turns, and near the limit of all sessions all starts do.
+fn turn(name: &str) -> Turn {
+    let digest = Sha256::digest(name.as_bytes());
+    Turn(digest.iter().take(8).fold(0, |key, byte| (key << 8) | i64::from(*byte)))
 }
 
 fn insert(

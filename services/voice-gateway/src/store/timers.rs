@@ -10,7 +10,7 @@ use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::time::Timestamp;
 
 use super::Store;
-use super::rows::{Row, day, voice_chores, voice_sessions, voice_usage, voice_webhooks};
+use super::rows::{Row, day, is_live, is_open, is_over, voice_chores, voice_sessions, voice_usage, voice_webhooks};
 use crate::domain::session::VoiceSession;
 
 /// Work that one replica does for all.
@@ -121,7 +121,7 @@ impl Store {
         self.db
             .read("list live voice sessions", |c| {
                 let rows: Vec<Row> =
-                    on!(c, |c| dsl::voice_sessions.filter(dsl::phase.eq("live")).select(Row::as_select()).load(c))?;
+                    on!(c, |c| dsl::voice_sessions.filter(is_live()).select(Row::as_select()).load(c))?;
                 let operation = c.operation();
                 rows.into_iter().map(|row| row.into_loaded(operation).map(|loaded| loaded.session)).collect()
             })
@@ -134,7 +134,7 @@ impl Store {
         self.db
             .read("find the sessions of rooms", move |c| {
                 on!(c, |c| dsl::voice_sessions
-                    .filter(dsl::id.eq_any(db_ids(&ids)).and(dsl::phase.eq_any(["creating", "live"])))
+                    .filter(dsl::id.eq_any(db_ids(&ids)).and(is_open()))
                     .select(dsl::id)
                     .load(c))
             })
@@ -146,7 +146,7 @@ impl Store {
         use voice_sessions::dsl;
         self.db
             .read("count voice sessions", |c| {
-                let open = || dsl::voice_sessions.filter(dsl::phase.eq_any(["creating", "live"]));
+                let open = || dsl::voice_sessions.filter(is_open());
                 let sessions: i64 = on!(c, |c| open().select(count_star()).first(c))?;
                 let queues: Vec<i64> = on!(c, |c| open().filter(dsl::queued.gt(0)).select(dsl::queued).load(c))?;
                 Ok((sessions, queues.into_iter().sum()))
@@ -160,7 +160,7 @@ impl Store {
         self.db
             .write("purge old voice sessions", move |tx| {
                 let now = tx.now()?;
-                let old = dsl::phase.eq("over").and(dsl::ended_at.lt(now.minus(keep).db()));
+                let old = dsl::ended_at.lt(now.minus(keep).db()).and(is_over());
                 let ids: Vec<GatewaySessionId> =
                     on!(tx, |c| dsl::voice_sessions.filter(old).select(dsl::id).limit(BATCH).load(c))?;
                 on!(tx, |c| diesel::delete(dsl::voice_sessions.filter(dsl::id.eq_any(db_ids(&ids)))).execute(c))?;

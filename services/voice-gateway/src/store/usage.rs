@@ -3,21 +3,21 @@
 //! On PostgreSQL in one statement, because each way to the database and back is time that a caller waits; on SQLite, which
 //! is in this process, in several plain ones.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
 use diesel::dsl::count_star;
 use diesel::pg::Pg;
 use diesel::prelude::*;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::{BigInt, Bool, Text};
 use ensemble_store_kit::types::Moment;
-use ensemble_store_kit::{Conn, Raw, StoreError, on};
+use ensemble_store_kit::{Conn, Raw, StoreError, kept, on};
 use ensemble_types::time::Timestamp;
 
-use super::rows::{day, voice_sessions, voice_usage};
+use super::rows::{day, is_open, voice_sessions, voice_usage};
 use crate::domain::limits::{Limits, Usage};
 use crate::domain::session::VoiceSession;
-
-/// Phases of sessions that count against limits.
-const OPEN: [&str; 2] = ["creating", "live"];
 
 /// The user whose seconds are those of everybody.
 const EVERYBODY: &str = "";
@@ -32,10 +32,19 @@ pub(super) struct InUse {
     pub(super) now: Timestamp,
 }
 
-pub(super) fn usage(tx: &mut Conn, session: &VoiceSession, limits: &Limits) -> Result<InUse, StoreError> {
+/// `total`: how many sessions are open in all, if that is known.
+pub(super) fn usage(
+    tx: &mut Conn,
+    session: &VoiceSession,
+    limits: &Limits,
+    total: Option<u64>,
+) -> Result<InUse, StoreError> {
+    let count_all = limits.total_sessions > 0 && total.is_none();
     if let Raw::Pg(pg) = &mut tx.raw {
-        let found = Counted::new(session, limits).get_result::<Counts>(pg);
-        return tx.seen(found).map(InUse::from);
+        let found = Counted::new(session, limits, count_all).get_result::<Counts>(pg);
+        let mut found = tx.seen(found).map(InUse::from)?;
+        found.usage.total_sessions = total.unwrap_or(found.usage.total_sessions);
+        return Ok(found);
     }
     let now = tx.now()?;
     let open = open_sessions(tx, &session.user_id)?;
@@ -45,7 +54,7 @@ pub(super) fn usage(tx: &mut Conn, session: &VoiceSession, limits: &Limits) -> R
     others.sort_unstable();
     others.dedup();
     let user_sessions = others.len() as u64;
-    let total_sessions = if limits.total_sessions > 0 { total_sessions(tx, session)? } else { 0 };
+    let total_sessions = if count_all { total_sessions(tx, session)? } else { total.unwrap_or(0) };
     let user_seconds = match limits.user_daily_seconds {
         0 => 0,
         _ => ended_today(tx, &session.user_id, now)?.saturating_add(going_on(&open, now)),
@@ -62,11 +71,39 @@ pub(super) fn total_sessions(tx: &mut Conn, session: &VoiceSession) -> Result<u6
     use voice_sessions::dsl;
     let replaced = dsl::user_id.eq(&session.user_id).and(dsl::session_id.eq(&session.session_id));
     let count: i64 = on!(tx, |c| dsl::voice_sessions
-        .filter(dsl::phase.eq_any(OPEN))
+        .filter(is_open())
         .filter(diesel::dsl::not(replaced))
         .select(count_star())
         .first(c))?;
     Ok(u64::try_from(count).unwrap_or(0))
+}
+
+/// How many sessions are open in all, as far as this process knows: counting them takes the longer the more there are, so
+/// it is done by one start of many.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Total(Arc<Mutex<Option<(Instant, u64)>>>);
+
+impl Total {
+    /// A count is believed for so long; where it matters, near the limit, it is not asked for.
+    const BELIEVED: Duration = Duration::from_millis(200);
+
+    fn lock(&self) -> MutexGuard<'_, Option<(Instant, u64)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn known(&self) -> Option<u64> {
+        self.lock().filter(|(at, _)| at.elapsed() < Self::BELIEVED).map(|(_, total)| total)
+    }
+
+    pub(super) fn counted(&self, total: u64) {
+        *self.lock() = Some((Instant::now(), total));
+    }
+
+    pub(super) fn one_more(&self) {
+        if let Some((_, total)) = self.lock().as_mut() {
+            *total += 1;
+        }
+    }
 }
 
 /// The statement for PostgreSQL. What no limit asks for is not counted.
@@ -79,12 +116,12 @@ struct Counted<'a> {
 }
 
 impl<'a> Counted<'a> {
-    fn new(session: &'a VoiceSession, limits: &Limits) -> Self {
+    fn new(session: &'a VoiceSession, limits: &Limits, count_all: bool) -> Self {
         let all = "voice_sessions s WHERE s.phase IN ('creating', 'live')";
         Self {
             user: &session.user_id,
             session: &session.session_id,
-            count_all: limits.total_sessions > 0,
+            count_all,
             seconds: [
                 (limits.user_daily_seconds > 0, &session.user_id, "mine s WHERE TRUE"),
                 (limits.total_daily_seconds > 0, EVERYBODY, all),
@@ -171,16 +208,18 @@ struct Open {
 
 fn open_sessions(tx: &mut Conn, user: &str) -> Result<Vec<Open>, StoreError> {
     use voice_sessions::dsl;
-    on!(tx, |c| dsl::voice_sessions
-        .filter(dsl::user_id.eq(user).and(dsl::phase.eq_any(OPEN)))
-        .select((dsl::session_id, dsl::created_at, dsl::active_at))
-        .load(c))
+    on!(tx, |c| kept(dsl::voice_sessions.filter(dsl::user_id.eq(user).and(is_open())).select((
+        dsl::session_id,
+        dsl::created_at,
+        dsl::active_at
+    )))
+    .load(c))
 }
 
 fn all_open_sessions(tx: &mut Conn) -> Result<Vec<Open>, StoreError> {
     use voice_sessions::dsl;
     on!(tx, |c| dsl::voice_sessions
-        .filter(dsl::phase.eq_any(OPEN))
+        .filter(is_open())
         .select((dsl::session_id, dsl::created_at, dsl::active_at))
         .load(c))
 }

@@ -1,7 +1,7 @@
 //! Taking in a webhook: once, and together with what it changes.
 
 use diesel::prelude::*;
-use ensemble_store_kit::types::IntoDb;
+use ensemble_store_kit::types::now;
 use ensemble_store_kit::{StoreError, on};
 use ensemble_types::ids::GatewaySessionId;
 
@@ -26,8 +26,7 @@ impl Store {
         let taken: Option<Option<Change<bool>>> = self
             .db
             .write("take in a webhook", move |tx| {
-                let now = tx.now()?;
-                let row = (voice_webhooks::id.eq(&webhook.id), voice_webhooks::received_at.eq(now.db()));
+                let row = (voice_webhooks::id.eq(&webhook.id), voice_webhooks::received_at.eq(now()));
                 let new = on!(tx, |c| diesel::insert_into(voice_webhooks::table)
                     .values(row)
                     .on_conflict_do_nothing()

@@ -11,7 +11,7 @@ use diesel::prelude::*;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::{Array, BigInt, Bool, Nullable, Text};
 use ensemble_store_kit::types::{DbId, IntoDb, Moment, Uid, now};
-use ensemble_store_kit::{Conn, Raw, StoreError};
+use ensemble_store_kit::{Conn, Raw, StoreError, kept};
 use ensemble_types::ids::{MessageId, SessionId, UserId};
 use ensemble_types::messages::Message;
 use ensemble_types::time::Timestamp;
@@ -69,6 +69,7 @@ impl<'a> Rows<'a> {
         }
         let sessions: Vec<DbId> = self.session.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
         let outcome = match &mut c.raw {
+            Raw::Pg(pg) if whose == Whose::Owners && self.id.len() == 1 => Single(self).load(pg),
             Raw::Pg(pg) => Statement { rows: self, sessions: &sessions, permitted: whose == Whose::Permitted }.load(pg),
             Raw::Sqlite(sqlite) => self.one_by_one(sqlite, whose),
         };
@@ -135,11 +136,57 @@ impl<'a> Rows<'a> {
                 .execute(c)?;
         }
         for (session, last_seq) in &last {
-            diesel::update(sessions::table.find(session))
-                .set((sessions::last_seq.eq(last_seq), sessions::updated_at.eq(at.db())))
-                .execute(c)?;
+            kept(
+                diesel::update(sessions::table.find(session))
+                    .set((sessions::last_seq.eq(last_seq), sessions::updated_at.eq(at.db()))),
+            )
+            .execute(c)?;
         }
         Ok(numbers)
+    }
+}
+
+/// One message of a session's owner, which is all there is to do when one person writes: a third of the work of
+/// [`Statement`], most of which is for order among many.
+struct Single<'a, 'r>(&'r Rows<'a>);
+
+impl QueryId for Single<'_, '_> {
+    type QueryId = Single<'static, 'static>;
+    const HAS_STATIC_QUERY_ID: bool = true;
+}
+
+impl Query for Single<'_, '_> {
+    type SqlType = (BigInt, BigInt, Moment);
+}
+
+impl RunQueryDsl<PgConnection> for Single<'_, '_> {}
+
+impl QueryFragment<Pg> for Single<'_, '_> {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        let rows = self.0;
+        let columns = rows.session.iter().zip(&rows.id).zip(&rows.sender);
+        let contents = rows.local_id.iter().zip(&rows.content).zip(&rows.key_epoch);
+        for (((session, id), sender), ((local_id, content), key_epoch)) in columns.zip(contents) {
+            // Whoever waited here for the row reads the clock again when it has it.
+            out.push_sql("WITH moved AS (UPDATE sessions SET last_seq = last_seq + 1, updated_at = clock_timestamp() WHERE id = ");
+            out.push_bind_param::<Uid, _>(session)?;
+            out.push_sql(" AND owner_id = ");
+            out.push_bind_param::<Uid, _>(sender)?;
+            out.push_sql(
+                " AND deleted_at IS NULL RETURNING id, owner_id, last_seq, updated_at) INSERT INTO messages \
+                 (session_id, seq, id, sender_id, local_id, content, key_epoch, created_at) \
+                 SELECT id, last_seq, ",
+            );
+            out.push_bind_param::<Uid, _>(id)?;
+            out.push_sql(", owner_id, ");
+            out.push_bind_param::<Text, _>(local_id)?;
+            out.push_sql(", ");
+            out.push_bind_param::<Text, _>(content)?;
+            out.push_sql(", ");
+            out.push_bind_param::<Nullable<BigInt>, _>(key_epoch)?;
+            out.push_sql(", updated_at FROM moved RETURNING 1::bigint, seq, created_at");
+        }
+        Ok(())
     }
 }
 

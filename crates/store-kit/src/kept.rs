@@ -1,0 +1,77 @@
+//! Updates whose prepared statement the connection keeps.
+//!
+//! diesel prepares every UPDATE anew, because what it sets may differ from call to call. The statement is kept by its text,
+//! so where there are few texts this only costs: the database parses and plans for longer than it writes.
+
+use diesel::backend::Backend;
+use diesel::connection::Connection;
+use diesel::prelude::*;
+use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
+use diesel::query_dsl::methods::LoadQuery;
+use diesel::sql_types::Integer;
+
+/// Lets the connection keep the statement. For one that has a handful of texts, and not one for each set of values.
+///
+/// ```text
+/// on!(tx, |c| kept(diesel::update(notes::table.find(id.db())).set(notes::body.eq(&body))).execute(c))?;
+/// ```
+pub fn kept<Q>(query: Q) -> Kept<Q> {
+    Kept(query)
+}
+
+/// See [`kept`].
+#[derive(Clone, Copy, Debug)]
+pub struct Kept<Q>(Q);
+
+impl<Q> Kept<Q> {
+    /// Runs a statement that gives no rows, and tells how many it changed.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn execute<'query, C>(self, conn: &mut C) -> QueryResult<usize>
+    where
+        C: Connection,
+        Kept<Tallied<Q>>: LoadQuery<'query, C, i32>,
+    {
+        // diesel's own `execute` looks at the statement through a reference, and so asks the original what may be kept.
+        Ok(Kept(Tallied(self.0)).load(conn)?.len())
+    }
+}
+
+/// Known by its text alone.
+impl<Q> QueryId for Kept<Q> {
+    type QueryId = ();
+    const HAS_STATIC_QUERY_ID: bool = false;
+}
+
+impl<Q: Query> Query for Kept<Q> {
+    type SqlType = Q::SqlType;
+}
+
+impl<Q, C> RunQueryDsl<C> for Kept<Q> {}
+
+impl<DB: Backend, Q: QueryFragment<DB>> QueryFragment<DB> for Kept<Q> {
+    fn walk_ast<'b>(&'b self, out: AstPass<'_, 'b, DB>) -> QueryResult<()> {
+        self.0.walk_ast(out)
+    }
+
+    fn is_safe_to_cache_prepared(&self, _: &DB) -> QueryResult<bool> {
+        Ok(true)
+    }
+}
+
+/// A statement with a row for each row that it changes.
+#[derive(Clone, Copy, Debug)]
+pub struct Tallied<Q>(Q);
+
+impl<Q> Query for Tallied<Q> {
+    type SqlType = Integer;
+}
+
+impl<DB: Backend, Q: QueryFragment<DB>> QueryFragment<DB> for Tallied<Q> {
+    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, DB>) -> QueryResult<()> {
+        self.0.walk_ast(out.reborrow())?;
+        out.push_sql(" RETURNING 1");
+        Ok(())
+    }
+}
