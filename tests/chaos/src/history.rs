@@ -137,7 +137,9 @@ impl Chronicle {
         let _ = writeln!(self.file, "{line}");
     }
 
-    pub(crate) fn flush(&mut self) {
+    /// Writes the last lines, and gives what was answered.
+    pub(crate) fn end(&mut self) -> History {
         let _ = self.file.flush();
+        std::mem::take(&mut self.history)
     }
 }

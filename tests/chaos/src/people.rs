@@ -83,10 +83,11 @@ impl Client {
         let mut clock: Option<(Timestamp, Duration)> = None;
         let mut current: Option<String> = None;
         while !self.stopped() {
-            let mut wish = json!({ "maxUses": MAX_USES });
-            if let (true, Some((then, at))) = (random.gen_ratio(1, 3), clock) {
-                wish["expiresAt"] = json!(then.plus(self.now().saturating_sub(at)).plus(SHORT_LIFE).to_string());
-            }
+            let end = clock.filter(|_| random.gen_ratio(1, 3)).map(|(then, at)| {
+                let now = then.plus(self.now().saturating_sub(at));
+                now.plus(SHORT_LIFE).to_string()
+            });
+            let wish = json!({ "maxUses": MAX_USES, "expiresAt": end });
             let made = self.call(call("POST", Some(wish))).await;
             let Some(made) = made.filter(|answer| matches!(answer.status, 200 | 201)) else {
                 pause(&mut random, 200).await;
@@ -149,7 +150,11 @@ impl Client {
             };
             let mut share = Share::default();
             for _ in 0..30 {
-                let level = [Level::Nothing, Level::View, Level::Edit][random.gen_range(0..3)];
+                let level = match random.gen_range(0..3) {
+                    0 => Level::Nothing,
+                    1 => Level::View,
+                    _ => Level::Edit,
+                };
                 let change = self.set_level(&owner, &guest.id, &session, level).await;
                 share.changes.push(change);
                 for _ in 0..random.gen_range(1..4) {

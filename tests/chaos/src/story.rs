@@ -84,9 +84,7 @@ pub(crate) async fn live_through(seed: u64, folder: &Path) -> Result<Vec<String>
     let stored = read_all(&still, &cast.owner.token, &cast.sessions).await?;
     let mut secrets = vec!["canary-".to_owned()];
     secrets.extend([&cast.owner, &cast.guest, &cast.stranger].map(|person| person.token.clone()));
-    let mut chronicle = chronicle.lock().map_err(|_| anyhow::anyhow!("a client panicked"))?;
-    chronicle.flush();
-    let history = &chronicle.history;
+    let history = &chronicle.lock().map_err(|_| anyhow::anyhow!("a client panicked"))?.end();
     secrets.extend(history.links.keys().cloned());
     for process in &town.services {
         faults.extend(process.leaks(&town.http, &secrets).await);

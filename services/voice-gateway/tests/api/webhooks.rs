@@ -2,12 +2,30 @@
 
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ensemble_livekit_double::{API_KEY, API_SECRET, Leave, WebhookFaults};
 use ensemble_testkit::*;
+use hmac::{Hmac, Mac};
 use livekit_api::access_token::AccessToken;
-use serde_json::json;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::stage::{PATIENCE, Stage};
+
+/// A token as RFC 7519 has it, which livekit's own maker would not make.
+fn signed(algorithm: &str, claims: &Value, secret: &str) -> String {
+    let head = URL_SAFE_NO_PAD.encode(json!({ "alg": algorithm, "typ": "JWT" }).to_string());
+    let content = format!("{head}.{}", URL_SAFE_NO_PAD.encode(claims.to_string()));
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
+    mac.update(content.as_bytes());
+    format!("{content}.{}", URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes()))
+}
+
+fn unsigned(claims: &Value) -> String {
+    let head = URL_SAFE_NO_PAD.encode(json!({ "alg": "none", "typ": "JWT" }).to_string());
+    format!("{head}.{}.", URL_SAFE_NO_PAD.encode(claims.to_string()))
+}
 
 on_both_databases! {
     async fn only_livekit_is_believed(on: Backend) {
@@ -29,7 +47,23 @@ on_both_databases! {
         assert_eq!(post(talk.token.clone()).await, 401);
         assert_eq!(post(token(API_SECRET, "")).await, 401);
         assert_eq!(post(token(API_SECRET, "AAAA")).await, 401);
+        let digest = STANDARD.encode(Sha256::digest(&body));
+        let claims = |expires: i64| json!({ "iss": API_KEY, "nbf": 0, "exp": expires, "sha256": digest });
+        let (past, future) = (1_000, 4_000_000_000);
+        assert_eq!(post(signed("HS256", &claims(past), API_SECRET)).await, 401, "expired long ago");
+        assert_eq!(post(signed("none", &claims(future), API_SECRET)).await, 401, "says that it is not signed");
+        assert_eq!(post(unsigned(&claims(future))).await, 401, "has no signature");
         assert_eq!(stage.status(&talk.id).await["state"], "active");
+        // The same by the same hand, and valid: what was refused above was refused for what is wrong with it.
+        assert_eq!(post(signed("HS256", &claims(future), API_SECRET)).await, 200);
+        stage.ends(&talk.id, "stopped", "room_finished").await;
+    }
+
+    async fn a_webhook_as_livekit_sends_it_is_believed(on: Backend) {
+        let stage = Stage::new(on).await;
+        let talk = stage.talking("user-1", "session-1").await;
+        let sid = stage.double.room(&talk.room).unwrap().sid;
+        let body = json!({ "event": "room_finished", "id": "EV_true", "room": { "name": talk.room, "sid": sid } }).to_string();
         assert_eq!(stage.double.send_raw_webhook(&body).await, 200);
         stage.ends(&talk.id, "stopped", "room_finished").await;
     }
