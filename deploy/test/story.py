@@ -400,7 +400,8 @@ def outage(door, seconds, kill, heal, rate, when_ready, slack):
     expect(not wrong, f"answers other than 503: {sorted({t[2] for t in wrong})}")
     expect(all(t[3] for t in load.times if t[2] == 503), "503 without Retry-After")
     slow = max(t[1] for t in during)
-    expect(slow < 5, f"a refusal took {slow:.1f} s")
+    # Two seconds are promised; the rest is the way there and back on a busy machine.
+    expect(slow < 2.5, f"a refusal took {slow:.1f} s")
     print(f"ok  {len(during)} refusals while the database was away, all 503 with Retry-After, the slowest in {slow:.1f} s")
     ready = ready_at(when_ready) if when_ready else marks["healed"]
     back = {name: marks[name] - ready for name in ("read", "write", "run", "machines") if name in marks}

@@ -2,6 +2,7 @@
 
 mod commands;
 mod door;
+mod doorway;
 mod drain;
 mod internal;
 mod memory;
@@ -11,6 +12,7 @@ pub mod telemetry;
 
 pub use commands::run;
 pub use door::{DoorHandle, Handlers, OpenDoor, PublicDoor, ThreadHandlers};
+pub use doorway::{Inbox, open_doorway};
 pub use drain::Drain;
 pub use memory::take_small_pages;
 pub use serve::{Doors, Running, start};
