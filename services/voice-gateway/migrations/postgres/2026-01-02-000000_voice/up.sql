@@ -4,7 +4,7 @@ CREATE TABLE voice_sessions (
     id uuid PRIMARY KEY,
     user_id text NOT NULL,
     session_id text NOT NULL,
-    room_name text NOT NULL UNIQUE,
+    room_name text NOT NULL,
     phase text NOT NULL CHECK (phase IN ('creating', 'live', 'ending', 'over')),
     end_reason text CHECK ((end_reason IS NULL) = (phase IN ('creating', 'live'))),
     created_at timestamptz NOT NULL,

@@ -4,7 +4,7 @@ CREATE TABLE voice_sessions (
     id BLOB PRIMARY KEY,
     user_id TEXT NOT NULL,
     session_id TEXT NOT NULL,
-    room_name TEXT NOT NULL UNIQUE,
+    room_name TEXT NOT NULL,
     phase TEXT NOT NULL CHECK (phase IN ('creating', 'live', 'ending', 'over')),
     end_reason TEXT CHECK ((end_reason IS NULL) = (phase IN ('creating', 'live'))),
     created_at INTEGER NOT NULL,
