@@ -34,6 +34,7 @@ RULES = [
     r"^must be in the future$",
     r"^is the session's owner, who needs no share$|^is yourself$",
     r"^must be an absolute path without `\.\.`$",
+    r"^must be an absolute http or https URL",
     r"^wants the output of .* which is not in dependsOn$",
 ]
 

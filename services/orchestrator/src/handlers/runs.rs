@@ -159,10 +159,12 @@ pub(crate) async fn pend(
     Query(query): Query<PendQuery>,
     OptionalJson(body): OptionalJson<Pend>,
 ) -> Answer<Reply<Pended>> {
-    let cursor = body.cursor.or(query.cursor).map(|text| version(&text)).transpose()?;
+    // Each is looked at, also one that the other overrides.
+    let cursors = [&body.cursor, &query.cursor].map(|text| text.as_deref().map(version).transpose());
+    let [from_body, from_query] = cursors;
+    let cursor = from_body?.or(from_query?);
     let wait_for = body.wait_for.or(query.wait_for).unwrap_or_default();
     let timeout_ms = body.timeout_ms.or(query.timeout_ms).unwrap_or(30_000);
-    // Also one that the other overrides.
     if [body.timeout_ms, query.timeout_ms].into_iter().flatten().any(|ms| ms > 120_000) {
         return Err(Error::BadField("/timeoutMs", "must be 0 to 120,000").into());
     }

@@ -72,6 +72,7 @@ on_both_databases! {
         let run = world.submit(json!([task("a")])).await;
         let pend = path(&run, "/pend");
         world.api.post(&pend, &json!({ "cursor": "x" })).await.problem(400, "INVALID_CURSOR");
+        world.api.post(&format!("{pend}?cursor="), &json!({ "cursor": "1" })).await.problem(400, "INVALID_CURSOR");
         world.api.post(&pend, &json!({ "cursor": "-1" })).await.problem(400, "INVALID_CURSOR");
         world.api.post(&pend, &json!({ "cursor": "99999999999999999999" })).await.problem(400, "INVALID_CURSOR");
         assert_eq!(world.api.post(&pend, &json!({ "timeoutMs": 120_001 })).await.bad_fields(), ["/timeoutMs"]);

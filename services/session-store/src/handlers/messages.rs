@@ -12,6 +12,7 @@ use utoipa::IntoParams;
 
 use super::json;
 use crate::SessionStore;
+use crate::domain::Invalid;
 use crate::domain::draft::{Draft, Drafts};
 use crate::domain::history::Window;
 use crate::error::Error;
@@ -64,14 +65,20 @@ pub(crate) async fn page(
     Path(id): Path<SessionId>,
     Query(query): Query<WindowQuery>,
 ) -> Answer<HttpResponse> {
-    let page = state.store.history(id, caller.user, query.window()).await?;
+    let page = state.store.history(id, caller.user, query.window()?).await?;
     Ok(json(page.json))
 }
 
 impl WindowQuery {
-    pub(crate) fn window(&self) -> Window {
-        let number = |seq: u64| i64::try_from(seq).unwrap_or(i64::MAX);
-        Window { after: self.after.map(number), before: self.before.map(number), limit: i64::from(self.limit.get()) }
+    /// # Errors
+    /// No message can have such a number.
+    pub(crate) fn window(&self) -> Result<Window, Error> {
+        let number = |pointer, seq: Option<u64>| {
+            let too_large = |_| Error::Invalid(Invalid::new(pointer, "must be at most 9223372036854775807"));
+            seq.map(i64::try_from).transpose().map_err(too_large)
+        };
+        let (after, before) = (number("?after", self.after)?, number("?before", self.before)?);
+        Ok(Window { after, before, limit: i64::from(self.limit.get()) })
     }
 }
 

@@ -55,7 +55,7 @@ pub(crate) async fn view(state: State<SessionStore>, request: HttpRequest) -> An
             state.store.probe_link(reader).await?;
             return Ok(HttpResponse::Ok().insert_header((CONTENT_TYPE, "application/json")).finish());
         }
-        Ok(json(state.store.view_link(reader, query.window()).await?.json))
+        Ok(json(state.store.view_link(reader, query.window()?).await?.json))
     };
     Ok(discreet(viewed.await, &request))
 }

@@ -36,12 +36,12 @@ on_both_databases! {
             ("?after=5&before=90&limit=3", up(6, 8), (true, Some(6), Some(8), 130)),
             ("?after=9&before=5", vec![], (false, None, Some(9), 130)),
             ("?before=1", vec![], (false, None, Some(130), 130)),
-            ("?after=9999999999999999999", vec![], (false, None, Some(i64::MAX), 130)),
+            ("?after=9223372036854775807", vec![], (false, None, Some(i64::MAX), 130)),
         ] {
             let page = owner.api.get(&format!("{}{query}", messages(&id))).await.expect(200);
             assert_eq!((seqs(&page["messages"]), ends(&page)), (expected, more), "{query}");
         }
-        for bad in ["limit=0", "limit=501", "limit=-1", "before=-1", "after=-1", "after=x", "before=1.5", "limit=1e2"] {
+        for bad in ["limit=0", "limit=501", "limit=-1", "before=-1", "after=-1", "after=x", "before=1.5", "limit=1e2", "before=9223372036854775808", "after=18446744073709551615"] {
             let name = format!("?{}", bad.split('=').next().unwrap());
             assert_eq!(owner.api.get(&format!("{}?{bad}", messages(&id))).await.bad_fields(), [name], "{bad}");
         }
