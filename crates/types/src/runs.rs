@@ -192,6 +192,7 @@ pub struct Usage {
     #[serde(default)]
     pub output_tokens: Option<u64>,
     #[serde(default)]
+    #[schema(minimum = 0)]
     pub cost_usd: Option<f64>,
 }
 
