@@ -23,7 +23,7 @@ use super::door::{DoorHandle, OpenDoor};
 /// Connections that may wait to be accepted; the kernel lowers it to what it allows (listen(2)). The standard library's 128
 /// are fewer than a burst of streams that come back after a restart, and one that finds no place waits a second to knock
 /// again.
-const QUEUE: i32 = 4_096;
+const BACKLOG: i32 = 4_096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
@@ -58,7 +58,7 @@ where
     F: Future<Output = ()>,
 {
     listener.set_nonblocking(true)?;
-    SockRef::from(&listener).listen(QUEUE)?;
+    SockRef::from(&listener).listen(BACKLOG)?;
     let (stage, stages) = watch::channel(Stage::Open);
     let (mut inboxes, mut ends) = (Vec::new(), Vec::new());
     let (name, number) = threads;

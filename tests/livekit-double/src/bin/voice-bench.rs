@@ -138,8 +138,7 @@ async fn one_round(
     at_once: usize,
 ) -> Result<Vec<Duration>, Failure> {
     let url = format!("http://{public}");
-    let caller =
-        |caller| call(double.clone(), http.clone(), url.clone(), format!("{round}-{at_once}-{caller}"), STARTS);
+    let caller = |caller| call(double.clone(), http.clone(), url.clone(), format!("{round}-{at_once}-{caller}"));
     let callers: Vec<_> = (0..at_once).map(|number| tokio::spawn(caller(number))).collect();
     let mut all = Vec::new();
     for caller in callers {
@@ -149,15 +148,9 @@ async fn one_round(
 }
 
 /// One caller: starts one session after the other, and stops them all in the end.
-async fn call(
-    double: Double,
-    http: reqwest::Client,
-    url: String,
-    name: String,
-    starts: usize,
-) -> Result<Vec<Duration>, Failure> {
+async fn call(double: Double, http: reqwest::Client, url: String, name: String) -> Result<Vec<Duration>, Failure> {
     let (mut times, mut open) = (Vec::new(), Vec::new());
-    for number in 0..starts {
+    for number in 0..STARTS {
         let body = json!({ "userId": format!("user-{name}-{number}"), "sessionId": "session", "language": "en" });
         let begun = Instant::now();
         let request = http.post(format!("{url}/v1/voice/session/start")).header("x-voice-key", VOICE_KEY);

@@ -1,8 +1,8 @@
-//! Messages on their way into the database, and the one statement that numbers and stores them.
+//! Messages on their way into the database, and the statement that numbers and stores them.
 //!
 //! On PostgreSQL it is one statement whatever the number of rows, so that it is planned once for each connection. It locks
 //! the sessions (and sees each as it is once the lock is there), gives out the numbers, stores the messages and moves the
-//! sessions on. SQLite runs in this process, so there a statement for each row costs no round trip.
+//! sessions on. A single message of an owner has a smaller one, [`Single`]. SQLite runs in this process, so there a statement for each row costs no round trip.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -146,8 +146,8 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// One message of a session's owner, which is all there is to do when one person writes: a third of the work of
-/// [`Statement`], most of which is for order among many.
+/// One message of a session's owner, which is all there is to do when one person writes: a third less work than
+/// [`Statement`], which also puts many in order.
 struct Single<'a, 'r>(&'r Rows<'a>);
 
 impl QueryId for Single<'_, '_> {
