@@ -162,10 +162,11 @@ impl Conn {
                 "PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE",
             ),
         };
-        let postgres = turn.map_or_else(|| postgres.to_owned(), |turn| format!("{postgres}; {}", turn.sql()));
+        let in_turn = turn.map(|turn| format!("{postgres}; {}", turn.sql()));
+        let postgres = in_turn.as_deref().unwrap_or(postgres);
         on!(
             self,
-            Pg | c | AnsiTransactionManager::begin_transaction_sql(c, &postgres),
+            Pg | c | AnsiTransactionManager::begin_transaction_sql(c, postgres),
             Sqlite | c | AnsiTransactionManager::begin_transaction_sql(c, sqlite)
         )
     }

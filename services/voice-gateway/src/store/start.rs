@@ -77,7 +77,8 @@ impl From<StoreError> for Stop {
     }
 }
 
-/// More starts than this are never made on all replicas from the count that one believes to its own commit.
+/// So many starts may be made on all replicas from the count that one of them believes to its own commit (1,280 a second, as
+/// long as a count is believed) without going beyond the limit.
 const IN_FLIGHT: u64 = 256;
 
 impl Store {

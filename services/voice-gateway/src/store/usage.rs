@@ -237,3 +237,20 @@ fn going_on(open: &[Open], now: Timestamp) -> u64 {
     let of_today = open.iter().filter(|one| day(one.created_at) == today);
     of_today.filter_map(|one| one.active_at).map(|since| now.since(since).as_secs()).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_is_known_with_what_was_started_since() {
+        let total = Total::default();
+        total.one_more();
+        assert_eq!(total.known(), None, "nobody has counted");
+        total.counted(5);
+        total.one_more();
+        assert_eq!(total.known(), Some(6));
+        *total.lock() = Some((Instant::now() - Total::BELIEVED, 6));
+        assert_eq!(total.known(), None, "too old");
+    }
+}
