@@ -11,6 +11,7 @@ pub mod http;
 pub mod live;
 pub mod metrics;
 pub mod openapi;
+pub mod outgoing;
 pub mod process;
 pub mod routes;
 pub mod service;
@@ -22,6 +23,7 @@ pub use http::{
     Answer, Created, Fail, IdempotencyKey, IntoProblem, Json, Keyed, OptionalJson, Path, Query, Reply, State, Unread,
     Upserted,
 };
+pub use outgoing::Outgoing;
 pub use process::{Doors, Drain, Running, run, start};
 pub use routes::{Routes, Who, delete, get, patch, post};
 pub use service::{Kit, RpcCall, RpcMount, RpcStatus, Service, StartError, Worker};

@@ -12,6 +12,7 @@ use secrecy::SecretString;
 use crate::auth::{Gate, KeySource};
 use crate::config::Vars;
 use crate::metrics::Metrics;
+use crate::outgoing::Outgoing;
 use crate::process::{Drain, OpenDoor, PublicDoor};
 use crate::{Clock, Routes};
 
@@ -77,8 +78,8 @@ pub struct Kit {
     /// Ends loops and long answers.
     pub drain: Drain,
     pub metrics: Metrics,
-    /// For calls to neighbours: no proxy, no redirects, pooled.
-    pub http: reqwest::Client,
+    /// For calls to neighbours.
+    pub http: Outgoing,
     /// Shows neighbours that we are one of them.
     pub internal_token: SecretString,
     /// Where this service was bound, with the real port.

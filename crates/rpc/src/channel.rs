@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ensemble_chassis::Kit;
 use ensemble_chassis::process::telemetry::traceparent;
+use ensemble_chassis::{Kit, Outgoing};
 use prost::Message;
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, HeaderName};
@@ -21,7 +21,7 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// The way to one neighbour. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Channel {
-    http: reqwest::Client,
+    http: Outgoing,
     url: String,
     token: SecretString,
     deadline: Duration,
@@ -49,7 +49,7 @@ impl Channel {
     }
 
     /// For programs that are not services.
-    pub fn with(http: reqwest::Client, token: SecretString, neighbour: &Neighbour) -> Self {
+    pub fn with(http: Outgoing, token: SecretString, neighbour: &Neighbour) -> Self {
         Self { http, url: neighbour.url.clone(), token, deadline: neighbour.deadline }
     }
 
@@ -92,6 +92,7 @@ impl Channel {
         let lost = |error: reqwest::Error| RpcError::Unavailable(format!("{method}: {}", with_causes(&error)));
         let mut request = self
             .http
+            .here()
             .post(format!("{}/rpc/{method}", self.url))
             .bearer_auth(self.token.expose_secret())
             .header(CONTENT_TYPE, PROTOBUF)

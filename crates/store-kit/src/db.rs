@@ -160,6 +160,18 @@ impl Db {
         .await
     }
 
+    /// Runs a job of one statement, which commits itself. It runs again when its connection is lost, even though the
+    /// statement may have been committed: so it must be one that can be repeated.
+    pub async fn statement<T, E, F>(&self, operation: &'static str, job: F) -> Result<T, E>
+    where
+        F: FnMut(&mut Conn) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let wakes = self.inner.wakes.clone();
+        self.run(&self.inner.writers, operation, job, move |conn, job| attempt_statement(conn, job, &wakes)).await
+    }
+
     /// Who waits for what.
     pub fn wakes(&self) -> &Wakes {
         &self.inner.wakes
@@ -194,8 +206,7 @@ impl Db {
         self.work(pool, operation, None, &mut job, |conn, job| attempt_write(conn, job, wakes, Flush::AtCommit, None))
     }
 
-    /// Like [`Db::write_here`], for a job of one statement, which commits itself. It runs again when its connection is lost,
-    /// even though the statement may have been committed: so it must be one that can be repeated.
+    /// [`Db::statement`], where [`Db::write_here`] is.
     pub fn statement_here<T, E: From<StoreError>>(
         &self,
         operation: &'static str,
@@ -203,13 +214,7 @@ impl Db {
     ) -> Result<T, E> {
         let (pool, wakes) = (&self.inner.writers, &self.inner.wakes);
         let _permit = self.inner.runtime.block_on(pool.enter(operation))?;
-        self.work(pool, operation, None, &mut job, |conn, job| {
-            let done = attempt_read(conn, job);
-            if done.outcome.is_ok() {
-                wakes.publish(conn.take_wakes());
-            }
-            done
-        })
+        self.work(pool, operation, None, &mut job, |conn, job| attempt_statement(conn, job, wakes))
     }
 
     async fn run<T, E, F>(
@@ -310,6 +315,18 @@ struct Attempt<T, E> {
 fn attempt_read<T, E>(conn: &mut Conn, job: &mut impl FnMut(&mut Conn) -> Result<T, E>) -> Attempt<T, E> {
     let outcome = job(conn);
     Attempt { may_repeat: outcome.is_err(), outcome }
+}
+
+fn attempt_statement<T, E>(
+    conn: &mut Conn,
+    job: &mut impl FnMut(&mut Conn) -> Result<T, E>,
+    wakes: &Wakes,
+) -> Attempt<T, E> {
+    let done = attempt_read(conn, job);
+    if done.outcome.is_ok() {
+        wakes.publish(conn.take_wakes());
+    }
+    done
 }
 
 fn attempt_write<T, E: From<StoreError>>(

@@ -9,7 +9,7 @@ use std::time::Duration;
 use actix_web::http::StatusCode;
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
 use bytes::Bytes;
-use ensemble_chassis::{RpcCall, RpcMount};
+use ensemble_chassis::{Outgoing, RpcCall, RpcMount};
 use ensemble_rpc::identity::{
     Accounts, GetAccountRequest, GetAccountResponse, Keys, RevokeMachineTokensRequest, RevokeMachineTokensResponse,
     SnapshotRequest, SnapshotResponse, VerificationKey, mount_accounts, mount_keys,
@@ -134,7 +134,7 @@ impl Neighbours {
 pub fn channel_to(internal_url: &str) -> Channel {
     ensemble_chassis::process::install_providers();
     let neighbour = Neighbour { url: internal_url.to_owned(), deadline: Duration::from_secs(20) };
-    Channel::with(reqwest::Client::new(), INTERNAL_TOKEN.to_owned().into(), &neighbour)
+    Channel::with(Outgoing::new().expect("TLS settings"), INTERNAL_TOKEN.to_owned().into(), &neighbour)
 }
 
 impl Keys for Inner {

@@ -43,7 +43,7 @@ use crate::metrics::VoiceMetrics;
 use crate::operations::deliver::RpcSupport;
 use crate::rates::Rates;
 use crate::store::{Nudges, Store};
-use crate::workers::Strays;
+use crate::workers::Births;
 
 /// A running voice gateway.
 pub struct VoiceGateway {
@@ -65,7 +65,7 @@ pub struct VoiceGateway {
     tool_bridge_key: Option<ToolBridgeKey>,
     /// Where agents reach us, without a slash at the end.
     public_url: String,
-    strays: Strays,
+    births: Births,
     metrics: VoiceMetrics,
     clock: Clock,
     drain: Drain,
@@ -76,7 +76,7 @@ pub struct VoiceGateway {
 /// What loops take from, until they have begun.
 struct Inboxes {
     deliveries: mpsc::Receiver<GatewaySessionId>,
-    strays: mpsc::Receiver<String>,
+    births: mpsc::Receiver<String>,
 }
 
 /// The migrations of this service, for its tests and for tools.
@@ -103,7 +103,7 @@ impl Service for VoiceGateway {
         let db = Db::open(&config.database, migrations()).await?;
         db.register(kit.metrics.registry())?;
         let (nudges, deliveries) = Nudges::new();
-        let (strays, stray_rooms) = Strays::new();
+        let (births, born) = Births::new();
         let rates = Arc::new(Rates::new(config.rates));
         let livekit = config.livekit;
         let breaker = Breaker::new(livekit.breaker_failures, livekit.breaker_probe);
@@ -130,12 +130,12 @@ impl Service for VoiceGateway {
             tool_bridge_default: config.tool_bridge.default_url,
             tool_bridge_key: config.tool_bridge.key.map(ToolBridgeKey),
             public_url: public_url.trim_end_matches('/').to_owned(),
-            strays,
+            births,
             metrics,
             clock: kit.clock,
             drain: kit.drain,
             keys,
-            inboxes: Mutex::new(Some(Inboxes { deliveries, strays: stray_rooms })),
+            inboxes: Mutex::new(Some(Inboxes { deliveries, births: born })),
         })
     }
 
@@ -160,7 +160,7 @@ impl Service for VoiceGateway {
         let mut loops = vec![
             Worker::new("timers", workers::run_timers(this(), drain())),
             Worker::new("pump", workers::pump(this(), inboxes.deliveries, drain())),
-            Worker::new("reaper", workers::reap(this(), inboxes.strays, drain())),
+            Worker::new("reaper", workers::reap(this(), inboxes.births, drain())),
             Worker::new("prober", workers::probe(this(), drain())),
             Worker::new("upkeep", workers::keep_up(this(), drain())),
         ];

@@ -19,6 +19,7 @@ use crate::auth::AuthContext;
 use crate::config::Vars;
 use crate::http::{BodyLimits, InFlight, observe};
 use crate::metrics::Metrics;
+use crate::outgoing::Outgoing;
 use crate::service::{Kit, Service, StartError, Worker};
 use crate::{Clock, Routes};
 
@@ -100,18 +101,12 @@ pub async fn start<S: Service>(mut vars: Vars, doors: Doors, clock: Clock) -> Re
     let (public_addr, internal_addr) = (doors.public.local_addr()?, doors.internal.local_addr()?);
     let (stage, drain) = Drain::new();
     let metrics = Metrics::new(S::NAME)?;
-    let http = reqwest::Client::builder()
-        .no_proxy()
-        .redirect(reqwest::redirect::Policy::none())
-        .connect_timeout(Duration::from_secs(1))
-        .pool_idle_timeout(Duration::from_secs(30))
-        .build()?;
     let internal_token = process.tokens.first().cloned().unwrap_or_default();
     let kit = Kit {
         clock: clock.clone(),
         drain: drain.clone(),
         metrics: metrics.clone(),
-        http,
+        http: Outgoing::new()?,
         internal_token,
         public_addr,
         internal_addr,

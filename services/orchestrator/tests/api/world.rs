@@ -84,7 +84,8 @@ impl World {
     /// What machine-registry says when a machine is deleted.
     pub(crate) async fn end_machine(&self, runner: &Runner, deleted_at: i64) -> EndMachineLeasesResponse {
         let neighbour = Neighbour { url: self.service().internal_url(), deadline: Duration::from_secs(10) };
-        let channel = Channel::with(reqwest::Client::new(), INTERNAL_TOKEN.to_owned().into(), &neighbour);
+        let channel =
+            Channel::with(ensemble_chassis::Outgoing::new().unwrap(), INTERNAL_TOKEN.to_owned().into(), &neighbour);
         let request =
             EndMachineLeasesRequest { user_id: self.user.to_string(), machine_id: runner.id.to_string(), deleted_at };
         MachineLeasesClient::new(channel).end(request).await.expect("the call arrives")

@@ -5,7 +5,6 @@ use actix_web::http::header::AUTHORIZATION;
 use actix_web::{HttpRequest, web};
 use ensemble_chassis::http::{BodyLimits, read_body};
 use ensemble_chassis::{Answer, Reply, State};
-use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::voice::VoiceAgentHeard;
 
 use crate::VoiceGateway;
@@ -44,30 +43,15 @@ impl VoiceGateway {
         let Some(room) = webhook.room_name().filter(|room| room.starts_with(&self.rooms.prefix)) else {
             return Ok("ignored");
         };
-        let id = self.rooms.session_of(room);
         if webhook.is_birth() {
-            return self.take_birth(room.to_owned(), id).await;
+            self.births.report(room.to_owned());
+            return Ok("noted");
         }
-        let (Some(id), true) = (id, webhook.is_news()) else { return Ok("ignored") };
+        let (Some(id), true) = (self.rooms.session_of(room), webhook.is_news()) else { return Ok("ignored") };
         Ok(match self.store.take_webhook(id, webhook).await? {
             Taken::Applied => "applied",
             Taken::Ignored => "ignored",
             Taken::Before => "repeated",
         })
-    }
-
-    /// A room is born. Nearly always we made it ourselves a moment ago, so nothing is written; but one whose session is
-    /// over, or never was, must go again.
-    async fn take_birth(&self, room: String, id: Option<GatewaySessionId>) -> Result<&'static str, Error> {
-        let session = match id {
-            Some(id) => self.store.find(id).await?.map(|found| found.session),
-            None => None,
-        };
-        if session.is_some_and(|session| !session.is_over()) {
-            return Ok("ignored");
-        }
-        // The answer must not wait for this; what is lost here the reconciler finds.
-        self.strays.report(room);
-        Ok("stray")
     }
 }

@@ -34,7 +34,8 @@ impl VoiceGateway {
                 }
             })
             .await;
-        self.delete_strays(&ours).await
+        let names: Vec<String> = ours.into_iter().map(|room| room.name).collect();
+        self.delete_strays(&names).await
     }
 
     async fn reconcile_session(
@@ -59,18 +60,16 @@ impl VoiceGateway {
         Ok(())
     }
 
-    /// Rooms of ours whose session is over, or was never heard of.
-    async fn delete_strays(&self, rooms: &[ListedRoom]) -> Result<(), Error> {
-        let ids: Vec<GatewaySessionId> = rooms.iter().filter_map(|room| self.rooms.session_of(&room.name)).collect();
+    /// Deletes those of our rooms whose session is over, or was never heard of.
+    pub(crate) async fn delete_strays(&self, rooms: &[String]) -> Result<(), Error> {
+        let ids: Vec<GatewaySessionId> = rooms.iter().filter_map(|room| self.rooms.session_of(room)).collect();
         let known: HashSet<GatewaySessionId> = self.store.with_room(ids).await?.into_iter().collect();
-        let is_stray = |room: &&ListedRoom| self.rooms.session_of(&room.name).is_none_or(|id| !known.contains(&id));
+        let is_stray = |room: &&String| self.rooms.session_of(room).is_none_or(|id| !known.contains(&id));
         stream::iter(rooms.iter().filter(is_stray))
-            .for_each_concurrent(AT_ONCE, |room| async {
-                match self.livekit.delete_room(&room.name).await {
-                    Ok(()) => tracing::info!(room = room.name, "Deleted a room without a session"),
-                    Err(error) => {
-                        tracing::debug!(room = room.name, %error, "A room without a session could not be deleted")
-                    }
+            .for_each_concurrent(AT_ONCE, |room| async move {
+                match self.livekit.delete_room(room).await {
+                    Ok(()) => tracing::info!(room, "Deleted a room without a session"),
+                    Err(error) => tracing::debug!(room, %error, "A room without a session could not be deleted"),
                 }
             })
             .await;

@@ -105,9 +105,11 @@ impl VoiceGateway {
         };
         match self.livekit.create_room(room).await {
             Ok(sid) => {
+                let room_name = session.room_name.clone();
                 let live = self.store.go_live(recorded, sid).await?;
                 let Some(session) = live.filter(|session| !session.is_over()) else {
-                    // It took too long, or was ended meanwhile; its room is being deleted.
+                    // It took too long, or was ended meanwhile, perhaps before there was a room to delete.
+                    self.births.report(room_name);
                     self.metrics.started("over");
                     return Err(Error::SessionOver);
                 };

@@ -33,6 +33,8 @@ struct Job {
     before: String,
     after: String,
     due_at: Option<Timestamp>,
+    /// Somebody may be waiting for it.
+    wake: bool,
 }
 
 struct Waiting {
@@ -90,7 +92,8 @@ impl Store {
             return Ok(None);
         }
         let due_at = session.due_at(&self.rules);
-        if !self.confirmer.confirm(Job { id: session.id, before, after: json(&session)?, due_at }).await? {
+        let job = Job { id: session.id, before, after: json(&session)?, due_at, wake: recorded.keyed };
+        if !self.confirmer.confirm(job).await? {
             return Ok(None);
         }
         if let Some(due_at) = due_at {
@@ -139,7 +142,10 @@ fn alone(db: &Db, job: &[Job]) -> Result<bool, StoreError> {
 /// For each whether it went live.
 fn store(db: &Db, jobs: &[Job]) -> Result<Vec<bool>, StoreError> {
     // Repeated after a lost answer the statement finds nothing to change, and the careful way finds the session live.
-    let ids = match db.statement_here(OPERATION, |c| in_one_statement(c, jobs))? {
+    let ids = match db.statement_here(OPERATION, |c| match jobs {
+        [job] if c.is_postgres() => one(c, job).map(|live| Some(live.then_some(job.id).into_iter().collect())),
+        _ => in_one_statement(c, jobs),
+    })? {
         Some(ids) => ids,
         None => db.write_here(OPERATION, |tx| one_by_one(tx, jobs))?,
     };
@@ -147,22 +153,29 @@ fn store(db: &Db, jobs: &[Job]) -> Result<Vec<bool>, StoreError> {
 }
 
 fn one_by_one(tx: &mut Conn, jobs: &[Job]) -> Result<Vec<GatewaySessionId>, StoreError> {
-    use voice_sessions::dsl;
     let mut live = Vec::with_capacity(jobs.len());
     for job in jobs {
-        let row = dsl::voice_sessions.find(job.id.db()).filter(dsl::record.eq(&job.before));
-        let changed = on!(tx, |c| kept(diesel::update(row).set((
-            dsl::record.eq(&job.after),
-            dsl::phase.eq("live"),
-            dsl::due_at.eq(job.due_at.db())
-        )))
-        .execute(c))?;
-        if changed == 1 {
-            tx.wake(topic(job.id));
+        if one(tx, job)? {
             live.push(job.id);
         }
     }
     Ok(live)
+}
+
+fn one(c: &mut Conn, job: &Job) -> Result<bool, StoreError> {
+    use voice_sessions::dsl;
+    let row = dsl::voice_sessions.find(job.id.db()).filter(dsl::record.eq(&job.before));
+    let went_live = on!(c, |c| kept(diesel::update(row).set((
+        dsl::record.eq(&job.after),
+        dsl::phase.eq("live"),
+        dsl::due_at.eq(job.due_at.db())
+    )))
+    .execute(c))?
+        == 1;
+    if went_live && job.wake {
+        c.wake(topic(job.id));
+    }
+    Ok(went_live)
 }
 
 /// `None` where there is no such statement.
@@ -178,7 +191,8 @@ fn in_one_statement(c: &mut Conn, jobs: &[Job]) -> Result<Option<Vec<GatewaySess
         Raw::Sqlite(_) => return Ok(None),
     };
     let live = c.seen(outcome)?;
-    live.iter().for_each(|id| c.wake(topic(*id)));
+    // Of a session that nobody repeats nobody knows yet.
+    jobs.iter().filter(|job| job.wake && live.contains(&job.id)).for_each(|job| c.wake(topic(job.id)));
     Ok(Some(live))
 }
 

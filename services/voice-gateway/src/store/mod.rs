@@ -5,7 +5,9 @@
 //! the database when their sweep comes.
 
 mod confirm;
+mod known;
 mod nudges;
+mod one_call;
 mod outbox;
 mod rows;
 mod sessions;
@@ -25,7 +27,7 @@ pub(crate) use timers::Chore;
 pub(crate) use webhooks::Taken;
 
 use self::confirm::Confirmer;
-use self::usage::Total;
+use self::known::Known;
 use crate::domain::state::Rules;
 use crate::metrics::VoiceMetrics;
 
@@ -36,13 +38,13 @@ pub(crate) struct Store {
     nudges: Nudges,
     metrics: VoiceMetrics,
     confirmer: Confirmer,
-    total: Total,
+    known: Known,
 }
 
 impl Store {
     pub(crate) fn start(db: Db, rules: Rules, nudges: Nudges, metrics: VoiceMetrics) -> std::io::Result<Self> {
         let confirmer = Confirmer::start(db.clone())?;
-        Ok(Self { db, rules, nudges, metrics, confirmer, total: Total::default() })
+        Ok(Self { db, rules, nudges, metrics, confirmer, known: Known::default() })
     }
 
     pub(crate) fn rules(&self) -> &Rules {

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 
 use super::rows::{START_ROUTE, phase, to_json, voice_contexts, voice_sessions};
 use super::usage::{total_sessions, usage};
-use super::{Nudge, Store};
+use super::{Nudge, Store, one_call};
 use crate::domain::limits::Limits;
 use crate::domain::session::VoiceSession;
 
@@ -55,6 +55,8 @@ pub(crate) struct Recorded {
     pub(crate) session: VoiceSession,
     /// Another session for the same user and application session is open, and will be replaced.
     pub(super) replaces: bool,
+    /// Repetitions of this start may be waiting for it.
+    pub(super) keyed: bool,
     since: Instant,
 }
 
@@ -81,12 +83,52 @@ impl From<StoreError> for Stop {
 /// long as a count is believed) without going beyond the limit.
 const IN_FLIGHT: u64 = 256;
 
+const OPERATION: &str = "record a voice session";
+const IN_ONE_CALL: &str = "record a voice session in one call";
+
 impl Store {
     pub(crate) async fn open(&self, new: NewSession, limits: Limits) -> Result<Opened, StoreError> {
-        let (rules, total) = (self.rules.clone(), self.total.clone());
-        let opened = self
-            .db
-            .write_ahead("record a voice session", turn(&format!("voice:user:{}", new.session.user_id)), move |tx| {
+        let opened = match self.open_in_one_call(new.clone(), &limits).await? {
+            Some(recorded) => Ok(Opened::New(Box::new(recorded))),
+            None => self.open_carefully(new, limits).await,
+        };
+        match opened {
+            Ok(opened) => {
+                if let Opened::New(recorded) = &opened {
+                    self.known.one_more();
+                    if let Some(due_at) = recorded.session.due_at(&self.rules) {
+                        self.nudges.send(Nudge::Due(due_at));
+                    }
+                }
+                Ok(opened)
+            }
+            Err(Stop::Refused(refusal)) => Ok(Opened::Refused(refusal)),
+            Err(Stop::Store(error)) => Err(error),
+        }
+    }
+
+    /// `None`: nothing is recorded, and it takes a closer look to tell why.
+    async fn open_in_one_call(&self, mut new: NewSession, limits: &Limits) -> Result<Option<Recorded>, StoreError> {
+        // SQLite's clock is never known here; it is in this process, where several calls cost little.
+        let Some(now) = self.known.now() else { return Ok(None) };
+        let since = Instant::now();
+        new.session.begin(now, limits.session, &self.rules);
+        let (session, keyed) = (new.session.clone(), new.key.is_some());
+        let (turn, due_at) = (user_turn(&session), session.due_at(&self.rules));
+        let (total, bounds) = (self.known.total(), limits.bounds(IN_FLIGHT));
+        let answer =
+            self.db.statement(IN_ONE_CALL, move |c| one_call::open(c, &new, turn, due_at, total, bounds)).await?;
+        self.known.told(answer.now);
+        if total.is_none() {
+            self.known.counted(answer.total_sessions);
+        }
+        Ok(answer.opened.then_some(Recorded { session, replaces: answer.replaces, keyed, since }))
+    }
+
+    async fn open_carefully(&self, new: NewSession, limits: Limits) -> Result<Opened, Stop> {
+        let (rules, known) = (self.rules.clone(), self.known.clone());
+        self.db
+            .write_ahead(OPERATION, user_turn(&new.session), move |tx| {
                 let mut session = new.session.clone();
                 if let Some(StartKey { key, body_hash }) = new.key.clone() {
                     let wish = Wish { scope: session.user_id.clone(), route: START_ROUTE, key, body_hash };
@@ -99,11 +141,14 @@ impl Store {
                         }
                     }
                 }
-                let known = total.known();
-                let mut found = usage(tx, &session, &limits, known)?;
+                let total = known.total();
+                let mut found = usage(tx, &session, &limits, total)?;
                 let since = Instant::now();
-                if known.is_none() {
-                    total.counted(found.usage.total_sessions);
+                if tx.is_postgres() {
+                    known.told(found.now);
+                }
+                if total.is_none() {
+                    known.counted(found.usage.total_sessions);
                 }
                 if limits.must_queue(found.usage.total_sessions, IN_FLIGHT) {
                     tx.take_turn(turn("voice:total"))?;
@@ -112,23 +157,15 @@ impl Store {
                 let granted = limits.grant(found.usage).map_err(Stop::Refused)?;
                 session.begin(found.now, granted, &rules);
                 insert(tx, &new, &session, session.due_at(&rules))?;
-                Ok(Opened::New(Box::new(Recorded { session, replaces: found.replaces, since })))
+                let keyed = new.key.is_some();
+                Ok(Opened::New(Box::new(Recorded { session, replaces: found.replaces, keyed, since })))
             })
-            .await;
-        match opened {
-            Ok(opened) => {
-                if let Opened::New(recorded) = &opened {
-                    self.total.one_more();
-                    if let Some(due_at) = recorded.session.due_at(&self.rules) {
-                        self.nudges.send(Nudge::Due(due_at));
-                    }
-                }
-                Ok(opened)
-            }
-            Err(Stop::Refused(refusal)) => Ok(Opened::Refused(refusal)),
-            Err(Stop::Store(error)) => Err(error),
-        }
+            .await
     }
+}
+
+fn user_turn(session: &VoiceSession) -> Turn {
+    turn(&format!("voice:user:{}", session.user_id))
 }
 
 /// The starts of one user take turns, and near the limit of all sessions all starts do.

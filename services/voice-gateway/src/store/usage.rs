@@ -1,10 +1,7 @@
 //! What is in use when a session is to be started: counted under the lock that lets one user's starts take turns.
 //!
-//! On PostgreSQL in one statement, because each way to the database and back is time that a caller waits; on SQLite, which
-//! is in this process, in several plain ones.
-
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+//! On PostgreSQL by a function of the schema, in one statement, because each way to the database and back is time that a
+//! caller waits; on SQLite, which is in this process, in several plain ones.
 
 use diesel::dsl::count_star;
 use diesel::pg::Pg;
@@ -41,7 +38,14 @@ pub(super) fn usage(
 ) -> Result<InUse, StoreError> {
     let count_all = limits.total_sessions > 0 && total.is_none();
     if let Raw::Pg(pg) = &mut tx.raw {
-        let found = Counted::new(session, limits, count_all).get_result::<Counts>(pg);
+        let statement = Counted {
+            user: &session.user_id,
+            session: &session.session_id,
+            total: count_all,
+            user_seconds: limits.user_daily_seconds > 0,
+            total_seconds: limits.total_daily_seconds > 0,
+        };
+        let found = statement.get_result::<Counts>(pg);
         let mut found = tx.seen(found).map(InUse::from)?;
         found.usage.total_sessions = total.unwrap_or(found.usage.total_sessions);
         return Ok(found);
@@ -78,56 +82,13 @@ pub(super) fn total_sessions(tx: &mut Conn, session: &VoiceSession) -> Result<u6
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
-/// How many sessions are open in all, as far as this process knows: counting them takes the longer the more there are, so
-/// it is done by one start of many.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Total(Arc<Mutex<Option<(Instant, u64)>>>);
-
-impl Total {
-    /// A count is believed for so long; where it matters, near the limit, it is not asked for.
-    const BELIEVED: Duration = Duration::from_millis(200);
-
-    fn lock(&self) -> MutexGuard<'_, Option<(Instant, u64)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn known(&self) -> Option<u64> {
-        self.lock().filter(|(at, _)| at.elapsed() < Self::BELIEVED).map(|(_, total)| total)
-    }
-
-    pub(super) fn counted(&self, total: u64) {
-        *self.lock() = Some((Instant::now(), total));
-    }
-
-    pub(super) fn one_more(&self) {
-        if let Some((_, total)) = self.lock().as_mut() {
-            *total += 1;
-        }
-    }
-}
-
 /// The statement for PostgreSQL. What no limit asks for is not counted.
 struct Counted<'a> {
     user: &'a str,
     session: &'a str,
-    count_all: bool,
-    /// Whose seconds to count, if at all, and among which open sessions.
-    seconds: [(bool, &'a str, &'static str); 2],
-}
-
-impl<'a> Counted<'a> {
-    fn new(session: &'a VoiceSession, limits: &Limits, count_all: bool) -> Self {
-        let all = "voice_sessions s WHERE s.phase IN ('creating', 'live')";
-        Self {
-            user: &session.user_id,
-            session: &session.session_id,
-            count_all,
-            seconds: [
-                (limits.user_daily_seconds > 0, &session.user_id, "mine s WHERE TRUE"),
-                (limits.total_daily_seconds > 0, EVERYBODY, all),
-            ],
-        }
-    }
+    total: bool,
+    user_seconds: bool,
+    total_seconds: bool,
 }
 
 /// Now; others of this user; whether one will be replaced; all others; seconds of this user; seconds of everybody.
@@ -159,41 +120,15 @@ impl RunQueryDsl<PgConnection> for Counted<'_> {}
 
 impl QueryFragment<Pg> for Counted<'_> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        // Seconds count for the day (UTC) on which a session began, from the moment when person and agent were together.
-        const SINCE: &str = "greatest(floor(extract(epoch FROM t.at - s.active_at)), 0)";
-        out.push_sql(
-            "WITH t AS MATERIALIZED (SELECT c.at, (c.at AT TIME ZONE 'UTC')::date AS day, \
-             to_char(c.at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS name FROM (SELECT clock_timestamp() AS at) c), \
-             mine AS MATERIALIZED (SELECT s.session_id, s.created_at, s.active_at FROM voice_sessions s \
-             WHERE s.phase IN ('creating', 'live') AND s.user_id = ",
-        );
+        out.push_sql("SELECT * FROM voice_in_use(");
         out.push_bind_param::<Text, _>(self.user)?;
-        out.push_sql(") SELECT t.at, (SELECT count(DISTINCT s.session_id) FROM mine s WHERE s.session_id <> ");
+        out.push_sql(", ");
         out.push_bind_param::<Text, _>(self.session)?;
-        out.push_sql("), EXISTS (SELECT 1 FROM mine s WHERE s.session_id = ");
-        out.push_bind_param::<Text, _>(self.session)?;
-        out.push_sql("), CASE WHEN ");
-        out.push_bind_param::<Bool, _>(&self.count_all)?;
-        out.push_sql(
-            " THEN (SELECT count(*) FROM voice_sessions s WHERE s.phase IN ('creating', 'live') \
-             AND NOT (s.user_id = ",
-        );
-        out.push_bind_param::<Text, _>(self.user)?;
-        out.push_sql(" AND s.session_id = ");
-        out.push_bind_param::<Text, _>(self.session)?;
-        out.push_sql(")) ELSE 0 END");
-        for (wanted, user, open) in &self.seconds {
-            out.push_sql(", CASE WHEN ");
+        for wanted in [&self.total, &self.user_seconds, &self.total_seconds] {
+            out.push_sql(", ");
             out.push_bind_param::<Bool, _>(wanted)?;
-            out.push_sql(" THEN coalesce((SELECT u.seconds FROM voice_usage u WHERE u.day = t.name AND u.user_id = ");
-            out.push_bind_param::<Text, _>(*user)?;
-            out.push_sql("), 0) + coalesce((SELECT sum(");
-            out.push_sql(SINCE);
-            out.push_sql(")::bigint FROM ");
-            out.push_sql(open);
-            out.push_sql(" AND (s.created_at AT TIME ZONE 'UTC')::date = t.day), 0) ELSE 0 END");
         }
-        out.push_sql(" FROM t");
+        out.push_sql(")");
         Ok(())
     }
 }
@@ -236,21 +171,4 @@ fn going_on(open: &[Open], now: Timestamp) -> u64 {
     let today = day(now);
     let of_today = open.iter().filter(|one| day(one.created_at) == today);
     of_today.filter_map(|one| one.active_at).map(|since| now.since(since).as_secs()).sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_count_is_known_with_what_was_started_since() {
-        let total = Total::default();
-        total.one_more();
-        assert_eq!(total.known(), None, "nobody has counted");
-        total.counted(5);
-        total.one_more();
-        assert_eq!(total.known(), Some(6));
-        *total.lock() = Some((Instant::now() - Total::BELIEVED, 6));
-        assert_eq!(total.known(), None, "too old");
-    }
 }

@@ -1,4 +1,4 @@
-//! Delivers texts and contexts as soon as there are any, and deletes rooms that should not have been born.
+//! Delivers texts and contexts as soon as there are any.
 
 use std::sync::Arc;
 
@@ -29,41 +29,5 @@ pub(crate) async fn pump(gateway: Arc<VoiceGateway>, mut sessions: mpsc::Receive
             }
             drop(place);
         });
-    }
-}
-
-/// Where webhooks report rooms of sessions that are over.
-#[derive(Clone)]
-pub(crate) struct Strays(mpsc::Sender<String>);
-
-/// Reports that wait. One that finds no place is dropped, and the reconciler finds the room.
-const REPORTS: usize = 1_024;
-
-impl Strays {
-    pub(crate) fn new() -> (Self, mpsc::Receiver<String>) {
-        let (reports, taken) = mpsc::channel(REPORTS);
-        (Self(reports), taken)
-    }
-
-    pub(crate) fn report(&self, room: String) {
-        drop(self.0.try_send(room));
-    }
-}
-
-pub(crate) async fn reap(gateway: Arc<VoiceGateway>, mut rooms: mpsc::Receiver<String>, drain: Drain) {
-    loop {
-        let room = tokio::select! {
-            () = drain.closing() => return,
-            room = rooms.recv() => match room {
-                Some(room) => room,
-                None => return,
-            },
-        };
-        match gateway.livekit.delete_room(&room).await {
-            Ok(()) => tracing::info!(room, "Deleted a room that came back after its session"),
-            Err(error) => {
-                tracing::debug!(room, %error, "A room that came back could not be deleted; the reconciler will")
-            }
-        }
     }
 }

@@ -9,6 +9,7 @@ mod crash;
 mod delivery;
 mod faults;
 mod limits;
+mod one_call;
 mod outage;
 mod sessions;
 mod stage;

@@ -17,7 +17,7 @@ use ensemble_livekit_double::{API_KEY, API_SECRET, AgentPlan, Double, Fault, Rea
 use serde_json::{Value, json};
 
 const AT_ONCE: [usize; 2] = [16, 2];
-/// Starts of each caller in one round; its sessions are open together, and stopped before the next one.
+/// Starts of each caller in one round; its sessions are open together, and all are stopped when all have started.
 const STARTS: usize = 40;
 /// Besides a first one, which warms up and is not counted.
 const ROUNDS: usize = 6;
@@ -138,18 +138,37 @@ async fn one_round(
     at_once: usize,
 ) -> Result<Vec<Duration>, Failure> {
     let url = format!("http://{public}");
-    let caller = |caller| call(double.clone(), http.clone(), url.clone(), format!("{round}-{at_once}-{caller}"));
-    let callers: Vec<_> = (0..at_once).map(|number| tokio::spawn(caller(number))).collect();
-    let mut all = Vec::new();
+    let start = |caller| start(double.clone(), http.clone(), url.clone(), format!("{round}-{at_once}-{caller}"));
+    let callers: Vec<_> = (0..at_once).map(|caller| tokio::spawn(start(caller))).collect();
+    let mut started = Vec::with_capacity(at_once);
     for caller in callers {
-        all.extend(caller.await??);
+        started.push(caller.await??);
     }
-    Ok(all)
+    let times = started.iter().flatten().map(|one| one.own).collect();
+    // When nobody starts any more, so that only starts compete with starts.
+    let callers: Vec<_> = started.into_iter().map(|all| tokio::spawn(stop(http.clone(), url.clone(), all))).collect();
+    for caller in callers {
+        caller.await??;
+    }
+    Ok(times)
 }
 
-/// One caller: starts one session after the other, and stops them all in the end.
-async fn call(double: Double, http: reqwest::Client, url: String, name: String) -> Result<Vec<Duration>, Failure> {
-    let (mut times, mut open) = (Vec::new(), Vec::new());
+async fn stop(http: reqwest::Client, url: String, all: Vec<Started>) -> Result<(), Failure> {
+    for one in all {
+        let request = http.post(format!("{url}/v1/voice/session/stop")).header("x-voice-key", VOICE_KEY);
+        request.json(&json!({ "gatewaySessionId": one.id })).send().await?.error_for_status()?;
+    }
+    Ok(())
+}
+
+struct Started {
+    id: Value,
+    own: Duration,
+}
+
+/// One caller: starts one session after the other.
+async fn start(double: Double, http: reqwest::Client, url: String, name: String) -> Result<Vec<Started>, Failure> {
+    let mut all = Vec::with_capacity(STARTS);
     for number in 0..STARTS {
         let body = json!({ "userId": format!("user-{name}-{number}"), "sessionId": "session", "language": "en" });
         let begun = Instant::now();
@@ -158,14 +177,10 @@ async fn call(double: Double, http: reqwest::Client, url: String, name: String) 
         let took = begun.elapsed();
         let room = answer.get("roomName").and_then(Value::as_str).ok_or("a start was not allowed")?;
         let livekit = double.took(room).ok_or("LiveKit was not asked")?;
-        times.push(took.saturating_sub(livekit));
-        open.extend(answer.get("gatewaySessionId").cloned());
+        let id = answer.get("gatewaySessionId").cloned().ok_or("a session has no id")?;
+        all.push(Started { id, own: took.saturating_sub(livekit) });
     }
-    for id in open {
-        let request = http.post(format!("{url}/v1/voice/session/stop")).header("x-voice-key", VOICE_KEY);
-        request.json(&json!({ "gatewaySessionId": id })).send().await?.error_for_status()?;
-    }
-    Ok(times)
+    Ok(all)
 }
 
 fn free_address() -> std::io::Result<String> {

@@ -1,0 +1,2 @@
+DROP FUNCTION voice_open;
+DROP FUNCTION voice_in_use;
