@@ -19,7 +19,9 @@ async fn warm(on: Backend, more: &[(&str, &str)]) -> Stage {
 async fn calls(stage: &Stage) -> u64 {
     let metrics = stage.metrics().await;
     let count = |line: &str| line.rsplit(' ').next().and_then(|number| number.parse::<u64>().ok());
-    let ours = |line: &&str| line.starts_with("db_operation_duration_seconds_count{") && line.contains("in one call\"");
+    let ours = |line: &&str| {
+        line.starts_with("ensemble_db_operation_duration_seconds_count{") && line.contains("in one call\"")
+    };
     metrics.lines().filter(ours).filter_map(count).sum()
 }
 
