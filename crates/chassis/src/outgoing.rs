@@ -7,8 +7,9 @@ use thread_local::ThreadLocal;
 
 /// HTTP clients without a proxy and without redirects, one for each thread.
 ///
-/// A connection is served by the thread that opened it. An answer that has to be handed from thread to thread costs each of
-/// them a wake-up, which is more than the rest of a small call; so a thread keeps connections for itself.
+/// A connection is served by the runtime in which it was opened, and each thread that serves HTTP has one of its own. An
+/// answer that has to be handed from thread to thread costs both of them a wake-up, a good part of a small call; so a thread
+/// keeps connections for itself.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
     first: reqwest::Client,

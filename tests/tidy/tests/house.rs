@@ -34,7 +34,8 @@ fn shown(path: &Path) -> String {
 /// Package name → names of the packages it needs to run (not for its tests or its build).
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let told = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--offline", "--locked"])
+        // What other platforms need may not have been downloaded.
+        .args(["metadata", "--format-version", "1", "--offline", "--locked", "--filter-platform", "host-tuple"])
         .current_dir(root())
         .output()
         .unwrap();

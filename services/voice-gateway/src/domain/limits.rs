@@ -68,7 +68,8 @@ impl Limits {
             0 => Bounds::NONE,
             _ => i64::try_from(below).unwrap_or(Bounds::NONE),
         };
-        let full_session = |limit: u64| bound(limit, limit.saturating_add(1).saturating_sub(self.session.as_secs()));
+        let seconds = self.session.as_secs() + u64::from(self.session.subsec_nanos() > 0);
+        let full_session = |limit: u64| bound(limit, limit.saturating_add(1).saturating_sub(seconds.max(1)));
         Bounds {
             user_sessions: bound(self.user_sessions, self.user_sessions),
             total_sessions: bound(self.total_sessions, self.total_sessions.saturating_sub(margin)),
@@ -125,6 +126,8 @@ mod tests {
         assert!(LIMITS.grant(Usage { user_seconds: below.user_seconds + 1, ..below }).unwrap() < LIMITS.session);
         let short = Limits { user_daily_seconds: 60, ..LIMITS };
         assert_eq!(short.bounds(3).user_seconds, 0, "no usage leaves room for a full session");
+        let odd = Limits { session: Duration::from_millis(1_500), user_daily_seconds: 2, ..LIMITS };
+        assert_eq!(odd.bounds(3).user_seconds, 1, "one second of two leaves less than one and a half");
     }
 
     #[test]

@@ -23,7 +23,17 @@ use crate::store::{NewSession, Opened, Recorded, StartKey};
 const SHORT_ID: usize = 12;
 
 impl VoiceGateway {
+    /// Makes a session, counts what became of it, and answers with the seven fields.
     pub(crate) async fn start(&self, body: StartVoiceSession, key: Option<StartKey>) -> Result<VoiceStart, Error> {
+        let outcome = self.try_start(body, key).await;
+        if let Err(Error::Store(_)) = &outcome {
+            // Whether it was recorded nobody knows; if it was, it ends as one that failed.
+            self.metrics.started("database_away");
+        }
+        outcome
+    }
+
+    async fn try_start(&self, body: StartVoiceSession, key: Option<StartKey>) -> Result<VoiceStart, Error> {
         if self.livekit.breaker().is_open() {
             self.metrics.started("livekit_away");
             return Err(Error::RoomService(CallError::Open { retry_after: self.livekit.breaker().probe_every() }));

@@ -4,7 +4,7 @@
 //! the careful way, in a transaction of several steps, where the domain decides.
 
 use diesel::prelude::*;
-use diesel::sql_types::{BigInt, Binary, Nullable, Text};
+use diesel::sql_types::{BigInt, Binary, Bool, Nullable, Text};
 use ensemble_store_kit::types::{IntoDb, Moment, Uid};
 use ensemble_store_kit::{Conn, Raw, StoreError, Turn};
 use ensemble_types::time::Timestamp;
@@ -22,6 +22,7 @@ diesel::define_sql_function! {
         key: Nullable<Text>, route: Text, body_hash: Nullable<Binary>,
         id: Uid, room: Text, record: Text, created_at: Moment, expires_at: Moment,
         due_at: Nullable<Moment>, agent_token: Binary, context_version: BigInt, context: Nullable<Text>,
+        repeated: Bool,
     ) -> Record<(Bool, Moment, Bool, BigInt)>;
 }
 
@@ -36,7 +37,7 @@ pub(super) struct Answer {
 }
 
 /// `new.session` has begun, with a full session, at about the database's time. `total`: how many sessions are open in
-/// all, if that is known. Safe to repeat.
+/// all, if that is known. `repeated`: it may have been done before, by a call whose answer was lost.
 pub(super) fn open(
     c: &mut Conn,
     new: &NewSession,
@@ -44,6 +45,7 @@ pub(super) fn open(
     due_at: Option<Timestamp>,
     total: Option<u64>,
     bounds: Bounds,
+    repeated: bool,
 ) -> Result<Answer, StoreError> {
     let (session, key) = (&new.session, new.key.as_ref());
     let call = diesel::select(voice_open(
@@ -67,6 +69,7 @@ pub(super) fn open(
         new.agent_token.as_slice(),
         session.context.version,
         new.context.as_deref(),
+        repeated,
     ));
     let outcome = match &mut c.raw {
         Raw::Pg(pg) => call.get_result(pg),

@@ -94,11 +94,10 @@ impl Store {
         };
         match opened {
             Ok(opened) => {
-                if let Opened::New(recorded) = &opened {
-                    self.known.one_more();
-                    if let Some(due_at) = recorded.session.due_at(&self.rules) {
-                        self.nudges.send(Nudge::Due(due_at));
-                    }
+                if let Opened::New(recorded) = &opened
+                    && let Some(due_at) = recorded.session.due_at(&self.rules)
+                {
+                    self.nudges.send(Nudge::Due(due_at));
                 }
                 Ok(opened)
             }
@@ -110,19 +109,34 @@ impl Store {
     /// `None`: nothing is recorded, and it takes a closer look to tell why.
     async fn open_in_one_call(&self, mut new: NewSession, limits: &Limits) -> Result<Option<Recorded>, StoreError> {
         // SQLite's clock is never known here; it is in this process, where several calls cost little.
-        let Some(now) = self.known.now() else { return Ok(None) };
-        let since = Instant::now();
-        new.session.begin(now, limits.session, &self.rules);
-        let (session, keyed) = (new.session.clone(), new.key.is_some());
-        let (turn, due_at) = (user_turn(&session), session.due_at(&self.rules));
-        let (total, bounds) = (self.known.total(), limits.bounds(IN_FLIGHT));
-        let answer =
-            self.db.statement(IN_ONE_CALL, move |c| one_call::open(c, &new, turn, due_at, total, bounds)).await?;
-        self.known.told(answer.now);
-        if total.is_none() {
-            self.known.counted(answer.total_sessions);
+        if self.known.now().is_none() {
+            return Ok(None);
         }
-        Ok(answer.opened.then_some(Recorded { session, replaces: answer.replaces, keyed, since }))
+        let (known, rules) = (self.known.clone(), self.rules.clone());
+        let (lasts, bounds, turn) = (limits.session, limits.bounds(IN_FLIGHT), user_turn(&new.session));
+        let mut repeated = false;
+        self.db
+            .statement(IN_ONE_CALL, move |c| {
+                // Here and no earlier: what is known now may be old news when a connection is free.
+                let (since, total) = (Instant::now(), known.total());
+                let Some(now) = known.now() else { return Ok(None) };
+                new.session.begin(now, lasts, &rules);
+                let due_at = new.session.due_at(&rules);
+                let answer = one_call::open(c, &new, turn, due_at, total, bounds, repeated);
+                repeated = true;
+                let answer = answer?;
+                known.told(answer.now);
+                if total.is_none() {
+                    known.counted(answer.total_sessions);
+                }
+                if !answer.opened {
+                    return Ok(None);
+                }
+                known.one_more();
+                let (session, keyed) = (new.session.clone(), new.key.is_some());
+                Ok(Some(Recorded { session, replaces: answer.replaces, keyed, since }))
+            })
+            .await
     }
 
     async fn open_carefully(&self, new: NewSession, limits: Limits) -> Result<Opened, Stop> {
@@ -157,6 +171,7 @@ impl Store {
                 let granted = limits.grant(found.usage).map_err(Stop::Refused)?;
                 session.begin(found.now, granted, &rules);
                 insert(tx, &new, &session, session.due_at(&rules))?;
+                known.one_more();
                 let keyed = new.key.is_some();
                 Ok(Opened::New(Box::new(Recorded { session, replaces: found.replaces, keyed, since })))
             })

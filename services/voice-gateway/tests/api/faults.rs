@@ -128,7 +128,7 @@ async fn live(stage: &Stage, number: usize) -> Option<(String, Fate)> {
     Some((id, fate))
 }
 
-/// As many ends as sessions, each counted once, and none live.
+/// As many ends as sessions that were recorded, each counted once, and none live.
 async fn ends_add_up(stage: &Stage) {
     let internal = Api::new(&stage.gateway.internal_url());
     eventually(Duration::from_secs(60), async || {
@@ -149,5 +149,11 @@ async fn ends_add_up(stage: &Stage) {
             .filter(|line| line.starts_with(name) && !uncounted.iter().any(|outcome| line.contains(outcome)));
         values.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
     };
-    assert_eq!(sum("ensemble_voice_ends_total"), sum("ensemble_voice_starts_total"), "{metrics}");
+    let (starts, ends) = (sum("ensemble_voice_starts_total"), sum("ensemble_voice_ends_total"));
+    // Whether a start was recorded to which the database did not answer in time, nobody knows.
+    let unknown = sum("ensemble_voice_starts_total{outcome=\"database_away\"");
+    assert!(
+        (starts - unknown..=starts).contains(&ends),
+        "{ends} ends of {starts} starts ({unknown} unknown): {metrics}"
+    );
 }

@@ -99,3 +99,27 @@ on_both_databases! {
         stage.status_becomes(&started.id, delivered).await;
     }
 }
+
+/// A call whose answer was lost is made again, without anybody knowing whether it was carried out.
+#[test]
+fn repeated_it_finds_what_it_did() {
+    ensemble_testkit::run(async {
+        let database =
+            TestDatabase::new(Backend::Postgres, "voice-gateway", ensemble_voice_gateway::migrations()).await;
+        let psql = postgres::program("psql").unwrap();
+        let open = |created_at: &str, repeated: bool| {
+            let call = format!(
+                "SELECT opened, replaces FROM voice_open(1, 'user', 'session', 0, 5, 700, 9223372036854775807,
+                 9223372036854775807, 'the-key-of-the-caller', 'a-route', 'digest',
+                 '01890a5d-ac96-774b-bcce-b302099a8057', 'voice_1', '{{}}', {created_at}, now() + interval '1 hour',
+                 now() + interval '15 s', 'token', 1, '{{}}', {repeated})"
+            );
+            let output = std::process::Command::new(&psql).args(["-At", &database.url, "-c", &call]).output().unwrap();
+            String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
+        };
+        assert_eq!(open("now() - interval '1 s'", false), "f|f\n", "a wrong idea of the time");
+        assert_eq!(open("now()", true), "t|f\n", "repeated, and it had not been carried out");
+        assert_eq!(open("now() - interval '1 s'", true), "t|t\n", "repeated, and it had been");
+        assert_eq!(open("now()", false), "f|t\n", "another start with the same key");
+    });
+}

@@ -173,6 +173,8 @@ async fn start(double: Double, http: reqwest::Client, url: String, name: String)
         let body = json!({ "userId": format!("user-{name}-{number}"), "sessionId": "session", "language": "en" });
         let begun = Instant::now();
         let request = http.post(format!("{url}/v1/voice/session/start")).header("x-voice-key", VOICE_KEY);
+        // As our own client sends it.
+        let request = request.header("idempotency-key", format!("key-of-the-benchmark-{name}-{number}"));
         let answer: Value = request.json(&body).send().await?.json().await?;
         let took = begun.elapsed();
         let room = answer.get("roomName").and_then(Value::as_str).ok_or("a start was not allowed")?;

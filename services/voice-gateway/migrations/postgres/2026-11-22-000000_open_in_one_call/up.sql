@@ -46,8 +46,8 @@ $$;
 -- Records a session if all is far from its limits: each number below its bound, the key unused, and the caller's idea of the
 -- time right. Otherwise nothing is recorded, and the caller looks more closely.
 --
--- Not flushed: the write that makes the session live does that, and nobody is told of it before. Repeated after a lost
--- answer it finds the row there, and says the same.
+-- Not flushed: the write that makes the session live does that, and nobody is told of it before. When it is `repeated`
+-- after a lost answer, it may find that the first call has recorded the session.
 CREATE FUNCTION voice_open(
     turn bigint, a_user text, a_session text,
     known_total bigint, below_user_sessions bigint, below_total_sessions bigint, below_user_seconds bigint,
@@ -55,6 +55,7 @@ CREATE FUNCTION voice_open(
     a_key text, a_route text, a_body_hash bytea,
     new_id uuid, new_room text, new_record text, new_created_at timestamptz, new_expires_at timestamptz,
     new_due_at timestamptz, new_agent_token bytea, new_context_version bigint, new_context text,
+    repeated boolean,
     OUT opened boolean, OUT at timestamptz, OUT replaces boolean, OUT total_sessions bigint
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -78,27 +79,26 @@ BEGIN
         AND seen.user_seconds < below_user_seconds
         AND seen.total_seconds < below_total_seconds
         AND new_created_at BETWEEN at - clock_error AND at + clock_error;
+    IF repeated AND EXISTS (SELECT 1 FROM voice_sessions s WHERE s.id = new_id) THEN
+        opened := true;
+        -- The caller's record is not the one that is there; with this it takes the way that looks.
+        replaces := true;
+        RETURN;
+    END IF;
     IF opened AND a_key IS NOT NULL THEN
         INSERT INTO idempotency_keys (scope, route, key, body_hash, resource, created_at)
         VALUES (a_user, a_route, a_key, a_body_hash, new_id::text, at)
         ON CONFLICT DO NOTHING;
-        IF NOT FOUND THEN
-            opened := EXISTS (
-                SELECT 1 FROM idempotency_keys k
-                WHERE k.scope = a_user AND k.route = a_route AND k.key = a_key AND k.resource = new_id::text
-            );
-        END IF;
+        opened := FOUND;
     END IF;
     IF opened THEN
         INSERT INTO voice_sessions
             (id, user_id, session_id, room_name, phase, created_at, expires_at, record, due_at, agent_token, idempotency_key)
         VALUES
             (new_id, a_user, a_session, new_room, 'creating', new_created_at, new_expires_at, new_record, new_due_at,
-             new_agent_token, a_key)
-        ON CONFLICT (id) DO NOTHING;
+             new_agent_token, a_key);
         IF new_context IS NOT NULL THEN
-            INSERT INTO voice_contexts (session, version, body) VALUES (new_id, new_context_version, new_context)
-            ON CONFLICT (session) DO NOTHING;
+            INSERT INTO voice_contexts (session, version, body) VALUES (new_id, new_context_version, new_context);
         END IF;
     END IF;
 END
