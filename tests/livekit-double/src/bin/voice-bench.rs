@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 use ensemble_livekit_double::{API_KEY, API_SECRET, AgentPlan, Double, Fault, Ready};
 use serde_json::{Value, json};
 
-const AT_ONCE: [usize; 2] = [16, 2];
+/// How it is called, how many callers, and whether they send an `Idempotency-Key`, as our own client does.
+const LOADS: [(&str, usize, bool); 3] =
+    [("16 at once", 16, false), ("16 at once with keys", 16, true), ("2 at once", 2, false)];
 /// Starts of each caller in one round; its sessions are open together, and all are stopped when all have started.
 const STARTS: usize = 40;
 /// Besides a first one, which warms up and is not counted.
@@ -103,10 +105,10 @@ async fn measure(program: &str, name: &str, database: &str, rounds: usize, folde
             if round > 0 {
                 tell(&format!("Disk beside {name}, round {round}"), &flushed);
             }
-            for at_once in AT_ONCE {
-                let own = one_round(&double, &http, &public, round, at_once).await?;
+            for (load, at_once, keyed) in LOADS {
+                let own = one_round(&double, &http, &public, &format!("{round}-{load}"), at_once, keyed).await?;
                 if round > 0 {
-                    tell(&format!("{name}, {at_once} at once, round {round}"), &own);
+                    tell(&format!("{name}, {load}, round {round}"), &own);
                 }
             }
         }
@@ -134,11 +136,12 @@ async fn one_round(
     double: &Double,
     http: &reqwest::Client,
     public: &str,
-    round: usize,
+    name: &str,
     at_once: usize,
+    keyed: bool,
 ) -> Result<Vec<Duration>, Failure> {
     let url = format!("http://{public}");
-    let start = |caller| start(double.clone(), http.clone(), url.clone(), format!("{round}-{at_once}-{caller}"));
+    let start = |caller| start(double.clone(), http.clone(), url.clone(), format!("{name}-{caller}"), keyed);
     let callers: Vec<_> = (0..at_once).map(|caller| tokio::spawn(start(caller))).collect();
     let mut started = Vec::with_capacity(at_once);
     for caller in callers {
@@ -167,14 +170,21 @@ struct Started {
 }
 
 /// One caller: starts one session after the other.
-async fn start(double: Double, http: reqwest::Client, url: String, name: String) -> Result<Vec<Started>, Failure> {
+async fn start(
+    double: Double,
+    http: reqwest::Client,
+    url: String,
+    name: String,
+    keyed: bool,
+) -> Result<Vec<Started>, Failure> {
     let mut all = Vec::with_capacity(STARTS);
     for number in 0..STARTS {
         let body = json!({ "userId": format!("user-{name}-{number}"), "sessionId": "session", "language": "en" });
         let begun = Instant::now();
-        let request = http.post(format!("{url}/v1/voice/session/start")).header("x-voice-key", VOICE_KEY);
-        // As our own client sends it.
-        let request = request.header("idempotency-key", format!("key-of-the-benchmark-{name}-{number}"));
+        let mut request = http.post(format!("{url}/v1/voice/session/start")).header("x-voice-key", VOICE_KEY);
+        if keyed {
+            request = request.header("idempotency-key", format!("key-of-the-benchmark-{name}-{number}"));
+        }
         let answer: Value = request.json(&body).send().await?.json().await?;
         let took = begun.elapsed();
         let room = answer.get("roomName").and_then(Value::as_str).ok_or("a start was not allowed")?;
