@@ -134,7 +134,8 @@ impl Neighbours {
 pub fn channel_to(internal_url: &str) -> Channel {
     ensemble_chassis::process::install_providers();
     let neighbour = Neighbour { url: internal_url.to_owned(), deadline: Duration::from_secs(20) };
-    Channel::with(Outgoing::new().expect("TLS settings"), INTERNAL_TOKEN.to_owned().into(), &neighbour)
+    let http = Outgoing::new().unwrap_or_else(|error| panic!("no HTTP client: {error}"));
+    Channel::with(http, INTERNAL_TOKEN.to_owned().into(), &neighbour)
 }
 
 impl Keys for Inner {
