@@ -20,7 +20,9 @@ impl Outgoing {
     /// # Errors
     /// The system's TLS settings cannot be read.
     pub fn new() -> Result<Self, reqwest::Error> {
-        Ok(Self { first: build()?, of_threads: Arc::default() })
+        let (first, of_threads) = (build()?, ThreadLocal::new());
+        of_threads.get_or(|| first.clone());
+        Ok(Self { first, of_threads: Arc::new(of_threads) })
     }
 
     /// The client of the present thread. Ask for it anew for each call.

@@ -6,8 +6,8 @@ use diesel::connection::{AnsiTransactionManager, TransactionManager};
 use diesel::{PgConnection, QueryResult, RunQueryDsl, SqliteConnection};
 use ensemble_types::time::Timestamp;
 
-use crate::db::Patience;
 use crate::error::{Verdict, sort};
+use crate::patience::Patience;
 use crate::wake::Topic;
 use crate::{StoreError, types};
 

@@ -1,18 +1,17 @@
 //! The database of a service: reads, writes, and who is told of them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::conn::{Flush, Turn};
 use crate::connect::{Connector, lock_file};
 use crate::error::Verdict;
 use crate::metrics::{DbMetrics, Outcome};
 use crate::migrate::{Migrations, OpenError, migrate};
+use crate::patience::Patience;
 use crate::pool::Pool;
 use crate::wake::Wakes;
 use crate::{Conn, DatabaseConfig, DatabaseUrl, StoreError, idempotency, language};
@@ -231,7 +230,7 @@ impl Db {
     {
         let patience = Patience::new(self.inner.patience);
         let permit = pool.enter(operation).await?;
-        self.inner.metrics.waited(patience.start.elapsed());
+        self.inner.metrics.waited(patience.elapsed());
         let (db, pool, waits) = (self.clone(), Arc::clone(pool), patience.clone());
         let span = tracing::Span::current();
         let mut running = self.inner.runtime.spawn_blocking(move || {
@@ -352,51 +351,6 @@ fn attempt_write<T, E: From<StoreError>>(
             // Whether it was committed is not known, so it must not be done twice here.
             Err(error) => Attempt { outcome: Err(error.into()), may_repeat: false },
         },
-    }
-}
-
-/// Until when a caller waits; a job that is about to wait may put it off.
-#[derive(Clone)]
-pub(crate) struct Patience {
-    start: Instant,
-    limit: Arc<Limit>,
-}
-
-struct Limit {
-    /// After the start.
-    ms: AtomicU64,
-    changed: Notify,
-}
-
-impl Patience {
-    fn new(limit: Duration) -> Self {
-        let ms = AtomicU64::new(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
-        Self { start: Instant::now(), limit: Arc::new(Limit { ms, changed: Notify::new() }) }
-    }
-
-    pub(crate) fn extend(&self, by: Duration) {
-        self.limit.ms.fetch_add(u64::try_from(by.as_millis()).unwrap_or(0), Ordering::SeqCst);
-        self.limit.changed.notify_one();
-    }
-
-    pub(crate) fn shorten(&self, by: Duration) {
-        self.limit.ms.fetch_sub(u64::try_from(by.as_millis()).unwrap_or(0), Ordering::SeqCst);
-        self.limit.changed.notify_one();
-    }
-
-    fn deadline(&self) -> Instant {
-        self.start + Duration::from_millis(self.limit.ms.load(Ordering::SeqCst))
-    }
-
-    /// Completes when it is at its end, wherever that has moved meanwhile.
-    async fn over(&self) {
-        while self.lasts() {
-            let _ = timeout_at(self.deadline(), self.limit.changed.notified()).await;
-        }
-    }
-
-    fn lasts(&self) -> bool {
-        Instant::now() < self.deadline()
     }
 }
 

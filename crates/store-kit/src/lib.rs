@@ -79,6 +79,7 @@ mod kept;
 mod language;
 mod metrics;
 mod migrate;
+mod patience;
 mod pool;
 pub mod types;
 mod wake;

@@ -12,6 +12,7 @@ use ensemble_types::time::Timestamp;
 use super::rows::{START_ROUTE, to_json};
 use super::start::NewSession;
 use crate::domain::limits::Bounds;
+use crate::domain::session::VoiceSession;
 
 diesel::define_sql_function! {
     #[expect(clippy::too_many_arguments, reason = "one call instead of four")]
@@ -36,18 +37,24 @@ pub(super) struct Answer {
     pub(super) total_sessions: u64,
 }
 
-/// `new.session` has begun, with a full session, at about the database's time. `total`: how many sessions are open in
-/// all, if that is known. `repeated`: it may have been done before, by a call whose answer was lost.
+/// A new session that has begun, with all the time that one may have, at about the database's time.
+pub(super) struct Begun<'a> {
+    pub(super) session: &'a VoiceSession,
+    pub(super) due_at: Option<Timestamp>,
+    /// It may have been recorded before, by a call whose answer was lost.
+    pub(super) repeated: bool,
+}
+
+/// `total`: how many sessions are open in all, if that is known.
 pub(super) fn open(
     c: &mut Conn,
     new: &NewSession,
+    begun: &Begun<'_>,
     turn: Turn,
-    due_at: Option<Timestamp>,
     total: Option<u64>,
     bounds: Bounds,
-    repeated: bool,
 ) -> Result<Answer, StoreError> {
-    let (session, key) = (&new.session, new.key.as_ref());
+    let (session, key) = (begun.session, new.key.as_ref());
     let call = diesel::select(voice_open(
         turn.0,
         &session.user_id,
@@ -65,11 +72,11 @@ pub(super) fn open(
         to_json(c, session)?,
         session.created_at.db(),
         session.expires_at.db(),
-        due_at.db(),
+        begun.due_at.db(),
         new.agent_token.as_slice(),
         session.context.version,
         new.context.as_deref(),
-        repeated,
+        begun.repeated,
     ));
     let outcome = match &mut c.raw {
         Raw::Pg(pg) => call.get_result(pg),

@@ -4,6 +4,7 @@
 //! then: no caller knows of it, the write that makes the session live brings it there, and a room whose record went down
 //! with the database's machine is one without a session, which the reconciler deletes.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use diesel::prelude::*;
@@ -15,9 +16,10 @@ use ensemble_types::time::Timestamp;
 use ensemble_types::voice::VoiceRefusal;
 use sha2::{Digest, Sha256};
 
+use super::one_call::{self, Begun};
 use super::rows::{START_ROUTE, phase, to_json, voice_contexts, voice_sessions};
 use super::usage::{total_sessions, usage};
-use super::{Nudge, Store, one_call};
+use super::{Nudge, Store};
 use crate::domain::limits::Limits;
 use crate::domain::session::VoiceSession;
 
@@ -88,26 +90,25 @@ const IN_ONE_CALL: &str = "record a voice session in one call";
 
 impl Store {
     pub(crate) async fn open(&self, new: NewSession, limits: Limits) -> Result<Opened, StoreError> {
-        let opened = match self.open_in_one_call(new.clone(), &limits).await? {
-            Some(recorded) => Ok(Opened::New(Box::new(recorded))),
-            None => self.open_carefully(new, limits).await,
+        let new = Arc::new(new);
+        let opened = match self.open_in_one_call(Arc::clone(&new), &limits).await? {
+            Some(recorded) => Opened::New(Box::new(recorded)),
+            None => match self.open_carefully(new, limits).await {
+                Ok(opened) => opened,
+                Err(Stop::Refused(refusal)) => Opened::Refused(refusal),
+                Err(Stop::Store(error)) => return Err(error),
+            },
         };
-        match opened {
-            Ok(opened) => {
-                if let Opened::New(recorded) = &opened
-                    && let Some(due_at) = recorded.session.due_at(&self.rules)
-                {
-                    self.nudges.send(Nudge::Due(due_at));
-                }
-                Ok(opened)
-            }
-            Err(Stop::Refused(refusal)) => Ok(Opened::Refused(refusal)),
-            Err(Stop::Store(error)) => Err(error),
+        if let Opened::New(recorded) = &opened
+            && let Some(due_at) = recorded.session.due_at(&self.rules)
+        {
+            self.nudges.send(Nudge::Due(due_at));
         }
+        Ok(opened)
     }
 
     /// `None`: nothing is recorded, and it takes a closer look to tell why.
-    async fn open_in_one_call(&self, mut new: NewSession, limits: &Limits) -> Result<Option<Recorded>, StoreError> {
+    async fn open_in_one_call(&self, new: Arc<NewSession>, limits: &Limits) -> Result<Option<Recorded>, StoreError> {
         // SQLite's clock is never known here; it is in this process, where several calls cost little.
         if self.known.now().is_none() {
             return Ok(None);
@@ -120,11 +121,11 @@ impl Store {
                 // Here and no earlier: what is known now may be old news when a connection is free.
                 let (since, total) = (Instant::now(), known.total());
                 let Some(now) = known.now() else { return Ok(None) };
-                new.session.begin(now, lasts, &rules);
-                let due_at = new.session.due_at(&rules);
-                let answer = one_call::open(c, &new, turn, due_at, total, bounds, repeated);
+                let mut session = new.session.clone();
+                session.begin(now, lasts, &rules);
+                let begun = Begun { session: &session, due_at: session.due_at(&rules), repeated };
                 repeated = true;
-                let answer = answer?;
+                let answer = one_call::open(c, &new, &begun, turn, total, bounds)?;
                 known.told(answer.now);
                 if total.is_none() {
                     known.counted(answer.total_sessions);
@@ -133,13 +134,12 @@ impl Store {
                     return Ok(None);
                 }
                 known.one_more();
-                let (session, keyed) = (new.session.clone(), new.key.is_some());
-                Ok(Some(Recorded { session, replaces: answer.replaces, keyed, since }))
+                Ok(Some(Recorded { session, replaces: answer.replaces, keyed: new.key.is_some(), since }))
             })
             .await
     }
 
-    async fn open_carefully(&self, new: NewSession, limits: Limits) -> Result<Opened, Stop> {
+    async fn open_carefully(&self, new: Arc<NewSession>, limits: Limits) -> Result<Opened, Stop> {
         let (rules, known) = (self.rules.clone(), self.known.clone());
         self.db
             .write_ahead(OPERATION, user_turn(&new.session), move |tx| {

@@ -4,10 +4,8 @@
 //! caller waits; on SQLite, which is in this process, in several plain ones.
 
 use diesel::dsl::count_star;
-use diesel::pg::Pg;
 use diesel::prelude::*;
-use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
-use diesel::sql_types::{BigInt, Bool, Text};
+use diesel::sql_types::{Bool, Text};
 use ensemble_store_kit::types::Moment;
 use ensemble_store_kit::{Conn, Raw, StoreError, kept, on};
 use ensemble_types::time::Timestamp;
@@ -38,14 +36,9 @@ pub(super) fn usage(
 ) -> Result<InUse, StoreError> {
     let count_all = limits.total_sessions > 0 && total.is_none();
     if let Raw::Pg(pg) = &mut tx.raw {
-        let statement = Counted {
-            user: &session.user_id,
-            session: &session.session_id,
-            total: count_all,
-            user_seconds: limits.user_daily_seconds > 0,
-            total_seconds: limits.total_daily_seconds > 0,
-        };
-        let found = statement.get_result::<Counts>(pg);
+        let (user_seconds, total_seconds) = (limits.user_daily_seconds > 0, limits.total_daily_seconds > 0);
+        let call = voice_in_use(&session.user_id, &session.session_id, count_all, user_seconds, total_seconds);
+        let found = diesel::select(call).get_result::<Counts>(pg);
         let mut found = tx.seen(found).map(InUse::from)?;
         found.usage.total_sessions = total.unwrap_or(found.usage.total_sessions);
         return Ok(found);
@@ -82,13 +75,11 @@ pub(super) fn total_sessions(tx: &mut Conn, session: &VoiceSession) -> Result<u6
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
-/// The statement for PostgreSQL. What no limit asks for is not counted.
-struct Counted<'a> {
-    user: &'a str,
-    session: &'a str,
-    total: bool,
-    user_seconds: bool,
-    total_seconds: bool,
+diesel::define_sql_function! {
+    /// What is not asked for is not counted.
+    fn voice_in_use(
+        user: Text, session: Text, ask_total: Bool, ask_user_seconds: Bool, ask_total_seconds: Bool,
+    ) -> Record<(Moment, BigInt, Bool, BigInt, BigInt, BigInt)>;
 }
 
 /// Now; others of this user; whether one will be replaced; all others; seconds of this user; seconds of everybody.
@@ -104,32 +95,6 @@ impl From<Counts> for InUse {
             total_seconds: number(total_seconds),
         };
         Self { usage, replaces, now }
-    }
-}
-
-impl QueryId for Counted<'_> {
-    type QueryId = Counted<'static>;
-    const HAS_STATIC_QUERY_ID: bool = true;
-}
-
-impl Query for Counted<'_> {
-    type SqlType = (Moment, BigInt, Bool, BigInt, BigInt, BigInt);
-}
-
-impl RunQueryDsl<PgConnection> for Counted<'_> {}
-
-impl QueryFragment<Pg> for Counted<'_> {
-    fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
-        out.push_sql("SELECT * FROM voice_in_use(");
-        out.push_bind_param::<Text, _>(self.user)?;
-        out.push_sql(", ");
-        out.push_bind_param::<Text, _>(self.session)?;
-        for wanted in [&self.total, &self.user_seconds, &self.total_seconds] {
-            out.push_sql(", ");
-            out.push_bind_param::<Bool, _>(wanted)?;
-        }
-        out.push_sql(")");
-        Ok(())
     }
 }
 

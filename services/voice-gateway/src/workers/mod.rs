@@ -1,4 +1,5 @@
-//! Loops: timers for what is due, the pump that delivers, the reaper of rooms, the reconciler, the prober of LiveKit, and upkeep.
+//! Loops: timers for what is due, the pump that delivers, the reaper of rooms, the reconciler, the prober of LiveKit, and
+//! upkeep.
 
 mod prober;
 mod pump;

@@ -2,7 +2,8 @@
 //!
 //! On PostgreSQL it is one statement whatever the number of rows, so that it is planned once for each connection. It locks
 //! the sessions (and sees each as it is once the lock is there), gives out the numbers, stores the messages and moves the
-//! sessions on. A single message of an owner has a smaller one, [`Single`]. SQLite runs in this process, so there a statement for each row costs no round trip.
+//! sessions on. A single message of an owner has a smaller one, [`Single`]. SQLite runs in this process, so there a statement
+//! for each row costs no round trip.
 
 use std::collections::{BTreeMap, BTreeSet};
 

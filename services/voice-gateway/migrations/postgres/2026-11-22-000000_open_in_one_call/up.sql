@@ -58,7 +58,6 @@ CREATE FUNCTION voice_open(
     repeated boolean,
     OUT opened boolean, OUT at timestamptz, OUT replaces boolean, OUT total_sessions bigint
 ) LANGUAGE plpgsql AS $$
-#variable_conflict use_column
 DECLARE
     seen record;
     no_bound CONSTANT bigint := 9223372036854775807;
