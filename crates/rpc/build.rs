@@ -31,7 +31,7 @@ fn find(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
 }
 
 /// One object-safe trait for each service, implemented by whoever offers it and by the client for whoever calls it, so
-/// that a test can put a neighbour of its own in the same place.
+/// that a test can put a peer of its own in the same place.
 struct OneTrait;
 
 impl ServiceGenerator for OneTrait {
@@ -55,7 +55,7 @@ fn write_trait(service: &Service, out: &mut String) -> std::fmt::Result {
 
 fn write_client(service: &Service, out: &mut String) -> std::fmt::Result {
     let name = &service.name;
-    writeln!(out, "/// Calls [`{name}`] of a neighbour.")?;
+    writeln!(out, "/// Calls [`{name}`] of a peer.")?;
     writeln!(out, "#[derive(Clone, Debug)]\npub struct {name}Client(crate::Channel);")?;
     writeln!(out, "impl {name}Client {{")?;
     writeln!(out, "    pub fn new(channel: crate::Channel) -> Self {{ Self(channel) }}\n}}")?;

@@ -80,7 +80,7 @@ def start_gateway(data: Path, **more: str) -> Process:
         "VOICE_RECONCILE_SECONDS": "3",
         "VOICE_MAX_SESSIONS_PER_USER": "0",
         # A machine that has much else to do acknowledges late, and all the same.
-        "VOICE_DELIVERY_PATIENCE_MS": "20000",
+        "VOICE_DELIVERY_TIMEOUT_MS": "20000",
         "RUST_LOG": "info",
         **more,
     }

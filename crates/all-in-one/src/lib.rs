@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use ensemble_chassis::process::install_providers;
-use ensemble_chassis::{Clock, Doors, Running, Service, Vars, start};
+use ensemble_chassis::{Clock, Listeners, Running, Service, Vars, start};
 use ensemble_edge_proxy::EdgeProxy;
 use ensemble_identity::Identity;
 use ensemble_machine_registry::MachineRegistry;
@@ -55,7 +55,7 @@ impl Stack {
         install_providers();
         let secrets = secrets::prepare(&config.data)
             .with_context(|| format!("{} cannot be used for data and keys", config.data.display()))?;
-        let edge = Doors::bind(config.listen, ([127, 0, 0, 1], 0).into())
+        let edge = Listeners::bind(config.listen, ([127, 0, 0, 1], 0).into())
             .with_context(|| format!("cannot listen on {}; choose another address with --listen", config.listen))?;
         let [identity, machines, sessions, runs, voice] = free_doors()?;
         let settings = Settings::new(&config, secrets, &[&identity, &machines, &sessions, &runs, &voice], &edge)?;
@@ -116,11 +116,17 @@ pub async fn run<F: Future<Output = ()>>(config: Config, ready: impl FnOnce(&Sta
     }
 }
 
-fn free_doors() -> io::Result<[Doors; 5]> {
-    Ok([Doors::loopback()?, Doors::loopback()?, Doors::loopback()?, Doors::loopback()?, Doors::loopback()?])
+fn free_doors() -> io::Result<[Listeners; 5]> {
+    Ok([
+        Listeners::loopback()?,
+        Listeners::loopback()?,
+        Listeners::loopback()?,
+        Listeners::loopback()?,
+        Listeners::loopback()?,
+    ])
 }
 
-async fn launch<S: Service>(settings: &Settings, doors: Doors, clock: &Clock) -> Result<(&'static str, Running)> {
+async fn launch<S: Service>(settings: &Settings, doors: Listeners, clock: &Clock) -> Result<(&'static str, Running)> {
     let vars: Vars = settings.of(S::NAME);
     let running =
         start::<S>(vars, doors, clock.clone()).await.with_context(|| format!("{} does not start", S::NAME))?;

@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use ensemble_chassis::{Doors, Vars};
+use ensemble_chassis::{Listeners, Vars};
 
 use crate::Config;
 use crate::secrets::Secrets;
@@ -33,7 +33,12 @@ type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 impl Settings {
     /// `inner` in the order identity, machine-registry, session-store, orchestrator, voice-gateway.
-    pub(crate) fn new(config: &Config, secrets: Secrets, inner: &[&Doors; 5], edge: &Doors) -> io::Result<Self> {
+    pub(crate) fn new(
+        config: &Config,
+        secrets: Secrets,
+        inner: &[&Listeners; 5],
+        edge: &Listeners,
+    ) -> io::Result<Self> {
         let at = edge.public.local_addr()?;
         let url = format!("http://{}", dialled(at));
         let mut wire = HashMap::from([("INTERNAL_TOKEN", secrets.internal_token)]);
@@ -109,7 +114,7 @@ mod tests {
         let mut config = Config::new("/data", ([127, 0, 0, 1], 0).into());
         config.vars = vars.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let secrets = Secrets { key_encryption_key: "/data/key".into(), internal_token: "made".to_owned() };
-        let doors = || Doors::loopback().unwrap();
+        let doors = || Listeners::loopback().unwrap();
         let [a, b, c, d, e, edge] = [doors(), doors(), doors(), doors(), doors(), doors()];
         Settings::new(&config, secrets, &[&a, &b, &c, &d, &e], &edge).unwrap()
     }

@@ -65,7 +65,7 @@ impl Vars {
 
     pub fn required(&mut self, name: &str, meaning: &str) -> String {
         self.read(name, meaning, "required").unwrap_or_else(|| {
-            self.fault(name, &format!("is required: {meaning}"));
+            self.add_error(name, &format!("is required: {meaning}"));
             String::new()
         })
     }
@@ -78,7 +78,7 @@ impl Vars {
         match self.read(name, meaning, &default.to_string()) {
             None => default,
             Some(text) => text.parse().unwrap_or_else(|error| {
-                self.fault(name, &format!("is {text:?}: {error}"));
+                self.add_error(name, &format!("is {text:?}: {error}"));
                 default
             }),
         }
@@ -92,7 +92,7 @@ impl Vars {
     {
         let Some(text) = self.secret(name, meaning) else { return default };
         text.expose_secret().parse().unwrap_or_else(|error| {
-            self.fault(name, &format!("cannot be used: {error}"));
+            self.add_error(name, &format!("cannot be used: {error}"));
             default
         })
     }
@@ -110,7 +110,7 @@ impl Vars {
             Some("false" | "0" | "no" | "off") => false,
             Some(other) => {
                 let message = format!("is {other:?}; say true or false");
-                self.fault(name, &message);
+                self.add_error(name, &message);
                 default
             }
         }
@@ -132,7 +132,7 @@ impl Vars {
         match std::fs::read_to_string(&file) {
             Ok(text) => Some(text.trim_end_matches(['\r', '\n']).to_owned().into()),
             Err(error) => {
-                self.fault(&file_name, &format!("names {file}, which cannot be read: {error}"));
+                self.add_error(&file_name, &format!("names {file}, which cannot be read: {error}"));
                 None
             }
         }
@@ -140,13 +140,13 @@ impl Vars {
 
     pub fn required_secret(&mut self, name: &str, meaning: &str) -> SecretString {
         self.secret(name, meaning).unwrap_or_else(|| {
-            self.fault(name, &format!("is required: {meaning}"));
+            self.add_error(name, &format!("is required: {meaning}"));
             SecretString::from(String::new())
         })
     }
 
     /// Tells that a variable has a value that cannot be used.
-    pub fn fault(&mut self, name: &str, what: &str) {
+    pub fn add_error(&mut self, name: &str, what: &str) {
         self.faults.push(format!("{name} {what}"));
     }
 

@@ -8,10 +8,10 @@ pub mod auth;
 pub mod clock;
 pub mod config;
 pub mod http;
+pub mod http_clients;
 pub mod live;
 pub mod metrics;
 pub mod openapi;
-pub mod outgoing;
 pub mod process;
 pub mod routes;
 pub mod service;
@@ -20,10 +20,10 @@ pub use auth::{Caller, Gate, KeySet, KeySource, KeysUnavailable};
 pub use clock::Clock;
 pub use config::Vars;
 pub use http::{
-    Answer, Created, Fail, IdempotencyKey, IntoProblem, Json, Keyed, OptionalJson, Path, Query, Reply, State, Unread,
-    Upserted,
+    ApiError, Created, DeferredJson, HandlerResult, IdempotencyKey, IdempotentJson, IntoProblem, Json, OptionalJson,
+    Path, Query, State, Upserted,
 };
-pub use outgoing::Outgoing;
-pub use process::{Doors, Drain, Running, run, start};
-pub use routes::{Routes, Who, delete, get, patch, post};
-pub use service::{Kit, RpcCall, RpcMount, RpcStatus, Service, StartError, Worker};
+pub use http_clients::HttpClients;
+pub use process::{Drain, Listeners, Running, run, start};
+pub use routes::{Access, Routes, delete, get, patch, post};
+pub use service::{RpcCall, RpcMount, RpcStatus, Service, ServiceContext, StartError, Worker};

@@ -16,7 +16,7 @@ use utoipa::openapi::{
     Ref, RefOr, Required, ResponseBuilder, Schema, Type,
 };
 
-use crate::routes::{Routes, Row, SchemaRef, Who};
+use crate::routes::{Access, Routes, Row, SchemaRef};
 
 /// One document for all the tables.
 pub fn document(title: &str, description: &str, version: &str, tables: &[Routes]) -> OpenApi {
@@ -126,13 +126,13 @@ fn operation(row: &Row) -> utoipa::openapi::path::Operation {
             .build();
         operation = operation.response(status.to_string(), response);
     }
-    match row.who {
-        Who::Anyone | Who::Signed => {}
-        Who::VoiceKey => {
+    match row.access {
+        Access::Public | Access::SignedRequest => {}
+        Access::VoiceKey => {
             operation = operation.security(SecurityRequirement::new("voiceKey", Vec::<String>::new()));
             operation = operation.security(SecurityRequirement::new("bearer", Vec::<String>::new()));
         }
-        Who::User | Who::UserOrMachine | Who::Machine => {
+        Access::User | Access::UserOrMachine | Access::Machine => {
             operation = operation.security(SecurityRequirement::new("bearer", Vec::<String>::new()));
         }
     }
@@ -166,10 +166,10 @@ fn problems(row: &Row) -> BTreeMap<u16, Vec<Code>> {
     codes.extend([Code::InvalidArgument, Code::RateLimited, Code::Internal]);
     codes.extend([Code::UpstreamError, Code::Unavailable, Code::UpstreamTimeout]);
     codes.extend([Code::UriTooLong, Code::HeadersTooLarge, Code::RequestTimeout]);
-    if !matches!(row.who, Who::Anyone) {
+    if !matches!(row.access, Access::Public) {
         codes.push(Code::Unauthenticated);
     }
-    if matches!(row.who, Who::User | Who::Machine) {
+    if matches!(row.access, Access::User | Access::Machine) {
         codes.push(Code::Forbidden);
     }
     if row.path.contains('{') {

@@ -20,13 +20,13 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use crate::auth::AuthContext;
-use crate::http::{Fail, problem_response, request_id};
+use crate::http::{ApiError, problem_response, request_id};
 
 /// Who may call a route at all. What a caller may do to a particular thing is decided where the thing is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum Access {
     /// No credentials; a bearer is ignored.
-    Anyone,
+    Public,
     /// A user's token. A machine token is 403.
     User,
     /// A user's or a machine's token.
@@ -36,7 +36,7 @@ pub enum Who {
     /// The voice gateway's application key.
     VoiceKey,
     /// The handler checks a signature over the request itself.
-    Signed,
+    SignedRequest,
 }
 
 /// All the routes of a service.
@@ -50,7 +50,7 @@ pub struct Row {
     pub method: Method,
     /// With `{name}` for parameters.
     pub path: &'static str,
-    pub who: Who,
+    pub access: Access,
     pub doc: RowDoc,
     run: Run,
 }
@@ -80,7 +80,7 @@ type Run = Arc<dyn Fn(HttpRequest, Payload) -> LocalBoxFuture<'static, HttpRespo
 pub struct RowBuilder {
     method: Method,
     path: &'static str,
-    who: Who,
+    access: Access,
     doc: RowDoc,
 }
 
@@ -130,18 +130,18 @@ impl Routes {
 
 impl RowBuilder {
     fn new(method: Method, path: &'static str) -> Self {
-        Self { method, path, who: Who::User, doc: RowDoc::default() }
+        Self { method, path, access: Access::User, doc: RowDoc::default() }
     }
 
     #[must_use]
-    pub fn who(mut self, who: Who) -> Self {
-        self.who = who;
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = access;
         self
     }
 
     /// One sentence on what the call does, and the group it is listed under.
     #[must_use]
-    pub fn says(mut self, tag: &'static str, summary: &'static str) -> Self {
+    pub fn summary(mut self, tag: &'static str, summary: &'static str) -> Self {
         (self.doc.tag, self.doc.summary) = (tag, summary);
         self
     }
@@ -153,16 +153,16 @@ impl RowBuilder {
     }
 
     #[must_use]
-    pub fn takes<B: ToSchema>(mut self) -> Self {
+    pub fn body<B: ToSchema>(mut self) -> Self {
         self.doc.body = Some(SchemaRef::of::<B>());
         self
     }
 
     /// The body may be left out.
     #[must_use]
-    pub fn may_take<B: ToSchema>(mut self) -> Self {
+    pub fn optional_body<B: ToSchema>(mut self) -> Self {
         self.doc.body_optional = true;
-        self.takes::<B>()
+        self.body::<B>()
     }
 
     /// Takes an `Idempotency-Key`.
@@ -173,14 +173,14 @@ impl RowBuilder {
     }
 
     #[must_use]
-    pub fn gives<B: ToSchema>(mut self, status: u16) -> Self {
+    pub fn response<B: ToSchema>(mut self, status: u16) -> Self {
         self.doc.answers.push((status, "application/json", Some(SchemaRef::of::<B>())));
         self
     }
 
     /// An answer that is not JSON: a stream of events, text, a page.
     #[must_use]
-    pub fn gives_as(mut self, status: u16, media_type: &'static str) -> Self {
+    pub fn response_as(mut self, status: u16, media_type: &'static str) -> Self {
         self.doc.answers.push((status, media_type, None));
         self
     }
@@ -192,21 +192,21 @@ impl RowBuilder {
         self
     }
 
-    pub fn to<H, Args, R>(self, handler: H) -> Row
+    pub fn handler<H, Args, R>(self, handler: H) -> Row
     where
-        H: Handler<Args, Output = Result<R, Fail>> + Send + Sync,
+        H: Handler<Args, Output = Result<R, ApiError>> + Send + Sync,
         Args: FromRequest + 'static,
         R: Responder + 'static,
     {
-        let who = self.who;
+        let access = self.access;
         let run: Run = Arc::new(move |request, mut payload| {
             let handler = handler.clone();
             Box::pin(async move {
-                let answered = answer(handler, who, &request, &mut payload).await;
+                let answered = answer(handler, access, &request, &mut payload).await;
                 answered.unwrap_or_else(|problem| problem_response(problem, &request_id(&request)))
             })
         });
-        Row { method: self.method, path: self.path, who, doc: self.doc, run }
+        Row { method: self.method, path: self.path, access, doc: self.doc, run }
     }
 }
 
@@ -221,17 +221,17 @@ impl SchemaRef {
 /// Credentials first, before any of the body is read; then the arguments; then the handler.
 async fn answer<H, Args, R>(
     handler: H,
-    who: Who,
+    access: Access,
     request: &HttpRequest,
     payload: &mut Payload,
 ) -> Result<HttpResponse, Problem>
 where
-    H: Handler<Args, Output = Result<R, Fail>>,
+    H: Handler<Args, Output = Result<R, ApiError>>,
     Args: FromRequest,
     R: Responder + 'static,
 {
     if let Some(context) = request.app_data::<web::Data<AuthContext>>()
-        && let Some(caller) = context.admit(who, request)?
+        && let Some(caller) = context.admit(access, request)?
     {
         request.extensions_mut().insert(caller);
     }
@@ -243,7 +243,7 @@ where
 }
 
 fn problem_of(error: &actix_web::Error) -> Problem {
-    match error.as_error::<Fail>() {
+    match error.as_error::<ApiError>() {
         Some(fail) => fail.problem().clone(),
         None => {
             tracing::error!(%error, "A handler's arguments could not be made");

@@ -11,8 +11,8 @@ use secrecy::SecretString;
 
 use crate::auth::{Gate, KeySource};
 use crate::config::Vars;
+use crate::http_clients::HttpClients;
 use crate::metrics::Metrics;
-use crate::outgoing::Outgoing;
 use crate::process::{Drain, OpenDoor, PublicDoor};
 use crate::{Clock, Routes};
 
@@ -33,8 +33,8 @@ pub trait Service: Send + Sync + Sized + 'static {
     /// The table of the public door.
     fn routes() -> Routes;
 
-    /// Opens the database, makes clients. Runs on the main runtime. Must not fail because a neighbour is away.
-    fn build(config: Self::Config, kit: Kit) -> impl Future<Output = Result<Self, StartError>> + Send;
+    /// Opens the database, makes clients. Runs on the main runtime. Must not fail because a peer is away.
+    fn build(config: Self::Config, context: ServiceContext) -> impl Future<Output = Result<Self, StartError>> + Send;
 
     /// Brings the database up to date and nothing else: the `migrate` command.
     fn migrate(config: Self::Config) -> impl Future<Output = Result<(), StartError>> + Send {
@@ -45,7 +45,7 @@ pub trait Service: Send + Sync + Sized + 'static {
     /// Where the keys of access tokens come from.
     fn keys(&self) -> Arc<dyn KeySource>;
 
-    /// Who may call the [`crate::Who::VoiceKey`] routes.
+    /// Who may call the [`crate::Access::VoiceKey`] routes.
     fn gate(&self) -> Option<Arc<dyn Gate>> {
         None
     }
@@ -55,7 +55,7 @@ pub trait Service: Send + Sync + Sized + 'static {
         door.open()
     }
 
-    /// What neighbours may call, on the internal door.
+    /// What peers may call, on the internal door.
     fn rpc(self: &Arc<Self>) -> Vec<RpcMount> {
         Vec::new()
     }
@@ -65,7 +65,7 @@ pub trait Service: Send + Sync + Sized + 'static {
         Vec::new()
     }
 
-    /// Whether requests may be sent here; `Err` says why not. A neighbour that is away is no reason.
+    /// Whether requests may be sent here; `Err` says why not. A peer that is away is no reason.
     fn ready(&self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async { Ok(()) })
     }
@@ -73,14 +73,14 @@ pub trait Service: Send + Sync + Sized + 'static {
 
 /// What the chassis hands to a service.
 #[derive(Clone, Debug)]
-pub struct Kit {
+pub struct ServiceContext {
     pub clock: Clock,
     /// Ends loops and long answers.
     pub drain: Drain,
     pub metrics: Metrics,
-    /// For calls to neighbours.
-    pub http: Outgoing,
-    /// Shows neighbours that we are one of them.
+    /// For calls to peers.
+    pub http: HttpClients,
+    /// Shows peers that we are one of them.
     pub internal_token: SecretString,
     /// Where this service was bound, with the real port.
     pub public_addr: SocketAddr,

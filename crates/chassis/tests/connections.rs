@@ -11,8 +11,8 @@ use actix_web::HttpResponse;
 use ensemble_chassis::auth::FixedKeys;
 use ensemble_chassis::live::sse;
 use ensemble_chassis::{
-    Answer, Clock, Doors, Drain, Json, KeySet, KeySource, Keyed, Kit, Reply, Routes, Running, Service, StartError,
-    State, Vars, Who, get, post, start,
+    Access, Clock, Drain, HandlerResult, IdempotentJson, Json, KeySet, KeySource, Listeners, Routes, Running, Service,
+    ServiceContext, StartError, State, Vars, get, post, start,
 };
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
@@ -29,25 +29,25 @@ struct Thing {
     name: String,
 }
 
-async fn poll(waits: State<Waits>) -> Answer<Reply<Value>> {
+async fn poll(waits: State<Waits>) -> HandlerResult<Json<Value>> {
     waits.0.closing().await;
-    Ok(Reply(json!({})))
+    Ok(Json(json!({})))
 }
 
-async fn poll_with_body(waits: State<Waits>, Json(_): Json<Thing>) -> Answer<Reply<Value>> {
+async fn poll_with_body(waits: State<Waits>, Json(_): Json<Thing>) -> HandlerResult<Json<Value>> {
     poll(waits).await
 }
 
-async fn follow(waits: State<Waits>) -> Answer<HttpResponse> {
+async fn follow(waits: State<Waits>) -> HandlerResult<HttpResponse> {
     Ok(sse(stream::pending(), &waits.0))
 }
 
-async fn make(Keyed { body, key }: Keyed<Thing>) -> Answer<Reply<Value>> {
-    Ok(Reply(json!({ "name": body.name, "key": key.map(|key| key.key) })))
+async fn make(IdempotentJson { body, key }: IdempotentJson<Thing>) -> HandlerResult<Json<Value>> {
+    Ok(Json(json!({ "name": body.name, "key": key.map(|key| key.key) })))
 }
 
-async fn read() -> Answer<Reply<Value>> {
-    Ok(Reply(json!({ "name": "x" })))
+async fn read() -> HandlerResult<Json<Value>> {
+    Ok(Json(json!({ "name": "x" })))
 }
 
 impl Service for Waits {
@@ -59,15 +59,15 @@ impl Service for Waits {
 
     fn routes() -> Routes {
         Routes::new()
-            .row(get("/v1/poll").who(Who::Anyone).gives::<Thing>(200).to(poll))
-            .row(post("/v1/poll").who(Who::Anyone).takes::<Thing>().gives::<Thing>(200).to(poll_with_body))
-            .row(get("/v1/stream").who(Who::Anyone).gives_as(200, "text/event-stream").to(follow))
-            .row(post("/v1/things").who(Who::Anyone).takes::<Thing>().gives::<Thing>(200).to(make))
-            .row(get("/v1/things").who(Who::Anyone).gives::<Thing>(200).to(read))
+            .row(get("/v1/poll").access(Access::Public).response::<Thing>(200).handler(poll))
+            .row(post("/v1/poll").access(Access::Public).body::<Thing>().response::<Thing>(200).handler(poll_with_body))
+            .row(get("/v1/stream").access(Access::Public).response_as(200, "text/event-stream").handler(follow))
+            .row(post("/v1/things").access(Access::Public).body::<Thing>().response::<Thing>(200).handler(make))
+            .row(get("/v1/things").access(Access::Public).response::<Thing>(200).handler(read))
     }
 
-    async fn build((): (), kit: Kit) -> Result<Self, StartError> {
-        Ok(Self(kit.drain))
+    async fn build((): (), context: ServiceContext) -> Result<Self, StartError> {
+        Ok(Self(context.drain))
     }
 
     fn keys(&self) -> Arc<dyn KeySource> {
@@ -77,7 +77,7 @@ impl Service for Waits {
 
 async fn waits() -> Running {
     let vars = Vars::from_pairs([("INTERNAL_TOKEN", "internal"), ("WORKERS", "1")]);
-    start::<Waits>(vars, Doors::loopback().unwrap(), Clock::system()).await.unwrap()
+    start::<Waits>(vars, Listeners::loopback().unwrap(), Clock::system()).await.unwrap()
 }
 
 /// A client that sends the bytes it is told to. The service has threads of its own, so it may block.

@@ -11,8 +11,8 @@ use std::time::Duration;
 use ed25519_dalek::SigningKey;
 use ensemble_chassis::auth::{AUDIENCE_MACHINE, AUDIENCE_USER, Claims, FixedKeys, ISSUER, sign};
 use ensemble_chassis::{
-    Answer, Caller, Clock, Created, Doors, Drain, Json, KeySet, KeySource, Kit, Path, Reply, Routes, Running, Service,
-    StartError, State, Vars, Who, get, post, start,
+    Access, Caller, Clock, Created, Drain, HandlerResult, Json, KeySet, KeySource, Listeners, Path, Routes, Running,
+    Service, ServiceContext, StartError, State, Vars, get, post, start,
 };
 use ensemble_types::ids::{SessionId, TokenId, UserId};
 use ensemble_types::text::Text;
@@ -31,17 +31,17 @@ struct Note {
     count: u32,
 }
 
-async fn write(caller: Caller, Json(note): Json<Note>) -> Answer<Created<Value>> {
+async fn write(caller: Caller, Json(note): Json<Note>) -> HandlerResult<Created<Value>> {
     Ok(Created(json!({ "by": caller.user, "text": note.text, "count": note.count })))
 }
 
-async fn read(Path(id): Path<SessionId>) -> Answer<Reply<Value>> {
-    Ok(Reply(json!({ "id": id })))
+async fn read(Path(id): Path<SessionId>) -> HandlerResult<Json<Value>> {
+    Ok(Json(json!({ "id": id })))
 }
 
-async fn wait(notes: State<Notes>) -> Answer<Reply<Value>> {
+async fn wait(notes: State<Notes>) -> HandlerResult<Json<Value>> {
     notes.drain.closing().await;
-    Ok(Reply(json!({ "waited": true })))
+    Ok(Json(json!({ "waited": true })))
 }
 
 impl Service for Notes {
@@ -56,13 +56,13 @@ impl Service for Notes {
 
     fn routes() -> Routes {
         Routes::new()
-            .row(post("/v1/notes").who(Who::User).takes::<Note>().gives::<Note>(201).to(write))
-            .row(get("/v1/notes/{id}").who(Who::Anyone).gives::<Note>(200).to(read))
-            .row(get("/v1/wait").who(Who::Anyone).gives::<Note>(200).to(wait))
+            .row(post("/v1/notes").access(Access::User).body::<Note>().response::<Note>(201).handler(write))
+            .row(get("/v1/notes/{id}").access(Access::Public).response::<Note>(200).handler(read))
+            .row(get("/v1/wait").access(Access::Public).response::<Note>(200).handler(wait))
     }
 
-    async fn build(keys: Self::Config, kit: Kit) -> Result<Self, StartError> {
-        Ok(Self { keys, drain: kit.drain })
+    async fn build(keys: Self::Config, context: ServiceContext) -> Result<Self, StartError> {
+        Ok(Self { keys, drain: context.drain })
     }
 
     fn keys(&self) -> Arc<dyn KeySource> {
@@ -92,8 +92,8 @@ fn token(change: impl FnOnce(&mut Claims), kid: &str, key: &SigningKey) -> Strin
 }
 
 async fn notes() -> Running {
-    let vars = Vars::from_pairs([("INTERNAL_TOKEN", "internal"), ("WORKERS", "1"), ("BODY_PATIENCE_MS", "300")]);
-    start::<Notes>(vars, Doors::loopback().unwrap(), Clock::system()).await.unwrap()
+    let vars = Vars::from_pairs([("INTERNAL_TOKEN", "internal"), ("WORKERS", "1"), ("BODY_TIMEOUT_MS", "300")]);
+    start::<Notes>(vars, Listeners::loopback().unwrap(), Clock::system()).await.unwrap()
 }
 
 async fn post_note(at: &Running, token: Option<&str>, body: &str) -> (u16, Value) {

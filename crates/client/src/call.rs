@@ -171,9 +171,9 @@ impl<'c> Call<'c> {
         let mut may_have_happened = false;
         loop {
             let bearer = if self.signed { self.client.bearer().await? } else { None };
-            let patience =
+            let timeout =
                 (self.client.0.answer_within + self.wait).min(deadline.saturating_duration_since(Instant::now()));
-            let error = match self.once(body.clone(), bearer.as_ref(), whole, patience).await {
+            let error = match self.once(body.clone(), bearer.as_ref(), whole, timeout).await {
                 Ok(got) => return Ok(got),
                 Err(error) => error,
             };
@@ -204,7 +204,7 @@ impl<'c> Call<'c> {
         body: Option<Bytes>,
         bearer: Option<&SecretString>,
         whole: bool,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Got> {
         let origin = &self.client.0.origin;
         let mut request =
@@ -229,9 +229,9 @@ impl<'c> Call<'c> {
                 Err(problem(origin, status, &headers, &body))
             }
         };
-        match tokio::time::timeout(patience, exchange).await {
+        match tokio::time::timeout(timeout, exchange).await {
             Ok(result) => result,
-            Err(_) => Err(Error::Silent { origin: origin.clone(), waited: patience }),
+            Err(_) => Err(Error::Silent { origin: origin.clone(), waited: timeout }),
         }
     }
 }

@@ -40,7 +40,7 @@ pub(crate) struct Source {
     /// The id of the last event that was seen.
     pub(crate) after: Option<String>,
     pub(crate) anonymous: bool,
-    pub(crate) patience: Patience,
+    pub(crate) timeout: Patience,
 }
 
 /// The events of `source`, without a gap over reconnects. Ends when there can be no more of them, with an error when the
@@ -87,7 +87,7 @@ impl Follower {
             }
             match &mut self.body {
                 None => self.connect().await?,
-                Some(body) => match timeout(self.source.patience.silence, body.next()).await {
+                Some(body) => match timeout(self.source.timeout.silence, body.next()).await {
                     Ok(Some(Ok(chunk))) if self.reader.push(&chunk).is_ok() => {}
                     _ => self.body = None,
                 },
@@ -134,7 +134,7 @@ impl Follower {
                 return Err(Error::StreamEnded { reason: reason.clone() });
             }
             let may_return = retry::again(&error, Repeat::Harmless).is_some();
-            if !may_return || since.elapsed() >= self.source.patience.away {
+            if !may_return || since.elapsed() >= self.source.timeout.away {
                 return Err(error);
             }
             tokio::time::sleep(self.client.0.retry.longest).await;

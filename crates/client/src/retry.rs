@@ -35,7 +35,7 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// One try, no patience beyond it.
+    /// One try, no timeout beyond it.
     pub fn never() -> Self {
         Self { attempts: 1, ..Self::default() }
     }

@@ -135,7 +135,7 @@ impl Client {
         let source = Source {
             path: ["v3", "sessions", &session.to_string(), "messages", "stream"].map(str::to_owned).to_vec(),
             after: after.map(|seq| seq.to_string()),
-            patience: Patience::default(),
+            timeout: Patience::default(),
             ..Source::default()
         };
         follow(self.clone(), source).filter_map(|event| async move { read(event).transpose() })

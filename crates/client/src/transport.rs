@@ -1,4 +1,4 @@
-//! A client of one server, as one caller: its address, connections, credential and patience.
+//! A client of one server, as one caller: its address, connections, credential and timeout.
 
 use std::sync::{Arc, Once};
 use std::time::Duration;
@@ -56,8 +56,8 @@ impl ClientBuilder {
     }
 
     /// How long one try may wait for its answer (default 10 s). Long-polls add what they ask the service to wait.
-    pub fn answer_within(mut self, patience: Duration) -> Self {
-        self.answer_within = patience;
+    pub fn answer_within(mut self, timeout: Duration) -> Self {
+        self.answer_within = timeout;
         self
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ensemble_chassis::process::telemetry::traceparent;
-use ensemble_chassis::{Kit, Outgoing};
+use ensemble_chassis::{HttpClients, ServiceContext};
 use prost::Message;
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, HeaderName};
@@ -13,15 +13,15 @@ use serde::Deserialize;
 use tokio::time::timeout;
 use tracing::Instrument;
 
-use crate::{Neighbour, RpcError};
+use crate::{Peer, RpcError};
 
 const PROTOBUF: &str = "application/protobuf";
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// The way to one neighbour. Cheap to clone.
+/// The way to one peer. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Channel {
-    http: Outgoing,
+    http: HttpClients,
     url: String,
     token: SecretString,
     deadline: Duration,
@@ -30,7 +30,7 @@ pub struct Channel {
 /// Whether a call may be sent twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
-    /// It changes nothing: sent again once when it did not arrive, or when the neighbour was not available.
+    /// It changes nothing: sent again once when it did not arrive, or when the peer was not available.
     Read,
     Write,
 }
@@ -44,13 +44,13 @@ struct WireError {
 }
 
 impl Channel {
-    pub fn new(kit: &Kit, neighbour: &Neighbour) -> Self {
-        Self::with(kit.http.clone(), kit.internal_token.clone(), neighbour)
+    pub fn new(context: &ServiceContext, peer: &Peer) -> Self {
+        Self::with(context.http.clone(), context.internal_token.clone(), peer)
     }
 
     /// For programs that are not services.
-    pub fn with(http: Outgoing, token: SecretString, neighbour: &Neighbour) -> Self {
-        Self { http, url: neighbour.url.clone(), token, deadline: neighbour.deadline }
+    pub fn with(http: HttpClients, token: SecretString, peer: &Peer) -> Self {
+        Self { http, url: peer.url.clone(), token, deadline: peer.deadline }
     }
 
     /// For the generated clients.
@@ -81,7 +81,7 @@ impl Channel {
     async fn repeat(&self, method: &'static str, kind: CallKind, body: Bytes) -> Result<Bytes, RpcError> {
         match self.send(method, body.clone()).await {
             Err(RpcError::Unavailable(reason)) if kind == CallKind::Read => {
-                tracing::debug!(method, %reason, "Asking a neighbour again");
+                tracing::debug!(method, %reason, "Asking a peer again");
                 self.send(method, body).await
             }
             answer => answer,
@@ -92,7 +92,7 @@ impl Channel {
         let lost = |error: reqwest::Error| RpcError::Unavailable(format!("{method}: {}", with_causes(&error)));
         let mut request = self
             .http
-            .here()
+            .for_this_thread()
             .post(format!("{}/rpc/{method}", self.url))
             .bearer_auth(self.token.expose_secret())
             .header(CONTENT_TYPE, PROTOBUF)

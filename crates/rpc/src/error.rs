@@ -1,12 +1,12 @@
-//! What can go wrong with a call to a neighbour, in the few kinds that a caller treats differently.
+//! What can go wrong with a call to a peer, in the few kinds that a caller treats differently.
 
 use ensemble_chassis::RpcStatus;
 use ensemble_types::problem::{Code, Problem};
 
-/// A failed call. The texts are for logs; a neighbour that implements a contract makes them, too.
+/// A failed call. The texts are for logs; a peer that implements a contract makes them, too.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RpcError {
-    /// The neighbour cannot be reached, or cannot do it at the moment. Whether a write took place is not known.
+    /// The peer cannot be reached, or cannot do it at the moment. Whether a write took place is not known.
     #[error("unavailable: {0}")]
     Unavailable(String),
     /// It did not answer in time. Whether a write took place is not known.
@@ -15,10 +15,10 @@ pub enum RpcError {
     /// What was asked for does not exist. This is an answer, as good as any.
     #[error("not found: {0}")]
     NotFound(String),
-    /// The request is not one that the neighbour understands: a mistake of ours.
+    /// The request is not one that the peer understands: a mistake of ours.
     #[error("refused as invalid: {0}")]
     Invalid(String),
-    /// A mistake of the neighbour's, or an answer that cannot be read.
+    /// A mistake of the peer's, or an answer that cannot be read.
     #[error("failed: {0}")]
     Internal(String),
 }
@@ -28,7 +28,7 @@ impl RpcError {
     pub fn into_problem(self) -> Problem {
         match self {
             Self::Unavailable(_) | Self::Deadline(_) => {
-                tracing::warn!(error = %self, "A neighbour is not available");
+                tracing::warn!(error = %self, "A peer is not available");
                 Problem::new(
                     Code::Unavailable,
                     "A part of the service is not available at the moment. Try again shortly.",
@@ -37,7 +37,7 @@ impl RpcError {
             }
             Self::NotFound(_) => Problem::not_found(),
             Self::Invalid(_) | Self::Internal(_) => {
-                tracing::error!(error = %self, "A call to a neighbour failed");
+                tracing::error!(error = %self, "A call to a peer failed");
                 Problem::new(
                     Code::Internal,
                     "Something went wrong in the service. Quote the request id when you report it.",

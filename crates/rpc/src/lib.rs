@@ -1,7 +1,7 @@
 //! Calls between services: protobuf over HTTP, `POST /rpc/<package>.<Service>/<Method>` on the internal door.
 //!
 //! The contracts are in `proto/`. For each service there is one trait; who offers it implements the trait and hands it
-//! to `mount_…`, who calls it takes an `Arc<dyn …>` and gets a `…Client` in production and a neighbour of its own in
+//! to `mount_…`, who calls it takes an `Arc<dyn …>` and gets a `…Client` in production and a peer of its own in
 //! tests:
 //!
 //! ```ignore
@@ -15,13 +15,13 @@
 
 mod channel;
 mod error;
-mod neighbour;
+mod peer;
 mod remote_keys;
 pub mod server;
 
 pub use channel::{CallKind, Channel};
 pub use error::RpcError;
-pub use neighbour::Neighbour;
+pub use peer::Peer;
 pub use remote_keys::{KeyRefresh, RemoteKeys, key_set};
 
 /// Keys and accounts, offered by identity.

@@ -9,17 +9,17 @@ use std::time::Duration;
 use ed25519_dalek::SigningKey;
 use ensemble_chassis::auth::FixedKeys;
 use ensemble_chassis::{
-    Clock, Doors, KeySet, KeySource, Kit, Routes, RpcMount, Running, Service, StartError, Vars, start,
+    Clock, KeySet, KeySource, Listeners, Routes, RpcMount, Running, Service, ServiceContext, StartError, Vars, start,
 };
 use ensemble_rpc::identity::{
     Accounts, AccountsClient, GetAccountRequest, GetAccountResponse, Keys, KeysClient, RevokeMachineTokensRequest,
     RevokeMachineTokensResponse, SnapshotRequest, SnapshotResponse, VerificationKey, mount_accounts, mount_keys,
 };
-use ensemble_rpc::{Channel, KeyRefresh, Neighbour, RemoteKeys, RpcError};
+use ensemble_rpc::{Channel, KeyRefresh, Peer, RemoteKeys, RpcError};
 use ensemble_types::ids::TokenId;
 use futures_util::future::BoxFuture;
 
-/// How the neighbour behaves, for the test to change.
+/// How the peer behaves, for the test to change.
 #[derive(Default)]
 struct Script {
     calls: AtomicU32,
@@ -79,13 +79,13 @@ impl Accounts for Script {
 }
 
 /// A service that only has an internal door.
-struct Neighbourhood(Arc<Script>);
+struct Peerhood(Arc<Script>);
 
 static SCRIPTS: Mutex<Vec<Arc<Script>>> = Mutex::new(Vec::new());
-static KITS: Mutex<Vec<Kit>> = Mutex::new(Vec::new());
+static CONTEXTS: Mutex<Vec<ServiceContext>> = Mutex::new(Vec::new());
 
-impl Service for Neighbourhood {
-    const NAME: &'static str = "neighbourhood";
+impl Service for Peerhood {
+    const NAME: &'static str = "peer-test";
     const DEFAULT_PORT: u16 = 1;
     type Config = usize;
 
@@ -97,8 +97,8 @@ impl Service for Neighbourhood {
         Routes::new()
     }
 
-    async fn build(script: usize, kit: Kit) -> Result<Self, StartError> {
-        KITS.lock().unwrap().push(kit);
+    async fn build(script: usize, context: ServiceContext) -> Result<Self, StartError> {
+        CONTEXTS.lock().unwrap().push(context);
         Ok(Self(Arc::clone(&SCRIPTS.lock().unwrap()[script])))
     }
 
@@ -113,7 +113,7 @@ impl Service for Neighbourhood {
     }
 }
 
-async fn neighbour() -> (Running, Arc<Script>, Channel) {
+async fn peer() -> (Running, Arc<Script>, Channel) {
     let script = Arc::new(Script::default());
     let index = {
         let mut scripts = SCRIPTS.lock().unwrap();
@@ -121,14 +121,15 @@ async fn neighbour() -> (Running, Arc<Script>, Channel) {
         scripts.len() - 1
     };
     let vars = Vars::from_pairs([("INTERNAL_TOKEN", "secret"), ("WORKERS", "1"), ("SCRIPT", &index.to_string())]);
-    let running = start::<Neighbourhood>(vars, Doors::loopback().unwrap(), Clock::system()).await.unwrap();
-    let kit = KITS.lock().unwrap().iter().find(|kit| kit.internal_addr == running.internal_addr).unwrap().clone();
-    let channel = Channel::new(&kit, &at(&running.internal_url()));
+    let running = start::<Peerhood>(vars, Listeners::loopback().unwrap(), Clock::system()).await.unwrap();
+    let context =
+        CONTEXTS.lock().unwrap().iter().find(|context| context.internal_addr == running.internal_addr).unwrap().clone();
+    let channel = Channel::new(&context, &at(&running.internal_url()));
     (running, script, channel)
 }
 
-fn at(url: &str) -> Neighbour {
-    Neighbour { url: url.to_owned(), deadline: Duration::from_millis(400) }
+fn at(url: &str) -> Peer {
+    Peer { url: url.to_owned(), deadline: Duration::from_millis(400) }
 }
 
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -145,7 +146,7 @@ fn ask() -> GetAccountRequest {
 
 #[tokio::test]
 async fn every_kind_of_failure_crosses_the_wire() {
-    let (running, script, channel) = neighbour().await;
+    let (running, script, channel) = peer().await;
     let accounts = AccountsClient::new(channel);
     let answer = accounts.get(ask()).await.unwrap();
     assert_eq!((answer.user_id.as_str(), answer.created_at), ("u", 7));
@@ -161,7 +162,7 @@ async fn every_kind_of_failure_crosses_the_wire() {
 
 #[tokio::test]
 async fn only_reads_are_sent_twice_and_only_once_more() {
-    let (running, script, channel) = neighbour().await;
+    let (running, script, channel) = peer().await;
     let accounts = AccountsClient::new(channel);
     let away = || RpcError::Unavailable("away".to_owned());
     script.failures.lock().unwrap().push(away());
@@ -182,15 +183,16 @@ async fn only_reads_are_sent_twice_and_only_once_more() {
 
 #[tokio::test]
 async fn silence_ends_at_the_deadline_and_absence_at_once() {
-    let (running, script, channel) = neighbour().await;
+    let (running, script, channel) = peer().await;
     let accounts = AccountsClient::new(channel);
     script.silent.store(true, Ordering::SeqCst);
     assert!(matches!(accounts.get(ask()).await, Err(RpcError::Deadline(_))));
     assert_eq!(script.calls.load(Ordering::SeqCst), 1, "silence is not asked again");
-    let kit = KITS.lock().unwrap().iter().find(|kit| kit.internal_addr == running.internal_addr).unwrap().clone();
-    let nobody = AccountsClient::new(Channel::new(&kit, &at("http://127.0.0.1:9")));
+    let context =
+        CONTEXTS.lock().unwrap().iter().find(|context| context.internal_addr == running.internal_addr).unwrap().clone();
+    let nobody = AccountsClient::new(Channel::new(&context, &at("http://127.0.0.1:9")));
     assert!(matches!(nobody.get(ask()).await, Err(RpcError::Unavailable(_))));
-    let mut stranger = kit;
+    let mut stranger = context;
     stranger.internal_token = "wrong".to_owned().into();
     script.silent.store(false, Ordering::SeqCst);
     let refused = AccountsClient::new(Channel::new(&stranger, &at(&running.internal_url())));
@@ -201,7 +203,7 @@ async fn silence_ends_at_the_deadline_and_absence_at_once() {
 
 #[tokio::test]
 async fn keys_follow_identity_and_hold_for_a_while_without_it() {
-    let (running, script, channel) = neighbour().await;
+    let (running, script, channel) = peer().await;
     script.silent.store(true, Ordering::SeqCst);
     let refresh = KeyRefresh { every: Duration::from_millis(20), trusted_for: Duration::from_millis(1_500) };
     let keys = RemoteKeys::start(Arc::new(KeysClient::new(channel)), refresh).await;

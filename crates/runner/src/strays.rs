@@ -14,9 +14,9 @@ pub(crate) const MARK: &str = "ENSEMBLE_LEASE_ID";
 
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Gives guards that are at work `patience` to end what they guard, then kills whoever is left.
-pub(crate) async fn end(lease: LeaseId, patience: Duration) {
-    let deadline = tokio::time::Instant::now() + patience;
+/// Gives guards that are at work `timeout` to end what they guard, then kills whoever is left.
+pub(crate) async fn end(lease: LeaseId, timeout: Duration) {
+    let deadline = tokio::time::Instant::now() + timeout;
     let mut looks_without_any = 0;
     // One look can miss a process that is just being replaced by its child.
     while looks_without_any < 2 {

@@ -37,9 +37,9 @@ pub struct DatabaseConfig {
     /// How long a caller waits for one read or write on PostgreSQL altogether, for a connection, too. A server that hangs
     /// or cannot be reached ends no statement, so this is what makes an answer of it: with all that surrounds it within
     /// the 2 s that callers are promised.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// How long the start waits for a database that cannot be reached yet.
-    pub start_patience: Duration,
+    pub start_timeout: Duration,
 }
 
 impl DatabaseConfig {
@@ -50,8 +50,8 @@ impl DatabaseConfig {
             migrate: Migrate::Auto,
             pool_wait: Duration::from_millis(500),
             statement_timeout: Duration::from_secs(2),
-            patience: Duration::from_millis(1_750),
-            start_patience: Duration::from_secs(60),
+            timeout: Duration::from_millis(1_750),
+            start_timeout: Duration::from_secs(60),
         }
     }
 }
@@ -84,8 +84,8 @@ macro_rules! database_config {
             config.migrate,
         );
         config.pool_wait = $vars.millis("DATABASE_POOL_WAIT_MS", "how long a request waits for a connection", 500);
-        config.start_patience = $vars.millis(
-            "DATABASE_START_PATIENCE_MS",
+        config.start_timeout = $vars.millis(
+            "DATABASE_START_TIMEOUT_MS",
             "how long a start waits for a database that is not there yet",
             60_000,
         );

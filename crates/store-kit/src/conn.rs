@@ -6,8 +6,8 @@ use diesel::connection::{AnsiTransactionManager, TransactionManager};
 use diesel::{PgConnection, QueryResult, RunQueryDsl, SqliteConnection};
 use ensemble_types::time::Timestamp;
 
-use crate::error::{Verdict, sort};
-use crate::patience::Patience;
+use crate::deadline::Deadline;
+use crate::error::{ConnState, sort};
 use crate::wake::Topic;
 use crate::{StoreError, types};
 
@@ -16,18 +16,18 @@ pub struct Conn {
     /// For [`on!`](crate::on).
     pub raw: Raw,
     operation: &'static str,
-    verdict: Verdict,
+    state: ConnState,
     /// A statement of this transaction failed; PostgreSQL will not commit it.
     failed: bool,
     wakes: Vec<Topic>,
-    patience: Option<Patience>,
+    deadline: Option<Deadline>,
 }
 
 /// Something that one transaction at a time may do, on all replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn(pub i64);
+pub struct AdvisoryLock(pub i64);
 
-impl Turn {
+impl AdvisoryLock {
     /// Waits for it and holds it until the transaction ends (PostgreSQL's manual, section 13.3.5).
     fn sql(self) -> String {
         format!("SELECT pg_advisory_xact_lock({})", self.0)
@@ -72,7 +72,7 @@ macro_rules! on {
 
 impl Conn {
     pub(crate) fn new(raw: Raw) -> Self {
-        Self { raw, operation: "connect", verdict: Verdict::Sound, failed: false, wakes: Vec::new(), patience: None }
+        Self { raw, operation: "connect", state: ConnState::Healthy, failed: false, wakes: Vec::new(), deadline: None }
     }
 
     /// The database's clock; whole milliseconds on SQLite.
@@ -80,8 +80,8 @@ impl Conn {
         on!(self, |c| diesel::select(types::now()).get_result(c))
     }
 
-    /// Wakes whoever waits for this, here and on the other replicas, once the transaction is committed.
-    pub fn wake(&mut self, topic: Topic) {
+    /// Notifier whoever waits for this, here and on the other replicas, once the transaction is committed.
+    pub fn notify(&mut self, topic: Topic) {
         if !self.wakes.contains(&topic) {
             self.wakes.push(topic);
         }
@@ -105,42 +105,42 @@ impl Conn {
     /// Takes note of how a query went; called by [`on!`](crate::on).
     pub fn seen<T>(&mut self, outcome: QueryResult<T>) -> Result<T, StoreError> {
         outcome.map_err(|error| {
-            let (error, verdict) = sort(self.operation, error);
+            let (error, state) = sort(self.operation, error);
             self.failed = true;
-            if self.verdict != Verdict::Lost {
-                self.verdict = verdict;
+            if self.state != ConnState::Broken {
+                self.state = state;
             }
             error
         })
     }
 
     /// Lets the caller wait longer for this job, because it is about to wait itself, or has much to do.
-    pub fn extend_patience(&self, by: Duration) {
-        if let Some(patience) = &self.patience {
-            patience.extend(by);
+    pub fn extend_deadline(&self, by: Duration) {
+        if let Some(deadline) = &self.deadline {
+            deadline.extend(by);
         }
     }
 
-    /// Runs `waiting`, which may wait for others for `longest`; what it takes does not count for the caller's patience.
+    /// Runs `waiting`, which may wait for others for `longest`; what it takes does not count for the caller's deadline.
     pub(crate) fn while_waiting<T>(&mut self, longest: Duration, waiting: impl FnOnce(&mut Self) -> T) -> T {
         let begun = Instant::now();
-        self.extend_patience(longest);
+        self.extend_deadline(longest);
         let outcome = waiting(self);
-        if let Some(patience) = &self.patience {
+        if let Some(deadline) = &self.deadline {
             // What was not needed is taken back: should the database go away after this, the caller is told soon.
-            patience.shorten(longest.saturating_sub(begun.elapsed()));
+            deadline.shorten(longest.saturating_sub(begun.elapsed()));
         }
         outcome
     }
 
-    pub(crate) fn enter(&mut self, operation: &'static str, patience: Option<Patience>) {
-        (self.operation, self.patience) = (operation, patience);
-        (self.verdict, self.failed) = (Verdict::Sound, false);
+    pub(crate) fn enter(&mut self, operation: &'static str, deadline: Option<Deadline>) {
+        (self.operation, self.deadline) = (operation, deadline);
+        (self.state, self.failed) = (ConnState::Healthy, false);
         self.wakes.clear();
     }
 
-    pub(crate) fn verdict(&self) -> Verdict {
-        self.verdict
+    pub(crate) fn state(&self) -> ConnState {
+        self.state
     }
 
     pub(crate) fn take_wakes(&mut self) -> Vec<Topic> {
@@ -148,12 +148,12 @@ impl Conn {
     }
 
     /// Waits for a turn, and keeps it until the transaction ends. SQLite's writers take turns anyway.
-    pub fn take_turn(&mut self, turn: Turn) -> Result<(), StoreError> {
+    pub fn lock(&mut self, turn: AdvisoryLock) -> Result<(), StoreError> {
         if self.is_postgres() { self.batch(&turn.sql()) } else { Ok(()) }
     }
 
     /// Begins, and takes a turn in the same way to the database.
-    pub(crate) fn begin(&mut self, flush: Flush, turn: Option<Turn>) -> Result<(), StoreError> {
+    pub(crate) fn begin(&mut self, flush: Flush, turn: Option<AdvisoryLock>) -> Result<(), StoreError> {
         let (postgres, sqlite) = match flush {
             Flush::AtCommit => ("BEGIN", "BEGIN IMMEDIATE"),
             Flush::Later => (
@@ -175,7 +175,7 @@ impl Conn {
     /// used again.
     pub(crate) fn flush_again(&mut self) {
         if !self.is_postgres() && self.batch("PRAGMA synchronous = FULL").is_err() {
-            self.verdict = Verdict::Lost;
+            self.state = ConnState::Broken;
         }
     }
 
@@ -190,12 +190,12 @@ impl Conn {
     }
 
     pub(crate) fn rollback(&mut self) {
-        let verdict = self.verdict;
+        let state = self.state;
         let rolled_back = on!(self, |c| AnsiTransactionManager::rollback_transaction(c));
         match rolled_back {
-            Ok(()) => self.verdict = verdict,
+            Ok(()) => self.state = state,
             // A connection whose transaction cannot be ended must not be used again.
-            Err(_) => self.verdict = Verdict::Lost,
+            Err(_) => self.state = ConnState::Broken,
         }
     }
 }

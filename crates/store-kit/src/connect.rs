@@ -18,7 +18,7 @@ pub(crate) enum Connector {
     SqliteWriter(PathBuf),
 }
 
-/// A dead peer is noticed within seconds, not with the kernel's patience of minutes; and one that is back is noticed within
+/// A dead peer is noticed within seconds, not with the kernel's deadline of minutes; and one that is back is noticed within
 /// 2 s, because the pauses between two attempts of the kernel have not grown larger by then. A URL that sets
 /// one of these keeps its own value (libpq, section 34.1.2).
 const LIBPQ_DEFAULTS: &[(&str, &str)] = &[

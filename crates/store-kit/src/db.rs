@@ -6,14 +6,14 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use crate::conn::{Flush, Turn};
+use crate::conn::{AdvisoryLock, Flush};
 use crate::connect::{Connector, lock_file};
-use crate::error::Verdict;
+use crate::deadline::Deadline;
+use crate::error::ConnState;
 use crate::metrics::{DbMetrics, Outcome};
 use crate::migrate::{Migrations, OpenError, migrate};
-use crate::patience::Patience;
 use crate::pool::Pool;
-use crate::wake::Wakes;
+use crate::wake::Notifier;
 use crate::{Conn, DatabaseConfig, DatabaseUrl, StoreError, idempotency, language};
 
 /// A transaction that lost against another one is tried this often in all.
@@ -22,7 +22,7 @@ const FORGET_EVERY: Duration = Duration::from_secs(600);
 /// SQLite has one writer; transactions are short, and waiting in line is how they take turns.
 const SQLITE_WRITER_WAIT: Duration = Duration::from_secs(2);
 /// A file does not go away as a server does, so there is no promise to keep, and a disk under load deserves some time.
-const SQLITE_PATIENCE: Duration = Duration::from_millis(4_500);
+const SQLITE_TIMEOUT: Duration = Duration::from_millis(4_500);
 
 /// A database. Cheap to clone.
 #[derive(Clone)]
@@ -34,41 +34,41 @@ struct Inner {
     readers: Arc<Pool>,
     /// The same pool on PostgreSQL, one connection on SQLite.
     writers: Arc<Pool>,
-    wakes: Wakes,
+    notifier: Notifier,
     /// Blocking jobs go to this runtime: the workers of the HTTP server have small ones of their own.
     runtime: Handle,
-    patience: Duration,
+    deadline: Duration,
     metrics: DbMetrics,
     /// Held as long as the database is open.
     _lock: Option<std::fs::File>,
 }
 
 impl Db {
-    /// Opens the database and brings its schema up to date, waiting for it up to `start_patience`. Call it on the runtime
+    /// Opens the database and brings its schema up to date, waiting for it up to `start_timeout`. Call it on the runtime
     /// that lives as long as the process.
     pub async fn open(config: &DatabaseConfig, migrations: Migrations) -> Result<Self, OpenError> {
         let runtime = Handle::current();
         let unreachable = |reason: String| OpenError::Unreachable { database: config.url.to_string(), reason };
-        let (readers, writers, patience, lock) = match &config.url {
+        let (readers, writers, deadline, lock) = match &config.url {
             DatabaseUrl::Postgres(url) => {
                 let connector = Connector::Postgres { url: url.clone(), statement_timeout: config.statement_timeout };
                 let pool = Pool::new(connector, config.pool_size, config.pool_wait);
-                (Arc::clone(&pool), pool, config.patience, None)
+                (Arc::clone(&pool), pool, config.timeout, None)
             }
             DatabaseUrl::Sqlite(path) => {
                 let lock = lock_file(path).map_err(|e| unreachable(e.to_string()))?;
                 let writers = Pool::new(Connector::SqliteWriter(path.clone()), 1, SQLITE_WRITER_WAIT);
                 let readers = Pool::new(Connector::SqliteReader(path.clone()), config.pool_size, config.pool_wait);
-                (readers, writers, SQLITE_PATIENCE, Some(lock))
+                (readers, writers, SQLITE_TIMEOUT, Some(lock))
             }
         };
         Self::prepare(config, migrations, &writers).await?;
-        let wakes = match &config.url {
-            DatabaseUrl::Postgres(url) => Wakes::over_postgres(url),
-            DatabaseUrl::Sqlite(_) => Wakes::in_process(),
+        let notifier = match &config.url {
+            DatabaseUrl::Postgres(url) => Notifier::over_postgres(url),
+            DatabaseUrl::Sqlite(_) => Notifier::in_process(),
         };
         let metrics = DbMetrics::new().map_err(|error| unreachable(error.to_string()))?;
-        let inner = Inner { readers, writers, wakes, runtime, patience, metrics, _lock: lock };
+        let inner = Inner { readers, writers, notifier, runtime, deadline, metrics, _lock: lock };
         let db = Self { inner: Arc::new(inner) };
         tokio::spawn(forget_old_keys(Arc::downgrade(&db.inner)));
         Ok(db)
@@ -76,7 +76,7 @@ impl Db {
 
     /// Connects and migrates.
     async fn prepare(config: &DatabaseConfig, migrations: Migrations, pool: &Arc<Pool>) -> Result<(), OpenError> {
-        let deadline = Instant::now() + config.start_patience;
+        let deadline = Instant::now() + config.start_timeout;
         let database = config.url.to_string();
         loop {
             let (pool, how, name) = (Arc::clone(pool), config.migrate, database.clone());
@@ -126,7 +126,7 @@ impl Db {
     /// READ COMMITTED; on SQLite there is one at a time.
     ///
     /// `job` runs again from the start when its connection died before the commit, or when it lost against another
-    /// transaction (a deadlock); so it must not keep anything of a run that failed. What it told to [`Conn::wake`] is
+    /// transaction (a deadlock); so it must not keep anything of a run that failed. What it told to [`Conn::notify`] is
     /// published after the commit.
     pub async fn write<T, E, F>(&self, operation: &'static str, job: F) -> Result<T, E>
     where
@@ -134,9 +134,9 @@ impl Db {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        let wakes = self.inner.wakes.clone();
+        let notifier = self.inner.notifier.clone();
         self.run(&self.inner.writers, operation, job, move |conn, job| {
-            attempt_write(conn, job, &wakes, Flush::AtCommit, None)
+            attempt_write(conn, job, &notifier, Flush::AtCommit, None)
         })
         .await
     }
@@ -144,15 +144,15 @@ impl Db {
     /// Like [`Db::write`], without waiting for the disk: what is committed outlives this process, and may be lost with the
     /// database's machine. For what a later [`Db::write`] completes before anybody is told of it; that one's commit brings
     /// this one to the disk as well. It begins when it is its turn.
-    pub async fn write_ahead<T, E, F>(&self, operation: &'static str, turn: Turn, job: F) -> Result<T, E>
+    pub async fn write_ahead<T, E, F>(&self, operation: &'static str, turn: AdvisoryLock, job: F) -> Result<T, E>
     where
         F: FnMut(&mut Conn) -> Result<T, E> + Send + 'static,
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        let wakes = self.inner.wakes.clone();
+        let notifier = self.inner.notifier.clone();
         self.run(&self.inner.writers, operation, job, move |conn, job| {
-            let done = attempt_write(conn, job, &wakes, Flush::Later, Some(turn));
+            let done = attempt_write(conn, job, &notifier, Flush::Later, Some(turn));
             conn.flush_again();
             done
         })
@@ -167,13 +167,13 @@ impl Db {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        let wakes = self.inner.wakes.clone();
-        self.run(&self.inner.writers, operation, job, move |conn, job| attempt_statement(conn, job, &wakes)).await
+        let notifier = self.inner.notifier.clone();
+        self.run(&self.inner.writers, operation, job, move |conn, job| attempt_statement(conn, job, &notifier)).await
     }
 
     /// Who waits for what.
-    pub fn wakes(&self) -> &Wakes {
-        &self.inner.wakes
+    pub fn notifier(&self) -> &Notifier {
+        &self.inner.notifier
     }
 
     /// Shows what the database is busy with to Prometheus.
@@ -185,7 +185,7 @@ impl Db {
         if !Arc::ptr_eq(&self.inner.readers, &self.inner.writers) {
             pools = vec![("read", Arc::downgrade(&self.inner.readers)), ("write", Arc::downgrade(&self.inner.writers))];
         }
-        self.inner.metrics.register(registry, pools, self.inner.wakes.clone())
+        self.inner.metrics.register(registry, pools, self.inner.notifier.clone())
     }
 
     /// Whether the database answers; for readiness.
@@ -200,9 +200,11 @@ impl Db {
         operation: &'static str,
         mut job: impl FnMut(&mut Conn) -> Result<T, E>,
     ) -> Result<T, E> {
-        let (pool, wakes) = (&self.inner.writers, &self.inner.wakes);
+        let (pool, notifier) = (&self.inner.writers, &self.inner.notifier);
         let _permit = self.inner.runtime.block_on(pool.enter(operation))?;
-        self.work(pool, operation, None, &mut job, |conn, job| attempt_write(conn, job, wakes, Flush::AtCommit, None))
+        self.work(pool, operation, None, &mut job, |conn, job| {
+            attempt_write(conn, job, notifier, Flush::AtCommit, None)
+        })
     }
 
     /// [`Db::statement`], where [`Db::write_here`] is.
@@ -211,9 +213,9 @@ impl Db {
         operation: &'static str,
         mut job: impl FnMut(&mut Conn) -> Result<T, E>,
     ) -> Result<T, E> {
-        let (pool, wakes) = (&self.inner.writers, &self.inner.wakes);
+        let (pool, notifier) = (&self.inner.writers, &self.inner.notifier);
         let _permit = self.inner.runtime.block_on(pool.enter(operation))?;
-        self.work(pool, operation, None, &mut job, |conn, job| attempt_statement(conn, job, wakes))
+        self.work(pool, operation, None, &mut job, |conn, job| attempt_statement(conn, job, notifier))
     }
 
     async fn run<T, E, F>(
@@ -228,10 +230,10 @@ impl Db {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        let patience = Patience::new(self.inner.patience);
+        let deadline = Deadline::new(self.inner.deadline);
         let permit = pool.enter(operation).await?;
-        self.inner.metrics.waited(patience.elapsed());
-        let (db, pool, waits) = (self.clone(), Arc::clone(pool), patience.clone());
+        self.inner.metrics.waited(deadline.elapsed());
+        let (db, pool, waits) = (self.clone(), Arc::clone(pool), deadline.clone());
         let span = tracing::Span::current();
         let mut running = self.inner.runtime.spawn_blocking(move || {
             let _entered = span.enter();
@@ -244,7 +246,7 @@ impl Db {
                 Ok(outcome) => outcome,
                 Err(panic) => Err(StoreError::bad_row(operation, panic).into()),
             },
-            () = patience.over() => {
+            () = deadline.over() => {
                 let reason = "it did not answer in time".to_owned();
                 Err(StoreError::Unavailable { operation, reason }.into())
             }
@@ -256,7 +258,7 @@ impl Db {
         &self,
         pool: &Pool,
         operation: &'static str,
-        waits: Option<Patience>,
+        waits: Option<Deadline>,
         job: &mut F,
         attempt: impl Fn(&mut Conn, &mut F) -> Attempt<T, E>,
     ) -> Result<T, E> {
@@ -278,7 +280,7 @@ impl Db {
                 span.record("otel.status_code", "ERROR");
                 metrics.done(operation, Outcome::Unavailable, started.elapsed());
             })?;
-            let in_time = || waits.as_ref().is_none_or(Patience::lasts);
+            let in_time = || waits.as_ref().is_none_or(Deadline::lasts);
             if !in_time() {
                 // To connect took so long that the caller was told that it failed; then it should not happen after all.
                 pool.give_back(conn);
@@ -287,10 +289,10 @@ impl Db {
             }
             conn.enter(operation, waits.clone());
             let done = attempt(&mut conn, job);
-            let again = done.may_repeat && conn.verdict() != Verdict::Sound && tries < TRIES && in_time();
-            let outcome = match (&done.outcome, conn.verdict()) {
+            let again = done.may_repeat && conn.state() != ConnState::Healthy && tries < TRIES && in_time();
+            let outcome = match (&done.outcome, conn.state()) {
                 (Ok(_), _) => Outcome::Ok,
-                (Err(_), Verdict::Lost) => Outcome::Unavailable,
+                (Err(_), ConnState::Broken) => Outcome::Unavailable,
                 (Err(_), _) => Outcome::Error,
             };
             pool.give_back(conn);
@@ -319,11 +321,11 @@ fn attempt_read<T, E>(conn: &mut Conn, job: &mut impl FnMut(&mut Conn) -> Result
 fn attempt_statement<T, E>(
     conn: &mut Conn,
     job: &mut impl FnMut(&mut Conn) -> Result<T, E>,
-    wakes: &Wakes,
+    notifier: &Notifier,
 ) -> Attempt<T, E> {
     let done = attempt_read(conn, job);
     if done.outcome.is_ok() {
-        wakes.publish(conn.take_wakes());
+        notifier.publish(conn.take_wakes());
     }
     done
 }
@@ -331,9 +333,9 @@ fn attempt_statement<T, E>(
 fn attempt_write<T, E: From<StoreError>>(
     conn: &mut Conn,
     job: &mut impl FnMut(&mut Conn) -> Result<T, E>,
-    wakes: &Wakes,
+    notifier: &Notifier,
     flush: Flush,
-    turn: Option<Turn>,
+    turn: Option<AdvisoryLock>,
 ) -> Attempt<T, E> {
     if let Err(error) = conn.begin(flush, turn) {
         return Attempt { outcome: Err(error.into()), may_repeat: true };
@@ -345,7 +347,7 @@ fn attempt_write<T, E: From<StoreError>>(
         }
         Ok(value) => match conn.commit() {
             Ok(()) => {
-                wakes.publish(conn.take_wakes());
+                notifier.publish(conn.take_wakes());
                 Attempt { outcome: Ok(value), may_repeat: false }
             }
             // Whether it was committed is not known, so it must not be done twice here.

@@ -59,18 +59,18 @@ impl StoreError {
 
 /// What an error says about the connection it came over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ConnState {
     /// Nothing.
-    Sound,
+    Healthy,
     /// It is gone: everything after this fails too.
-    Lost,
+    Broken,
     /// The transaction lost against another one and may be tried again.
     Conflict,
 }
 
 /// Sorts an error of diesel. The drivers tell SQLSTATE only in part, so some kinds are recognised by the messages of
 /// PostgreSQL (src/backend/tcop/postgres.c, storage/lmgr) and SQLite (sqlite3_errstr).
-pub(crate) fn sort(operation: &'static str, error: DieselError) -> (StoreError, Verdict) {
+pub(crate) fn sort(operation: &'static str, error: DieselError) -> (StoreError, ConnState) {
     let unavailable = |reason: &str| StoreError::Unavailable { operation, reason: reason.to_owned() };
     match error {
         DieselError::DatabaseError(kind, info) => {
@@ -82,37 +82,37 @@ pub(crate) fn sort(operation: &'static str, error: DieselError) -> (StoreError, 
                         .constraint_name()
                         .unwrap_or_else(|| message.trim_start_matches("UNIQUE constraint failed: "))
                         .to_owned();
-                    (StoreError::Duplicate { operation, constraint }, Verdict::Sound)
+                    (StoreError::Duplicate { operation, constraint }, ConnState::Healthy)
                 }
                 DatabaseErrorKind::ClosedConnection
                 | DatabaseErrorKind::UnableToSendCommand
-                | DatabaseErrorKind::ReadOnlyTransaction => (unavailable(message), Verdict::Lost),
-                DatabaseErrorKind::SerializationFailure => (StoreError::Busy { operation }, Verdict::Conflict),
-                _ if says("deadlock detected") => (StoreError::Busy { operation }, Verdict::Conflict),
+                | DatabaseErrorKind::ReadOnlyTransaction => (unavailable(message), ConnState::Broken),
+                DatabaseErrorKind::SerializationFailure => (StoreError::Busy { operation }, ConnState::Conflict),
+                _ if says("deadlock detected") => (StoreError::Busy { operation }, ConnState::Conflict),
                 _ if says("lock timeout") || says("database is locked") || says("table is locked") => {
-                    (StoreError::Busy { operation }, Verdict::Sound)
+                    (StoreError::Busy { operation }, ConnState::Healthy)
                 }
-                _ if says("statement timeout") => (unavailable(message), Verdict::Sound),
+                _ if says("statement timeout") => (unavailable(message), ConnState::Healthy),
                 _ if says("terminating connection")
                     || says("server closed the connection")
                     || says("no connection to") =>
                 {
-                    (unavailable(message), Verdict::Lost)
+                    (unavailable(message), ConnState::Broken)
                 }
                 _ if says("No space left")
                     || says("disk is full")
                     || says("disk I/O error")
                     || says("out of memory") =>
                 {
-                    (unavailable(message), Verdict::Lost)
+                    (unavailable(message), ConnState::Broken)
                 }
                 _ => {
                     let source = DieselError::DatabaseError(kind, info).into();
-                    (StoreError::Broken { operation, source }, Verdict::Sound)
+                    (StoreError::Broken { operation, source }, ConnState::Healthy)
                 }
             }
         }
-        DieselError::BrokenTransactionManager => (unavailable("the transaction was lost"), Verdict::Lost),
-        other => (StoreError::Broken { operation, source: other.into() }, Verdict::Sound),
+        DieselError::BrokenTransactionManager => (unavailable("the transaction was lost"), ConnState::Broken),
+        other => (StoreError::Broken { operation, source: other.into() }, ConnState::Healthy),
     }
 }

@@ -1,7 +1,7 @@
 //! `Idempotency-Key`: the second request with a key gets what the first one made.
 //!
 //! The key is written in the transaction that makes the resource, under a unique constraint; so only successes are kept,
-//! and a second request waits for the first one's commit or rollback. Kept: the resource's id and the body's digest, for
+//! and a second request waits for the first one's commit or rollback. Cached: the resource's id and the body's digest, for
 //! [`KEPT`].
 
 use std::time::Duration;
@@ -33,7 +33,7 @@ diesel::table! {
 
 /// One wish of one caller.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct IdempotencyRequest {
     /// The account (for voice: `userId`).
     pub scope: String,
     /// As in `POST /v1/sessions`.
@@ -44,9 +44,9 @@ pub struct Wish {
     pub body_hash: [u8; 32],
 }
 
-/// What became of a wish.
+/// What became of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub enum IdempotencyOutcome {
     /// It is new: make the resource with the id that was given, in this transaction.
     New,
     /// It was fulfilled before, by the resource with this id. Answer 200 and the resource as it is now (gone: 404).
@@ -56,13 +56,13 @@ pub enum Claim {
 }
 
 /// Claims a key for `resource`, the id that is to be made. Call it first in the transaction.
-pub fn claim(tx: &mut Conn, wish: &Wish, resource: &str) -> Result<Claim, StoreError> {
+pub fn claim(tx: &mut Conn, request: &IdempotencyRequest, resource: &str) -> Result<IdempotencyOutcome, StoreError> {
     use idempotency_keys::dsl;
     let at = tx.now()?;
     let forgotten = at.minus(KEPT);
     on!(tx, |c| diesel::delete(
         dsl::idempotency_keys
-            .filter(dsl::scope.eq(&wish.scope).and(dsl::route.eq(wish.route)).and(dsl::key.eq(&wish.key)))
+            .filter(dsl::scope.eq(&request.scope).and(dsl::route.eq(request.route)).and(dsl::key.eq(&request.key)))
             .filter(dsl::created_at.lt(forgotten.db()))
     )
     .execute(c))?;
@@ -72,10 +72,10 @@ pub fn claim(tx: &mut Conn, wish: &Wish, resource: &str) -> Result<Claim, StoreE
         tx.batch(&format!("SET LOCAL lock_timeout = {ms}; SET LOCAL statement_timeout = {}", ms + 1_000))?;
     }
     let row = (
-        dsl::scope.eq(&wish.scope),
-        dsl::route.eq(wish.route),
-        dsl::key.eq(&wish.key),
-        dsl::body_hash.eq(wish.body_hash.as_slice()),
+        dsl::scope.eq(&request.scope),
+        dsl::route.eq(request.route),
+        dsl::key.eq(&request.key),
+        dsl::body_hash.eq(request.body_hash.as_slice()),
         dsl::resource.eq(resource),
         dsl::created_at.eq(at.db()),
     );
@@ -84,19 +84,19 @@ pub fn claim(tx: &mut Conn, wish: &Wish, resource: &str) -> Result<Claim, StoreE
         on!(tx, |c| diesel::insert_into(dsl::idempotency_keys).values(row).on_conflict_do_nothing().execute(c))
     })?;
     if inserted == 1 {
-        return Ok(Claim::New);
+        return Ok(IdempotencyOutcome::New);
     }
     let (hash, resource): (Vec<u8>, String) = on!(tx, |c| dsl::idempotency_keys
-        .find((&wish.scope, wish.route, &wish.key))
+        .find((&request.scope, request.route, &request.key))
         .select((dsl::body_hash, dsl::resource))
         .first(c))?;
-    Ok(if hash == wish.body_hash { Claim::Replay { resource } } else { Claim::Mismatch })
+    Ok(if hash == request.body_hash { IdempotencyOutcome::Replay { resource } } else { IdempotencyOutcome::Mismatch })
 }
 
 /// Points a key that was claimed in this transaction to another resource, when the one that was to be made is there already.
-pub fn point(tx: &mut Conn, wish: &Wish, resource: &str) -> Result<(), StoreError> {
+pub fn point(tx: &mut Conn, request: &IdempotencyRequest, resource: &str) -> Result<(), StoreError> {
     use idempotency_keys::dsl;
-    let row = dsl::idempotency_keys.find((&wish.scope, wish.route, &wish.key));
+    let row = dsl::idempotency_keys.find((&request.scope, request.route, &request.key));
     on!(tx, |c| diesel::update(row).set(dsl::resource.eq(resource)).execute(c))?;
     Ok(())
 }

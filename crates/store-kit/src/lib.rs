@@ -39,7 +39,7 @@
 //!         on!(tx, |c| diesel::insert_into(notes::table)
 //!             .values((notes::id.eq(id.db()), notes::owner_id.eq(owner.db()), notes::body.eq(&body), notes::created_at.eq(now())))
 //!             .execute(c))?;
-//!         tx.wake(Topic::new("notes-of", owner));     // published after the commit, on every replica
+//!         tx.notify(Topic::new("notes-of", owner));     // published after the commit, on every replica
 //!         Ok(())
 //!     })
 //!     .await
@@ -68,26 +68,26 @@
 //! Where the row must be locked, PostgreSQL wants `.for_update()` and SQLite has no such thing, because its writers take
 //! turns: `on!(tx, Pg |c| query.for_update().first(c), Sqlite |c| query.first(c))`.
 
+mod cached;
 mod config;
 mod conn;
 mod connect;
 pub mod cursor;
 mod db;
+mod deadline;
 mod error;
 pub mod idempotency;
-mod kept;
 mod language;
 mod metrics;
 mod migrate;
-mod patience;
 mod pool;
 pub mod types;
 mod wake;
 
+pub use cached::{Cached, cached};
 pub use config::{DatabaseConfig, DatabaseUrl, Migrate};
-pub use conn::{Conn, Raw, Turn};
+pub use conn::{AdvisoryLock, Conn, Raw};
 pub use db::Db;
 pub use error::StoreError;
-pub use kept::{Kept, kept};
 pub use migrate::{Migrations, OpenError};
-pub use wake::{Subscription, Topic, Wakes};
+pub use wake::{Notifier, Subscription, Topic};

@@ -9,7 +9,7 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, Opts, Registry};
 
 use crate::pool::Pool;
-use crate::wake::Wakes;
+use crate::wake::Notifier;
 
 /// Times of one database. They count from the start; [`crate::Db::register`] shows them.
 #[derive(Clone)]
@@ -57,11 +57,11 @@ impl DbMetrics {
         &self,
         registry: &Registry,
         pools: Vec<(&'static str, Weak<Pool>)>,
-        wakes: Wakes,
+        notifier: Notifier,
     ) -> Result<(), prometheus::Error> {
         registry.register(Box::new(self.operations.clone()))?;
         registry.register(Box::new(self.waits.clone()))?;
-        registry.register(Box::new(Pools::new(pools, wakes)?))
+        registry.register(Box::new(Pools::new(pools, notifier)?))
     }
 }
 
@@ -84,7 +84,7 @@ impl Drop for Waiting {
 /// Read when Prometheus asks.
 struct Pools {
     pools: Vec<(&'static str, Weak<Pool>)>,
-    wakes: Wakes,
+    notifier: Notifier,
     connections: GaugeVec,
     limit: GaugeVec,
     waiting: GaugeVec,
@@ -93,11 +93,11 @@ struct Pools {
 }
 
 impl Pools {
-    fn new(pools: Vec<(&'static str, Weak<Pool>)>, wakes: Wakes) -> Result<Self, prometheus::Error> {
+    fn new(pools: Vec<(&'static str, Weak<Pool>)>, notifier: Notifier) -> Result<Self, prometheus::Error> {
         let vec = |name: &str, help: &str, labels: &[&str]| GaugeVec::new(Opts::new(name, help), labels);
         Ok(Self {
             pools,
-            wakes,
+            notifier,
             connections: vec("db_pool_connections", "Connections that are open.", &["pool", "state"])?,
             limit: vec("db_pool_limit", "Connections that may be open.", &["pool"])?,
             waiting: vec("db_pool_waiting", "Callers that wait for a connection.", &["pool"])?,
@@ -126,8 +126,8 @@ impl Collector for Pools {
             self.limit.with_label_values(&[name]).set(usage.limit as f64);
             self.waiting.with_label_values(&[name]).set(usage.waiting as f64);
         }
-        self.topics.set(self.wakes.topics() as f64);
-        self.connected.set(f64::from(u8::from(self.wakes.is_connected())));
+        self.topics.set(self.notifier.topics() as f64);
+        self.connected.set(f64::from(u8::from(self.notifier.is_connected())));
         let mut all = self.connections.collect();
         all.extend(self.limit.collect());
         all.extend(self.waiting.collect());

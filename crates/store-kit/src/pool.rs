@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::connect::Connector;
-use crate::error::Verdict;
+use crate::error::ConnState;
 use crate::metrics::Waiting;
 use crate::{Conn, StoreError};
 
@@ -76,7 +76,7 @@ impl Pool {
     }
 
     pub(crate) fn give_back(&self, conn: Conn) {
-        if conn.verdict() == Verdict::Lost {
+        if conn.state() == ConnState::Broken {
             // When one is dead the others most likely are, too: whatever killed it killed them.
             self.forget_idle();
         } else if let Ok(mut idle) = self.idle.lock() {

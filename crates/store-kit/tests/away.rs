@@ -161,7 +161,7 @@ fn what_could_only_be_begun_too_late_is_not_begun() {
     let cluster = Cluster::start(Durability::None).unwrap();
     ensemble_testkit::run(async move {
         let (address, wire) = wire_to(([127, 0, 0, 1], cluster.port()).into()).await;
-        let config = DatabaseConfig { patience: Duration::from_millis(300), ..config(address) };
+        let config = DatabaseConfig { timeout: Duration::from_millis(300), ..config(address) };
         let db = Db::open(&config, MIGRATIONS).await.unwrap();
         let begun = Arc::new(AtomicU32::new(0));
         wire.send_replace(Wire::Mute);

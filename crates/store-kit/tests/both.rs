@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 
 use diesel::prelude::*;
 use diesel_migrations::{EmbeddedMigrations, embed_migrations};
-use ensemble_store_kit::idempotency::{Claim, Wish, claim};
+use ensemble_store_kit::idempotency::{IdempotencyOutcome, IdempotencyRequest, claim};
 use ensemble_store_kit::types::{IntoDb, now};
-use ensemble_store_kit::{Conn, DatabaseConfig, Db, Migrate, Migrations, OpenError, StoreError, Topic, Turn, kept, on};
+use ensemble_store_kit::{
+    AdvisoryLock, Conn, DatabaseConfig, Db, Migrate, Migrations, OpenError, StoreError, Topic, cached, on,
+};
 use ensemble_testkit::postgres::{Cluster, Durability};
 use ensemble_testkit::{Backend, TestDatabase, on_both_databases};
 use ensemble_types::ids::SessionId;
@@ -91,7 +93,7 @@ on_both_databases! {
 
     async fn a_kept_update_counts_its_rows_and_is_prepared_once(on: Backend) {
         #[derive(QueryableByName)]
-        struct Kept {
+        struct Cached {
             #[diesel(sql_type = diesel::sql_types::BigInt)]
             count: i64,
         }
@@ -101,12 +103,12 @@ on_both_databases! {
         let changed: Vec<usize> = db
             .write("change", move |tx| {
                 let mut change = |id: SessionId, body: &str| {
-                    on!(tx, |c| kept(diesel::update(notes::table.find(id.db())).set(notes::body.eq(body))).execute(c))
+                    on!(tx, |c| cached(diesel::update(notes::table.find(id.db())).set(notes::body.eq(body))).execute(c))
                 };
                 let changed = vec![change(id, "b")?, change(SessionId::generate(), "c")?, change(id, "d")?];
                 if tx.is_postgres() {
                     let kept = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE 'UPDATE \"notes\"%'";
-                    let kept: Kept = on!(tx, |c| diesel::sql_query(kept).get_result(c))?;
+                    let kept: Cached = on!(tx, |c| diesel::sql_query(kept).get_result(c))?;
                     assert_eq!(kept.count, 1);
                 }
                 Ok::<_, StoreError>(changed)
@@ -118,17 +120,17 @@ on_both_databases! {
 
     async fn an_error_rolls_back_and_wakes_nobody(on: Backend) {
         let (db, _database) = open(on).await;
-        let mut waiting = db.wakes().subscribe(Topic::new("note", 1));
+        let mut waiting = db.notifier().subscribe(Topic::new("note", 1));
         let failed: Result<(), StoreError> = db
             .write("insert", |tx| {
                 insert(tx, SessionId::generate(), "a")?;
-                tx.wake(Topic::new("note", 1));
+                tx.notify(Topic::new("note", 1));
                 Err(StoreError::bad_row("insert", "changed my mind"))
             })
             .await;
         assert!(matches!(failed, Err(StoreError::Broken { operation: "insert", .. })), "{failed:?}");
         assert_eq!(count(&db).await, 0);
-        db.write("insert", |tx| { insert(tx, SessionId::generate(), "a")?; tx.wake(Topic::new("note", 1)); Ok::<_, StoreError>(()) }).await.unwrap();
+        db.write("insert", |tx| { insert(tx, SessionId::generate(), "a")?; tx.notify(Topic::new("note", 1)); Ok::<_, StoreError>(()) }).await.unwrap();
         timeout(Duration::from_secs(2), waiting.changed()).await.unwrap();
     }
 
@@ -150,13 +152,13 @@ on_both_databases! {
         let (ahead, always) = if on == Backend::Postgres { ("off", "on") } else { ("1", "2") };
         for _ in 0..2 {
             let id = SessionId::generate();
-            let seen = db.write_ahead("ahead", Turn(1), move |tx| insert(tx, id, &id.to_string()).and_then(|()| setting(tx))).await;
+            let seen = db.write_ahead("ahead", AdvisoryLock(1), move |tx| insert(tx, id, &id.to_string()).and_then(|()| setting(tx))).await;
             assert_eq!(seen.map_err(|e: StoreError| e).unwrap(), ahead);
             assert_eq!(db.write("always", setting).await.map_err(|e: StoreError| e).unwrap(), always);
         }
         assert_eq!(count(&db).await, 2);
         let refused: Result<(), StoreError> = db
-            .write_ahead("ahead", Turn(1), |tx| {
+            .write_ahead("ahead", AdvisoryLock(1), |tx| {
                 insert(tx, SessionId::generate(), "b")?;
                 Err(StoreError::bad_row(tx.operation(), "enough"))
             })
@@ -194,13 +196,13 @@ on_both_databases! {
 
     async fn of_many_with_one_key_one_makes_it(on: Backend) {
         let (db, _database) = open(on).await;
-        let wish = |hash: u8| Wish { scope: "me".into(), route: "POST /notes", key: "k".repeat(16), body_hash: [hash; 32] };
+        let wish = |hash: u8| IdempotencyRequest { scope: "me".into(), route: "POST /notes", key: "k".repeat(16), body_hash: [hash; 32] };
         let tries = (0..16).map(|n| {
             let (db, wish) = (db.clone(), wish(0));
             tokio::spawn(async move {
                 db.write("claim", move |tx| {
                     let claimed = claim(tx, &wish, &n.to_string())?;
-                    if claimed == Claim::New {
+                    if claimed == IdempotencyOutcome::New {
                         insert(tx, SessionId::generate(), &n.to_string())?;
                     }
                     Ok::<_, StoreError>(claimed)
@@ -211,14 +213,14 @@ on_both_databases! {
         let mut made = 0;
         for task in tries.collect::<Vec<_>>() {
             match task.await.unwrap() {
-                Ok(Claim::New) => made += 1,
-                Ok(Claim::Replay { .. }) => {}
+                Ok(IdempotencyOutcome::New) => made += 1,
+                Ok(IdempotencyOutcome::Replay { .. }) => {}
                 other => panic!("{other:?}"),
             }
         }
         assert_eq!((made, count(&db).await), (1, 1));
         let other = db.write("claim", move |tx| claim(tx, &wish(1), "x")).await.unwrap();
-        assert_eq!(other, Claim::Mismatch);
+        assert_eq!(other, IdempotencyOutcome::Mismatch);
     }
 
     async fn a_schema_that_is_behind_is_refused_when_only_checked(on: Backend) {
@@ -253,9 +255,9 @@ fn the_second_holder_of_a_key_waits_and_then_gives_up() {
     ensemble_testkit::run(async {
         let (db, database) = open(Backend::Postgres).await;
         // Who holds the key takes its time.
-        let patient = DatabaseConfig { patience: Duration::from_secs(60), ..database.config() };
+        let patient = DatabaseConfig { timeout: Duration::from_secs(60), ..database.config() };
         let patient = Db::open(&patient, MIGRATIONS).await.unwrap();
-        let wish = || Wish { scope: "me".into(), route: "r", key: "k".repeat(16), body_hash: [0; 32] };
+        let wish = || IdempotencyRequest { scope: "me".into(), route: "r", key: "k".repeat(16), body_hash: [0; 32] };
         let (holding, held) = std::sync::mpsc::channel();
         let (release, released) = std::sync::mpsc::channel::<()>();
         let first = tokio::spawn({
@@ -286,18 +288,18 @@ fn wakes_reach_the_other_replica() {
     ensemble_testkit::run(async {
         let (here, database) = open(Backend::Postgres).await;
         let there = Db::open(&database.config(), MIGRATIONS).await.unwrap();
-        let mut waiting = there.wakes().subscribe(Topic::new("note", 7));
+        let mut waiting = there.notifier().subscribe(Topic::new("note", 7));
         // The first connection wakes everybody once; after that only what is published does.
         timeout(Duration::from_secs(5), waiting.changed()).await.unwrap();
         for round in 0..20 {
             let begun = Instant::now();
-            here.wakes().publish([Topic::new("note", 7), Topic::new("note", 8)]);
+            here.notifier().publish([Topic::new("note", 7), Topic::new("note", 8)]);
             timeout(Duration::from_secs(2), waiting.changed()).await.unwrap();
             assert!(round == 0 || begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
         }
-        assert_eq!(there.wakes().waited_for("note"), [Topic::new("note", 7)]);
+        assert_eq!(there.notifier().subscribed("note"), [Topic::new("note", 7)]);
         drop(waiting);
-        assert!(there.wakes().waited_for("note").is_empty());
+        assert!(there.notifier().subscribed("note").is_empty());
     });
 }
 

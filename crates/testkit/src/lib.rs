@@ -1,16 +1,16 @@
 //! What tests of services need: PostgreSQL of their own, a database for each test, services on free ports, tokens of every
-//! kind, neighbours, clients. For `dev-dependencies` only.
+//! kind, peers, clients. For `dev-dependencies` only.
 //!
 //! ```text
 //! on_both_databases! {
 //!     async fn a_machine_is_registered_once(on: Backend) {
-//!         let neighbours = Neighbours::start().await;
+//!         let peers = Peers::start().await;
 //!         let database = TestDatabase::new(on, "machine-registry", ensemble_machine_registry::store::MIGRATIONS).await;
-//!         let mut vars = neighbours.vars();
+//!         let mut vars = peers.vars();
 //!         vars.push(("DATABASE_URL".into(), database.url.clone()));
 //!         let service = start_service::<MachineRegistry>(vars).await;
-//!         let user = neighbours.new_user();
-//!         let api = Api::new(&service.public_url()).with_token(&neighbours.issuer().user(user));
+//!         let user = peers.new_user();
+//!         let api = Api::new(&service.public_url()).with_token(&peers.issuer().user(user));
 //!         let machine = api.post("/v1/machines", &json!({ "metadata": "m", "encryptionKey": "k" })).await.expect(201);
 //!         …
 //!     }
@@ -22,7 +22,7 @@
 
 pub mod database;
 pub mod http;
-pub mod neighbours;
+pub mod peers;
 pub mod postgres;
 pub mod service;
 pub mod sse;
@@ -31,7 +31,7 @@ pub mod wait;
 
 pub use database::{Backend, TestDatabase, run};
 pub use http::{Answer, Api};
-pub use neighbours::Neighbours;
+pub use peers::Peers;
 pub use service::{Program, start_service, start_service_at};
 pub use sse::{Events, SseEvent};
 pub use tokens::Issuer;

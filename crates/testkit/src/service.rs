@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use ensemble_chassis::{Clock, Doors, Running, Service, Vars, start};
+use ensemble_chassis::{Clock, Listeners, Running, Service, Vars, start};
 use tokio::process::{Child, Command};
 
 use crate::wait::eventually;
@@ -17,7 +17,7 @@ pub async fn start_service<S: Service>(vars: impl IntoIterator<Item = (String, S
 
 /// The same, with a clock that the test owns.
 pub async fn start_service_at<S: Service>(vars: impl IntoIterator<Item = (String, String)>, clock: Clock) -> Running {
-    let doors = Doors::loopback().unwrap_or_else(|error| panic!("no free ports: {error}"));
+    let doors = Listeners::loopback().unwrap_or_else(|error| panic!("no free ports: {error}"));
     let started = start::<S>(Vars::from_pairs(vars), doors, clock).await;
     started.unwrap_or_else(|error| panic!("{} does not start: {error:#}", S::NAME))
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use reqwest::RequestBuilder;
-use tokio::time::timeout;
 
 /// One event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,9 +34,9 @@ impl Events {
         Some(Self { response, buffer: String::new(), status })
     }
 
-    /// The next event within `patience`, comments left out; `None` at the end of the stream.
-    pub async fn next_within(&mut self, patience: Duration) -> Result<Option<SseEvent>, &'static str> {
-        timeout(patience, self.next()).await.map_err(|_| "no event in time")
+    /// The next event within `timeout`, comments left out; `None` at the end of the stream.
+    pub async fn next_within(&mut self, timeout: Duration) -> Result<Option<SseEvent>, &'static str> {
+        tokio::time::timeout(timeout, self.next()).await.map_err(|_| "no event in time")
     }
 
     /// The next event; panics when none comes within five seconds or the stream has ended.

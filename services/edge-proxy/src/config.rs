@@ -20,7 +20,7 @@ pub struct Config {
     pub resolve_every: Duration,
     pub keys_every: Duration,
     pub pool: PoolLimits,
-    pub patience: Patience,
+    pub timeout: Patience,
     pub guard: limits::Limits,
     pub admission: AdmissionLimits,
     pub quotas: Quotas,
@@ -57,14 +57,10 @@ impl Config {
                 ),
                 kept: vars.parse("UPSTREAM_KEPT", "unused connections kept to one address, per thread", 256),
             },
-            patience: Patience {
-                ordinary: vars.millis(
-                    "UPSTREAM_PATIENCE_MS",
-                    "how long a service may take to begin its answer",
-                    10_000,
-                ),
+            timeout: Patience {
+                ordinary: vars.millis("UPSTREAM_TIMEOUT_MS", "how long a service may take to begin its answer", 10_000),
                 long_poll: vars.millis(
-                    "LONG_POLL_PATIENCE_MS",
+                    "LONG_POLL_TIMEOUT_MS",
                     "the same for long-polls, which may wait 120 s",
                     130_000,
                 ),
@@ -116,7 +112,7 @@ fn guard(vars: &mut Vars) -> limits::Limits {
             body: vars.parse("MAX_BODY_BYTES", "the largest request body", 16 * 1024 * 1024),
         },
         head_deadline: vars.millis("HEAD_DEADLINE_MS", "how long a request's head may take", 5_000),
-        body_patience: vars.millis("BODY_PATIENCE_MS", "how long a body may take before its rate counts", 15_000),
+        body_timeout: vars.millis("BODY_TIMEOUT_MS", "how long a body may take before its rate counts", 15_000),
         body_min_rate: vars.parse(
             "BODY_MIN_RATE",
             "bytes per second that a body must have on average after that",
@@ -149,7 +145,7 @@ fn networks(vars: &mut Vars) -> Vec<Network> {
         vars.list("TRUSTED_PROXIES", "addresses or ranges of proxies before the edge whose X-Forwarded-For counts", "");
     let parsed: Result<Vec<Network>, _> = texts.iter().map(|text| text.parse()).collect();
     parsed.unwrap_or_else(|error| {
-        vars.fault("TRUSTED_PROXIES", &format!("is not usable: {error}"));
+        vars.add_error("TRUSTED_PROXIES", &format!("is not usable: {error}"));
         Vec::new()
     })
 }
@@ -160,7 +156,7 @@ fn cors(vars: &mut Vars, public_base_url: &str) -> Origins {
     let share = vars.text("SHARE_BASE_URL", "where public links lead; its pages may call, too", public_base_url);
     origins.extend(origin_of(&share).map(str::to_owned));
     Origins::new(origins.iter().map(String::as_str)).unwrap_or_else(|error| {
-        vars.fault("CORS_ALLOWED_ORIGINS", &format!("is not usable: {error}"));
+        vars.add_error("CORS_ALLOWED_ORIGINS", &format!("is not usable: {error}"));
         Origins::default()
     })
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ed25519_dalek::VerifyingKey;
-use ensemble_chassis::{Drain, KeySet, KeySource, KeysUnavailable, Outgoing};
+use ensemble_chassis::{Drain, HttpClients, KeySet, KeySource, KeysUnavailable};
 use serde::Deserialize;
 use tokio::sync::watch;
 
@@ -40,9 +40,9 @@ impl PublishedKeys {
 
     /// Fetches the keys now and every `interval`, until the drain. What cannot be fetched leaves the last ones in force:
     /// a caller who is counted by an old key is better than one who is not known.
-    pub async fn follow(self: Arc<Self>, http: Outgoing, url: String, interval: Duration, drain: Drain) {
+    pub async fn follow(self: Arc<Self>, http: HttpClients, url: String, interval: Duration, drain: Drain) {
         loop {
-            match fetch(http.here(), &url).await {
+            match fetch(http.for_this_thread(), &url).await {
                 Ok(keys) => {
                     *self.last.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
                     self.changed.send_replace(());

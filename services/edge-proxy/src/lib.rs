@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use ensemble_chassis::auth::AuthContext;
 use ensemble_chassis::process::{OpenDoor, PublicDoor};
-use ensemble_chassis::{Drain, KeySource, Kit, Routes, Service, StartError, Vars, Worker};
+use ensemble_chassis::{Drain, KeySource, Routes, Service, ServiceContext, StartError, Vars, Worker};
 use tokio::sync::watch;
 
 use crate::config::{Config, Patience};
@@ -47,7 +47,7 @@ const FORGET: Duration = Duration::from_secs(10);
 /// The edge: what all its threads share.
 pub struct EdgeProxy {
     config: Config,
-    kit: Kit,
+    context: ServiceContext,
     keys: Arc<PublishedKeys>,
     auth: AuthContext,
     limiter: Limiter,
@@ -71,10 +71,10 @@ impl Service for EdgeProxy {
         routes::routes()
     }
 
-    async fn build(config: Config, kit: Kit) -> Result<Self, StartError> {
+    async fn build(config: Config, context: ServiceContext) -> Result<Self, StartError> {
         let keys = PublishedKeys::none();
-        let auth = AuthContext::new(Arc::clone(&keys) as Arc<dyn KeySource>, None, kit.clock.clone());
-        let metrics = EdgeMetrics::new(kit.metrics.registry())?;
+        let auth = AuthContext::new(Arc::clone(&keys) as Arc<dyn KeySource>, None, context.clock.clone());
+        let metrics = EdgeMetrics::new(context.metrics.registry())?;
         let known = PerUpstream::new(|_| watch::Sender::new(Arc::from([])));
         for upstream in Upstream::ALL {
             // A service that is not there yet is found later.
@@ -88,7 +88,7 @@ impl Service for EdgeProxy {
             admission: Admission::new(config.admission.clone()),
             share_page: SharePage::new(&config.public_base_url),
             config,
-            kit,
+            context,
             keys,
             auth,
             metrics,
@@ -105,7 +105,7 @@ impl Service for EdgeProxy {
     }
 
     fn workers(self: &Arc<Self>) -> Vec<Worker> {
-        let drain = &self.kit.drain;
+        let drain = &self.context.drain;
         let mut workers: Vec<Worker> = Upstream::ALL
             .map(|upstream| {
                 let origin = self.config.upstreams.of(upstream).clone();
@@ -115,7 +115,7 @@ impl Service for EdgeProxy {
             .into();
         let jwks = format!("{}/.well-known/jwks.json", self.config.upstreams.of(Upstream::Identity));
         let keys = Arc::clone(&self.keys);
-        let http = self.kit.http.clone();
+        let http = self.context.http.clone();
         workers.push(Worker::new("keys", keys.follow(http, jwks, self.config.keys_every, drain.clone())));
         workers.push(Worker::new("counters", forget(Arc::clone(self))));
         workers
@@ -127,7 +127,7 @@ async fn forget(edge: Arc<EdgeProxy>) {
     loop {
         tokio::select! {
             () = tokio::time::sleep(FORGET) => edge.limiter.sweep(),
-            () = edge.kit.drain.closing() => return,
+            () = edge.context.drain.closing() => return,
         }
     }
 }
@@ -149,8 +149,8 @@ impl EdgeProxy {
         self.config.guard
     }
 
-    pub(crate) fn patience(&self) -> Patience {
-        self.config.patience
+    pub(crate) fn timeout(&self) -> Patience {
+        self.config.timeout
     }
 
     pub(crate) fn trusted_proxies(&self) -> &[Network] {
@@ -187,7 +187,7 @@ impl EdgeProxy {
     }
 
     pub(crate) fn drain(&self) -> &Drain {
-        &self.kit.drain
+        &self.context.drain
     }
 
     pub(crate) fn metrics(&self) -> &EdgeMetrics {

@@ -52,7 +52,7 @@ impl Config {
         let publish_before =
             vars.millis("KEY_PUBLISH_BEFORE_MS", "how long a signing key is known before it signs", DAY_MS);
         if publish_before > rotate_every {
-            vars.fault("KEY_PUBLISH_BEFORE_MS", "must not be longer than KEY_ROTATE_MS");
+            vars.add_error("KEY_PUBLISH_BEFORE_MS", "must not be longer than KEY_ROTATE_MS");
         }
         let margin = vars.millis(
             "KEY_KEEP_MARGIN_MS",
@@ -85,7 +85,7 @@ impl Rules {
         let registration =
             vars.text("REGISTRATION", "open: whoever signs in first gets an account; closed: nobody new", "open");
         if registration != "open" && registration != "closed" {
-            vars.fault("REGISTRATION", "must be open or closed");
+            vars.add_error("REGISTRATION", "must be open or closed");
         }
         let user_ms = vars.millis("USER_TOKEN_MS", "how long a user's token lives", 3_600_000);
         let machine_max = vars.parse(
@@ -122,7 +122,7 @@ fn origins(vars: &mut Vars) -> Vec<Origin> {
     for text in texts {
         match text.parse() {
             Ok(origin) => origins.push(origin),
-            Err(error) => vars.fault("PUBLIC_ORIGINS", &format!("has {text:?}, which {error}")),
+            Err(error) => vars.add_error("PUBLIC_ORIGINS", &format!("has {text:?}, which {error}")),
         }
     }
     origins

@@ -21,7 +21,7 @@ mod metrics;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use ensemble_chassis::{KeySource, Kit, Routes, RpcMount, Service, StartError, Vars, Worker};
+use ensemble_chassis::{KeySource, Routes, RpcMount, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::identity::{mount_accounts, mount_keys};
 use ensemble_store_kit::{DatabaseConfig, Db, Migrate, Migrations};
 use futures_util::future::BoxFuture;
@@ -63,23 +63,23 @@ impl Service for Identity {
         routes::table()
     }
 
-    async fn build(config: Config, kit: Kit) -> Result<Self, StartError> {
+    async fn build(config: Config, context: ServiceContext) -> Result<Self, StartError> {
         let previous = config.previous_key_file.as_deref();
         let vault = Vault::read(&config.key_file, previous)
             .map_err(|error| anyhow::anyhow!("KEY_ENCRYPTION_KEY_FILE {}: {error}", config.key_file.display()))?;
         let db = Db::open(&config.database, migrations()).await?;
-        db.register(kit.metrics.registry())?;
+        db.register(context.metrics.registry())?;
         let store = Store::new(db);
         let ring = Arc::new(KeyRing::open(store.clone(), vault, config.schedule, config.keys_trusted_for).await?);
         let challenges = Arc::<OpenChallenges>::default();
-        let metrics = IdentityMetrics::new(&kit.metrics, &ring, &challenges)?;
+        let metrics = IdentityMetrics::new(&context.metrics, &ring, &challenges)?;
         let workers = workers::Loops {
             store: store.clone(),
             ring: Arc::clone(&ring),
             challenges: Arc::clone(&challenges),
             ring_refresh: config.ring_refresh,
             sweep_every: config.sweep_every,
-            drain: kit.drain,
+            drain: context.drain,
         };
         Ok(Self { store, ring, rules: config.rules, challenges, metrics, workers })
     }

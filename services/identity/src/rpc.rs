@@ -1,4 +1,4 @@
-//! The internal door: what neighbours verify tokens with, and what they may ask and do about accounts.
+//! The internal door: what peers verify tokens with, and what they may ask and do about accounts.
 
 use std::sync::Arc;
 

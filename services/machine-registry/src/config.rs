@@ -3,21 +3,21 @@
 use std::time::Duration;
 
 use ensemble_chassis::Vars;
-use ensemble_rpc::{KeyRefresh, Neighbour};
+use ensemble_rpc::{KeyRefresh, Peer};
 use ensemble_store_kit::{DatabaseConfig, database_config};
 
 pub struct Config {
     /// `DATABASE_URL` and what goes with it.
     pub database: DatabaseConfig,
     /// `IDENTITY_RPC_URL`: token keys come from there, and revocations of a deleted machine's tokens go there.
-    pub identity: Neighbour,
+    pub identity: Peer,
     /// `ORCHESTRATOR_RPC_URL`: the ends of a deleted machine's leases go there.
-    pub orchestrator: Neighbour,
+    pub orchestrator: Peer,
     /// `KEYS_REFRESH_MS`, `KEYS_TRUSTED_MS`
     pub key_refresh: KeyRefresh,
     /// `MACHINE_ONLINE_MS`: how long a machine counts as online after a heartbeat.
     pub online_for: Duration,
-    /// `DEPARTURE_RETRY_MS`: when a neighbour that could not be told of a deletion is told again.
+    /// `DEPARTURE_RETRY_MS`: when a peer that could not be told of a deletion is told again.
     pub departure_retry: Duration,
 }
 
@@ -25,8 +25,8 @@ impl Config {
     pub fn read(vars: &mut Vars) -> Self {
         Self {
             database: database_config!(vars, "machine-registry"),
-            identity: Neighbour::identity(vars),
-            orchestrator: Neighbour::orchestrator(vars),
+            identity: Peer::identity(vars),
+            orchestrator: Peer::orchestrator(vars),
             key_refresh: KeyRefresh::configure(vars),
             online_for: vars.millis(
                 "MACHINE_ONLINE_MS",
@@ -35,7 +35,7 @@ impl Config {
             ),
             departure_retry: vars.millis(
                 "DEPARTURE_RETRY_MS",
-                "when a neighbour that could not be told of a deleted machine is told again",
+                "when a peer that could not be told of a deleted machine is told again",
                 5_000,
             ),
         }

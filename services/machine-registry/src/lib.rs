@@ -19,7 +19,7 @@ mod error;
 
 use std::sync::Arc;
 
-use ensemble_chassis::{KeySource, Kit, Routes, RpcMount, Service, StartError, Vars, Worker};
+use ensemble_chassis::{KeySource, Routes, RpcMount, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::identity::{AccountsClient, KeysClient};
 use ensemble_rpc::machines::{MachineDirectory, mount_machine_directory};
 use ensemble_rpc::orchestrator::MachineLeasesClient;
@@ -57,21 +57,21 @@ impl Service for MachineRegistry {
         routes::table()
     }
 
-    async fn build(config: Config, kit: Kit) -> Result<Self, StartError> {
+    async fn build(config: Config, context: ServiceContext) -> Result<Self, StartError> {
         let db = Db::open(&config.database, migrations()).await?;
-        db.register(kit.metrics.registry())?;
-        let identity = Channel::new(&kit, &config.identity);
-        let orchestrator = Channel::new(&kit, &config.orchestrator);
+        db.register(context.metrics.registry())?;
+        let identity = Channel::new(&context, &config.identity);
+        let orchestrator = Channel::new(&context, &config.orchestrator);
         let store = Store::new(db, config.online_for);
         let farewell = Farewell {
             store: store.clone(),
             accounts: Arc::new(AccountsClient::new(identity.clone())),
             leases: Arc::new(MachineLeasesClient::new(orchestrator)),
             retry_after: config.departure_retry,
-            drain: kit.drain,
+            drain: context.drain,
         };
         let keys = RemoteKeys::start(Arc::new(KeysClient::new(identity)), config.key_refresh).await;
-        keys.register(&kit.metrics)?;
+        keys.register(&context.metrics)?;
         Ok(Self { store, keys, farewell })
     }
 

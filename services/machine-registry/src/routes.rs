@@ -1,6 +1,6 @@
 //! The table of the public door.
 
-use ensemble_chassis::{Routes, Who, delete, get, patch, post};
+use ensemble_chassis::{Access, Routes, delete, get, patch, post};
 use ensemble_types::deleted::Deleted;
 use ensemble_types::machines::{Machine, MachinePage, RegisterMachine, UpdateMachine};
 use ensemble_types::problem::Code::{IdempotencyMismatch, InvalidCursor, NotFound, VersionMismatch};
@@ -12,47 +12,47 @@ pub(crate) fn table() -> Routes {
     Routes::new()
         .row(
             post("/v1/machines")
-                .who(Who::User)
-                .says(TAG, "Registers a machine; an id that is already yours answers with the stored record.")
-                .takes::<RegisterMachine>()
+                .access(Access::User)
+                .summary(TAG, "Registers a machine; an id that is already yours answers with the stored record.")
+                .body::<RegisterMachine>()
                 .idempotent()
-                .gives::<Machine>(201)
-                .gives::<Machine>(200)
+                .response::<Machine>(201)
+                .response::<Machine>(200)
                 .errors(&[IdempotencyMismatch])
-                .to(machines::register),
+                .handler(machines::register),
         )
         .row(
             get("/v1/machines")
-                .who(Who::User)
-                .says(TAG, "Lists your machines, newest first.")
+                .access(Access::User)
+                .summary(TAG, "Lists your machines, newest first.")
                 .query::<PageQuery>()
-                .gives::<MachinePage>(200)
+                .response::<MachinePage>(200)
                 .errors(&[InvalidCursor])
-                .to(machines::list),
+                .handler(machines::list),
         )
         .row(
             get("/v1/machines/{id}")
-                .who(Who::UserOrMachine)
-                .says(TAG, "Reads a machine.")
-                .gives::<Machine>(200)
+                .access(Access::UserOrMachine)
+                .summary(TAG, "Reads a machine.")
+                .response::<Machine>(200)
                 .errors(&[NotFound])
-                .to(machines::read),
+                .handler(machines::read),
         )
         .row(
             patch("/v1/machines/{id}")
-                .who(Who::UserOrMachine)
-                .says(TAG, "Changes a machine's metadata or daemon state; `activity` is its heartbeat.")
-                .takes::<UpdateMachine>()
-                .gives::<Machine>(200)
+                .access(Access::UserOrMachine)
+                .summary(TAG, "Changes a machine's metadata or daemon state; `activity` is its heartbeat.")
+                .body::<UpdateMachine>()
+                .response::<Machine>(200)
                 .errors(&[NotFound, VersionMismatch])
-                .to(machines::update),
+                .handler(machines::update),
         )
         .row(
             delete("/v1/machines/{id}")
-                .who(Who::User)
-                .says(TAG, "Removes a machine, revokes its tokens and ends its leases.")
-                .gives::<Deleted>(200)
+                .access(Access::User)
+                .summary(TAG, "Removes a machine, revokes its tokens and ends its leases.")
+                .response::<Deleted>(200)
                 .errors(&[NotFound])
-                .to(machines::remove),
+                .handler(machines::remove),
         )
 }

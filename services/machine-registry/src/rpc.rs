@@ -1,4 +1,4 @@
-//! The internal door: what neighbours may ask about machines.
+//! The internal door: what peers may ask about machines.
 
 use ensemble_rpc::RpcError;
 use ensemble_rpc::machines::{GetMachineRequest, GetMachineResponse, MachineDirectory};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ensemble_chassis::Vars;
-use ensemble_rpc::{KeyRefresh, Neighbour};
+use ensemble_rpc::{KeyRefresh, Peer};
 use ensemble_store_kit::{DatabaseConfig, database_config};
 
 use crate::store::Terms;
@@ -12,9 +12,9 @@ pub struct Config {
     /// `DATABASE_URL` and what goes with it.
     pub(crate) database: DatabaseConfig,
     /// `IDENTITY_RPC_URL`: token keys come from there.
-    pub(crate) identity: Neighbour,
+    pub(crate) identity: Peer,
     /// `MACHINE_REGISTRY_RPC_URL`: whose a machine is that a task is pinned to.
-    pub(crate) machines: Neighbour,
+    pub(crate) machines: Peer,
     /// `KEYS_REFRESH_MS`, `KEYS_TRUSTED_MS`
     pub(crate) key_refresh: KeyRefresh,
     /// `ORCHESTRATOR_LEASE_MS` and the other terms of leases.
@@ -52,8 +52,8 @@ impl Config {
         };
         Self {
             database: database_config!(vars, "orchestrator"),
-            identity: Neighbour::identity(vars),
-            machines: Neighbour::machine_registry(vars),
+            identity: Peer::identity(vars),
+            machines: Peer::machine_registry(vars),
             key_refresh: KeyRefresh::configure(vars),
             terms,
             sweep: vars.millis("ORCHESTRATOR_SWEEP_MS", "how often lost wake-ups and timers are looked for", 5_000),

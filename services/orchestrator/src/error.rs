@@ -41,7 +41,7 @@ pub(crate) enum Error {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
-    Neighbour(#[from] RpcError),
+    Peer(#[from] RpcError),
     /// The token expired or was revoked while its bearer waited.
     #[error("the token does not count any more")]
     Unauthenticated,
@@ -86,7 +86,7 @@ impl IntoProblem for Error {
             }
             Self::InvalidCursor(invalid) => invalid.into(),
             Self::Store(error) => error.into_problem(),
-            Self::Neighbour(error) => error.into_problem(),
+            Self::Peer(error) => error.into_problem(),
             Self::Unauthenticated => Problem::unauthenticated(),
         }
     }

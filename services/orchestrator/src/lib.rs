@@ -19,7 +19,7 @@ mod metrics;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ensemble_chassis::{Clock, Drain, KeySource, Kit, Routes, RpcMount, Service, StartError, Vars, Worker};
+use ensemble_chassis::{Clock, Drain, KeySource, Routes, RpcMount, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::identity::KeysClient;
 use ensemble_rpc::machines::MachineDirectoryClient;
 use ensemble_rpc::orchestrator::{MachineLeases, mount_machine_leases};
@@ -68,15 +68,15 @@ impl Service for Orchestrator {
         routes::table()
     }
 
-    async fn build(config: Config, kit: Kit) -> Result<Self, StartError> {
+    async fn build(config: Config, context: ServiceContext) -> Result<Self, StartError> {
         let db = Db::open(&config.database, migrations()).await?;
-        db.register(kit.metrics.registry())?;
+        db.register(context.metrics.registry())?;
         let store = Store::new(db, config.terms);
-        let directory = MachineDirectoryClient::new(Channel::new(&kit, &config.machines));
-        let identity = Arc::new(KeysClient::new(Channel::new(&kit, &config.identity)));
+        let directory = MachineDirectoryClient::new(Channel::new(&context, &config.machines));
+        let identity = Arc::new(KeysClient::new(Channel::new(&context, &config.identity)));
         let keys = RemoteKeys::start(identity, config.key_refresh).await;
-        keys.register(&kit.metrics)?;
-        let metrics = RunMetrics::new(&kit.metrics)?;
+        keys.register(&context.metrics)?;
+        let metrics = RunMetrics::new(&context.metrics)?;
         let nudge = Nudge::default();
         let roster = Roster::new(store.clone());
         let timers = Timers {
@@ -86,14 +86,14 @@ impl Service for Orchestrator {
             metrics: metrics.clone(),
             sweep: config.sweep,
             sweep_late: config.sweep_late,
-            drain: kit.drain.clone(),
+            drain: context.drain.clone(),
         };
         Ok(Self {
             store,
             machines: Machines::new(Arc::new(directory), config.machine_cache),
             keys,
-            clock: kit.clock,
-            drain: kit.drain,
+            clock: context.clock,
+            drain: context.drain,
             nudge,
             roster,
             metrics,

@@ -1,6 +1,6 @@
 //! The table of the public door.
 
-use ensemble_chassis::{Routes, Who, get, post};
+use ensemble_chassis::{Access, Routes, get, post};
 use ensemble_types::leases::{
     LeaseBeat, LeaseFinish, LeaseFinished, LeaseHeartbeat, LeaseOutput, LeaseOutputTaken, LeaseRequest, Leases,
 };
@@ -21,48 +21,48 @@ fn on_runs(routes: Routes) -> Routes {
     let routes = routes
         .row(
             post("/v1/orchestrator/runs")
-                .who(Who::User)
-                .says(TAG, "Submits a plan: 1 to 10,000 tasks that may depend on each other.")
-                .takes::<CreateRun>()
+                .access(Access::User)
+                .summary(TAG, "Submits a plan: 1 to 10,000 tasks that may depend on each other.")
+                .body::<CreateRun>()
                 .idempotent()
-                .gives::<Run>(201)
-                .gives::<Run>(200)
+                .response::<Run>(201)
+                .response::<Run>(200)
                 .errors(&[InvalidDependency, DependencyCycle, MachineNotFound, IdempotencyMismatch, Conflict])
-                .to(runs::create),
+                .handler(runs::create),
         )
         .row(
             get("/v1/orchestrator/runs")
-                .who(Who::User)
-                .says(TAG, "Lists your runs, newest first, without their tasks.")
+                .access(Access::User)
+                .summary(TAG, "Lists your runs, newest first, without their tasks.")
                 .query::<runs::RunQuery>()
-                .gives::<RunPage>(200)
+                .response::<RunPage>(200)
                 .errors(&[InvalidCursor])
-                .to(runs::list),
+                .handler(runs::list),
         )
         .row(
             get("/v1/orchestrator/runs/{id}")
-                .who(Who::User)
-                .says(TAG, "Reads a run with all its tasks, in the order they were submitted.")
-                .gives::<Run>(200)
+                .access(Access::User)
+                .summary(TAG, "Reads a run with all its tasks, in the order they were submitted.")
+                .response::<Run>(200)
                 .errors(&[NotFound])
-                .to(runs::read),
+                .handler(runs::read),
         )
         .row(
             post("/v1/orchestrator/runs/{id}/cancel")
-                .who(Who::User)
-                .says(TAG, "Cancels what is queued and asks the runners of the rest to stop.")
-                .may_take::<CancelRun>()
-                .gives::<Run>(200)
+                .access(Access::User)
+                .summary(TAG, "Cancels what is queued and asks the runners of the rest to stop.")
+                .optional_body::<CancelRun>()
+                .response::<Run>(200)
                 .errors(&[NotFound])
-                .to(runs::cancel),
+                .handler(runs::cancel),
         )
         .row(
             post("/v1/orchestrator/runs/{id}/retry")
-                .who(Who::User)
-                .says(TAG, "Makes new attempts for the tasks that failed, were cancelled or were given up.")
-                .gives::<Run>(200)
+                .access(Access::User)
+                .summary(TAG, "Makes new attempts for the tasks that failed, were cancelled or were given up.")
+                .response::<Run>(200)
                 .errors(&[NotFound, Conflict])
-                .to(runs::retry),
+                .handler(runs::retry),
         );
     on_changes(routes)
 }
@@ -73,41 +73,41 @@ fn on_changes(routes: Routes) -> Routes {
     routes
         .row(
             post("/v1/orchestrator/runs/{id}/pend")
-                .who(Who::User)
-                .says(TAG, WAITS)
+                .access(Access::User)
+                .summary(TAG, WAITS)
                 .query::<runs::PendQuery>()
-                .may_take::<Pend>()
-                .gives::<Pended>(200)
+                .optional_body::<Pend>()
+                .response::<Pended>(200)
                 .errors(&[NotFound, InvalidCursor])
-                .to(runs::pend),
+                .handler(runs::pend),
         )
         .row(
             get("/v1/orchestrator/runs/{id}/pend")
-                .who(Who::User)
-                .says(TAG, WAITS)
+                .access(Access::User)
+                .summary(TAG, WAITS)
                 .query::<runs::PendQuery>()
-                .gives::<Pended>(200)
+                .response::<Pended>(200)
                 .errors(&[NotFound, InvalidCursor])
-                .to(runs::pend),
+                .handler(runs::pend),
         )
         .row(
             get("/v1/orchestrator/runs/{id}/events")
-                .who(Who::User)
-                .says(TAG, "Streams the run's changes until it has ended; an event's id is the run's version.")
+                .access(Access::User)
+                .summary(TAG, "Streams the run's changes until it has ended; an event's id is the run's version.")
                 .query::<events::EventQuery>()
-                .gives_as(200, "text/event-stream")
+                .response_as(200, "text/event-stream")
                 .errors(&[NotFound, InvalidCursor])
-                .to(events::stream),
+                .handler(events::stream),
         )
         .row(
             get("/v1/orchestrator/runs/{id}/tasks/{taskId}/output")
-                .who(Who::User)
-                .says(TAG, "Reads the output of a task's attempt, whole, in part (`Range`) or live (`follow`).")
+                .access(Access::User)
+                .summary(TAG, "Reads the output of a task's attempt, whole, in part (`Range`) or live (`follow`).")
                 .query::<outputs::OutputQuery>()
-                .gives_as(200, "text/plain")
-                .gives_as(206, "text/plain")
+                .response_as(200, "text/plain")
+                .response_as(206, "text/plain")
                 .errors(&[NotFound, RangeNotSatisfiable])
-                .to(outputs::read),
+                .handler(outputs::read),
         )
 }
 
@@ -116,37 +116,37 @@ fn on_leases(routes: Routes) -> Routes {
     routes
         .row(
             post("/v1/orchestrator/leases")
-                .who(Who::Machine)
-                .says(TAG, "Takes tasks to run, and waits for some when there are none.")
-                .takes::<LeaseRequest>()
-                .gives::<Leases>(200)
-                .to(leases::take),
+                .access(Access::Machine)
+                .summary(TAG, "Takes tasks to run, and waits for some when there are none.")
+                .body::<LeaseRequest>()
+                .response::<Leases>(200)
+                .handler(leases::take),
         )
         .row(
             post("/v1/orchestrator/leases/{id}/heartbeat")
-                .who(Who::Machine)
-                .says(TAG, "Says that the attempt goes on; tells whether it should end.")
-                .takes::<LeaseHeartbeat>()
-                .gives::<LeaseBeat>(200)
+                .access(Access::Machine)
+                .summary(TAG, "Says that the attempt goes on; tells whether it should end.")
+                .body::<LeaseHeartbeat>()
+                .response::<LeaseBeat>(200)
                 .errors(&[NotFound, LeaseLost])
-                .to(leases::beat),
+                .handler(leases::beat),
         )
         .row(
             post("/v1/orchestrator/leases/{id}/output")
-                .who(Who::Machine)
-                .says(TAG, "Hands in a piece of the attempt's output.")
-                .takes::<LeaseOutput>()
-                .gives::<LeaseOutputTaken>(200)
+                .access(Access::Machine)
+                .summary(TAG, "Hands in a piece of the attempt's output.")
+                .body::<LeaseOutput>()
+                .response::<LeaseOutputTaken>(200)
                 .errors(&[NotFound, LeaseLost, Conflict])
-                .to(leases::output),
+                .handler(leases::output),
         )
         .row(
             post("/v1/orchestrator/leases/{id}/finish")
-                .who(Who::Machine)
-                .says(TAG, "Reports how the attempt ended. May be repeated.")
-                .takes::<LeaseFinish>()
-                .gives::<LeaseFinished>(200)
+                .access(Access::Machine)
+                .summary(TAG, "Reports how the attempt ended. May be repeated.")
+                .body::<LeaseFinish>()
+                .response::<LeaseFinished>(200)
                 .errors(&[NotFound, LeaseLost])
-                .to(leases::finish),
+                .handler(leases::finish),
         )
 }

@@ -15,14 +15,14 @@ use crate::error::Error;
 const REMEMBERED: u64 = 10_000;
 
 /// Whom this service asks.
-pub(crate) struct Neighbours {
+pub(crate) struct Peers {
     accounts: Arc<dyn Accounts>,
     machines: Arc<dyn MachineDirectory>,
     /// Machines that were found, so that known ones go on working while the registry is away.
     known: Cache<(UserId, MachineId), ()>,
 }
 
-impl Neighbours {
+impl Peers {
     pub(crate) fn new(accounts: Arc<dyn Accounts>, machines: Arc<dyn MachineDirectory>, remember: Duration) -> Self {
         let known = Cache::builder().max_capacity(REMEMBERED).time_to_live(remember).build();
         Self { accounts, machines, known }
@@ -41,7 +41,7 @@ impl Neighbours {
                 Ok(())
             }
             Err(RpcError::NotFound(_)) => Err(Error::MachineNotFound),
-            Err(error) => Err(Error::Neighbour(error)),
+            Err(error) => Err(Error::Peer(error)),
         }
     }
 
@@ -50,7 +50,7 @@ impl Neighbours {
         match self.accounts.get(GetAccountRequest { user_id: user.to_string() }).await {
             Ok(_) => Ok(()),
             Err(RpcError::NotFound(_)) => Err(Error::UserNotFound),
-            Err(error) => Err(Error::Neighbour(error)),
+            Err(error) => Err(Error::Peer(error)),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ensemble_chassis::Vars;
-use ensemble_rpc::{KeyRefresh, Neighbour};
+use ensemble_rpc::{KeyRefresh, Peer};
 use ensemble_store_kit::{DatabaseConfig, database_config};
 
 use crate::store::AppendLimits;
@@ -12,9 +12,9 @@ pub struct Config {
     /// `DATABASE_URL` and what goes with it.
     pub(crate) database: DatabaseConfig,
     /// `IDENTITY_RPC_URL`: token keys, and whether a user exists.
-    pub(crate) identity: Neighbour,
+    pub(crate) identity: Peer,
     /// `MACHINE_REGISTRY_RPC_URL`: whether a machine is the caller's.
-    pub(crate) machine_registry: Neighbour,
+    pub(crate) machine_registry: Peer,
     /// `KEYS_REFRESH_MS`, `KEYS_TRUSTED_MS`
     pub(crate) key_refresh: KeyRefresh,
     /// `SHARE_BASE_URL`, else `PUBLIC_BASE_URL`: what public links begin with.
@@ -23,7 +23,7 @@ pub struct Config {
     pub(crate) online_for: Duration,
     /// `MACHINE_CACHE_MS`: how long a machine that was found is believed to be there.
     pub(crate) machine_cache: Duration,
-    /// `APPEND_QUEUE`, `APPEND_QUEUE_BYTES`, `APPEND_BATCH_ROWS`, `APPEND_BATCH_BYTES`, `APPEND_PATIENCE_MS`
+    /// `APPEND_QUEUE`, `APPEND_QUEUE_BYTES`, `APPEND_BATCH_ROWS`, `APPEND_BATCH_BYTES`, `APPEND_TIMEOUT_MS`
     pub(crate) append: AppendLimits,
     /// `SWEEP_MS`: how often watched sessions are looked at, in case a wake-up was lost.
     pub(crate) sweep_every: Duration,
@@ -37,8 +37,8 @@ impl Config {
         let share = vars.text("SHARE_BASE_URL", "what public links begin with; PUBLIC_BASE_URL when not set", "");
         Self {
             database: database_config!(vars, "session-store"),
-            identity: Neighbour::identity(vars),
-            machine_registry: Neighbour::machine_registry(vars),
+            identity: Peer::identity(vars),
+            machine_registry: Peer::machine_registry(vars),
             key_refresh: KeyRefresh::configure(vars),
             share_base_url: if share.is_empty() { public } else { share }.trim_end_matches('/').to_owned(),
             online_for: vars.millis(
@@ -56,8 +56,8 @@ impl Config {
                 queue_bytes: vars.parse("APPEND_QUEUE_BYTES", "what they may weigh together", 64 << 20),
                 batch_rows: vars.parse("APPEND_BATCH_ROWS", "messages that are committed together at most", 512).max(1),
                 batch_bytes: vars.parse("APPEND_BATCH_BYTES", "what they may weigh together", 8 << 20),
-                patience: vars.millis(
-                    "APPEND_PATIENCE_MS",
+                timeout: vars.millis(
+                    "APPEND_TIMEOUT_MS",
                     "an append that has waited so long is refused with 503",
                     1_250,
                 ),

@@ -29,7 +29,7 @@ pub(crate) enum Error {
     /// More appends are waiting than can be committed soon.
     Overloaded,
     Store(StoreError),
-    Neighbour(RpcError),
+    Peer(RpcError),
 }
 
 impl IntoProblem for Error {
@@ -62,7 +62,7 @@ impl IntoProblem for Error {
                     .with_retry_after(1)
             }
             Self::Store(error) => error.into_problem(),
-            Self::Neighbour(error) => error.into_problem(),
+            Self::Peer(error) => error.into_problem(),
         }
     }
 }

@@ -19,14 +19,14 @@ mod metrics;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ensemble_chassis::{Clock, Drain, KeySource, Kit, Routes, Service, StartError, Vars, Worker};
+use ensemble_chassis::{Clock, Drain, KeySource, Routes, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::identity::{AccountsClient, KeysClient};
 use ensemble_rpc::machines::MachineDirectoryClient;
 use ensemble_rpc::{Channel, RemoteKeys};
 use ensemble_store_kit::{DatabaseConfig, Db, Migrate, Migrations};
 use futures_util::future::BoxFuture;
 
-use crate::clients::Neighbours;
+use crate::clients::Peers;
 use crate::config::Config;
 use crate::metrics::AppendMetrics;
 use crate::store::{Appender, Store};
@@ -35,7 +35,7 @@ use crate::store::{Appender, Store};
 pub struct SessionStore {
     store: Store,
     appender: Appender,
-    neighbours: Neighbours,
+    peers: Peers,
     keys: Arc<RemoteKeys>,
     clock: Clock,
     drain: Drain,
@@ -62,25 +62,25 @@ impl Service for SessionStore {
         routes::table()
     }
 
-    async fn build(config: Config, kit: Kit) -> Result<Self, StartError> {
+    async fn build(config: Config, context: ServiceContext) -> Result<Self, StartError> {
         let db = Db::open(&config.database, migrations()).await?;
-        db.register(kit.metrics.registry())?;
-        let identity = Channel::new(&kit, &config.identity);
-        let registry = Channel::new(&kit, &config.machine_registry);
+        db.register(context.metrics.registry())?;
+        let identity = Channel::new(&context, &config.identity);
+        let registry = Channel::new(&context, &config.machine_registry);
         let keys = RemoteKeys::start(Arc::new(KeysClient::new(identity.clone())), config.key_refresh).await;
-        keys.register(&kit.metrics)?;
-        let neighbours = Neighbours::new(
+        keys.register(&context.metrics)?;
+        let peers = Peers::new(
             Arc::new(AccountsClient::new(identity)),
             Arc::new(MachineDirectoryClient::new(registry)),
             config.machine_cache,
         );
         Ok(Self {
-            appender: Appender::start(db.clone(), config.append, AppendMetrics::new(&kit.metrics)?)?,
+            appender: Appender::start(db.clone(), config.append, AppendMetrics::new(&context.metrics)?)?,
             store: Store::new(db, config.online_for),
-            neighbours,
+            peers,
             keys,
-            clock: kit.clock,
-            drain: kit.drain,
+            clock: context.clock,
+            drain: context.drain,
             share_base_url: config.share_base_url,
             sweep_every: config.sweep_every,
             purge_every: config.purge_every,

@@ -21,7 +21,7 @@ mod rates;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ensemble_chassis::{Clock, Drain, Gate, KeySource, Kit, Routes, Service, StartError, Vars, Worker};
+use ensemble_chassis::{Clock, Drain, Gate, KeySource, Routes, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::identity::KeysClient;
 use ensemble_rpc::{Channel, RemoteKeys};
 use ensemble_store_kit::{Db, Migrations, migrations};
@@ -97,21 +97,21 @@ impl Service for VoiceGateway {
         routes::table()
     }
 
-    async fn build(config: VoiceConfig, kit: Kit) -> Result<Self, StartError> {
+    async fn build(config: VoiceConfig, context: ServiceContext) -> Result<Self, StartError> {
         config.warn();
-        let metrics = VoiceMetrics::new(kit.metrics.registry())?;
+        let metrics = VoiceMetrics::new(context.metrics.registry())?;
         let db = Db::open(&config.database, migrations()).await?;
-        db.register(kit.metrics.registry())?;
+        db.register(context.metrics.registry())?;
         let (nudges, deliveries) = Nudges::new();
         let (births, born) = Births::new();
         let rates = Arc::new(Rates::new(config.rates));
         let livekit = config.livekit;
         let breaker = Breaker::new(livekit.breaker_failures, livekit.breaker_probe);
-        let twirp = Twirp::new(kit.http.clone(), &livekit.url, livekit.key.clone(), breaker, metrics.clone());
-        let identity = Arc::new(KeysClient::new(Channel::new(&kit, &config.identity)));
+        let twirp = Twirp::new(context.http.clone(), &livekit.url, livekit.key.clone(), breaker, metrics.clone());
+        let identity = Arc::new(KeysClient::new(Channel::new(&context, &config.identity)));
         let keys = RemoteKeys::start(identity, config.keys).await;
-        keys.register(&kit.metrics)?;
-        let public_url = config.public_url.unwrap_or_else(|| format!("http://{}", kit.public_addr));
+        keys.register(&context.metrics)?;
+        let public_url = config.public_url.unwrap_or_else(|| format!("http://{}", context.public_addr));
         Ok(Self {
             store: Store::start(db, config.rules, nudges, metrics.clone())?,
             livekit: LiveKit::new(twirp, livekit.budgets),
@@ -132,8 +132,8 @@ impl Service for VoiceGateway {
             public_url: public_url.trim_end_matches('/').to_owned(),
             births,
             metrics,
-            clock: kit.clock,
-            drain: kit.drain,
+            clock: context.clock,
+            drain: context.drain,
             keys,
             inboxes: Mutex::new(Some(Inboxes { deliveries, births: born })),
         })
@@ -181,7 +181,7 @@ impl Service for VoiceGateway {
 impl VoiceGateway {
     /// Waits a moment for the agent to take a text.
     async fn await_text(&self, id: GatewaySessionId, seq: i64) -> Result<VoiceDelivery, Error> {
-        let mut news = self.store.wakes().subscribe(store::topic(id));
+        let mut news = self.store.notifier().subscribe(store::topic(id));
         let deadline = self.delivery_deadline();
         loop {
             let delivery = self.store.text_delivery(id, seq).await?;
@@ -193,7 +193,7 @@ impl VoiceGateway {
 
     /// Waits a moment for the agent to take this version of the context, or a newer one.
     async fn await_context(&self, id: GatewaySessionId, version: i64) -> Result<VoiceDelivery, Error> {
-        let mut news = self.store.wakes().subscribe(store::topic(id));
+        let mut news = self.store.notifier().subscribe(store::topic(id));
         let deadline = self.delivery_deadline();
         loop {
             let Some(found) = self.store.find(id).await? else { return Err(Error::Unknown("accepted")) };
@@ -212,6 +212,6 @@ impl VoiceGateway {
     }
 
     fn delivery_deadline(&self) -> Instant {
-        Instant::now() + self.delivery.patience.min(Duration::from_secs(60))
+        Instant::now() + self.delivery.timeout.min(Duration::from_secs(60))
     }
 }

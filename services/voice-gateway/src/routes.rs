@@ -1,6 +1,6 @@
 //! The table: method, path, who may, handler.
 
-use ensemble_chassis::{Routes, Who, get, post};
+use ensemble_chassis::{Access, Routes, get, post};
 use ensemble_types::problem::Code;
 use ensemble_types::voice::{
     SendVoiceContext, SendVoiceText, StartVoiceSession, StopVoiceSession, VoiceAgentEvent, VoiceAgentHeard,
@@ -16,11 +16,11 @@ pub(crate) fn table() -> Routes {
     Routes::new()
         .row(
             post("/v1/voice/session/start")
-                .who(Who::VoiceKey)
-                .says(VOICE, "Opens a voice session: a room with an agent, and a token for one person.")
+                .access(Access::VoiceKey)
+                .summary(VOICE, "Opens a voice session: a room with an agent, and a token for one person.")
                 .idempotent()
-                .takes::<StartVoiceSession>()
-                .gives::<VoiceStart>(200)
+                .body::<StartVoiceSession>()
+                .response::<VoiceStart>(200)
                 .errors(&[
                     Code::Forbidden,
                     Code::IdempotencyMismatch,
@@ -29,72 +29,72 @@ pub(crate) fn table() -> Routes {
                     Code::UpstreamError,
                     Code::Unavailable,
                 ])
-                .to(sessions::start),
+                .handler(sessions::start),
         )
         .row(
             post("/v1/voice/session/stop")
-                .who(Who::VoiceKey)
-                .says(VOICE, "Ends a voice session and deletes its room.")
-                .takes::<StopVoiceSession>()
-                .gives::<VoiceStop>(200)
-                .to(sessions::stop),
+                .access(Access::VoiceKey)
+                .summary(VOICE, "Ends a voice session and deletes its room.")
+                .body::<StopVoiceSession>()
+                .response::<VoiceStop>(200)
+                .handler(sessions::stop),
         )
         .row(
             get("/v1/voice/session/{gatewaySessionId}/status")
-                .who(Who::VoiceKey)
-                .says(VOICE, "Tells where a voice session stands.")
-                .gives::<VoiceStatus>(200)
+                .access(Access::VoiceKey)
+                .summary(VOICE, "Tells where a voice session stands.")
+                .response::<VoiceStatus>(200)
                 .errors(&[Code::NotFound])
-                .to(sessions::status),
+                .handler(sessions::status),
         )
         .row(
             post("/v1/voice/session/text")
-                .who(Who::VoiceKey)
-                .says(VOICE, "Puts a text into the conversation. Texts arrive once and in order.")
-                .takes::<SendVoiceText>()
-                .gives::<VoiceText>(200)
+                .access(Access::VoiceKey)
+                .summary(VOICE, "Puts a text into the conversation. Texts arrive once and in order.")
+                .body::<SendVoiceText>()
+                .response::<VoiceText>(200)
                 .errors(&[Code::NotFound, Code::SessionNotActive, Code::RateLimited])
-                .to(injections::text),
+                .handler(injections::text),
         )
         .row(
             post("/v1/voice/session/context")
-                .who(Who::VoiceKey)
-                .says(VOICE, "Tells the agent the state of the application. The newest version wins.")
-                .takes::<SendVoiceContext>()
-                .gives::<VoiceContext>(200)
+                .access(Access::VoiceKey)
+                .summary(VOICE, "Tells the agent the state of the application. The newest version wins.")
+                .body::<SendVoiceContext>()
+                .response::<VoiceContext>(200)
                 .errors(&[Code::NotFound, Code::SessionNotActive, Code::RateLimited])
-                .to(injections::context),
+                .handler(injections::context),
         )
         .row(
             post("/hooks/livekit")
-                .who(Who::Signed)
-                .says(VOICE, "Takes LiveKit's webhooks, by their signature.")
-                .gives::<VoiceAgentHeard>(200)
-                .to(hooks::livekit),
+                .access(Access::SignedRequest)
+                .summary(VOICE, "Takes LiveKit's webhooks, by their signature.")
+                .response::<VoiceAgentHeard>(200)
+                .handler(hooks::livekit),
         )
         .row(
             get("/agent/v1/sessions/{id}/context")
-                .who(Who::Signed)
-                .says(AGENT, "The newest context as it was sent, its version in the header `X-Context-Version`.")
-                .gives_as(200, "application/json")
+                .access(Access::SignedRequest)
+                .summary(AGENT, "The newest context as it was sent, its version in the header `X-Context-Version`.")
+                .response_as(200, "application/json")
                 .errors(&[Code::NotFound])
-                .to(agent::context),
+                .handler(agent::context),
         )
         .row(
             get("/agent/v1/sessions/{id}/texts/{seq}")
-                .who(Who::Signed)
-                .says(AGENT, "A text that was too large for a packet.")
-                .gives::<VoicePulledText>(200)
+                .access(Access::SignedRequest)
+                .summary(AGENT, "A text that was too large for a packet.")
+                .response::<VoicePulledText>(200)
                 .errors(&[Code::NotFound])
-                .to(agent::text),
+                .handler(agent::text),
         )
         .row(
             post("/agent/v1/sessions/{id}/events")
-                .who(Who::Signed)
-                .says(AGENT, "What the agent tells of itself: ready, state, transcript, error.")
-                .takes::<VoiceAgentEvent>()
-                .gives::<VoiceAgentHeard>(200)
+                .access(Access::SignedRequest)
+                .summary(AGENT, "What the agent tells of itself: ready, state, transcript, error.")
+                .body::<VoiceAgentEvent>()
+                .response::<VoiceAgentHeard>(200)
                 .errors(&[Code::NotFound, Code::Unavailable])
-                .to(agent::event),
+                .handler(agent::event),
         )
 }

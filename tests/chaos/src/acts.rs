@@ -16,7 +16,7 @@ use crate::town::{PROBES, Town};
 /// Ready this soon after it was started again; recovered this soon after the database is back.
 pub(crate) const RECOVERY: Duration = Duration::from_secs(2);
 /// How long is waited to be able to tell how late it was.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// A caller hears this soon that the database is away; and what a busy machine may add to it.
 const TOLD: Duration = Duration::from_secs(2);
 const NOISE: Duration = Duration::from_millis(500);
@@ -61,7 +61,7 @@ impl Town {
                 let service = self.services.get_mut(at).context("no such service")?;
                 service.kill();
                 service.spawn()?;
-                let took = service.ready(&self.http, PATIENCE).await?;
+                let took = service.ready(&self.http, TIMEOUT).await?;
                 self.slowest.start = self.slowest.start.max(took);
                 ensure!(took <= RECOVERY, "{} was ready only after {took:?}", service.name);
             }
@@ -115,7 +115,7 @@ impl Town {
         let asked = asked.map(|(service, path)| async move {
             let begun = Instant::now();
             let url = format!("{}{path}", service.url());
-            let answer = http.get(url).bearer_auth(probe).timeout(PATIENCE).send().await;
+            let answer = http.get(url).bearer_auth(probe).timeout(TIMEOUT).send().await;
             let answer = answer.with_context(|| format!("{} does not say that its database is away", service.name))?;
             let (status, took) = (answer.status().as_u16(), begun.elapsed());
             ensure!(
@@ -137,10 +137,10 @@ impl Town {
     async fn all_recover(&mut self) -> Result<()> {
         let since = Instant::now();
         for service in &mut self.services {
-            service.ready(&self.http, PATIENCE).await?;
+            service.ready(&self.http, TIMEOUT).await?;
         }
         while !self.answers().await {
-            ensure!(since.elapsed() < PATIENCE, "clients are not answered although all services are ready");
+            ensure!(since.elapsed() < TIMEOUT, "clients are not answered although all services are ready");
             sleep(Duration::from_millis(10)).await;
         }
         let took = since.elapsed();

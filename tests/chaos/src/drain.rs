@@ -16,7 +16,7 @@ use crate::town::Town;
 
 /// Answers before the signal, and again after the new start.
 const ENOUGH: usize = 200;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// `DRAIN_GRACE_MS` is 25 s; whatever ends by being cut off takes longer than this.
 const IN_ORDER: Duration = Duration::from_secs(10);
 
@@ -71,7 +71,7 @@ impl Town {
         })
         .await?;
 
-        let (status, took) = service.end_with(signal, PATIENCE).await?;
+        let (status, took) = service.end_with(signal, TIMEOUT).await?;
         let mut faults = Vec::new();
         if !status.success() || took > IN_ORDER {
             faults.push(format!("drain: {what} ended with {status} after {took:?}"));
@@ -82,7 +82,7 @@ impl Town {
             }
         }
         service.spawn()?;
-        service.ready(&self.http, PATIENCE).await?;
+        service.ready(&self.http, TIMEOUT).await?;
         let before = answered.load(Ordering::SeqCst);
         until("clients are answered again", || answered.load(Ordering::SeqCst) >= before + ENOUGH).await?;
         stop.send_replace(true);
@@ -102,7 +102,7 @@ impl Asker {
         };
         let mut faults = Vec::new();
         while !*self.stop.borrow() {
-            let asked = http.get(&self.url).bearer_auth(&self.token).timeout(PATIENCE).send().await;
+            let asked = http.get(&self.url).bearer_auth(&self.token).timeout(TIMEOUT).send().await;
             let answer = match asked {
                 Err(error) if error.is_connect() => {
                     sleep(Duration::from_millis(5)).await;
@@ -131,7 +131,7 @@ async fn wait(call: reqwest::RequestBuilder, ending: Ending, opened: Arc<AtomicU
     if ending == Ending::Answer {
         // It says nothing until the end, so that it has arrived can only be assumed by then.
         opened.fetch_add(1, Ordering::SeqCst);
-        let answer = call.timeout(PATIENCE).send().await?;
+        let answer = call.timeout(TIMEOUT).send().await?;
         let (status, again) = (answer.status(), answer.headers().contains_key("retry-after"));
         answer.bytes().await?;
         ensure!(status == StatusCode::OK || (status == StatusCode::SERVICE_UNAVAILABLE && again), "answered {status}");
@@ -151,7 +151,7 @@ async fn wait(call: reqwest::RequestBuilder, ending: Ending, opened: Arc<AtomicU
 async fn until(what: &str, mut holds: impl FnMut() -> bool) -> Result<()> {
     let begun = Instant::now();
     while !holds() {
-        ensure!(begun.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+        ensure!(begun.elapsed() < TIMEOUT, "not within {TIMEOUT:?}: {what}");
         sleep(Duration::from_millis(5)).await;
     }
     Ok(())

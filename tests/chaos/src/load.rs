@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use crate::history::{At, Chronicle, History, Told, When};
 
 /// How long a client waits for any answer: longer than every deadline of the services.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 /// An event stream says something at least this often.
 const SILENCE: Duration = Duration::from_secs(40);
 
@@ -77,7 +77,7 @@ impl Client {
     pub(crate) async fn call(&self, call: Call<'_>) -> Option<Answer> {
         let asked = self.now();
         let method = reqwest::Method::from_bytes(call.method.as_bytes()).ok()?;
-        let mut request = self.http.request(method, format!("{}{}", self.url, call.path)).timeout(PATIENCE);
+        let mut request = self.http.request(method, format!("{}{}", self.url, call.path)).timeout(TIMEOUT);
         if !call.token.is_empty() {
             request = request.bearer_auth(call.token);
         }
@@ -99,7 +99,7 @@ impl Client {
                 self.note(|h| {
                     h.lost += 1;
                     if error.is_timeout() {
-                        h.strange.push(format!("X1: {} {} hung for {PATIENCE:?}", call.method, call.path));
+                        h.strange.push(format!("X1: {} {} hung for {TIMEOUT:?}", call.method, call.path));
                     }
                 });
                 return None;
@@ -204,9 +204,9 @@ impl Client {
         while !self.stopped() {
             let after = seen.last().map_or(0, |last| last.seq);
             let url = format!("{}/v3/sessions/{session}/messages/stream?after={after}", self.url);
-            let opened = tokio::time::timeout(PATIENCE, Events::try_open(self.http.get(url).bearer_auth(&token))).await;
+            let opened = tokio::time::timeout(TIMEOUT, Events::try_open(self.http.get(url).bearer_auth(&token))).await;
             let Ok(opened) = opened else {
-                self.note(|h| h.strange.push(format!("X1: a stream was not opened within {PATIENCE:?}")));
+                self.note(|h| h.strange.push(format!("X1: a stream was not opened within {TIMEOUT:?}")));
                 continue;
             };
             let Some(mut events) = opened.filter(|events| events.status == 200) else {

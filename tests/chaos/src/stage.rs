@@ -71,25 +71,25 @@ impl Process {
     }
 
     /// Sends a signal, and gives how it ended and after how long.
-    pub(crate) async fn end_with(&mut self, signal: Signal, patience: Duration) -> Result<(ExitStatus, Duration)> {
+    pub(crate) async fn end_with(&mut self, signal: Signal, timeout: Duration) -> Result<(ExitStatus, Duration)> {
         let Some(child) = self.child.as_mut() else { bail!("{} is not running", self.name) };
         let begun = Instant::now();
         kill(Pid::from_raw(i32::try_from(child.id())?), signal)?;
-        while begun.elapsed() < patience {
+        while begun.elapsed() < timeout {
             if let Some(status) = child.try_wait()? {
                 self.child = None;
                 return Ok((status, begun.elapsed()));
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        bail!("{} has not ended {patience:?} after {signal}; see {}", self.name, self.log.display())
+        bail!("{} has not ended {timeout:?} after {signal}; see {}", self.name, self.log.display())
     }
 
     /// Waits until readiness answers 200; how long it took.
-    pub(crate) async fn ready(&mut self, http: &reqwest::Client, patience: Duration) -> Result<Duration> {
+    pub(crate) async fn ready(&mut self, http: &reqwest::Client, timeout: Duration) -> Result<Duration> {
         let started = Instant::now();
         let url = format!("http://{}/readyz", self.internal);
-        while started.elapsed() < patience {
+        while started.elapsed() < timeout {
             if let Ok(answer) = http.get(&url).timeout(Duration::from_secs(1)).send().await
                 && answer.status().is_success()
             {
@@ -100,7 +100,7 @@ impl Process {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        bail!("{} is not ready after {patience:?}; see {}", self.name, self.log.display())
+        bail!("{} is not ready after {timeout:?}; see {}", self.name, self.log.display())
     }
 
     pub(crate) fn holdings(&self) -> Holdings {

@@ -71,7 +71,7 @@ impl Town {
         let [identity, registry, store, orchestrator] = services.as_mut_slice() else { anyhow::bail!("four services") };
         identity.set("PUBLIC_ORIGINS", &public);
         registry.set("ORCHESTRATOR_RPC_URL", format!("http://{}", orchestrator.internal));
-        // The edge reaches each service over a link, and so does the store its neighbour.
+        // The edge reaches each service over a link, and so does the store its peer.
         for (service, name) in [
             (&*identity, "IDENTITY_URL"),
             (&*registry, "MACHINE_REGISTRY_URL"),

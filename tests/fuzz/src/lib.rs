@@ -8,7 +8,7 @@ use actix_web::test::TestRequest;
 use ed25519_dalek::SigningKey;
 use ensemble_chassis::auth::{AuthContext, FixedKeys};
 use ensemble_chassis::http::strict_json;
-use ensemble_chassis::{Clock, KeySet, Who};
+use ensemble_chassis::{Access, Clock, KeySet};
 use ensemble_edge_proxy::domain::body_scanner::BodyScanner;
 use ensemble_edge_proxy::domain::head_scanner::{Framing, HeadLimits, HeadScanner, Progress};
 use ensemble_edge_proxy::domain::request_target;
@@ -52,7 +52,7 @@ pub fn token(data: &[u8]) {
     });
     let Ok(value) = actix_web::http::header::HeaderValue::from_bytes(&[b"Bearer ", data].concat()) else { return };
     let request = TestRequest::default().insert_header(("authorization", value)).to_http_request();
-    assert!(context.admit(Who::User, &request).is_err(), "a token that we never signed was believed");
+    assert!(context.admit(Access::User, &request).is_err(), "a token that we never signed was believed");
 }
 
 /// What passes has none of the forms that two readers understand differently.

@@ -57,8 +57,8 @@ impl City {
         for service in SERVICES {
             let mut own = common.clone();
             own.push(("DATABASE_URL".to_owned(), format!("sqlite:{}/{service}.db", city._folder.path().display())));
-            for (neighbour, program) in &city.programs {
-                let name = neighbour.to_uppercase().replace('-', "_");
+            for (peer, program) in &city.programs {
+                let name = peer.to_uppercase().replace('-', "_");
                 own.push((format!("{name}_URL"), program.public_url.clone()));
                 own.push((format!("{name}_RPC_URL"), program.internal_url.clone()));
             }

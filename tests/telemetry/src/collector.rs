@@ -53,12 +53,10 @@ impl Collector {
 
     /// The spans of one trace, once `complete` says that they are all there.
     pub async fn trace(&self, trace: &str, complete: impl Fn(&[Span]) -> bool) -> Vec<Span> {
-        let patience = Duration::from_secs(15);
+        let timeout = Duration::from_secs(15);
         let asked = std::time::Instant::now();
-        eventually(patience + Duration::from_secs(1), async || {
-            complete(&self.now(trace)) || asked.elapsed() > patience
-        })
-        .await;
+        eventually(timeout + Duration::from_secs(1), async || complete(&self.now(trace)) || asked.elapsed() > timeout)
+            .await;
         self.now(trace)
     }
 

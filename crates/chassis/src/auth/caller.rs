@@ -13,8 +13,8 @@ use moka::sync::Cache;
 use super::jwt::{self, BadToken, SCOPE_MACHINE};
 use super::{Gate, KeySet, KeySource};
 use crate::Clock;
-use crate::http::Fail;
-use crate::routes::Who;
+use crate::http::ApiError;
+use crate::routes::Access;
 
 /// Our clocks and identity's may differ by this much (seconds).
 const LEEWAY_SECONDS: i64 = 30;
@@ -81,20 +81,20 @@ impl AuthContext {
     }
 
     /// A caller of the kind that the route asks for; nothing for routes that anyone may call.
-    pub fn admit(&self, who: Who, request: &HttpRequest) -> Result<Option<Caller>, Problem> {
-        match who {
-            Who::Anyone | Who::Signed => Ok(None),
-            Who::VoiceKey => match &self.gate {
+    pub fn admit(&self, access: Access, request: &HttpRequest) -> Result<Option<Caller>, Problem> {
+        match access {
+            Access::Public | Access::SignedRequest => Ok(None),
+            Access::VoiceKey => match &self.gate {
                 Some(gate) => gate.check(request).map(|()| None),
                 None => Err(Problem::unauthenticated()),
             },
-            Who::User | Who::UserOrMachine | Who::Machine => {
+            Access::User | Access::UserOrMachine | Access::Machine => {
                 let caller = self.caller(request)?;
-                match (who, &caller.machine) {
-                    (Who::User, Some(_)) => {
+                match (access, &caller.machine) {
+                    (Access::User, Some(_)) => {
                         Err(Problem::new(Code::Forbidden, "A machine token cannot do this. Sign in as a user."))
                     }
-                    (Who::Machine, None) => Err(Problem::new(
+                    (Access::Machine, None) => Err(Problem::new(
                         Code::Forbidden,
                         "Only a machine token can do this. Make one with POST /v1/auth/tokens.",
                     )),
@@ -147,8 +147,8 @@ pub fn caller_of(request: &HttpRequest) -> Result<Caller, Problem> {
 }
 
 impl FromRequest for Caller {
-    type Error = Fail;
-    type Future = Ready<Result<Self, Fail>>;
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
         // The route's own check put it there; a route for anyone has none.

@@ -24,7 +24,7 @@ pub trait KeySource: Send + Sync {
     /// The latest picture; cheap, no I/O.
     fn current(&self) -> Result<Arc<KeySet>, KeysUnavailable>;
 
-    /// Wakes whenever the picture changed, so that long answers can look again whether their caller may go on.
+    /// Notifier whenever the picture changed, so that long answers can look again whether their caller may go on.
     fn changes(&self) -> watch::Receiver<()>;
 }
 

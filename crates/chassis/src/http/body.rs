@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout_at};
 
-use super::{Fail, strict_json};
+use super::{ApiError, strict_json};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
@@ -23,31 +23,31 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 pub struct BodyLimits {
     pub max_bytes: usize,
     /// Time for any body, however small.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Each second beyond it wants this many bytes more.
     pub min_bytes_per_second: u32,
 }
 
 impl Default for BodyLimits {
     fn default() -> Self {
-        Self { max_bytes: 16 << 20, patience: Duration::from_secs(15), min_bytes_per_second: 16 << 10 }
+        Self { max_bytes: 16 << 20, timeout: Duration::from_secs(15), min_bytes_per_second: 16 << 10 }
     }
 }
 
-/// A JSON body.
+/// A JSON body of a request, or the body of a 200 response.
 pub struct Json<T>(pub T);
 
 /// A JSON body that may be left out.
 pub struct OptionalJson<T>(pub T);
 
 /// A JSON body of a call that creates something, with its `Idempotency-Key` when the caller sent one.
-pub struct Keyed<T> {
+pub struct IdempotentJson<T> {
     pub body: T,
     pub key: Option<IdempotencyKey>,
 }
 
 /// A JSON body that is not read before the handler asks for it: for routes whose handlers check credentials themselves.
-pub struct Unread<T> {
+pub struct DeferredJson<T> {
     request: HttpRequest,
     payload: Payload,
     shape: PhantomData<T>,
@@ -62,8 +62,8 @@ pub struct IdempotencyKey {
 }
 
 impl<T: DeserializeOwned + 'static> FromRequest for Json<T> {
-    type Error = Fail;
-    type Future = LocalBoxFuture<'static, Result<Self, Fail>>;
+    type Error = ApiError;
+    type Future = LocalBoxFuture<'static, Result<Self, ApiError>>;
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
         let (request, payload) = (request.clone(), payload.take());
@@ -71,15 +71,15 @@ impl<T: DeserializeOwned + 'static> FromRequest for Json<T> {
     }
 }
 
-impl<T: DeserializeOwned> Unread<T> {
+impl<T: DeserializeOwned> DeferredJson<T> {
     pub async fn read(self) -> Result<T, Problem> {
         strict_json::parse(&read_json(&self.request, self.payload).await?)
     }
 }
 
-impl<T: 'static> FromRequest for Unread<T> {
-    type Error = Fail;
-    type Future = Ready<Result<Self, Fail>>;
+impl<T: 'static> FromRequest for DeferredJson<T> {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
         ready(Ok(Self { request: request.clone(), payload: payload.take(), shape: PhantomData }))
@@ -87,8 +87,8 @@ impl<T: 'static> FromRequest for Unread<T> {
 }
 
 impl<T: DeserializeOwned + Default + 'static> FromRequest for OptionalJson<T> {
-    type Error = Fail;
-    type Future = LocalBoxFuture<'static, Result<Self, Fail>>;
+    type Error = ApiError;
+    type Future = LocalBoxFuture<'static, Result<Self, ApiError>>;
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
         let (request, payload) = (request.clone(), payload.take());
@@ -103,9 +103,9 @@ impl<T: DeserializeOwned + Default + 'static> FromRequest for OptionalJson<T> {
     }
 }
 
-impl<T: DeserializeOwned + 'static> FromRequest for Keyed<T> {
-    type Error = Fail;
-    type Future = LocalBoxFuture<'static, Result<Self, Fail>>;
+impl<T: DeserializeOwned + 'static> FromRequest for IdempotentJson<T> {
+    type Error = ApiError;
+    type Future = LocalBoxFuture<'static, Result<Self, ApiError>>;
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
         let (request, payload) = (request.clone(), payload.take());
@@ -128,7 +128,7 @@ pub async fn read_body(request: &HttpRequest, mut payload: Payload, limits: Body
     }
     let start = Instant::now();
     let mut whole = BytesMut::new();
-    let mut deadline = start + limits.patience;
+    let mut deadline = start + limits.timeout;
     loop {
         let chunk = match timeout_at(deadline, payload.next()).await {
             Err(_) => {
@@ -155,7 +155,7 @@ pub async fn read_body(request: &HttpRequest, mut payload: Payload, limits: Body
         }
         whole.extend_from_slice(&chunk);
         let earned = whole.len() as u64 * 1_000 / u64::from(limits.min_bytes_per_second.max(1));
-        deadline = start + limits.patience + Duration::from_millis(earned);
+        deadline = start + limits.timeout + Duration::from_millis(earned);
     }
 }
 

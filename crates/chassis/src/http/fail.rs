@@ -8,7 +8,7 @@ use actix_web::{HttpResponse, ResponseError};
 use ensemble_types::problem::{PROBLEM_JSON, Problem};
 
 /// What a handler returns.
-pub type Answer<T> = Result<T, Fail>;
+pub type HandlerResult<T> = Result<T, ApiError>;
 
 /// An error of a service that knows its problem. Implemented once, in the service's `error.rs`.
 pub trait IntoProblem {
@@ -18,9 +18,9 @@ pub trait IntoProblem {
 
 /// A problem on its way out.
 #[derive(Debug)]
-pub struct Fail(Box<Problem>);
+pub struct ApiError(Box<Problem>);
 
-impl Fail {
+impl ApiError {
     pub fn problem(&self) -> &Problem {
         &self.0
     }
@@ -30,7 +30,7 @@ impl Fail {
     }
 }
 
-impl<E: IntoProblem> From<E> for Fail {
+impl<E: IntoProblem> From<E> for ApiError {
     fn from(error: E) -> Self {
         Self(Box::new(error.into_problem()))
     }
@@ -42,13 +42,13 @@ impl IntoProblem for Problem {
     }
 }
 
-impl fmt::Display for Fail {
+impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl ResponseError for Fail {
+impl ResponseError for ApiError {
     fn status_code(&self) -> StatusCode {
         status_of(&self.0)
     }

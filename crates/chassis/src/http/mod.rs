@@ -1,4 +1,4 @@
-//! The HTTP side of a handler: what it takes ([`Json`], [`Query`], [`Path`]) and what it gives ([`Answer`]).
+//! The HTTP side of a handler: what it takes ([`Json`], [`Query`], [`Path`]) and what it gives ([`HandlerResult`]).
 
 mod body;
 mod fail;
@@ -8,11 +8,11 @@ mod params;
 mod reply;
 pub mod strict_json;
 
-pub use body::{BodyLimits, IdempotencyKey, Json, Keyed, OptionalJson, Unread, only, read_body};
-pub use fail::{Answer, Fail, IntoProblem, problem_response};
-pub use observe::{InFlight, Passage, RequestId, request_id};
+pub use body::{BodyLimits, DeferredJson, IdempotencyKey, IdempotentJson, Json, OptionalJson, only, read_body};
+pub use fail::{ApiError, HandlerResult, IntoProblem, problem_response};
+pub use observe::{InFlight, InFlightGuard, RequestId, request_id};
 pub use params::{Path, Query};
-pub use reply::{Created, Reply, Upserted};
+pub use reply::{Created, Upserted};
 
 /// The service itself, shared by all its handlers.
 pub type State<S> = actix_web::web::Data<S>;

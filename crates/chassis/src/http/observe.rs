@@ -35,17 +35,17 @@ impl InFlight {
     }
 
     /// Counts one more, until what is returned is dropped.
-    pub fn enter(&self) -> Passage {
+    pub fn enter(&self) -> InFlightGuard {
         self.0.fetch_add(1, Ordering::SeqCst);
-        Passage(Arc::clone(&self.0))
+        InFlightGuard(Arc::clone(&self.0))
     }
 }
 
 /// One request that counts as in flight until this is dropped.
 #[derive(Debug)]
-pub struct Passage(Arc<AtomicUsize>);
+pub struct InFlightGuard(Arc<AtomicUsize>);
 
-impl Drop for Passage {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -121,7 +121,7 @@ pin_project_lite::pin_project! {
     pub(crate) struct Counted<B> {
         #[pin]
         body: B,
-        passage: Passage,
+        passage: InFlightGuard,
     }
 }
 

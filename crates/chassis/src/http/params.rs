@@ -6,7 +6,7 @@ use actix_web::{FromRequest, HttpRequest, dev::Payload};
 use ensemble_types::problem::Problem;
 use serde::de::DeserializeOwned;
 
-use super::Fail;
+use super::ApiError;
 
 /// Path parameters. One that is malformed is as absent as one that does not exist: 404.
 pub struct Path<T>(pub T);
@@ -15,8 +15,8 @@ pub struct Path<T>(pub T);
 pub struct Query<T>(pub T);
 
 impl<T: DeserializeOwned + 'static> FromRequest for Path<T> {
-    type Error = Fail;
-    type Future = Ready<Result<Self, Fail>>;
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
         let found = actix_web::web::Path::<T>::from_request(request, payload).into_inner();
@@ -25,11 +25,11 @@ impl<T: DeserializeOwned + 'static> FromRequest for Path<T> {
 }
 
 impl<T: DeserializeOwned + 'static> FromRequest for Query<T> {
-    type Error = Fail;
-    type Future = Ready<Result<Self, Fail>>;
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        ready(parse(request.query_string()).map(Self).map_err(Fail::from))
+        ready(parse(request.query_string()).map(Self).map_err(ApiError::from))
     }
 }
 

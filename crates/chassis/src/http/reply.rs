@@ -7,10 +7,8 @@ use actix_web::{HttpRequest, HttpResponse, Responder};
 use ensemble_types::problem::{Code, Problem};
 use serde::Serialize;
 
+use super::body::Json;
 use super::fail::problem_response;
-
-/// 200 with a JSON body.
-pub struct Reply<T>(pub T);
 
 /// 201 with a JSON body.
 pub struct Created<T>(pub T);
@@ -21,7 +19,7 @@ pub struct Upserted<T> {
     pub body: T,
 }
 
-impl<T: Serialize> Responder for Reply<T> {
+impl<T: Serialize> Responder for Json<T> {
     type Body = BoxBody;
     fn respond_to(self, _: &HttpRequest) -> HttpResponse {
         json(StatusCode::OK, &self.0)

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::serve::{Doors, ProcessConfig, start};
+use super::serve::{Listeners, ProcessConfig, start};
 use super::telemetry::Telemetry;
 use crate::service::{Service, StartError};
 use crate::{Clock, Vars};
@@ -79,7 +79,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, StartError> {
 }
 
 fn serve<S: Service>(at: Addresses) -> Result<bool, StartError> {
-    let doors = Doors::bind(at.public, at.internal)
+    let doors = Listeners::bind(at.public, at.internal)
         .map_err(|error| anyhow::anyhow!("cannot listen on {} and {}: {error}", at.public, at.internal))?;
     runtime()?.block_on(async {
         // Both signals mean the same, and are heard from the first moment.

@@ -1,4 +1,4 @@
-//! The internal door: health, metrics and the calls of neighbours. The edge never reaches it.
+//! The internal door: health, metrics and the calls of peers. The edge never reaches it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(super) struct InternalDoor {
     pub(super) metrics: Metrics,
     pub(super) ready: Readiness,
     pub(super) rpc: HashMap<String, RpcCall>,
-    /// Calls of neighbours are waited for, too, when the service ends.
+    /// Calls of peers are waited for, too, when the service ends.
     pub(super) in_flight: InFlight,
     /// SHA-256 of the tokens that are valid now: comparing digests takes the same time for any guess.
     pub(super) tokens: Vec<[u8; 32]>,

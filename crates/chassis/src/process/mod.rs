@@ -15,7 +15,7 @@ pub use door::{DoorHandle, Handlers, OpenDoor, PublicDoor, ThreadHandlers};
 pub use doorway::{Inbox, open_doorway};
 pub use drain::Drain;
 pub use memory::take_small_pages;
-pub use serve::{Doors, Running, start};
+pub use serve::{Listeners, Running, start};
 
 /// Installs what a process needs once: the TLS provider and the token provider. Safe to call again.
 pub fn install_providers() {

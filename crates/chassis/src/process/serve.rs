@@ -18,9 +18,9 @@ use super::internal::{self, InternalDoor};
 use crate::auth::AuthContext;
 use crate::config::Vars;
 use crate::http::{BodyLimits, InFlight, observe};
+use crate::http_clients::HttpClients;
 use crate::metrics::Metrics;
-use crate::outgoing::Outgoing;
-use crate::service::{Kit, Service, StartError, Worker};
+use crate::service::{Service, ServiceContext, StartError, Worker};
 use crate::{Clock, Routes};
 
 /// A quiet time after the last answer, in which a request that was on its way still gets through.
@@ -28,12 +28,12 @@ const LINGER: Duration = Duration::from_millis(200);
 
 /// The two sockets of a service, bound before anything else so that addresses are known and a taken port is told early.
 #[derive(Debug)]
-pub struct Doors {
+pub struct Listeners {
     pub public: TcpListener,
     pub internal: TcpListener,
 }
 
-impl Doors {
+impl Listeners {
     pub fn bind(public: SocketAddr, internal: SocketAddr) -> io::Result<Self> {
         Ok(Self { public: TcpListener::bind(public)?, internal: TcpListener::bind(internal)? })
     }
@@ -71,7 +71,7 @@ impl ProcessConfig {
             drain_grace: vars.millis("DRAIN_GRACE_MS", "how long requests in flight may take to end", 25_000),
             body: BodyLimits {
                 max_bytes: vars.parse("MAX_BODY_BYTES", "the largest request body", BodyLimits::default().max_bytes),
-                patience: vars.millis("BODY_PATIENCE_MS", "how long a body may take before its rate counts", 15_000),
+                timeout: vars.millis("BODY_TIMEOUT_MS", "how long a body may take before its rate counts", 15_000),
                 ..BodyLimits::default()
             },
             tokens,
@@ -93,7 +93,7 @@ pub struct Running {
 }
 
 /// Starts a service on doors that are bound. Returns when it answers.
-pub async fn start<S: Service>(mut vars: Vars, doors: Doors, clock: Clock) -> Result<Running, StartError> {
+pub async fn start<S: Service>(mut vars: Vars, doors: Listeners, clock: Clock) -> Result<Running, StartError> {
     super::install_providers();
     let process = ProcessConfig::read(&mut vars);
     let config = S::configure(&mut vars);
@@ -102,16 +102,16 @@ pub async fn start<S: Service>(mut vars: Vars, doors: Doors, clock: Clock) -> Re
     let (stage, drain) = Drain::new();
     let metrics = Metrics::new(S::NAME)?;
     let internal_token = process.tokens.first().cloned().unwrap_or_default();
-    let kit = Kit {
+    let context = ServiceContext {
         clock: clock.clone(),
         drain: drain.clone(),
         metrics: metrics.clone(),
-        http: Outgoing::new()?,
+        http: HttpClients::new()?,
         internal_token,
         public_addr,
         internal_addr,
     };
-    let service = Arc::new(S::build(config, kit).await?);
+    let service = Arc::new(S::build(config, context).await?);
     let auth = web::Data::new(AuthContext::new(service.keys(), service.gate(), clock));
     let in_flight = InFlight::default();
     metrics.watch(in_flight.clone())?;

@@ -18,8 +18,8 @@ use crate::http::observe;
 
 /// Longer than the idle time of the edge's connections to services, so that these never close one that it is about to use.
 const KEEP_ALIVE: Duration = Duration::from_secs(75);
-const HEAD_PATIENCE: Duration = Duration::from_secs(5);
-const DISCONNECT_PATIENCE: Duration = Duration::from_secs(1);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 type Configure = dyn Fn(&mut web::ServiceConfig) + Send + Sync;
 
@@ -41,8 +41,8 @@ async fn serve(configure: Arc<Configure>, inbox: Inbox<StdStream>) {
     let app = App::new().configure(|app| configure(app)).wrap(from_fn(observe::observe));
     let http = HttpService::build()
         .keep_alive(KEEP_ALIVE)
-        .client_request_timeout(HEAD_PATIENCE)
-        .client_disconnect_timeout(DISCONNECT_PATIENCE)
+        .client_request_timeout(HEAD_TIMEOUT)
+        .client_disconnect_timeout(DISCONNECT_TIMEOUT)
         // Who closes, goes: nothing that came in by a connection goes on for nobody, least of all a runner's wait for work.
         // (A client that closes only its sending side looks the same, and is taken for one that has gone.)
         .h1_allow_half_closed(false)

@@ -28,9 +28,9 @@ use crate::Vars;
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// How long one attempt to send spans may take.
-const SEND_PATIENCE: Duration = Duration::from_secs(3);
+const SEND_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long the end of the process waits for the last spans.
-const FLUSH_PATIENCE: Duration = Duration::from_secs(3);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 /// Where requests come from outside, so that a caller's wish to be traced does not bind us.
 const ENTRANCE: &str = "edge-proxy";
 
@@ -61,14 +61,14 @@ impl Telemetry {
         let default = if std::io::stdout().is_terminal() { "text" } else { "json" };
         let format = vars.text("LOG_FORMAT", "`json` or `text`; text when standard output is a terminal", default);
         if format != "json" && format != "text" {
-            vars.fault("LOG_FORMAT", "must be json or text");
+            vars.add_error("LOG_FORMAT", "must be json or text");
         }
         let filter = vars.text("RUST_LOG", "which log lines to write, as in `info,ensemble_chassis=debug`", "info");
         let otlp =
             vars.optional("OTEL_EXPORTER_OTLP_ENDPOINT", "the OpenTelemetry collector, as in http://collector:4318");
         let ratio = vars.parse("OTEL_TRACES_SAMPLER_ARG", "share of new traces that are kept, 0 to 1", 1.0);
         if !(0.0..=1.0).contains(&ratio) {
-            vars.fault("OTEL_TRACES_SAMPLER_ARG", "must be 0 to 1");
+            vars.add_error("OTEL_TRACES_SAMPLER_ARG", "must be 0 to 1");
         }
         Self { json: format == "json", filter, otlp, ratio }
     }
@@ -107,7 +107,7 @@ impl Telemetry {
 impl Drop for Flush {
     fn drop(&mut self) {
         if let Some(provider) = &self.0
-            && let Err(error) = provider.shutdown_with_timeout(FLUSH_PATIENCE)
+            && let Err(error) = provider.shutdown_with_timeout(FLUSH_TIMEOUT)
         {
             tracing::debug!(%error, "The last spans could not be sent");
         }
@@ -170,7 +170,7 @@ pub fn trace_id(span: &Span, headers: &HeaderMap) -> Option<String> {
 fn provider(endpoint: &str, service: &str, ratio: f64) -> Option<SdkTracerProvider> {
     let url = format!("{}/v1/traces", endpoint.trim_end_matches('/'));
     let exporter =
-        opentelemetry_otlp::SpanExporter::builder().with_http().with_endpoint(url).with_timeout(SEND_PATIENCE).build();
+        opentelemetry_otlp::SpanExporter::builder().with_http().with_endpoint(url).with_timeout(SEND_TIMEOUT).build();
     let sampler = match service {
         ENTRANCE => Sampler::TraceIdRatioBased(ratio),
         _ => Sampler::ParentBased(Box::new(Sampler::TraceIdRatioBased(ratio))),

@@ -104,7 +104,7 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId) -> Result {
     }
     let mut cursor = run.version.to_string();
     let mut clock = tokio::time::interval(Duration::from_millis(500));
-    let mut patience = Patience::default();
+    let mut timeout = Patience::default();
     // A run that had ended before we looked is still told of, by one answer at once.
     let mut changes = Box::pin(me.client.watch_run(id, cursor.clone()));
     loop {
@@ -112,11 +112,11 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId) -> Result {
             change = changes.next() => match change {
                 None => break,
                 Some(Err(error)) => {
-                    patience.wait(error).await?;
+                    timeout.wait(error).await?;
                     changes.set(me.client.watch_run(id, cursor.clone()));
                 }
                 Some(Ok(change)) => {
-                    patience = Patience::default();
+                    timeout = Patience::default();
                     cursor.clone_from(&change.cursor);
                     if context.json {
                         print::json(&change, true)?;

@@ -82,7 +82,7 @@ impl Drop for Server {
     }
 }
 
-/// The usual patience, in milliseconds instead of seconds.
+/// The usual timeout, in milliseconds instead of seconds.
 pub(crate) fn quick() -> Retry {
     let (first, longest) = (Duration::from_millis(1), Duration::from_millis(20));
     Retry { attempts: 5, first, longest, deadline: Duration::from_secs(5) }

@@ -12,7 +12,7 @@ use crate::backoff::Backoff;
 use crate::server::ServerError;
 use crate::wake;
 
-const SHORTEST_PATIENCE: Duration = Duration::from_secs(1);
+const SHORTEST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What the server's answers to the heartbeats mean for the attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,9 +38,9 @@ impl Heart {
     }
 
     /// Waits for the first answer, but not for ever: work is also done while the server is away.
-    pub(super) async fn first(&self, patience: Duration) -> Pulse {
+    pub(super) async fn first(&self, timeout: Duration) -> Pulse {
         // Without an answer in time the pulse is what it was.
-        let _ = tokio::time::timeout(patience, self.reached(Pulse::Beating)).await;
+        let _ = tokio::time::timeout(timeout, self.reached(Pulse::Beating)).await;
         *self.pulse.borrow()
     }
 
@@ -99,10 +99,10 @@ async fn beat(context: Context, lease: HeldLease, pulse: watch::Sender<Pulse>) {
 
 /// One heartbeat. It waits less long than other calls: after a sleep the first connections that are tried are dead.
 async fn ask(context: &Context, lease: &HeldLease) -> Result<LeaseBeat, ServerError> {
-    let patience = (context.config.timing.lease_beat / 2).max(SHORTEST_PATIENCE);
-    match tokio::time::timeout(patience, context.server.heartbeat(lease)).await {
+    let timeout = (context.config.timing.lease_beat / 2).max(SHORTEST_TIMEOUT);
+    match tokio::time::timeout(timeout, context.server.heartbeat(lease)).await {
         Ok(answer) => answer,
-        Err(_) => Err(ServerError::Away { reason: format!("no answer within {patience:?}"), retry_after: None }),
+        Err(_) => Err(ServerError::Away { reason: format!("no answer within {timeout:?}"), retry_after: None }),
     }
 }
 

@@ -165,20 +165,20 @@ fn reap(leader: Pid, news: Sender<News>) {
 fn end(leader: Pid, told: &Receiver<News>, grace: Duration, leftover_grace: Duration) -> Report {
     let mut tree = Tree::led_by(leader);
     let mut ended = None;
-    let mut patience = None;
-    while ended.is_none() && patience.is_none() {
+    let mut timeout = None;
+    while ended.is_none() && timeout.is_none() {
         match told.recv() {
             Ok(News::Reaped(status)) => ended = how(leader, status),
-            Ok(News::End(wanted)) => patience = Some(wanted.unwrap_or(grace)),
+            Ok(News::End(wanted)) => timeout = Some(wanted.unwrap_or(grace)),
             Ok(News::Alone) => tree.nobody_is_left(),
-            Err(_) => patience = Some(grace),
+            Err(_) => timeout = Some(grace),
         }
     }
     if ended.is_some() {
         tree.leader_ended();
     }
     tree.signal(Signal::SIGTERM);
-    let mut deadline = Instant::now() + patience.unwrap_or(leftover_grace);
+    let mut deadline = Instant::now() + timeout.unwrap_or(leftover_grace);
     loop {
         if let Some(ended) = ended.as_ref().filter(|_| tree.is_empty()) {
             return Report::clone(ended);

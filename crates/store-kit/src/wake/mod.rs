@@ -43,7 +43,7 @@ impl fmt::Debug for Topic {
 
 /// Publishes and subscribes. Cheap to clone.
 #[derive(Clone)]
-pub struct Wakes {
+pub struct Notifier {
     hub: Arc<Hub>,
     outbox: Option<Arc<Outbox>>,
 }
@@ -79,7 +79,7 @@ pub(crate) struct Pending {
 /// More than this while the connection is away, and everybody is woken instead.
 const PENDING_LIMIT: usize = 10_000;
 
-impl Wakes {
+impl Notifier {
     pub(crate) fn in_process() -> Self {
         Self { hub: Arc::default(), outbox: None }
     }
@@ -96,7 +96,7 @@ impl Wakes {
         Subscription { topic, news, hub: Arc::clone(&self.hub) }
     }
 
-    /// Wakes whoever waits for these: here at once, elsewhere in a moment. [`crate::Conn::wake`] calls it after a commit.
+    /// Notifier whoever waits for these: here at once, elsewhere in a moment. [`crate::Conn::notify`] calls it after a commit.
     pub fn publish(&self, topics: impl IntoIterator<Item = Topic>) {
         let topics: Vec<Topic> = topics.into_iter().collect();
         if topics.is_empty() {
@@ -108,7 +108,7 @@ impl Wakes {
         }
     }
 
-    /// Wakes only those who wait in this process; for a sweep that found what a lost wake-up would have told.
+    /// Notifier only those who wait in this process; for a sweep that found what a lost wake-up would have told.
     pub fn deliver(&self, topics: &[Topic]) {
         self.hub.deliver(topics);
     }
@@ -124,7 +124,7 @@ impl Wakes {
     }
 
     /// Everything of this kind that is waited for here; for sweeps, which ask the database about these only.
-    pub fn waited_for(&self, kind: &str) -> Vec<Topic> {
+    pub fn subscribed(&self, kind: &str) -> Vec<Topic> {
         self.hub.lock().keys().filter(|topic| topic.kind() == kind).cloned().collect()
     }
 }

@@ -22,7 +22,7 @@ const MAX_PAYLOAD: usize = 7_500;
 const ALL: &str = "*";
 /// A quiet connection is tried this often: a link that was cut without a word is noticed.
 const PROBE_EVERY: Duration = Duration::from_secs(5);
-const PATIENCE: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// Between two messages, so that commits that follow each other closely are told together: a message costs the database
 /// about as much as a small commit, and nobody here waits for it.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -55,13 +55,13 @@ async fn session(
     wait: &mut Duration,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let (mut config, tls) = tls::parse(url)?;
-    config.connect_timeout(PATIENCE).keepalives_idle(Duration::from_secs(5)).application_name("ensemble-wakes");
+    config.connect_timeout(TIMEOUT).keepalives_idle(Duration::from_secs(5)).application_name("ensemble-wakes");
     let (client, connection) = config.connect(tls).await?;
     let listening = pin!(listen(connection, me, hub));
     let sending = pin!(async {
         // A message is kept nowhere, yet its commit would flush the log, and hold up the commits that have to.
         let begin = format!("SET synchronous_commit = off; LISTEN {CHANNEL}");
-        timeout(PATIENCE, client.batch_execute(&begin)).await??;
+        timeout(TIMEOUT, client.batch_execute(&begin)).await??;
         *wait = Duration::from_millis(50);
         // What was told while nobody listened is not known, so everybody here looks once.
         if let Some(hub) = hub.upgrade() {
@@ -115,9 +115,9 @@ async fn send(
     let notify = client.prepare("SELECT pg_notify($1, $2)").await?;
     while hub.strong_count() > 0 {
         match timeout(PROBE_EVERY, outbox.take()).await {
-            Err(_) => drop(timeout(PATIENCE, client.simple_query("SELECT 1")).await??),
+            Err(_) => drop(timeout(TIMEOUT, client.simple_query("SELECT 1")).await??),
             Ok(pending) => {
-                let sent = timeout(PATIENCE, tell(client, &notify, me, &pending)).await;
+                let sent = timeout(TIMEOUT, tell(client, &notify, me, &pending)).await;
                 if !matches!(sent, Ok(Ok(()))) {
                     outbox.put_back(pending);
                     sent??;

@@ -101,7 +101,7 @@ pub enum Patience {
     LongPoll,
 }
 
-pub fn patience(path: &str) -> Patience {
+pub fn timeout(path: &str) -> Patience {
     let is_long_poll =
         path.strip_prefix("/v1/orchestrator/").is_some_and(|rest| rest == "leases" || rest.ends_with("/pend"));
     if is_long_poll { Patience::LongPoll } else { Patience::Ordinary }
@@ -141,7 +141,7 @@ fn is_lifeline(path: &str) -> bool {
 /// May the request be sent again when a connection that had been idle turns out to be dead before the first byte of an
 /// answer? Only what changes nothing; reading a public link counts a use, and a long-poll may have taken something.
 pub fn is_repeatable(is_read: bool, path: &str) -> bool {
-    is_read && !is_under(path, "/v1/public-sessions/") && patience(path) == Patience::Ordinary
+    is_read && !is_under(path, "/v1/public-sessions/") && timeout(path) == Patience::Ordinary
 }
 
 #[cfg(test)]
@@ -222,9 +222,9 @@ mod tests {
 
     #[test]
     fn long_polls_get_patience_and_no_repetition() {
-        assert_eq!(patience("/v1/orchestrator/runs/x/pend"), Patience::LongPoll);
-        assert_eq!(patience("/v1/orchestrator/leases"), Patience::LongPoll);
-        assert_eq!(patience("/v1/sessions/x/pend"), Patience::Ordinary);
+        assert_eq!(timeout("/v1/orchestrator/runs/x/pend"), Patience::LongPoll);
+        assert_eq!(timeout("/v1/orchestrator/leases"), Patience::LongPoll);
+        assert_eq!(timeout("/v1/sessions/x/pend"), Patience::Ordinary);
         assert!(is_repeatable(true, "/v1/sessions"));
         assert!(!is_repeatable(false, "/v1/sessions"));
         assert!(!is_repeatable(true, "/v1/public-sessions/t"));

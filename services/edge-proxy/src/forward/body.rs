@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use actix_http::body::{BodySize, BoxBody, MessageBody};
 use bytes::Bytes;
 use ensemble_chassis::Drain;
-use ensemble_chassis::http::Passage;
+use ensemble_chassis::http::InFlightGuard;
 
 use super::streams::StreamPermit;
 use crate::guard::connection::Answering;
@@ -27,7 +27,7 @@ pub struct EdgeBody {
 #[derive(Default)]
 pub struct Held {
     pub answering: Option<Answering>,
-    pub passage: Option<Passage>,
+    pub passage: Option<InFlightGuard>,
     pub stream: Option<StreamPermit>,
 }
 

@@ -156,7 +156,7 @@ impl Front {
         seen: &Seen,
         mut held: Held,
     ) -> Response<EdgeBody> {
-        if route_table::patience(request.head().uri.path()) == Patience::LongPoll {
+        if route_table::timeout(request.head().uri.path()) == Patience::LongPoll {
             held.stream = self.edge.streams().open(seen.counted);
             if held.stream.is_none() {
                 return reply::problem(too_many_streams(), &seen.id, held);

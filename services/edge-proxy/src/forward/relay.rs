@@ -9,7 +9,7 @@ use tracing::Span;
 
 use super::front::{Front, Seen, framing};
 use crate::domain::head_scanner::Framing;
-use crate::domain::route_table::{Patience, Upstream, is_repeatable, patience};
+use crate::domain::route_table::{Patience, Upstream, is_repeatable, timeout};
 use crate::upstream::answer_head::{AnswerFraming, AnswerHead};
 use crate::upstream::exchange::{Answer, Sending};
 use crate::upstream::failure::Failure;
@@ -39,7 +39,7 @@ pub(super) async fn relay(
     let is_head = request.head().method == Method::HEAD;
     let is_read = is_head || request.head().method == Method::GET;
     let may_repeat = framing == Framing::None && is_repeatable(is_read, request.head().uri.path());
-    let patience = patience(request.head().uri.path());
+    let timeout = timeout(request.head().uri.path());
     let span = Span::current();
     let traceparent = if span.is_disabled() { None } else { telemetry::traceparent_header(&span) };
     let mut payload = request.take_payload();
@@ -60,7 +60,7 @@ pub(super) async fn relay(
         request_head::write(&mut connection.outbound, request.head(), &envelope);
         let payload = std::mem::replace(&mut payload, actix_http::Payload::None);
         let mut sending = Sending::new(connection, payload, framing, is_head);
-        match wait(front, &mut sending, patience).await {
+        match wait(front, &mut sending, timeout).await {
             Ok(head) => return Ok(relayed(front, sending, head, Rc::clone(pool), is_head)),
             // A connection that had been idle may have been closed by the service just before the request arrived.
             Err(failure)
@@ -77,9 +77,9 @@ pub(super) async fn relay(
     }
 }
 
-async fn wait(front: &Front, sending: &mut Sending, patience: Patience) -> Result<AnswerHead, Failure> {
-    let limits = front.edge.patience();
-    match patience {
+async fn wait(front: &Front, sending: &mut Sending, timeout: Patience) -> Result<AnswerHead, Failure> {
+    let limits = front.edge.timeout();
+    match timeout {
         Patience::Ordinary => sending.head(limits.ordinary).await,
         Patience::LongPoll => {
             let closing = async {
@@ -102,7 +102,7 @@ fn relayed(
     is_head: bool,
 ) -> Relayed {
     // A service that says how long its answer is has no reason to stop within it; a stream may be silent.
-    let stall = matches!(head.framing, AnswerFraming::Length(_)).then_some(front.edge.patience().stall);
+    let stall = matches!(head.framing, AnswerFraming::Length(_)).then_some(front.edge.timeout().stall);
     let mut answer = sending.into_answer(&head, pool, stall);
     let has_no_body = head.framing == AnswerFraming::None;
     if has_no_body {

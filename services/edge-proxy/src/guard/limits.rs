@@ -11,7 +11,7 @@ pub struct Limits {
     /// From the first byte of a head to its last.
     pub head_deadline: Duration,
     /// How long waiting for a body's bytes may last before its rate counts.
-    pub body_patience: Duration,
+    pub body_timeout: Duration,
     /// Bytes per second that a body must have on average after that.
     pub body_min_rate: u64,
     /// How long waiting for a body's bytes may last in all.

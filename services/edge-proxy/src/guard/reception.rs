@@ -39,7 +39,7 @@ impl Reception {
     pub(super) fn wait(&mut self, limits: &Limits) -> Instant {
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
         let earned = Duration::from_millis(self.received.saturating_mul(1000) / limits.body_min_rate.max(1));
-        let allowed = (limits.body_patience + earned).min(limits.body_deadline);
+        let allowed = (limits.body_timeout + earned).min(limits.body_deadline);
         since + allowed.saturating_sub(self.waited)
     }
 }

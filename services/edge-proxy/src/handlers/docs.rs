@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use actix_web::HttpResponse;
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, LOCATION};
 use bytes::Bytes;
-use ensemble_chassis::{Answer, Path};
+use ensemble_chassis::{HandlerResult, Path};
 use ensemble_types::problem::Problem;
 use utoipa_swagger_ui::Config;
 
@@ -17,28 +17,28 @@ const DOCUMENT: &[u8] = include_bytes!("../../../../docs/openapi.json");
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
     font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-pub async fn document() -> Answer<HttpResponse> {
+pub async fn document() -> HandlerResult<HttpResponse> {
     let mut answer = HttpResponse::Ok();
     answer.content_type("application/json").insert_header((CACHE_CONTROL, "no-cache"));
     Ok(answer.body(Bytes::from_static(DOCUMENT)))
 }
 
 /// `/docs` and `/`: the page's files lie below `/docs/`.
-pub async fn to_page() -> Answer<HttpResponse> {
+pub async fn to_page() -> HandlerResult<HttpResponse> {
     let mut answer = HttpResponse::PermanentRedirect();
     answer.content_type("text/html; charset=utf-8").insert_header((LOCATION, "/docs/"));
     Ok(answer.body("<a href=\"/docs/\">Documentation</a>\n"))
 }
 
-pub async fn page() -> Answer<HttpResponse> {
+pub async fn page() -> HandlerResult<HttpResponse> {
     file("")
 }
 
-pub async fn page_file(Path(name): Path<String>) -> Answer<HttpResponse> {
+pub async fn page_file(Path(name): Path<String>) -> HandlerResult<HttpResponse> {
     file(&name)
 }
 
-fn file(name: &str) -> Answer<HttpResponse> {
+fn file(name: &str) -> HandlerResult<HttpResponse> {
     static CONFIG: LazyLock<Arc<Config<'static>>> =
         LazyLock::new(|| Arc::new(Config::from("/openapi.json").try_it_out_enabled(true).validator_url("none")));
     match utoipa_swagger_ui::serve(name, Arc::clone(&CONFIG)) {

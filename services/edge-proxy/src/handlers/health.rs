@@ -1,16 +1,16 @@
 //! Whether the edge lives and wants requests. A service that is away is no reason to send nobody here: the others answer.
 
 use actix_web::HttpResponse;
-use ensemble_chassis::{Answer, State};
+use ensemble_chassis::{HandlerResult, State};
 use ensemble_types::problem::{Code, Problem};
 
 use crate::EdgeProxy;
 
-pub async fn alive() -> Answer<HttpResponse> {
+pub async fn alive() -> HandlerResult<HttpResponse> {
     Ok(HttpResponse::Ok().content_type("text/plain").body("alive\n"))
 }
 
-pub async fn ready(edge: State<EdgeProxy>) -> Answer<HttpResponse> {
+pub async fn ready(edge: State<EdgeProxy>) -> HandlerResult<HttpResponse> {
     if edge.drain().is_draining() {
         return Err(Problem::new(Code::Unavailable, "This replica is about to stop.").into());
     }

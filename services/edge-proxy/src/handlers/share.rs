@@ -6,7 +6,7 @@ use actix_web::http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use ensemble_chassis::{Answer, Path, State};
+use ensemble_chassis::{HandlerResult, Path, State};
 use sha2::{Digest, Sha256};
 
 use crate::EdgeProxy;
@@ -35,7 +35,7 @@ impl SharePage {
     }
 }
 
-pub async fn page(edge: State<EdgeProxy>, _token: Path<String>) -> Answer<HttpResponse> {
+pub async fn page(edge: State<EdgeProxy>, _token: Path<String>) -> HandlerResult<HttpResponse> {
     let page = edge.share_page();
     let mut answer = HttpResponse::Ok();
     answer

@@ -1,6 +1,6 @@
 //! Which build answers, and which versions of the interface.
 
-use ensemble_chassis::{Answer, Reply};
+use ensemble_chassis::{HandlerResult, Json};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -18,8 +18,8 @@ pub struct Version {
     pub api: [&'static str; 3],
 }
 
-pub async fn version() -> Answer<Reply<Version>> {
-    Ok(Reply(Version {
+pub async fn version() -> HandlerResult<Json<Version>> {
+    Ok(Json(Version {
         name: "ensemble",
         version: env!("CARGO_PKG_VERSION"),
         commit: option_env!("BUILD_COMMIT"),

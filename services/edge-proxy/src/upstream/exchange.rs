@@ -43,15 +43,15 @@ impl Sending {
     /// Sends the request and waits for the head of the answer.
     ///
     /// # Errors
-    /// The head did not come: the connection broke, the head is malformed, or the service did nothing for `patience`.
-    pub async fn head(&mut self, patience: Duration) -> Result<AnswerHead, Failure> {
-        let mut alarm = pin!(sleep_until(self.waiting_since + patience));
+    /// The head did not come: the connection broke, the head is malformed, or the service did nothing for `timeout`.
+    pub async fn head(&mut self, timeout: Duration) -> Result<AnswerHead, Failure> {
+        let mut alarm = pin!(sleep_until(self.waiting_since + timeout));
         poll_fn(|cx| {
             if let Poll::Ready(head) = self.poll_head(cx) {
                 return Poll::Ready(head);
             }
             while alarm.as_mut().poll(cx).is_ready() {
-                let deadline = self.waiting_since + patience;
+                let deadline = self.waiting_since + timeout;
                 if Instant::now() >= deadline {
                     return Poll::Ready(Err(Failure::Timeout));
                 }

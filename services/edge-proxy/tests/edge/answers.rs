@@ -130,7 +130,7 @@ async fn head_of_what_has_no_end_leaves_nothing_behind() {
         }
     })
     .await;
-    let edge = Edge::with(&stub, &[("UPSTREAM_PATIENCE_MS", "2000")]).await;
+    let edge = Edge::with(&stub, &[("UPSTREAM_TIMEOUT_MS", "2000")]).await;
     for round in 1..=2 {
         let mut raw = edge.connect().await;
         raw.send("HEAD /v3/sessions/x/messages/stream HTTP/1.1\r\nHost: edge\r\n\r\n").await;

@@ -64,7 +64,7 @@ async fn a_connection_that_says_nothing_is_closed() {
 #[tokio::test]
 async fn a_stalled_body_is_408_and_the_service_is_let_go() {
     let stub = Stub::echo().await;
-    let edge = Edge::with(&stub, &[("BODY_PATIENCE_MS", "200")]).await;
+    let edge = Edge::with(&stub, &[("BODY_TIMEOUT_MS", "200")]).await;
     for framing in ["Content-Length: 100\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n64\r\nhello"] {
         let mut raw = edge.connect().await;
         raw.send(format!("POST /v1/sessions HTTP/1.1\r\nHost: edge\r\n{framing}")).await;
@@ -79,7 +79,7 @@ async fn a_stalled_body_is_408_and_the_service_is_let_go() {
 #[tokio::test]
 async fn a_body_below_the_least_rate_is_408() {
     let stub = Stub::echo().await;
-    let edge = Edge::with(&stub, &[("BODY_PATIENCE_MS", "200"), ("BODY_MIN_RATE", "1000")]).await;
+    let edge = Edge::with(&stub, &[("BODY_TIMEOUT_MS", "200"), ("BODY_MIN_RATE", "1000")]).await;
     let mut raw = edge.connect().await;
     raw.send("POST /v1/sessions HTTP/1.1\r\nHost: edge\r\nContent-Length: 100000\r\n\r\n").await;
     let started = Instant::now();
@@ -95,7 +95,7 @@ async fn a_body_below_the_least_rate_is_408() {
 #[tokio::test]
 async fn a_body_at_a_fair_rate_may_take_its_time() {
     let stub = Stub::echo().await;
-    let edge = Edge::with(&stub, &[("BODY_PATIENCE_MS", "200"), ("BODY_MIN_RATE", "1000")]).await;
+    let edge = Edge::with(&stub, &[("BODY_TIMEOUT_MS", "200"), ("BODY_MIN_RATE", "1000")]).await;
     let mut raw = edge.connect().await;
     raw.send("POST /v1/sessions HTTP/1.1\r\nHost: edge\r\nContent-Length: 4000\r\n\r\n").await;
     let mut beat = tokio::time::interval(Duration::from_millis(20));
@@ -124,7 +124,7 @@ async fn a_client_that_does_not_read_is_cut_off() {
 #[tokio::test]
 async fn a_service_that_does_not_answer_is_504() {
     let stub = Stub::start(|_| Reaction::Silence).await;
-    let edge = Edge::with(&stub, &[("UPSTREAM_PATIENCE_MS", "200"), ("LONG_POLL_PATIENCE_MS", "600")]).await;
+    let edge = Edge::with(&stub, &[("UPSTREAM_TIMEOUT_MS", "200"), ("LONG_POLL_TIMEOUT_MS", "600")]).await;
     let answer = edge.get("/v1/sessions").await;
     assert_eq!((answer.status, answer.code()), (504, "UPSTREAM_TIMEOUT".to_owned()));
     let since = Instant::now();
@@ -138,7 +138,7 @@ async fn a_service_that_does_not_answer_is_504() {
 #[tokio::test]
 async fn a_service_that_begins_its_head_and_stops_is_504() {
     let stub = Stub::start(|_| Reaction::SayAndStall(b"HTTP/1.1 200 OK\r\ncontent-le".to_vec())).await;
-    let edge = Edge::with(&stub, &[("UPSTREAM_PATIENCE_MS", "200")]).await;
+    let edge = Edge::with(&stub, &[("UPSTREAM_TIMEOUT_MS", "200")]).await;
     assert_eq!(edge.get("/v1/sessions").await.status, 504);
 }
 
@@ -156,7 +156,7 @@ async fn a_service_that_stops_within_its_answer_ends_the_connection() {
 #[tokio::test]
 async fn a_slow_upload_does_not_count_as_a_slow_service() {
     let stub = Stub::start(|arrived| ok(&arrived.body.len().to_string())).await;
-    let edge = Edge::with(&stub, &[("UPSTREAM_PATIENCE_MS", "200")]).await;
+    let edge = Edge::with(&stub, &[("UPSTREAM_TIMEOUT_MS", "200")]).await;
     let mut raw = edge.connect().await;
     raw.send("POST /v1/sessions HTTP/1.1\r\nHost: edge\r\nContent-Length: 10\r\n\r\n").await;
     let mut beat = tokio::time::interval(Duration::from_millis(60));
@@ -171,7 +171,7 @@ async fn a_slow_upload_does_not_count_as_a_slow_service() {
 #[tokio::test]
 async fn a_long_poll_may_take_longer_however_its_path_is_written() {
     let stub = Stub::start(|_| Reaction::Silence).await;
-    let edge = Edge::with(&stub, &[("UPSTREAM_PATIENCE_MS", "100"), ("LONG_POLL_PATIENCE_MS", "700")]).await;
+    let edge = Edge::with(&stub, &[("UPSTREAM_TIMEOUT_MS", "100"), ("LONG_POLL_TIMEOUT_MS", "700")]).await;
     for path in ["/v1/orchestrator/%6ceases", "/v1/orchestrator/runs/x/pen%64"] {
         let since = Instant::now();
         assert_eq!(edge.get(path).await.status, 504);

@@ -16,7 +16,7 @@ mod retries;
 mod streams;
 mod stub;
 
-use ensemble_chassis::{Clock, Doors, Running, Vars, start};
+use ensemble_chassis::{Clock, Listeners, Running, Vars, start};
 use ensemble_edge_proxy::EdgeProxy;
 
 use raw::Raw;
@@ -46,7 +46,7 @@ impl Edge {
         all.retain(|(name, _)| variables.iter().all(|(other, _)| other != name));
         all.extend_from_slice(variables);
         let running =
-            start::<EdgeProxy>(Vars::from_pairs(all), Doors::loopback().unwrap(), Clock::system()).await.unwrap();
+            start::<EdgeProxy>(Vars::from_pairs(all), Listeners::loopback().unwrap(), Clock::system()).await.unwrap();
         Self { running }
     }
 

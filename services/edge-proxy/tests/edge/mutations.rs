@@ -82,14 +82,14 @@ fn mutated(numbers: &mut Numbers) -> Vec<u8> {
 
 async fn round(seed: u64, count: usize, passed: &AtomicUsize) {
     let stub = Stub::echo().await;
-    let patience = [
+    let timeout = [
         ("HEAD_DEADLINE_MS", "60"),
-        ("BODY_PATIENCE_MS", "60"),
+        ("BODY_TIMEOUT_MS", "60"),
         ("IDLE_MS", "100"),
         ("LIMIT_ADDRESS", "0"),
         ("LINGER_MS", "20"),
     ];
-    let edge = Edge::with(&stub, &patience).await;
+    let edge = Edge::with(&stub, &timeout).await;
     let mut numbers = Numbers(seed);
     for _ in 0..count {
         let request = mutated(&mut numbers);

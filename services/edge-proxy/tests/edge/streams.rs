@@ -161,7 +161,7 @@ async fn a_stream_may_be_silent_longer_than_any_other_answer() {
         ("SESSION_STORE_URL", service.url.as_str()),
         ("UPSTREAM_STALL_MS", "50"),
         ("IDLE_MS", "100"),
-        ("UPSTREAM_PATIENCE_MS", "100"),
+        ("UPSTREAM_TIMEOUT_MS", "100"),
         ("HEAD_DEADLINE_MS", "100"),
     ];
     let edge = Edge::with(&stub, &variables).await;

@@ -2,7 +2,7 @@
 
 use actix_web::http::header::{CACHE_CONTROL, HeaderName};
 use actix_web::{HttpRequest, HttpResponse};
-use ensemble_chassis::{Answer, Json, Reply, State};
+use ensemble_chassis::{HandlerResult, Json, State};
 use ensemble_types::accounts::{Challenge, SignIn, SignedIn};
 use rand::RngCore;
 
@@ -16,7 +16,7 @@ const NEW_ACCOUNT: HeaderName = HeaderName::from_static("x-internal-new-account"
 /// The edge tells that the caller's address has made as many accounts as it may. Who made it up harms themselves only.
 const NO_NEW_ACCOUNT: HeaderName = HeaderName::from_static("x-internal-no-new-account");
 
-pub(crate) async fn challenge(identity: State<Identity>) -> Answer<Reply<Challenge>> {
+pub(crate) async fn challenge(identity: State<Identity>) -> HandlerResult<Json<Challenge>> {
     if identity.challenges.count() >= identity.rules.challenge_limit {
         return Err(Error::TooManyChallenges.into());
     }
@@ -24,14 +24,14 @@ pub(crate) async fn challenge(identity: State<Identity>) -> Answer<Reply<Challen
     rand::rngs::OsRng.fill_bytes(&mut bytes);
     let challenge = identity.store.give_challenge(bytes, identity.rules.challenge_lives).await.map_err(Error::from)?;
     identity.challenges.add_one();
-    Ok(Reply(Challenge { challenge: encode(&challenge.bytes), expires_at: challenge.expires_at }))
+    Ok(Json(Challenge { challenge: encode(&challenge.bytes), expires_at: challenge.expires_at }))
 }
 
 pub(crate) async fn sign_in(
     identity: State<Identity>,
     request: HttpRequest,
     Json(body): Json<SignIn>,
-) -> Answer<HttpResponse> {
+) -> HandlerResult<HttpResponse> {
     let rules = &identity.rules;
     let newcomers = if request.headers().contains_key(NO_NEW_ACCOUNT) { Newcomers::Later } else { rules.newcomers };
     let proof = Proof::new(&body)?;

@@ -1,6 +1,6 @@
 //! Machine tokens: made by a user, for one machine.
 
-use ensemble_chassis::{Answer, Caller, Created, Json, Path, Query, Reply, State};
+use ensemble_chassis::{Caller, Created, HandlerResult, Json, Path, Query, State};
 use ensemble_types::accounts::{CreateMachineToken, CreatedMachineToken, MachineToken, MachineTokenPage};
 use ensemble_types::deleted::Deleted;
 use ensemble_types::ids::TokenId;
@@ -27,7 +27,7 @@ pub(crate) async fn create(
     identity: State<Identity>,
     caller: Caller,
     Json(body): Json<CreateMachineToken>,
-) -> Answer<Created<CreatedMachineToken>> {
+) -> HandlerResult<Created<CreatedMachineToken>> {
     let lives = identity.rules.lifetimes.machine(body.expires_in_seconds)?;
     let limit = identity.rules.machine_token_limit;
     let made = identity.store.make_machine_token(caller.user, body.machine_id, lives, limit).await?;
@@ -40,18 +40,18 @@ pub(crate) async fn list(
     identity: State<Identity>,
     caller: Caller,
     Query(query): Query<PageQuery>,
-) -> Answer<Reply<MachineTokenPage>> {
+) -> HandlerResult<Json<MachineTokenPage>> {
     let after = query.cursor.as_deref().map_or_else(|| Ok(After::start()), After::decode)?;
     let page = identity.store.machine_tokens(caller.user, after, query.limit.get()).await?;
     let tokens = page.tokens.into_iter().map(MachineToken::from).collect();
-    Ok(Reply(MachineTokenPage { tokens, next_cursor: page.next.map(After::encode) }))
+    Ok(Json(MachineTokenPage { tokens, next_cursor: page.next.map(After::encode) }))
 }
 
 pub(crate) async fn revoke(
     identity: State<Identity>,
     caller: Caller,
     Path(id): Path<TokenId>,
-) -> Answer<Reply<Deleted>> {
+) -> HandlerResult<Json<Deleted>> {
     if id == caller.token {
         identity.store.revoke(id, caller.expires_at).await?;
     } else {
@@ -62,5 +62,5 @@ pub(crate) async fn revoke(
     if let Err(error) = identity.ring.turn().await {
         tracing::warn!(%error, "The keys could not be read anew after a revocation");
     }
-    Ok(Reply(Deleted::DONE))
+    Ok(Json(Deleted::DONE))
 }

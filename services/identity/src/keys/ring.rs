@@ -1,7 +1,7 @@
 //! The keys as this replica knows them: what signs, what verifies, what was revoked.
 //!
 //! The picture is taken from the database again and again, and at once when somebody revoked a token or made a key.
-//! Verifying and answering neighbours asks nobody.
+//! Verifying and answering peers asks nobody.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,7 +23,7 @@ use super::{Vault, claims};
 use crate::domain::{MachineToken, Published, Schedule, encode};
 use crate::store::{KeyRow, KeyTable, Store};
 
-/// Neighbours get a picture that is at most this old, so that what they are told was true a moment ago.
+/// Peers get a picture that is at most this old, so that what they are told was true a moment ago.
 const SNAPSHOT_FRESH_FOR: Duration = Duration::from_secs(15);
 
 /// The keys of this replica.
@@ -112,7 +112,7 @@ impl KeyRing {
         Ok(self.picture()?.jwks.clone())
     }
 
-    /// What neighbours verify with; `None` when the picture is too old to be told on.
+    /// What peers verify with; `None` when the picture is too old to be told on.
     pub(crate) fn snapshot(&self, known_version: &str) -> Option<SnapshotResponse> {
         let picture = self.picture().ok().filter(|picture| picture.taken.elapsed() <= SNAPSHOT_FRESH_FOR)?;
         if picture.snapshot.version == known_version {

@@ -37,9 +37,9 @@ struct Row {
 }
 
 impl Store {
-    /// Wakes when keys or revocations have changed.
+    /// Notifier when keys or revocations have changed.
     pub(crate) fn keys_change(&self) -> Subscription {
-        self.db.wakes().subscribe(topic())
+        self.db.notifier().subscribe(topic())
     }
 
     pub(crate) async fn key_table(&self) -> Result<KeyTable, StoreError> {
@@ -83,7 +83,7 @@ impl Store {
                 for generation in &dropped {
                     on!(tx, |c| diesel::delete(signing_keys::table.find(generation)).execute(c))?;
                 }
-                tx.wake(topic());
+                tx.notify(topic());
                 Ok(())
             })
             .await

@@ -221,6 +221,6 @@ fn note_revoked(tx: &mut Conn, id: TokenId, expires_at: Timestamp) -> Result<(),
     let until = expires_at.plus(CLOCKS_DIFFER);
     let row = (revocations::token_id.eq(id.db()), revocations::expires_at.eq(until.db()));
     on!(tx, |c| diesel::insert_into(revocations::table).values(row).on_conflict_do_nothing().execute(c))?;
-    tx.wake(topic());
+    tx.notify(topic());
     Ok(())
 }

@@ -3,7 +3,7 @@
 #![cfg(test)]
 
 mod accounts;
-mod neighbours;
+mod peers;
 mod registration;
 mod rotation;
 mod sign_in;
@@ -17,12 +17,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ed25519_dalek::{Signer, SigningKey};
 use ensemble_chassis::Running;
 use ensemble_identity::Identity;
-use ensemble_testkit::neighbours::INTERNAL_TOKEN;
+use ensemble_testkit::peers::INTERNAL_TOKEN;
 use ensemble_testkit::{Answer, Api, Backend, TestDatabase, start_service};
 use serde_json::{Value, json};
 
 /// How long anything may take before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const ORIGIN: &str = "https://api.example.com";
 
 /// A running service with its database.

@@ -10,11 +10,11 @@ use ensemble_chassis::KeySource;
 use ensemble_identity::Identity;
 use ensemble_rpc::identity::KeysClient;
 use ensemble_rpc::{KeyRefresh, RemoteKeys};
-use ensemble_testkit::neighbours::channel_to;
+use ensemble_testkit::peers::channel_to;
 use ensemble_testkit::{eventually, on_both_databases, start_service};
 use serde_json::Value;
 
-use crate::{PATIENCE, Stage, new_key};
+use crate::{Stage, TIMEOUT, new_key};
 
 fn kid(token: &str) -> String {
     let header = URL_SAFE_NO_PAD.decode(token.split('.').next().unwrap()).unwrap();
@@ -46,7 +46,7 @@ on_both_databases! {
             RemoteKeys::start(Arc::new(KeysClient::new(channel_to(&stage.service.internal_url()))), refresh).await;
         let key = new_key();
         let (mut signers, mut tokens): (HashSet<String>, Vec<String>) = (HashSet::new(), Vec::new());
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             let token = stage.sign_in(&key).await.expect(200)["token"].as_str().unwrap().to_owned();
             assert!(elsewhere.current().unwrap().key(&kid(&token)).is_some(), "known before it signs");
             signers.insert(kid(&token));
@@ -71,7 +71,7 @@ on_both_databases! {
         let stage = Stage::with(on, &rotation).await;
         let first = published(&stage).await;
         assert_eq!(first.len(), 1);
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             let now = published(&stage).await;
             assert!((1..=8).contains(&now.len()), "{now:?}");
             !now.contains(&first[0])
@@ -100,7 +100,7 @@ on_both_databases! {
         let mut vars = stage.vars.clone();
         assert!(stage.service.stop().await);
         vars.push(("KEY_ENCRYPTION_KEY_FILE".to_owned(), other.display().to_string()));
-        let doors = ensemble_chassis::Doors::loopback().unwrap();
+        let doors = ensemble_chassis::Listeners::loopback().unwrap();
         let clock = ensemble_chassis::Clock::system();
         let refused = ensemble_chassis::start::<Identity>(
             ensemble_chassis::Vars::from_pairs(vars.clone()), doors, clock,

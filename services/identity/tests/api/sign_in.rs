@@ -6,7 +6,7 @@ use ensemble_testkit::{eventually, on_both_databases};
 use ensemble_types::time::Timestamp;
 use serde_json::{Value, json};
 
-use crate::{ORIGIN, PATIENCE, Stage, base64url, claims, new_key, sign, signed};
+use crate::{ORIGIN, Stage, TIMEOUT, base64url, claims, new_key, sign, signed};
 
 on_both_databases! {
     async fn the_first_sign_in_makes_the_account_and_the_next_finds_it(on: Backend) {
@@ -187,7 +187,7 @@ on_both_databases! {
         let stage = Stage::with(on, &[("CHALLENGE_MS", "100"), ("SWEEP_MS", "3600000")]).await;
         let (key, challenge) = (new_key(), stage.challenge().await);
         let later = tokio::time::Instant::now() + std::time::Duration::from_millis(150);
-        eventually(PATIENCE, async || tokio::time::Instant::now() > later).await;
+        eventually(TIMEOUT, async || tokio::time::Instant::now() > later).await;
         stage.api.post("/v1/auth", &signed(&key, ORIGIN, &challenge)).await.problem(401, "UNAUTHENTICATED");
     }
 
@@ -204,7 +204,7 @@ on_both_databases! {
         let refused = refused.expect("fifty are more than five");
         refused.problem(503, "UNAVAILABLE");
         assert!(refused.header("retry-after").is_some());
-        eventually(PATIENCE, async || stage.api.post("/v1/auth/challenge", &json!({})).await.status == 200).await;
+        eventually(TIMEOUT, async || stage.api.post("/v1/auth/challenge", &json!({})).await.status == 200).await;
     }
 }
 

@@ -8,7 +8,7 @@ use hmac::{Hmac, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use crate::{PATIENCE, Stage, base64url, claims, new_key, sign};
+use crate::{Stage, TIMEOUT, base64url, claims, new_key, sign};
 
 on_both_databases! {
     async fn a_machine_token_acts_for_its_machine_only(on: Backend) {
@@ -149,7 +149,7 @@ on_both_databases! {
         let (_, alice, _) = stage.account().await;
         let make = async || alice.post("/v1/auth/tokens", &json!({ "machineId": "m" })).await.status;
         assert_eq!((make().await, make().await), (201, 409));
-        eventually(PATIENCE, async || make().await == 201).await;
+        eventually(TIMEOUT, async || make().await == 201).await;
     }
 }
 
@@ -223,6 +223,6 @@ fn a_revocation_reaches_the_other_replica() {
         let elsewhere = Api::new(&replica.public_url()).with_token(made["token"].as_str().unwrap());
         elsewhere.get("/v1/account").await.problem(403, "FORBIDDEN");
         alice.delete(&format!("/v1/auth/tokens/{}", made["id"].as_str().unwrap())).await.expect(200);
-        eventually(PATIENCE, async || elsewhere.get("/v1/account").await.status == 401).await;
+        eventually(TIMEOUT, async || elsewhere.get("/v1/account").await.status == 401).await;
     });
 }

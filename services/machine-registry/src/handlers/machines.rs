@@ -1,7 +1,7 @@
 //! Machines, as their owners and their runners see them.
 
-use ensemble_chassis::{Answer, Caller, Json, Keyed, Path, Query, Reply, State, Upserted};
-use ensemble_store_kit::idempotency::Wish;
+use ensemble_chassis::{Caller, HandlerResult, IdempotentJson, Json, Path, Query, State, Upserted};
+use ensemble_store_kit::idempotency::IdempotencyRequest;
 use ensemble_types::deleted::Deleted;
 use ensemble_types::ids::MachineId;
 use ensemble_types::machines::{Machine, MachinePage, RegisterMachine, UpdateMachine};
@@ -27,9 +27,9 @@ pub(crate) struct PageQuery {
 pub(crate) async fn register(
     registry: State<MachineRegistry>,
     caller: Caller,
-    request: Keyed<RegisterMachine>,
-) -> Answer<Upserted<Machine>> {
-    let wish = request.key.map(|key| Wish {
+    request: IdempotentJson<RegisterMachine>,
+) -> HandlerResult<Upserted<Machine>> {
+    let wish = request.key.map(|key| IdempotencyRequest {
         scope: caller.user.to_string(),
         route: "POST /v1/machines",
         key: key.key,
@@ -43,20 +43,20 @@ pub(crate) async fn list(
     registry: State<MachineRegistry>,
     caller: Caller,
     Query(query): Query<PageQuery>,
-) -> Answer<Reply<MachinePage>> {
+) -> HandlerResult<Json<MachinePage>> {
     let after = query.cursor.as_deref().map_or_else(|| Ok(After::start()), After::decode)?;
     let page = registry.store.page(caller.user, after, query.limit.get()).await?;
     let machines = page.machines.into_iter().map(Machine::from).collect();
-    Ok(Reply(MachinePage { machines, next_cursor: page.next.map(|after| after.encode()) }))
+    Ok(Json(MachinePage { machines, next_cursor: page.next.map(|after| after.encode()) }))
 }
 
 pub(crate) async fn read(
     registry: State<MachineRegistry>,
     caller: Caller,
     Path(id): Path<MachineId>,
-) -> Answer<Reply<Machine>> {
+) -> HandlerResult<Json<Machine>> {
     let own = OwnMachine::of(caller.user, caller.machine, id)?;
-    Ok(Reply(registry.store.find(own).await?.into()))
+    Ok(Json(registry.store.find(own).await?.into()))
 }
 
 pub(crate) async fn update(
@@ -64,17 +64,17 @@ pub(crate) async fn update(
     caller: Caller,
     Path(id): Path<MachineId>,
     Json(body): Json<UpdateMachine>,
-) -> Answer<Reply<Machine>> {
+) -> HandlerResult<Json<Machine>> {
     let own = OwnMachine::of(caller.user, caller.machine, id)?;
-    Ok(Reply(registry.store.update(own, Change::new(body)?).await?.into()))
+    Ok(Json(registry.store.update(own, Change::new(body)?).await?.into()))
 }
 
 pub(crate) async fn remove(
     registry: State<MachineRegistry>,
     caller: Caller,
     Path(id): Path<MachineId>,
-) -> Answer<Reply<Deleted>> {
+) -> HandlerResult<Json<Deleted>> {
     let own = OwnMachine::of(caller.user, caller.machine, id)?;
     registry.store.delete(own).await?;
-    Ok(Reply(Deleted::DONE))
+    Ok(Json(Deleted::DONE))
 }

@@ -1,4 +1,4 @@
-//! The table `departures`: deleted machines, until both neighbours were told of them.
+//! The table `departures`: deleted machines, until both peers were told of them.
 //!
 //! A row is written in the transaction that deletes the machine, so that no deletion is forgotten. Whoever takes a row
 //! puts its next try off by a while; a worker that dies with it costs that while and nothing else.
@@ -29,9 +29,9 @@ pub(crate) struct Departure {
 }
 
 impl Store {
-    /// Wakes when there is something to tell.
+    /// Notifier when there is something to tell.
     pub(crate) fn departures_come(&self) -> Subscription {
-        self.db.wakes().subscribe(topic())
+        self.db.notifier().subscribe(topic())
     }
 
     /// Takes some that are due, for `hold`: until then nobody else takes them.
@@ -102,7 +102,7 @@ pub(super) fn insert(tx: &mut Conn, own: &OwnMachine) -> Result<(), StoreError> 
         .do_update()
         .set(news)
         .execute(c))?;
-    tx.wake(topic());
+    tx.notify(topic());
     Ok(())
 }
 

@@ -1,9 +1,9 @@
 //! The table `machines`.
 
 use diesel::prelude::*;
-use ensemble_store_kit::idempotency::{self, Claim, Wish};
+use ensemble_store_kit::idempotency::{self, IdempotencyOutcome, IdempotencyRequest};
 use ensemble_store_kit::types::{DbId, DbTime, IntoDb, now};
-use ensemble_store_kit::{Conn, StoreError, cursor, kept, on};
+use ensemble_store_kit::{Conn, StoreError, cached, cursor, on};
 use ensemble_types::ids::{MachineId, UserId};
 use ensemble_types::machines::Activity;
 use ensemble_types::time::Timestamp;
@@ -68,15 +68,20 @@ struct Changed<'a> {
 
 impl Store {
     /// Registers a machine, or gives the one that has the id already, as it is.
-    pub(crate) async fn register(&self, owner: UserId, draft: Draft, wish: Option<Wish>) -> Result<Registered, Error> {
+    pub(crate) async fn register(
+        &self,
+        owner: UserId,
+        draft: Draft,
+        wish: Option<IdempotencyRequest>,
+    ) -> Result<Registered, Error> {
         let store = self.clone();
         self.db
             .write("register a machine", move |tx| {
                 if let Some(wish) = &wish {
                     match idempotency::claim(tx, wish, draft.id.as_str())? {
-                        Claim::New => {}
-                        Claim::Mismatch => return Err(Error::OtherBody),
-                        Claim::Replay { resource } => return store.replay(tx, owner, &resource),
+                        IdempotencyOutcome::New => {}
+                        IdempotencyOutcome::Mismatch => return Err(Error::OtherBody),
+                        IdempotencyOutcome::Replay { resource } => return store.replay(tx, owner, &resource),
                     }
                 }
                 let is_new = insert(tx, owner, &draft)?;
@@ -131,13 +136,13 @@ impl Store {
                     last_active_at: change.activity.as_ref().map(|_| at.db()),
                     updated_at: machine.updated_at.db(),
                 };
-                on!(tx, |c| kept(diesel::update(machines::table.find(key(&own))).set(&changed)).execute(c))?;
+                on!(tx, |c| cached(diesel::update(machines::table.find(key(&own))).set(&changed)).execute(c))?;
                 Ok(machine)
             })
             .await
     }
 
-    /// Deletes a machine and notes, in the same transaction, that neighbours are to be told.
+    /// Deletes a machine and notes, in the same transaction, that peers are to be told.
     pub(crate) async fn delete(&self, own: OwnMachine) -> Result<(), Error> {
         self.db
             .write("delete a machine", move |tx| {
@@ -160,7 +165,7 @@ impl Store {
     /// A heartbeat: one statement, because there are many.
     fn beat(&self, tx: &mut Conn, own: &OwnMachine, activity: &Activity) -> Result<Machine, Error> {
         let beaten = (machines::activity.eq(activity.as_text()), machines::last_active_at.eq(now().nullable()));
-        let row: Option<(Row, Timestamp)> = on!(tx, |c| kept(
+        let row: Option<(Row, Timestamp)> = on!(tx, |c| cached(
             diesel::update(machines::table.find(key(own))).set(beaten).returning((Row::as_returning(), now()))
         )
         .get_result(c)

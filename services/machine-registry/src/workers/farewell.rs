@@ -17,7 +17,7 @@ pub(crate) struct Farewell {
     pub(crate) store: Store,
     pub(crate) accounts: Arc<dyn Accounts>,
     pub(crate) leases: Arc<dyn MachineLeases>,
-    /// When a neighbour that could not be told is told again.
+    /// When a peer that could not be told is told again.
     pub(crate) retry_after: Duration,
     pub(crate) drain: Drain,
 }
@@ -89,7 +89,7 @@ fn heard(who: &'static str, answer: Result<(), RpcError>) -> bool {
         // Nothing there to end: it has heard it.
         Ok(()) | Err(RpcError::NotFound(_)) => true,
         Err(error) => {
-            tracing::warn!(neighbour = who, %error, "A neighbour could not be told of a deleted machine");
+            tracing::warn!(peer = who, %error, "A peer could not be told of a deleted machine");
             false
         }
     }

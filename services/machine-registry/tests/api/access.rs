@@ -31,7 +31,7 @@ on_both_databases! {
         let (user, alice) = stage.user();
         alice.post("/v1/machines", &draft("m")).await.expect(201);
         let mut callers = vec![("nobody", stage.anonymous())];
-        for (what, token) in stage.neighbours.issuer().bad_tokens(user) {
+        for (what, token) in stage.peers.issuer().bad_tokens(user) {
             callers.push((what, stage.bearing(&token)));
         }
         for (what, caller) in &callers {
@@ -63,7 +63,7 @@ on_both_databases! {
         let (user, alice) = stage.user();
         alice.post("/v1/machines", &draft("m")).await.expect(201);
         alice.post("/v1/machines", &draft("n")).await.expect(201);
-        let token = stage.neighbours.issuer().machine(user, &"m".parse::<MachineId>().unwrap());
+        let token = stage.peers.issuer().machine(user, &"m".parse::<MachineId>().unwrap());
         let runner = stage.bearing(&token);
         assert_eq!(runner.get("/v1/machines/m").await.expect(200)["id"], "m");
         assert_eq!(runner.patch("/v1/machines/m", &json!({ "activity": {} })).await.expect(200)["online"], true);
@@ -81,11 +81,11 @@ on_both_databases! {
 
     async fn a_revoked_token_stops_working(on: Backend) {
         let stage = Stage::new(on).await;
-        let user = stage.neighbours.new_user();
-        let (token, id) = stage.neighbours.issuer().revocable(user);
+        let user = stage.peers.new_user();
+        let (token, id) = stage.peers.issuer().revocable(user);
         let alice = stage.bearing(&token);
         alice.get("/v1/machines").await.expect(200);
-        stage.neighbours.issuer().revoke(id);
-        ensemble_testkit::eventually(crate::PATIENCE, async || alice.get("/v1/machines").await.status == 401).await;
+        stage.peers.issuer().revoke(id);
+        ensemble_testkit::eventually(crate::TIMEOUT, async || alice.get("/v1/machines").await.status == 401).await;
     }
 }

@@ -3,7 +3,7 @@
 use ensemble_testkit::{eventually, on_both_databases};
 use serde_json::json;
 
-use crate::{PATIENCE, Stage, draft};
+use crate::{Stage, TIMEOUT, draft};
 
 on_both_databases! {
     async fn a_change_raises_the_version_of_its_field(on: Backend) {
@@ -91,7 +91,7 @@ on_both_databases! {
         assert_eq!((&beaten["online"], &beaten["updatedAt"]), (&json!(true), &made["updatedAt"]));
         assert_eq!((&beaten["metadataVersion"], &beaten["daemonStateVersion"]), (&json!(1), &json!(0)));
         assert!(beaten["lastActiveAt"].is_string());
-        eventually(PATIENCE, async || alice.get("/v1/machines/m").await.expect(200)["online"] == false).await;
+        eventually(TIMEOUT, async || alice.get("/v1/machines/m").await.expect(200)["online"] == false).await;
         let away = alice.get("/v1/machines").await.expect(200);
         assert_eq!(away["machines"][0]["lastActiveAt"], beaten["lastActiveAt"], "when it was there is remembered");
     }

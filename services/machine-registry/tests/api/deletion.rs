@@ -4,10 +4,10 @@ use ensemble_machine_registry::MachineRegistry;
 use ensemble_testkit::{eventually, on_both_databases, start_service};
 use serde_json::json;
 
-use crate::{PATIENCE, Stage, draft};
+use crate::{Stage, TIMEOUT, draft};
 
 on_both_databases! {
-    async fn a_deleted_machine_is_gone_and_its_neighbours_know(on: Backend) {
+    async fn a_deleted_machine_is_gone_and_its_peers_know(on: Backend) {
         let stage = Stage::new(on).await;
         let (user, alice) = stage.user();
         alice.post("/v1/machines", &draft("m")).await.expect(201);
@@ -15,10 +15,10 @@ on_both_databases! {
         alice.get("/v1/machines/m").await.problem(404, "NOT_FOUND");
         alice.delete("/v1/machines/m").await.problem(404, "NOT_FOUND");
         assert_eq!(alice.get("/v1/machines").await.expect(200)["machines"], json!([]));
-        let neighbours = &stage.neighbours;
-        eventually(PATIENCE, async || !neighbours.revoked_machines().is_empty()).await;
-        eventually(PATIENCE, async || !neighbours.ended_machines().is_empty()).await;
-        let (revoked, ended) = (neighbours.revoked_machines(), neighbours.ended_machines());
+        let peers = &stage.peers;
+        eventually(TIMEOUT, async || !peers.revoked_machines().is_empty()).await;
+        eventually(TIMEOUT, async || !peers.ended_machines().is_empty()).await;
+        let (revoked, ended) = (peers.revoked_machines(), peers.ended_machines());
         assert_eq!((revoked[0].user_id.as_str(), revoked[0].machine_id.as_str()), (user.to_string().as_str(), "m"));
         assert_eq!((ended[0].user_id.as_str(), ended[0].machine_id.as_str()), (user.to_string().as_str(), "m"));
         assert_eq!(revoked[0].made_until, ended[0].deleted_at);
@@ -30,38 +30,38 @@ on_both_databases! {
     async fn neighbours_that_are_away_are_told_later(on: Backend) {
         let stage = Stage::with(on, &[("DEPARTURE_RETRY_MS", "100")]).await;
         let (_, alice) = stage.user();
-        let neighbours = &stage.neighbours;
+        let peers = &stage.peers;
         alice.post("/v1/machines", &draft("m")).await.expect(201);
         alice.post("/v1/machines", &draft("n")).await.expect(201);
-        neighbours.orchestrator_away(true);
-        neighbours.identity_away(true);
+        peers.orchestrator_away(true);
+        peers.identity_away(true);
         alice.delete("/v1/machines/m").await.expect(200);
         alice.delete("/v1/machines/n").await.expect(200);
-        neighbours.identity_away(false);
-        eventually(PATIENCE, async || neighbours.revoked_machines().len() == 2).await;
-        assert_eq!(neighbours.ended_machines().len(), 0);
-        neighbours.orchestrator_away(false);
-        eventually(PATIENCE, async || neighbours.ended_machines().len() == 2).await;
-        let mut told: Vec<String> = neighbours.ended_machines().into_iter().map(|end| end.machine_id).collect();
+        peers.identity_away(false);
+        eventually(TIMEOUT, async || peers.revoked_machines().len() == 2).await;
+        assert_eq!(peers.ended_machines().len(), 0);
+        peers.orchestrator_away(false);
+        eventually(TIMEOUT, async || peers.ended_machines().len() == 2).await;
+        let mut told: Vec<String> = peers.ended_machines().into_iter().map(|end| end.machine_id).collect();
         told.sort();
         assert_eq!(told, ["m", "n"]);
-        assert_eq!(neighbours.revoked_machines().len(), 2, "who has heard it is not told again");
+        assert_eq!(peers.revoked_machines().len(), 2, "who has heard it is not told again");
     }
 
     async fn a_deletion_is_told_after_a_restart(on: Backend) {
         let stage = Stage::with(on, &[("DEPARTURE_RETRY_MS", "100")]).await;
         let (_, alice) = stage.user();
         alice.post("/v1/machines", &draft("m")).await.expect(201);
-        stage.neighbours.identity_away(true);
-        stage.neighbours.orchestrator_away(true);
+        stage.peers.identity_away(true);
+        stage.peers.orchestrator_away(true);
         alice.delete("/v1/machines/m").await.expect(200);
-        let Stage { neighbours, service, vars, _database } = stage;
+        let Stage { peers, service, vars, _database } = stage;
         assert!(service.stop().await);
-        neighbours.identity_away(false);
-        neighbours.orchestrator_away(false);
+        peers.identity_away(false);
+        peers.orchestrator_away(false);
         let again = start_service::<MachineRegistry>(vars).await;
-        eventually(PATIENCE, async || neighbours.revoked_machines().len() == 1).await;
-        eventually(PATIENCE, async || neighbours.ended_machines().len() == 1).await;
+        eventually(TIMEOUT, async || peers.revoked_machines().len() == 1).await;
+        eventually(TIMEOUT, async || peers.ended_machines().len() == 1).await;
         assert!(again.stop().await);
     }
 }
@@ -85,16 +85,16 @@ fn replicas_tell_each_deletion_once() {
         for one in together {
             one.await.unwrap();
         }
-        eventually(PATIENCE, async || stage.neighbours.ended_machines().len() >= 30).await;
-        eventually(PATIENCE, async || stage.neighbours.revoked_machines().len() >= 30).await;
+        eventually(TIMEOUT, async || stage.peers.ended_machines().len() >= 30).await;
+        eventually(TIMEOUT, async || stage.peers.revoked_machines().len() >= 30).await;
         for mut told in [
-            stage.neighbours.ended_machines().into_iter().map(|end| end.machine_id).collect::<Vec<_>>(),
-            stage.neighbours.revoked_machines().into_iter().map(|revoke| revoke.machine_id).collect(),
+            stage.peers.ended_machines().into_iter().map(|end| end.machine_id).collect::<Vec<_>>(),
+            stage.peers.revoked_machines().into_iter().map(|revoke| revoke.machine_id).collect(),
         ] {
             told.sort();
             told.dedup();
             assert_eq!(told.len(), 30);
         }
-        assert_eq!(stage.neighbours.ended_machines().len(), 30, "nobody is told twice");
+        assert_eq!(stage.peers.ended_machines().len(), 30, "nobody is told twice");
     });
 }

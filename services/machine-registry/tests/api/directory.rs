@@ -2,8 +2,8 @@
 
 use ensemble_rpc::RpcError;
 use ensemble_rpc::machines::{GetMachineRequest, MachineDirectory, MachineDirectoryClient};
-use ensemble_testkit::neighbours::channel_to;
 use ensemble_testkit::on_both_databases;
+use ensemble_testkit::peers::channel_to;
 use serde_json::json;
 
 use crate::{Stage, draft};

@@ -13,16 +13,16 @@ use std::time::Duration;
 
 use ensemble_chassis::Running;
 use ensemble_machine_registry::MachineRegistry;
-use ensemble_testkit::{Api, Backend, Neighbours, TestDatabase, start_service};
+use ensemble_testkit::{Api, Backend, Peers, TestDatabase, start_service};
 use ensemble_types::ids::UserId;
 use serde_json::{Value, json};
 
 /// How long anything may take before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A running service with its neighbours and its database.
+/// A running service with its peers and its database.
 struct Stage {
-    neighbours: Neighbours,
+    peers: Peers,
     service: Running,
     vars: Vec<(String, String)>,
     /// Removed when dropped.
@@ -35,14 +35,14 @@ impl Stage {
     }
 
     async fn with(on: Backend, settings: &[(&str, &str)]) -> Self {
-        let neighbours = Neighbours::start().await;
+        let peers = Peers::start().await;
         let database = TestDatabase::new(on, "machine-registry", ensemble_machine_registry::migrations()).await;
-        let mut vars = neighbours.vars();
+        let mut vars = peers.vars();
         vars.push(("DATABASE_URL".to_owned(), database.url.clone()));
         vars.push(("DATABASE_POOL_SIZE".to_owned(), "4".to_owned()));
         vars.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let service = start_service::<MachineRegistry>(vars.clone()).await;
-        Self { neighbours, service, vars, _database: database }
+        Self { peers, service, vars, _database: database }
     }
 
     /// Another one on the same database.
@@ -59,8 +59,8 @@ impl Stage {
     }
 
     fn user(&self) -> (UserId, Api) {
-        let user = self.neighbours.new_user();
-        (user, self.bearing(&self.neighbours.issuer().user(user)))
+        let user = self.peers.new_user();
+        (user, self.bearing(&self.peers.issuer().user(user)))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use actix_web::{HttpRequest, HttpResponse};
 use ensemble_chassis::live::{Event, sse};
-use ensemble_chassis::{Answer, Caller, Path, Query, State};
+use ensemble_chassis::{Caller, HandlerResult, Path, Query, State};
 use ensemble_store_kit::Subscription;
 use ensemble_types::ids::RunId;
 use futures_util::stream;
@@ -29,10 +29,10 @@ pub(crate) async fn stream(
     http: HttpRequest,
     Path(id): Path<RunId>,
     Query(query): Query<EventQuery>,
-) -> Answer<HttpResponse> {
+) -> HandlerResult<HttpResponse> {
     let last = http.headers().get("last-event-id").and_then(|value| value.to_str().ok()).map(str::to_owned);
     let since = last.or(query.after).map(|text| version(&text)).transpose()?.unwrap_or(0);
-    let news = orchestrator.store.wakes().subscribe(store::changed(id));
+    let news = orchestrator.store.notifier().subscribe(store::changed(id));
     orchestrator.store.bare_run(caller.user, id).await?;
     let drain = orchestrator.drain.clone();
     let watch = Watch::new(&orchestrator, caller.clone());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ensemble_chassis::{Answer, Caller, Json, Path, Reply, State};
+use ensemble_chassis::{Caller, HandlerResult, Json, Path, State};
 use ensemble_types::ids::{LeaseId, MachineId};
 use ensemble_types::leases::{
     LeaseBeat, LeaseFinish, LeaseFinished, LeaseHeartbeat, LeaseOutput, LeaseOutputTaken, LeaseRequest, Leases,
@@ -19,10 +19,10 @@ pub(crate) async fn take(
     orchestrator: State<Orchestrator>,
     caller: Caller,
     Json(body): Json<LeaseRequest>,
-) -> Answer<Reply<Leases>> {
+) -> HandlerResult<Json<Leases>> {
     let wanted = wanted(&caller, &body)?;
     let deadline = Instant::now() + Duration::from_millis(body.wait_ms);
-    let wakes = orchestrator.store.wakes();
+    let wakes = orchestrator.store.notifier();
     let mut any = wakes.subscribe(work(wanted.owner));
     let mut own = wakes.subscribe(work_for(wanted.owner, wanted.machine.as_str()));
     let mut watch = Watch::new(&orchestrator, caller);
@@ -34,7 +34,7 @@ pub(crate) async fn take(
         let leases = orchestrator.grant(&wanted).await?;
         orchestrator.metrics.granted(leases.len(), asked.elapsed(), woken.map(|woken| woken.elapsed()));
         if !leases.is_empty() || body.wait_ms == 0 || orchestrator.drain.is_closing() {
-            return Ok(Reply(Leases { leases }));
+            return Ok(Json(Leases { leases }));
         }
         tokio::select! {
             () = any.changed() => {}
@@ -42,7 +42,7 @@ pub(crate) async fn take(
             () = watch.alarm(&orchestrator) => {}
             () = orchestrator.drain.closing() => {}
             // Whatever came until now was told; to ask once more would be one more question for each runner that waits.
-            () = sleep_until(deadline) => return Ok(Reply(Leases { leases })),
+            () = sleep_until(deadline) => return Ok(Json(Leases { leases })),
         }
         woken = Some(Instant::now());
         watch.check(&orchestrator)?;
@@ -82,10 +82,10 @@ pub(crate) async fn beat(
     caller: Caller,
     Path(id): Path<LeaseId>,
     Json(body): Json<LeaseHeartbeat>,
-) -> Answer<Reply<LeaseBeat>> {
+) -> HandlerResult<Json<LeaseBeat>> {
     let beat = orchestrator.store.beat(call(&caller, id, body.fence)?).await?;
     orchestrator.nudge.within(orchestrator.store.terms().lease);
-    Ok(Reply(LeaseBeat { expires_at: beat.expires_at, cancel_requested: beat.cancel_requested }))
+    Ok(Json(LeaseBeat { expires_at: beat.expires_at, cancel_requested: beat.cancel_requested }))
 }
 
 pub(crate) async fn output(
@@ -93,10 +93,10 @@ pub(crate) async fn output(
     caller: Caller,
     Path(id): Path<LeaseId>,
     Json(body): Json<LeaseOutput>,
-) -> Answer<Reply<LeaseOutputTaken>> {
+) -> HandlerResult<Json<LeaseOutputTaken>> {
     let call = call(&caller, id, body.fence)?;
     let taken = orchestrator.store.append(call, body.offset, body.data.into_string().into()).await?;
-    Ok(Reply(LeaseOutputTaken { next_offset: taken.next_offset, truncated: taken.truncated }))
+    Ok(Json(LeaseOutputTaken { next_offset: taken.next_offset, truncated: taken.truncated }))
 }
 
 pub(crate) async fn finish(
@@ -104,7 +104,7 @@ pub(crate) async fn finish(
     caller: Caller,
     Path(id): Path<LeaseId>,
     Json(body): Json<LeaseFinish>,
-) -> Answer<Reply<LeaseFinished>> {
+) -> HandlerResult<Json<LeaseFinished>> {
     if body.usage.and_then(|usage| usage.cost_usd).is_some_and(|cost| cost < 0.0) {
         return Err(Error::BadField("/usage/costUsd", "must not be negative").into());
     }
@@ -121,5 +121,5 @@ pub(crate) async fn finish(
     if let Some(pause) = finished.pause {
         orchestrator.nudge.within(pause);
     }
-    Ok(Reply(LeaseFinished { task_status: finished.status }))
+    Ok(Json(LeaseFinished { task_status: finished.status }))
 }

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use actix_web::http::header::{ACCEPT_RANGES, CACHE_CONTROL, CONTENT_RANGE, CONTENT_TYPE, HeaderName, RANGE};
 use actix_web::{HttpRequest, HttpResponse, http::StatusCode};
 use bytes::Bytes;
-use ensemble_chassis::{Answer, Caller, Path, Query, State};
+use ensemble_chassis::{Caller, HandlerResult, Path, Query, State};
 use ensemble_store_kit::Subscription;
 use ensemble_types::ids::{LeaseId, RunId, TaskId};
 use futures_util::stream;
@@ -36,7 +36,7 @@ pub(crate) async fn read(
     http: HttpRequest,
     Path((run, task)): Path<(RunId, TaskId)>,
     Query(query): Query<OutputQuery>,
-) -> Answer<HttpResponse> {
+) -> HandlerResult<HttpResponse> {
     let attempt = orchestrator.store.attempt(caller.user, run, task, query.attempt).await?;
     let range = http.headers().get(RANGE).and_then(|value| value.to_str().ok());
     let of = Place { run, task, attempt };
@@ -110,7 +110,7 @@ fn follow(orchestrator: State<Orchestrator>, caller: Caller, of: Place, range: O
         }
     };
     let watch = Watch::new(&orchestrator, caller.clone());
-    let changes = orchestrator.store.wakes().subscribe(store::changed(of.run));
+    let changes = orchestrator.store.notifier().subscribe(store::changed(of.run));
     let live = Live { orchestrator, caller, of, at: from.unwrap_or(0), changes, output: None, watch };
     answer.insert_header((HeaderName::from_static("x-accel-buffering"), "no")).streaming(stream::unfold(
         live,
@@ -143,7 +143,7 @@ impl Live {
             self.of.attempt = attempt;
             if let Some(lease) = attempt.lease {
                 if self.output.as_ref().is_none_or(|(known, _)| *known != lease) {
-                    self.output = Some((lease, store.wakes().subscribe(store::output(lease))));
+                    self.output = Some((lease, store.notifier().subscribe(store::output(lease))));
                     continue;
                 }
                 let piece = store.read_output(lease, self.at).await.ok()?;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse};
 use ensemble_chassis::process::telemetry;
-use ensemble_chassis::{Answer, Caller, Keyed, OptionalJson, Path, Query, Reply, State};
-use ensemble_store_kit::idempotency::Wish;
+use ensemble_chassis::{Caller, HandlerResult, IdempotentJson, Json, OptionalJson, Path, Query, State};
+use ensemble_store_kit::idempotency::IdempotencyRequest;
 use ensemble_types::ids::RunId;
 use ensemble_types::page::Limit;
 use ensemble_types::runs::{CancelRun, CreateRun, Pend, Pended, RunPage, RunStatus, WaitFor};
@@ -57,10 +57,10 @@ pub(crate) async fn create(
     orchestrator: State<Orchestrator>,
     caller: Caller,
     http: HttpRequest,
-    request: Keyed<CreateRun>,
-) -> Answer<HttpResponse> {
+    request: IdempotentJson<CreateRun>,
+) -> HandlerResult<HttpResponse> {
     let draft = RunDraft::new(request.body).map_err(Error::from)?;
-    let wish = request.key.map(|key| Wish {
+    let wish = request.key.map(|key| IdempotencyRequest {
         scope: caller.user.to_string(),
         route: "POST /v1/orchestrator/runs",
         key: key.key,
@@ -100,11 +100,11 @@ pub(crate) async fn list(
     orchestrator: State<Orchestrator>,
     caller: Caller,
     Query(query): Query<RunQuery>,
-) -> Answer<Reply<RunPage>> {
+) -> HandlerResult<Json<RunPage>> {
     let filter = filter(query.status.as_deref())?;
     let after = query.cursor.as_deref().map(After::decode).transpose()?;
     let listed = orchestrator.store.list(caller.user, filter, after, query.limit.get()).await?;
-    Ok(Reply(RunPage { runs: listed.runs, next_cursor: listed.next.map(|after| after.encode()) }))
+    Ok(Json(RunPage { runs: listed.runs, next_cursor: listed.next.map(|after| after.encode()) }))
 }
 
 fn filter(status: Option<&str>) -> Result<Filter, Error> {
@@ -128,7 +128,7 @@ pub(crate) async fn read(
     orchestrator: State<Orchestrator>,
     caller: Caller,
     Path(id): Path<RunId>,
-) -> Answer<HttpResponse> {
+) -> HandlerResult<HttpResponse> {
     let run = orchestrator.store.whole(caller.user, id).await?;
     Ok(whole::answer(&orchestrator, run, StatusCode::OK)?)
 }
@@ -138,7 +138,7 @@ pub(crate) async fn cancel(
     caller: Caller,
     Path(id): Path<RunId>,
     OptionalJson(body): OptionalJson<CancelRun>,
-) -> Answer<HttpResponse> {
+) -> HandlerResult<HttpResponse> {
     let run = orchestrator.store.cancel(caller.user, id, body.reason.map(|reason| reason.into_string())).await?;
     Ok(whole::answer(&orchestrator, run, StatusCode::OK)?)
 }
@@ -147,7 +147,7 @@ pub(crate) async fn retry(
     orchestrator: State<Orchestrator>,
     caller: Caller,
     Path(id): Path<RunId>,
-) -> Answer<HttpResponse> {
+) -> HandlerResult<HttpResponse> {
     let run = orchestrator.store.retry(caller.user, id).await?;
     Ok(whole::answer(&orchestrator, run, StatusCode::OK)?)
 }
@@ -158,7 +158,7 @@ pub(crate) async fn pend(
     Path(id): Path<RunId>,
     Query(query): Query<PendQuery>,
     OptionalJson(body): OptionalJson<Pend>,
-) -> Answer<Reply<Pended>> {
+) -> HandlerResult<Json<Pended>> {
     // Each is looked at, also one that the other overrides.
     let cursors = [&body.cursor, &query.cursor].map(|text| text.as_deref().map(version).transpose());
     let [from_body, from_query] = cursors;
@@ -170,7 +170,7 @@ pub(crate) async fn pend(
     }
     let deadline = Instant::now() + Duration::from_millis(timeout_ms.into());
     let topic = if wait_for == WaitFor::Terminal { ended(id) } else { changed(id) };
-    let mut news = orchestrator.store.wakes().subscribe(topic);
+    let mut news = orchestrator.store.notifier().subscribe(topic);
     let mut watch = Watch::new(&orchestrator, caller.clone());
     let mut since = cursor;
     loop {
@@ -186,7 +186,7 @@ pub(crate) async fn pend(
         let moved = seen.run.version != base;
         let done = terminal || (wait_for == WaitFor::Change && moved);
         if done || Instant::now() >= deadline || orchestrator.drain.is_closing() {
-            return Ok(Reply(pended(seen, moved)));
+            return Ok(Json(pended(seen, moved)));
         }
         tokio::select! {
             () = news.changed() => {}

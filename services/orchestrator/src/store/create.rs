@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Nullable, Text};
-use ensemble_store_kit::idempotency::{self, Claim, Wish};
+use ensemble_store_kit::idempotency::{self, IdempotencyOutcome, IdempotencyRequest};
 use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::ids::{RunId, TaskId, UserId};
 use serde::Serialize;
@@ -52,7 +52,7 @@ struct NewEdge {
 
 impl Store {
     /// The run that this very wish made before. Machines that it named may be gone by now.
-    pub(crate) async fn made_before(&self, wish: Wish) -> Result<Option<RunId>, Error> {
+    pub(crate) async fn made_before(&self, wish: IdempotencyRequest) -> Result<Option<RunId>, Error> {
         self.db
             .read("look for an earlier request", move |c| {
                 let query: Sql<Text> = sql(
@@ -71,7 +71,7 @@ impl Store {
         owner: UserId,
         draft: RunDraft,
         traceparent: Option<String>,
-        wish: Option<Wish>,
+        wish: Option<IdempotencyRequest>,
     ) -> Result<Submitted, Error> {
         let limit = self.terms.max_unfinished;
         let rows = Rows::of(&draft);
@@ -80,9 +80,9 @@ impl Store {
                 let id = RunId::generate();
                 if let Some(wish) = &wish {
                     match idempotency::claim(tx, wish, &id.to_string())? {
-                        Claim::New => {}
-                        Claim::Mismatch => return Err(Error::OtherBody),
-                        Claim::Replay { resource } => {
+                        IdempotencyOutcome::New => {}
+                        IdempotencyOutcome::Mismatch => return Err(Error::OtherBody),
+                        IdempotencyOutcome::Replay { resource } => {
                             let id = resource.parse().map_err(|error| StoreError::bad_row(tx.operation(), error))?;
                             return Ok(Submitted { run: opened(tx, owner, id)?, is_new: false });
                         }
@@ -90,11 +90,11 @@ impl Store {
                 }
                 let more = i64::try_from(draft.tasks.len()).unwrap_or(i64::MAX);
                 // A large plan takes a while to write, on a slow machine longer than a caller waits for small things.
-                tx.extend_patience(Duration::from_millis(more.unsigned_abs()));
+                tx.extend_deadline(Duration::from_millis(more.unsigned_abs()));
                 check_unfinished(tx, owner, more, limit)?;
                 insert(tx, id, owner, &draft, traceparent.as_deref(), &rows)?;
-                tx.wake(changed(id));
-                tx.wake(work(owner));
+                tx.notify(changed(id));
+                tx.notify(work(owner));
                 Ok(Submitted { run: opened(tx, owner, id)?, is_new: true })
             })
             .await

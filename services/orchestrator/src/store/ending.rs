@@ -74,7 +74,7 @@ pub(super) fn end_attempts(
             _ => {}
         }
         finished.push(Finished { status: row.next, pause: row.pause });
-        tx.wake(output(row.lease.id));
+        tx.notify(output(row.lease.id));
         rows.push(row);
     }
     if !rows.is_empty() {
@@ -310,7 +310,7 @@ fn free_dependents(tx: &mut Conn, runs: &mut Runs, done: &[TaskId]) -> Result<()
 /// 10,000 tasks that wait for one, or in a chain, take half a second on a quiet machine. They must not be refused on a busy
 /// one: the report that they follow from would come again and again.
 fn take_time(tx: &mut Conn) -> Result<(), StoreError> {
-    tx.extend_patience(LONG);
+    tx.extend_deadline(LONG);
     if tx.is_postgres() {
         tx.batch(&format!("SET LOCAL statement_timeout = {}", LONG.as_millis()))?;
     }

@@ -133,15 +133,15 @@ impl LockedRun {
         self.status.is_terminal().then_some(self.now)
     }
 
-    /// Wakes those who wait for the run, and runners when there is something for them.
+    /// Notifier those who wait for the run, and runners when there is something for them.
     pub(super) fn tell(&self, tx: &mut Conn) {
-        tx.wake(changed(self.id));
+        tx.notify(changed(self.id));
         if self.status.is_terminal() {
-            tx.wake(ended(self.id));
+            tx.notify(ended(self.id));
         } else if self.counts.ready > 0 && self.counts.running < self.max_concurrency && !self.is_cancelling() {
             match &self.machine {
-                Some(machine) if !self.spread && !self.pinned => tx.wake(work_for(self.owner, machine)),
-                _ => tx.wake(work(self.owner)),
+                Some(machine) if !self.spread && !self.pinned => tx.notify(work_for(self.owner, machine)),
+                _ => tx.notify(work(self.owner)),
             }
         }
     }

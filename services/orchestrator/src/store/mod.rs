@@ -24,7 +24,7 @@ mod whole;
 
 use std::time::Duration;
 
-use ensemble_store_kit::{Db, Topic, Wakes};
+use ensemble_store_kit::{Db, Notifier, Topic};
 use ensemble_types::ids::{LeaseId, RunId, UserId};
 
 use self::queue::Queue;
@@ -73,8 +73,8 @@ impl Store {
         &self.terms
     }
 
-    pub(crate) fn wakes(&self) -> &Wakes {
-        self.db.wakes()
+    pub(crate) fn notifier(&self) -> &Notifier {
+        self.db.notifier()
     }
 
     pub(crate) async fn ready(&self) -> Result<(), String> {

@@ -73,7 +73,7 @@ impl Store {
                     return Err(Error::Gap { expected: u64::try_from(place.length).unwrap_or(0) });
                 };
                 let after = store(tx, &call, &place, fresh, cap)?;
-                tx.wake(output(call.lease));
+                tx.notify(output(call.lease));
                 Ok(Some(after.appended()))
             })
             .await

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 /// Accounts share these; more would only make two of them meet less often.
 const LANES: usize = 64;
 /// As long as the database may take for one of them, and a little more.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Clone)]
 pub(super) struct Turns(Arc<[Mutex<()>; LANES]>);
@@ -29,6 +29,6 @@ impl Turns {
         let lane = usize::try_from(account.uuid().as_u128() % lanes).ok().and_then(|lane| self.0.get(lane));
         let away =
             || StoreError::Unavailable { operation: "wait for a turn", reason: "others take too long".to_owned() };
-        timeout(PATIENCE, lane.ok_or_else(away)?.lock()).await.map_err(|_| away())
+        timeout(TIMEOUT, lane.ok_or_else(away)?.lock()).await.map_err(|_| away())
     }
 }

@@ -110,16 +110,16 @@ impl Timers {
         Ok(until(due, self.sweep).max(AGAIN))
     }
 
-    /// Wakes those who wait here for what has changed since the last sweep without their being told.
+    /// Notifier those who wait here for what has changed since the last sweep without their being told.
     async fn sweep_waiting(&self, memory: &mut Memory) -> Result<(), StoreError> {
         if memory.swept.is_some_and(|swept| swept.elapsed() < self.sweep) {
             return Ok(());
         }
         // Early enough that a sweep or two may fail before a runner counts as gone.
         self.roster.write((self.store.terms().runner_seen / 2).max(self.sweep * 2)).await?;
-        let wakes = self.store.wakes();
+        let wakes = self.store.notifier();
         let mut lost: Vec<Topic> = Vec::new();
-        let runs = waited_for(&wakes.waited_for("run"), &wakes.waited_for("ended"));
+        let runs = subscribed(&wakes.subscribed("run"), &wakes.subscribed("ended"));
         let mut versions = HashMap::new();
         if !runs.is_empty() {
             for (run, version) in self.store.versions(runs).await? {
@@ -130,7 +130,7 @@ impl Timers {
             }
         }
         memory.versions = versions;
-        let waiting = wakes.waited_for("work");
+        let waiting = wakes.subscribed("work");
         let owners: Vec<UserId> = waiting.iter().filter_map(owner_of).collect();
         let mut work = HashMap::new();
         if !owners.is_empty() {
@@ -148,7 +148,7 @@ impl Timers {
     }
 }
 
-fn waited_for(changes: &[Topic], ends: &[Topic]) -> Vec<RunId> {
+fn subscribed(changes: &[Topic], ends: &[Topic]) -> Vec<RunId> {
     let mut runs: Vec<RunId> = changes.iter().chain(ends).filter_map(|topic| topic.id().parse().ok()).collect();
     runs.sort_unstable();
     runs.dedup();

@@ -11,13 +11,13 @@ use tokio_postgres::NoTls;
 use crate::world::{Runner, World, path, task, variables};
 
 /// For what takes a second on a quiet machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Works at one service until so much is done, through refusals and silence. Gives what was accepted.
-pub(crate) async fn work(runner: Runner, goal: usize, patience: Duration) -> Vec<String> {
+pub(crate) async fn work(runner: Runner, goal: usize, timeout: Duration) -> Vec<String> {
     let mut done = Vec::new();
     let began = std::time::Instant::now();
-    while done.len() < goal && began.elapsed() < patience {
+    while done.len() < goal && began.elapsed() < timeout {
         let body = json!({ "machineId": runner.id, "providers": ["claude"], "capacity": 8, "waitMs": 500 });
         let asked = Api::try_send(runner.api.request("POST", crate::world::LEASES).json(&body)).await;
         let leases = match asked {
@@ -61,7 +61,7 @@ pub(crate) fn chain(count: usize) -> Value {
 fn two_replicas_share_one_database() {
     run(async {
         let world = World::new(Backend::Postgres).await;
-        let second = start_service::<Orchestrator>(variables(&world.neighbours, &world.url, &[])).await;
+        let second = start_service::<Orchestrator>(variables(&world.peers, &world.url, &[])).await;
         let there = |runner: Runner| Runner { id: runner.id, api: runner.api.at(&second.public_url()) };
         // A wake-up crosses from one to the other, for runners and for those who wait for a run.
         let runner = world.runner();
@@ -86,7 +86,7 @@ fn two_replicas_share_one_database() {
         let submitted = world.submit_run(json!({ "tasks": chain(200), "maxConcurrency": 64, "spread": true })).await;
         let workers = (0..6).map(|at| {
             let runner = world.runner();
-            tokio::spawn(work(if at % 2 == 0 { runner } else { there(runner) }, 34, PATIENCE))
+            tokio::spawn(work(if at % 2 == 0 { runner } else { there(runner) }, 34, TIMEOUT))
         });
         let workers: Vec<_> = workers.collect();
         let ended = world.ended(&submitted).await;
@@ -111,13 +111,13 @@ async fn survives_kills(on: Backend) {
     let mut world = World::with(on, &vars).await;
     world.stop().await;
     let program = env!("CARGO_BIN_EXE_ensemble-orchestrator");
-    let mut service = Program::start(program, variables(&world.neighbours, &world.url, &vars)).await;
+    let mut service = Program::start(program, variables(&world.peers, &world.url, &vars)).await;
     let api = world.api.at(&service.public_url);
     let plan = json!({ "tasks": chain(120), "maxConcurrency": 16 });
     let submitted = api.post(crate::world::RUNS, &plan).await.expect(201);
     let runner = world.runner_of(world.user);
     let runner = Runner { id: runner.id, api: runner.api.at(&service.public_url) };
-    let worker = tokio::spawn(work(runner, 120, PATIENCE));
+    let worker = tokio::spawn(work(runner, 120, TIMEOUT));
     for _ in 0..3 {
         tokio::time::timeout(Duration::from_millis(400), std::future::pending::<()>()).await.unwrap_err();
         service.restart().await;
@@ -164,7 +164,7 @@ fn connections_that_break_cost_a_moment_and_no_task() {
     run(async {
         let world = World::with(Backend::Postgres, &[("ORCHESTRATOR_SWEEP_MS", "200")]).await;
         let submitted = world.submit_run(json!({ "tasks": chain(120), "maxConcurrency": 16 })).await;
-        let worker = tokio::spawn(work(world.runner(), 120, PATIENCE));
+        let worker = tokio::spawn(work(world.runner(), 120, TIMEOUT));
         for _ in 0..4 {
             tokio::time::timeout(Duration::from_millis(200), std::future::pending::<()>()).await.unwrap_err();
             cut_all(&world.url, "ensemble%").await;

@@ -9,7 +9,7 @@ use crate::world::{World, task};
 
 const SHORT: &[(&str, &str)] =
     &[("ORCHESTRATOR_LEASE_MS", "400"), ("ORCHESTRATOR_FIRST_BEAT_MS", "200"), ("ORCHESTRATOR_SWEEP_MS", "100")];
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 async fn is_queued(world: &World, run: &Value) -> bool {
     world.run(run).await["tasks"][0]["status"] == "queued"
@@ -23,7 +23,7 @@ on_both_databases! {
         let old = lost.one().await;
         lost.beat(&old).await.expect(200);
         let new = loop {
-            let leases = other.wait(1, PATIENCE).await;
+            let leases = other.wait(1, TIMEOUT).await;
             if leases[0]["taskId"] == old["taskId"] {
                 break leases[0].clone();
             }
@@ -46,7 +46,7 @@ on_both_databases! {
         let runner = world.runner();
         let lease = runner.one().await;
         runner.beat(&lease).await.expect(200);
-        eventually(PATIENCE, async || is_queued(&world, &run).await).await;
+        eventually(TIMEOUT, async || is_queued(&world, &run).await).await;
         assert_eq!(runner.finish(&lease, "completed").await.expect(200)["taskStatus"], "completed");
         let run = world.ended(&run).await;
         assert_eq!((&run["status"], &run["tasks"][0]["attempt"]), (&json!("completed"), &json!(1)));
@@ -60,7 +60,7 @@ on_both_databases! {
         for _ in 0..3 {
             runner.beat(&lease).await.expect(200);
             assert_eq!(world.run(&run).await["tasks"][0]["status"], "running");
-            eventually(PATIENCE, async || is_queued(&world, &run).await).await;
+            eventually(TIMEOUT, async || is_queued(&world, &run).await).await;
         }
         assert_eq!(runner.output(&lease, 0, "still here").await.expect(200)["nextOffset"], 10);
         runner.complete(&lease).await;
@@ -89,7 +89,7 @@ on_both_databases! {
             assert_eq!(runner.one().await["attempt"], attempt);
         }
         assert!(!world.run(&run).await["status"].as_str().unwrap().contains("failed"));
-        eventually(PATIENCE, async || is_queued(&world, &run).await).await;
+        eventually(TIMEOUT, async || is_queued(&world, &run).await).await;
         let lease = runner.one().await;
         runner.complete(&lease).await;
         assert_eq!(world.ended(&run).await["status"], "completed");

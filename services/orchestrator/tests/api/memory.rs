@@ -21,7 +21,7 @@ impl Process {
     async fn start(on: Backend) -> Self {
         let mut world = World::new(on).await;
         world.stop().await;
-        let vars = variables(&world.neighbours, &world.url, &[("RUST_LOG", "warn")]);
+        let vars = variables(&world.peers, &world.url, &[("RUST_LOG", "warn")]);
         let program = Program::start(env!("CARGO_BIN_EXE_ensemble-orchestrator"), vars).await;
         let api = world.api.at(&program.public_url);
         Self { world, program, api }

@@ -84,14 +84,14 @@ on_both_databases! {
 
     async fn machines_are_asked_for(on: Backend) {
         let world = World::with(on, &[("ORCHESTRATOR_MACHINE_CACHE_MS", "60000")]).await;
-        let mine = world.neighbours.new_machine(world.user);
-        let theirs = world.neighbours.new_machine(world.neighbours.new_user());
+        let mine = world.peers.new_machine(world.user);
+        let theirs = world.peers.new_machine(world.peers.new_user());
         let refused = world.api.post(RUNS, &odd("machineId", json!(theirs))).await.problem(404, "MACHINE_NOT_FOUND");
         assert_eq!(refused["errors"][0]["pointer"], "/tasks/0/machineId");
         world.api.post(RUNS, &odd("machineId", json!(mine))).await.expect(201);
-        world.neighbours.machine_registry_away(true);
+        world.peers.machine_registry_away(true);
         world.api.post(RUNS, &odd("machineId", json!(mine))).await.expect(201);
-        let unknown = world.neighbours.new_machine(world.user);
+        let unknown = world.peers.new_machine(world.user);
         let away = world.api.post(RUNS, &odd("machineId", json!(unknown))).await;
         away.problem(503, "UNAVAILABLE");
         assert!(away.header("retry-after").is_some());
@@ -116,7 +116,7 @@ on_both_databases! {
             assert!(fields.iter().any(|found| found.starts_with(&format!("/{field}"))), "{field}: {fields:?}");
         }
         let mut other = good.clone();
-        other["machineId"] = json!(world.neighbours.new_machine(world.user));
+        other["machineId"] = json!(world.peers.new_machine(world.user));
         runner.api.post(LEASES, &other).await.problem(403, "FORBIDDEN");
         world.api.post(LEASES, &good).await.problem(403, "FORBIDDEN");
         assert_eq!(runner.api.post(LEASES, &good).await.expect(200), json!({ "leases": [] }));
@@ -127,7 +127,7 @@ on_both_databases! {
         for what in ["heartbeat", "output", "finish"] {
             let body = json!({ "offset": 0, "data": "x", "status": "completed" });
             other.say(&lease, what, body.clone()).await.problem(404, "NOT_FOUND");
-            world.runner_of(world.neighbours.new_user()).say(&lease, what, body.clone()).await.problem(404, "NOT_FOUND");
+            world.runner_of(world.peers.new_user()).say(&lease, what, body.clone()).await.problem(404, "NOT_FOUND");
             let mut wrong = lease.clone();
             wrong["fence"] = json!(0);
             runner.say(&wrong, what, body.clone()).await.problem(409, "LEASE_LOST");

@@ -18,7 +18,7 @@ use crate::faults::{chain, work};
 use crate::world::{RUNS, Runner, World, path, variables};
 
 const TASKS: usize = 240;
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Waits for the end of a run with one long-poll after the other, as long as it takes.
 async fn pend_to_the_end(api: Api, run: Value) -> Value {
@@ -70,7 +70,7 @@ fn a_run_survives_restarts_of_postgresql_and_of_the_service() {
         let mut world = World::at(url.clone(), &vars).await;
         world.stop().await;
         let program = env!("CARGO_BIN_EXE_ensemble-orchestrator");
-        let mut service = Program::start(program, variables(&world.neighbours, &url, &vars)).await;
+        let mut service = Program::start(program, variables(&world.peers, &url, &vars)).await;
         let api = world.api.at(&service.public_url);
         let plan = json!({ "tasks": chain(TASKS), "maxConcurrency": 16 });
         let submitted = api.post(RUNS, &plan).await.expect(201);
@@ -78,7 +78,7 @@ fn a_run_survives_restarts_of_postgresql_and_of_the_service() {
         let following = tokio::spawn(follow_to_the_end(api.clone(), submitted.clone()));
         let runner = world.runner();
         let runner = Runner { id: runner.id, api: runner.api.at(&service.public_url) };
-        let worker = tokio::spawn(work(runner, TASKS, PATIENCE));
+        let worker = tokio::spawn(work(runner, TASKS, TIMEOUT));
 
         let completed = async || {
             let answer = Api::try_send(api.request("GET", &path(&submitted, ""))).await.ok()?;
@@ -86,7 +86,7 @@ fn a_run_survives_restarts_of_postgresql_and_of_the_service() {
         };
         // Each time when some more has been done, so that it is in the middle of work.
         for (step, at) in (1..=6).map(|step| (step, step * 32)) {
-            eventually(PATIENCE, async || completed().await.is_some_and(|done| done >= at)).await;
+            eventually(TIMEOUT, async || completed().await.is_some_and(|done| done >= at)).await;
             match step % 3 {
                 0 => service.restart().await,
                 1 => block_in_place(|| cluster.kill().and_then(|()| cluster.up())).unwrap(),
@@ -97,11 +97,11 @@ fn a_run_survives_restarts_of_postgresql_and_of_the_service() {
             }
         }
 
-        let ended = tokio::time::timeout(PATIENCE, pending).await.expect("a pend hears the end").unwrap();
+        let ended = tokio::time::timeout(TIMEOUT, pending).await.expect("a pend hears the end").unwrap();
         assert_eq!(ended["status"], "completed", "{ended}");
-        let (told, tasks) = tokio::time::timeout(PATIENCE, following).await.expect("a stream tells the end").unwrap();
+        let (told, tasks) = tokio::time::timeout(TIMEOUT, following).await.expect("a stream tells the end").unwrap();
         assert_eq!((&told["status"], tasks.len()), (&json!("completed"), TASKS), "each task's end was told");
-        let done = tokio::time::timeout(PATIENCE, worker).await.expect("every report is answered").unwrap();
+        let done = tokio::time::timeout(TIMEOUT, worker).await.expect("every report is answered").unwrap();
         assert_eq!(done.iter().collect::<HashSet<_>>().len(), done.len(), "no report was taken twice");
         let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
         tokio::spawn(connection);

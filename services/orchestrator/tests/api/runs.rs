@@ -24,10 +24,10 @@ on_both_databases! {
 
     async fn a_key_is_honoured_after_its_machine_has_gone(on: Backend) {
         let world = World::with(on, &[("ORCHESTRATOR_MACHINE_CACHE_MS", "1")]).await;
-        let machine = world.neighbours.new_machine(world.user);
+        let machine = world.peers.new_machine(world.user);
         let body = json!({ "tasks": [{ "prompt": "a", "provider": "claude", "machineId": machine }] });
         let first = world.api.post_keyed(RUNS, "key-0123456789abcdef", &body).await.expect(201);
-        world.neighbours.remove_machine(world.user, &machine);
+        world.peers.remove_machine(world.user, &machine);
         let again = world.api.post_keyed(RUNS, "key-0123456789abcdef", &body).await.expect(200);
         assert_eq!(again["id"], first["id"]);
         world.api.post(RUNS, &body).await.problem(404, "MACHINE_NOT_FOUND");

@@ -90,12 +90,12 @@ on_both_databases! {
     async fn a_token_that_is_revoked_waits_no_longer(on: Backend) {
         let world = World::new(on).await;
         let run = world.submit(json!([task("a")])).await;
-        let (token, id) = world.neighbours.issuer().revocable(world.user);
+        let (token, id) = world.peers.issuer().revocable(world.user);
         let api = world.api.with_token(&token);
         let pend = path(&run, "/pend");
         let waiting = tokio::spawn(async move { api.post(&pend, &json!({ "timeoutMs": 50_000 })).await });
         tokio::time::timeout(Duration::from_millis(300), std::future::pending::<()>()).await.unwrap_err();
-        world.neighbours.issuer().revoke(id);
+        world.peers.issuer().revoke(id);
         waiting.await.unwrap().problem(401, "UNAUTHENTICATED");
     }
 }

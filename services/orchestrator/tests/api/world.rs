@@ -1,4 +1,4 @@
-//! A running orchestrator with its database and neighbours, an account, and runners that do nothing.
+//! A running orchestrator with its database and peers, an account, and runners that do nothing.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use ensemble_orchestrator::Orchestrator;
 use ensemble_rpc::orchestrator::{
     EndMachineLeasesRequest, EndMachineLeasesResponse, MachineLeases, MachineLeasesClient,
 };
-use ensemble_rpc::{Channel, Neighbour};
-use ensemble_testkit::neighbours::INTERNAL_TOKEN;
-use ensemble_testkit::{Answer, Api, Backend, Neighbours, TestDatabase, start_service};
+use ensemble_rpc::{Channel, Peer};
+use ensemble_testkit::peers::INTERNAL_TOKEN;
+use ensemble_testkit::{Answer, Api, Backend, Peers, TestDatabase, start_service};
 use ensemble_types::ids::{MachineId, UserId};
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ pub(crate) const RUNS: &str = "/v1/orchestrator/runs";
 pub(crate) const LEASES: &str = "/v1/orchestrator/leases";
 
 pub(crate) struct World {
-    pub(crate) neighbours: Neighbours,
+    pub(crate) peers: Peers,
     /// The address of its database.
     pub(crate) url: String,
     _database: Option<TestDatabase>,
@@ -47,11 +47,11 @@ impl World {
 
     /// On a database that the test made.
     pub(crate) async fn at(url: String, vars: &[(&str, &str)]) -> Self {
-        let neighbours = Neighbours::start().await;
-        let service = start_service::<Orchestrator>(variables(&neighbours, &url, vars)).await;
-        let user = neighbours.new_user();
-        let api = Api::new(&service.public_url()).with_token(&neighbours.issuer().user(user));
-        Self { neighbours, url, _database: None, running: Some(service), user, api }
+        let peers = Peers::start().await;
+        let service = start_service::<Orchestrator>(variables(&peers, &url, vars)).await;
+        let user = peers.new_user();
+        let api = Api::new(&service.public_url()).with_token(&peers.issuer().user(user));
+        Self { peers, url, _database: None, running: Some(service), user, api }
     }
 
     pub(crate) fn service(&self) -> &Running {
@@ -66,7 +66,7 @@ impl World {
 
     /// Starts it again on the same database, elsewhere.
     pub(crate) async fn start(&mut self, vars: &[(&str, &str)]) {
-        let service = start_service::<Orchestrator>(variables(&self.neighbours, &self.url, vars)).await;
+        let service = start_service::<Orchestrator>(variables(&self.peers, &self.url, vars)).await;
         self.api = self.api.at(&service.public_url());
         self.running = Some(service);
     }
@@ -83,9 +83,9 @@ impl World {
 
     /// What machine-registry says when a machine is deleted.
     pub(crate) async fn end_machine(&self, runner: &Runner, deleted_at: i64) -> EndMachineLeasesResponse {
-        let neighbour = Neighbour { url: self.service().internal_url(), deadline: Duration::from_secs(10) };
+        let peer = Peer { url: self.service().internal_url(), deadline: Duration::from_secs(10) };
         let channel =
-            Channel::with(ensemble_chassis::Outgoing::new().unwrap(), INTERNAL_TOKEN.to_owned().into(), &neighbour);
+            Channel::with(ensemble_chassis::HttpClients::new().unwrap(), INTERNAL_TOKEN.to_owned().into(), &peer);
         let request =
             EndMachineLeasesRequest { user_id: self.user.to_string(), machine_id: runner.id.to_string(), deleted_at };
         MachineLeasesClient::new(channel).end(request).await.expect("the call arrives")
@@ -101,7 +101,7 @@ impl World {
 
     /// Somebody else at the same service.
     pub(crate) fn stranger(&self) -> Api {
-        self.api.with_token(&self.neighbours.issuer().user(self.neighbours.new_user()))
+        self.api.with_token(&self.peers.issuer().user(self.peers.new_user()))
     }
 
     pub(crate) fn runner(&self) -> Runner {
@@ -109,8 +109,8 @@ impl World {
     }
 
     pub(crate) fn runner_of(&self, owner: UserId) -> Runner {
-        let id = self.neighbours.new_machine(owner);
-        let api = self.api.with_token(&self.neighbours.issuer().machine(owner, &id));
+        let id = self.peers.new_machine(owner);
+        let api = self.api.with_token(&self.peers.issuer().machine(owner, &id));
         Runner { id, api }
     }
 
@@ -140,8 +140,8 @@ impl World {
 }
 
 /// The variables of a service on this database.
-pub(crate) fn variables(neighbours: &Neighbours, url: &str, more: &[(&str, &str)]) -> Vec<(String, String)> {
-    let mut vars = neighbours.vars();
+pub(crate) fn variables(peers: &Peers, url: &str, more: &[(&str, &str)]) -> Vec<(String, String)> {
+    let mut vars = peers.vars();
     vars.push(("DATABASE_URL".to_owned(), url.to_owned()));
     vars.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     vars
@@ -166,9 +166,9 @@ impl Runner {
     }
 
     /// Asks for leases and waits for some.
-    pub(crate) async fn wait(&self, capacity: u32, patience: Duration) -> Vec<Value> {
+    pub(crate) async fn wait(&self, capacity: u32, timeout: Duration) -> Vec<Value> {
         let body = json!({ "machineId": self.id, "providers": ["claude", "codex", "gemini"], "capacity": capacity,
-            "waitMs": u64::try_from(patience.as_millis()).expect("short") });
+            "waitMs": u64::try_from(timeout.as_millis()).expect("short") });
         let answer = self.api.post(LEASES, &body).await.expect(200);
         answer["leases"].as_array().expect("leases").clone()
     }

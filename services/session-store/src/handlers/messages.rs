@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use actix_web::HttpResponse;
-use ensemble_chassis::{Answer, Caller, Json, Path, Query, State, Upserted};
+use ensemble_chassis::{Caller, HandlerResult, Json, Path, Query, State, Upserted};
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::{AppendRequest, AppendedMessages, Message};
 use ensemble_types::page::Limit;
@@ -43,7 +43,7 @@ pub(crate) async fn append(
     caller: Caller,
     Path(id): Path<SessionId>,
     Json(body): Json<AppendRequest>,
-) -> Answer<Upserted<AppendAnswer>> {
+) -> HandlerResult<Upserted<AppendAnswer>> {
     let drafts = Arc::new(Drafts::new(body).map_err(Error::from)?);
     let Appended { messages } = state.appender.append(id, caller.user, Arc::clone(&drafts)).await?;
     let created = messages.iter().any(|stored| matches!(stored, Stored::New { .. }));
@@ -64,7 +64,7 @@ pub(crate) async fn page(
     caller: Caller,
     Path(id): Path<SessionId>,
     Query(query): Query<WindowQuery>,
-) -> Answer<HttpResponse> {
+) -> HandlerResult<HttpResponse> {
     let page = state.store.history(id, caller.user, query.window()?).await?;
     Ok(json(page.json))
 }

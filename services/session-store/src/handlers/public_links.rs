@@ -4,7 +4,7 @@ use actix_web::http::Method;
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY};
 use actix_web::{FromRequest, HttpRequest, HttpResponse, dev::Payload};
 use ensemble_chassis::http::{only, problem_response, request_id};
-use ensemble_chassis::{Answer, Caller, Fail, OptionalJson, Path, Query, Reply, State, Upserted};
+use ensemble_chassis::{ApiError, Caller, HandlerResult, Json, OptionalJson, Path, Query, State, Upserted};
 use ensemble_types::deleted::Deleted;
 use ensemble_types::ids::SessionId;
 use ensemble_types::links::{CreateLink, Link};
@@ -23,7 +23,7 @@ pub(crate) async fn create(
     caller: Caller,
     Path(id): Path<SessionId>,
     OptionalJson(body): OptionalJson<CreateLink>,
-) -> Answer<Upserted<Link>> {
+) -> HandlerResult<Upserted<Link>> {
     let made = state.store.make_link(id, caller.user, body).await?;
     let token = made.token.text();
     let link = Link {
@@ -41,13 +41,13 @@ pub(crate) async fn remove(
     state: State<SessionStore>,
     caller: Caller,
     Path(id): Path<SessionId>,
-) -> Answer<Reply<Deleted>> {
+) -> HandlerResult<Json<Deleted>> {
     state.store.remove_link(id, caller.user).await?;
-    Ok(Reply(Deleted::DONE))
+    Ok(Json(Deleted::DONE))
 }
 
 /// A viewing. HEAD tells whether there could be one, and counts nothing.
-pub(crate) async fn view(state: State<SessionStore>, request: HttpRequest) -> Answer<HttpResponse> {
+pub(crate) async fn view(state: State<SessionStore>, request: HttpRequest) -> HandlerResult<HttpResponse> {
     let viewed = async {
         let query = query::<WindowQuery>(&request).await?;
         let reader = reader(&request)?;
@@ -60,7 +60,7 @@ pub(crate) async fn view(state: State<SessionStore>, request: HttpRequest) -> An
     Ok(discreet(viewed.await, &request))
 }
 
-pub(crate) async fn watch(state: State<SessionStore>, request: HttpRequest) -> Answer<HttpResponse> {
+pub(crate) async fn watch(state: State<SessionStore>, request: HttpRequest) -> HandlerResult<HttpResponse> {
     let opened = async {
         let query = query::<StreamQuery>(&request).await?;
         let after = stream::after(&request, &query)?;
@@ -74,7 +74,7 @@ pub(crate) async fn watch(state: State<SessionStore>, request: HttpRequest) -> A
 }
 
 /// The same headers on every answer: the page is nobody's to keep, and its address is a secret.
-fn discreet(answer: Result<HttpResponse, Fail>, request: &HttpRequest) -> HttpResponse {
+fn discreet(answer: Result<HttpResponse, ApiError>, request: &HttpRequest) -> HttpResponse {
     let mut response = answer.unwrap_or_else(|fail| problem_response(fail.into_inner(), &request_id(request)));
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -82,12 +82,12 @@ fn discreet(answer: Result<HttpResponse, Fail>, request: &HttpRequest) -> HttpRe
     response
 }
 
-async fn query<Q: serde::de::DeserializeOwned + 'static>(request: &HttpRequest) -> Result<Q, Fail> {
+async fn query<Q: serde::de::DeserializeOwned + 'static>(request: &HttpRequest) -> Result<Q, ApiError> {
     let Query(query) = Query::<Q>::from_request(request, &mut Payload::None).await?;
     Ok(query)
 }
 
-fn reader(request: &HttpRequest) -> Result<PublicReader, Fail> {
+fn reader(request: &HttpRequest) -> Result<PublicReader, ApiError> {
     let header = |name: &'static str| -> Result<Option<String>, Problem> {
         let value = only(request, &HeaderName::from_static(name))?;
         Ok(value.map(|value| value.to_str().unwrap_or("").to_owned()))

@@ -1,7 +1,7 @@
 //! Sessions.
 
-use ensemble_chassis::{Answer, Caller, Json, Keyed, Path, Query, Reply, State, Upserted};
-use ensemble_store_kit::idempotency::Wish;
+use ensemble_chassis::{Caller, HandlerResult, IdempotentJson, Json, Path, Query, State, Upserted};
+use ensemble_store_kit::idempotency::IdempotencyRequest;
 use ensemble_types::deleted::Deleted;
 use ensemble_types::ids::SessionId;
 use ensemble_types::page::Limit;
@@ -36,10 +36,10 @@ pub(crate) enum Include {
 pub(crate) async fn create(
     state: State<SessionStore>,
     caller: Caller,
-    Keyed { body, key }: Keyed<CreateSession>,
-) -> Answer<Upserted<Session>> {
-    state.neighbours.require_machine(caller.user, &body.machine_id).await?;
-    let wish = key.map(|key| Wish {
+    IdempotentJson { body, key }: IdempotentJson<CreateSession>,
+) -> HandlerResult<Upserted<Session>> {
+    state.peers.require_machine(caller.user, &body.machine_id).await?;
+    let wish = key.map(|key| IdempotencyRequest {
         scope: caller.user.to_string(),
         route: "POST /v1/sessions",
         key: key.key,
@@ -61,24 +61,24 @@ pub(crate) async fn list(
     state: State<SessionStore>,
     caller: Caller,
     Query(query): Query<ListQuery>,
-) -> Answer<Reply<SessionPage>> {
-    Ok(Reply(state.store.sessions(query.page(&caller, false)).await?))
+) -> HandlerResult<Json<SessionPage>> {
+    Ok(Json(state.store.sessions(query.page(&caller, false)).await?))
 }
 
 pub(crate) async fn list_active(
     state: State<SessionStore>,
     caller: Caller,
     Query(query): Query<ListQuery>,
-) -> Answer<Reply<SessionPage>> {
-    Ok(Reply(state.store.sessions(query.page(&caller, true)).await?))
+) -> HandlerResult<Json<SessionPage>> {
+    Ok(Json(state.store.sessions(query.page(&caller, true)).await?))
 }
 
 pub(crate) async fn read(
     state: State<SessionStore>,
     caller: Caller,
     Path(id): Path<SessionId>,
-) -> Answer<Reply<Session>> {
-    Ok(Reply(state.store.session(id, caller.user).await?))
+) -> HandlerResult<Json<Session>> {
+    Ok(Json(state.store.session(id, caller.user).await?))
 }
 
 pub(crate) async fn update(
@@ -86,18 +86,18 @@ pub(crate) async fn update(
     caller: Caller,
     Path(id): Path<SessionId>,
     Json(body): Json<UpdateSession>,
-) -> Answer<Reply<Session>> {
+) -> HandlerResult<Json<Session>> {
     let change = Change::new(body).map_err(Error::from)?;
-    Ok(Reply(state.store.update_session(id, caller.user, change).await?))
+    Ok(Json(state.store.update_session(id, caller.user, change).await?))
 }
 
 pub(crate) async fn remove(
     state: State<SessionStore>,
     caller: Caller,
     Path(id): Path<SessionId>,
-) -> Answer<Reply<Deleted>> {
+) -> HandlerResult<Json<Deleted>> {
     state.store.delete_session(id, caller.user).await?;
-    Ok(Reply(Deleted::DONE))
+    Ok(Json(Deleted::DONE))
 }
 
 impl ListQuery {

@@ -1,6 +1,6 @@
 //! Private shares.
 
-use ensemble_chassis::{Answer, Caller, Json, Path, Query, Reply, State, Upserted};
+use ensemble_chassis::{Caller, HandlerResult, Json, Path, Query, State, Upserted};
 use ensemble_types::deleted::Deleted;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::page::Limit;
@@ -26,8 +26,8 @@ pub(crate) async fn list(
     caller: Caller,
     Path(id): Path<SessionId>,
     Query(query): Query<ListQuery>,
-) -> Answer<Reply<SharePage>> {
-    Ok(Reply(state.store.shares(id, caller.user, query.limit.get() as usize, query.cursor).await?))
+) -> HandlerResult<Json<SharePage>> {
+    Ok(Json(state.store.shares(id, caller.user, query.limit.get() as usize, query.cursor).await?))
 }
 
 /// The user is looked up only for who may share; whether they still may is decided again under the session's lock.
@@ -36,10 +36,10 @@ pub(crate) async fn create(
     caller: Caller,
     Path(id): Path<SessionId>,
     Json(body): Json<CreateShare>,
-) -> Answer<Upserted<Share>> {
+) -> HandlerResult<Upserted<Share>> {
     let CreateShare { user_id, access_level, encrypted_key } = body;
     state.store.may_share(id, caller.user, user_id, access_level).await?;
-    state.neighbours.require_user(user_id).await?;
+    state.peers.require_user(user_id).await?;
     let key = encrypted_key.into_string();
     let (share, created) = state.store.share(id, caller.user, user_id, access_level, key).await?;
     Ok(Upserted { created, body: share })
@@ -50,19 +50,19 @@ pub(crate) async fn update(
     caller: Caller,
     Path((id, user)): Path<(SessionId, UserId)>,
     Json(body): Json<UpdateShare>,
-) -> Answer<Reply<Share>> {
+) -> HandlerResult<Json<Share>> {
     if body.access_level.is_none() && body.encrypted_key.is_none() {
         return Err(Error::from(Invalid::new("", "must change at least one of accessLevel and encryptedKey")).into());
     }
     let key = body.encrypted_key.map(SealedKey::into_string);
-    Ok(Reply(state.store.update_share(id, caller.user, user, body.access_level, key).await?))
+    Ok(Json(state.store.update_share(id, caller.user, user, body.access_level, key).await?))
 }
 
 pub(crate) async fn remove(
     state: State<SessionStore>,
     caller: Caller,
     Path((id, user)): Path<(SessionId, UserId)>,
-) -> Answer<Reply<Deleted>> {
+) -> HandlerResult<Json<Deleted>> {
     state.store.unshare(id, caller.user, user).await?;
-    Ok(Reply(Deleted::DONE))
+    Ok(Json(Deleted::DONE))
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use actix_web::{HttpRequest, HttpResponse};
 use ensemble_chassis::live::{self, Event};
-use ensemble_chassis::{Answer, Caller, Clock, KeySource, Path, Query, State};
+use ensemble_chassis::{Caller, Clock, HandlerResult, KeySource, Path, Query, State};
 use ensemble_store_kit::Subscription;
 use ensemble_types::ids::SessionId;
 use ensemble_types::time::Timestamp;
@@ -34,7 +34,7 @@ pub(crate) async fn open(
     Path(id): Path<SessionId>,
     Query(query): Query<StreamQuery>,
     request: HttpRequest,
-) -> Answer<HttpResponse> {
+) -> HandlerResult<HttpResponse> {
     let after = after(&request, &query)?;
     let guard = Guard::Caller {
         changes: state.keys.changes(),

@@ -41,7 +41,7 @@ pub(crate) struct AppendLimits {
     pub(crate) batch_rows: usize,
     pub(crate) batch_bytes: usize,
     /// A call that has waited so long is refused instead of tried.
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
 }
 
 /// The way to the writer. Cheap to clone; the writer ends with the last of them.
@@ -51,7 +51,7 @@ pub(crate) struct Appender {
     /// In units of [`UNIT`] bytes.
     room: Arc<Semaphore>,
     metrics: AppendMetrics,
-    patience: Duration,
+    timeout: Duration,
 }
 
 /// What became of the drafts of a call, in their order.
@@ -100,12 +100,12 @@ impl Appender {
     pub(crate) fn start(db: Db, limits: AppendLimits, metrics: AppendMetrics) -> std::io::Result<Self> {
         let (queue, waiting) = mpsc::channel(limits.queue);
         let room = Arc::new(Semaphore::new(limits.queue_bytes.div_ceil(UNIT)));
-        let (writer_metrics, patience) = (metrics.clone(), limits.patience);
+        let (writer_metrics, timeout) = (metrics.clone(), limits.timeout);
         // A thread of its own: between a call and its commit there is no other that would have to be woken.
         std::thread::Builder::new()
             .name("append".to_owned())
             .spawn(move || write(&db, waiting, limits, &writer_metrics))?;
-        Ok(Self { queue, room, metrics, patience })
+        Ok(Self { queue, room, metrics, timeout })
     }
 
     /// Appends all of `drafts` or nothing. Answers after the commit.
@@ -128,7 +128,7 @@ impl Appender {
         self.metrics.queued();
         place.send(waiting);
         // The writer may hang with the database; whether it wrote is not known then.
-        match timeout(self.patience + GRACE, answered).await {
+        match timeout(self.timeout + GRACE, answered).await {
             Ok(answer) => answer.unwrap_or(Err(Error::Overloaded)),
             Err(_) => {
                 let reason = "it did not answer in time".to_owned();
@@ -150,7 +150,7 @@ fn write(db: &Db, mut queue: mpsc::Receiver<Waiting>, limits: AppendLimits, metr
         }
         metrics.batch(batch.len(), rows);
         batch.iter().for_each(|waiting| metrics.taken(waiting.since.elapsed()));
-        span_of(&batch).in_scope(|| commit(db, batch, limits.patience));
+        span_of(&batch).in_scope(|| commit(db, batch, limits.timeout));
     }
 }
 
@@ -164,11 +164,11 @@ fn span_of(batch: &[Waiting]) -> Span {
     span
 }
 
-fn commit(db: &Db, batch: Vec<Waiting>, patience: Duration) {
+fn commit(db: &Db, batch: Vec<Waiting>, timeout: Duration) {
     let mut jobs = Vec::with_capacity(batch.len());
     let mut answers = Vec::with_capacity(batch.len());
     for Waiting { job, since, answer, _room, .. } in batch {
-        if since.elapsed() > patience {
+        if since.elapsed() > timeout {
             let _ = answer.send(Err(Error::Overloaded));
         } else if !answer.is_closed() {
             jobs.push(job);

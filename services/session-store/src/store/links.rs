@@ -2,7 +2,7 @@
 
 use diesel::prelude::*;
 use ensemble_store_kit::types::{IntoDb, now};
-use ensemble_store_kit::{Conn, StoreError, kept, on};
+use ensemble_store_kit::{Conn, StoreError, cached, on};
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::links::{CreateLink, PublicSession};
 use ensemble_types::sessions::SessionStatus;
@@ -230,13 +230,13 @@ fn named(
     if at.since(began) < VIEWING {
         return Ok(Some(began));
     }
-    on!(tx, |c| kept(diesel::update(there.clone()).set(viewings::viewed_at.eq(at.db()))).execute(c))?;
+    on!(tx, |c| cached(diesel::update(there.clone()).set(viewings::viewed_at.eq(at.db()))).execute(c))?;
     Ok(None)
 }
 
 /// One use, if one is left. The row is locked until the commit, so the count is exact and a removal waits.
 fn count_use(tx: &mut Conn, link: TokenHash, before: Row) -> Result<Row, Error> {
-    let counted: Option<i64> = on!(tx, |c| kept(
+    let counted: Option<i64> = on!(tx, |c| cached(
         diesel::update(links::table)
             .filter(links::token_hash.eq(link.0.as_slice()))
             .filter(links::expires_at.is_null().or(links::expires_at.gt(now().nullable())))

@@ -3,7 +3,7 @@
 
 use diesel::prelude::*;
 use ensemble_store_kit::types::IntoDb;
-use ensemble_store_kit::{Conn, StoreError, kept, on};
+use ensemble_store_kit::{Conn, StoreError, cached, on};
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::shares::ShareLevel;
 use ensemble_types::time::Timestamp;
@@ -62,11 +62,11 @@ pub(super) fn touch(tx: &mut Conn, session: SessionId, rekey: bool) -> Result<()
     let row = sessions::table.find(session.db());
     let revision = sessions::revision.eq(sessions::revision + 1);
     if rekey {
-        on!(tx, |c| kept(diesel::update(row).set((revision, sessions::rekey_needed.eq(true)))).execute(c))?;
+        on!(tx, |c| cached(diesel::update(row).set((revision, sessions::rekey_needed.eq(true)))).execute(c))?;
     } else {
-        on!(tx, |c| kept(diesel::update(row).set(revision)).execute(c))?;
+        on!(tx, |c| cached(diesel::update(row).set(revision)).execute(c))?;
     }
-    tx.wake(topic(session));
+    tx.notify(topic(session));
     Ok(())
 }
 

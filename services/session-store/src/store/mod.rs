@@ -47,14 +47,14 @@ impl Store {
         self.db.ready().await
     }
 
-    /// Wakes with every change of a session that its streams must look at.
+    /// Notifier with every change of a session that its streams must look at.
     pub(crate) fn watch(&self, session: SessionId) -> Subscription {
-        self.db.wakes().subscribe(topic(session))
+        self.db.notifier().subscribe(topic(session))
     }
 
-    /// Wakes when sessions of anybody were deleted in this process, so that the purge need not wait.
+    /// Notifier when sessions of anybody were deleted in this process, so that the purge need not wait.
     pub(crate) fn watch_deletions(&self) -> Subscription {
-        self.db.wakes().subscribe(deletions())
+        self.db.notifier().subscribe(deletions())
     }
 }
 

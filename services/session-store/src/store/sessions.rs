@@ -1,9 +1,9 @@
 //! Sessions: made once, read by whoever may, changed by version, deleted for everyone at once.
 
 use diesel::prelude::*;
-use ensemble_store_kit::idempotency::{self, Claim, Wish};
+use ensemble_store_kit::idempotency::{self, IdempotencyOutcome, IdempotencyRequest};
 use ensemble_store_kit::types::{DbId, IntoDb, now};
-use ensemble_store_kit::{Conn, StoreError, kept, on};
+use ensemble_store_kit::{Conn, StoreError, cached, on};
 use ensemble_types::ids::{MachineId, SessionId, UserId};
 use ensemble_types::sessions::{AccessLevel, Session, SessionStatus};
 use ensemble_types::time::Timestamp;
@@ -22,7 +22,7 @@ pub(crate) struct NewSession {
     pub(crate) metadata: String,
     pub(crate) encryption_key: String,
     pub(crate) tag: Option<String>,
-    pub(crate) wish: Option<Wish>,
+    pub(crate) wish: Option<IdempotencyRequest>,
 }
 
 /// A session, and whether this call made it.
@@ -104,15 +104,15 @@ impl Store {
             .write("delete a session", move |tx| {
                 let (_, access) = lock::session(tx, id, caller)?;
                 access.own()?;
-                on!(tx, |c| kept(
+                on!(tx, |c| cached(
                     diesel::update(sessions::table.find(id.db())).set((
                         sessions::deleted_at.eq(now().nullable()),
                         sessions::revision.eq(sessions::revision + 1)
                     ))
                 )
                 .execute(c))?;
-                tx.wake(topic(id));
-                tx.wake(deletions());
+                tx.notify(topic(id));
+                tx.notify(deletions());
                 Ok(())
             })
             .await
@@ -122,9 +122,9 @@ impl Store {
         let id = SessionId::generate();
         if let Some(wish) = &new.wish {
             match idempotency::claim(tx, wish, &id.to_string())? {
-                Claim::New => {}
-                Claim::Mismatch => return Err(Error::IdempotencyMismatch),
-                Claim::Replay { resource } => {
+                IdempotencyOutcome::New => {}
+                IdempotencyOutcome::Mismatch => return Err(Error::IdempotencyMismatch),
+                IdempotencyOutcome::Replay { resource } => {
                     let id = resource
                         .parse()
                         .map_err(|e| StoreError::bad_row(tx.operation(), format!("{e}: {resource}")))?;
@@ -263,41 +263,42 @@ fn apply(tx: &mut Conn, spine: &lock::Spine, change: &Change) -> Result<(), Erro
         Ok(Some(on!(tx, |c| of_contents().select(session_contents::encryption_key).first(c))?))
     })?;
     if let Some(Versioned { value, .. }) = &change.metadata {
-        on!(tx, |c| kept(diesel::update(of_contents()).set(session_contents::metadata.eq(value))).execute(c))?;
+        on!(tx, |c| cached(diesel::update(of_contents()).set(session_contents::metadata.eq(value))).execute(c))?;
         let version = sessions::metadata_version.eq(sessions::metadata_version + 1);
-        on!(tx, |c| kept(diesel::update(of_session()).set(version)).execute(c))?;
+        on!(tx, |c| cached(diesel::update(of_session()).set(version)).execute(c))?;
     }
     if let Some(Versioned { value, .. }) = &change.agent_state {
-        on!(tx, |c| kept(diesel::update(of_contents()).set(session_contents::agent_state.eq(value))).execute(c))?;
+        on!(tx, |c| cached(diesel::update(of_contents()).set(session_contents::agent_state.eq(value))).execute(c))?;
         let version = sessions::agent_state_version.eq(sessions::agent_state_version + 1);
-        on!(tx, |c| kept(diesel::update(of_session()).set(version)).execute(c))?;
+        on!(tx, |c| cached(diesel::update(of_session()).set(version)).execute(c))?;
     }
     if let Some(Versioned { value, .. }) = &change.key {
-        on!(tx, |c| kept(diesel::update(of_contents()).set(session_contents::encryption_key.eq(value))).execute(c))?;
+        on!(tx, |c| cached(diesel::update(of_contents()).set(session_contents::encryption_key.eq(value))).execute(c))?;
         let epoch = (sessions::key_epoch.eq(sessions::key_epoch + 1), sessions::rekey_needed.eq(false));
-        on!(tx, |c| kept(diesel::update(of_session()).set(epoch)).execute(c))?;
+        on!(tx, |c| cached(diesel::update(of_session()).set(epoch)).execute(c))?;
     }
     match change.status {
         Some(SessionStatus::Ended) if spine.ended_at.is_none() => {
-            on!(tx, |c| kept(diesel::update(of_session()).set(sessions::ended_at.eq(now().nullable()))).execute(c))?;
+            on!(tx, |c| cached(diesel::update(of_session()).set(sessions::ended_at.eq(now().nullable()))).execute(c))?;
         }
         Some(SessionStatus::Active) => {
             let none = None::<Timestamp>.db();
-            on!(tx, |c| kept(diesel::update(of_session()).set(sessions::ended_at.eq(none))).execute(c))?;
+            on!(tx, |c| cached(diesel::update(of_session()).set(sessions::ended_at.eq(none))).execute(c))?;
         }
         _ => {}
     }
     if let Some(archived) = change.archived {
-        on!(tx, |c| kept(diesel::update(of_session()).set(sessions::archived.eq(archived))).execute(c))?;
+        on!(tx, |c| cached(diesel::update(of_session()).set(sessions::archived.eq(archived))).execute(c))?;
     }
     if let Some(heartbeat) = change.heartbeat {
-        on!(tx, |c| kept(diesel::update(of_session()).set(sessions::last_active_at.eq(now().nullable()))).execute(c))?;
+        on!(tx, |c| cached(diesel::update(of_session()).set(sessions::last_active_at.eq(now().nullable())))
+            .execute(c))?;
         if let Some(thinking) = heartbeat.thinking {
-            on!(tx, |c| kept(diesel::update(of_session()).set(sessions::thinking.eq(thinking))).execute(c))?;
+            on!(tx, |c| cached(diesel::update(of_session()).set(sessions::thinking.eq(thinking))).execute(c))?;
         }
     }
     if !change.is_quiet() {
-        on!(tx, |c| kept(diesel::update(of_session()).set(sessions::updated_at.eq(now()))).execute(c))?;
+        on!(tx, |c| cached(diesel::update(of_session()).set(sessions::updated_at.eq(now()))).execute(c))?;
         lock::touch(tx, spine.id, false)?;
     }
     Ok(())

@@ -19,11 +19,11 @@ pub(crate) struct Sweep {
 }
 
 impl Store {
-    /// Wakes the watchers of sessions that changed since the last sweep, or that are watched only since.
+    /// Notifier the watchers of sessions that changed since the last sweep, or that are watched only since.
     pub(crate) async fn sweep(&self, sweep: &mut Sweep) -> Result<(), Error> {
-        let wakes = self.db.wakes();
+        let wakes = self.db.notifier();
         let watched: Vec<SessionId> =
-            wakes.waited_for(KIND).iter().filter_map(|topic| topic.id().parse().ok()).collect();
+            wakes.subscribed(KIND).iter().filter_map(|topic| topic.id().parse().ok()).collect();
         if watched.is_empty() {
             sweep.seen.clear();
             return Ok(());

@@ -26,7 +26,7 @@ on_both_databases! {
             body
         };
         let message = json!({ "content": "c", "localId": "l" });
-        let share = json!({ "userId": world.neighbours.new_user(), "accessLevel": "view", "encryptedKey": "k" });
+        let share = json!({ "userId": world.peers.new_user(), "accessLevel": "view", "encryptedKey": "k" });
         let sessions = "/v1/sessions".to_owned();
         let session = format!("/v1/sessions/{id}");
         let appends = messages(&id);
@@ -131,7 +131,7 @@ on_both_databases! {
         owner.api.get("/v1/nothing/here").await.problem(404, "NOT_FOUND");
         // A body that is shorter than it said.
         let address = world.service.public_addr;
-        let token = world.neighbours.issuer().user(owner.id);
+        let token = world.peers.issuer().user(owner.id);
         let path = messages(&id);
         let answer = tokio::task::spawn_blocking(move || {
             let mut stream = TcpStream::connect(address).unwrap();

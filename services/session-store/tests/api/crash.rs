@@ -19,7 +19,7 @@ async fn write(api: Api, session: String, writer: usize, stop: Arc<AtomicBool>, 
     while !stop.load(Ordering::SeqCst) {
         let n = acknowledged.len();
         let body = json!({ "content": format!("{writer}-{n}"), "localId": format!("{writer}-{n}") });
-        let patience = Instant::now();
+        let timeout = Instant::now();
         loop {
             match Api::try_send(api.request("POST", &messages(&session)).json(&body)).await {
                 Ok(answer) if answer.status == 200 || answer.status == 201 => {
@@ -32,7 +32,7 @@ async fn write(api: Api, session: String, writer: usize, stop: Arc<AtomicBool>, 
             }
             // A client that hammers would keep the database from coming back.
             tokio::time::sleep(Duration::from_millis(20)).await;
-            assert!(patience.elapsed() < Duration::from_secs(180), "no answer for three minutes");
+            assert!(timeout.elapsed() < Duration::from_secs(180), "no answer for three minutes");
         }
     }
     acknowledged
@@ -54,10 +54,10 @@ on_both_databases! {
     async fn a_killed_service_loses_nothing_that_it_acknowledged(on: Backend) {
         let world = World::new(on).await;
         // The one in this process made the schema; the program takes its place.
-        let (neighbours, vars, database) = (world.neighbours.clone(), world.vars(&[]), world.database);
-        let owner_id = neighbours.new_user();
-        let token = neighbours.issuer().user(owner_id);
-        let machine = neighbours.new_machine(owner_id);
+        let (peers, vars, database) = (world.peers.clone(), world.vars(&[]), world.database);
+        let owner_id = peers.new_user();
+        let token = peers.issuer().user(owner_id);
+        let machine = peers.new_machine(owner_id);
         assert!(world.service.stop().await);
         // On SQLite the file is free only when the last of the old service has let go of it.
         eventually(Duration::from_secs(10), async || lock_is_free(&database.url)).await;

@@ -10,7 +10,7 @@ mod history;
 mod links;
 mod matrix;
 mod messages;
-mod neighbours;
+mod peers;
 mod races;
 mod sessions;
 mod shares;

@@ -130,7 +130,7 @@ impl Cell {
     }
 
     fn api(&self, who: &str, world: &World) -> Api {
-        let (anonymous, issuer) = (world.anonymous(), world.neighbours.issuer());
+        let (anonymous, issuer) = (world.anonymous(), world.peers.issuer());
         match who {
             "owner" => self.owner.api.clone(),
             "admin" => self.admin.api.clone(),

@@ -60,10 +60,10 @@ on_both_databases! {
         let shares = format!("/v1/sessions/{id}/shares");
         let mut guests = Vec::new();
         for _ in 0..100 {
-            guests.push(world.neighbours.new_user());
+            guests.push(world.peers.new_user());
             owner.api.post(&shares, &json!({ "userId": guests.last(), "accessLevel": "view", "encryptedKey": "k" })).await.expect(201);
         }
-        let one_more = json!({ "userId": world.neighbours.new_user(), "accessLevel": "view", "encryptedKey": "k" });
+        let one_more = json!({ "userId": world.peers.new_user(), "accessLevel": "view", "encryptedKey": "k" });
         owner.api.post(&shares, &one_more).await.problem(409, "CONFLICT");
         owner.api.post(&shares, &json!({ "userId": guests[0], "accessLevel": "edit", "encryptedKey": "k" })).await.expect(200);
         let (mut walked, mut cursor) = (Vec::new(), String::new());

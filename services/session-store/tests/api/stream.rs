@@ -73,7 +73,7 @@ on_both_databases! {
         let path = format!("/v1/sessions/{id}");
         for end in ["share", "token", "session"] {
             let guest = world.guest(&owner, &id, "view").await;
-            let (token, token_id) = world.neighbours.issuer().revocable(guest.id);
+            let (token, token_id) = world.peers.issuer().revocable(guest.id);
             let guest = Person { api: guest.api.with_token(&token), ..guest };
             let mut events = follow(&guest, &id, "").await;
             owner.append(&id, &format!("before {end}"), "x").await;
@@ -85,7 +85,7 @@ on_both_databases! {
                     "access_revoked"
                 }
                 "token" => {
-                    world.neighbours.issuer().revoke(token_id);
+                    world.peers.issuer().revoke(token_id);
                     "token_revoked"
                 }
                 _ => {
@@ -105,7 +105,7 @@ on_both_databases! {
         let owner = world.person();
         let id = owner.session().await;
         // Services forgive clocks that differ by thirty seconds.
-        let token = world.neighbours.issuer().expiring(owner.id, -28);
+        let token = world.peers.issuer().expiring(owner.id, -28);
         let brief = Person { api: owner.api.with_token(&token), ..owner.clone() };
         let mut events = follow(&brief, &id, "").await;
         let last = events.next_within(Duration::from_secs(10)).await.unwrap().unwrap();

@@ -1,13 +1,13 @@
-//! A small world for a test: neighbours, a database, the service, people.
+//! A small world for a test: peers, a database, the service, people.
 
 use ensemble_chassis::Running;
 use ensemble_session_store::SessionStore;
-use ensemble_testkit::{Api, Backend, Neighbours, TestDatabase, start_service};
+use ensemble_testkit::{Api, Backend, Peers, TestDatabase, start_service};
 use ensemble_types::ids::{MachineId, UserId};
 use serde_json::{Value, json};
 
 pub(crate) struct World {
-    pub(crate) neighbours: Neighbours,
+    pub(crate) peers: Peers,
     pub(crate) database: TestDatabase,
     pub(crate) service: Running,
 }
@@ -26,19 +26,19 @@ impl World {
     }
 
     pub(crate) async fn with(on: Backend, more: &[(&str, &str)]) -> Self {
-        let neighbours = Neighbours::start().await;
+        let peers = Peers::start().await;
         let database = TestDatabase::new(on, "session-store", ensemble_session_store::migrations()).await;
-        let service = start_service::<SessionStore>(vars(&neighbours, &database, more)).await;
-        Self { neighbours, database, service }
+        let service = start_service::<SessionStore>(vars(&peers, &database, more)).await;
+        Self { peers, database, service }
     }
 
     /// Another replica on the same database.
     pub(crate) async fn replica(&self) -> Running {
-        start_service::<SessionStore>(vars(&self.neighbours, &self.database, &[])).await
+        start_service::<SessionStore>(vars(&self.peers, &self.database, &[])).await
     }
 
     pub(crate) fn vars(&self, more: &[(&str, &str)]) -> Vec<(String, String)> {
-        vars(&self.neighbours, &self.database, more)
+        vars(&self.peers, &self.database, more)
     }
 
     pub(crate) fn anonymous(&self) -> Api {
@@ -46,9 +46,9 @@ impl World {
     }
 
     pub(crate) fn person(&self) -> Person {
-        let id = self.neighbours.new_user();
-        let token = self.neighbours.issuer().user(id);
-        Person { id, machine: self.neighbours.new_machine(id), api: self.anonymous().with_token(&token) }
+        let id = self.peers.new_user();
+        let token = self.peers.issuer().user(id);
+        Person { id, machine: self.peers.new_machine(id), api: self.anonymous().with_token(&token) }
     }
 
     /// Somebody that `owner` shares the session with.
@@ -115,8 +115,8 @@ pub(crate) fn seqs(messages: &Value) -> Vec<i64> {
     messages.as_array().unwrap().iter().map(|message| message["seq"].as_i64().unwrap()).collect()
 }
 
-fn vars(neighbours: &Neighbours, database: &TestDatabase, more: &[(&str, &str)]) -> Vec<(String, String)> {
-    let mut vars = neighbours.vars();
+fn vars(peers: &Peers, database: &TestDatabase, more: &[(&str, &str)]) -> Vec<(String, String)> {
+    let mut vars = peers.vars();
     vars.push(("DATABASE_URL".to_owned(), database.url.clone()));
     vars.push(("SHARE_BASE_URL".to_owned(), "https://share.example".to_owned()));
     vars.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));

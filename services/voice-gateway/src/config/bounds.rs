@@ -30,7 +30,7 @@ pub(crate) struct UpkeepConfig {
     /// How long `stop` waits for LiveKit.
     pub(crate) stop_budget: Duration,
     /// How long a repeated start waits for the first one.
-    pub(crate) replay_patience: Duration,
+    pub(crate) replay_timeout: Duration,
 }
 
 pub(super) fn rules(vars: &mut Vars) -> Rules {
@@ -136,8 +136,8 @@ pub(super) fn upkeep(vars: &mut Vars, livekit: &LiveKitConfig) -> UpkeepConfig {
         stop_budget: vars
             .millis("VOICE_STOP_BUDGET_MS", "how long stop waits for LiveKit", 2_000)
             .min(livekit.budgets.delete),
-        replay_patience: vars.millis(
-            "VOICE_REPLAY_PATIENCE_MS",
+        replay_timeout: vars.millis(
+            "VOICE_REPLAY_TIMEOUT_MS",
             "how long a repeated start waits for the first one",
             5_000,
         ),
@@ -148,7 +148,7 @@ pub(super) fn upkeep(vars: &mut Vars, livekit: &LiveKitConfig) -> UpkeepConfig {
 pub(super) fn seconds(vars: &mut Vars, name: &str, meaning: &str, default: f64) -> Duration {
     let value = vars.parse(name, meaning, default);
     Duration::try_from_secs_f64(value).unwrap_or_else(|_| {
-        vars.fault(name, "must be seconds, not below zero");
+        vars.add_error(name, "must be seconds, not below zero");
         Duration::from_secs_f64(default)
     })
 }

@@ -1,4 +1,4 @@
-//! LiveKit's address, keys and patience.
+//! LiveKit's address, keys and timeout.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ impl LiveKitConfig {
             "ws://127.0.0.1:7880",
         );
         if !["ws://", "wss://", "http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
-            vars.fault("LIVEKIT_URL", "must begin with ws://, wss://, http:// or https://");
+            vars.add_error("LIVEKIT_URL", "must begin with ws://, wss://, http:// or https://");
         }
         let default_ws = url.replacen("http", "ws", usize::from(url.starts_with("http")));
         let ws_url = vars.text("LIVEKIT_WS_URL", "LiveKit's address for clients; default: LIVEKIT_URL", &default_ws);
@@ -40,7 +40,7 @@ impl LiveKitConfig {
                 [("LIVEKIT_API_KEY", key.is_empty()), ("LIVEKIT_API_SECRET", secret.expose_secret().is_empty())]
             {
                 if empty {
-                    vars.fault(name, "is required as long as VOICE_PUBLIC_KEY is set");
+                    vars.add_error(name, "is required as long as VOICE_PUBLIC_KEY is set");
                 }
             }
         }

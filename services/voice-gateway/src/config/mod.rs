@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use ensemble_chassis::Vars;
-use ensemble_rpc::{KeyRefresh, Neighbour};
+use ensemble_rpc::{KeyRefresh, Peer};
 use ensemble_store_kit::{DatabaseConfig, database_config};
 use ensemble_types::ids::GatewaySessionId;
 use secrecy::{ExposeSecret, SecretString};
@@ -36,7 +36,7 @@ pub struct VoiceConfig {
     pub(crate) upkeep: UpkeepConfig,
     /// Where agents reach the gateway; empty: where it was bound.
     pub(crate) public_url: Option<String>,
-    pub(crate) identity: Neighbour,
+    pub(crate) identity: Peer,
     pub(crate) keys: KeyRefresh,
 }
 
@@ -64,7 +64,7 @@ impl RoomConfig {
 #[derive(Clone)]
 pub(crate) struct DeliveryConfig {
     /// How long a caller waits for the agent's acknowledgement.
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
     pub(crate) queue_max: i64,
     pub(crate) retry: Duration,
     /// How long a replica that delivers is believed to be alive.
@@ -102,7 +102,7 @@ impl VoiceConfig {
                     "where agents reach this gateway; default: PUBLIC_BASE_URL, else where it was bound",
                 )
                 .or(public_base_url),
-            identity: Neighbour::identity(vars),
+            identity: Peer::identity(vars),
             keys: KeyRefresh::configure(vars),
             livekit,
         }
@@ -151,7 +151,7 @@ fn rooms(vars: &mut Vars) -> RoomConfig {
         || prefix.len() > 64
         || !prefix.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
     {
-        vars.fault("VOICE_ROOM_PREFIX", "must be 1 to 64 of A-Z a-z 0-9 _ -");
+        vars.add_error("VOICE_ROOM_PREFIX", "must be 1 to 64 of A-Z a-z 0-9 _ -");
     }
     let agent_name =
         vars.text("LIVEKIT_AGENT_NAME", "the name under which the agent registers with LiveKit", "ensemble-voice");
@@ -161,7 +161,7 @@ fn rooms(vars: &mut Vars) -> RoomConfig {
             Some((language, name)) if !name.is_empty() => {
                 agent_names.insert(language.to_ascii_lowercase(), name.to_owned());
             }
-            _ => vars.fault("VOICE_AGENT_NAMES", &format!("has {pair:?}, which is not language=agent")),
+            _ => vars.add_error("VOICE_AGENT_NAMES", &format!("has {pair:?}, which is not language=agent")),
         }
     }
     RoomConfig { prefix, agent_name, agent_names }
@@ -169,8 +169,8 @@ fn rooms(vars: &mut Vars) -> RoomConfig {
 
 fn delivery(vars: &mut Vars) -> DeliveryConfig {
     DeliveryConfig {
-        patience: vars.millis(
-            "VOICE_DELIVERY_PATIENCE_MS",
+        timeout: vars.millis(
+            "VOICE_DELIVERY_TIMEOUT_MS",
             "how long text and context wait for the agent's acknowledgement",
             2_500,
         ),
@@ -217,7 +217,10 @@ fn tool_bridge(vars: &mut Vars, public_base_url: Option<&str>) -> ToolBridgeConf
     origins.extend(default_url.clone());
     origins.extend(public_base_url.map(str::to_owned));
     let origins = AllowedOrigins::new(origins).unwrap_or_else(|error| {
-        vars.fault("VOICE_TOOL_BRIDGE_ALLOWED_ORIGINS", &format!("(or TOOL_BRIDGE_BASE_URL, PUBLIC_BASE_URL) {error}"));
+        vars.add_error(
+            "VOICE_TOOL_BRIDGE_ALLOWED_ORIGINS",
+            &format!("(or TOOL_BRIDGE_BASE_URL, PUBLIC_BASE_URL) {error}"),
+        );
         AllowedOrigins::default()
     });
     ToolBridgeConfig {

@@ -3,7 +3,7 @@
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use actix_web::{HttpRequest, HttpResponse};
 use ensemble_chassis::auth::bearer;
-use ensemble_chassis::{Answer, Path, Reply, State, Unread};
+use ensemble_chassis::{DeferredJson, HandlerResult, Json, Path, State};
 use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::text::Blob;
 use ensemble_types::voice::{VoiceAgentEvent, VoiceAgentHeard, VoicePulledText};
@@ -18,7 +18,7 @@ pub(crate) async fn context(
     gateway: State<VoiceGateway>,
     Path(id): Path<GatewaySessionId>,
     request: HttpRequest,
-) -> Answer<HttpResponse> {
+) -> HandlerResult<HttpResponse> {
     open_door(&gateway, id, &request).await?;
     let reading = gateway.store.take_context(id).await.map_err(Error::from)?.ok_or(Error::Unauthenticated)?;
     Ok(HttpResponse::Ok()
@@ -32,19 +32,19 @@ pub(crate) async fn text(
     gateway: State<VoiceGateway>,
     Path((id, seq)): Path<(GatewaySessionId, i64)>,
     request: HttpRequest,
-) -> Answer<Reply<VoicePulledText>> {
+) -> HandlerResult<Json<VoicePulledText>> {
     open_door(&gateway, id, &request).await?;
     let (message_id, text) = gateway.store.text(id, seq).await.map_err(Error::from)?.ok_or(Error::Unknown("found"))?;
     let text = Blob::new(text).map_err(|_| Error::Unknown("found"))?;
-    Ok(Reply(VoicePulledText { id: message_id, seq: u64::try_from(seq).unwrap_or(0), text }))
+    Ok(Json(VoicePulledText { id: message_id, seq: u64::try_from(seq).unwrap_or(0), text }))
 }
 
 pub(crate) async fn event(
     gateway: State<VoiceGateway>,
     Path(id): Path<GatewaySessionId>,
     request: HttpRequest,
-    body: Unread<VoiceAgentEvent>,
-) -> Answer<Reply<VoiceAgentHeard>> {
+    body: DeferredJson<VoiceAgentEvent>,
+) -> HandlerResult<Json<VoiceAgentHeard>> {
     let session = open_door(&gateway, id, &request).await?;
     match body.read().await? {
         VoiceAgentEvent::Ready => {
@@ -65,7 +65,7 @@ pub(crate) async fn event(
             tracing::warn!(voice.session = %id, "The agent reported an error");
         }
     }
-    Ok(Reply(VoiceAgentHeard { success: true }))
+    Ok(Json(VoiceAgentHeard { success: true }))
 }
 
 /// The session that the bearer opens. A wrong bearer, an unknown session and one that is over are the same 401.

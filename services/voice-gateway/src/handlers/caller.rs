@@ -7,7 +7,7 @@ use std::sync::Arc;
 use actix_web::dev::Payload;
 use actix_web::{FromRequest, HttpRequest, web};
 use ensemble_chassis::auth::{bearer, caller_of};
-use ensemble_chassis::{Fail, Gate};
+use ensemble_chassis::{ApiError, Gate};
 use ensemble_types::ids::{GatewaySessionId, UserId};
 use ensemble_types::problem::{Code, Problem};
 use sha2::{Digest, Sha256};
@@ -51,11 +51,11 @@ impl VoiceGateway {
 }
 
 impl FromRequest for VoiceCaller {
-    type Error = Fail;
-    type Future = Ready<Result<Self, Fail>>;
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        ready(read(request).map_err(Fail::from))
+        ready(read(request).map_err(ApiError::from))
     }
 }
 

@@ -4,7 +4,7 @@
 use actix_web::http::header::AUTHORIZATION;
 use actix_web::{HttpRequest, web};
 use ensemble_chassis::http::{BodyLimits, read_body};
-use ensemble_chassis::{Answer, Reply, State};
+use ensemble_chassis::{HandlerResult, Json, State};
 use ensemble_types::voice::VoiceAgentHeard;
 
 use crate::VoiceGateway;
@@ -19,7 +19,7 @@ pub(crate) async fn livekit(
     gateway: State<VoiceGateway>,
     request: HttpRequest,
     payload: web::Payload,
-) -> Answer<Reply<VoiceAgentHeard>> {
+) -> HandlerResult<Json<VoiceAgentHeard>> {
     let forged = || {
         gateway.metrics.webhook("forged");
         Error::Unauthenticated
@@ -35,7 +35,7 @@ pub(crate) async fn livekit(
         None => "unreadable",
         Some(webhook) => gateway.take_webhook(webhook).await?,
     });
-    Ok(Reply(VoiceAgentHeard { success: true }))
+    Ok(Json(VoiceAgentHeard { success: true }))
 }
 
 impl VoiceGateway {

@@ -1,6 +1,6 @@
 //! Texts and contexts for the agent: taken in first, then waited for a moment.
 
-use ensemble_chassis::{Answer, Json, Reply, State};
+use ensemble_chassis::{HandlerResult, Json, State};
 use ensemble_types::ids::{GatewaySessionId, MessageId};
 use ensemble_types::voice::{SendVoiceContext, SendVoiceText, VoiceContext, VoiceDelivery, VoiceText};
 
@@ -13,7 +13,7 @@ pub(crate) async fn text(
     gateway: State<VoiceGateway>,
     caller: VoiceCaller,
     Json(body): Json<SendVoiceText>,
-) -> Answer<Reply<VoiceText>> {
+) -> HandlerResult<Json<VoiceText>> {
     let id = session_to_address(&gateway, &caller, &body.gateway_session_id).await?;
     let message_id = body.message_id.map_or_else(|| MessageId::generate().to_string(), |id| id.into_string());
     let text = body.text.into_string();
@@ -25,20 +25,20 @@ pub(crate) async fn text(
     } else {
         taken.delivery
     };
-    Ok(Reply(VoiceText { accepted: true, message_id: taken.message_id, delivery }))
+    Ok(Json(VoiceText { accepted: true, message_id: taken.message_id, delivery }))
 }
 
 pub(crate) async fn context(
     gateway: State<VoiceGateway>,
     caller: VoiceCaller,
     Json(body): Json<SendVoiceContext>,
-) -> Answer<Reply<VoiceContext>> {
+) -> HandlerResult<Json<VoiceContext>> {
     let id = session_to_address(&gateway, &caller, &body.gateway_session_id).await?;
     let payload = body.payload.as_text().to_owned();
     let (version, reachable) = accepted(gateway.store.accept_context(id, payload).await.map_err(Error::from)?)?;
     let delivery = if reachable { gateway.await_context(id, version).await? } else { VoiceDelivery::Queued };
     let context_version = u64::try_from(version).unwrap_or(0);
-    Ok(Reply(VoiceContext { accepted: true, context_version, delivery }))
+    Ok(Json(VoiceContext { accepted: true, context_version, delivery }))
 }
 
 async fn session_to_address(gateway: &VoiceGateway, caller: &VoiceCaller, id: &str) -> Result<GatewaySessionId, Error> {

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::store::Delivery;
 
 /// After so many answers that the agent's handler threw, a packet is sent instead.
-const PATIENCE_WITH_HANDLERS: u32 = 4;
+const TIMEOUT_WITH_HANDLERS: u32 = 4;
 
 /// Whether this LiveKit has PerformRpc at all (since v1.9.2). Learnt once, for good.
 #[derive(Debug, Default)]
@@ -72,7 +72,7 @@ impl VoiceGateway {
                     }
                     // The agent has no such method: an older one, that listens for packets.
                     Some("invalid_argument") => self.send_packet(delivery).await,
-                    Some("internal") if delivery.failures >= PATIENCE_WITH_HANDLERS => self.send_packet(delivery).await,
+                    Some("internal") if delivery.failures >= TIMEOUT_WITH_HANDLERS => self.send_packet(delivery).await,
                     Some("not_found") => Ok(Outcome::AgentGone),
                     // "canceled" among them: whether the agent took it is not known, and the same id goes out again.
                     _ => Ok(Outcome::Later),

@@ -40,7 +40,7 @@ impl VoiceGateway {
         }
         let context = body.initial_context_payload.as_ref().map(|payload| payload.as_text().to_owned());
         let template = self.plan(body, context.is_some())?;
-        let deadline = Instant::now() + self.upkeep.replay_patience;
+        let deadline = Instant::now() + self.upkeep.replay_timeout;
         loop {
             let mut session = template.clone();
             self.name(&mut session, GatewaySessionId::generate());
@@ -141,7 +141,7 @@ impl VoiceGateway {
 
     /// The answer to a start that was made before; `None` when that one has failed.
     async fn replay(&self, id: GatewaySessionId, deadline: Instant) -> Result<Option<VoiceStart>, Error> {
-        let mut news = self.store.wakes().subscribe(crate::store::topic(id));
+        let mut news = self.store.notifier().subscribe(crate::store::topic(id));
         loop {
             let Some(found) = self.store.find(id).await? else { return Err(Error::Unknown("allowed")) };
             match &found.session.state {

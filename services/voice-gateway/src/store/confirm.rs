@@ -11,7 +11,7 @@ use diesel::prelude::*;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::{Array, Nullable, Text};
 use ensemble_store_kit::types::{DbId, DbTime, IntoDb, Moment, Uid};
-use ensemble_store_kit::{Conn, Db, Raw, StoreError, kept, on};
+use ensemble_store_kit::{Conn, Db, Raw, StoreError, cached, on};
 use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::time::Timestamp;
 use tokio::sync::{mpsc, oneshot};
@@ -46,7 +46,7 @@ const OPERATION: &str = "let voice sessions go live";
 /// Starts that wait for their commit; more than ever wait for LiveKit at once.
 const QUEUE: usize = 4_096;
 /// How long a start waits for its commit; a database that hangs ends no statement.
-const PATIENCE: Duration = Duration::from_millis(2_500);
+const TIMEOUT: Duration = Duration::from_millis(2_500);
 /// Starts in one commit.
 const BATCH: usize = 128;
 
@@ -63,7 +63,7 @@ impl Confirmer {
         let unavailable = |reason: &str| StoreError::Unavailable { operation: OPERATION, reason: reason.to_owned() };
         let (answer, answered) = oneshot::channel();
         self.0.try_send(Waiting { job, answer }).map_err(|_| unavailable("too many wait"))?;
-        match timeout(PATIENCE, answered).await {
+        match timeout(TIMEOUT, answered).await {
             Ok(Ok(outcome)) => outcome,
             _ => Err(unavailable("it did not answer in time")),
         }
@@ -165,7 +165,7 @@ fn one_by_one(tx: &mut Conn, jobs: &[Job]) -> Result<Vec<GatewaySessionId>, Stor
 fn one(c: &mut Conn, job: &Job) -> Result<bool, StoreError> {
     use voice_sessions::dsl;
     let row = dsl::voice_sessions.find(job.id.db()).filter(dsl::record.eq(&job.before));
-    let went_live = on!(c, |c| kept(diesel::update(row).set((
+    let went_live = on!(c, |c| cached(diesel::update(row).set((
         dsl::record.eq(&job.after),
         dsl::phase.eq("live"),
         dsl::due_at.eq(job.due_at.db())
@@ -173,7 +173,7 @@ fn one(c: &mut Conn, job: &Job) -> Result<bool, StoreError> {
     .execute(c))?
         == 1;
     if went_live && job.wake {
-        c.wake(topic(job.id));
+        c.notify(topic(job.id));
     }
     Ok(went_live)
 }
@@ -192,7 +192,7 @@ fn in_one_statement(c: &mut Conn, jobs: &[Job]) -> Result<Option<Vec<GatewaySess
     };
     let live = c.seen(outcome)?;
     // Of a session that nobody repeats nobody knows yet.
-    jobs.iter().filter(|job| job.wake && live.contains(&job.id)).for_each(|job| c.wake(topic(job.id)));
+    jobs.iter().filter(|job| job.wake && live.contains(&job.id)).for_each(|job| c.notify(topic(job.id)));
     Ok(Some(live))
 }
 

@@ -16,7 +16,7 @@ mod timers;
 mod usage;
 mod webhooks;
 
-use ensemble_store_kit::{Db, Topic, Wakes};
+use ensemble_store_kit::{Db, Notifier, Topic};
 use ensemble_types::ids::GatewaySessionId;
 
 pub(crate) use nudges::{Nudge, Nudges};
@@ -55,8 +55,8 @@ impl Store {
         &self.nudges
     }
 
-    pub(crate) fn wakes(&self) -> &Wakes {
-        self.db.wakes()
+    pub(crate) fn notifier(&self) -> &Notifier {
+        self.db.notifier()
     }
 
     pub(crate) async fn ready(&self) -> Result<(), String> {

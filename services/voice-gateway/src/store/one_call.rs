@@ -6,7 +6,7 @@
 use diesel::prelude::*;
 use diesel::sql_types::{BigInt, Binary, Bool, Nullable, Text};
 use ensemble_store_kit::types::{IntoDb, Moment, Uid};
-use ensemble_store_kit::{Conn, Raw, StoreError, Turn};
+use ensemble_store_kit::{AdvisoryLock, Conn, Raw, StoreError};
 use ensemble_types::time::Timestamp;
 
 use super::rows::{START_ROUTE, to_json};
@@ -50,7 +50,7 @@ pub(super) fn open(
     c: &mut Conn,
     new: &NewSession,
     begun: &Begun<'_>,
-    turn: Turn,
+    turn: AdvisoryLock,
     total: Option<u64>,
     bounds: Bounds,
 ) -> Result<Answer, StoreError> {

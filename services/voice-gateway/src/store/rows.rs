@@ -2,7 +2,7 @@
 
 use ensemble_store_kit::idempotency::idempotency_keys;
 use ensemble_store_kit::types::{IntoDb, now};
-use ensemble_store_kit::{Conn, StoreError, kept, on};
+use ensemble_store_kit::{Conn, StoreError, cached, on};
 use ensemble_types::ids::{GatewaySessionId, LeaseId};
 use ensemble_types::time::Timestamp;
 use ensemble_types::voice::VoiceEndReason;
@@ -215,7 +215,7 @@ pub(super) fn save(
     }
     let record = to_json(tx, &after.session)?;
     let due_at = after.session.due_at(rules);
-    on!(tx, |c| kept(diesel::update(dsl::voice_sessions.find(after.session.id.db())).set((
+    on!(tx, |c| cached(diesel::update(dsl::voice_sessions.find(after.session.id.db())).set((
         dsl::record.eq(&record),
         dsl::phase.eq(phase(&after.session.state)),
         dsl::end_reason.eq(after.session.state.end().map(|end| reason(end.reason))),
@@ -231,7 +231,7 @@ pub(super) fn save(
         dsl::delivery_failures.eq(after.failures),
     )))
     .execute(c))?;
-    tx.wake(topic(after.session.id));
+    tx.notify(topic(after.session.id));
     let mut nudges: Vec<Nudge> = due_at.into_iter().map(Nudge::Due).collect();
     if after.deliver_at == Some(now) {
         nudges.push(Nudge::Deliver(after.session.id));
@@ -244,7 +244,7 @@ fn forget_contents(tx: &mut Conn, ended: &Loaded) -> Result<(), StoreError> {
     let id = ended.session.id;
     on!(tx, |c| diesel::delete(voice_contexts::table.find(id.db())).execute(c))?;
     if ended.next_seq > 1 {
-        on!(tx, |c| kept(
+        on!(tx, |c| cached(
             diesel::update(voice_texts::table.filter(voice_texts::session.eq(id.db()))).set(voice_texts::body.eq(""))
         )
         .execute(c))?;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use diesel::prelude::*;
-use ensemble_store_kit::idempotency::{Claim, Wish, claim};
+use ensemble_store_kit::idempotency::{IdempotencyOutcome, IdempotencyRequest, claim};
 use ensemble_store_kit::types::IntoDb;
-use ensemble_store_kit::{Conn, StoreError, Turn, on};
+use ensemble_store_kit::{AdvisoryLock, Conn, StoreError, on};
 use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::time::Timestamp;
 use ensemble_types::voice::VoiceRefusal;
@@ -145,11 +145,12 @@ impl Store {
             .write_ahead(OPERATION, user_turn(&new.session), move |tx| {
                 let mut session = new.session.clone();
                 if let Some(StartKey { key, body_hash }) = new.key.clone() {
-                    let wish = Wish { scope: session.user_id.clone(), route: START_ROUTE, key, body_hash };
+                    let wish =
+                        IdempotencyRequest { scope: session.user_id.clone(), route: START_ROUTE, key, body_hash };
                     match claim(tx, &wish, &session.id.to_string())? {
-                        Claim::New => {}
-                        Claim::Mismatch => return Ok(Opened::Mismatch),
-                        Claim::Replay { resource } => {
+                        IdempotencyOutcome::New => {}
+                        IdempotencyOutcome::Mismatch => return Ok(Opened::Mismatch),
+                        IdempotencyOutcome::Replay { resource } => {
                             let id = resource.parse().map_err(|error| StoreError::bad_row(tx.operation(), error))?;
                             return Ok(Opened::Replay(id));
                         }
@@ -165,7 +166,7 @@ impl Store {
                     known.counted(found.usage.total_sessions);
                 }
                 if limits.must_queue(found.usage.total_sessions, IN_FLIGHT) {
-                    tx.take_turn(turn("voice:total"))?;
+                    tx.lock(turn("voice:total"))?;
                     found.usage.total_sessions = total_sessions(tx, &session)?;
                 }
                 let granted = limits.grant(found.usage).map_err(Stop::Refused)?;
@@ -179,14 +180,14 @@ impl Store {
     }
 }
 
-fn user_turn(session: &VoiceSession) -> Turn {
+fn user_turn(session: &VoiceSession) -> AdvisoryLock {
     turn(&format!("voice:user:{}", session.user_id))
 }
 
 /// The starts of one user take turns, and near the limit of all sessions all starts do.
-fn turn(name: &str) -> Turn {
+fn turn(name: &str) -> AdvisoryLock {
     let digest = Sha256::digest(name.as_bytes());
-    Turn(digest.iter().take(8).fold(0, |key, byte| (key << 8) | i64::from(*byte)))
+    AdvisoryLock(digest.iter().take(8).fold(0, |key, byte| (key << 8) | i64::from(*byte)))
 }
 
 fn insert(

@@ -7,7 +7,7 @@ use diesel::dsl::count_star;
 use diesel::prelude::*;
 use diesel::sql_types::{Bool, Text};
 use ensemble_store_kit::types::Moment;
-use ensemble_store_kit::{Conn, Raw, StoreError, kept, on};
+use ensemble_store_kit::{Conn, Raw, StoreError, cached, on};
 use ensemble_types::time::Timestamp;
 
 use super::rows::{day, is_open, voice_sessions, voice_usage};
@@ -108,7 +108,7 @@ struct Open {
 
 fn open_sessions(tx: &mut Conn, user: &str) -> Result<Vec<Open>, StoreError> {
     use voice_sessions::dsl;
-    on!(tx, |c| kept(dsl::voice_sessions.filter(dsl::user_id.eq(user).and(is_open())).select((
+    on!(tx, |c| cached(dsl::voice_sessions.filter(dsl::user_id.eq(user).and(is_open())).select((
         dsl::session_id,
         dsl::created_at,
         dsl::active_at

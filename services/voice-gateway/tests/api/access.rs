@@ -17,7 +17,7 @@ on_both_databases! {
     async fn every_call_wants_a_voice_key(on: Backend) {
         let stage = Stage::new(on).await;
         let anyone = Api::new(&stage.gateway.public_url());
-        let user = stage.neighbours.issuer().user(stage.neighbours.new_user());
+        let user = stage.peers.issuer().user(stage.peers.new_user());
         for (method, path) in CALLS {
             for caller in [anyone.clone(), anyone.with_token("wrong-voice-key-000"), anyone.with_token(&user)] {
                 let answer = Api::send(caller.request(method, path).json(&json!({}))).await;
@@ -53,8 +53,8 @@ on_both_databases! {
 
     async fn a_persons_token_binds_the_call_to_the_person(on: Backend) {
         let stage = Stage::new(on).await;
-        let issuer = stage.neighbours.issuer();
-        let (alice, bob) = (stage.neighbours.new_user(), stage.neighbours.new_user());
+        let issuer = stage.peers.issuer();
+        let (alice, bob) = (stage.peers.new_user(), stage.peers.new_user());
         let anyone = Api::new(&stage.gateway.public_url());
         let send = async |token: &str, method: &str, path: &str, body: serde_json::Value| {
             Api::send(anyone.with_token(token).request(method, path).header("x-voice-key", VOICE_KEY).json(&body)).await
@@ -62,7 +62,7 @@ on_both_databases! {
         let body = json!({ "userId": alice.to_string(), "sessionId": "session-1" });
         let started = Started::of(&send(&issuer.user(alice), "POST", "/v1/voice/session/start", body.clone()).await);
         send(&issuer.user(bob), "POST", "/v1/voice/session/start", body.clone()).await.problem(403, "FORBIDDEN");
-        let machine = stage.neighbours.new_machine(alice);
+        let machine = stage.peers.new_machine(alice);
         send(&issuer.machine(alice, &machine), "POST", "/v1/voice/session/start", body.clone()).await.problem(403, "FORBIDDEN");
         for (name, bad) in issuer.bad_tokens(alice) {
             let answer = send(&bad, "POST", "/v1/voice/session/start", body.clone()).await;
@@ -81,10 +81,10 @@ on_both_databases! {
 
     async fn a_person_can_be_demanded(on: Backend) {
         let stage = Stage::with(on, &[("VOICE_REQUIRE_USER", "true")]).await;
-        let alice = stage.neighbours.new_user();
+        let alice = stage.peers.new_user();
         let body = json!({ "userId": alice.to_string(), "sessionId": "session-1" });
         stage.api.post("/v1/voice/session/start", &body).await.problem(401, "UNAUTHENTICATED");
-        let with_person = Api::new(&stage.gateway.public_url()).with_token(&stage.neighbours.issuer().user(alice));
+        let with_person = Api::new(&stage.gateway.public_url()).with_token(&stage.peers.issuer().user(alice));
         let request = with_person.request("POST", "/v1/voice/session/start").header("x-voice-key", VOICE_KEY).json(&body);
         Started::of(&Api::send(request).await);
     }

@@ -6,11 +6,11 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use ensemble_livekit_double::{API_SECRET, Double, Fault};
-use ensemble_testkit::{Api, Backend, Neighbours, TestDatabase, eventually, run};
+use ensemble_testkit::{Api, Backend, Peers, TestDatabase, eventually, run};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-use crate::stage::{BRIDGE_KEY, PATIENCE, Started, VOICE_KEY, vars};
+use crate::stage::{BRIDGE_KEY, Started, TIMEOUT, VOICE_KEY, vars};
 
 const CANARY: &str = "canary-in-the-coal-mine";
 
@@ -28,12 +28,12 @@ fn free_address() -> String {
 #[test]
 fn nothing_secret_is_ever_written_down() {
     run(async {
-        let (double, neighbours) = (Double::start().unwrap(), Neighbours::start().await);
+        let (double, peers) = (Double::start().unwrap(), Peers::start().await);
         let database = TestDatabase::new(Backend::Sqlite, "voice-gateway", ensemble_voice_gateway::migrations()).await;
         let (public, internal) = (free_address(), free_address());
         let vars = vars(
             &double,
-            &neighbours,
+            &peers,
             &database,
             &[
                 ("RUST_LOG", "trace"),
@@ -45,15 +45,15 @@ fn nothing_secret_is_ever_written_down() {
         let log = database.folder.path().join("log");
         let mut program = spawn(&log, &vars);
         let (public, internal) = (Api::new(&format!("http://{public}")), Api::new(&format!("http://{internal}")));
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             matches!(Api::try_send(internal.request("GET", "/readyz")).await, Ok(answer) if answer.status == 200)
         })
         .await;
         double.send_webhooks_to(public.url("/hooks/livekit"));
 
         let api = public.with_token(VOICE_KEY);
-        let user = neighbours.new_user();
-        let person = neighbours.issuer().user(user);
+        let user = peers.new_user();
+        let person = peers.issuer().user(user);
         let body = json!({
             "userId": user.to_string(), "sessionId": "session-1", "welcomeMessage": format!("{CANARY} welcome"),
             "initialContextPayload": { "secret": CANARY }, "toolBridgeBaseUrl": "https://app.example",
@@ -66,7 +66,7 @@ fn nothing_secret_is_ever_written_down() {
         let bridge_token = metadata["toolBridge"]["token"].as_str().unwrap().to_owned();
         double.join(&started.token).unwrap();
         let status_path = format!("/v1/voice/session/{}/status", started.id);
-        eventually(PATIENCE, async || api.get(&status_path).await.json()["state"] == "active").await;
+        eventually(TIMEOUT, async || api.get(&status_path).await.json()["state"] == "active").await;
 
         let mut answers = Vec::new();
         for fault in [

@@ -7,13 +7,13 @@ use ensemble_testkit::service::Program;
 use ensemble_testkit::*;
 use serde_json::json;
 
-use crate::stage::{PATIENCE, Started, VOICE_KEY, vars};
+use crate::stage::{Started, TIMEOUT, VOICE_KEY, vars};
 
 on_both_databases! {
     async fn killed_between_create_room_and_its_answer(on: Backend) {
-        let (double, neighbours) = (Double::start().unwrap(), Neighbours::start().await);
+        let (double, peers) = (Double::start().unwrap(), Peers::start().await);
         let database = TestDatabase::new(on, "voice-gateway", ensemble_voice_gateway::migrations()).await;
-        let vars = vars(&double, &neighbours, &database, &[("RUST_LOG", "warn"), ("VOICE_CREATE_TIMEOUT_MS", "5000")]);
+        let vars = vars(&double, &peers, &database, &[("RUST_LOG", "warn"), ("VOICE_CREATE_TIMEOUT_MS", "5000")]);
         let mut program = Program::start(env!("CARGO_BIN_EXE_ensemble-voice-gateway"), vars).await;
         double.send_webhooks_to(format!("{}/hooks/livekit", program.public_url));
         double.plan_agents(AgentPlan { workers: false, ..AgentPlan::default() });
@@ -23,16 +23,16 @@ on_both_databases! {
         let body = json!({ "userId": "user-1", "sessionId": "session-1" });
         let request = api.request("POST", "/v1/voice/session/start").header("idempotency-key", "the-same-key-twice").json(&body);
         let answer = tokio::spawn(Api::try_send(request));
-        eventually(PATIENCE, async || double.rooms().len() == 1).await;
+        eventually(TIMEOUT, async || double.rooms().len() == 1).await;
         program.kill().await;
         assert!(answer.await.unwrap().is_err(), "the gateway answered before it was killed");
         assert_eq!(double.rooms().len(), 1, "the room is there, and nobody was told");
 
         program.restart().await;
         // No room without a session …
-        eventually(PATIENCE, async || double.rooms().is_empty()).await;
+        eventually(TIMEOUT, async || double.rooms().is_empty()).await;
         // … and no session without an end, so that the repeated start is a new one.
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             let request = api.request("POST", "/v1/voice/session/start").header("idempotency-key", "the-same-key-twice");
             let answer = Api::send(request.json(&body)).await;
             answer.status == 200 && double.room(&Started::of(&answer).room).is_some()
@@ -45,9 +45,9 @@ on_both_databases! {
     }
 
     async fn killed_in_the_middle_of_a_conversation(on: Backend) {
-        let (double, neighbours) = (Double::start().unwrap(), Neighbours::start().await);
+        let (double, peers) = (Double::start().unwrap(), Peers::start().await);
         let database = TestDatabase::new(on, "voice-gateway", ensemble_voice_gateway::migrations()).await;
-        let vars = vars(&double, &neighbours, &database, &[("RUST_LOG", "warn"), ("VOICE_DELIVERY_LEASE_MS", "500")]);
+        let vars = vars(&double, &peers, &database, &[("RUST_LOG", "warn"), ("VOICE_DELIVERY_LEASE_MS", "500")]);
         let mut program = Program::start(env!("CARGO_BIN_EXE_ensemble-voice-gateway"), vars).await;
         double.send_webhooks_to(format!("{}/hooks/livekit", program.public_url));
         let api = Api::new(&program.public_url).with_token(VOICE_KEY);
@@ -55,18 +55,18 @@ on_both_databases! {
         let started = Started::of(&api.post("/v1/voice/session/start", &body).await);
         double.join(&started.token).unwrap();
         let status = async || api.get(&format!("/v1/voice/session/{}/status", started.id)).await.expect(200);
-        eventually(PATIENCE, async || status().await["state"] == "active").await;
+        eventually(TIMEOUT, async || status().await["state"] == "active").await;
 
         // The agent hears it, and the gateway dies before it learns so.
         double.fail_next("PerformRpc", Fault::EffectWithoutAnswer(Duration::from_secs(30)), 1);
         let text = json!({ "gatewaySessionId": started.id, "text": "once" });
         let sent = tokio::spawn(Api::try_send(api.request("POST", "/v1/voice/session/text").json(&text)));
-        eventually(PATIENCE, async || double.heard(&started.room).len() == 1).await;
+        eventually(TIMEOUT, async || double.heard(&started.room).len() == 1).await;
         program.kill().await;
         assert!(sent.await.unwrap().is_err());
         program.restart().await;
         assert_eq!(status().await["state"], "active");
-        eventually(PATIENCE, async || status().await["pending"]["texts"] == 0).await;
+        eventually(TIMEOUT, async || status().await["pending"]["texts"] == 0).await;
         assert_eq!(double.texts(&started.room), ["once"]);
         assert_eq!(double.heard(&started.room).len(), 2, "the same text twice on the wire, under one id");
         program.kill().await;

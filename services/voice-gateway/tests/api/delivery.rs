@@ -6,7 +6,7 @@ use ensemble_livekit_double::{AgentPlan, Fault, Ready, Rpc, Via};
 use ensemble_testkit::*;
 use serde_json::{Value, json};
 
-use crate::stage::{PATIENCE, Stage};
+use crate::stage::{Stage, TIMEOUT};
 
 on_both_databases! {
     async fn a_message_id_is_delivered_once(on: Backend) {
@@ -100,11 +100,11 @@ on_both_databases! {
     }
 
     async fn an_agent_that_answers_into_the_void_is_asked_again_under_the_same_id(on: Backend) {
-        let stage = Stage::with(on, &[("VOICE_DELIVERY_PATIENCE_MS", "300")]).await;
+        let stage = Stage::with(on, &[("VOICE_DELIVERY_TIMEOUT_MS", "300")]).await;
         stage.double.plan_agents(AgentPlan { rpc: Rpc::AnswersIntoTheVoid, ..AgentPlan::default() });
         let talk = stage.talking("user-1", "session-1").await;
         assert_eq!(stage.text(&talk.id, "hello").await["delivery"], "queued");
-        eventually(PATIENCE, async || stage.double.heard(&talk.room).len() >= 3).await;
+        eventually(TIMEOUT, async || stage.double.heard(&talk.room).len() >= 3).await;
         let heard = stage.double.heard(&talk.room);
         assert!(heard.iter().all(|one| one.payload["id"] == heard[0].payload["id"]));
         assert_eq!(stage.double.texts(&talk.room), ["hello"]);
@@ -120,7 +120,7 @@ on_both_databases! {
     }
 
     async fn what_grows_beyond_a_packet_is_fetched(on: Backend) {
-        let stage = Stage::with(on, &[("VOICE_DELIVERY_PATIENCE_MS", "3000")]).await;
+        let stage = Stage::with(on, &[("VOICE_DELIVERY_TIMEOUT_MS", "3000")]).await;
         let talk = stage.talking("user-1", "session-1").await;
         // 8 KiB of control characters take six bytes each in JSON.
         let text = "\u{1}".repeat(8_192);
@@ -180,7 +180,7 @@ fn any_replica_serves_any_call() {
         let status = async || there.get(&format!("/v1/voice/session/{}/status", talk.id)).await.expect(200);
         let body = json!({ "gatewaySessionId": talk.id, "text": "text 10" });
         there.post("/v1/voice/session/text", &body).await.expect(200);
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             status().await["agent"]["ready"] == true && status().await["pending"]["texts"] == 0
         })
         .await;

@@ -6,7 +6,7 @@ use ensemble_livekit_double::{AgentPlan, Fault};
 use ensemble_testkit::*;
 use serde_json::{Value, json};
 
-use crate::stage::{PATIENCE, Stage, Started};
+use crate::stage::{Stage, Started, TIMEOUT};
 
 fn wish() -> Value {
     json!({ "userId": "user-1", "sessionId": "session-1" })
@@ -39,7 +39,7 @@ on_both_databases! {
         stage.double.fail_next("CreateRoom", Fault::EffectWithoutAnswer(Duration::from_secs(1)), 2);
         stage.api.post("/v1/voice/session/start", &wish()).await.problem(503, "UNAVAILABLE");
         assert_eq!(stage.double.all_births(), 1);
-        eventually(PATIENCE, async || stage.double.rooms().is_empty()).await;
+        eventually(TIMEOUT, async || stage.double.rooms().is_empty()).await;
     }
 
     async fn an_answer_that_is_lost_once_makes_one_room_with_one_agent(on: Backend) {
@@ -57,16 +57,16 @@ on_both_databases! {
         assert!(!problem.to_string().contains("eyJ"), "the refused token is in {problem}");
         assert_eq!(stage.double.calls("CreateRoom"), calls + 1, "repeating does not help");
         let internal = Api::new(&stage.gateway.internal_url());
-        eventually(PATIENCE, async || internal.get("/readyz").await.status == 503).await;
+        eventually(TIMEOUT, async || internal.get("/readyz").await.status == 503).await;
         stage.double.mend();
-        eventually(PATIENCE, async || internal.get("/readyz").await.status == 200).await;
+        eventually(TIMEOUT, async || internal.get("/readyz").await.status == 200).await;
     }
 
     async fn nobody_waits_for_a_livekit_that_is_away(on: Backend) {
         let stage = Stage::with(on, &[("VOICE_CREATE_TIMEOUT_MS", "200"), ("VOICE_BREAKER_FAILURES", "4")]).await;
         let talk = stage.talking("user-9", "session-9").await;
         stage.double.fail_next("*", Fault::Hang(Duration::from_secs(5)), 10_000);
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             let answer = stage.api.post("/v1/voice/session/start", &wish()).await;
             answer.problem(503, "UNAVAILABLE")["detail"].as_str().unwrap().contains("is away")
         })
@@ -91,7 +91,7 @@ on_both_databases! {
         stage.double.mend();
         stage.ends(&talk.id, "stopped", "stop_requested").await;
         stage.room_goes(&talk.room).await;
-        eventually(PATIENCE, async || stage.api.post("/v1/voice/session/start", &wish()).await.status == 200).await;
+        eventually(TIMEOUT, async || stage.api.post("/v1/voice/session/start", &wish()).await.status == 200).await;
     }
 
     async fn a_livekit_that_hangs_is_not_waited_for_longer_than_callers_do(on: Backend) {

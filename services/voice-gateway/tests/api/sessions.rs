@@ -7,7 +7,7 @@ use ensemble_testkit::*;
 use livekit_api::access_token::TokenVerifier;
 use serde_json::json;
 
-use crate::stage::{PATIENCE, Stage, Started};
+use crate::stage::{Stage, Started, TIMEOUT};
 
 on_both_databases! {
     async fn a_conversation_from_start_to_stop(on: Backend) {
@@ -216,7 +216,7 @@ on_both_databases! {
         let status = api.get(&format!("/v1/voice/session/{}/status", started.id)).await.expect(200);
         assert_eq!((&status["state"], &status["pending"]["texts"]), (&json!("starting"), &json!(1)));
         stage.double.close_room(&started.room);
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             let status = api.get(&format!("/v1/voice/session/{}/status", started.id)).await.expect(200);
             status["endReason"] == "room_finished"
         })

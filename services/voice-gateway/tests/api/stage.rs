@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ensemble_chassis::Running;
 use ensemble_livekit_double::{API_KEY, API_SECRET, Double};
-use ensemble_testkit::{Answer, Api, Backend, Neighbours, TestDatabase, eventually, start_service};
+use ensemble_testkit::{Answer, Api, Backend, Peers, TestDatabase, eventually, start_service};
 use ensemble_types::ids::MessageId;
 use ensemble_voice_gateway::VoiceGateway;
 use serde_json::{Value, json};
@@ -14,12 +14,12 @@ pub(crate) const OTHER_VOICE_KEY: &str = "voice-key-of-the-tests-2";
 pub(crate) const BRIDGE_KEY: &str = "tool-bridge-key-of-the-tests-0123456789";
 
 /// How long anything may take that should happen by itself.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(40);
 
 pub(crate) struct Stage {
     pub(crate) double: Double,
     pub(crate) gateway: Running,
-    pub(crate) neighbours: Neighbours,
+    pub(crate) peers: Peers,
     _database: TestDatabase,
     pub(crate) api: Api,
     pub(crate) vars: Vec<(String, String)>,
@@ -31,13 +31,13 @@ impl Stage {
     }
 
     pub(crate) async fn with(on: Backend, more: &[(&str, &str)]) -> Self {
-        let (double, neighbours) = (Double::start().unwrap(), Neighbours::start().await);
+        let (double, peers) = (Double::start().unwrap(), Peers::start().await);
         let database = TestDatabase::new(on, "voice-gateway", ensemble_voice_gateway::migrations()).await;
-        let vars = vars(&double, &neighbours, &database, more);
+        let vars = vars(&double, &peers, &database, more);
         let gateway = start_service::<VoiceGateway>(vars.clone()).await;
         double.send_webhooks_to(format!("{}/hooks/livekit", gateway.public_url()));
         let api = Api::new(&gateway.public_url()).with_token(VOICE_KEY);
-        Self { double, gateway, neighbours, _database: database, api, vars }
+        Self { double, gateway, peers, _database: database, api, vars }
     }
 
     /// One more gateway on the same database; PostgreSQL only.
@@ -88,7 +88,7 @@ impl Stage {
     /// Waits until the status is as wished.
     pub(crate) async fn status_becomes(&self, id: &str, wish: impl Fn(&Value) -> bool) -> Value {
         let mut last = Value::Null;
-        eventually(PATIENCE, async || {
+        eventually(TIMEOUT, async || {
             last = self.status(id).await;
             wish(&last)
         })
@@ -103,7 +103,7 @@ impl Stage {
     }
 
     pub(crate) async fn room_goes(&self, room: &str) {
-        eventually(PATIENCE, async || self.double.room(room).is_none()).await;
+        eventually(TIMEOUT, async || self.double.room(room).is_none()).await;
     }
 
     /// A session with a person and a ready agent in it.
@@ -146,11 +146,11 @@ impl Started {
 
 pub(crate) fn vars(
     double: &Double,
-    neighbours: &Neighbours,
+    peers: &Peers,
     database: &TestDatabase,
     more: &[(&str, &str)],
 ) -> Vec<(String, String)> {
-    let mut vars = neighbours.vars();
+    let mut vars = peers.vars();
     let keys = format!("{VOICE_KEY},{OTHER_VOICE_KEY}");
     let url = double.url();
     let ours = [
@@ -179,7 +179,7 @@ pub(crate) fn vars(
         ("VOICE_SETTLE_MS", "300"),
         ("VOICE_DELETE_RETRY_MS", "100"),
         ("VOICE_DELIVERY_RETRY_MS", "50"),
-        ("VOICE_DELIVERY_PATIENCE_MS", "10000"),
+        ("VOICE_DELIVERY_TIMEOUT_MS", "10000"),
         ("VOICE_STATUS_FRESH_MS", "200"),
         ("VOICE_TOOL_BRIDGE_ALLOWED_ORIGINS", "https://app.example"),
         ("TOOL_BRIDGE_API_KEY", BRIDGE_KEY),

@@ -11,7 +11,7 @@ use livekit_api::access_token::AccessToken;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::stage::{PATIENCE, Stage};
+use crate::stage::{Stage, TIMEOUT};
 
 /// A token as RFC 7519 has it, which livekit's own maker would not make.
 fn signed(algorithm: &str, claims: &Value, secret: &str) -> String {
@@ -124,7 +124,7 @@ on_both_databases! {
         stage.double.open_stray_room(&started.room);
         stage.double.open_stray_room("voice_01890a5d-ac96-774b-bcce-b302099a8057");
         stage.double.open_stray_room("somebody-elses-room");
-        eventually(PATIENCE, async || stage.double.rooms().iter().all(|room| room.name == "somebody-elses-room")).await;
+        eventually(TIMEOUT, async || stage.double.rooms().iter().all(|room| room.name == "somebody-elses-room")).await;
         assert_eq!(stage.double.rooms().len(), 1);
         assert_eq!(stage.status(&started.id).await["endReason"], "stop_requested");
     }

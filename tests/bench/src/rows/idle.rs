@@ -15,7 +15,7 @@ pub(crate) fn memory_and_start(machine: &Machine, options: &Options, report: &mu
         for round in 0..options.rounds {
             let file = machine.scratch.path().join(format!("idle-{name}-{round}.db"));
             let database = format!("sqlite:{}", file.display());
-            // Neighbours are away on purpose: a service has to start without them.
+            // Peers are away on purpose: a service has to start without them.
             let nobody = "http://127.0.0.1:9";
             let service = machine.service(
                 name,

@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// One request in so many comes on a connection of its own.
 const FRESH_EVERY: usize = 10;
 /// An honest answer that takes longer has failed.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) fn honest_clients(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
     if Command::new("slowhttptest").arg("-h").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
@@ -122,7 +122,7 @@ impl Honest {
             sleep_until(due.into()).await;
             let is_fresh = times.len() % FRESH_EVERY == FRESH_EVERY - 1;
             let connection = if is_fresh { None } else { kept.take() };
-            match timeout(PATIENCE, self.once(connection)).await {
+            match timeout(TIMEOUT, self.once(connection)).await {
                 Ok(Ok(connection)) => {
                     times.push(Some(due.elapsed()));
                     kept = Some(connection);

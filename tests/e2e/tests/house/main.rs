@@ -4,5 +4,5 @@
 
 mod first_steps;
 mod matrix;
-mod neighbours;
 mod openapi;
+mod peers;

@@ -26,12 +26,12 @@ async fn dashboards_and_alerts_ask_for_what_the_programs_write() {
     let asked = expressions();
     assert!(asked.len() > 100, "only {} expressions were found", asked.len());
     // Some numbers are counted now and then only.
-    let patience = Duration::from_secs(60);
+    let timeout = Duration::from_secs(60);
     let (mut missing, began) = (Vec::new(), Instant::now());
-    eventually(2 * patience, async || {
+    eventually(2 * timeout, async || {
         let written = written(&city).await;
         missing = asked.iter().flat_map(|(place, expression)| unanswered(place, expression, &written)).collect();
-        missing.is_empty() || began.elapsed() > patience
+        missing.is_empty() || began.elapsed() > timeout
     })
     .await;
     assert!(missing.is_empty(), "{missing:#?}");

@@ -8,7 +8,7 @@ use ensemble_telemetry::City;
 use ensemble_testkit::eventually;
 
 /// How long an exporter tries to send; whoever waited for it would wait as long.
-const EXPORT_PATIENCE: Duration = Duration::from_secs(3);
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A queue that is full at once, so that what is dropped is dropped in the first moments.
 const TINY_QUEUE: &[(&str, &str)] =
@@ -25,7 +25,7 @@ async fn nobody_notices(collector: &str) {
         slowest = slowest.max(began.elapsed());
         assert_eq!(answer.status, 200, "{}", answer.text);
     }
-    assert!(slowest < EXPORT_PATIENCE, "a request waited for the collector: {slowest:?}");
+    assert!(slowest < EXPORT_TIMEOUT, "a request waited for the collector: {slowest:?}");
     // The dashboards notice.
     eventually(Duration::from_secs(20), async || {
         let metrics = city.inside("identity").get("/metrics").await.text;

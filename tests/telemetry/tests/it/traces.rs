@@ -52,7 +52,7 @@ async fn city() -> (Collector, City, Double) {
 }
 
 #[actix_web::test]
-async fn one_trace_runs_from_the_caller_through_the_edge_to_the_database_and_the_neighbours() {
+async fn one_trace_runs_from_the_caller_through_the_edge_to_the_database_and_the_peers() {
     let (collector, city, _livekit) = city().await;
     let ann = city.person().await;
     let machine = json!({ "id": "laptop", "metadata": "sealed", "encryptionKey": "sealed" });
@@ -78,8 +78,8 @@ async fn one_trace_runs_from_the_caller_through_the_edge_to_the_database_and_the
     assert_eq!(service.parent, edge.id, "the service is called by the edge: {}", list(&spans));
     let call = must(&spans, "session-store", SpanKind::Client, get);
     assert_eq!(call.parent, service.id, "the internal call is the service's: {}", list(&spans));
-    let neighbour = must(&spans, "machine-registry", SpanKind::Server, get);
-    assert_eq!(neighbour.parent, call.id, "the neighbour is called by it: {}", list(&spans));
+    let peer = must(&spans, "machine-registry", SpanKind::Server, get);
+    assert_eq!(peer.parent, call.id, "the peer is called by it: {}", list(&spans));
     let databases = |service: &str, parent: &Span| {
         let is_sql = |span: &&Span| {
             span.service == format!("ensemble-{service}")
@@ -88,7 +88,7 @@ async fn one_trace_runs_from_the_caller_through_the_edge_to_the_database_and_the
         spans.iter().filter(is_sql).any(|span| span.kind == SpanKind::Client && span.parent == parent.id)
     };
     assert!(databases("session-store", service), "the service's SQL: {}", list(&spans));
-    assert!(databases("machine-registry", neighbour), "the neighbour's SQL: {}", list(&spans));
+    assert!(databases("machine-registry", peer), "the peer's SQL: {}", list(&spans));
 
     // What is committed together with others still belongs to the trace of who asked.
     let begun = Begun::new("22222222222222222222222222222222", "2222222222222222");

@@ -12,7 +12,7 @@ use diesel::prelude::*;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::{Array, BigInt, Bool, Nullable, Text};
 use ensemble_store_kit::types::{DbId, IntoDb, Moment, Uid, now};
-use ensemble_store_kit::{Conn, Raw, StoreError, kept};
+use ensemble_store_kit::{Conn, Raw, StoreError, cached};
 use ensemble_types::ids::{MessageId, SessionId, UserId};
 use ensemble_types::messages::Message;
 use ensemble_types::time::Timestamp;
@@ -82,7 +82,7 @@ impl<'a> Rows<'a> {
         }
         let stored = self.session.iter().zip(&numbers).filter(|(_, number)| number.is_some());
         for session in stored.map(|(session, _)| *session).collect::<BTreeSet<DbId>>() {
-            c.wake(topic(SessionId::from_uuid(session.0)));
+            c.notify(topic(SessionId::from_uuid(session.0)));
         }
         Ok(numbers)
     }
@@ -137,7 +137,7 @@ impl<'a> Rows<'a> {
                 .execute(c)?;
         }
         for (session, last_seq) in &last {
-            kept(
+            cached(
                 diesel::update(sessions::table.find(session))
                     .set((sessions::last_seq.eq(last_seq), sessions::updated_at.eq(at.db()))),
             )

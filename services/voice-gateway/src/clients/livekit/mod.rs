@@ -96,7 +96,7 @@ impl LiveKit {
         let grants = || VideoGrants { room_create: true, ..Default::default() };
         let call = |budget| self.twirp.call::<_, proto::Room>(ROOM_SERVICE, "CreateRoom", &request, grants(), budget);
         let made = match call(self.budgets.create).await {
-            // Somebody waits for this: the second attempt gets what the first has left of their patience.
+            // Somebody waits for this: the second attempt gets what the first has left of their timeout.
             Err(error) if error.is_retryable() => call(self.budgets.create / 2).await,
             other => other,
         };

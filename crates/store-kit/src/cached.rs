@@ -13,17 +13,17 @@ use diesel::sql_types::Integer;
 /// Lets the connection keep the statement. For one that has a handful of texts, and not one for each set of values.
 ///
 /// ```text
-/// on!(tx, |c| kept(diesel::update(notes::table.find(id.db())).set(notes::body.eq(&body))).execute(c))?;
+/// on!(tx, |c| cached(diesel::update(notes::table.find(id.db())).set(notes::body.eq(&body))).execute(c))?;
 /// ```
-pub fn kept<Q>(query: Q) -> Kept<Q> {
-    Kept(query)
+pub fn cached<Q>(query: Q) -> Cached<Q> {
+    Cached(query)
 }
 
-/// See [`kept`].
+/// See [`cached`].
 #[derive(Clone, Copy, Debug)]
-pub struct Kept<Q>(Q);
+pub struct Cached<Q>(Q);
 
-impl<Q> Kept<Q> {
+impl<Q> Cached<Q> {
     /// Runs a statement that gives no rows, and tells how many it changed.
     ///
     /// # Errors
@@ -31,26 +31,26 @@ impl<Q> Kept<Q> {
     pub fn execute<'query, C>(self, conn: &mut C) -> QueryResult<usize>
     where
         C: Connection,
-        Kept<Tallied<Q>>: LoadQuery<'query, C, i32>,
+        Cached<CountAffected<Q>>: LoadQuery<'query, C, i32>,
     {
         // diesel's own `execute` looks at the statement through a reference, and so asks the original what may be kept.
-        Ok(Kept(Tallied(self.0)).load(conn)?.len())
+        Ok(Cached(CountAffected(self.0)).load(conn)?.len())
     }
 }
 
 /// Known by its text alone.
-impl<Q> QueryId for Kept<Q> {
+impl<Q> QueryId for Cached<Q> {
     type QueryId = ();
     const HAS_STATIC_QUERY_ID: bool = false;
 }
 
-impl<Q: Query> Query for Kept<Q> {
+impl<Q: Query> Query for Cached<Q> {
     type SqlType = Q::SqlType;
 }
 
-impl<Q, C> RunQueryDsl<C> for Kept<Q> {}
+impl<Q, C> RunQueryDsl<C> for Cached<Q> {}
 
-impl<DB: Backend, Q: QueryFragment<DB>> QueryFragment<DB> for Kept<Q> {
+impl<DB: Backend, Q: QueryFragment<DB>> QueryFragment<DB> for Cached<Q> {
     fn walk_ast<'b>(&'b self, out: AstPass<'_, 'b, DB>) -> QueryResult<()> {
         self.0.walk_ast(out)
     }
@@ -62,13 +62,13 @@ impl<DB: Backend, Q: QueryFragment<DB>> QueryFragment<DB> for Kept<Q> {
 
 /// A statement with a row for each row that it changes.
 #[derive(Clone, Copy, Debug)]
-pub struct Tallied<Q>(Q);
+pub struct CountAffected<Q>(Q);
 
-impl<Q> Query for Tallied<Q> {
+impl<Q> Query for CountAffected<Q> {
     type SqlType = Integer;
 }
 
-impl<DB: Backend, Q: QueryFragment<DB>> QueryFragment<DB> for Tallied<Q> {
+impl<DB: Backend, Q: QueryFragment<DB>> QueryFragment<DB> for CountAffected<Q> {
     fn walk_ast<'b>(&'b self, mut out: AstPass<'_, 'b, DB>) -> QueryResult<()> {
         self.0.walk_ast(out.reborrow())?;
         out.push_sql(" RETURNING 1");

@@ -1,4 +1,4 @@
-//! What goes on working when a neighbour is away; and two replicas that are neighbours to each other.
+//! What goes on working when a peer is away; and two replicas that are peers to each other.
 
 use std::time::{Duration, Instant};
 
@@ -13,14 +13,14 @@ on_both_databases! {
         let world = World::new(on).await;
         let owner = world.person();
         owner.session().await;
-        world.neighbours.machine_registry_away(true);
+        world.peers.machine_registry_away(true);
         let known = owner.session().await;
         owner.append(&known, "a", "x").await;
         let stranger = world.person();
         let refused = stranger.api.post("/v1/sessions", &stranger.draft()).await;
         refused.problem(503, "UNAVAILABLE");
         assert!(refused.header("retry-after").is_some());
-        world.neighbours.machine_registry_away(false);
+        world.peers.machine_registry_away(false);
         stranger.session().await;
     }
 
@@ -28,15 +28,15 @@ on_both_databases! {
         let world = World::with(on, &[("KEYS_TRUSTED_MS", "1500")]).await;
         let owner = world.person();
         let id = owner.session().await;
-        world.neighbours.identity_away(true);
+        world.peers.identity_away(true);
         owner.append(&id, "a", "x").await;
-        let share = json!({ "userId": world.neighbours.new_user(), "accessLevel": "view", "encryptedKey": "k" });
+        let share = json!({ "userId": world.peers.new_user(), "accessLevel": "view", "encryptedKey": "k" });
         owner.api.post(&format!("/v1/sessions/{id}/shares"), &share).await.problem(503, "UNAVAILABLE");
         ensemble_testkit::eventually(Duration::from_secs(5), async || {
             owner.api.get("/v1/sessions").await.status == 503
         })
         .await;
-        world.neighbours.identity_away(false);
+        world.peers.identity_away(false);
         ensemble_testkit::eventually(Duration::from_secs(5), async || {
             owner.api.get("/v1/sessions").await.status == 200
         })
@@ -49,7 +49,7 @@ on_both_databases! {
         let world = World::new(on).await;
         let owner = world.person();
         let id = owner.session().await;
-        for (what, token) in world.neighbours.issuer().bad_tokens(owner.id) {
+        for (what, token) in world.peers.issuer().bad_tokens(owner.id) {
             let api = world.anonymous().with_token(&token);
             let refused = api.get(&messages(&id)).await;
             assert_eq!(refused.status, 401, "{what}: {refused:?}");

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 /// Until when a caller waits; a job that is about to wait may put it off.
 #[derive(Clone)]
-pub(crate) struct Patience {
+pub(crate) struct Deadline {
     start: Instant,
     limit: Arc<Limit>,
 }
@@ -20,7 +20,7 @@ struct Limit {
     changed: Notify,
 }
 
-impl Patience {
+impl Deadline {
     pub(crate) fn new(limit: Duration) -> Self {
         let ms = AtomicU64::new(u64::try_from(limit.as_millis()).unwrap_or(u64::MAX));
         Self { start: Instant::now(), limit: Arc::new(Limit { ms, changed: Notify::new() }) }

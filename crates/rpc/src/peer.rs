@@ -1,4 +1,4 @@
-//! Where the neighbours are: one variable for each, the same in every service.
+//! Where the peers are: one variable for each, the same in every service.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use ensemble_chassis::Vars;
 
 /// The internal door of another service.
 #[derive(Clone, Debug)]
-pub struct Neighbour {
+pub struct Peer {
     /// As in `http://identity:9081`, without a slash at the end.
     pub url: String,
     /// How long a call may take, its repetition included.
     pub deadline: Duration,
 }
 
-impl Neighbour {
+impl Peer {
     pub fn identity(vars: &mut Vars) -> Self {
         Self::read(vars, "IDENTITY_RPC_URL", "identity's internal door", "http://127.0.0.1:9081")
     }
@@ -29,9 +29,9 @@ impl Neighbour {
     fn read(vars: &mut Vars, name: &str, meaning: &str, default: &str) -> Self {
         let url = vars.text(name, meaning, default).trim_end_matches('/').to_owned();
         if !url.starts_with("http://") && !url.starts_with("https://") {
-            vars.fault(name, "must begin with http:// or https://");
+            vars.add_error(name, "must begin with http:// or https://");
         }
-        let deadline = vars.millis("RPC_DEADLINE_MS", "how long a call to a neighbour may take", 1_000);
+        let deadline = vars.millis("RPC_DEADLINE_MS", "how long a call to a peer may take", 1_000);
         Self { url, deadline }
     }
 }

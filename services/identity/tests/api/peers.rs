@@ -4,8 +4,8 @@ use ensemble_rpc::RpcError;
 use ensemble_rpc::identity::{
     Accounts, AccountsClient, GetAccountRequest, Keys, KeysClient, RevokeMachineTokensRequest, SnapshotRequest,
 };
-use ensemble_testkit::neighbours::channel_to;
 use ensemble_testkit::on_both_databases;
+use ensemble_testkit::peers::channel_to;
 use ensemble_types::ids::UserId;
 use ensemble_types::time::Timestamp;
 use serde_json::json;
@@ -43,7 +43,7 @@ on_both_databases! {
         assert_eq!(laptop.get("/v1/account").await.status, 403);
         assert_eq!(revoke(made_at.micros() + 1_000).await.unwrap().revoked, 1);
         assert_eq!(revoke(made_at.micros() + 1_000).await.unwrap().revoked, 0);
-        ensemble_testkit::eventually(crate::PATIENCE, async || laptop.get("/v1/account").await.status == 401).await;
+        ensemble_testkit::eventually(crate::TIMEOUT, async || laptop.get("/v1/account").await.status == 401).await;
         assert_eq!((other.get("/v1/account").await.status, namesake.get("/v1/account").await.status), (403, 403));
         assert_eq!(alice.get("/v1/auth/tokens").await.expect(200)["tokens"].as_array().unwrap().len(), 1);
     }

@@ -11,12 +11,12 @@ use thread_local::ThreadLocal;
 /// answer that has to be handed from thread to thread costs both of them a wake-up, a good part of a small call; so a thread
 /// keeps connections for itself.
 #[derive(Clone, Debug)]
-pub struct Outgoing {
+pub struct HttpClients {
     first: reqwest::Client,
     of_threads: Arc<ThreadLocal<reqwest::Client>>,
 }
 
-impl Outgoing {
+impl HttpClients {
     /// # Errors
     /// The system's TLS settings cannot be read.
     pub fn new() -> Result<Self, reqwest::Error> {
@@ -26,7 +26,7 @@ impl Outgoing {
     }
 
     /// The client of the present thread. Ask for it anew for each call.
-    pub fn here(&self) -> &reqwest::Client {
+    pub fn for_this_thread(&self) -> &reqwest::Client {
         // What could be built once can be built again; if not, a shared client is only slower.
         self.of_threads.get_or(|| build().unwrap_or_else(|_| self.first.clone()))
     }

@@ -1,4 +1,4 @@
-//! The neighbours of the service under test: the generated contracts, implemented in memory and served on one internal
+//! The peers of the service under test: the generated contracts, implemented in memory and served on one internal
 //! door, each of which can be taken away.
 
 use std::collections::HashSet;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use actix_web::http::StatusCode;
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
 use bytes::Bytes;
-use ensemble_chassis::{Outgoing, RpcCall, RpcMount};
+use ensemble_chassis::{HttpClients, RpcCall, RpcMount};
 use ensemble_rpc::identity::{
     Accounts, GetAccountRequest, GetAccountResponse, Keys, RevokeMachineTokensRequest, RevokeMachineTokensResponse,
     SnapshotRequest, SnapshotResponse, VerificationKey, mount_accounts, mount_keys,
@@ -18,18 +18,18 @@ use ensemble_rpc::machines::{GetMachineRequest, GetMachineResponse, MachineDirec
 use ensemble_rpc::orchestrator::{
     EndMachineLeasesRequest, EndMachineLeasesResponse, MachineLeases, mount_machine_leases,
 };
-use ensemble_rpc::{Channel, Neighbour, RpcError};
+use ensemble_rpc::{Channel, Peer, RpcError};
 use ensemble_types::ids::{MachineId, TokenId, UserId};
 use futures_util::future::BoxFuture;
 
 use crate::Issuer;
 
-/// What services and their stand-in neighbours show each other.
+/// What services and their stand-in peers show each other.
 pub const INTERNAL_TOKEN: &str = "internal-token-of-the-tests";
 
-/// All neighbours at once. Cheap to clone.
+/// All peers at once. Cheap to clone.
 #[derive(Clone)]
-pub struct Neighbours {
+pub struct Peers {
     inner: Arc<Inner>,
     url: String,
 }
@@ -45,7 +45,7 @@ struct Inner {
     ended_machines: Mutex<Vec<EndMachineLeasesRequest>>,
 }
 
-impl Neighbours {
+impl Peers {
     /// Serves until the process ends. Call it on the test's runtime.
     pub async fn start() -> Self {
         let inner = Arc::new(Inner {
@@ -62,7 +62,7 @@ impl Neighbours {
         mounts.extend(mount_accounts(Arc::clone(&inner) as Arc<dyn Accounts>));
         mounts.extend(mount_machine_directory(Arc::clone(&inner) as Arc<dyn MachineDirectory>));
         mounts.extend(mount_machine_leases(Arc::clone(&inner) as Arc<dyn MachineLeases>));
-        let url = serve(mounts).unwrap_or_else(|error| panic!("no stand-in neighbours: {error}"));
+        let url = serve(mounts).unwrap_or_else(|error| panic!("no stand-in peers: {error}"));
         Self { inner, url }
     }
 
@@ -133,9 +133,9 @@ impl Neighbours {
 /// A way to the internal door of a service under test, to call its contracts: `AccountsClient::new(channel_to(&url))`.
 pub fn channel_to(internal_url: &str) -> Channel {
     ensemble_chassis::process::install_providers();
-    let neighbour = Neighbour { url: internal_url.to_owned(), deadline: Duration::from_secs(20) };
-    let http = Outgoing::new().unwrap_or_else(|error| panic!("no HTTP client: {error}"));
-    Channel::with(http, INTERNAL_TOKEN.to_owned().into(), &neighbour)
+    let peer = Peer { url: internal_url.to_owned(), deadline: Duration::from_secs(20) };
+    let http = HttpClients::new().unwrap_or_else(|error| panic!("no HTTP client: {error}"));
+    Channel::with(http, INTERNAL_TOKEN.to_owned().into(), &peer)
 }
 
 impl Keys for Inner {

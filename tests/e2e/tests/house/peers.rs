@@ -1,4 +1,4 @@
-//! What works while a neighbour is away, and what says clearly that it does not.
+//! What works while a peer is away, and what says clearly that it does not.
 
 use std::time::{Duration, Instant};
 
