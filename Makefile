@@ -12,19 +12,20 @@ help: ## this list
 setup: ## installs what the tests need (Debian and Ubuntu as root; elsewhere it names what is missing)
 	@.ci/setup
 
-run: ## builds in release and starts everything on http://127.0.0.1:8080, data under ./data
-	$(CARGO) build --release --locked -p ensemble-cli
-	./target/release/ensemble up --data ./data
+run: ## builds and starts everything on http://127.0.0.1:8080, data under ./data
+	@command -v cc >/dev/null || .ci/setup
+	$(CARGO) build --profile quick --locked -p ensemble-cli
+	./target/quick/ensemble up --data ./data
 
 test: setup ## everything, on SQLite and on a private PostgreSQL
 	$(CARGO) build --locked --workspace --all-targets
 	./target/debug/with-postgres $(CARGO) test --locked --workspace --no-fail-fast
 
-lint: ## formatting, clippy, licences and sources of dependencies
+lint: ## formatting, clippy, links in documentation, rules of the repository and its dependencies
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	@if command -v cargo-deny >/dev/null; then $(CARGO) deny --offline check bans licenses sources; \
-	else echo "skipped: cargo deny (not installed: cargo install cargo-deny)"; fi
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --quiet
+	$(CARGO) test --locked --quiet -p ensemble-tidy
 
 openapi: ## writes docs/openapi.json from the route tables
 	$(CARGO) run --locked -q -p ensemble-all-in-one --bin write-openapi > docs/openapi.json.new
