@@ -4,12 +4,15 @@ BUILD_PROFILE ?= dist
 HELM_VERSION ?= latest
 DEPLOY_TOOLS := $(CACHE)/deploy
 
-.PHONY: images compose-test chart-test dashboards
+.PHONY: dist images compose-test chart-test dashboards
+
+dist: ## a release archive with the one program, its SBOM and checksums, in dist/
+	@deploy/dist/dist.sh
 
 images: ## builds every image (BUILD_PROFILE=release is quicker and larger)
 	@BUILD_PROFILE=$(BUILD_PROFILE) VERSION=$(VERSION) deploy/test/images.sh
 
-compose-test: ## docker compose up, the whole story through its port, faults, rolling restart
+compose-test: ## docker compose up, the whole scenario through its port, faults, rolling restart
 	@deploy/test/compose.sh
 
 chart-test: $(DEPLOY_TOOLS)/ready ## renders the chart and checks it strictly against the last three Kubernetes
