@@ -47,8 +47,8 @@ def from_compose():
 def from_services(folder):
     known = {}
     for service in SERVICES:
-        told = subprocess.run([folder / f"ensemble-{service}", "config"], check=True, capture_output=True, text=True).stdout
-        for name, meaning, default in re.findall(r"^([A-Z_]+)\n    (.*) \[(.*)\]$", told, re.M):
+        output = subprocess.run([folder / f"ensemble-{service}", "config"], check=True, capture_output=True, text=True).stdout
+        for name, meaning, default in re.findall(r"^([A-Z_]+)\n    (.*) \[(.*)\]$", output, re.M):
             meaning = re.sub(r" \(or [A-Z_]+_FILE: .*\)$", "", meaning)
             known.setdefault(name, (meaning, default, []))[2].append(service)
     return known

@@ -181,18 +181,18 @@ def keeps_promises(checks, name, objects, values):
 
 
 def reaches_internal(checks, name, by_kind):
-    """The edge reaches nobody's internal door, and nobody's public door is reached but by the edge."""
+    """The edge never reaches an internal listener, and only the edge reaches a public one."""
     for service, port in SERVICES.items():
         policy = by_kind.get("NetworkPolicy", {}).get(f"ensemble-{service}")
         if not policy:
             return
         for rule in policy["spec"]["ingress"]:
             callers = {p["podSelector"]["matchLabels"].get("app.kubernetes.io/component") for p in rule.get("from", []) if "podSelector" in p}
-            doors = {p["port"] for p in rule["ports"]}
-            if port + 1000 in doors:
-                checks.that("edge-proxy" not in callers and rule.get("from"), f"{name}: the internal door of {service} is open to {callers}")
-            if service != "edge-proxy" and port in doors:
-                checks.that(callers == {"edge-proxy"}, f"{name}: the public door of {service} is open to {callers}")
+            ports = {p["port"] for p in rule["ports"]}
+            if port + 1000 in ports:
+                checks.that("edge-proxy" not in callers and rule.get("from"), f"{name}: the internal port of {service} is open to {callers}")
+            if service != "edge-proxy" and port in ports:
+                checks.that(callers == {"edge-proxy"}, f"{name}: the public port of {service} is open to {callers}")
 
 
 def reaches_out(checks, name, by_kind):

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# `docker compose up` from this checkout, and then: the whole story through the published port, replicas, a rolling restart
+# `docker compose up` from this checkout, and then: the whole scenario through the published port, replicas, a rolling restart
 # of every service under load, the database killed for 20 s, telemetry without a collector, a backup that is restored.
 #
 #   KEEP=1        leaves everything running at the end
 #   RATE=200      requests a second of the load
-#   ONLY=story    stops after that step: story, rolling, outage, restore
-#   SKIP=rolling  leaves that step out (or several: SKIP="story rolling")
+#   ONLY=scenario    stops after that step: scenario, rolling, outage, restore
+#   SKIP=rolling  leaves that step out (or several: SKIP="scenario rolling")
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/engine.sh"
 need_compose "compose-test"
@@ -70,17 +70,17 @@ dc up -d
 healthy "$(containers edge-proxy)"
 echo "ready after $((SECONDS - began)) s"
 
-tell() {
-    step "the story, through the published port"
-    VOICE_PUBLIC_KEY=$("$docker" exec "$(containers voice-gateway)" cat /secrets/voice-public-key) python3 deploy/test/story.py tell "$url"
+scenario() {
+    step "the scenario, through the published port"
+    VOICE_PUBLIC_KEY=$("$docker" exec "$(containers voice-gateway)" cat /secrets/voice-public-key) python3 deploy/test/scenario.py scenario "$url"
 
     step "no collector: nothing slower, nothing refused"
     lost=$(for service in $services edge-proxy; do "$docker" logs "$(containers "$service")" 2>&1 | grep '"level":"ERROR"' || true; done)
     [ -z "$lost" ] || { echo "FAILED errors in the logs: $lost"; exit 1; }
     echo "ok  no error in any log while spans go nowhere"
 }
-if ! skips story; then tell; fi
-done_after story
+if ! skips scenario; then scenario; fi
+done_after scenario
 
 rolling() {
     step "three replicas of every service, restarted one after the other under $rate requests a second"
@@ -89,7 +89,7 @@ rolling() {
     EDGE_PORT=$port-$((port + 2)) dc up -d "${scale[@]}" >/dev/null 2>&1
     for service in $services edge-proxy; do for id in $(containers "$service"); do healthy "$id"; done; done
     edges
-    python3 deploy/test/story.py load "$url" --rate "$rate" --seconds 600 --until "$work/done" --edges "$work/edges" \
+    python3 deploy/test/scenario.py load "$url" --rate "$rate" --seconds 600 --until "$work/done" --edges "$work/edges" \
         --out "$work/rolling.json" >"$work/rolling.log" 2>&1 &
     loader=$!
     until grep -q loading "$work/rolling.log" 2>/dev/null; do kill -0 $loader || { cat "$work/rolling.log"; exit 1; }; sleep 0.2; done
@@ -108,16 +108,16 @@ rolling() {
     cat "$work/rolling.log"
     dc up -d >/dev/null 2>&1
     healthy "$(containers edge-proxy)"
-    python3 deploy/test/story.py check "$url" "$work/rolling.json"
+    python3 deploy/test/scenario.py check "$url" "$work/rolling.json"
 }
 if ! skips rolling; then rolling; fi
 done_after rolling
 
 step "PostgreSQL killed for 20 s under load"
 database=$(containers postgres)
-python3 deploy/test/story.py outage "$url" --rate "${OUTAGE_RATE:-50}" --seconds 60 --out "$work/outage.json" \
+python3 deploy/test/scenario.py outage "$url" --rate "${OUTAGE_RATE:-50}" --seconds 60 --out "$work/outage.json" \
     --kill "$docker kill --signal KILL $database" --heal "$docker start $database" --ready "$docker logs -t $database"
-python3 deploy/test/story.py check "$url" "$work/outage.json"
+python3 deploy/test/scenario.py check "$url" "$work/outage.json"
 done_after outage
 
 step "a backup, everything removed, the backup restored"
@@ -126,7 +126,7 @@ dc down --volumes --timeout 20 >/dev/null 2>&1
 COMPOSE="${compose[*]}" deploy/compose/restore.sh "$work/backup"
 dc up -d >/dev/null 2>&1
 healthy "$(containers edge-proxy)"
-python3 deploy/test/story.py check "$url" "$work/outage.json"
+python3 deploy/test/scenario.py check "$url" "$work/outage.json"
 done_after restore
 echo
 echo "compose-test: everything holds"

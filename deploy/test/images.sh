@@ -38,34 +38,34 @@ wrong() {
     echo "FAILED $1"
     failed=1
 }
-tell() { "$docker" image inspect --format "$1" "$image"; }
+inspect() { "$docker" image inspect --format "$1" "$image"; }
 # Runs a shell in the image as compose and the chart run the program: no root, nothing to write to.
 within() { "$docker" run --rm --network none --read-only --cap-drop ALL --entrypoint sh "$image" -c "$1"; }
 
 image=debian:bookworm-slim
-base=$(tell '{{.Size}}')
+base=$(inspect '{{.Size}}')
 for service in $services; do
     image=$prefix$service:$version
     build "$service" "$image"
-    beyond=$((($(tell '{{.Size}}') - base) / 1048576))
+    beyond=$((($(inspect '{{.Size}}') - base) / 1048576))
     echo "$image is $beyond MiB beyond its base ($profile)"
-    [ "$(tell '{{.Config.User}}')" = 10001:10001 ] || wrong "$service does not run as 10001"
-    [ "$(tell '{{index .Config.Labels "org.opencontainers.image.version"}}')" = "$version" ] || wrong "$service has no version label"
-    # The runner has nothing to tell without a server.
-    tells="ensemble-$service config >/dev/null"
-    [ "$service" != runner ] || tells="ensemble-runner 2>&1 | grep -q ENSEMBLE_SERVER"
-    within "$tells && test \$(id -u) = 10001 && ! touch /var/lib/ensemble/x 2>/dev/null" || wrong "$service does not run on a read-only root"
+    [ "$(inspect '{{.Config.User}}')" = 10001:10001 ] || wrong "$service does not run as 10001"
+    [ "$(inspect '{{index .Config.Labels "org.opencontainers.image.version"}}')" = "$version" ] || wrong "$service has no version label"
+    # The runner cannot be checked without a server.
+    command="ensemble-$service config >/dev/null"
+    [ "$service" != runner ] || command="ensemble-runner 2>&1 | grep -q ENSEMBLE_SERVER"
+    within "$command && test \$(id -u) = 10001 && ! touch /var/lib/ensemble/x 2>/dev/null" || wrong "$service does not run on a read-only root"
     [ "$service" != runner ] || continue
     [ "$beyond" -le "$limit_mib" ] || wrong "$service is more than $limit_mib MiB beyond its base"
-    [ "$(tell '{{json .Config.Healthcheck.Test}}')" = "[\"CMD\",\"ensemble-$service\",\"healthcheck\"]" ] || wrong "$service has no health check"
+    [ "$(inspect '{{json .Config.Healthcheck.Test}}')" = "[\"CMD\",\"ensemble-$service\",\"healthcheck\"]" ] || wrong "$service has no health check"
     [ "$service" = edge-proxy ] || within 'ldd /usr/lib/*/libpq.so.5 | grep -q libssl' || wrong "the libpq of $service speaks no TLS"
 done
 image=${prefix}voice-agent:$version
 if has_image python:3.12-slim-bookworm; then
     DOCKER_BUILDKIT=$buildkit "$docker" build --quiet --network "$network" -t "$image" \
         --label "org.opencontainers.image.version=$version" deploy/voice-agent >/dev/null
-    echo "$image is $(($(tell '{{.Size}}') / 1048576)) MiB with its base"
-    [ "$(tell '{{.Config.User}}')" = 10001 ] || wrong "voice-agent does not run as 10001"
+    echo "$image is $(($(inspect '{{.Size}}') / 1048576)) MiB with its base"
+    [ "$(inspect '{{.Config.User}}')" = 10001 ] || wrong "voice-agent does not run as 10001"
 else
     echo "skipped: image voice-agent (python:3.12-slim-bookworm can be had from no registry)"
 fi

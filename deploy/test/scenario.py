@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Speaks to a running Ensemble through its published port, with nothing but Python and openssl.
 
-    story.py tell URL                     the whole story once: sign-in, machine, session, messages, sharing, link, run, voice
-    story.py load URL --rate 200 --seconds 60 --out FILE
+    scenario.py scenario URL                     the whole scenario once: sign-in, machine, session, messages, sharing, link, run, voice
+    scenario.py load URL --rate 200 --seconds 60 --out FILE
                                           a steady mixed load; writes what was acknowledged and what failed
              --edges FILE                 spread over the edges whose addresses (host:port) stand in FILE, read again and again
              --until FILE                 ends as soon as FILE is there
-    story.py check URL FILE               everything acknowledged is there, once, in order; every run has ended well
-    story.py outage URL --seconds 60 --kill CMD --heal CMD
+    scenario.py check URL FILE               everything acknowledged is there, once, in order; every run has ended well
+    scenario.py outage URL --seconds 60 --kill CMD --heal CMD
                                           load, CMD, 20 s, CMD: only 503 with Retry-After meanwhile, back within 2 s
 
 A failure ends with exit code 1 and says what was wrong."""
@@ -46,7 +46,7 @@ class Answer:
         return json.loads(self.text)
 
 
-class Door:
+class Client:
     """One kept-alive connection for each thread. `again` is what clients of HTTP do: a kept connection that turns out to
     be closed before a byte of the answer is opened anew, once, for requests that may be sent twice."""
 
@@ -119,8 +119,8 @@ class Door:
 class Person:
     """An account with a fresh key."""
 
-    def __init__(self, door):
-        self.door = door
+    def __init__(self, client):
+        self.client = client
         self.folder = tempfile.TemporaryDirectory()
         self.key = pathlib.Path(self.folder.name) / "key.pem"
         run = lambda *command, **more: subprocess.run(command, check=True, capture_output=True, **more).stdout
@@ -130,16 +130,16 @@ class Person:
         self.sign_in()
 
     def sign_in(self):
-        challenge = self.door.must(200, "POST", "/v1/auth/challenge")["challenge"]
+        challenge = self.client.must(200, "POST", "/v1/auth/challenge")["challenge"]
         message = pathlib.Path(self.folder.name) / "message"
-        message.write_text(f"ensemble-auth-v1\n{self.door.origin}\n{self.public}\n{challenge}")
+        message.write_text(f"ensemble-auth-v1\n{self.client.origin}\n{self.public}\n{challenge}")
         signature = subprocess.run(["openssl", "pkeyutl", "-sign", "-rawin", "-inkey", str(self.key), "-in", str(message)], check=True, capture_output=True).stdout
-        signed = self.door.must(200, "POST", "/v1/auth", {"publicKey": self.public, "challenge": challenge,
-                                "signature": base64.b64encode(signature).decode(), "origin": self.door.origin})
+        signed = self.client.must(200, "POST", "/v1/auth", {"publicKey": self.public, "challenge": challenge,
+                                "signature": base64.b64encode(signature).decode(), "origin": self.client.origin})
         self.id, self.token = signed["userId"], signed["token"]
 
     def must(self, status, method, path, body=None, **more):
-        return self.door.must(status, method, path, body, self.token, **more)
+        return self.client.must(status, method, path, body, self.token, **more)
 
     def machine(self, name):
         self.must(201, "POST", "/v1/machines", {"id": name, "metadata": "sealed", "encryptionKey": "sealed"})
@@ -154,19 +154,19 @@ def expect(holds, what):
         raise Wrong(what)
 
 
-def work(door, machine, token, providers=("claude",), stop=None, on_done=None, failures=None, wait=1000):
+def work(client, machine, token, providers=("claude",), stop=None, on_done=None, failures=None, wait=1000):
     """A runner that does nothing but say that it did."""
     done = 0
     while stop is None or not stop.is_set():
         try:
-            answer = door.call("POST", "/v1/orchestrator/leases", {"machineId": machine, "providers": list(providers), "capacity": 4, "waitMs": wait}, token, timeout=30)
+            answer = client.call("POST", "/v1/orchestrator/leases", {"machineId": machine, "providers": list(providers), "capacity": 4, "waitMs": wait}, token, timeout=30)
             expect(answer.status == 200, f"leases: {answer.status} {answer.text[:200]}")
             leases = answer.json["leases"]
             for lease in leases:
                 base = f"/v1/orchestrator/leases/{lease['id']}"
                 for path, body in (("heartbeat", {"fence": lease["fence"]}), ("output", {"fence": lease["fence"], "offset": 0, "data": "hello\n"}),
                                    ("finish", {"fence": lease["fence"], "status": "completed", "exitCode": 0, "outputSummary": "done"})):
-                    answer = door.call("POST", f"{base}/{path}", body, token)
+                    answer = client.call("POST", f"{base}/{path}", body, token)
                     expect(answer.status == 200, f"{path}: {answer.status} {answer.text[:200]}")
                 done += 1
             if on_done:
@@ -181,8 +181,8 @@ def work(door, machine, token, providers=("claude",), stop=None, on_done=None, f
     return done
 
 
-def tell(door):
-    ann, bob = Person(door), Person(door)
+def scenario(client):
+    ann, bob = Person(client), Person(client)
     machine_token = ann.machine("laptop")
     session = ann.session("laptop")
     first = ann.must(201, "POST", f"/v3/sessions/{session}/messages", {"content": "one", "localId": "a"})
@@ -193,22 +193,22 @@ def tell(door):
     expect([m["seq"] for m in page["messages"]] == list(range(1, 52)), "the history has gaps")
     print("ok  messages are numbered without gaps")
 
-    expect(door.call("GET", f"/v1/sessions/{session}", token=bob.token).status == 404, "a stranger sees the session")
+    expect(client.call("GET", f"/v1/sessions/{session}", token=bob.token).status == 404, "a stranger sees the session")
     ann.must(201, "POST", f"/v1/sessions/{session}/shares", {"userId": bob.id, "accessLevel": "view", "encryptedKey": "sealed"})
     bob.must(200, "GET", f"/v3/sessions/{session}/messages")
-    expect(door.call("POST", f"/v3/sessions/{session}/messages", {"content": "x", "localId": "y"}, bob.token).status == 403, "a viewer may write")
+    expect(client.call("POST", f"/v3/sessions/{session}/messages", {"content": "x", "localId": "y"}, bob.token).status == 403, "a viewer may write")
     ann.must(200, "DELETE", f"/v1/sessions/{session}/shares/{bob.id}")
-    expect(door.call("GET", f"/v1/sessions/{session}", token=bob.token).status == 404, "a revoked share still opens")
+    expect(client.call("GET", f"/v1/sessions/{session}", token=bob.token).status == 404, "a revoked share still opens")
     print("ok  sharing")
 
     link = ann.must(201, "POST", f"/v1/sessions/{session}/public-share", {"maxUses": 2})
-    seen = [door.call("GET", f"/v1/public-sessions/{link['token']}").status for _ in range(3)]
+    seen = [client.call("GET", f"/v1/public-sessions/{link['token']}").status for _ in range(3)]
     expect(seen == [200, 200, 404], f"a link for two viewings gave {seen}")
     print("ok  public link")
 
     tasks = [{"taskKey": "a", "prompt": "say hello", "provider": "claude"}, {"taskKey": "b", "prompt": "again: {{tasks.a.output}}", "provider": "claude", "dependsOn": ["a"]}]
-    run = ann.must(201, "POST", "/v1/orchestrator/runs", {"tasks": tasks, "title": "story"})
-    runner = threading.Thread(target=work, args=(Door(door.origin), "laptop", machine_token), kwargs={"wait": 3000})
+    run = ann.must(201, "POST", "/v1/orchestrator/runs", {"tasks": tasks, "title": "scenario"})
+    runner = threading.Thread(target=work, args=(Client(client.origin), "laptop", machine_token), kwargs={"wait": 3000})
     runner.start()
     ended = ann.must(200, "POST", f"/v1/orchestrator/runs/{run['id']}/pend", {"waitFor": "terminal", "timeoutMs": 20000}, timeout=30)
     runner.join()
@@ -220,28 +220,28 @@ def tell(door):
 
     if VOICE_KEY:
         voice = {"X-Voice-Key": VOICE_KEY}
-        room = door.must(200, "POST", "/v1/voice/session/start", {"userId": ann.id, "sessionId": session, "language": "en"}, headers=voice)
+        room = client.must(200, "POST", "/v1/voice/session/start", {"userId": ann.id, "sessionId": session, "language": "en"}, headers=voice)
         expect(room["allowed"] and room["participantToken"], f"no room: {room}")
-        state = door.must(200, "GET", f"/v1/voice/session/{room['gatewaySessionId']}/status", headers=voice)
+        state = client.must(200, "GET", f"/v1/voice/session/{room['gatewaySessionId']}/status", headers=voice)
         expect(state["state"] in ("starting", "active"), f"the voice session is {state['state']}")
-        text = door.must(200, "POST", "/v1/voice/session/text", {"gatewaySessionId": room["gatewaySessionId"], "text": "hello"}, headers=voice)
+        text = client.must(200, "POST", "/v1/voice/session/text", {"gatewaySessionId": room["gatewaySessionId"], "text": "hello"}, headers=voice)
         expect(text["accepted"], f"the text was not taken: {text}")
-        stopped = door.must(200, "POST", "/v1/voice/session/stop", {"gatewaySessionId": room["gatewaySessionId"]}, headers=voice)
+        stopped = client.must(200, "POST", "/v1/voice/session/stop", {"gatewaySessionId": room["gatewaySessionId"]}, headers=voice)
         expect(stopped["success"], f"stop: {stopped}")
         print("ok  a voice session on LiveKit")
     else:
         print("skipped: voice (VOICE_PUBLIC_KEY is not set)")
     for path in ("/v1/version", "/openapi.json", "/docs/", "/.well-known/jwks.json"):
-        expect(door.call("GET", path).status in (200, 301, 302, 308), f"{path} is not there")
+        expect(client.call("GET", path).status in (200, 301, 302, 308), f"{path} is not there")
     print("ok  the edge's own pages")
 
 
 class Load:
     """A steady rate of requests from a fixed schedule: what is late is late because of the server, and is counted."""
 
-    def __init__(self, door, rate, accounts=12):
-        self.door, self.rate = door, rate
-        people = [Person(door) for _ in range(accounts)]
+    def __init__(self, client, rate, accounts=12):
+        self.client, self.rate = client, rate
+        people = [Person(client) for _ in range(accounts)]
         self.sessions = []
         self.machines = []
         for number, person in enumerate(people):
@@ -263,24 +263,24 @@ class Load:
         try:
             began = time.time()
             if kind == 7 and number % 40 == 7:
-                answer = self.door.call("POST", "/v1/orchestrator/runs", {"tasks": [{"prompt": "x", "provider": "claude"}]}, person.token,
+                answer = self.client.call("POST", "/v1/orchestrator/runs", {"tasks": [{"prompt": "x", "provider": "claude"}]}, person.token,
                                         headers={"Idempotency-Key": f"load-{number:012d}-{os.getpid()}"})
                 if answer.status in (200, 201):
                     with self.lock:
                         self.runs.append([person.id, answer.json["id"]])
             elif kind < 4:
-                answer = self.door.call("POST", f"/v3/sessions/{session}/messages", {"content": f"message {number}", "localId": f"n{number}"}, person.token)
+                answer = self.client.call("POST", f"/v3/sessions/{session}/messages", {"content": f"message {number}", "localId": f"n{number}"}, person.token)
                 if answer.status in (200, 201):
                     with self.lock:
                         self.acked.append([session, answer.json["seq"], answer.json["id"], f"n{number}"])
             elif kind == 4:
-                answer = self.door.call("GET", f"/v3/sessions/{session}/messages?limit=5", None, person.token)
+                answer = self.client.call("GET", f"/v3/sessions/{session}/messages?limit=5", None, person.token)
             elif kind == 5:
-                answer = self.door.call("GET", "/v1/sessions?limit=5", None, person.token)
+                answer = self.client.call("GET", "/v1/sessions?limit=5", None, person.token)
             elif kind == 6:
-                answer = self.door.call("PATCH", f"/v1/machines/{self.machines[number % len(self.machines)][1]}", {"activity": {"n": number}}, person.token)
+                answer = self.client.call("PATCH", f"/v1/machines/{self.machines[number % len(self.machines)][1]}", {"activity": {"n": number}}, person.token)
             else:
-                answer = self.door.call("GET", "/v1/account", None, person.token)
+                answer = self.client.call("GET", "/v1/account", None, person.token)
             took = time.time() - began
             with self.lock:
                 self.statuses[answer.status] = self.statuses.get(answer.status, 0) + 1
@@ -293,7 +293,7 @@ class Load:
     def run(self, seconds, until=None):
         threads = []
         for person, machine, token in self.machines[:]:
-            thread = threading.Thread(target=work, args=(Door(self.door.origin, self.door.edges), machine, token),
+            thread = threading.Thread(target=work, args=(Client(self.client.origin, self.client.edges), machine, token),
                                       kwargs={"stop": self.stop, "failures": self.fail}, daemon=True)
             thread.start()
             threads.append(thread)
@@ -334,13 +334,13 @@ def summary(load, sent, took):
     print(f"{sent} requests in {took:.0f} s, statuses {load.statuses}, p50 {at(0.5):.0f} ms, p99 {at(0.99):.0f} ms, max {times[-1] * 1000:.0f} ms; {len(load.acked)} appends acknowledged, {len(load.runs)} runs, {len(load.failed)} failed")
 
 
-def check(door, path):
-    told = json.loads(pathlib.Path(path).read_text())
+def check(client, path):
+    saved = json.loads(pathlib.Path(path).read_text())
     there = {}
-    for owner, session in told["sessions"]:
+    for owner, session in saved["sessions"]:
         after, all_of = 0, []
         while True:
-            page = door.must(200, "GET", f"/v3/sessions/{session}/messages?after={after}&limit=500", None, told["tokens"][owner])
+            page = client.must(200, "GET", f"/v3/sessions/{session}/messages?after={after}&limit=500", None, saved["tokens"][owner])
             all_of += page["messages"]
             if not page["hasMore"]:
                 break
@@ -349,20 +349,20 @@ def check(door, path):
         names = [m["localId"] for m in all_of]
         expect(len(names) == len(set(names)), f"session {session} has doubled messages")
         there[session] = {m["localId"]: (m["seq"], m["id"]) for m in all_of}
-    lost = [a for a in told["acked"] if there[a[0]].get(a[3]) != (a[1], a[2])]
+    lost = [a for a in saved["acked"] if there[a[0]].get(a[3]) != (a[1], a[2])]
     expect(not lost, f"{len(lost)} acknowledged messages are lost or changed: {lost[:3]}")
     deadline = time.time() + 90
-    unended = told["runs"]
+    unended = saved["runs"]
     while unended and time.time() < deadline:
-        unended = [r for r in unended if door.must(200, "GET", f"/v1/orchestrator/runs/{r[1]}", None, told["tokens"][r[0]])["status"] != "completed"]
+        unended = [r for r in unended if client.must(200, "GET", f"/v1/orchestrator/runs/{r[1]}", None, saved["tokens"][r[0]])["status"] != "completed"]
         if unended:
             time.sleep(1)
     expect(not unended, f"{len(unended)} runs did not complete: {unended[:3]}")
-    print(f"ok  {len(told['acked'])} acknowledged messages are there, once, without gaps; {len(told['runs'])} runs completed")
+    print(f"ok  {len(saved['acked'])} acknowledged messages are there, once, without gaps; {len(saved['runs'])} runs completed")
 
 
-def outage(door, seconds, kill, heal, rate, when_ready, slack):
-    load = Load(door, rate)
+def outage(client, seconds, kill, heal, rate, when_ready, slack):
+    load = Load(client, rate)
     marks = {}
 
     def faults():
@@ -374,7 +374,7 @@ def outage(door, seconds, kill, heal, rate, when_ready, slack):
         marks["healed"] = time.time()
         # From here on: when does each kind of request succeed for the first time?
         person, session = load.sessions[0]
-        probe = Door(door.origin, door.edges)
+        probe = Client(client.origin, client.edges)
         tries = {"read": lambda: probe.call("GET", f"/v3/sessions/{session}/messages?limit=1", None, person.token),
                  "write": lambda: probe.call("POST", f"/v3/sessions/{session}/messages", {"content": "x", "localId": f"probe{time.time()}"}, person.token),
                  "run": lambda: probe.call("GET", "/v1/orchestrator/runs?limit=1", None, person.token),
@@ -421,7 +421,7 @@ def ready_at(command):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["tell", "load", "check", "outage"])
+    parser.add_argument("what", choices=["scenario", "load", "check", "outage"])
     parser.add_argument("url")
     parser.add_argument("file", nargs="?")
     parser.add_argument("--rate", type=float, default=200)
@@ -434,14 +434,14 @@ def main():
     parser.add_argument("--ready", help="a command that prints the database's log with times")
     parser.add_argument("--slack", type=float, default=float(os.environ.get("SLACK", 0)), help="seconds beside the two, for a busy machine")
     options = parser.parse_args()
-    door = Door(options.url, options.edges)
+    client = Client(options.url, options.edges)
     try:
-        if options.what == "tell":
-            tell(door)
+        if options.what == "scenario":
+            scenario(client)
         elif options.what == "check":
-            check(door, options.file)
+            check(client, options.file)
         elif options.what == "load":
-            load = Load(door, options.rate)
+            load = Load(client, options.rate)
             print("loading", flush=True)
             summary(load, *load.run(options.seconds, options.until))
             load.save(options.out)
@@ -449,7 +449,7 @@ def main():
                 print(f"failed: {time.strftime('%H:%M:%S', time.gmtime(at))} {what}")
             expect(not load.failed, f"{len(load.failed)} requests failed")
         else:
-            outage(door, options.seconds, options.kill, options.heal, options.rate, options.ready, options.slack).save(options.out)
+            outage(client, options.seconds, options.kill, options.heal, options.rate, options.ready, options.slack).save(options.out)
     except Wrong as wrong:
         sys.exit(f"FAILED {wrong}")
 

@@ -1,7 +1,7 @@
 """A voice agent that keeps the voice gateway's contract: a conversation partner to start from.
 
 It hears texts and contexts (RPC methods `voice.text` and `voice.context`, data packets of the same names), fetches what is
-too large for a packet, says when it is ready, and tells the gateway how it fares. VOICE_AGENT_MODE chooses what it does with
+too large for a packet, says when it is ready, and reports its state to the gateway. VOICE_AGENT_MODE chooses what it does with
 what it hears: `echo` gives everything back and needs no model; `models` talks, with the models that VOICE_STT, VOICE_LLM,
 VOICE_TTS and VOICE_VAD name.
 
@@ -33,15 +33,15 @@ ROLES = ("STT", "LLM", "TTS", "VAD")
 
 
 class Gateway:
-    """The gateway's agent door. Everything that fails is tried again, because the gateway may be restarting."""
+    """The gateway's interface for agents. Every call that fails is tried again, because the gateway may be restarting."""
 
     def __init__(self, job: dict[str, Any], http: aiohttp.ClientSession) -> None:
-        door = job.get("gateway", {})
-        self._events = door.get("eventsUrl")
-        self._headers = {"Authorization": f"Bearer {door.get('token', '')}"}
+        gateway = job.get("gateway", {})
+        self._events = gateway.get("eventsUrl")
+        self._headers = {"Authorization": f"Bearer {gateway.get('token', '')}"}
         self._http = http
 
-    async def tell(self, event: dict[str, Any], attempts: int = 8) -> None:
+    async def report(self, event: dict[str, Any], attempts: int = 8) -> None:
         if not self._events:
             return
         for attempt in range(attempts):
@@ -55,7 +55,7 @@ class Gateway:
         log.warning("the gateway did not take an event of type %s", event["type"])
 
     async def fetch(self, url: str, attempts: int = 8) -> tuple[bytes, int]:
-        """What is at one of the gateway's addresses, and for a context its version."""
+        """The text at one of the gateway's addresses, and the version of a context."""
         for attempt in range(attempts):
             try:
                 async with self._http.get(url, headers=self._headers) as answer:
@@ -74,8 +74,8 @@ def check(content: bytes, pointer: dict[str, Any]) -> None:
 
 
 class Inbox:
-    """Takes each text once and in order, and of contexts only newer ones. Answers at once and works later: a call that
-    takes longer than three seconds is made again by the server."""
+    """Takes each text once and in order, and only newer contexts. It acknowledges at once and works later, because the
+    server repeats a call that takes longer than three seconds."""
 
     def __init__(self, gateway: Gateway, partner: Echo | Spoken) -> None:
         self._gateway, self._partner = gateway, partner
@@ -100,7 +100,7 @@ class Inbox:
                     await self._context(message)
             except Exception as error:  # one bad message must not end the conversation
                 log.exception("a %s could not be taken up", kind)
-                await self._gateway.tell({"type": "error", "code": f"{kind}_failed", "message": type(error).__name__})
+                await self._gateway.report({"type": "error", "code": f"{kind}_failed", "message": type(error).__name__})
 
     async def _text(self, message: dict[str, Any]) -> None:
         text = message.get("text", message.get("message"))
@@ -120,14 +120,14 @@ class Inbox:
             body, newest = await self._gateway.fetch(message["url"])
             if newest == version:
                 check(body, message)
-            # A newer one has come in the meantime, which is as good.
+            # A newer one has arrived in the meantime.
             version = max(version, newest)
         self._context_version = version
         await self._partner.on_context(version, body)
 
 
 class Echo:
-    """Gives everything back: texts and contexts as packets on `voice.echo`, speech as sound."""
+    """Returns everything: texts and contexts as packets on `voice.echo`, speech as sound."""
 
     def __init__(self, room: rtc.Room, human: str) -> None:
         self._room, self._human = room, human
@@ -161,7 +161,7 @@ class Echo:
         await self._say({"kind": "context", "version": version, "bytes": len(body), "sha256": digest})
 
     async def _say(self, packet: dict[str, Any]) -> None:
-        # A person who is not there yet cannot hear; what was said is said when they come.
+        # What is said before the person joins is repeated when they join.
         while self._human not in self._room.remote_participants:
             await asyncio.sleep(0.1)
         to = [self._human]
@@ -178,22 +178,22 @@ class Spoken:
         stt, llm, tts, vad = (model(role) for role in ROLES)
         self._session = AgentSession(stt=stt, llm=llm, tts=tts, vad=vad)
         self._agent = Agent(instructions=instructions(self._job), tools=tools(self._job, self._http))
-        self._session.on("agent_state_changed", lambda event: self._tell({"type": "state", "state": event.new_state}))
-        self._session.on("conversation_item_added", lambda event: self._heard(event.item))
+        self._session.on("agent_state_changed", lambda event: self._report({"type": "state", "state": event.new_state}))
+        self._session.on("conversation_item_added", lambda event: self._on_item(event.item))
         await self._session.start(agent=self._agent, room=self._ctx.room)
         if tts is None:
-            # Without a voice it writes: its answers come as text only.
+            # Without a speech model its answers are text only.
             self._session.output.set_audio_enabled(False)
         welcome = self._job.get("welcomeMessage")
         if welcome and tts is not None:
             self._session.say(welcome)
 
-    def _tell(self, event: dict[str, Any]) -> None:
-        asyncio.ensure_future(self._gateway.tell(event, attempts=1))
+    def _report(self, event: dict[str, Any]) -> None:
+        asyncio.ensure_future(self._gateway.report(event, attempts=1))
 
-    def _heard(self, item: Any) -> None:
+    def _on_item(self, item: Any) -> None:
         if text := getattr(item, "text_content", None):
-            self._tell({"type": "transcript", "role": item.role, "text": text})
+            self._report({"type": "transcript", "role": item.role, "text": text})
 
     async def on_text(self, message_id: str, seq: int, text: str) -> None:
         self._session.interrupt()
@@ -215,7 +215,7 @@ def load_plugins() -> None:
 
 def model(role: str) -> Any:
     """`VOICE_STT=openai:gpt-4o-transcribe` is class STT of livekit.plugins.openai with that model; a value without a colon
-    goes to LiveKit Inference as it is. Nothing set: the session does without."""
+    goes to LiveKit Inference as it is. Nothing set: the session has no such model."""
     name = os.environ.get(f"VOICE_{role}", "")
     if not name:
         return None
@@ -233,17 +233,17 @@ def instructions(job: dict[str, Any]) -> str:
 
 
 def tools(job: dict[str, Any], http: aiohttp.ClientSession) -> list[Any]:
-    """One tool, if there is a tool bridge and VOICE_TOOL_PATH says where on it wishes are taken."""
+    """One tool, if there is a tool bridge and VOICE_TOOL_PATH names its path."""
     bridge, path = job.get("toolBridge"), os.environ.get("VOICE_TOOL_PATH")
     if not bridge or not path:
         return []
 
     @function_tool
     async def ask_coding_session(request: str) -> str:
-        """Hands a wish of the user to their coding session, and gives its answer."""
+        """Passes a request of the user to their coding session, and returns its answer."""
         headers = {"Authorization": f"Bearer {bridge.get('token', '')}"}
         body = {"sessionId": job["sessionId"], "request": request}
-        # The operator allowed this origin and no other; where it sends us on to is not for us to follow.
+        # The operator allowed this origin only, so redirects are not followed.
         wish = http.post(f"{bridge['baseUrl']}{path}", json=body, headers=headers, allow_redirects=False)
         async with wish as answer:
             if answer.status >= 300:
@@ -262,7 +262,7 @@ if MODE == "models":
     load_plugins()
 
 server = AgentServer(
-    # One process for all conversations: nothing heavy runs here, the models are elsewhere.
+    # One process serves all conversations, because the models run elsewhere.
     job_executor_type=JobExecutorType.THREAD,
     load_fnc=lambda *_: 0.0,
     host=os.environ.get("VOICE_AGENT_HOST", "127.0.0.1"),
@@ -302,9 +302,9 @@ async def converse(ctx: JobContext) -> None:
         working.cancel()
 
     ctx.add_shutdown_callback(stop)
-    # Only now: from here on nothing that is sent can be lost.
+    # From here on nothing that is sent can be lost.
     await me.set_attributes({"voice.ready": "1"})
-    await gateway.tell({"type": "ready"})
+    await gateway.report({"type": "ready"})
 
 
 if __name__ == "__main__":

@@ -41,19 +41,19 @@ def say(what: str) -> None:
     print(f"[{time.monotonic() - BEGUN:7.2f} s] {what}", flush=True)
 
 
-async def until(what: str, question: Callable[[], Awaitable[Any]], patience: float = 180.0) -> Any:
+async def until(what: str, question: Callable[[], Awaitable[Any]], timeout: float = 180.0) -> Any:
     """Asks until the answer is true; fails when it is not in time."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while True:
         if answer := await question():
             return answer
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {patience:.0f} s: {what}")
+            raise AssertionError(f"not within {timeout:.0f} s: {what}")
         await asyncio.sleep(0.05)
 
 
 class Process:
-    """A program of the story, ended with it."""
+    """A program that the scenario starts and ends."""
 
     def __init__(self, name: str, command: list[str], more: dict[str, str]) -> None:
         self.log = open(LOGS / f"{name}.log", "ab")
@@ -79,7 +79,7 @@ def start_gateway(data: Path, **more: str) -> Process:
         "VOICE_AGENT_JOIN_TIMEOUT_SECONDS": "5",
         "VOICE_RECONCILE_SECONDS": "3",
         "VOICE_MAX_SESSIONS_PER_USER": "0",
-        # A machine that has much else to do acknowledges late, and all the same.
+        # A busy machine acknowledges late.
         "VOICE_DELIVERY_TIMEOUT_MS": "20000",
         "RUST_LOG": "info",
         **more,
@@ -132,15 +132,15 @@ class Client:
         assert status == 200, answer
         return answer
 
-    async def becomes(self, started: dict[str, Any], what: str, wish: Callable[[dict[str, Any]], bool], patience: float = 180) -> dict[str, Any]:
+    async def becomes(self, started: dict[str, Any], what: str, condition: Callable[[dict[str, Any]], bool], timeout: float = 180) -> dict[str, Any]:
         last: dict[str, Any] = {}
 
         async def question() -> bool:
             last.update(await self.status(started))
-            return wish(last)
+            return condition(last)
 
         try:
-            await until(what, question, patience)
+            await until(what, question, timeout)
         except AssertionError as error:
             raise AssertionError(f"{error}: {last}") from None
         return last
@@ -164,13 +164,13 @@ class Client:
 
 
 class Person:
-    """Somebody with the token of `start`, a silent microphone, and ears for the echo."""
+    """A person with the token of `start`: a silent microphone, and a recorder for the echo."""
 
     def __init__(self) -> None:
         self.room = rtc.Room()
         self.echoes: list[dict[str, Any]] = []
         self.disconnected: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self.hears_agent = False
+        self.receives_agent = False
         self.room.on("data_received", self._hear)
         self.room.on("disconnected", self._leave)
         self.room.on("track_subscribed", self._listen)
@@ -192,7 +192,7 @@ class Person:
             self.disconnected.set_result(int(reason))
 
     def _listen(self, *_: Any) -> None:
-        self.hears_agent = True
+        self.receives_agent = True
 
     def texts(self) -> list[str]:
         return [echo["text"] for echo in self.echoes if echo["kind"] == "text"]
@@ -214,7 +214,7 @@ async def livekit() -> AsyncIterator[api.LiveKitAPI]:
 
 
 async def server_version(http: aiohttp.ClientSession) -> str:
-    """What LiveKit tells a worker that registers; nothing else of its interface names a version."""
+    """LiveKit's version, as a worker learns it when it registers. No other part of its interface names it."""
     token = api.AccessToken(KEY, SECRET).with_grants(api.VideoGrants(agent=True)).to_jwt()
     address = URL.replace("ws", "http", 1) if URL.startswith("ws") else URL
     async with http.ws_connect(f"{address.rstrip('/')}/agent", headers={"Authorization": f"Bearer {token}"}) as worker:
@@ -255,10 +255,10 @@ async def conversation(client: Client, server: api.LiveKitAPI) -> dict[str, Any]
     await client.becomes(started, "person and agent are together", lambda status: status["state"] == "active")
     say("   active")
 
-    async def early_heard() -> bool:
+    async def early_echoed() -> bool:
         return "said before the agent came" in person.texts()
 
-    await until("the early text is heard", early_heard)
+    await until("the early text was echoed", early_echoed)
     say("   the early text arrived")
 
     say("2. texts: acknowledged, once each, in order")
@@ -270,10 +270,10 @@ async def conversation(client: Client, server: api.LiveKitAPI) -> dict[str, Any]
     large = "\x01" * 8_000
     assert (await client.text(started, large))["delivery"] == "delivered"
 
-    async def all_heard() -> bool:
+    async def all_echoed() -> bool:
         return len(person.texts()) >= 7
 
-    await until("all texts are heard", all_heard)
+    await until("all texts were echoed", all_echoed)
     expected = ["said before the agent came", *(f"text {number}" for number in range(5)), large]
     assert person.texts() == expected, person.texts()
     say("   7 texts echoed in order, the repeated one once, the large one fetched")
@@ -287,12 +287,12 @@ async def conversation(client: Client, server: api.LiveKitAPI) -> dict[str, Any]
     texts = (json.dumps(initial, separators=(",", ":")), json.dumps(payload))
     digests = [(version, hashlib.sha256(text.encode()).hexdigest()) for version, text in enumerate(texts, 1)]
 
-    async def contexts_heard() -> bool:
+    async def contexts_echoed() -> bool:
         return len(person.contexts()) >= len(digests)
 
-    await until("the contexts are heard", contexts_heard)
+    await until("the contexts were echoed", contexts_echoed)
     assert [(echo["version"], echo["sha256"]) for echo in person.contexts()] == digests, person.contexts()
-    await until("the agent's sound is heard", lambda: asyncio.sleep(0, person.hears_agent))
+    await until("the agent's sound arrived", lambda: asyncio.sleep(0, person.receives_agent))
     say("   versions 1 and 2 echoed, digests equal")
 
     say("4. stop")
@@ -337,10 +337,10 @@ async def killed_agent(client: Client, agents: Agents) -> None:
     await client.becomes(started, "another agent is ready", lambda status: status["agent"]["ready"])
     say(f"   another one ready {time.monotonic() - lost:.1f} s later")
 
-    async def heard() -> bool:
+    async def echoed() -> bool:
         return person.texts() == ["said while there was no agent"]
 
-    await until("the text is heard by the new agent", heard)
+    await until("the new agent echoed the text", echoed)
     status = await client.becomes(started, "context known", lambda status: status["pending"]["deliveredContextVersion"] == 1)
     assert status["state"] == "active", status
     await client.stop(started)
@@ -435,7 +435,7 @@ async def story() -> None:
 
 
 async def person_apart() -> None:
-    """A person in a process of their own, who can be killed."""
+    """A person in a process of their own, which the scenario can kill."""
     person = Person()
     await person.join({"roomUrl": os.environ["PERSON_URL"], "participantToken": os.environ["PERSON_TOKEN"]})
     await asyncio.sleep(3600)

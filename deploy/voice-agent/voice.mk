@@ -9,7 +9,7 @@ $(VOICE_VENV)/.made: deploy/voice-agent/requirements.txt deploy/voice-agent/cons
 	$(VOICE_VENV)/bin/pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
-test-livekit: ## the voice story against the LiveKit server at LIVEKIT_URL, with the reference agent
+test-livekit: ## the voice scenario against the LiveKit server at LIVEKIT_URL, with the reference agent
 ifeq ($(LIVEKIT_URL),)
 	@echo "skipped: test-livekit (set LIVEKIT_URL, LIVEKIT_API_KEY and LIVEKIT_API_SECRET; see services/voice-gateway/README.md)"
 else
