@@ -1,5 +1,6 @@
 //! How many connections one address may have, and how their sockets are set up.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,6 +33,9 @@ pub(crate) struct Connection {
     address: Option<IpAddr>,
     /// Whether its address may have it; requests on one too many are refused.
     pub(crate) is_admitted: bool,
+    /// A request on it was refused. Requests that were sent ahead are refused, too: the edge and what is before it may not
+    /// agree where they begin.
+    pub(crate) is_refused: Cell<bool>,
 }
 
 impl Connections {
@@ -49,7 +53,7 @@ impl Connections {
             *count += 1;
             *count <= self.per_address
         });
-        Connection { connections: Arc::clone(self), address, is_admitted }
+        Connection { connections: Arc::clone(self), address, is_admitted, is_refused: Cell::new(false) }
     }
 }
 

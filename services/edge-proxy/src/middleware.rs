@@ -78,6 +78,9 @@ fn decide(request: &ServiceRequest, edge: &EdgeProxy, seen: &Seen) -> (Option<Ht
 
 fn refuse(request: &ServiceRequest, edge: &EdgeProxy) -> Option<Problem> {
     let connection = request.conn_data::<Rc<Connection>>();
+    if connection.is_some_and(|connection| connection.is_refused.get()) {
+        return Some(Problem::new(Code::InvalidArgument, "A request before this one was refused. Connect again."));
+    }
     if connection.is_some_and(|connection| !connection.is_admitted) {
         let problem = Problem::new(Code::RateLimited, "There are too many connections from your address. Close some.");
         return Some(problem.with_retry_after(5));
@@ -93,6 +96,9 @@ fn refuse(request: &ServiceRequest, edge: &EdgeProxy) -> Option<Problem> {
         fields: &fields,
     };
     let refusal = request_rules::check(&head, edge.config.head).err()?;
+    if let Some(connection) = connection {
+        connection.is_refused.set(true);
+    }
     Some(Problem::new(refusal.code, refusal.detail))
 }
 

@@ -49,8 +49,8 @@ pub fn check(head: &Head<'_>, limits: HeadLimits) -> Result<(), Refusal> {
     }
     check_host(head)?;
     check_framing(head)?;
-    if head.values("upgrade").next().is_some() {
-        return Err(Refusal::malformed("Nothing here speaks another protocol. Leave `Upgrade` out."));
+    if head.values("upgrade").any(|protocol| protocol.eq_ignore_ascii_case(b"websocket")) {
+        return Err(Refusal::malformed("There are no WebSockets here. Read a stream of events instead."));
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The heads of requests and answers on their way through.
 
 use actix_web::HttpRequest;
+use actix_web::http::Method;
 use actix_web::http::header::{CONNECTION, HOST, HeaderMap as ServerHeaders};
 use ensemble_chassis::process::telemetry::{self, TRACEPARENT};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -16,7 +17,13 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The fields of a request as a service sees them: the client's own, and what the edge says about it.
-pub(super) fn request(request: &HttpRequest, seen: &Seen, authority: &str, may_make_account: bool) -> HeaderMap {
+pub(super) fn request(
+    request: &HttpRequest,
+    seen: &Seen,
+    authority: &str,
+    has_body: bool,
+    may_make_account: bool,
+) -> HeaderMap {
     let fields = request.headers();
     let options = options(fields);
     let mut headers = HeaderMap::with_capacity(fields.len() + 6);
@@ -28,6 +35,15 @@ pub(super) fn request(request: &HttpRequest, seen: &Seen, authority: &str, may_m
         }
     }
     append(&mut headers, "host", authority.as_bytes());
+    match *request.method() {
+        // Some servers answer nothing else on a connection before the body that HEAD leaves out would have ended.
+        Method::HEAD => _ = headers.insert(reqwest::header::CONNECTION, HeaderValue::from_static("close")),
+        // A method that may have a body says so when it has none (RFC 9110, section 8.6).
+        Method::POST | Method::PUT | Method::PATCH if !has_body => {
+            headers.insert(reqwest::header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+        }
+        _ => {}
+    }
     if let Some(parent) = parent {
         append(&mut headers, TRACEPARENT.as_str(), parent.as_bytes());
     }
