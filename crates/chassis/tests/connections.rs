@@ -12,7 +12,7 @@ use ensemble_chassis::auth::FixedKeys;
 use ensemble_chassis::live::sse;
 use ensemble_chassis::{
     Access, Clock, Drain, HandlerResult, IdempotentJson, Json, KeySet, KeySource, Listeners, Routes, Running, Service,
-    ServiceContext, StartError, State, Vars, get, post, start,
+    ServiceContext, StartError, State, Vars, Worker, get, post, start,
 };
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
@@ -66,8 +66,8 @@ impl Service for Waits {
             .row(get("/v1/things").access(Access::Public).response::<Thing>(200).handler(read))
     }
 
-    async fn build((): (), context: ServiceContext) -> Result<Self, StartError> {
-        Ok(Self(context.drain))
+    async fn build((): (), context: ServiceContext) -> Result<(Self, Vec<Worker>), StartError> {
+        Ok((Self(context.drain), Vec::new()))
     }
 
     fn keys(&self) -> Arc<dyn KeySource> {
@@ -76,7 +76,7 @@ impl Service for Waits {
 }
 
 async fn waits() -> Running {
-    let vars = Vars::from_pairs([("INTERNAL_TOKEN", "internal"), ("WORKERS", "1")]);
+    let vars = Vars::from_pairs([("INTERNAL_TOKEN", "internal"), ("DRAIN_DELAY_MS", "0"), ("WORKERS", "1")]);
     start::<Waits>(vars, Listeners::loopback().unwrap(), Clock::system()).await.unwrap()
 }
 

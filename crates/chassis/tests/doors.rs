@@ -12,7 +12,7 @@ use ed25519_dalek::SigningKey;
 use ensemble_chassis::auth::{AUDIENCE_MACHINE, AUDIENCE_USER, Claims, FixedKeys, ISSUER, sign};
 use ensemble_chassis::{
     Access, Caller, Clock, Created, Drain, HandlerResult, Json, KeySet, KeySource, Listeners, Path, Routes, Running,
-    Service, ServiceContext, StartError, State, Vars, get, post, start,
+    Service, ServiceContext, StartError, State, Vars, Worker, get, post, start,
 };
 use ensemble_types::ids::{SessionId, TokenId, UserId};
 use ensemble_types::text::Text;
@@ -61,8 +61,8 @@ impl Service for Notes {
             .row(get("/v1/wait").access(Access::Public).response::<Note>(200).handler(wait))
     }
 
-    async fn build(keys: Self::Config, context: ServiceContext) -> Result<Self, StartError> {
-        Ok(Self { keys, drain: context.drain })
+    async fn build(keys: Self::Config, context: ServiceContext) -> Result<(Self, Vec<Worker>), StartError> {
+        Ok((Self { keys, drain: context.drain }, Vec::new()))
     }
 
     fn keys(&self) -> Arc<dyn KeySource> {
@@ -92,8 +92,15 @@ fn token(change: impl FnOnce(&mut Claims), kid: &str, key: &SigningKey) -> Strin
 }
 
 async fn notes() -> Running {
-    let vars = Vars::from_pairs([("INTERNAL_TOKEN", "internal"), ("WORKERS", "1"), ("BODY_TIMEOUT_MS", "300")]);
-    start::<Notes>(vars, Listeners::loopback().unwrap(), Clock::system()).await.unwrap()
+    notes_with(&[]).await
+}
+
+async fn notes_with(more: &[(&str, &str)]) -> Running {
+    let mut vars =
+        vec![("INTERNAL_TOKEN", "internal"), ("DRAIN_DELAY_MS", "0"), ("WORKERS", "1"), ("BODY_TIMEOUT_MS", "300")];
+    vars.retain(|(name, _)| more.iter().all(|(other, _)| other != name));
+    vars.extend_from_slice(more);
+    start::<Notes>(Vars::from_pairs(vars), Listeners::loopback().unwrap(), Clock::system()).await.unwrap()
 }
 
 async fn post_note(at: &Running, token: Option<&str>, body: &str) -> (u16, Value) {
@@ -266,30 +273,50 @@ async fn draining_answers_whoever_waits_and_then_ends() {
     assert!(reqwest::get(&url).await.is_err(), "nothing listens any more");
 }
 
-/// Asks again and again until the door is closed, which a refused connection says. Everything else must be answered.
-async fn ask_until_closed(url: String, keeps: bool, answered: Arc<AtomicUsize>) {
+/// When a client of the tests below stops asking.
+#[derive(Clone, Copy, PartialEq)]
+enum Until {
+    /// An answer says `Connection: close`, as a load balancer stops when readiness fails.
+    Draining,
+    /// Connections are refused.
+    Closed,
+}
+
+/// Asks again and again. Everything must be answered, with one exception: the kernel resets a connection that it has made
+/// and the server has not accepted when the listener closes. Such a request is the last one of its client.
+async fn ask(url: String, keeps: bool, until: Until, answered: Arc<AtomicUsize>) {
     let client = reqwest::Client::builder().pool_max_idle_per_host(usize::from(keeps)).build().unwrap();
     loop {
         match client.get(&url).send().await {
             Ok(answer) => {
                 assert_eq!(answer.status(), 200);
+                let drains = answer.headers().get("connection").is_some_and(|value| value == "close");
                 answer.bytes().await.unwrap();
                 answered.fetch_add(1, Ordering::SeqCst);
+                if drains && until == Until::Draining {
+                    return;
+                }
             }
-            Err(error) if error.is_connect() => return,
-            Err(error) => panic!("after {} answers: {error:?}", answered.load(Ordering::SeqCst)),
+            Err(error) if error.is_connect() && until == Until::Closed => return,
+            Err(error) => {
+                let after = answered.load(Ordering::SeqCst);
+                let is_reset = format!("{error:?}").contains("ConnectionReset") && until == Until::Closed;
+                assert!(is_reset, "after {after} answers: {error:?}");
+                let next = client.get(&url).send().await;
+                assert!(next.is_err_and(|error| error.is_connect()), "reset before the listener closed");
+                return;
+            }
         }
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_request_fails_while_a_service_ends_under_load() {
-    let notes = notes().await;
+async fn end_under_load(until: Until, drain_delay: &str) {
+    let notes = notes_with(&[("DRAIN_DELAY_MS", drain_delay)]).await;
     let url = format!("{}/v1/notes/{}", notes.public_url(), SessionId::generate());
     let answered = Arc::new(AtomicUsize::new(0));
     // Some keep their connections, and some come with a new one each time.
-    let askers: Vec<_> =
-        (0..12).map(|n| tokio::spawn(ask_until_closed(url.clone(), n % 2 == 0, Arc::clone(&answered)))).collect();
+    let clients: Vec<_> =
+        (0..12).map(|n| tokio::spawn(ask(url.clone(), n % 2 == 0, until, Arc::clone(&answered)))).collect();
     let busy = async {
         while answered.load(Ordering::SeqCst) < 500 {
             tokio::task::yield_now().await;
@@ -297,9 +324,19 @@ async fn no_request_fails_while_a_service_ends_under_load() {
     };
     tokio::time::timeout(Duration::from_secs(60), busy).await.unwrap();
     assert!(notes.stop().await, "nothing had to be cut off");
-    for asker in askers {
-        asker.await.expect("every request was answered");
+    for client in clients {
+        client.await.expect("every request was answered");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_fails_while_a_service_ends_under_load() {
+    end_under_load(Until::Draining, "1000").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_are_answered_until_the_listener_closes() {
+    end_under_load(Until::Closed, "0").await;
 }
 
 #[tokio::test]

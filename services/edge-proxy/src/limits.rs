@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use actix_http::header::HeaderValue;
+use actix_web::http::header::HeaderValue;
 use ensemble_chassis::Caller;
 use ensemble_types::ids::{TokenId, UserId};
 use governor::clock::{Clock as _, DefaultClock};
@@ -34,7 +34,7 @@ pub struct Quotas {
 }
 
 /// Counts requests. Shared by all threads.
-pub struct Limiter {
+pub(crate) struct Limiter {
     account: Policy<UserId>,
     address: Policy<IpAddr>,
     machine: Policy<TokenId>,
@@ -47,7 +47,7 @@ pub struct Limiter {
 
 /// What a limiter says of one request. Its header values are made only when an answer is.
 #[derive(Clone, Copy, Debug)]
-pub struct Standing {
+pub(crate) struct Standing {
     policy: &'static str,
     quota: u32,
     window: Duration,
@@ -58,14 +58,14 @@ pub struct Standing {
 
 /// What the caller of a request is counted as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Counted {
+pub(crate) enum Counted {
     Account(UserId),
     Machine(TokenId),
     Address(IpAddr),
 }
 
 impl Counted {
-    pub fn new(caller: Option<&Caller>, address: IpAddr) -> Self {
+    pub(crate) fn new(caller: Option<&Caller>, address: IpAddr) -> Self {
         match caller {
             Some(caller) if caller.machine.is_some() => Self::Machine(caller.token),
             Some(caller) => Self::Account(caller.user),
@@ -75,7 +75,7 @@ impl Counted {
 }
 
 impl Limiter {
-    pub fn new(quotas: Quotas) -> Self {
+    pub(crate) fn new(quotas: Quotas) -> Self {
         let minute = Duration::from_secs(60);
         Self {
             account: Policy::new("\"account\"", quotas.account, minute),
@@ -89,12 +89,12 @@ impl Limiter {
     }
 
     /// Counts one request; `None` where there is no limit.
-    pub fn count(&self, class: Class, counted: Counted, address: IpAddr) -> Option<Standing> {
+    pub(crate) fn count(&self, class: Class, counted: Counted, address: IpAddr) -> Option<Standing> {
         match (class, counted) {
             (Class::Free, _) => None,
             (Class::SignIn, _) => self.sign_in.count(&counted_as(address)),
             (Class::PublicLink, _) => self.public_link.count(&counted_as(address)),
-            (Class::Lifeline, Counted::Machine(token)) => {
+            (Class::RunnerReport, Counted::Machine(token)) => {
                 self.machine.count(&token).map(|standing| Standing { refused_for: None, ..standing })
             }
             (_, Counted::Machine(token)) => self.machine.count(&token),
@@ -104,7 +104,7 @@ impl Limiter {
     }
 
     /// Counts one new account. Only identity knows which sign-in makes one; it tells the edge afterwards.
-    pub fn count_new_account(&self, address: IpAddr) {
+    pub(crate) fn count_new_account(&self, address: IpAddr) {
         let address = counted_as(address);
         if let Some(standing) = self.new_accounts.count(&address)
             && standing.remaining == 0
@@ -115,7 +115,7 @@ impl Limiter {
     }
 
     /// May a sign-in from `address` make an account?
-    pub fn may_make_account(&self, address: IpAddr) -> bool {
+    pub(crate) fn may_make_account(&self, address: IpAddr) -> bool {
         self.exhausted().get(&counted_as(address)).is_none_or(|until| *until <= Instant::now())
     }
 
@@ -124,7 +124,7 @@ impl Limiter {
     }
 
     /// Forgets whoever has not used any of their share.
-    pub fn sweep(&self) {
+    pub(crate) fn sweep(&self) {
         self.account.sweep();
         self.address.sweep();
         self.machine.sweep();
@@ -137,14 +137,14 @@ impl Limiter {
 
 impl Standing {
     /// `"account";r=599;t=1`: what is left, and the seconds until all of it is there again.
-    pub fn rate_limit(&self) -> Option<HeaderValue> {
+    pub(crate) fn rate_limit(&self) -> Option<HeaderValue> {
         let spent = u64::from(self.quota.saturating_sub(self.remaining));
         let refill = (spent * self.window.as_secs()).div_ceil(u64::from(self.quota.max(1)));
         HeaderValue::try_from(format!("{};r={};t={refill}", self.policy, self.remaining)).ok()
     }
 
     /// `"account";q=600;w=60`
-    pub fn policy(&self) -> Option<HeaderValue> {
+    pub(crate) fn policy(&self) -> Option<HeaderValue> {
         HeaderValue::try_from(format!("{};q={};w={}", self.policy, self.quota, self.window.as_secs())).ok()
     }
 }
@@ -219,7 +219,7 @@ mod tests {
         let limiter = limiter();
         let token = Counted::Machine(TokenId::generate());
         for _ in 0..5 {
-            let standing = limiter.count(Class::Lifeline, token, ip("1.1.1.1")).expect("a limit");
+            let standing = limiter.count(Class::RunnerReport, token, ip("1.1.1.1")).expect("a limit");
             assert_eq!(standing.refused_for, None);
         }
         assert!(
@@ -227,7 +227,7 @@ mod tests {
         );
         let stranger = Counted::new(None, ip("2.2.2.2"));
         let refused =
-            (0..3).filter_map(|_| limiter.count(Class::Lifeline, stranger, ip("2.2.2.2"))?.refused_for).count();
+            (0..3).filter_map(|_| limiter.count(Class::RunnerReport, stranger, ip("2.2.2.2"))?.refused_for).count();
         assert_eq!(refused, 1, "a lifeline without a token is a request like others");
     }
 

@@ -38,7 +38,6 @@ pub struct Identity {
     rules: Rules,
     challenges: Arc<OpenChallenges>,
     metrics: IdentityMetrics,
-    workers: workers::Loops,
 }
 
 /// How many challenges are out, about: counted by a worker, so that giving one does not count them all.
@@ -63,7 +62,7 @@ impl Service for Identity {
         routes::table()
     }
 
-    async fn build(config: Config, context: ServiceContext) -> Result<Self, StartError> {
+    async fn build(config: Config, context: ServiceContext) -> Result<(Self, Vec<Worker>), StartError> {
         let previous = config.previous_key_file.as_deref();
         let vault = Vault::read(&config.key_file, previous)
             .map_err(|error| anyhow::anyhow!("KEY_ENCRYPTION_KEY_FILE {}: {error}", config.key_file.display()))?;
@@ -73,7 +72,7 @@ impl Service for Identity {
         let ring = Arc::new(KeyRing::open(store.clone(), vault, config.schedule, config.keys_trusted_for).await?);
         let challenges = Arc::<OpenChallenges>::default();
         let metrics = IdentityMetrics::new(&context.metrics, &ring, &challenges)?;
-        let workers = workers::Loops {
+        let loops = workers::Loops {
             store: store.clone(),
             ring: Arc::clone(&ring),
             challenges: Arc::clone(&challenges),
@@ -81,7 +80,8 @@ impl Service for Identity {
             sweep_every: config.sweep_every,
             drain: context.drain,
         };
-        Ok(Self { store, ring, rules: config.rules, challenges, metrics, workers })
+        let workers = vec![Worker::new("key ring", loops.clone().turn_keys()), Worker::new("sweep", loops.sweep())];
+        Ok((Self { store, ring, rules: config.rules, challenges, metrics }, workers))
     }
 
     async fn migrate(config: Config) -> Result<(), StartError> {
@@ -98,13 +98,6 @@ impl Service for Identity {
         let mut mounts = mount_keys(Arc::clone(&door) as Arc<dyn ensemble_rpc::identity::Keys>);
         mounts.extend(mount_accounts(door));
         mounts
-    }
-
-    fn workers(self: &Arc<Self>) -> Vec<Worker> {
-        vec![
-            Worker::new("key ring", self.workers.clone().turn_keys()),
-            Worker::new("sweep", self.workers.clone().sweep()),
-        ]
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<(), String>> {

@@ -36,7 +36,6 @@ use crate::workers::Farewell;
 pub struct MachineRegistry {
     store: Store,
     keys: Arc<RemoteKeys>,
-    farewell: Farewell,
 }
 
 /// The schema, for tests that make databases of it.
@@ -57,7 +56,7 @@ impl Service for MachineRegistry {
         routes::table()
     }
 
-    async fn build(config: Config, context: ServiceContext) -> Result<Self, StartError> {
+    async fn build(config: Config, context: ServiceContext) -> Result<(Self, Vec<Worker>), StartError> {
         let db = Db::open(&config.database, migrations()).await?;
         db.register(context.metrics.registry())?;
         let identity = Channel::new(&context, &config.identity);
@@ -72,7 +71,7 @@ impl Service for MachineRegistry {
         };
         let keys = RemoteKeys::start(Arc::new(KeysClient::new(identity)), config.key_refresh).await;
         keys.register(&context.metrics)?;
-        Ok(Self { store, keys, farewell })
+        Ok((Self { store, keys }, vec![Worker::new("farewell", farewell.run())]))
     }
 
     async fn migrate(config: Config) -> Result<(), StartError> {
@@ -86,10 +85,6 @@ impl Service for MachineRegistry {
 
     fn rpc(self: &Arc<Self>) -> Vec<RpcMount> {
         mount_machine_directory(Arc::new(Directory::new(self.store.clone())) as Arc<dyn MachineDirectory>)
-    }
-
-    fn workers(self: &Arc<Self>) -> Vec<Worker> {
-        vec![Worker::new("farewell", self.farewell.clone().run())]
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<(), String>> {

@@ -1,5 +1,6 @@
 //! The HTTP side of a handler: what it takes ([`Json`], [`Query`], [`Path`]) and what it gives ([`HandlerResult`]).
 
+mod absent;
 mod body;
 mod fail;
 mod objects;
@@ -8,7 +9,11 @@ mod params;
 mod reply;
 pub mod strict_json;
 
-pub use body::{BodyLimits, DeferredJson, IdempotencyKey, IdempotentJson, Json, OptionalJson, only, read_body};
+pub use absent::absent;
+pub use body::{
+    BodyError, BodyLimits, BoundedBody, DeferredJson, IdempotencyKey, IdempotentJson, Json, OptionalJson, only,
+    read_body,
+};
 pub use fail::{ApiError, HandlerResult, IntoProblem, problem_response};
 pub use observe::{InFlight, InFlightGuard, RequestId, request_id};
 pub use params::{Path, Query};

@@ -74,7 +74,7 @@ pub(crate) async fn observe<B: MessageBody>(
     // The route's template, never the path: a path can hold a link's token.
     let route = request.match_pattern().unwrap_or_else(|| "unmatched".to_owned());
     let span = tracing::info_span!("request", otel.name = %format_args!("{method} {route}"), otel.kind = "server",
-        http.request.method = %method, http.route = %route, request.id = %id.0, trace_id = tracing::field::Empty,
+        http.request.method = %method, http.route = %route, peer.service = tracing::field::Empty, request.id = %id.0, trace_id = tracing::field::Empty,
         http.response.status_code = tracing::field::Empty, otel.status_code = tracing::field::Empty);
     telemetry::adopt_parent(&span, request.headers());
     if let Some(trace_id) = telemetry::trace_id(&span, request.headers()) {

@@ -158,13 +158,19 @@ async fn connections_are_bounded_for_each_address() {
     }
     let mut third = edge.connect().await;
     third.send("GET /v1/sessions HTTP/1.1\r\nHost: edge\r\n\r\n").await;
-    assert_eq!(third.until_closed().await, b"");
+    let refused = third.answer().await;
+    assert_eq!(
+        (refused.status, refused.code(), refused.header("connection")),
+        (429, "RATE_LIMITED".to_owned(), Some("close"))
+    );
+    assert_eq!(stub.count(), 2);
+    drop(third);
     held.pop();
     let deadline = std::time::Instant::now() + crate::raw::SOON;
     loop {
         let mut raw = edge.connect().await;
         raw.send("GET /v1/sessions HTTP/1.1\r\nHost: edge\r\nConnection: close\r\n\r\n").await;
-        if !raw.until_closed().await.is_empty() {
+        if raw.answer().await.status == 200 {
             break;
         }
         assert!(std::time::Instant::now() < deadline, "the place was not given back");

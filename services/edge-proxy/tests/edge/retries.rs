@@ -28,8 +28,9 @@ async fn a_request_that_was_taken_is_never_sent_again() {
     for (count, request) in [
         "POST /v1/sessions HTTP/1.1\r\nHost: edge\r\nContent-Length: 2\r\n\r\n{}",
         "DELETE /v1/sessions/x HTTP/1.1\r\nHost: edge\r\n\r\n",
-        "GET /v1/sessions HTTP/1.1\r\nHost: edge\r\n\r\n",
+        "POST /v1/sessions HTTP/1.1\r\nHost: edge\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
         "GET /v1/public-sessions/t HTTP/1.1\r\nHost: edge\r\n\r\n",
+        "GET /v1/orchestrator/runs/x/pend HTTP/1.1\r\nHost: edge\r\n\r\n",
     ]
     .iter()
     .enumerate()
@@ -64,6 +65,7 @@ async fn what_may_have_an_effect_is_not_even_then() {
     for request in [
         "POST /v1/sessions HTTP/1.1\r\nHost: edge\r\nContent-Length: 2\r\n\r\n{}",
         "POST /v1/sessions HTTP/1.1\r\nHost: edge\r\n\r\n",
+        "POST /v1/sessions HTTP/1.1\r\nHost: edge\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
         "DELETE /v1/sessions/x HTTP/1.1\r\nHost: edge\r\n\r\n",
         "GET /v1/public-sessions/t HTTP/1.1\r\nHost: edge\r\n\r\n",
         "GET /v1/public-sessions/t/stream HTTP/1.1\r\nHost: edge\r\n\r\n",
@@ -91,7 +93,7 @@ async fn a_service_that_closes_while_idle_costs_nobody_a_request() {
 
 #[tokio::test]
 async fn all_addresses_are_used_and_one_that_refuses_is_passed_by() {
-    // Seen from outside only where `localhost` has two addresses; `upstream::pool` has it tested everywhere.
+    // Visible from outside only where `localhost` has two addresses; `upstream::addresses` tests the order everywhere.
     let first = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = first.local_addr().unwrap().port();
     let second = match TcpListener::bind(("::1", port)).await {
@@ -113,4 +115,13 @@ async fn all_addresses_are_used_and_one_that_refuses_is_passed_by() {
         let answer = edge.ask("POST /v1/sessions HTTP/1.1\r\nHost: edge\r\nContent-Length: 2\r\n\r\n{}").await;
         assert_eq!(answer.status, 200, "a refused connection is no failed request");
     }
+}
+
+#[tokio::test]
+async fn a_read_that_broke_is_asked_once_more_and_no_further() {
+    let stub = Stub::start(|_| Reaction::SayAndClose(Vec::new())).await;
+    let edge = Edge::before(&stub).await;
+    let answer = edge.get("/v1/sessions").await;
+    assert_eq!((answer.status, answer.code()), (502, "UPSTREAM_ERROR".to_owned()));
+    assert_eq!(stub.count(), 2);
 }

@@ -162,7 +162,7 @@ async fn a_stream_may_be_silent_longer_than_any_other_answer() {
         ("UPSTREAM_STALL_MS", "50"),
         ("IDLE_MS", "100"),
         ("UPSTREAM_TIMEOUT_MS", "100"),
-        ("HEAD_DEADLINE_MS", "100"),
+        ("HEAD_DEADLINE_MS", "1000"),
     ];
     let edge = Edge::with(&stub, &variables).await;
     let mut raw = edge.connect().await;

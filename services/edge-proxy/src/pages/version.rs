@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 /// The build and the interface.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Version {
+pub(crate) struct Version {
     /// `ensemble`
     pub name: &'static str,
     /// The release, as in `0.1.0`.
@@ -18,7 +18,7 @@ pub struct Version {
     pub api: [&'static str; 3],
 }
 
-pub async fn version() -> HandlerResult<Json<Version>> {
+pub(crate) async fn version() -> HandlerResult<Json<Version>> {
     Ok(Json(Version {
         name: "ensemble",
         version: env!("CARGO_PKG_VERSION"),

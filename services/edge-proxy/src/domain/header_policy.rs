@@ -3,51 +3,34 @@
 //! Hop-by-hop fields end here (RFC 9110, section 7.6.1), and so does everything by which a client could speak in the
 //! edge's name or make a service read another path, method or address than the edge did.
 
-use actix_http::header::{CONNECTION, HeaderMap, HeaderName, HeaderValue};
-
-/// The fields a `Connection` field names, which end here too. Nearly always empty.
+/// The fields that `Connection` names, which end here too. Nearly always empty.
 #[derive(Debug, Default)]
-pub struct Named(Vec<String>);
+pub struct ConnectionOptions(Vec<String>);
 
-impl Named {
-    pub fn of(headers: &HeaderMap) -> Self {
-        let mut named = Self::default();
-        for value in headers.get_all(CONNECTION) {
-            named.add(value);
-        }
-        named
-    }
-
-    /// Reads one `Connection` field.
-    pub fn add(&mut self, value: &HeaderValue) {
-        let options = value.to_str().unwrap_or_default().split(',').map(str::trim);
+impl ConnectionOptions {
+    /// Reads the values of all `Connection` fields.
+    pub fn read<'a>(values: impl Iterator<Item = &'a str>) -> Self {
+        let options = values.flat_map(|value| value.split(',')).map(str::trim);
         let names = options.filter(|option| {
             !option.is_empty() && !option.eq_ignore_ascii_case("keep-alive") && !option.eq_ignore_ascii_case("close")
         });
-        self.0.extend(names.map(str::to_ascii_lowercase));
-    }
-
-    /// Removes the fields that were named.
-    pub fn retain_others(&self, headers: &mut HeaderMap) {
-        for name in &self.0 {
-            headers.remove(name.as_str());
-        }
+        Self(names.map(str::to_ascii_lowercase).collect())
     }
 
     fn contains(&self, name: &str) -> bool {
-        !self.0.is_empty() && self.0.iter().any(|named| named == name)
+        self.0.iter().any(|named| named == name)
     }
 }
 
 /// May this field of a request go on to a service? Host, lengths and the forwarding fields are written anew.
-pub fn goes_up(name: &HeaderName, named: &Named) -> bool {
-    let name = name.as_str();
-    !is_hop_by_hop(name) && !is_ours(name) && !named.contains(name)
+pub fn goes_up(name: &str, options: &ConnectionOptions) -> bool {
+    !is_hop_by_hop(name) && !is_internal(name) && !options.contains(name)
 }
 
 /// May this field of an answer go on to the client? What the edge answers for (CORS, request ids, lengths) does not.
-pub fn comes_down(name: &str) -> bool {
+pub fn comes_down(name: &str, options: &ConnectionOptions) -> bool {
     !is_hop_by_hop(name)
+        && !options.contains(name)
         && !name.starts_with("access-control-")
         && !name.starts_with("x-internal-")
         && !matches!(
@@ -72,7 +55,7 @@ fn is_hop_by_hop(name: &str) -> bool {
     )
 }
 
-fn is_ours(name: &str) -> bool {
+fn is_internal(name: &str) -> bool {
     match name.as_bytes().first() {
         Some(b'x') => {
             const PREFIXES: [&str; 8] = [
@@ -102,7 +85,7 @@ fn is_ours(name: &str) -> bool {
 
 /// Some servers read `x_user_id` as `X-User-Id`.
 fn has_underscore(name: &str) -> bool {
-    memchr::memchr(b'_', name.as_bytes()).is_some()
+    name.contains('_')
 }
 
 #[cfg(test)]
@@ -110,7 +93,7 @@ mod tests {
     use super::*;
 
     fn up(name: &str) -> bool {
-        goes_up(&HeaderName::from_bytes(name.as_bytes()).expect("a name"), &Named::default())
+        goes_up(&name.to_ascii_lowercase(), &ConnectionOptions::default())
     }
 
     #[test]
@@ -170,14 +153,10 @@ mod tests {
 
     #[test]
     fn fields_named_by_connection_end_here() {
-        let mut headers = HeaderMap::new();
-        headers.insert(CONNECTION, HeaderValue::from_static("keep-alive, X-Secret ,close"));
-        let named = Named::of(&headers);
-        assert!(!goes_up(&HeaderName::from_static("x-secret"), &named));
-        assert!(goes_up(&HeaderName::from_static("x-other"), &named));
-        headers.insert(HeaderName::from_static("x-secret"), HeaderValue::from_static("y"));
-        named.retain_others(&mut headers);
-        assert_eq!(headers.len(), 1);
+        let options = ConnectionOptions::read(["keep-alive, X-Secret ,close"].into_iter());
+        for (name, passes) in [("x-secret", false), ("x-other", true)] {
+            assert_eq!((goes_up(name, &options), comes_down(name, &options)), (passes, passes), "{name}");
+        }
     }
 
     #[test]
@@ -190,10 +169,10 @@ mod tests {
             "x-internal-note",
             "connection",
         ] {
-            assert!(!comes_down(name), "{name}");
+            assert!(!comes_down(name, &ConnectionOptions::default()), "{name}");
         }
         for name in ["content-type", "retry-after", "allow", "www-authenticate", "etag", "cache-control", "date"] {
-            assert!(comes_down(name), "{name}");
+            assert!(comes_down(name, &ConnectionOptions::default()), "{name}");
         }
     }
 }

@@ -6,12 +6,12 @@ use ensemble_types::problem::{Code, Problem};
 
 use crate::EdgeProxy;
 
-pub async fn alive() -> HandlerResult<HttpResponse> {
+pub(crate) async fn alive() -> HandlerResult<HttpResponse> {
     Ok(HttpResponse::Ok().content_type("text/plain").body("alive\n"))
 }
 
-pub async fn ready(edge: State<EdgeProxy>) -> HandlerResult<HttpResponse> {
-    if edge.drain().is_draining() {
+pub(crate) async fn ready(edge: State<EdgeProxy>) -> HandlerResult<HttpResponse> {
+    if edge.drain.is_draining() {
         return Err(Problem::new(Code::Unavailable, "This replica is about to stop.").into());
     }
     Ok(HttpResponse::Ok().content_type("text/plain").body("ready\n"))

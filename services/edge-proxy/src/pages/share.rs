@@ -15,14 +15,14 @@ use crate::domain::cors::origin_of;
 const PAGE: &str = include_str!("share.html");
 
 /// The page, with the policy that names the one script and the one style that it may run.
-pub struct SharePage {
+pub(crate) struct SharePage {
     html: Bytes,
     policy: String,
 }
 
 impl SharePage {
     /// `api` is where the interface is; empty: where the page is.
-    pub fn new(api: &str) -> Self {
+    pub(crate) fn new(api: &str) -> Self {
         let origin = origin_of(api).unwrap_or_default();
         let html = PAGE.replace("{{api}}", origin);
         let policy = format!(
@@ -35,8 +35,8 @@ impl SharePage {
     }
 }
 
-pub async fn page(edge: State<EdgeProxy>, _token: Path<String>) -> HandlerResult<HttpResponse> {
-    let page = edge.share_page();
+pub(crate) async fn page(edge: State<EdgeProxy>, _token: Path<String>) -> HandlerResult<HttpResponse> {
+    let page = &edge.share_page;
     let mut answer = HttpResponse::Ok();
     answer
         .content_type("text/html; charset=utf-8")

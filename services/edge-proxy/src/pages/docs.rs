@@ -17,24 +17,24 @@ const DOCUMENT: &[u8] = include_bytes!("../../../../docs/openapi.json");
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
     font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-pub async fn document() -> HandlerResult<HttpResponse> {
+pub(crate) async fn document() -> HandlerResult<HttpResponse> {
     let mut answer = HttpResponse::Ok();
     answer.content_type("application/json").insert_header((CACHE_CONTROL, "no-cache"));
     Ok(answer.body(Bytes::from_static(DOCUMENT)))
 }
 
 /// `/docs` and `/`: the page's files lie below `/docs/`.
-pub async fn to_page() -> HandlerResult<HttpResponse> {
+pub(crate) async fn to_page() -> HandlerResult<HttpResponse> {
     let mut answer = HttpResponse::PermanentRedirect();
     answer.content_type("text/html; charset=utf-8").insert_header((LOCATION, "/docs/"));
     Ok(answer.body("<a href=\"/docs/\">Documentation</a>\n"))
 }
 
-pub async fn page() -> HandlerResult<HttpResponse> {
+pub(crate) async fn page() -> HandlerResult<HttpResponse> {
     file("")
 }
 
-pub async fn page_file(Path(name): Path<String>) -> HandlerResult<HttpResponse> {
+pub(crate) async fn page_file(Path(name): Path<String>) -> HandlerResult<HttpResponse> {
     file(&name)
 }
 

@@ -7,18 +7,18 @@ use crate::limits::Counted;
 
 /// Counts long answers by caller. Shared by all threads.
 #[derive(Debug)]
-pub struct Streams {
+pub(crate) struct Streams {
     per_caller: usize,
     open: Mutex<HashMap<Counted, usize>>,
 }
 
 impl Streams {
-    pub fn new(per_caller: usize) -> Arc<Self> {
+    pub(crate) fn new(per_caller: usize) -> Arc<Self> {
         Arc::new(Self { per_caller, open: Mutex::default() })
     }
 
     /// Room for one more, or none.
-    pub fn open(self: &Arc<Self>, caller: Counted) -> Option<StreamPermit> {
+    pub(crate) fn open(self: &Arc<Self>, caller: Counted) -> Option<StreamPermit> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let count = open.entry(caller).or_default();
         if *count >= self.per_caller {
@@ -32,7 +32,7 @@ impl Streams {
 
 /// One long answer that is counted until this is dropped.
 #[derive(Debug)]
-pub struct StreamPermit {
+pub(crate) struct StreamPermit {
     streams: Arc<Streams>,
     caller: Counted,
 }
