@@ -195,7 +195,7 @@ impl Db {
 
     /// Like [`Db::write`], on the present thread, which must not be a runtime's: for a writer that has a thread to itself and
     /// wants none of the ways between threads. Waits as long as the database's own limits let it.
-    pub fn write_here<T, E: From<StoreError>>(
+    pub fn write_blocking<T, E: From<StoreError>>(
         &self,
         operation: &'static str,
         mut job: impl FnMut(&mut Conn) -> Result<T, E>,
@@ -207,7 +207,7 @@ impl Db {
         })
     }
 
-    /// [`Db::statement`], where [`Db::write_here`] is.
+    /// [`Db::statement`], where [`Db::write_blocking`] is.
     pub fn statement_here<T, E: From<StoreError>>(
         &self,
         operation: &'static str,

@@ -1,10 +1,13 @@
 //! What can go wrong with a database, in the few kinds that a caller treats differently.
 
+use std::sync::Arc;
+
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use ensemble_types::problem::{Code, Problem};
 
-/// A failed read or write. `operation` is the name that was given to [`crate::Db::read`] or [`crate::Db::write`].
-#[derive(Debug, thiserror::Error)]
+/// A failed read or write. `operation` is the name that was given to [`crate::Db::read`] or [`crate::Db::write`]. Cheap to
+/// clone, so that a failed batch can answer all of its callers.
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// The database cannot be reached, is too slow or is full. Whether a write took place is not known.
     #[error("{operation}: the database is not available: {reason}")]
@@ -20,14 +23,14 @@ pub enum StoreError {
     Broken {
         operation: &'static str,
         #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
+        source: Arc<dyn std::error::Error + Send + Sync>,
     },
 }
 
 impl StoreError {
     /// A row that cannot be a valid state is an error and not a default.
     pub fn bad_row(operation: &'static str, why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self::Broken { operation, source: why.into() }
+        Self::Broken { operation, source: Arc::from(why.into()) }
     }
 
     /// What a caller of the public interface is told. The rest is logged here.
@@ -107,12 +110,12 @@ pub(crate) fn sort(operation: &'static str, error: DieselError) -> (StoreError, 
                     (unavailable(message), ConnState::Broken)
                 }
                 _ => {
-                    let source = DieselError::DatabaseError(kind, info).into();
+                    let source = Arc::new(DieselError::DatabaseError(kind, info));
                     (StoreError::Broken { operation, source }, ConnState::Healthy)
                 }
             }
         }
         DieselError::BrokenTransactionManager => (unavailable("the transaction was lost"), ConnState::Broken),
-        other => (StoreError::Broken { operation, source: other.into() }, ConnState::Healthy),
+        other => (StoreError::Broken { operation, source: Arc::new(other) }, ConnState::Healthy),
     }
 }

@@ -68,6 +68,7 @@
 //! Where the row must be locked, PostgreSQL wants `.for_update()` and SQLite has no such thing, because its writers take
 //! turns: `on!(tx, Pg |c| query.for_update().first(c), Sqlite |c| query.first(c))`.
 
+mod batcher;
 mod cached;
 mod config;
 mod conn;
@@ -84,6 +85,7 @@ mod pool;
 pub mod types;
 mod wake;
 
+pub use batcher::{BatchConfig, Batcher};
 pub use cached::{Cached, cached};
 pub use config::{DatabaseConfig, DatabaseUrl, Migrate};
 pub use conn::{AdvisoryLock, Conn, Raw};

@@ -212,7 +212,7 @@ fn store(db: &Db, jobs: &[Job]) -> Result<Vec<Outcome>, StoreError> {
     if rest.is_empty() {
         return Ok(quick.into_iter().flatten().map(Ok).collect());
     }
-    let rest = match db.write_here(OPERATION, |tx| transaction::run(tx, &rest, false)) {
+    let rest = match db.write_blocking(OPERATION, |tx| transaction::run(tx, &rest, false)) {
         Err(StoreError::Duplicate { .. }) => careful(db, &rest)?,
         rest => rest?,
     };
@@ -249,7 +249,7 @@ fn repeats_itself(jobs: &[&Job]) -> bool {
 }
 
 fn careful(db: &Db, jobs: &[&Job]) -> Result<Vec<Outcome>, StoreError> {
-    db.write_here("append messages again", |tx| transaction::run(tx, jobs, true))
+    db.write_blocking("append messages again", |tx| transaction::run(tx, jobs, true))
 }
 
 /// The same failure for each of those that it hit.

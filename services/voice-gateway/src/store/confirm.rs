@@ -147,7 +147,7 @@ fn store(db: &Db, jobs: &[Job]) -> Result<Vec<bool>, StoreError> {
         _ => in_one_statement(c, jobs),
     })? {
         Some(ids) => ids,
-        None => db.write_here(OPERATION, |tx| one_by_one(tx, jobs))?,
+        None => db.write_blocking(OPERATION, |tx| one_by_one(tx, jobs))?,
     };
     Ok(jobs.iter().map(|job| ids.contains(&job.id)).collect())
 }
