@@ -174,7 +174,7 @@ fn list_page(c: &mut Conn, request: &ListRequest, online_for: Duration) -> Resul
     })
 }
 
-/// Shortens a list to one page, and tells whether it was longer.
+/// Shortens a list to one page. True when it was longer.
 fn cut(entries: &mut Vec<Entry>, limit: usize) -> bool {
     let mut bytes = 0_i64;
     let beyond = entries.iter().enumerate().position(|(index, (_, _, size))| {
