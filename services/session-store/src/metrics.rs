@@ -13,7 +13,7 @@ pub(crate) struct AppendMetrics {
     batch_calls: Histogram,
     batch_messages: Histogram,
     waits: Histogram,
-    refused: IntCounter,
+    unavailable: IntCounter,
 }
 
 /// Counts one queued call until it is dropped.
@@ -36,9 +36,9 @@ impl AppendMetrics {
             batch_calls: histogram("append_batch_calls", "Calls committed together.", &sizes)?,
             batch_messages: histogram("append_batch_messages", "Messages committed together.", &sizes)?,
             waits: histogram("append_wait_seconds", "Time that an append call was queued.", &times)?,
-            refused: registered(
+            unavailable: registered(
                 metrics,
-                IntCounter::new("append_refused_total", "Append calls refused because the queue was full.")?,
+                IntCounter::new("append_refused_total", "Append calls answered with 503, most of them because the queue was full.")?,
             )?,
         })
     }
@@ -58,8 +58,9 @@ impl AppendMetrics {
         self.batch_messages.observe(messages as f64);
     }
 
-    pub(crate) fn count_refused(&self) {
-        self.refused.inc();
+    /// Counts a call that is answered with 503.
+    pub(crate) fn count_unavailable(&self) {
+        self.unavailable.inc();
     }
 }
 

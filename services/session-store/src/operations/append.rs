@@ -103,12 +103,16 @@ impl Appender {
     pub(crate) async fn append(&self, session: SessionId, sender: UserId, drafts: Drafts) -> Result<Appended, Error> {
         let size = u32::try_from(drafts.bytes().div_ceil(UNIT)).unwrap_or(u32::MAX);
         let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(size) else {
-            self.metrics.count_refused();
+            self.metrics.count_unavailable();
             return Err(Error::Overloaded);
         };
         let queued = self.metrics.track_queued();
         let call = Call { session, sender, drafts, queued_at: Instant::now(), _room: room, _queued: queued };
-        self.batcher.submit(call).await
+        let appended = self.batcher.submit(call).await;
+        if let Err(Error::Store(StoreError::Unavailable { .. })) = appended {
+            self.metrics.count_unavailable();
+        }
+        appended
     }
 }
 
