@@ -12,7 +12,7 @@ use diesel::prelude::*;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::sql_types::{Array, BigInt, Bool, Nullable, Text};
 use ensemble_store_kit::types::{DbId, IntoDb, Moment, Uid, now};
-use ensemble_store_kit::{Conn, Raw, StoreError, cached};
+use ensemble_store_kit::{Conn, StoreError, cached, on};
 use ensemble_types::ids::{MessageId, SessionId, UserId};
 use ensemble_types::messages::Message;
 use ensemble_types::time::Timestamp;
@@ -69,12 +69,17 @@ impl<'a> Rows<'a> {
             return Ok(numbers);
         }
         let sessions: Vec<DbId> = self.session.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
-        let outcome = match &mut c.raw {
-            Raw::Pg(pg) if whose == Whose::Owners && self.id.len() == 1 => Single(self).load(pg),
-            Raw::Pg(pg) => Statement { rows: self, sessions: &sessions, permitted: whose == Whose::Permitted }.load(pg),
-            Raw::Sqlite(sqlite) => self.one_by_one(sqlite, whose),
-        };
-        for (place, seq, at) in c.seen(outcome)? {
+        let stored = on!(
+            c,
+            Pg | pg
+                | if whose == Whose::Owners && self.id.len() == 1 {
+                    Single(self).load(pg)
+                } else {
+                    Statement { rows: self, sessions: &sessions, permitted: whose == Whose::Permitted }.load(pg)
+                },
+            Sqlite | sqlite | self.one_by_one(sqlite, whose)
+        )?;
+        for (place, seq, at) in stored {
             // Places count from one.
             let slot = usize::try_from(place - 1).ok().and_then(|place| numbers.get_mut(place));
             *slot.ok_or_else(|| StoreError::bad_row(c.operation(), "a message that was not asked for"))? =
