@@ -55,7 +55,7 @@ impl Target {
         Settings(match self {
             Self::Postgres { statement_timeout, .. } => format!(
                 "{ENGLISH_MESSAGES}; SET statement_timeout = {}; SET idle_in_transaction_session_timeout = 10000; \
-                 SET timezone = 'UTC'; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off",
+                 SET timezone = 'UTC'",
                 statement_timeout.as_millis()
             ),
             Self::SqliteReader(_) => format!("{SQLITE_COMMON} {SQLITE_READER}"),
