@@ -9,7 +9,7 @@ use ensemble_types::time::Timestamp;
 
 use crate::deadline::Deadline;
 use crate::error::{ConnState, classify};
-use crate::wake::Topic;
+use crate::notifier::Topic;
 use crate::{StoreError, types};
 
 /// What a job of [`crate::Db::read`] or [`crate::Db::write`] gets. Run queries with [`on!`](crate::on).

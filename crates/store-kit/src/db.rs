@@ -12,8 +12,8 @@ use crate::deadline::Deadline;
 use crate::error::ConnState;
 use crate::metrics::{DbMetrics, Outcome};
 use crate::migrate::{Migrations, OpenError, migrate};
+use crate::notifier::Notifier;
 use crate::pool::Pool;
-use crate::wake::Notifier;
 use crate::{Conn, DatabaseConfig, DatabaseUrl, Migrate, StoreError, idempotency};
 
 /// Runs of one job at most, when its connections break or its transactions lose deadlocks.

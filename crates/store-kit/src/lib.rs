@@ -81,10 +81,10 @@ mod fast_path;
 pub mod idempotency;
 mod metrics;
 mod migrate;
+mod notifier;
 mod pool;
 mod problem;
 pub mod types;
-mod wake;
 
 pub use batcher::{BatchConfig, Batcher};
 pub use cached::{Cached, cached};
@@ -93,4 +93,4 @@ pub use conn::{AdvisoryLock, Conn, Raw};
 pub use db::Db;
 pub use error::StoreError;
 pub use migrate::{Migrations, OpenError};
-pub use wake::{Notifier, Subscription, Topic};
+pub use notifier::{Notifier, Subscription, Topic};

@@ -7,8 +7,8 @@ use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, Opts, Registry};
 
+use crate::notifier::Notifier;
 use crate::pool::Pool;
-use crate::wake::Notifier;
 
 /// Durations of one database's operations. They are counted from the start and exported by [`crate::Db::register`].
 #[derive(Clone)]
