@@ -187,10 +187,10 @@ fn in_one_statement(c: &mut Conn, jobs: &[Job]) -> Result<Option<Vec<GatewaySess
         due_at: jobs.iter().map(|job| job.due_at.db()).collect(),
     };
     let outcome = match &mut c.raw {
-        Raw::Pg(pg) => statement.load::<GatewaySessionId>(pg),
+        Raw::Pg(pg) => statement.load::<GatewaySessionId>(&mut **pg),
         Raw::Sqlite(_) => return Ok(None),
     };
-    let live = c.seen(outcome)?;
+    let live = c.record(outcome)?;
     // Of a session that nobody repeats nobody knows yet.
     jobs.iter().filter(|job| job.wake && live.contains(&job.id)).for_each(|job| c.notify(topic(job.id)));
     Ok(Some(live))
