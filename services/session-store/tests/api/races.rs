@@ -127,7 +127,7 @@ on_both_databases! {
     }
 
     async fn a_deletion_during_appends_leaves_no_rows(on: Backend) {
-        let fixture = Fixture::start(on).await;
+        let fixture = Fixture::start_with(on, &[("PURGE_MS", "500")]).await;
         let owner = fixture.client();
         for _ in 0..3 {
             let id = owner.session().await;

@@ -271,7 +271,7 @@ on_both_databases! {
     }
 
     async fn a_deleted_session_is_gone_for_everyone_and_then_purged(on: Backend) {
-        let fixture = Fixture::start(on).await;
+        let fixture = Fixture::start_with(on, &[("PURGE_MS", "500")]).await;
         let owner = fixture.client();
         let id = owner.session().await;
         let guest = fixture.guest(&owner, &id, "edit").await;
