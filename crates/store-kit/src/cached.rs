@@ -1,7 +1,9 @@
 //! Updates whose prepared statement the connection keeps.
 //!
-//! diesel prepares every UPDATE anew, because what it sets may differ from call to call. The statement is kept by its text,
-//! so where there are few texts this only costs: the database parses and plans for longer than it writes.
+//! diesel prepares every UPDATE anew, because the columns that it sets may differ from call to call and each set would be
+//! another statement to keep. For a hot update with one text (a heartbeat, a counter) this costs the database more than
+//! the write: it parses and plans each time. Use [`cached`] for those and for nothing else: it overrides diesel's judgement
+//! of what is safe to keep, and a connection keeps its statements until it is closed.
 
 use diesel::backend::Backend;
 use diesel::connection::Connection;
@@ -10,7 +12,7 @@ use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 use diesel::query_dsl::methods::LoadQuery;
 use diesel::sql_types::Integer;
 
-/// Lets the connection keep the statement. For one that has a handful of texts, and not one for each set of values.
+/// Lets the connection keep the statement. It must have one text, or very few.
 ///
 /// ```text
 /// on!(tx, |c| cached(diesel::update(notes::table.find(id.db())).set(notes::body.eq(&body))).execute(c))?;
@@ -24,7 +26,7 @@ pub fn cached<Q>(query: Q) -> Cached<Q> {
 pub struct Cached<Q>(Q);
 
 impl<Q> Cached<Q> {
-    /// Runs a statement that gives no rows, and tells how many it changed.
+    /// Runs a statement that gives no rows, and returns how many it changed.
     ///
     /// # Errors
     /// Those of the database.
@@ -33,12 +35,12 @@ impl<Q> Cached<Q> {
         C: Connection,
         Cached<CountAffected<Q>>: LoadQuery<'query, C, i32>,
     {
-        // diesel's own `execute` looks at the statement through a reference, and so asks the original what may be kept.
+        // diesel's `execute` sees the statement through a reference and asks the original whether it may be kept.
         Ok(Cached(CountAffected(self.0)).load(conn)?.len())
     }
 }
 
-/// Known by its text alone.
+/// Identified by its text alone.
 impl<Q> QueryId for Cached<Q> {
     type QueryId = ();
     const HAS_STATIC_QUERY_ID: bool = false;

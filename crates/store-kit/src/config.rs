@@ -1,4 +1,4 @@
-//! Where a database is and how patiently it is used.
+//! Where a database is, and the limits of its use.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,11 +19,11 @@ pub enum DatabaseUrl {
 pub enum Migrate {
     /// This process, under a lock, before it serves.
     Auto,
-    /// Somebody else (`<service> migrate`); a schema that is behind is an error.
+    /// The command `<service> migrate`; a schema that is behind is an error.
     Check,
 }
 
-/// Everything [`crate::Db::open`] wants to know. [`database_config!`](crate::database_config) reads it from variables.
+/// The settings of [`crate::Db::open`]. [`database_config!`](crate::database_config) reads them from variables.
 #[derive(Clone, Debug)]
 pub struct DatabaseConfig {
     pub url: DatabaseUrl,
@@ -32,11 +32,11 @@ pub struct DatabaseConfig {
     pub migrate: Migrate,
     /// How long a call waits for a connection before it is [`crate::StoreError::Unavailable`].
     pub pool_wait: Duration,
-    /// After this the server ends a statement.
+    /// The server ends a statement after this.
     pub statement_timeout: Duration,
-    /// How long a caller waits for one read or write on PostgreSQL altogether, for a connection, too. A server that hangs
-    /// or cannot be reached ends no statement, so this is what makes an answer of it: with all that surrounds it within
-    /// the 2 s that callers are promised.
+    /// How long a caller waits for one read or write on PostgreSQL in all, including the wait for a connection. A server
+    /// that hangs or cannot be reached ends no statement, so this limit is what answers the caller, within the 2 s that
+    /// the interface promises.
     pub timeout: Duration,
     /// How long the start waits for a database that cannot be reached yet.
     pub start_timeout: Duration,

@@ -1,34 +1,36 @@
-//! One connection, whichever database it leads to.
+//! One connection, to either database.
 
 use std::time::{Duration, Instant};
 
 use diesel::connection::{AnsiTransactionManager, TransactionManager};
+use diesel::r2d2::{ConnectionManager, PooledConnection};
 use diesel::{PgConnection, QueryResult, RunQueryDsl, SqliteConnection};
 use ensemble_types::time::Timestamp;
 
 use crate::deadline::Deadline;
-use crate::error::{ConnState, sort};
-use crate::wake::Topic;
+use crate::error::{ConnState, classify};
+use crate::notifier::Topic;
 use crate::{StoreError, types};
 
 /// What a job of [`crate::Db::read`] or [`crate::Db::write`] gets. Run queries with [`on!`](crate::on).
 pub struct Conn {
     /// For [`on!`](crate::on).
+    #[doc(hidden)]
     pub raw: Raw,
     operation: &'static str,
     state: ConnState,
-    /// A statement of this transaction failed; PostgreSQL will not commit it.
+    /// A statement of this transaction failed, so PostgreSQL will not commit it.
     failed: bool,
-    wakes: Vec<Topic>,
+    topics: Vec<Topic>,
     deadline: Option<Deadline>,
 }
 
-/// Something that one transaction at a time may do, on all replicas.
+/// The key of a lock that one transaction at a time may hold, on all replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdvisoryLock(pub i64);
 
 impl AdvisoryLock {
-    /// Waits for it and holds it until the transaction ends (PostgreSQL's manual, section 13.3.5).
+    /// Held until the transaction ends (PostgreSQL's manual, section 13.3.5).
     fn sql(self) -> String {
         format!("SELECT pg_advisory_xact_lock({})", self.0)
     }
@@ -41,13 +43,24 @@ pub(crate) enum Flush {
     Later,
 }
 
-/// The connection itself.
+/// The connection itself. It returns to its pool when it is dropped.
+#[doc(hidden)]
 pub enum Raw {
-    Pg(PgConnection),
-    Sqlite(SqliteConnection),
+    Pg(PooledConnection<ConnectionManager<PgConnection>>),
+    Sqlite(PooledConnection<ConnectionManager<SqliteConnection>>),
 }
 
-/// Runs a query on whichever database the [`Conn`] leads to. Errors become [`StoreError`]s with the operation's name.
+impl Raw {
+    /// Lets diesel consider the connection broken, so that the pool closes it instead of taking it back.
+    pub(crate) fn mark_broken(&mut self) {
+        match self {
+            Self::Pg(c) => AnsiTransactionManager::transaction_manager_status_mut(&mut **c).set_in_error(),
+            Self::Sqlite(c) => AnsiTransactionManager::transaction_manager_status_mut(&mut **c).set_in_error(),
+        }
+    }
+}
+
+/// Runs a query on the database that the [`Conn`] leads to. Errors become [`StoreError`]s with the operation's name.
 ///
 /// ```text
 /// let row: Option<Row> = on!(c, |c| sessions::table.find(id).select(Row::as_select()).first(c).optional())?;
@@ -63,16 +76,22 @@ macro_rules! on {
     ($conn:expr, Pg |$pg:ident| $pg_body:expr, Sqlite |$sqlite:ident| $sqlite_body:expr $(,)?) => {{
         let conn: &mut $crate::Conn = $conn;
         let outcome = match &mut conn.raw {
-            $crate::Raw::Pg($pg) => $pg_body,
-            $crate::Raw::Sqlite($sqlite) => $sqlite_body,
+            $crate::Raw::Pg(pooled) => {
+                let $pg = &mut **pooled;
+                $pg_body
+            }
+            $crate::Raw::Sqlite(pooled) => {
+                let $sqlite = &mut **pooled;
+                $sqlite_body
+            }
         };
-        conn.seen(outcome)
+        conn.record(outcome)
     }};
 }
 
 impl Conn {
-    pub(crate) fn new(raw: Raw) -> Self {
-        Self { raw, operation: "connect", state: ConnState::Healthy, failed: false, wakes: Vec::new(), deadline: None }
+    pub(crate) fn new(raw: Raw, operation: &'static str, deadline: Option<Deadline>) -> Self {
+        Self { raw, operation, state: ConnState::Healthy, failed: false, topics: Vec::new(), deadline }
     }
 
     /// The database's clock; whole milliseconds on SQLite.
@@ -80,10 +99,10 @@ impl Conn {
         on!(self, |c| diesel::select(types::now()).get_result(c))
     }
 
-    /// Notifier whoever waits for this, here and on the other replicas, once the transaction is committed.
+    /// Publishes the topic once the transaction is committed, here and on the other replicas.
     pub fn notify(&mut self, topic: Topic) {
-        if !self.wakes.contains(&topic) {
-            self.wakes.push(topic);
+        if !self.topics.contains(&topic) {
+            self.topics.push(topic);
         }
     }
 
@@ -102,10 +121,11 @@ impl Conn {
         on!(self, |c| c.batch_execute(sql))
     }
 
-    /// Takes note of how a query went; called by [`on!`](crate::on).
-    pub fn seen<T>(&mut self, outcome: QueryResult<T>) -> Result<T, StoreError> {
+    /// Turns an error of diesel into ours and remembers what it says about the connection; called by [`on!`](crate::on).
+    #[doc(hidden)]
+    pub fn record<T>(&mut self, outcome: QueryResult<T>) -> Result<T, StoreError> {
         outcome.map_err(|error| {
-            let (error, state) = sort(self.operation, error);
+            let (error, state) = classify(self.operation, error);
             self.failed = true;
             if self.state != ConnState::Broken {
                 self.state = state;
@@ -114,46 +134,41 @@ impl Conn {
         })
     }
 
-    /// Lets the caller wait longer for this job, because it is about to wait itself, or has much to do.
+    /// Lets the caller of this job wait longer, because the job is about to wait itself or has much to do.
     pub fn extend_deadline(&self, by: Duration) {
         if let Some(deadline) = &self.deadline {
             deadline.extend(by);
         }
     }
 
-    /// Runs `waiting`, which may wait for others for `longest`; what it takes does not count for the caller's deadline.
+    /// Runs `waiting`, which may wait for other transactions for up to `longest`. The time that it takes does not count
+    /// for the caller's deadline.
     pub(crate) fn while_waiting<T>(&mut self, longest: Duration, waiting: impl FnOnce(&mut Self) -> T) -> T {
         let begun = Instant::now();
         self.extend_deadline(longest);
         let outcome = waiting(self);
         if let Some(deadline) = &self.deadline {
-            // What was not needed is taken back: should the database go away after this, the caller is told soon.
+            // Take back what was not needed, so that a database that goes away after this is reported in time.
             deadline.shorten(longest.saturating_sub(begun.elapsed()));
         }
         outcome
-    }
-
-    pub(crate) fn enter(&mut self, operation: &'static str, deadline: Option<Deadline>) {
-        (self.operation, self.deadline) = (operation, deadline);
-        (self.state, self.failed) = (ConnState::Healthy, false);
-        self.wakes.clear();
     }
 
     pub(crate) fn state(&self) -> ConnState {
         self.state
     }
 
-    pub(crate) fn take_wakes(&mut self) -> Vec<Topic> {
-        std::mem::take(&mut self.wakes)
+    pub(crate) fn take_topics(&mut self) -> Vec<Topic> {
+        std::mem::take(&mut self.topics)
     }
 
-    /// Waits for a turn, and keeps it until the transaction ends. SQLite's writers take turns anyway.
-    pub fn lock(&mut self, turn: AdvisoryLock) -> Result<(), StoreError> {
-        if self.is_postgres() { self.batch(&turn.sql()) } else { Ok(()) }
+    /// Waits for a lock and holds it until the transaction ends. SQLite has one writer, so it needs none.
+    pub fn lock(&mut self, lock: AdvisoryLock) -> Result<(), StoreError> {
+        if self.is_postgres() { self.batch(&lock.sql()) } else { Ok(()) }
     }
 
-    /// Begins, and takes a turn in the same way to the database.
-    pub(crate) fn begin(&mut self, flush: Flush, turn: Option<AdvisoryLock>) -> Result<(), StoreError> {
+    /// Begins a transaction and takes a lock in the same round trip.
+    pub(crate) fn begin(&mut self, flush: Flush, lock: Option<AdvisoryLock>) -> Result<(), StoreError> {
         let (postgres, sqlite) = match flush {
             Flush::AtCommit => ("BEGIN", "BEGIN IMMEDIATE"),
             Flush::Later => (
@@ -162,8 +177,8 @@ impl Conn {
                 "PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE",
             ),
         };
-        let in_turn = turn.map(|turn| format!("{postgres}; {}", turn.sql()));
-        let postgres = in_turn.as_deref().unwrap_or(postgres);
+        let locked = lock.map(|lock| format!("{postgres}; {}", lock.sql()));
+        let postgres = locked.as_deref().unwrap_or(postgres);
         on!(
             self,
             Pg | c | AnsiTransactionManager::begin_transaction_sql(c, postgres),

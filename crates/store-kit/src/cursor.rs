@@ -1,13 +1,12 @@
-//! Cursors: where the last page ended, opaque to clients, good for one list only.
+//! Cursors: where the last page ended. They are opaque to clients and valid for one list only.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ensemble_types::problem::{Code, Problem};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The years 1 to 9999 in microseconds since 1970, which are all the moments that our rows hold.
+/// The years 1 to 9999 in microseconds since 1970: every time that a row can hold.
 const MOMENTS: std::ops::RangeInclusive<i64> = -62_135_596_800_000_000..=253_402_300_799_999_999;
 
 /// The text is not a cursor of this list.
@@ -15,13 +14,7 @@ const MOMENTS: std::ops::RangeInclusive<i64> = -62_135_596_800_000_000..=253_402
 #[error("the cursor does not belong to this list")]
 pub struct InvalidCursor;
 
-impl From<InvalidCursor> for Problem {
-    fn from(_: InvalidCursor) -> Self {
-        Self::new(Code::InvalidCursor, "Use `nextCursor` of the same list unchanged, or begin without a cursor.")
-    }
-}
-
-/// A cursor for `list` (its route, and whatever filter changes its order) at `key`: the last item's sort key, as in
+/// A cursor for `list` (its route, and the filters that change its order) at `key`: the last item's sort key, as in
 /// `cursor::encode("sessions", &(row.updated_at.micros(), row.id))`.
 pub fn encode(list: &str, key: &impl Serialize) -> String {
     let key = serde_json::to_string(key).unwrap_or_default();
@@ -37,19 +30,19 @@ pub fn decode<K: DeserializeOwned>(list: &str, cursor: &str) -> Result<K, Invali
         return Err(InvalidCursor);
     }
     let key: Value = serde_json::from_str(key).map_err(|_| InvalidCursor)?;
-    if !is_from_a_row(&key) {
+    if !is_key_of_a_row(&key) {
         return Err(InvalidCursor);
     }
     serde_json::from_value(key).map_err(|_| InvalidCursor)
 }
 
-/// A cursor is no secret, and anybody can write one. What no row holds, a database may refuse to compare with: moments
-/// that it does not know, and U+0000 in a text.
-fn is_from_a_row(key: &Value) -> bool {
+/// Clients can write cursors of their own. Values that no row holds are refused here, because a database may fail on them:
+/// times out of range, and U+0000 in a text.
+fn is_key_of_a_row(key: &Value) -> bool {
     match key {
         Value::Number(number) => number.as_i64().is_some_and(|number| MOMENTS.contains(&number)),
         Value::String(text) => !text.contains('\0'),
-        Value::Array(parts) => parts.iter().all(is_from_a_row),
+        Value::Array(parts) => parts.iter().all(is_key_of_a_row),
         _ => false,
     }
 }
@@ -59,16 +52,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_row_holds_is_no_cursor() {
+    fn values_that_no_row_holds_are_refused() {
         for key in [r#"[9223372036854775807,"x"]"#, r#"[-9223372036854775808,"x"]"#, r#"[7,"a\u0000"]"#, r#"[1.5,"x"]"#]
         {
-            let made_up = URL_SAFE_NO_PAD.encode(format!("sessions\n{key}"));
-            assert_eq!(decode::<(i64, String)>("sessions", &made_up), Err(InvalidCursor), "{key}");
+            let forged = URL_SAFE_NO_PAD.encode(format!("sessions\n{key}"));
+            assert_eq!(decode::<(i64, String)>("sessions", &forged), Err(InvalidCursor), "{key}");
         }
     }
 
     #[test]
-    fn a_cursor_is_good_for_its_own_list_only() {
+    fn a_cursor_is_valid_for_its_own_list_only() {
         let cursor = encode("sessions", &(7_i64, "x"));
         assert_eq!(decode::<(i64, String)>("sessions", &cursor), Ok((7, "x".to_owned())));
         for (list, text) in [("machines", cursor.as_str()), ("sessions", ""), ("sessions", "%%%"), ("sessions", "AAAA")]

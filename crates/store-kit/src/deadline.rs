@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-/// Until when a caller waits; a job that is about to wait may put it off.
+/// The end of a caller's wait, shared with its job. A job that is about to wait itself may move it.
 #[derive(Clone)]
 pub(crate) struct Deadline {
     start: Instant,
@@ -15,7 +15,7 @@ pub(crate) struct Deadline {
 }
 
 struct Limit {
-    /// After the start.
+    /// Milliseconds after the start.
     ms: AtomicU64,
     changed: Notify,
 }
@@ -40,18 +40,18 @@ impl Deadline {
         self.limit.changed.notify_one();
     }
 
-    fn deadline(&self) -> Instant {
+    fn end(&self) -> Instant {
         self.start + Duration::from_millis(self.limit.ms.load(Ordering::SeqCst))
     }
 
-    /// Completes when it is at its end, wherever that has moved meanwhile.
-    pub(crate) async fn over(&self) {
-        while self.lasts() {
-            let _ = timeout_at(self.deadline(), self.limit.changed.notified()).await;
-        }
+    pub(crate) fn has_passed(&self) -> bool {
+        Instant::now() >= self.end()
     }
 
-    pub(crate) fn lasts(&self) -> bool {
-        Instant::now() < self.deadline()
+    /// Completes when the deadline has passed, also when it is moved meanwhile.
+    pub(crate) async fn passed(&self) {
+        while !self.has_passed() {
+            let _ = timeout_at(self.end(), self.limit.changed.notified()).await;
+        }
     }
 }

@@ -1,8 +1,8 @@
-//! `Idempotency-Key`: the second request with a key gets what the first one made.
+//! `Idempotency-Key`: the second request with a key gets the resource that the first one made.
 //!
-//! The key is written in the transaction that makes the resource, under a unique constraint; so only successes are kept,
-//! and a second request waits for the first one's commit or rollback. Cached: the resource's id and the body's digest, for
-//! [`KEPT`].
+//! The key is written in the transaction that makes the resource, under a unique constraint. So only successes are kept,
+//! and a second request waits for the first one's commit or rollback. The resource's id and the body's digest are kept
+//! for [`KEPT`].
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ diesel::table! {
     }
 }
 
-/// One wish of one caller.
+/// A request that carries an `Idempotency-Key`.
 #[derive(Clone, Debug)]
 pub struct IdempotencyRequest {
     /// The account (for voice: `userId`).
@@ -44,12 +44,12 @@ pub struct IdempotencyRequest {
     pub body_hash: [u8; 32],
 }
 
-/// What became of a request.
+/// What a key says about its request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IdempotencyOutcome {
-    /// It is new: make the resource with the id that was given, in this transaction.
+    /// The key is new: make the resource with the id that was given, in this transaction.
     New,
-    /// It was fulfilled before, by the resource with this id. Answer 200 and the resource as it is now (gone: 404).
+    /// An earlier request made the resource with this id. Answer 200 and the resource as it is now; 404 if it was deleted.
     Replay { resource: String },
     /// The key was used with another body: 409 IDEMPOTENCY_MISMATCH.
     Mismatch,
@@ -67,7 +67,7 @@ pub fn claim(tx: &mut Conn, request: &IdempotencyRequest, resource: &str) -> Res
     )
     .execute(c))?;
     if tx.is_postgres() {
-        // The lock's timeout must be the first to end the wait, because that is how it is told apart.
+        // The lock's timeout must end the wait first, because only its error is recognised as a lock that is held.
         let ms = WAIT.as_millis();
         tx.batch(&format!("SET LOCAL lock_timeout = {ms}; SET LOCAL statement_timeout = {}", ms + 1_000))?;
     }
@@ -79,7 +79,7 @@ pub fn claim(tx: &mut Conn, request: &IdempotencyRequest, resource: &str) -> Res
         dsl::resource.eq(resource),
         dsl::created_at.eq(at.db()),
     );
-    // This is where the second waits: PostgreSQL holds it until the first has committed or given up.
+    // A second request waits here: PostgreSQL blocks the insert until the first transaction has ended.
     let inserted = tx.while_waiting(WAIT, |tx| {
         on!(tx, |c| diesel::insert_into(dsl::idempotency_keys).values(row).on_conflict_do_nothing().execute(c))
     })?;

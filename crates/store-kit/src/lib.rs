@@ -1,7 +1,7 @@
-//! diesel over SQLite or PostgreSQL: one connection type, one pool, one error, wake-ups after the commit.
+//! diesel over SQLite or PostgreSQL: one connection type, one pool, one error, notifications after the commit.
 //!
-//! A service keeps all its SQL in `store/`, on top of this crate. Which database it is, only this crate and the few
-//! statements that differ know. Nothing here knows HTTP, actix or what the rows mean.
+//! A service keeps all its SQL in `store/`, on top of this crate. Only this crate and the few statements that differ know
+//! which database it is. Nothing here knows actix or what the rows mean; only `problem` knows what a client is told.
 //!
 //! # A whole example
 //!
@@ -68,6 +68,7 @@
 //! Where the row must be locked, PostgreSQL wants `.for_update()` and SQLite has no such thing, because its writers take
 //! turns: `on!(tx, Pg |c| query.for_update().first(c), Sqlite |c| query.first(c))`.
 
+mod batcher;
 mod cached;
 mod config;
 mod conn;
@@ -76,18 +77,20 @@ pub mod cursor;
 mod db;
 mod deadline;
 mod error;
+mod fast_path;
 pub mod idempotency;
-mod language;
 mod metrics;
 mod migrate;
+mod notifier;
 mod pool;
+mod problem;
 pub mod types;
-mod wake;
 
+pub use batcher::{BatchConfig, Batcher};
 pub use cached::{Cached, cached};
 pub use config::{DatabaseConfig, DatabaseUrl, Migrate};
 pub use conn::{AdvisoryLock, Conn, Raw};
 pub use db::Db;
 pub use error::StoreError;
 pub use migrate::{Migrations, OpenError};
-pub use wake::{Notifier, Subscription, Topic};
+pub use notifier::{Notifier, Subscription, Topic};

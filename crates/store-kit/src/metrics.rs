@@ -1,24 +1,23 @@
-//! What a database of ours is busy with. Operations are named by the code, so their number is bounded.
+//! Metrics of a database. Operations are named by the code, so the number of labels is bounded.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, Opts, Registry};
 
+use crate::notifier::Notifier;
 use crate::pool::Pool;
-use crate::wake::Notifier;
 
-/// Times of one database. They count from the start; [`crate::Db::register`] shows them.
+/// Durations of one database's operations. They are counted from the start and exported by [`crate::Db::register`].
 #[derive(Clone)]
 pub(crate) struct DbMetrics {
     operations: HistogramVec,
     waits: Histogram,
 }
 
-/// How an operation went, for a label.
+/// How an operation ended, as a label.
 #[derive(Clone, Copy)]
 pub(crate) enum Outcome {
     Ok,
@@ -65,23 +64,7 @@ impl DbMetrics {
     }
 }
 
-/// Counts one who waits, until it is dropped.
-pub(crate) struct Waiting(Arc<AtomicUsize>);
-
-impl Waiting {
-    pub(crate) fn new(count: &Arc<AtomicUsize>) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(count))
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Read when Prometheus asks.
+/// Gauges that are read when Prometheus asks for them.
 struct Pools {
     pools: Vec<(&'static str, Weak<Pool>)>,
     notifier: Notifier,
@@ -101,8 +84,8 @@ impl Pools {
             connections: vec("db_pool_connections", "Connections that are open.", &["pool", "state"])?,
             limit: vec("db_pool_limit", "Connections that may be open.", &["pool"])?,
             waiting: vec("db_pool_waiting", "Callers that wait for a connection.", &["pool"])?,
-            topics: Gauge::new("wake_topics", "Things that somebody waits for on this replica.")?,
-            connected: Gauge::new("wake_connected", "1 while wake-ups of other replicas arrive.")?,
+            topics: Gauge::new("wake_topics", "Topics with subscribers on this replica.")?,
+            connected: Gauge::new("wake_connected", "1 while notifications of other replicas arrive.")?,
         })
     }
 }

@@ -1,6 +1,8 @@
-//! Brings a schema up to date, or says that it is not.
+//! Brings a schema up to date, or reports that it is behind.
 
-use diesel::migration::MigrationSource;
+use diesel::backend::Backend;
+use diesel::connection::SimpleConnection;
+use diesel::migration::Migration;
 use diesel_migrations::{EmbeddedMigrations, MigrationHarness, embed_migrations};
 
 use crate::conn::Raw;
@@ -38,54 +40,63 @@ pub enum OpenError {
     Behind { database: String, pending: String },
 }
 
-/// What every database of ours has: the table of `crate::idempotency`.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Migrations of every service's database: the table of `crate::idempotency`.
 const OWN_POSTGRES: EmbeddedMigrations = embed_migrations!("migrations/postgres");
 const OWN_SQLITE: EmbeddedMigrations = embed_migrations!("migrations/sqlite");
 
-/// One number for all services: they have databases of their own.
+/// All services use the same number, because each has a database of its own.
 const ADVISORY_LOCK: &str = "SELECT pg_advisory_lock(7236838213550131)";
 const ADVISORY_UNLOCK: &str = "SELECT pg_advisory_unlock(7236838213550131)";
 
-pub(crate) fn migrate(conn: &mut Conn, migrations: Migrations, how: Migrate, database: &str) -> Result<(), OpenError> {
+pub(crate) fn migrate(conn: &mut Conn, migrations: Migrations, mode: Migrate, database: &str) -> Result<(), OpenError> {
     let failed = |reason: String| OpenError::Migration { database: database.to_owned(), reason };
-    let postgres = conn.is_postgres();
-    if postgres && how == Migrate::Auto {
+    let locks = conn.is_postgres() && mode == Migrate::Auto;
+    if locks {
         // Replicas that start together wait for each other here.
         conn.batch("SET statement_timeout = 0").map_err(|e| failed(e.to_string()))?;
         conn.batch(ADVISORY_LOCK).map_err(|e| failed(e.to_string()))?;
     }
     let pending = match &mut conn.raw {
-        Raw::Pg(c) => run(c, OWN_POSTGRES, how).and_then(|own| Ok([own, run(c, (migrations.postgres)(), how)?])),
-        Raw::Sqlite(c) => run(c, OWN_SQLITE, how).and_then(|own| Ok([own, run(c, (migrations.sqlite)(), how)?])),
+        Raw::Pg(c) => run_all(&mut **c, OWN_POSTGRES, (migrations.postgres)(), mode),
+        Raw::Sqlite(c) => run_all(&mut **c, OWN_SQLITE, (migrations.sqlite)(), mode),
     };
-    if postgres && how == Migrate::Auto {
+    if locks {
         conn.batch(ADVISORY_UNLOCK).map_err(|e| failed(e.to_string()))?;
     }
-    let pending = pending.map_err(|e| failed(e.to_string()))?.concat();
+    let pending = pending.map_err(|e| failed(e.to_string()))?;
     if pending.is_empty() {
         return Ok(());
     }
     Err(OpenError::Behind { database: database.to_owned(), pending: pending.join(", ") })
 }
 
-/// Applies what is missing, or lists it.
-fn run<C, DB>(
+/// Applies what is missing, or gives its names.
+fn run_all<C, DB>(
     conn: &mut C,
-    source: impl MigrationSource<DB>,
-    how: Migrate,
-) -> Result<Vec<String>, Box<dyn std::error::Error + Send + Sync>>
+    ours: EmbeddedMigrations,
+    services: EmbeddedMigrations,
+    mode: Migrate,
+) -> Result<Vec<String>, Failure>
 where
-    C: MigrationHarness<DB>,
-    DB: diesel::backend::Backend,
+    C: MigrationHarness<DB> + SimpleConnection,
+    DB: Backend,
 {
-    let pending = conn.pending_migrations(source)?;
-    let names = pending.iter().map(|m| m.name().to_string()).collect();
-    if how == Migrate::Check {
-        return Ok(names);
+    let is_new = conn.applied_migrations()?.is_empty();
+    let pending: Vec<Box<dyn Migration<DB>>> =
+        conn.pending_migrations(ours)?.into_iter().chain(conn.pending_migrations(services)?).collect();
+    if mode == Migrate::Check {
+        return Ok(pending.iter().map(|migration| migration.name().to_string()).collect());
     }
     for migration in &pending {
         tracing::info!(migration = %migration.name(), "Migrating");
         conn.run_migration(migration)?;
+    }
+    if !is_new && !pending.is_empty() {
+        // New columns and indexes have no statistics yet. In a new database there is nothing to count, and PostgreSQL
+        // plans better for a table that it knows nothing about than for one that it knows to be empty.
+        conn.batch_execute("ANALYZE")?;
     }
     Ok(Vec::new())
 }

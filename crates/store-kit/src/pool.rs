@@ -1,28 +1,38 @@
-//! Connections at rest, and who may use one.
+//! The connections of a database: r2d2 with a semaphore in front of it.
 //!
-//! A semaphore hands out the right to a connection and is waited for without a thread; the connections themselves lie on
-//! a stack, so that the warmest is used first and spare ones are never opened. A connection is not tried before use
-//! (that would cost a round trip each time): [`crate::Db`] runs a job again when its connection turns out to be dead.
+//! r2d2 blocks a thread for each caller that waits. The semaphore lets as many callers in as there may be connections,
+//! and the others wait for it without a thread. A connection is not tested before use, which would cost a round trip each
+//! time: [`crate::Db`] runs a job again when its connection turns out to be broken.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use diesel::r2d2::{ConnectionManager, CustomizeConnection, R2D2Connection};
+use diesel::{PgConnection, SqliteConnection};
+use r2d2::{ManageConnection, NopErrorHandler};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::connect::Connector;
-use crate::error::ConnState;
-use crate::metrics::Waiting;
-use crate::{Conn, StoreError};
+use crate::StoreError;
+use crate::conn::Raw;
+use crate::connect::Target;
+
+/// How long a job waits for a new connection. Attempts that fail are repeated in the background, at most half of this
+/// apart, so this is also how soon a database that is back is noticed.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 pub(crate) struct Pool {
-    connector: Connector,
+    connections: Connections,
     permits: Arc<Semaphore>,
-    idle: Mutex<Vec<Conn>>,
     limit: usize,
     waiting: Arc<AtomicUsize>,
     wait: Duration,
+}
+
+enum Connections {
+    Pg(r2d2::Pool<ConnectionManager<PgConnection>>),
+    Sqlite(r2d2::Pool<ConnectionManager<SqliteConnection>>),
 }
 
 /// How much of a pool is in use.
@@ -35,31 +45,42 @@ pub(crate) struct Usage {
 }
 
 impl Pool {
-    pub(crate) fn new(connector: Connector, size: usize, wait: Duration) -> Arc<Self> {
-        let permits = Arc::new(Semaphore::new(size));
-        let (idle, waiting) = (Mutex::new(Vec::new()), Arc::default());
-        Arc::new(Self { connector, permits, idle, limit: size, waiting, wait })
+    /// Connects to nothing yet. `wait` is how long a caller waits for a permit.
+    pub(crate) fn new(target: Target, size: usize, wait: Duration) -> Arc<Self> {
+        let url = target.url();
+        let connections = match target {
+            Target::Postgres { .. } => Connections::Pg(lazy(url, size, target.settings())),
+            Target::SqliteReader(_) | Target::SqliteWriter(_) => {
+                Connections::Sqlite(lazy(url, size, target.settings()))
+            }
+        };
+        let (permits, waiting) = (Arc::new(Semaphore::new(size)), Arc::default());
+        Arc::new(Self { connections, permits, limit: size, waiting, wait })
     }
 
     /// `postgresql` or `sqlite`, as the semantic conventions for spans call them.
     pub(crate) fn system(&self) -> &'static str {
-        match self.connector {
-            Connector::Postgres { .. } => "postgresql",
-            Connector::SqliteReader(_) | Connector::SqliteWriter(_) => "sqlite",
+        match self.connections {
+            Connections::Pg(_) => "postgresql",
+            Connections::Sqlite(_) => "sqlite",
         }
     }
 
     pub(crate) fn usage(&self) -> Usage {
+        let idle = match &self.connections {
+            Connections::Pg(pool) => pool.state().idle_connections,
+            Connections::Sqlite(pool) => pool.state().idle_connections,
+        };
         Usage {
             limit: self.limit,
             used: self.limit.saturating_sub(self.permits.available_permits()),
-            idle: self.idle.lock().map_or(0, |idle| idle.len()),
+            idle: usize::try_from(idle).unwrap_or(0),
             waiting: self.waiting.load(Ordering::Relaxed),
         }
     }
 
-    /// The right to one connection.
-    pub(crate) async fn enter(&self, operation: &'static str) -> Result<OwnedSemaphorePermit, StoreError> {
+    /// The right to take one connection.
+    pub(crate) async fn permit(&self, operation: &'static str) -> Result<OwnedSemaphorePermit, StoreError> {
         let _waiting = Waiting::new(&self.waiting);
         match timeout(self.wait, Arc::clone(&self.permits).acquire_owned()).await {
             Ok(Ok(permit)) => Ok(permit),
@@ -67,25 +88,62 @@ impl Pool {
         }
     }
 
-    /// A connection that was used before, or a new one. Blocks while connecting.
-    pub(crate) fn take(&self, operation: &'static str) -> Result<Conn, StoreError> {
-        match self.idle.lock().ok().and_then(|mut idle| idle.pop()) {
-            Some(conn) => Ok(conn),
-            None => self.connector.connect(operation),
-        }
+    /// The connection that was used last, or a new one. Blocks while connecting. It returns to the pool when it is
+    /// dropped, unless diesel considers it broken.
+    pub(crate) fn take(&self, operation: &'static str) -> Result<Raw, StoreError> {
+        let taken = match &self.connections {
+            Connections::Pg(pool) => pool.get().map(Raw::Pg),
+            Connections::Sqlite(pool) => pool.get().map(Raw::Sqlite),
+        };
+        taken.map_err(|error| StoreError::Unavailable { operation, reason: error.to_string() })
     }
 
-    pub(crate) fn give_back(&self, conn: Conn) {
-        if conn.state() == ConnState::Broken {
-            // When one is dead the others most likely are, too: whatever killed it killed them.
-            self.forget_idle();
-        } else if let Ok(mut idle) = self.idle.lock() {
-            idle.push(conn);
+    /// Closes the idle connections. What broke one connection most likely broke the others, and each would cost a job one
+    /// of its tries.
+    pub(crate) fn close_idle(&self) {
+        let idle = || match &self.connections {
+            Connections::Pg(pool) => pool.try_get().map(Raw::Pg),
+            Connections::Sqlite(pool) => pool.try_get().map(Raw::Sqlite),
+        };
+        while let Some(mut idle) = idle() {
+            idle.mark_broken();
         }
     }
+}
 
-    pub(crate) fn forget_idle(&self) {
-        let dead = self.idle.lock().map(|mut idle| std::mem::take(&mut *idle));
-        drop(dead);
+/// Opens a connection when one is needed and none is idle.
+fn lazy<C>(
+    url: String,
+    size: usize,
+    settings: impl CustomizeConnection<C, diesel::r2d2::Error>,
+) -> r2d2::Pool<ConnectionManager<C>>
+where
+    C: R2D2Connection + Send + 'static,
+    ConnectionManager<C>: ManageConnection<Connection = C, Error = diesel::r2d2::Error>,
+{
+    r2d2::Pool::builder()
+        .max_size(u32::try_from(size).unwrap_or(u32::MAX))
+        .min_idle(Some(0))
+        .test_on_check_out(false)
+        .connection_timeout(CONNECT_TIMEOUT)
+        .connection_customizer(Box::new(settings))
+        // The job that waits reports the error.
+        .error_handler(Box::new(NopErrorHandler))
+        .build_unchecked(ConnectionManager::new(url))
+}
+
+/// Counts a caller that waits for a permit, until it is dropped.
+struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

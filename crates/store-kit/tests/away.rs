@@ -1,4 +1,5 @@
-//! When PostgreSQL is away, in all the ways in which it can be, whoever asks is told within 2 s; and when it is back, so are we.
+//! When PostgreSQL cannot be reached, in all the ways in which that happens, callers get an error within 2 s, and they
+//! succeed again soon after it is back.
 
 #![cfg(test)]
 
@@ -19,25 +20,25 @@ use tokio::sync::watch;
 const POSTGRES: EmbeddedMigrations = embed_migrations!("tests/migrations/postgres");
 const SQLITE: EmbeddedMigrations = embed_migrations!("tests/migrations/sqlite");
 const MIGRATIONS: Migrations = Migrations { postgres: || POSTGRES, sqlite: || SQLITE };
-/// What callers are promised.
-const TOLD_WITHIN: Duration = Duration::from_secs(2);
-/// What a busy machine may make of 2 s.
-const BACK_WITHIN: Duration = Duration::from_secs(20);
+/// The promise to callers.
+const FAILS_WITHIN: Duration = Duration::from_secs(2);
+/// The 2 s of the promise, on a busy machine.
+const RECOVERS_WITHIN: Duration = Duration::from_secs(20);
 
 /// The network between a service and its database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wire {
+enum Network {
     Whole,
-    /// What is sent is taken, and nothing comes back.
+    /// Accepts what is sent, and returns nothing.
     Mute,
     Cut,
 }
 
-/// A way to `server` that can be broken.
-async fn wire_to(server: SocketAddr) -> (SocketAddr, watch::Sender<Wire>) {
+/// A proxy in front of `server` that can be broken.
+async fn proxy_to(server: SocketAddr) -> (SocketAddr, watch::Sender<Network>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (state, now) = watch::channel(Wire::Whole);
+    let (state, now) = watch::channel(Network::Whole);
     tokio::spawn(async move {
         while let Ok((mut here, _)) = listener.accept().await {
             let mut now = now.clone();
@@ -46,13 +47,13 @@ async fn wire_to(server: SocketAddr) -> (SocketAddr, watch::Sender<Wire>) {
                 loop {
                     let state = *now.borrow_and_update();
                     match state {
-                        Wire::Whole => tokio::select! {
+                        Network::Whole => tokio::select! {
                             _ = copy_bidirectional(&mut here, &mut there) => return,
                             _ = now.changed() => {}
                         },
-                        // What was swallowed is lost, and with it the connection.
-                        Wire::Mute => return drop(now.changed().await),
-                        Wire::Cut => return,
+                        // The bytes are lost, and with them the connection.
+                        Network::Mute => return drop(now.changed().await),
+                        Network::Cut => return,
                     }
                 }
             });
@@ -66,107 +67,107 @@ fn config(address: SocketAddr) -> DatabaseConfig {
     DatabaseConfig { pool_size: 4, ..DatabaseConfig::new(url) }
 }
 
-async fn ask(db: &Db, sql: &'static str) -> Result<(), StoreError> {
-    db.write("ask", move |tx| tx.batch(sql)).await
+async fn run_sql(db: &Db, sql: &'static str) -> Result<(), StoreError> {
+    db.write("test", move |tx| tx.batch(sql)).await
 }
 
-/// Asks more often at once than there are connections, a few times; the quickest round counts, because a busy machine makes
-/// all of them longer and none of them shorter.
-async fn is_told_in_time(db: &Db, how: &str) {
+/// Runs more statements at once than there are connections, three times. The quickest round counts, because a busy machine
+/// only makes rounds longer.
+async fn fails_in_time(db: &Db, how: &str) {
     let mut quickest = Duration::MAX;
     for _ in 0..3 {
         let begun = Instant::now();
-        let asked: Vec<_> = (0..8)
+        let statements: Vec<_> = (0..8)
             .map(|_| {
                 tokio::spawn({
                     let db = db.clone();
-                    async move { ask(&db, "SELECT 1").await }
+                    async move { run_sql(&db, "SELECT 1").await }
                 })
             })
             .collect();
-        for asked in asked {
-            let told = asked.await.unwrap();
-            assert!(matches!(told, Err(StoreError::Unavailable { .. })), "{how}: {told:?}");
+        for statement in statements {
+            let outcome = statement.await.unwrap();
+            assert!(matches!(outcome, Err(StoreError::Unavailable { .. })), "{how}: {outcome:?}");
         }
         quickest = quickest.min(begun.elapsed());
     }
-    assert!(quickest < TOLD_WITHIN, "{how}: told after {quickest:?}");
+    assert!(quickest < FAILS_WITHIN, "{how}: failed after {quickest:?}");
 }
 
-async fn is_back(db: &Db, how: &str) {
+async fn recovers(db: &Db, how: &str) {
     let begun = Instant::now();
-    eventually(BACK_WITHIN, async || ask(db, "SELECT 1").await.is_ok()).await;
-    assert!(begun.elapsed() < BACK_WITHIN, "{how}: {:?}", begun.elapsed());
+    eventually(RECOVERS_WITHIN, async || run_sql(db, "SELECT 1").await.is_ok()).await;
+    assert!(begun.elapsed() < RECOVERS_WITHIN, "{how}: {:?}", begun.elapsed());
 }
 
 #[test]
-fn a_server_that_is_killed_or_frozen_is_told_of_in_time() {
+fn a_killed_or_frozen_server_fails_in_time() {
     let mut cluster = Cluster::start(Durability::None).unwrap();
     ensemble_testkit::run(async move {
         let db = Db::open(&config(([127, 0, 0, 1], cluster.port()).into()), MIGRATIONS).await.unwrap();
-        ask(&db, "SELECT 1").await.unwrap();
+        run_sql(&db, "SELECT 1").await.unwrap();
         cluster.signal_all(Signal::SIGSTOP).unwrap();
-        is_told_in_time(&db, "frozen").await;
+        fails_in_time(&db, "frozen").await;
         cluster.signal_all(Signal::SIGCONT).unwrap();
-        is_back(&db, "frozen").await;
+        recovers(&db, "frozen").await;
         cluster.kill().unwrap();
-        is_told_in_time(&db, "killed").await;
+        fails_in_time(&db, "killed").await;
         cluster.up().unwrap();
-        is_back(&db, "killed").await;
+        recovers(&db, "killed").await;
     });
 }
 
 #[test]
-fn a_network_that_swallows_or_cuts_is_told_of_in_time() {
+fn a_mute_or_cut_network_fails_in_time() {
     let cluster = Cluster::start(Durability::None).unwrap();
     ensemble_testkit::run(async move {
-        let (address, wire) = wire_to(([127, 0, 0, 1], cluster.port()).into()).await;
+        let (address, network) = proxy_to(([127, 0, 0, 1], cluster.port()).into()).await;
         let db = Db::open(&config(address), MIGRATIONS).await.unwrap();
-        ask(&db, "SELECT 1").await.unwrap();
-        for (state, how) in [(Wire::Mute, "swallowed"), (Wire::Cut, "cut")] {
-            // One is in the middle of a statement, and others have connections at rest.
+        run_sql(&db, "SELECT 1").await.unwrap();
+        for (state, how) in [(Network::Mute, "swallowed"), (Network::Cut, "cut")] {
+            // One connection is in the middle of a statement, and others are idle.
             let midway = tokio::spawn({
                 let db = db.clone();
-                async move { ask(&db, "SELECT pg_sleep(1.5)").await }
+                async move { run_sql(&db, "SELECT pg_sleep(1.5)").await }
             });
-            ask(&db, "SELECT 1").await.unwrap();
-            wire.send_replace(state);
-            is_told_in_time(&db, how).await;
+            run_sql(&db, "SELECT 1").await.unwrap();
+            network.send_replace(state);
+            fails_in_time(&db, how).await;
             let midway = midway.await.unwrap();
             assert!(matches!(midway, Err(StoreError::Unavailable { .. })), "{how}: {midway:?}");
-            wire.send_replace(Wire::Whole);
-            is_back(&db, how).await;
+            network.send_replace(Network::Whole);
+            recovers(&db, how).await;
         }
     });
 }
 
 #[test]
-fn an_address_that_takes_connections_and_says_nothing_is_told_of_in_time() {
+fn an_address_that_accepts_and_does_not_answer_fails_in_time() {
     let cluster = Cluster::start(Durability::None).unwrap();
     ensemble_testkit::run(async move {
-        let (address, wire) = wire_to(([127, 0, 0, 1], cluster.port()).into()).await;
+        let (address, network) = proxy_to(([127, 0, 0, 1], cluster.port()).into()).await;
         let db = Db::open(&config(address), MIGRATIONS).await.unwrap();
         // No connection is left from before.
-        wire.send_replace(Wire::Cut);
-        is_told_in_time(&db, "cut").await;
-        wire.send_replace(Wire::Mute);
-        is_told_in_time(&db, "mute").await;
-        wire.send_replace(Wire::Whole);
-        is_back(&db, "mute").await;
+        network.send_replace(Network::Cut);
+        fails_in_time(&db, "cut").await;
+        network.send_replace(Network::Mute);
+        fails_in_time(&db, "mute").await;
+        network.send_replace(Network::Whole);
+        recovers(&db, "mute").await;
     });
 }
 
 #[test]
-fn what_could_only_be_begun_too_late_is_not_begun() {
+fn a_job_is_not_started_after_its_caller_timed_out() {
     let cluster = Cluster::start(Durability::None).unwrap();
     ensemble_testkit::run(async move {
-        let (address, wire) = wire_to(([127, 0, 0, 1], cluster.port()).into()).await;
+        let (address, network) = proxy_to(([127, 0, 0, 1], cluster.port()).into()).await;
         let config = DatabaseConfig { timeout: Duration::from_millis(300), ..config(address) };
         let db = Db::open(&config, MIGRATIONS).await.unwrap();
         let begun = Arc::new(AtomicU32::new(0));
-        wire.send_replace(Wire::Mute);
-        let told = db
-            .write("ask", {
+        network.send_replace(Network::Mute);
+        let outcome = db
+            .write("test", {
                 let begun = Arc::clone(&begun);
                 move |tx| {
                     begun.fetch_add(1, Ordering::SeqCst);
@@ -174,15 +175,15 @@ fn what_could_only_be_begun_too_late_is_not_begun() {
                 }
             })
             .await;
-        assert!(matches!(told, Err(StoreError::Unavailable { .. })), "{told:?}");
-        wire.send_replace(Wire::Whole);
-        is_back(&db, "mute").await;
-        assert_eq!(begun.load(Ordering::SeqCst), 0, "its caller was told that it failed");
+        assert!(matches!(outcome, Err(StoreError::Unavailable { .. })), "{outcome:?}");
+        network.send_replace(Network::Whole);
+        recovers(&db, "mute").await;
+        assert_eq!(begun.load(Ordering::SeqCst), 0, "its caller has got an error already");
     });
 }
 
 #[test]
-fn who_loses_a_deadlock_tries_again() {
+fn the_loser_of_a_deadlock_tries_again() {
     let cluster = Cluster::start(Durability::None).unwrap();
     ensemble_testkit::run(async move {
         let db = Db::open(&config(([127, 0, 0, 1], cluster.port()).into()), MIGRATIONS).await.unwrap();
@@ -211,13 +212,13 @@ fn who_loses_a_deadlock_tries_again() {
 }
 
 #[test]
-fn messages_come_untranslated_where_we_may_say_so() {
+fn messages_are_english_where_the_role_may_choose() {
     let cluster = Cluster::start(Durability::None).unwrap();
     ensemble_testkit::run(async move {
         let url = cluster.url("postgres");
         let ours = Db::open(&DatabaseConfig::new(url.parse().unwrap()), MIGRATIONS).await.unwrap();
-        ask(&ours, "CREATE ROLE plain LOGIN; ALTER DATABASE postgres SET lc_messages = 'POSIX'").await.unwrap();
-        ask(&ours, "GRANT ALL ON SCHEMA public TO plain; GRANT ALL ON ALL TABLES IN SCHEMA public TO plain")
+        run_sql(&ours, "CREATE ROLE plain LOGIN; ALTER DATABASE postgres SET lc_messages = 'POSIX'").await.unwrap();
+        run_sql(&ours, "GRANT ALL ON SCHEMA public TO plain; GRANT ALL ON ALL TABLES IN SCHEMA public TO plain")
             .await
             .unwrap();
         // Fails unless the setting is this.
@@ -235,7 +236,7 @@ fn messages_come_untranslated_where_we_may_say_so() {
         is("C")(url.clone()).await;
         let plain = url.replace("postgres@", "plain@");
         is("POSIX")(plain.clone()).await;
-        ask(&ours, "GRANT SET ON PARAMETER lc_messages TO plain").await.unwrap();
+        run_sql(&ours, "GRANT SET ON PARAMETER lc_messages TO plain").await.unwrap();
         is("C")(plain).await;
     });
 }

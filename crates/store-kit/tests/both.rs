@@ -1,4 +1,4 @@
-//! What the crate promises, on both databases.
+//! The promises of the crate, on both databases.
 
 #![cfg(test)]
 
@@ -61,7 +61,7 @@ async fn count(db: &Db) -> i64 {
 }
 
 on_both_databases! {
-    async fn what_was_written_is_read_back(on: Backend) {
+    async fn written_rows_are_read_back(on: Backend) {
         let (db, _database) = open(on).await;
         let id = SessionId::generate();
         let before = db.read("now", |c| c.now()).await.map_err(|e: StoreError| e).unwrap();
@@ -91,9 +91,9 @@ on_both_databases! {
         assert_eq!(read, Some(until));
     }
 
-    async fn a_kept_update_counts_its_rows_and_is_prepared_once(on: Backend) {
+    async fn a_cached_update_counts_its_rows_and_is_prepared_once(on: Backend) {
         #[derive(QueryableByName)]
-        struct Cached {
+        struct Prepared {
             #[diesel(sql_type = diesel::sql_types::BigInt)]
             count: i64,
         }
@@ -108,7 +108,7 @@ on_both_databases! {
                 let changed = vec![change(id, "b")?, change(SessionId::generate(), "c")?, change(id, "d")?];
                 if tx.is_postgres() {
                     let kept = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE 'UPDATE \"notes\"%'";
-                    let kept: Cached = on!(tx, |c| diesel::sql_query(kept).get_result(c))?;
+                    let kept: Prepared = on!(tx, |c| diesel::sql_query(kept).get_result(c))?;
                     assert_eq!(kept.count, 1);
                 }
                 Ok::<_, StoreError>(changed)
@@ -118,7 +118,7 @@ on_both_databases! {
         assert_eq!(changed, [1, 0, 1]);
     }
 
-    async fn an_error_rolls_back_and_wakes_nobody(on: Backend) {
+    async fn an_error_rolls_back_and_notifies_no_subscriber(on: Backend) {
         let (db, _database) = open(on).await;
         let mut waiting = db.notifier().subscribe(Topic::new("note", 1));
         let failed: Result<(), StoreError> = db
@@ -168,40 +168,40 @@ on_both_databases! {
         assert_eq!(db.write("always", setting).await.map_err(|e: StoreError| e).unwrap(), always);
     }
 
-    async fn a_duplicate_is_told_by_its_name_and_cannot_be_swallowed(on: Backend) {
+    async fn a_duplicate_names_its_constraint_and_cannot_be_ignored(on: Backend) {
         let (db, _database) = open(on).await;
         db.write("insert", |tx| insert(tx, SessionId::generate(), "a")).await.unwrap();
         let twice = db.write("again", |tx| insert(tx, SessionId::generate(), "a")).await;
         let Err(StoreError::Duplicate { operation: "again", constraint }) = twice else { panic!("{twice:?}") };
         assert!(constraint.contains("body"), "{constraint}");
-        let swallowed: Result<(), StoreError> = db
-            .write("swallow", |tx| {
+        let ignored: Result<(), StoreError> = db
+            .write("ignore", |tx| {
                 insert(tx, SessionId::generate(), "b")?;
                 let _ = insert(tx, SessionId::generate(), "a");
                 Ok(())
             })
             .await;
-        assert!(swallowed.is_err());
+        assert!(ignored.is_err());
         assert_eq!(count(&db).await, 1);
     }
 
-    async fn a_job_that_panics_harms_nobody_else(on: Backend) {
+    async fn a_panicking_job_does_not_harm_others(on: Backend) {
         let (db, _database) = open(on).await;
         for _ in 0..20 {
-            let fell: Result<(), StoreError> = db.write("fall", |_| panic!("on purpose")).await;
-            assert!(matches!(fell, Err(StoreError::Broken { .. })), "{fell:?}");
+            let panicked: Result<(), StoreError> = db.write("panic", |_| panic!("on purpose")).await;
+            assert!(matches!(panicked, Err(StoreError::Broken { .. })), "{panicked:?}");
         }
         db.write("insert", |tx| insert(tx, SessionId::generate(), "a")).await.unwrap();
     }
 
-    async fn of_many_with_one_key_one_makes_it(on: Backend) {
+    async fn of_many_requests_with_one_key_one_makes_the_resource(on: Backend) {
         let (db, _database) = open(on).await;
-        let wish = |hash: u8| IdempotencyRequest { scope: "me".into(), route: "POST /notes", key: "k".repeat(16), body_hash: [hash; 32] };
+        let request = |hash: u8| IdempotencyRequest { scope: "me".into(), route: "POST /notes", key: "k".repeat(16), body_hash: [hash; 32] };
         let tries = (0..16).map(|n| {
-            let (db, wish) = (db.clone(), wish(0));
+            let (db, request) = (db.clone(), request(0));
             tokio::spawn(async move {
                 db.write("claim", move |tx| {
-                    let claimed = claim(tx, &wish, &n.to_string())?;
+                    let claimed = claim(tx, &request, &n.to_string())?;
                     if claimed == IdempotencyOutcome::New {
                         insert(tx, SessionId::generate(), &n.to_string())?;
                     }
@@ -219,11 +219,11 @@ on_both_databases! {
             }
         }
         assert_eq!((made, count(&db).await), (1, 1));
-        let other = db.write("claim", move |tx| claim(tx, &wish(1), "x")).await.unwrap();
+        let other = db.write("claim", move |tx| claim(tx, &request(1), "x")).await.unwrap();
         assert_eq!(other, IdempotencyOutcome::Mismatch);
     }
 
-    async fn a_schema_that_is_behind_is_refused_when_only_checked(on: Backend) {
+    async fn a_schema_that_is_behind_is_refused_by_check_and_repaired_by_migrate(on: Backend) {
         fn none() -> Migrations {
             Migrations { postgres: || POSTGRES, sqlite: || SQLITE }
         }
@@ -234,6 +234,8 @@ on_both_databases! {
         if on == Backend::Sqlite {
             config.url = ensemble_store_kit::DatabaseUrl::Sqlite(folder.path().join("deep/new.db"));
             assert!(matches!(Db::open(&config, none()).await, Err(OpenError::Behind { .. })));
+            Db::migrate(&config, none()).await.unwrap();
+            Db::open(&config, none()).await.unwrap();
         } else {
             Db::open(&config, none()).await.unwrap();
         }
@@ -251,31 +253,30 @@ fn a_file_belongs_to_one_process() {
 }
 
 #[test]
-fn the_second_holder_of_a_key_waits_and_then_gives_up() {
+fn the_second_request_with_a_key_waits_and_then_fails() {
     ensemble_testkit::run(async {
         let (db, database) = open(Backend::Postgres).await;
-        // Who holds the key takes its time.
-        let patient = DatabaseConfig { timeout: Duration::from_secs(60), ..database.config() };
-        let patient = Db::open(&patient, MIGRATIONS).await.unwrap();
-        let wish = || IdempotencyRequest { scope: "me".into(), route: "r", key: "k".repeat(16), body_hash: [0; 32] };
+        // The holder of the key takes its time.
+        let slow = DatabaseConfig { timeout: Duration::from_secs(60), ..database.config() };
+        let slow = Db::open(&slow, MIGRATIONS).await.unwrap();
+        let request = || IdempotencyRequest { scope: "me".into(), route: "r", key: "k".repeat(16), body_hash: [0; 32] };
         let (holding, held) = std::sync::mpsc::channel();
         let (release, released) = std::sync::mpsc::channel::<()>();
         let first = tokio::spawn({
             let released = std::sync::Mutex::new(released);
             async move {
-                patient
-                    .write("first", move |tx| {
-                        claim(tx, &wish(), "1")?;
-                        holding.send(()).unwrap();
-                        let _ = released.lock().unwrap().recv();
-                        Ok::<_, StoreError>(())
-                    })
-                    .await
+                slow.write("first", move |tx| {
+                    claim(tx, &request(), "1")?;
+                    holding.send(()).unwrap();
+                    let _ = released.lock().unwrap().recv();
+                    Ok::<_, StoreError>(())
+                })
+                .await
             }
         });
         tokio::task::spawn_blocking(move || held.recv().unwrap()).await.unwrap();
         let begun = Instant::now();
-        let second = db.write("second", move |tx| claim(tx, &wish(), "2")).await;
+        let second = db.write("second", move |tx| claim(tx, &request(), "2")).await;
         assert!(matches!(second, Err(StoreError::Busy { operation: "second" })), "{second:?}");
         assert!((4..60).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
         release.send(()).unwrap();
@@ -284,12 +285,12 @@ fn the_second_holder_of_a_key_waits_and_then_gives_up() {
 }
 
 #[test]
-fn wakes_reach_the_other_replica() {
+fn notifications_reach_the_other_replica() {
     ensemble_testkit::run(async {
         let (here, database) = open(Backend::Postgres).await;
         let there = Db::open(&database.config(), MIGRATIONS).await.unwrap();
         let mut waiting = there.notifier().subscribe(Topic::new("note", 7));
-        // The first connection wakes everybody once; after that only what is published does.
+        // A new connection wakes every subscriber once; after that only published topics do.
         timeout(Duration::from_secs(5), waiting.changed()).await.unwrap();
         for round in 0..20 {
             let begun = Instant::now();
@@ -304,7 +305,7 @@ fn wakes_reach_the_other_replica() {
 }
 
 #[test]
-fn a_restart_of_the_server_is_survived() {
+fn jobs_succeed_again_after_the_server_restarts() {
     let mut cluster = Cluster::start(Durability::Full).unwrap();
     ensemble_testkit::run(async move {
         let url = cluster.url("postgres");
@@ -336,12 +337,12 @@ fn a_restart_of_the_server_is_survived() {
         cluster.up().unwrap();
         write("after".into()).await.unwrap();
         assert_eq!(count(&db).await, 9);
-        // Dead connections are noticed by using them, and the job runs once more on a new one.
+        // A job notices broken connections by using them, and runs once more on a new one.
         cluster.stop();
         cluster.up().unwrap();
         write("after another".into()).await.unwrap();
         assert_eq!(count(&db).await, 10);
-        // A server that hangs is not waited for.
+        // Callers do not wait for a server that hangs.
         cluster.signal_all(nix::sys::signal::Signal::SIGSTOP).unwrap();
         let begun = Instant::now();
         assert!(matches!(write("while it hangs".into()).await, Err(StoreError::Unavailable { .. })));

@@ -1,4 +1,4 @@
-//! The other services, asked through their contracts.
+//! Clients of the other services, behind the traits that their contracts generate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,33 +11,33 @@ use moka::future::Cache;
 
 use crate::error::Error;
 
-/// Machines that are remembered at most.
-const REMEMBERED: u64 = 10_000;
+/// The most machines that the cache holds.
+const MACHINE_CACHE_SIZE: u64 = 10_000;
 
-/// Whom this service asks.
+/// The services that this one depends on.
 pub(crate) struct Peers {
     accounts: Arc<dyn Accounts>,
     machines: Arc<dyn MachineDirectory>,
-    /// Machines that were found, so that known ones go on working while the registry is away.
-    known: Cache<(UserId, MachineId), ()>,
+    /// Machines that the registry confirmed recently, so that they stay usable while the registry is away.
+    known_machines: Cache<(UserId, MachineId), ()>,
 }
 
 impl Peers {
-    pub(crate) fn new(accounts: Arc<dyn Accounts>, machines: Arc<dyn MachineDirectory>, remember: Duration) -> Self {
-        let known = Cache::builder().max_capacity(REMEMBERED).time_to_live(remember).build();
-        Self { accounts, machines, known }
+    pub(crate) fn new(accounts: Arc<dyn Accounts>, machines: Arc<dyn MachineDirectory>, cache_for: Duration) -> Self {
+        let known_machines = Cache::builder().max_capacity(MACHINE_CACHE_SIZE).time_to_live(cache_for).build();
+        Self { accounts, machines, known_machines }
     }
 
-    /// Refuses a machine that is not this user's.
+    /// Fails unless the machine belongs to the user.
     pub(crate) async fn require_machine(&self, user: UserId, machine: &MachineId) -> Result<(), Error> {
         let key = (user, machine.clone());
-        if self.known.get(&key).await.is_some() {
+        if self.known_machines.get(&key).await.is_some() {
             return Ok(());
         }
         let request = GetMachineRequest { user_id: user.to_string(), machine_id: machine.to_string() };
         match self.machines.get(request).await {
             Ok(_) => {
-                self.known.insert(key, ()).await;
+                self.known_machines.insert(key, ()).await;
                 Ok(())
             }
             Err(RpcError::NotFound(_)) => Err(Error::MachineNotFound),
@@ -45,7 +45,7 @@ impl Peers {
         }
     }
 
-    /// Refuses a user that does not exist.
+    /// Fails unless the user exists.
     pub(crate) async fn require_user(&self, user: UserId) -> Result<(), Error> {
         match self.accounts.get(GetAccountRequest { user_id: user.to_string() }).await {
             Ok(_) => Ok(()),

@@ -10,53 +10,71 @@ use serde_json::json;
 use crate::domain::Invalid;
 use crate::domain::access::Refusal;
 
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    Refused(Refusal),
-    Invalid(Invalid),
-    InvalidCursor,
-    /// Nothing was changed; this is how it stands.
-    VersionMismatch {
-        version: i64,
-        value: Option<String>,
-    },
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    #[error(transparent)]
+    InvalidCursor(#[from] InvalidCursor),
+    /// Nothing was changed. Holds the current version and value.
+    #[error("the expected version is not the current one, {version}")]
+    VersionMismatch { version: i64, value: Option<String> },
+    #[error("the idempotency key was used with another body")]
     IdempotencyMismatch,
+    #[error("the machine does not exist or belongs to another user")]
     MachineNotFound,
+    #[error("the user does not exist")]
     UserNotFound,
-    /// Unknown, expired, used up, revoked, or its session is gone: nobody learns which.
+    /// The link is unknown, expired, used up or revoked, or its session is deleted. Callers cannot tell which.
+    #[error("the link does not work")]
     LinkNotFound,
+    #[error("the session has the most shares it can have")]
     TooManyShares,
-    /// More appends are waiting than can be committed soon.
+    /// The queued appends hold as much memory as they may.
+    #[error("too many appends are queued")]
     Overloaded,
-    Store(StoreError),
-    Peer(RpcError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Peer(#[from] RpcError),
 }
 
 impl IntoProblem for Error {
     fn into_problem(self) -> Problem {
         match self {
             Self::Refused(Refusal::NotFound) => Problem::not_found(),
-            Self::Refused(Refusal::Forbidden) => {
-                Problem::new(Code::Forbidden, "Your access to this session does not go so far. Ask its owner.")
-            }
+            Self::Refused(Refusal::Forbidden) => Problem::new(
+                Code::Forbidden,
+                "Your access level does not allow this. Ask the session's owner for a higher one.",
+            ),
             Self::Invalid(Invalid { pointer, detail }) => Problem::field(pointer, detail),
-            Self::InvalidCursor => InvalidCursor.into(),
-            Self::VersionMismatch { version, value } => {
-                Problem::new(Code::VersionMismatch, "Apply your change to `current` and send it with its version.")
-                    .with("current", json!({ "version": version, "value": value }))
-            }
+            Self::InvalidCursor(error) => error.into(),
+            Self::VersionMismatch { version, value } => Problem::new(
+                Code::VersionMismatch,
+                "The value has changed since you read it. Apply your change to `current` and send it with its version.",
+            )
+            .with("current", json!({ "version": version, "value": value })),
             Self::IdempotencyMismatch => Problem::new(
                 Code::IdempotencyMismatch,
-                "Send the same body with the same `Idempotency-Key`, or a new key.",
+                "This `Idempotency-Key` was used with a different body. Send the same body, or use a new key.",
             ),
-            Self::MachineNotFound => {
-                Problem::new(Code::MachineNotFound, "Register the machine first, with POST /v1/machines.")
+            Self::MachineNotFound => Problem::new(
+                Code::MachineNotFound,
+                "You have no machine with this id. Register it first with POST /v1/machines.",
+            ),
+            Self::UserNotFound => {
+                Problem::new(Code::UserNotFound, "There is no user with this id. Check `userId` and try again.")
             }
-            Self::UserNotFound => Problem::new(Code::UserNotFound, "Check the id of the user to share with."),
-            Self::LinkNotFound => Problem::new(Code::LinkNotFound, "Ask whoever gave it to you for a new one."),
-            Self::TooManyShares => {
-                Problem::new(Code::Conflict, "A session has at most 100 shares. Remove one before you add another.")
-            }
+            Self::LinkNotFound => Problem::new(
+                Code::LinkNotFound,
+                "This link is not valid, or not any more. Ask the person who shared it for a new one.",
+            ),
+            Self::TooManyShares => Problem::new(
+                Code::Conflict,
+                "This session already has 100 shares, the maximum. Remove one before you add another.",
+            ),
             Self::Overloaded => {
                 Problem::new(Code::Unavailable, "Too many messages are waiting to be stored. Try again shortly.")
                     .with_retry_after(1)
@@ -64,29 +82,5 @@ impl IntoProblem for Error {
             Self::Store(error) => error.into_problem(),
             Self::Peer(error) => error.into_problem(),
         }
-    }
-}
-
-impl From<StoreError> for Error {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<Refusal> for Error {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
-impl From<Invalid> for Error {
-    fn from(invalid: Invalid) -> Self {
-        Self::Invalid(invalid)
-    }
-}
-
-impl From<InvalidCursor> for Error {
-    fn from(_: InvalidCursor) -> Self {
-        Self::InvalidCursor
     }
 }

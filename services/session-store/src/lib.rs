@@ -1,11 +1,13 @@
-//! Sessions: who works on what, with a sealed history of messages, shared with whom.
+//! Sessions, their end-to-end encrypted messages, and their shares and public links.
 //!
-//! This service promises: an acknowledged message is there, once, under a number that has no gap before it; whoever lost
-//! access gets nothing that was decided later; a link lets in exactly as many as it says; what is sealed is never read.
+//! The service promises: an acknowledged message is stored once, with a `seq` that has no gap before it; a user who lost
+//! access to a session sees nothing that was stored afterwards; a public link allows exactly as many uses as it says;
+//! encrypted values are stored as they came and never read.
 
 mod routes;
 
 mod handlers;
+mod operations;
 mod workers;
 
 mod domain;
@@ -17,6 +19,7 @@ mod error;
 mod metrics;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ensemble_chassis::{Clock, Drain, KeySource, Routes, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::identity::{AccountsClient, KeysClient};
@@ -28,20 +31,23 @@ use futures_util::future::BoxFuture;
 use crate::clients::Peers;
 use crate::config::Config;
 use crate::metrics::AppendMetrics;
-use crate::store::{Appender, Store};
+use crate::operations::LatestPageCaches;
+use crate::operations::append::Appender;
 
-/// The service, with all that its handlers need.
+/// The service, with what its operations need.
 pub struct SessionStore {
-    store: Store,
+    db: Db,
     appender: Appender,
+    latest_pages: LatestPageCaches,
     peers: Peers,
     keys: Arc<RemoteKeys>,
     clock: Clock,
     drain: Drain,
     share_base_url: String,
+    online_for: Duration,
 }
 
-/// The schema, for tests that make databases of it.
+/// The schema, for tests that create databases with it.
 pub fn migrations() -> Migrations {
     ensemble_store_kit::migrations!()
 }
@@ -71,19 +77,21 @@ impl Service for SessionStore {
             Arc::new(MachineDirectoryClient::new(registry)),
             config.machine_cache,
         );
-        let (store, drain) = (Store::new(db.clone(), config.online_for), &context.drain);
+        let drain = context.drain.clone();
         let workers = vec![
-            Worker::new("sweep", workers::sweep(store.clone(), config.sweep_every, drain.clone())),
-            Worker::new("purge", workers::purge(store.clone(), config.purge_every, drain.clone())),
+            Worker::new("sweep", workers::sweep::run(db.clone(), config.sweep_every, drain.clone())),
+            Worker::new("purge", workers::purge::run(db.clone(), config.purge_every, drain)),
         ];
         let service = Self {
-            appender: Appender::start(db, config.append, AppendMetrics::new(&context.metrics)?)?,
-            store,
+            appender: Appender::start(&db, config.append, AppendMetrics::new(&context.metrics)?)?,
+            db,
+            latest_pages: LatestPageCaches::new(),
             peers,
             keys,
             clock: context.clock,
             drain: context.drain,
             share_base_url: config.share_base_url,
+            online_for: config.online_for,
         };
         Ok((service, workers))
     }
@@ -98,6 +106,6 @@ impl Service for SessionStore {
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<(), String>> {
-        Box::pin(self.store.ready())
+        Box::pin(self.db.ready())
     }
 }

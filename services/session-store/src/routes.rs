@@ -1,4 +1,4 @@
-//! The table of the public door.
+//! The table of the public routes.
 
 use ensemble_chassis::{Access, Routes, delete, get, patch, post};
 use ensemble_types::deleted::Deleted;
@@ -14,16 +14,16 @@ use ensemble_types::shares::{CreateShare, Share, SharePage, UpdateShare};
 use crate::handlers::{messages, public_links, sessions, shares, stream};
 
 pub(crate) fn table() -> Routes {
-    public_links_of(shares_of(messages_of(sessions_of(Routes::new()))))
+    public_link_routes(share_routes(message_routes(session_routes(Routes::new()))))
 }
 
-fn sessions_of(routes: Routes) -> Routes {
+fn session_routes(routes: Routes) -> Routes {
     const TAG: &str = "Sessions";
     routes
         .row(
             post("/v1/sessions")
                 .access(Access::User)
-                .summary(TAG, "Makes a session on one of your machines; the same tag gives the same session.")
+                .summary(TAG, "Creates a session on one of your machines. The same tag returns the same session.")
                 .body::<CreateSession>()
                 .idempotent()
                 .response::<Session>(201)
@@ -34,7 +34,7 @@ fn sessions_of(routes: Routes) -> Routes {
         .row(
             get("/v1/sessions")
                 .access(Access::User)
-                .summary(TAG, "Lists your sessions, the one changed last first.")
+                .summary(TAG, "Lists your sessions, the most recently changed first.")
                 .query::<sessions::ListQuery>()
                 .response::<SessionPage>(200)
                 .errors(&[InvalidCursor])
@@ -62,7 +62,7 @@ fn sessions_of(routes: Routes) -> Routes {
                 .access(Access::User)
                 .summary(
                     TAG,
-                    "Changes a session: its metadata, agent state, status, archive or key; or tells that it is alive.",
+                    "Changes a session's metadata, agent state, status, archived flag or key, or sends a heartbeat.",
                 )
                 .body::<UpdateSession>()
                 .response::<Session>(200)
@@ -79,7 +79,7 @@ fn sessions_of(routes: Routes) -> Routes {
         )
 }
 
-fn messages_of(routes: Routes) -> Routes {
+fn message_routes(routes: Routes) -> Routes {
     const TAG: &str = "Messages";
     routes
         .row(
@@ -87,7 +87,7 @@ fn messages_of(routes: Routes) -> Routes {
                 .access(Access::User)
                 .summary(
                     TAG,
-                    "Appends a message, or 1 to 200 at once; the same localId again answers with the first record.",
+                    "Appends a message, or 1 to 200 at once. A repeated localId returns the message it was first used for.",
                 )
                 .body::<AppendRequest>()
                 .response::<Message>(201)
@@ -100,7 +100,7 @@ fn messages_of(routes: Routes) -> Routes {
         .row(
             get("/v3/sessions/{id}/messages")
                 .access(Access::User)
-                .summary(TAG, "Reads a part of the history.")
+                .summary(TAG, "Reads a page of the history.")
                 .query::<messages::WindowQuery>()
                 .response::<MessagePage>(200)
                 .errors(&[NotFound])
@@ -117,13 +117,13 @@ fn messages_of(routes: Routes) -> Routes {
         )
 }
 
-fn shares_of(routes: Routes) -> Routes {
+fn share_routes(routes: Routes) -> Routes {
     const TAG: &str = "Private sharing";
     routes
         .row(
             get("/v1/sessions/{id}/shares")
                 .access(Access::User)
-                .summary(TAG, "Lists the users that the session is shared with, newest first; the owner's only.")
+                .summary(TAG, "Lists the users that the session is shared with, newest first. Only for the owner.")
                 .query::<shares::ListQuery>()
                 .response::<SharePage>(200)
                 .errors(&[NotFound, Forbidden, InvalidCursor])
@@ -132,7 +132,7 @@ fn shares_of(routes: Routes) -> Routes {
         .row(
             post("/v1/sessions/{id}/shares")
                 .access(Access::User)
-                .summary(TAG, "Shares the session with a user, or replaces the share that is there.")
+                .summary(TAG, "Shares the session with a user, or replaces that user's share.")
                 .body::<CreateShare>()
                 .response::<Share>(201)
                 .response::<Share>(200)
@@ -158,13 +158,13 @@ fn shares_of(routes: Routes) -> Routes {
         )
 }
 
-fn public_links_of(routes: Routes) -> Routes {
+fn public_link_routes(routes: Routes) -> Routes {
     const TAG: &str = "Public sharing";
     routes
         .row(
             post("/v1/sessions/{id}/public-share")
                 .access(Access::User)
-                .summary(TAG, "Makes the session's public link, or makes it anew; the old one is dead then.")
+                .summary(TAG, "Creates the session's public link. An existing link is replaced and stops working.")
                 .optional_body::<CreateLink>()
                 .response::<Link>(201)
                 .response::<Link>(200)
@@ -174,7 +174,7 @@ fn public_links_of(routes: Routes) -> Routes {
         .row(
             delete("/v1/sessions/{id}/public-share")
                 .access(Access::User)
-                .summary(TAG, "Ends the public link and every viewing through it.")
+                .summary(TAG, "Removes the public link and ends every viewing through it.")
                 .response::<Deleted>(200)
                 .errors(&[NotFound, Forbidden])
                 .handler(public_links::remove),
@@ -184,7 +184,7 @@ fn public_links_of(routes: Routes) -> Routes {
                 .access(Access::Public)
                 .summary(
                     TAG,
-                    "Reads a publicly shared session: one use, or none with the X-View-Token of an earlier answer.",
+                    "Reads a publicly shared session. Costs one use, or none with the X-View-Token of an earlier response.",
                 )
                 .query::<messages::WindowQuery>()
                 .response::<PublicView>(200)

@@ -1,5 +1,5 @@
-//! Who may do what with a session. Permission is a value: what changes something takes the proof that it may, and only this
-//! file makes one.
+//! Permissions on a session, as values. A function that changes something takes a proof such as [`CanEdit`], and only this
+//! file can create one.
 
 use std::marker::PhantomData;
 
@@ -7,39 +7,45 @@ use ensemble_types::ids::UserId;
 use ensemble_types::sessions::AccessLevel;
 use ensemble_types::shares::ShareLevel;
 
-/// Why somebody may not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why an action is not allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// For this caller the session does not exist.
+    /// The caller has no access at all, and must not learn whether the session exists.
+    #[error("the caller cannot see this session")]
     NotFound,
-    /// It may be seen, but not this be done.
+    /// The caller can see the session, but the access level does not allow this action.
+    #[error("the caller's access level is too low")]
     Forbidden,
 }
 
-/// A caller's standing towards one session, from rows that were read (or locked) together.
+/// A caller's access to one session. It is true for as long as the rows it was made from stay locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Access {
     level: AccessLevel,
 }
 
-/// Proof that the caller may append and beat. It lives no longer than what it was read from.
+/// Proof that the caller may append messages and send heartbeats. It cannot outlive the [`Access`] it was made from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CanEdit<'a>(PhantomData<&'a Access>);
 
-/// Proof that the caller may change metadata and agent state.
+/// Proof that the caller may manage shares, metadata and agent state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CanAdminister<'a>(PhantomData<&'a Access>);
+
+/// Proof that the caller may make one particular change of a session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CanChange<'a>(PhantomData<&'a Access>);
 
 /// Proof that the caller is the owner.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CanOwn<'a>(PhantomData<&'a Access>);
 
-/// Proof that the caller may put this share in place of that.
+/// Proof that the caller may create, change or remove one particular share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CanShare<'a>(PhantomData<&'a Access>);
 
 impl Access {
-    /// A stranger has none.
+    /// Access of the owner, or of the recipient of a share. Other callers have none.
     pub(crate) fn of(owner: UserId, caller: UserId, share: Option<ShareLevel>) -> Result<Self, Refusal> {
         let level = match share {
             _ if owner == caller => AccessLevel::Owner,
@@ -63,11 +69,16 @@ impl Access {
         self.at_least(AccessLevel::Admin).map(|()| CanAdminister(PhantomData))
     }
 
+    /// Allows a change that requires this access level.
+    pub(crate) fn change(&self, required: AccessLevel) -> Result<CanChange<'_>, Refusal> {
+        self.at_least(required).map(|()| CanChange(PhantomData))
+    }
+
     pub(crate) fn own(&self) -> Result<CanOwn<'_>, Refusal> {
         self.at_least(AccessLevel::Owner).map(|()| CanOwn(PhantomData))
     }
 
-    /// To make, change or replace a share: the owner any, an admin those that neither are nor become admin.
+    /// The owner may create or change any share; an admin only shares that neither are nor become admin.
     pub(crate) fn share(
         &self,
         existing: Option<ShareLevel>,
@@ -78,7 +89,7 @@ impl Access {
         self.at_least(needed).map(|()| CanShare(PhantomData))
     }
 
-    /// To remove a share: the owner any, an admin those of others that are not admin, everybody their own.
+    /// Users may remove their own share, the owner any share, and an admin shares that are not admin.
     pub(crate) fn unshare(
         &self,
         caller: UserId,
@@ -102,14 +113,14 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_sees_nothing_and_an_owner_needs_no_share() {
+    fn users_without_a_share_have_no_access_and_the_owner_needs_none() {
         assert_eq!(access(None), Err(Refusal::NotFound));
         let owner = UserId::generate();
         assert_eq!(Access::of(owner, owner, None).map(Access::level), Ok(AccessLevel::Owner));
     }
 
     #[test]
-    fn an_admin_touches_no_admin() {
+    fn an_admin_cannot_change_another_admin() {
         let admin = access(Some(ShareLevel::Admin)).unwrap();
         assert!(admin.share(None, Some(ShareLevel::Edit)).is_ok());
         assert!(admin.share(Some(ShareLevel::Admin), Some(ShareLevel::View)).is_err());
@@ -120,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn each_level_may_what_the_ones_below_may() {
+    fn each_level_includes_the_lower_ones() {
         let may = |level| {
             let access = access(Some(level)).unwrap();
             (access.edit().is_ok(), access.administer().is_ok(), access.own().is_ok())

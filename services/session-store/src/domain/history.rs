@@ -1,6 +1,6 @@
-//! Which part of a history is asked for, and how a page says where it ends.
+//! Windows of a history, and the bounds of a page.
 
-/// A page never gets longer than this in contents, but for its first message.
+/// The most content that a page holds. A single message is smaller, so a page always holds at least one.
 pub(crate) const PAGE_BYTES: i64 = 4 << 20;
 
 /// Messages with `after < seq < before`.
@@ -11,37 +11,54 @@ pub(crate) struct Window {
     pub(crate) limit: i64,
 }
 
-/// Where a page ends, and what lies beyond.
+/// The bounds of a page, as cursors for the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ends {
+pub(crate) struct PageBounds {
     pub(crate) has_more: bool,
     pub(crate) next_before: Option<i64>,
     pub(crate) next_after: Option<i64>,
 }
 
 impl Window {
-    /// With `after`, reading goes forwards; else it begins with the newest.
+    /// With `after`, a page starts at the oldest message of the window; otherwise at the newest.
     pub(crate) fn ascending(self) -> bool {
         self.after.is_some()
     }
 
-    /// The bounds as a closed range of numbers that can be.
+    /// The range of `seq` that fits on one page. `sizes` holds the `seq` and content length of each message, in page order.
+    pub(crate) fn fit(sizes: &[(i64, i32)]) -> Option<(i64, i64)> {
+        let mut bytes = 0_i64;
+        let fits = sizes.iter().take_while(|(_, size)| {
+            bytes += i64::from(*size);
+            bytes <= PAGE_BYTES
+        });
+        let mut seqs = fits.map(|(seq, _)| *seq);
+        let first = seqs.next()?;
+        let last = seqs.last().unwrap_or(first);
+        Some((first.min(last), first.max(last)))
+    }
+
+    /// The window as an inclusive range of `seq`.
     pub(crate) fn range(self) -> (i64, i64) {
         let first = self.after.unwrap_or(0).saturating_add(1);
         let last = self.before.map_or(i64::MAX, |before| before.saturating_sub(1));
         (first, last)
     }
 
-    /// `seq` has no gaps, so the numbers of a page tell what is not on it. `page` holds its lowest and highest `seq`.
-    pub(crate) fn ends(self, page: Option<(i64, i64)>, last_seq: i64) -> Ends {
+    /// `page` holds the lowest and highest `seq` of the page. `seq` has no gaps, so they show what the page leaves out.
+    pub(crate) fn bounds(self, page: Option<(i64, i64)>, last_seq: i64) -> PageBounds {
         let (first, last) = self.range();
         match page {
-            Some((lowest, highest)) => Ends {
+            Some((lowest, highest)) => PageBounds {
                 has_more: if self.ascending() { highest < last.min(last_seq) } else { lowest > first },
                 next_before: (lowest > 1).then_some(lowest),
                 next_after: Some(highest),
             },
-            None => Ends { has_more: false, next_before: None, next_after: Some(self.after.unwrap_or(last_seq)) },
+            // An empty window says nothing about the history; an empty page of any other window means that there is none.
+            None => {
+                let next_after = self.after.unwrap_or(if last < first { last_seq } else { 0 });
+                PageBounds { has_more: false, next_before: None, next_after: Some(next_after) }
+            }
         }
     }
 }
@@ -50,29 +67,45 @@ impl Window {
 mod tests {
     use super::*;
 
-    fn ends(
+    fn bounds(
         after: Option<i64>,
         before: Option<i64>,
         page: Option<(i64, i64)>,
         last: i64,
     ) -> (bool, Option<i64>, Option<i64>) {
-        let ends = Window { after, before, limit: 10 }.ends(page, last);
-        (ends.has_more, ends.next_before, ends.next_after)
+        let bounds = Window { after, before, limit: 10 }.bounds(page, last);
+        (bounds.has_more, bounds.next_before, bounds.next_after)
     }
 
     #[test]
-    fn a_page_knows_what_lies_beyond() {
-        assert_eq!(ends(None, None, Some((91, 100)), 100), (true, Some(91), Some(100)));
-        assert_eq!(ends(None, Some(11), Some((1, 10)), 100), (false, None, Some(10)));
-        assert_eq!(ends(Some(90), None, Some((91, 100)), 100), (false, Some(91), Some(100)));
-        assert_eq!(ends(Some(80), None, Some((81, 90)), 100), (true, Some(81), Some(90)));
-        assert_eq!(ends(Some(80), Some(91), Some((81, 90)), 100), (false, Some(81), Some(90)));
-        assert_eq!(ends(Some(100), None, None, 100), (false, None, Some(100)));
-        assert_eq!(ends(None, None, None, 0), (false, None, Some(0)));
+    fn bounds_show_what_a_page_leaves_out() {
+        assert_eq!(bounds(None, None, Some((91, 100)), 100), (true, Some(91), Some(100)));
+        assert_eq!(bounds(None, Some(11), Some((1, 10)), 100), (false, None, Some(10)));
+        assert_eq!(bounds(Some(90), None, Some((91, 100)), 100), (false, Some(91), Some(100)));
+        assert_eq!(bounds(Some(80), None, Some((81, 90)), 100), (true, Some(81), Some(90)));
+        assert_eq!(bounds(Some(80), Some(91), Some((81, 90)), 100), (false, Some(81), Some(90)));
+        assert_eq!(bounds(Some(100), None, None, 100), (false, None, Some(100)));
+        assert_eq!(bounds(None, None, None, 0), (false, None, Some(0)));
+        assert_eq!(bounds(None, Some(1), None, 100), (false, None, Some(100)));
     }
 
     #[test]
-    fn bounds_at_the_edge_of_numbers_do_not_overflow() {
+    fn a_page_holds_whole_messages_up_to_its_size() {
+        let half = i32::try_from(PAGE_BYTES / 2).unwrap();
+        assert_eq!(Window::fit(&[]), None);
+        assert_eq!(Window::fit(&[(5, half), (6, half), (7, 1)]), Some((5, 6)));
+        assert_eq!(Window::fit(&[(7, half), (6, 1), (5, half)]), Some((6, 7)));
+    }
+
+    #[test]
+    fn a_message_stored_after_an_empty_page_is_not_skipped() {
+        // `last_seq` is read after the page.
+        assert_eq!(bounds(None, None, None, 1), (false, None, Some(0)));
+        assert_eq!(bounds(None, Some(5), None, 1), (false, None, Some(0)));
+    }
+
+    #[test]
+    fn extreme_windows_do_not_overflow() {
         let window = Window { after: Some(i64::MAX), before: Some(i64::MIN), limit: 1 };
         assert_eq!(window.range(), (i64::MAX, i64::MIN));
     }

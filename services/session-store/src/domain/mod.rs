@@ -1,13 +1,16 @@
-//! The rules, without I/O: who may what, what a change is, where a page ends, what a link's secrets are.
+//! The rules of this service, without I/O: access levels, valid changes, page bounds, link secrets.
 
 pub(crate) mod access;
-pub(crate) mod change;
-pub(crate) mod draft;
 pub(crate) mod history;
-pub(crate) mod link;
+pub(crate) mod message;
+pub(crate) mod public_link;
+pub(crate) mod session;
+pub(crate) mod share;
+pub(crate) mod stream;
 
-/// A value that does not fit; `pointer` is a JSON Pointer into the body, or `?name`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A value that breaks a rule. `pointer` is a JSON Pointer into the body, or `?name` for a query parameter.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{pointer} {detail}")]
 pub(crate) struct Invalid {
     pub(crate) pointer: String,
     pub(crate) detail: String,

@@ -1,8 +1,8 @@
-//! Public links: made by owners, read by whoever has the address. The token is never logged.
+//! Public links: owners create and remove them, anyone with the address reads through them. The token is never logged.
 
 use actix_web::http::Method;
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, REFERRER_POLICY};
-use actix_web::{FromRequest, HttpRequest, HttpResponse, dev::Payload};
+use actix_web::{FromRequest, HttpRequest, HttpResponse, Responder, dev::Payload};
 use ensemble_chassis::http::{only, problem_response, request_id};
 use ensemble_chassis::{ApiError, Caller, HandlerResult, Json, OptionalJson, Path, Query, State, Upserted};
 use ensemble_types::deleted::Deleted;
@@ -10,72 +10,76 @@ use ensemble_types::ids::SessionId;
 use ensemble_types::links::{CreateLink, Link};
 use ensemble_types::problem::{Code, Problem};
 
-use super::json;
 use super::messages::WindowQuery;
-use super::stream::{self, Guard, StreamQuery};
+use super::stream::{self, Credentials, StreamQuery};
 use crate::SessionStore;
-use crate::domain::link::{LinkToken, TokenHash};
+use crate::domain::public_link::{LinkToken, TokenHash};
+use crate::domain::stream::Audience;
 use crate::error::Error;
-use crate::store::{PublicReader, Watcher};
+use crate::operations;
+use crate::operations::public_links::{CreatedLink, PublicReader};
 
 pub(crate) async fn create(
-    state: State<SessionStore>,
+    service: State<SessionStore>,
     caller: Caller,
     Path(id): Path<SessionId>,
     OptionalJson(body): OptionalJson<CreateLink>,
 ) -> HandlerResult<Upserted<Link>> {
-    let made = state.store.make_link(id, caller.user, body).await?;
-    let token = made.token.text();
+    let CreatedLink { token, terms, created_at, is_new } =
+        operations::public_links::create(&service, id, caller.user, body).await?;
+    let token = token.text();
     let link = Link {
-        url: format!("{}/share/{token}", state.share_base_url),
+        url: format!("{}/share/{token}", service.share_base_url),
         token,
-        expires_at: made.terms.expires_at,
-        max_uses: made.terms.max_uses,
+        expires_at: terms.expires_at,
+        max_uses: terms.max_uses,
         uses: 0,
-        created_at: made.created_at,
+        created_at,
     };
-    Ok(Upserted { created: made.is_new, body: link })
+    Ok(Upserted { created: is_new, body: link })
 }
 
 pub(crate) async fn remove(
-    state: State<SessionStore>,
+    service: State<SessionStore>,
     caller: Caller,
     Path(id): Path<SessionId>,
 ) -> HandlerResult<Json<Deleted>> {
-    state.store.remove_link(id, caller.user).await?;
+    operations::public_links::remove(&service, id, caller.user).await?;
     Ok(Json(Deleted::DONE))
 }
 
-/// A viewing. HEAD tells whether there could be one, and counts nothing.
-pub(crate) async fn view(state: State<SessionStore>, request: HttpRequest) -> HandlerResult<HttpResponse> {
+/// Reads a page through a link. HEAD checks whether the link works, and counts no use.
+pub(crate) async fn view(service: State<SessionStore>, request: HttpRequest) -> HandlerResult<HttpResponse> {
     let viewed = async {
         let query = query::<WindowQuery>(&request).await?;
         let reader = reader(&request)?;
         if request.method() == Method::HEAD {
-            state.store.probe_link(reader).await?;
+            operations::public_links::check(&service, reader).await?;
             return Ok(HttpResponse::Ok().insert_header((CONTENT_TYPE, "application/json")).finish());
         }
-        Ok(json(state.store.view_link(reader, query.window()?).await?.json))
+        let view = operations::public_links::view(&service, reader, query.window()?).await?;
+        Ok(Json(view).respond_to(&request).map_into_boxed_body())
     };
-    Ok(discreet(viewed.await, &request))
+    Ok(with_privacy_headers(viewed.await, &request))
 }
 
-pub(crate) async fn watch(state: State<SessionStore>, request: HttpRequest) -> HandlerResult<HttpResponse> {
+pub(crate) async fn watch(service: State<SessionStore>, request: HttpRequest) -> HandlerResult<HttpResponse> {
     let opened = async {
         let query = query::<StreamQuery>(&request).await?;
-        let after = stream::after(&request, &query)?;
+        let after = stream::start(&request, &query)?;
         let PublicReader { link, view_token, .. } = reader(&request)?;
         let view_token = view_token.ok_or(Error::LinkNotFound)?;
-        let (session, until) = state.store.viewed_session(link, view_token.clone()).await?;
-        let watcher = Watcher::Viewer { link, view_token };
-        Ok(stream::follow(&state, session, watcher, after, Guard::Until(until, state.clock.clone())).await?)
+        let (session, until) = operations::public_links::find_viewing(&service, link, view_token.clone()).await?;
+        let credentials = Credentials::ViewToken(until, service.clock.clone());
+        let audience = Audience::Public { link, view_token };
+        Ok(stream::respond(service, session, audience, after, credentials).await?)
     };
-    Ok(discreet(opened.await, &request))
+    Ok(with_privacy_headers(opened.await, &request))
 }
 
-/// The same headers on every answer: the page is nobody's to keep, and its address is a secret.
-fn discreet(answer: Result<HttpResponse, ApiError>, request: &HttpRequest) -> HttpResponse {
-    let mut response = answer.unwrap_or_else(|fail| problem_response(fail.into_inner(), &request_id(request)));
+/// Adds the same headers to every response: caches must not store it, and its secret address must not leak as a referrer.
+fn with_privacy_headers(result: Result<HttpResponse, ApiError>, request: &HttpRequest) -> HttpResponse {
+    let mut response = result.unwrap_or_else(|error| problem_response(error.into_inner(), &request_id(request)));
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));

@@ -1,4 +1,4 @@
-//! Sessions.
+//! Sessions: create, list, read, update, remove.
 
 use ensemble_chassis::{Caller, HandlerResult, IdempotentJson, Json, Path, Query, State, Upserted};
 use ensemble_store_kit::idempotency::IdempotencyRequest;
@@ -11,14 +11,16 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::SessionStore;
-use crate::domain::change::Change;
+use crate::domain::session::SessionChange;
 use crate::error::Error;
-use crate::store::{NewSession, Page};
+use crate::operations;
+use crate::operations::sessions::{Created, ListRequest};
+use crate::store::sessions::NewSession;
 
 /// Which sessions.
 #[derive(Debug, Deserialize, IntoParams)]
 pub(crate) struct ListQuery {
-    /// Adds the sessions that others share with the caller.
+    /// Includes the sessions that others share with the caller.
     #[param(inline)]
     include: Option<Include>,
     #[serde(default)]
@@ -34,12 +36,11 @@ pub(crate) enum Include {
 }
 
 pub(crate) async fn create(
-    state: State<SessionStore>,
+    service: State<SessionStore>,
     caller: Caller,
     IdempotentJson { body, key }: IdempotentJson<CreateSession>,
 ) -> HandlerResult<Upserted<Session>> {
-    state.peers.require_machine(caller.user, &body.machine_id).await?;
-    let wish = key.map(|key| IdempotencyRequest {
+    let request = key.map(|key| IdempotencyRequest {
         scope: caller.user.to_string(),
         route: "POST /v1/sessions",
         key: key.key,
@@ -51,58 +52,57 @@ pub(crate) async fn create(
         metadata: body.metadata.into_string(),
         encryption_key: body.encryption_key.into_string(),
         tag: body.tag.map(Text::into_string),
-        wish,
     };
-    let made = state.store.create_session(new).await?;
-    Ok(Upserted { created: made.is_new, body: made.session })
+    let Created { session, is_new } = operations::sessions::create(&service, new, request).await?;
+    Ok(Upserted { created: is_new, body: session })
 }
 
 pub(crate) async fn list(
-    state: State<SessionStore>,
+    service: State<SessionStore>,
     caller: Caller,
     Query(query): Query<ListQuery>,
 ) -> HandlerResult<Json<SessionPage>> {
-    Ok(Json(state.store.sessions(query.page(&caller, false)).await?))
+    Ok(Json(operations::sessions::list(&service, query.request(&caller, false)).await?))
 }
 
 pub(crate) async fn list_active(
-    state: State<SessionStore>,
+    service: State<SessionStore>,
     caller: Caller,
     Query(query): Query<ListQuery>,
 ) -> HandlerResult<Json<SessionPage>> {
-    Ok(Json(state.store.sessions(query.page(&caller, true)).await?))
+    Ok(Json(operations::sessions::list(&service, query.request(&caller, true)).await?))
 }
 
 pub(crate) async fn read(
-    state: State<SessionStore>,
+    service: State<SessionStore>,
     caller: Caller,
     Path(id): Path<SessionId>,
 ) -> HandlerResult<Json<Session>> {
-    Ok(Json(state.store.session(id, caller.user).await?))
+    Ok(Json(operations::sessions::read(&service, id, caller.user).await?))
 }
 
 pub(crate) async fn update(
-    state: State<SessionStore>,
+    service: State<SessionStore>,
     caller: Caller,
     Path(id): Path<SessionId>,
     Json(body): Json<UpdateSession>,
 ) -> HandlerResult<Json<Session>> {
-    let change = Change::new(body).map_err(Error::from)?;
-    Ok(Json(state.store.update_session(id, caller.user, change).await?))
+    let change = SessionChange::new(body).map_err(Error::from)?;
+    Ok(Json(operations::sessions::update(&service, id, caller.user, change).await?))
 }
 
 pub(crate) async fn remove(
-    state: State<SessionStore>,
+    service: State<SessionStore>,
     caller: Caller,
     Path(id): Path<SessionId>,
 ) -> HandlerResult<Json<Deleted>> {
-    state.store.delete_session(id, caller.user).await?;
+    operations::sessions::delete(&service, id, caller.user).await?;
     Ok(Json(Deleted::DONE))
 }
 
 impl ListQuery {
-    fn page(self, caller: &Caller, active_only: bool) -> Page {
-        Page {
+    fn request(self, caller: &Caller, active_only: bool) -> ListRequest {
+        ListRequest {
             user: caller.user,
             include_shared: self.include == Some(Include::Shared),
             active_only,

@@ -1,4 +1,4 @@
-//! Private shares.
+//! Private shares: list, create, update, remove.
 
 use ensemble_chassis::{Caller, HandlerResult, Json, Path, Query, State, Upserted};
 use ensemble_types::deleted::Deleted;
@@ -12,6 +12,8 @@ use utoipa::IntoParams;
 use crate::SessionStore;
 use crate::domain::Invalid;
 use crate::error::Error;
+use crate::operations;
+use crate::store::shares::NewShare;
 
 #[derive(Debug, Deserialize, IntoParams)]
 pub(crate) struct ListQuery {
@@ -22,31 +24,34 @@ pub(crate) struct ListQuery {
 }
 
 pub(crate) async fn list(
-    state: State<SessionStore>,
+    service: State<SessionStore>,
     caller: Caller,
     Path(id): Path<SessionId>,
     Query(query): Query<ListQuery>,
 ) -> HandlerResult<Json<SharePage>> {
-    Ok(Json(state.store.shares(id, caller.user, query.limit.get() as usize, query.cursor).await?))
+    Ok(Json(operations::shares::list(&service, id, caller.user, query.limit.get() as usize, query.cursor).await?))
 }
 
-/// The user is looked up only for who may share; whether they still may is decided again under the session's lock.
 pub(crate) async fn create(
-    state: State<SessionStore>,
+    service: State<SessionStore>,
     caller: Caller,
     Path(id): Path<SessionId>,
     Json(body): Json<CreateShare>,
 ) -> HandlerResult<Upserted<Share>> {
     let CreateShare { user_id, access_level, encrypted_key } = body;
-    state.store.may_share(id, caller.user, user_id, access_level).await?;
-    state.peers.require_user(user_id).await?;
-    let key = encrypted_key.into_string();
-    let (share, created) = state.store.share(id, caller.user, user_id, access_level, key).await?;
+    let new = NewShare {
+        session: id,
+        recipient: user_id,
+        level: access_level,
+        encrypted_key: encrypted_key.into_string(),
+        shared_by: caller.user,
+    };
+    let (share, created) = operations::shares::create(&service, new).await?;
     Ok(Upserted { created, body: share })
 }
 
 pub(crate) async fn update(
-    state: State<SessionStore>,
+    service: State<SessionStore>,
     caller: Caller,
     Path((id, user)): Path<(SessionId, UserId)>,
     Json(body): Json<UpdateShare>,
@@ -55,14 +60,14 @@ pub(crate) async fn update(
         return Err(Error::from(Invalid::new("", "must change at least one of accessLevel and encryptedKey")).into());
     }
     let key = body.encrypted_key.map(SealedKey::into_string);
-    Ok(Json(state.store.update_share(id, caller.user, user, body.access_level, key).await?))
+    Ok(Json(operations::shares::update(&service, id, caller.user, user, body.access_level, key).await?))
 }
 
 pub(crate) async fn remove(
-    state: State<SessionStore>,
+    service: State<SessionStore>,
     caller: Caller,
     Path((id, user)): Path<(SessionId, UserId)>,
 ) -> HandlerResult<Json<Deleted>> {
-    state.store.unshare(id, caller.user, user).await?;
+    operations::shares::remove(&service, id, caller.user, user).await?;
     Ok(Json(Deleted::DONE))
 }

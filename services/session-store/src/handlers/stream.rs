@@ -1,52 +1,49 @@
-//! Sessions live: Server-Sent Events of messages and of changes of the session.
-//!
-//! A stream sleeps until its session's topic wakes it, its token ends or the keys change. Each time it reads its reader's
-//! standing again together with what is new; nothing is sent that was not read so.
+//! Sessions live: Server-Sent Events with messages and changes of the session.
 
 use std::sync::Arc;
 
 use actix_web::{HttpRequest, HttpResponse};
 use ensemble_chassis::live::{self, Event};
 use ensemble_chassis::{Caller, Clock, HandlerResult, KeySource, Path, Query, State};
-use ensemble_store_kit::Subscription;
 use ensemble_types::ids::SessionId;
 use ensemble_types::time::Timestamp;
-use futures_util::stream::{self, Stream};
-use serde::Deserialize;
+use futures_util::stream::{self, Stream, StreamExt};
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, sleep};
 use utoipa::IntoParams;
 
 use crate::SessionStore;
 use crate::domain::Invalid;
+use crate::domain::stream::Audience;
 use crate::error::Error;
-use crate::store::{Place, Step, Store, Tail, Watcher};
+use crate::operations::streams::{self, SessionStream, Step, StreamEvent};
 
 #[derive(Debug, Deserialize, IntoParams)]
 pub(crate) struct StreamQuery {
-    /// Begins after this `seq`; `Last-Event-ID` beats it. With neither: with what comes next.
+    /// Starts after this `seq`. `Last-Event-ID` takes precedence. Without either, the stream starts with the next message.
     pub(crate) after: Option<u64>,
 }
 
 pub(crate) async fn open(
-    state: State<SessionStore>,
+    service: State<SessionStore>,
     caller: Caller,
     Path(id): Path<SessionId>,
     Query(query): Query<StreamQuery>,
     request: HttpRequest,
 ) -> HandlerResult<HttpResponse> {
-    let after = after(&request, &query)?;
-    let guard = Guard::Caller {
-        changes: state.keys.changes(),
-        keys: Arc::clone(&state.keys) as Arc<dyn KeySource>,
-        clock: state.clock.clone(),
+    let after = start(&request, &query)?;
+    let credentials = Credentials::Caller {
+        changes: service.keys.changes(),
+        keys: Arc::clone(&service.keys) as Arc<dyn KeySource>,
+        clock: service.clock.clone(),
         caller: caller.clone(),
     };
-    Ok(follow(&state, id, Watcher::Member(caller.user), after, guard).await?)
+    Ok(respond(service, id, Audience::Member(caller.user), after, credentials).await?)
 }
 
-/// Where a stream begins (WHATWG HTML, section 9.2.4 for the header).
-pub(crate) fn after(request: &HttpRequest, query: &StreamQuery) -> Result<Option<i64>, Error> {
+/// Where a stream starts (WHATWG HTML, section 9.2.4 for the header).
+pub(crate) fn start(request: &HttpRequest, query: &StreamQuery) -> Result<Option<i64>, Error> {
     let number = |seq: u64| i64::try_from(seq).unwrap_or(i64::MAX);
     match request.headers().get("last-event-id") {
         None => Ok(query.after.map(number)),
@@ -57,111 +54,120 @@ pub(crate) fn after(request: &HttpRequest, query: &StreamQuery) -> Result<Option
     }
 }
 
-/// Answers with the stream of a session.
-pub(crate) async fn follow(
-    state: &SessionStore,
+/// Responds with the stream of a session.
+pub(crate) async fn respond(
+    service: State<SessionStore>,
     session: SessionId,
-    watcher: Watcher,
+    audience: Audience,
     after: Option<i64>,
-    guard: Guard,
+    credentials: Credentials,
 ) -> Result<HttpResponse, Error> {
-    // Watching begins before reading, so that nothing falls between.
-    let news = state.store.watch(session);
-    let place = state.store.stream_start(session, watcher.clone(), after).await?;
-    let tail = state.store.tail(session);
-    let feed = Feed { store: state.store.clone(), session, watcher, place, news, tail, guard, next: Next::Read };
-    Ok(live::sse(feed.into_stream(), &state.drain))
+    let service = service.into_inner();
+    let stream = streams::open(Arc::clone(&service), session, audience, after).await?;
+    Ok(live::sse(Feed { stream, credentials, next: Next::Read }.into_events(), &service.drain))
 }
 
-/// What a stream's credentials hang on, besides what is in the database.
-pub(crate) enum Guard {
+/// The credentials of a stream's reader, which can end before the reader's access does.
+pub(crate) enum Credentials {
     Caller {
         caller: Caller,
         keys: Arc<dyn KeySource>,
         changes: watch::Receiver<()>,
         clock: Clock,
     },
-    /// A view token and its end.
-    Until(Timestamp, Clock),
+    /// A view token and its expiry.
+    ViewToken(Timestamp, Clock),
 }
 
 struct Feed {
-    store: Store,
-    session: SessionId,
-    watcher: Watcher,
-    place: Place,
-    news: Subscription,
-    tail: Arc<Tail>,
-    guard: Guard,
+    stream: SessionStream,
+    credentials: Credentials,
     next: Next,
 }
 
+/// What a feed does when it is polled.
 enum Next {
     Read,
     Wait,
-    Nothing,
+    Stop,
 }
 
 impl Feed {
-    fn into_stream(self) -> impl Stream<Item = Event> {
-        stream::unfold(self, |mut feed| async { feed.event().await.map(|event| (event, feed)) })
+    fn into_events(self) -> impl Stream<Item = Event> {
+        stream::unfold(self, |mut feed| async { feed.next().await.map(|events| (stream::iter(events), feed)) })
+            .flatten()
     }
 
-    async fn event(&mut self) -> Option<Event> {
+    /// The next events; `None` after the last.
+    async fn next(&mut self) -> Option<Vec<Event>> {
         loop {
-            let waited = match self.next {
-                Next::Nothing => return None,
+            let waits = match self.next {
+                Next::Stop => return None,
                 Next::Read => false,
-                Next::Wait => {
-                    tokio::select! {
-                        () = self.news.changed() => {}
-                        () = self.guard.stirs() => {}
-                    }
-                    true
-                }
+                Next::Wait => true,
             };
-            if let Err(reason) = self.guard.check() {
+            if waits {
+                tokio::select! {
+                    () = self.stream.changed() => {}
+                    () = self.credentials.changed() => {}
+                }
+            }
+            if let Err(reason) = self.credentials.check() {
                 return Some(self.end(reason));
             }
-            let (session, watcher, place) = (self.session, self.watcher.clone(), self.place);
-            let step = if waited {
-                self.store.stream_woken(&self.tail, session, watcher, place, Instant::now()).await
-            } else {
-                self.store.stream_step(session, watcher, place).await
-            };
+            let step = if waits { self.stream.read_latest(Instant::now()).await } else { self.stream.read().await };
             match step {
-                Ok(Step::Go { frames, place, more }) => {
-                    self.place = place;
+                Ok(Step::Send { events, more }) => {
                     self.next = if more { Next::Read } else { Next::Wait };
-                    if !frames.is_empty() {
-                        return Some(Event::from_bytes(frames));
+                    if !events.is_empty() {
+                        return Some(events.iter().map(encode).collect());
                     }
                 }
                 Ok(Step::End(reason)) => return Some(self.end(reason.as_str())),
                 Err(error) => {
-                    tracing::warn!(?error, "A stream could not be fed");
+                    tracing::warn!(?error, "Could not read a stream");
                     return Some(self.end("unavailable"));
                 }
             }
         }
     }
 
-    fn end(&mut self, reason: &str) -> Event {
-        self.next = Next::Nothing;
-        Event::end(reason)
+    fn end(&mut self, reason: &str) -> Vec<Event> {
+        self.next = Next::Stop;
+        vec![Event::end(reason)]
     }
 }
 
-impl Guard {
-    /// Completes when [`Guard::check`] may have another answer.
-    async fn stirs(&mut self) {
+fn encode(event: &StreamEvent) -> Event {
+    match event {
+        StreamEvent::Message(message) => json_event("message", Some(message.seq), message.as_ref()),
+        StreamEvent::PublicMessage(message) => json_event("message", Some(message.seq), message),
+        StreamEvent::Session(session) => json_event("session", None, session.as_ref()),
+        StreamEvent::PublicSession(session) => json_event("session", None, session),
+    }
+}
+
+fn json_event(name: &str, seq: Option<i64>, data: &impl Serialize) -> Event {
+    let id = seq.map(|seq| seq.to_string());
+    match serde_json::to_string(data) {
+        Ok(data) => Event::new(name, id.as_deref(), &data),
+        Err(error) => {
+            tracing::error!(%error, "Could not write an event as JSON");
+            Event::end("unavailable")
+        }
+    }
+}
+
+impl Credentials {
+    /// Completes when [`Credentials::check`] may have another result.
+    async fn changed(&mut self) {
         match self {
-            Self::Until(end, clock) => sleep(end.since(clock.now())).await,
+            Self::ViewToken(expiry, clock) => sleep(expiry.since(clock.now())).await,
             Self::Caller { caller, changes, clock, .. } => {
-                // A second beyond what clocks may differ by, so that the check finds it over.
-                let end = caller.expires_at.plus(Duration::from_secs(31));
+                // Services accept a token for 30 s after its expiry, because clocks differ. One second more is after that.
+                let expiry = caller.expires_at.plus(Duration::from_secs(31));
                 tokio::select! {
-                    () = sleep(end.since(clock.now())) => {}
+                    () = sleep(expiry.since(clock.now())) => {}
                     changed = changes.changed() => {
                         if changed.is_err() {
                             sleep(Duration::from_secs(1)).await;
@@ -172,10 +178,11 @@ impl Guard {
         }
     }
 
+    /// Fails with the reason for the `end` event.
     fn check(&self) -> Result<(), &'static str> {
         match self {
-            Self::Until(end, clock) if clock.now() >= *end => Err("token_expired"),
-            Self::Until(..) => Ok(()),
+            Self::ViewToken(expiry, clock) if clock.now() >= *expiry => Err("token_expired"),
+            Self::ViewToken(..) => Ok(()),
             Self::Caller { caller, keys, clock, .. } => {
                 let keys = keys.current().map_err(|_| "unavailable")?;
                 caller

@@ -1,4 +1,4 @@
-//! The tables, as diesel sees them. `migrations/` says what each column is for.
+//! The tables in diesel's terms. The migrations document the columns.
 
 use diesel::{allow_tables_to_appear_in_same_query, table};
 

@@ -1,20 +1,35 @@
-//! Sessions: made once, read by whoever may, changed by version, deleted for everyone at once.
+//! Sessions. Their rows are also the locks: everything that changes a session, its messages, shares or link locks the row
+//! first, so that what it reads afterwards stays true until the commit.
 
+use std::collections::BTreeSet;
+
+use diesel::dsl::max;
 use diesel::prelude::*;
-use ensemble_store_kit::idempotency::{self, IdempotencyOutcome, IdempotencyRequest};
-use ensemble_store_kit::types::{DbId, IntoDb, now};
+use ensemble_store_kit::types::{DbId, DbTime, IntoDb, now};
 use ensemble_store_kit::{Conn, StoreError, cached, on};
 use ensemble_types::ids::{MachineId, SessionId, UserId};
-use ensemble_types::sessions::{AccessLevel, Session, SessionStatus};
+use ensemble_types::links::PublicSession;
+use ensemble_types::sessions::SessionStatus;
 use ensemble_types::time::Timestamp;
 
-use super::schema::{session_contents, sessions, shares};
-use super::{Store, deletions, lock, topic};
-use crate::domain::access::{Access, Refusal};
-use crate::domain::change::{Change, Versioned};
-use crate::error::Error;
+use super::schema::{messages, session_contents, sessions, shares};
+use crate::domain::access::{CanChange, CanOwn};
+use crate::domain::stream::SessionStamp;
 
-/// A session that is to be made.
+/// What decisions about a session are made from.
+#[derive(Clone, Copy, Debug, Queryable, Selectable)]
+#[diesel(table_name = sessions)]
+pub(crate) struct SessionRow {
+    pub(crate) id: SessionId,
+    pub(crate) owner_id: UserId,
+    pub(crate) metadata_version: i64,
+    pub(crate) agent_state_version: i64,
+    pub(crate) ended_at: Option<Timestamp>,
+    pub(crate) last_seq: i64,
+    pub(crate) key_epoch: i64,
+}
+
+/// A new session.
 #[derive(Clone, Debug)]
 pub(crate) struct NewSession {
     pub(crate) owner: UserId,
@@ -22,194 +37,159 @@ pub(crate) struct NewSession {
     pub(crate) metadata: String,
     pub(crate) encryption_key: String,
     pub(crate) tag: Option<String>,
-    pub(crate) wish: Option<IdempotencyRequest>,
 }
 
-/// A session, and whether this call made it.
-pub(crate) struct Created {
-    pub(crate) session: Session,
-    pub(crate) is_new: bool,
+/// New values for columns of `sessions`; `None` leaves a column as it is.
+#[derive(Clone, Debug, Default, AsChangeset)]
+#[diesel(table_name = sessions)]
+pub(crate) struct SessionColumns {
+    pub(crate) metadata_version: Option<i64>,
+    pub(crate) agent_state_version: Option<i64>,
+    pub(crate) key_epoch: Option<i64>,
+    pub(crate) rekey_needed: Option<bool>,
+    pub(crate) ended_at: Option<Option<DbTime>>,
+    pub(crate) archived: Option<bool>,
+    pub(crate) last_active_at: Option<DbTime>,
+    pub(crate) thinking: Option<bool>,
+    pub(crate) updated_at: Option<DbTime>,
+}
+
+/// New values for columns of `session_contents`.
+#[derive(Clone, Debug, Default, AsChangeset)]
+#[diesel(table_name = session_contents)]
+pub(crate) struct ContentColumns {
+    pub(crate) metadata: Option<String>,
+    pub(crate) agent_state: Option<String>,
+    pub(crate) encryption_key: Option<String>,
+}
+
+/// The large values of a session.
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = session_contents)]
+pub(crate) struct ContentRow {
+    pub(crate) metadata: String,
+    pub(crate) encryption_key: String,
+    pub(crate) agent_state: Option<String>,
 }
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = sessions)]
-struct Row {
-    id: SessionId,
-    owner_id: UserId,
-    machine_id: String,
-    tag: Option<String>,
-    metadata_version: i64,
-    agent_state_version: i64,
-    ended_at: Option<Timestamp>,
-    archived: bool,
-    thinking: bool,
-    last_active_at: Option<Timestamp>,
-    last_seq: i64,
-    key_epoch: i64,
-    rekey_needed: bool,
-    created_at: Timestamp,
-    updated_at: Timestamp,
-}
-
-#[derive(Queryable, Selectable)]
-#[diesel(table_name = session_contents)]
-struct ContentRow {
-    metadata: String,
-    encryption_key: String,
-    agent_state: Option<String>,
+pub(crate) struct DetailRow {
+    pub(crate) id: SessionId,
+    pub(crate) owner_id: UserId,
+    pub(crate) machine_id: String,
+    pub(crate) tag: Option<String>,
+    pub(crate) metadata_version: i64,
+    pub(crate) agent_state_version: i64,
+    pub(crate) ended_at: Option<Timestamp>,
+    pub(crate) archived: bool,
+    pub(crate) thinking: bool,
+    pub(crate) last_active_at: Option<Timestamp>,
+    pub(crate) last_seq: i64,
+    pub(crate) key_epoch: i64,
+    pub(crate) rekey_needed: bool,
+    pub(crate) created_at: Timestamp,
+    pub(crate) updated_at: Timestamp,
 }
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = shares)]
-struct OwnShare {
-    access_level: i16,
-    encrypted_key: String,
+pub(crate) struct CallerShareRow {
+    pub(crate) access_level: i16,
+    pub(crate) encrypted_key: String,
 }
 
-/// A session with all that its reader's view of it depends on, and the time it was read.
-type Whole = (Row, ContentRow, Option<OwnShare>, Timestamp);
+/// A session, its contents, the caller's share of it, and the database's time of the read.
+pub(crate) type WholeSession = (DetailRow, ContentRow, Option<CallerShareRow>, Timestamp);
 
-impl Store {
-    /// Makes a session; the same tag, or the same wish, again gives the one that is there.
-    pub(crate) async fn create_session(&self, new: NewSession) -> Result<Created, Error> {
-        let store = self.clone();
-        self.db.write("create a session", move |tx| store.create_in(tx, &new)).await
-    }
+/// `last_seq` and `revision`: changes with everything that streams must look at.
+pub(crate) type Revision = (i64, i64);
 
-    pub(crate) async fn session(&self, id: SessionId, caller: UserId) -> Result<Session, Error> {
-        let store = self.clone();
-        self.db.read("read a session", move |c| store.read_in(c, id, caller)).await
-    }
-
-    /// Changes a session, if the caller may do all of it and every expected version is the present one.
-    pub(crate) async fn update_session(&self, id: SessionId, caller: UserId, change: Change) -> Result<Session, Error> {
-        let store = self.clone();
-        self.db
-            .write("update a session", move |tx| {
-                let (spine, access) = lock::session(tx, id, caller)?;
-                match change.needs() {
-                    AccessLevel::Owner => drop(access.own()?),
-                    AccessLevel::Admin => drop(access.administer()?),
-                    _ => drop(access.edit()?),
-                }
-                apply(tx, &spine, &change)?;
-                store.read_in(tx, id, caller)
-            })
-            .await
-    }
-
-    /// Ends a session's existence for everyone. What it held is purged afterwards.
-    pub(crate) async fn delete_session(&self, id: SessionId, caller: UserId) -> Result<(), Error> {
-        self.db
-            .write("delete a session", move |tx| {
-                let (_, access) = lock::session(tx, id, caller)?;
-                access.own()?;
-                on!(tx, |c| cached(
-                    diesel::update(sessions::table.find(id.db())).set((
-                        sessions::deleted_at.eq(now().nullable()),
-                        sessions::revision.eq(sessions::revision + 1)
-                    ))
-                )
-                .execute(c))?;
-                tx.notify(topic(id));
-                tx.notify(deletions());
-                Ok(())
-            })
-            .await
-    }
-
-    fn create_in(&self, tx: &mut Conn, new: &NewSession) -> Result<Created, Error> {
-        let id = SessionId::generate();
-        if let Some(wish) = &new.wish {
-            match idempotency::claim(tx, wish, &id.to_string())? {
-                IdempotencyOutcome::New => {}
-                IdempotencyOutcome::Mismatch => return Err(Error::IdempotencyMismatch),
-                IdempotencyOutcome::Replay { resource } => {
-                    let id = resource
-                        .parse()
-                        .map_err(|e| StoreError::bad_row(tx.operation(), format!("{e}: {resource}")))?;
-                    return Ok(Created { session: self.read_in(tx, id, new.owner)?, is_new: false });
-                }
-            }
+impl SessionRow {
+    pub(crate) fn stamp(&self) -> SessionStamp {
+        SessionStamp {
+            metadata_version: self.metadata_version,
+            agent_state_version: self.agent_state_version,
+            ended: self.ended_at.is_some(),
+            key_epoch: self.key_epoch,
         }
-        let is_new = insert(tx, id, new)?;
-        let id = match &new.tag {
-            Some(tag) if !is_new => {
-                let there = tagged(tx, new.owner, tag)?;
-                if let Some(wish) = &new.wish {
-                    idempotency::point(tx, wish, &there.to_string())?;
-                }
-                there
-            }
-            _ => id,
-        };
-        Ok(Created { session: self.read_in(tx, id, new.owner)?, is_new })
-    }
-
-    pub(super) fn read_in(&self, c: &mut Conn, id: SessionId, caller: UserId) -> Result<Session, Error> {
-        let whole: Option<Whole> = on!(c, |c| sessions::table
-            .inner_join(session_contents::table.on(session_contents::session_id.eq(sessions::id)))
-            .left_join(shares::table.on(shares::session_id.eq(sessions::id).and(shares::user_id.eq(caller.db()))))
-            .filter(sessions::id.eq(id.db()).and(sessions::deleted_at.is_null()))
-            .select((Row::as_select(), ContentRow::as_select(), Option::<OwnShare>::as_select(), now()))
-            .first(c)
-            .optional())?;
-        self.view(c.operation(), whole.ok_or(Refusal::NotFound)?, caller)
-    }
-
-    /// Several sessions as one caller sees them, in no particular order; without those that are gone or not theirs to see.
-    pub(super) fn read_all_in(&self, c: &mut Conn, ids: &[DbId], caller: UserId) -> Result<Vec<Session>, Error> {
-        let found: Vec<Whole> = on!(c, |c| sessions::table
-            .inner_join(session_contents::table.on(session_contents::session_id.eq(sessions::id)))
-            .left_join(shares::table.on(shares::session_id.eq(sessions::id).and(shares::user_id.eq(caller.db()))))
-            .filter(sessions::id.eq_any(ids).and(sessions::deleted_at.is_null()))
-            .select((Row::as_select(), ContentRow::as_select(), Option::<OwnShare>::as_select(), now()))
-            .load(c))?;
-        let operation = c.operation();
-        let seen = found.into_iter().map(|whole| self.view(operation, whole, caller));
-        seen.filter(|session| !matches!(session, Err(Error::Refused(_)))).collect()
-    }
-
-    /// A session as this caller may see it.
-    fn view(&self, operation: &'static str, whole: Whole, caller: UserId) -> Result<Session, Error> {
-        let (row, content, share, read_at) = whole;
-        let level = share.as_ref().map(|share| lock::level_from(operation, share.access_level)).transpose()?;
-        let access = Access::of(row.owner_id, caller, level)?;
-        let is_owner = access.own().is_ok();
-        let machine_id = row
-            .machine_id
-            .parse()
-            .map_err(|e| StoreError::bad_row(operation, format!("{e}: machine {}", row.machine_id)))?;
-        let online = row.last_active_at.is_some_and(|at| read_at.since(at) < self.online_for);
-        Ok(Session {
-            id: row.id,
-            owner_id: row.owner_id,
-            machine_id,
-            tag: row.tag.filter(|_| is_owner),
-            metadata: content.metadata,
-            metadata_version: row.metadata_version,
-            encryption_key: Some(content.encryption_key).filter(|_| is_owner),
-            agent_state: content.agent_state,
-            agent_state_version: row.agent_state_version,
-            status: if row.ended_at.is_some() { SessionStatus::Ended } else { SessionStatus::Active },
-            ended_at: row.ended_at,
-            archived: row.archived,
-            online,
-            thinking: online && row.thinking,
-            last_active_at: row.last_active_at,
-            last_seq: row.last_seq,
-            access_level: access.level(),
-            encrypted_key: share.filter(|_| !is_owner).map(|share| share.encrypted_key),
-            key_epoch: row.key_epoch,
-            rekey_needed: row.rekey_needed,
-            created_at: row.created_at,
-            updated_at: row.updated_at,
-        })
     }
 }
 
-/// Makes it; false when there is one with this tag.
-fn insert(tx: &mut Conn, id: SessionId, new: &NewSession) -> Result<bool, StoreError> {
+/// Locks a session until the transaction ends.
+pub(crate) fn lock(tx: &mut Conn, id: SessionId) -> Result<Option<SessionRow>, StoreError> {
+    let query = sessions::table.find(id.db()).filter(sessions::deleted_at.is_null());
+    on!(
+        tx,
+        Pg | c | query.select(SessionRow::as_select()).for_no_key_update().first(c).optional(),
+        Sqlite | c | query.select(SessionRow::as_select()).first(c).optional()
+    )
+}
+
+/// Locks several sessions, in the order of their ids so that two batches cannot deadlock. Leaves out deleted sessions.
+pub(crate) fn lock_all(tx: &mut Conn, ids: BTreeSet<SessionId>) -> Result<Vec<SessionRow>, StoreError> {
+    let ids: Vec<DbId> = ids.into_iter().map(IntoDb::db).collect();
+    // Filters deleted sessions here and not in SQL: without statistics, PostgreSQL would read a whole partial index for it.
+    let query = sessions::table.filter(sessions::id.eq_any(ids)).order(sessions::id);
+    let exists = sessions::deleted_at.is_null();
+    let rows: Vec<(SessionRow, bool)> = on!(
+        tx,
+        Pg | c | query.select((SessionRow::as_select(), exists)).for_no_key_update().load(c),
+        Sqlite | c | query.select((SessionRow::as_select(), exists)).load(c)
+    )?;
+    Ok(rows.into_iter().filter_map(|(row, exists)| exists.then_some(row)).collect())
+}
+
+/// Reads a session without a lock.
+pub(crate) fn find(c: &mut Conn, id: SessionId) -> Result<Option<SessionRow>, StoreError> {
+    on!(c, |c| sessions::table
+        .find(id.db())
+        .filter(sessions::deleted_at.is_null())
+        .select(SessionRow::as_select())
+        .first(c)
+        .optional())
+}
+
+/// Reads whole sessions with the caller's share, in no particular order. Leaves out deleted sessions.
+pub(crate) fn load(c: &mut Conn, ids: &[SessionId], caller: UserId) -> Result<Vec<WholeSession>, StoreError> {
+    let ids: Vec<DbId> = ids.iter().map(|id| id.db()).collect();
+    on!(c, |c| sessions::table
+        .inner_join(session_contents::table.on(session_contents::session_id.eq(sessions::id)))
+        .left_join(shares::table.on(shares::session_id.eq(sessions::id).and(shares::user_id.eq(caller.db()))))
+        .filter(sessions::id.eq_any(&ids).and(sessions::deleted_at.is_null()))
+        .select((DetailRow::as_select(), ContentRow::as_select(), Option::<CallerShareRow>::as_select(), now()))
+        .load(c))
+}
+
+/// Reads what the public may see of a session.
+pub(crate) fn load_public(c: &mut Conn, id: SessionId) -> Result<Option<PublicSession>, StoreError> {
+    type Columns = (String, i64, Option<Timestamp>, i64, Timestamp, Timestamp);
+    let columns: Option<Columns> = on!(c, |c| sessions::table
+        .inner_join(session_contents::table.on(session_contents::session_id.eq(sessions::id)))
+        .filter(sessions::id.eq(id.db()).and(sessions::deleted_at.is_null()))
+        .select((
+            session_contents::metadata,
+            sessions::metadata_version,
+            sessions::ended_at,
+            sessions::last_seq,
+            sessions::created_at,
+            sessions::updated_at
+        ))
+        .first(c)
+        .optional())?;
+    Ok(columns.map(|(metadata, metadata_version, ended_at, last_seq, created_at, updated_at)| PublicSession {
+        id,
+        metadata,
+        metadata_version,
+        status: status(ended_at),
+        last_seq,
+        created_at,
+        updated_at,
+    }))
+}
+
+/// Inserts a session. False when the owner has one with this tag.
+pub(crate) fn insert(tx: &mut Conn, id: SessionId, new: &NewSession) -> Result<bool, StoreError> {
     let row = (
         sessions::id.eq(id.db()),
         sessions::owner_id.eq(new.owner.db()),
@@ -226,7 +206,7 @@ fn insert(tx: &mut Conn, id: SessionId, new: &NewSession) -> Result<bool, StoreE
         sessions::created_at.eq(now()),
         sessions::updated_at.eq(now()),
     );
-    // Of two that come at once with one tag, the second waits here for the first.
+    // A concurrent insert with the same tag waits here for the first one's commit.
     let inserted = on!(tx, |c| diesel::insert_into(sessions::table).values(row).on_conflict_do_nothing().execute(c))?;
     if inserted == 0 {
         return Ok(false);
@@ -241,76 +221,77 @@ fn insert(tx: &mut Conn, id: SessionId, new: &NewSession) -> Result<bool, StoreE
     Ok(true)
 }
 
-fn tagged(tx: &mut Conn, owner: UserId, tag: &str) -> Result<SessionId, StoreError> {
+pub(crate) fn find_by_tag(tx: &mut Conn, owner: UserId, tag: &str) -> Result<SessionId, StoreError> {
     on!(tx, |c| sessions::table
         .filter(sessions::owner_id.eq(owner.db()).and(sessions::tag.eq(tag)).and(sessions::deleted_at.is_null()))
         .select(sessions::id)
         .first(c))
 }
 
-/// Checks every expected version, then makes the change.
-fn apply(tx: &mut Conn, spine: &lock::Spine, change: &Change) -> Result<(), Error> {
-    let id = spine.id.db();
-    let of_session = || sessions::table.find(id);
-    let of_contents = || session_contents::table.find(id);
-    expect(change.metadata.as_ref(), spine.metadata_version, || {
-        Ok(Some(on!(tx, |c| of_contents().select(session_contents::metadata).first(c))?))
-    })?;
-    expect(change.agent_state.as_ref(), spine.agent_state_version, || {
-        on!(tx, |c| of_contents().select(session_contents::agent_state).first(c))
-    })?;
-    expect(change.key.as_ref(), spine.key_epoch, || {
-        Ok(Some(on!(tx, |c| of_contents().select(session_contents::encryption_key).first(c))?))
-    })?;
-    if let Some(Versioned { value, .. }) = &change.metadata {
-        on!(tx, |c| cached(diesel::update(of_contents()).set(session_contents::metadata.eq(value))).execute(c))?;
-        let version = sessions::metadata_version.eq(sessions::metadata_version + 1);
-        on!(tx, |c| cached(diesel::update(of_session()).set(version)).execute(c))?;
-    }
-    if let Some(Versioned { value, .. }) = &change.agent_state {
-        on!(tx, |c| cached(diesel::update(of_contents()).set(session_contents::agent_state.eq(value))).execute(c))?;
-        let version = sessions::agent_state_version.eq(sessions::agent_state_version + 1);
-        on!(tx, |c| cached(diesel::update(of_session()).set(version)).execute(c))?;
-    }
-    if let Some(Versioned { value, .. }) = &change.key {
-        on!(tx, |c| cached(diesel::update(of_contents()).set(session_contents::encryption_key.eq(value))).execute(c))?;
-        let epoch = (sessions::key_epoch.eq(sessions::key_epoch + 1), sessions::rekey_needed.eq(false));
-        on!(tx, |c| cached(diesel::update(of_session()).set(epoch)).execute(c))?;
-    }
-    match change.status {
-        Some(SessionStatus::Ended) if spine.ended_at.is_none() => {
-            on!(tx, |c| cached(diesel::update(of_session()).set(sessions::ended_at.eq(now().nullable()))).execute(c))?;
-        }
-        Some(SessionStatus::Active) => {
-            let none = None::<Timestamp>.db();
-            on!(tx, |c| cached(diesel::update(of_session()).set(sessions::ended_at.eq(none))).execute(c))?;
-        }
-        _ => {}
-    }
-    if let Some(archived) = change.archived {
-        on!(tx, |c| cached(diesel::update(of_session()).set(sessions::archived.eq(archived))).execute(c))?;
-    }
-    if let Some(heartbeat) = change.heartbeat {
-        on!(tx, |c| cached(diesel::update(of_session()).set(sessions::last_active_at.eq(now().nullable())))
-            .execute(c))?;
-        if let Some(thinking) = heartbeat.thinking {
-            on!(tx, |c| cached(diesel::update(of_session()).set(sessions::thinking.eq(thinking))).execute(c))?;
-        }
-    }
-    if !change.is_quiet() {
-        on!(tx, |c| cached(diesel::update(of_session()).set(sessions::updated_at.eq(now()))).execute(c))?;
-        lock::touch(tx, spine.id, false)?;
-    }
-    Ok(())
+pub(crate) fn contents(tx: &mut Conn, id: SessionId) -> Result<ContentRow, StoreError> {
+    on!(tx, |c| session_contents::table.find(id.db()).select(ContentRow::as_select()).first(c))
 }
 
-fn expect(
-    wanted: Option<&Versioned>,
-    version: i64,
-    value: impl FnOnce() -> Result<Option<String>, StoreError>,
-) -> Result<(), Error> {
-    match wanted.and_then(|wanted| wanted.expected) {
-        Some(expected) if expected != version => Err(Error::VersionMismatch { version, value: value()? }),
-        _ => Ok(()),
-    }
+/// Updates the columns that have a new value; at least one must.
+pub(crate) fn update(
+    _: CanChange<'_>,
+    tx: &mut Conn,
+    id: SessionId,
+    columns: &SessionColumns,
+) -> Result<(), StoreError> {
+    on!(tx, |c| diesel::update(sessions::table.find(id.db())).set(columns).execute(c)).map(drop)
+}
+
+/// Updates the columns that have a new value; at least one must.
+pub(crate) fn update_contents(
+    _: CanChange<'_>,
+    tx: &mut Conn,
+    id: SessionId,
+    columns: &ContentColumns,
+) -> Result<(), StoreError> {
+    on!(tx, |c| diesel::update(session_contents::table.find(id.db())).set(columns).execute(c)).map(drop)
+}
+
+/// Hides a session from everyone; the purge removes its rows later.
+pub(crate) fn mark_deleted(_: CanOwn<'_>, tx: &mut Conn, id: SessionId) -> Result<(), StoreError> {
+    on!(tx, |c| diesel::update(sessions::table.find(id.db())).set(sessions::deleted_at.eq(now().nullable())).execute(c))
+        .map(drop)
+}
+
+/// Asks the owner for a new key, because a user who knew the current one lost access.
+pub(crate) fn require_rekey(tx: &mut Conn, id: SessionId) -> Result<(), StoreError> {
+    on!(tx, |c| diesel::update(sessions::table.find(id.db())).set(sessions::rekey_needed.eq(true)).execute(c)).map(drop)
+}
+
+/// Marks that a session's streams have something to look at besides new messages.
+pub(crate) fn bump_revision(tx: &mut Conn, id: SessionId) -> Result<(), StoreError> {
+    let revision = sessions::revision.eq(sessions::revision + 1);
+    on!(tx, |c| diesel::update(sessions::table.find(id.db())).set(revision).execute(c)).map(drop)
+}
+
+/// Sets `last_seq` of locked sessions to that of their newest message.
+pub(crate) fn advance(tx: &mut Conn, ids: &BTreeSet<SessionId>, at: Timestamp) -> Result<(), StoreError> {
+    let ids: Vec<DbId> = ids.iter().map(|id| id.db()).collect();
+    let newest = messages::table
+        .filter(messages::session_id.eq(sessions::id))
+        .select(max(messages::seq))
+        .single_value()
+        .assume_not_null();
+    let advanced = diesel::update(sessions::table.filter(sessions::id.eq_any(ids)))
+        .set((sessions::last_seq.eq(newest), sessions::updated_at.eq(at.db())));
+    // Only PostgreSQL passes the ids as one array, so only there the text is always the same.
+    on!(tx, Pg | c | cached(advanced).execute(c), Sqlite | c | advanced.execute(c)).map(drop)
+}
+
+/// The revisions of those sessions that exist.
+pub(crate) fn revisions(c: &mut Conn, ids: &[SessionId]) -> Result<Vec<(SessionId, Revision)>, StoreError> {
+    let ids: Vec<DbId> = ids.iter().map(|id| id.db()).collect();
+    on!(c, |c| sessions::table
+        .filter(sessions::id.eq_any(&ids))
+        .select((sessions::id, (sessions::last_seq, sessions::revision)))
+        .load(c))
+}
+
+pub(crate) fn status(ended_at: Option<Timestamp>) -> SessionStatus {
+    if ended_at.is_some() { SessionStatus::Ended } else { SessionStatus::Active }
 }

@@ -1,25 +1,21 @@
-//! Private shares: made, changed and removed under the session's lock, so that access ends with the commit.
+//! Private shares.
+
+use std::collections::HashMap;
 
 use diesel::prelude::*;
 use ensemble_store_kit::types::{DbId, IntoDb, now};
-use ensemble_store_kit::{Conn, StoreError, cursor, on};
+use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::ids::{SessionId, UserId};
-use ensemble_types::shares::{Share, ShareLevel, SharePage};
+use ensemble_types::shares::{Share, ShareLevel};
 use ensemble_types::time::Timestamp;
 use uuid::Uuid;
 
 use super::schema::shares;
-use super::{Store, list_name, lock};
-use crate::domain::Invalid;
-use crate::domain::access::{Access, CanShare, Refusal};
-use crate::error::Error;
-
-/// A session's own limit.
-const MAX_SHARES: i64 = 100;
+use crate::domain::access::CanShare;
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = shares)]
-struct Row {
+struct ShareRow {
     session_id: SessionId,
     user_id: UserId,
     access_level: i16,
@@ -29,202 +25,155 @@ struct Row {
     updated_at: Timestamp,
 }
 
-impl Store {
-    /// Whether the caller could give this user this level, before the user is looked up.
-    pub(crate) async fn may_share(
-        &self,
-        session: SessionId,
-        caller: UserId,
-        target: UserId,
-        level: ShareLevel,
-    ) -> Result<(), Error> {
-        self.db
-            .read("look whether it may be shared", move |c| {
-                let (spine, access) = lock::peek(c, session, caller)?;
-                let existing = lock::level_of(c, session, target)?;
-                may_share(&access, existing, level, spine.owner_id, caller, target).map(|_| ())
-            })
-            .await
-    }
-
-    /// Shares a session, or replaces the share that is there. True when it is new.
-    pub(crate) async fn share(
-        &self,
-        session: SessionId,
-        caller: UserId,
-        target: UserId,
-        level: ShareLevel,
-        encrypted_key: String,
-    ) -> Result<(Share, bool), Error> {
-        self.db
-            .write("share a session", move |tx| {
-                let (spine, access) = lock::session(tx, session, caller)?;
-                let existing = lock::level_of(tx, session, target)?;
-                let proof = may_share(&access, existing, level, spine.owner_id, caller, target)?;
-                if existing.is_none() && count(tx, session)? >= MAX_SHARES {
-                    return Err(Error::TooManyShares);
-                }
-                put(proof, tx, session, caller, target, level, &encrypted_key)?;
-                lock::touch(tx, session, false)?;
-                Ok((one(tx, session, target)?, existing.is_none()))
-            })
-            .await
-    }
-
-    pub(crate) async fn update_share(
-        &self,
-        session: SessionId,
-        caller: UserId,
-        target: UserId,
-        level: Option<ShareLevel>,
-        encrypted_key: Option<String>,
-    ) -> Result<Share, Error> {
-        self.db
-            .write("update a share", move |tx| {
-                let (_, access) = lock::session(tx, session, caller)?;
-                access.administer()?;
-                let existing = lock::level_of(tx, session, target)?.ok_or(Refusal::NotFound)?;
-                access.share(Some(existing), level)?;
-                let row = shares::table.find((session.db(), target.db()));
-                on!(tx, |c| diesel::update(row)
-                    .set((
-                        level.map(|level| shares::access_level.eq(lock::level_number(level))),
-                        encrypted_key.as_ref().map(|key| shares::encrypted_key.eq(key)),
-                        shares::updated_at.eq(now())
-                    ))
-                    .execute(c))?;
-                lock::touch(tx, session, false)?;
-                one(tx, session, target)
-            })
-            .await
-    }
-
-    /// Ends a user's access; the owner is asked to change the key.
-    pub(crate) async fn unshare(&self, session: SessionId, caller: UserId, target: UserId) -> Result<(), Error> {
-        self.db
-            .write("remove a share", move |tx| {
-                let (_, access) = lock::session(tx, session, caller)?;
-                let existing = lock::level_of(tx, session, target)?;
-                access.unshare(caller, target, existing)?;
-                existing.ok_or(Refusal::NotFound)?;
-                on!(tx, |c| diesel::delete(shares::table.find((session.db(), target.db()))).execute(c))?;
-                Ok(lock::touch(tx, session, true)?)
-            })
-            .await
-    }
-
-    /// A page of shares, newest first; the owner's only.
-    pub(crate) async fn shares(
-        &self,
-        session: SessionId,
-        caller: UserId,
-        limit: usize,
-        cursor: Option<String>,
-    ) -> Result<SharePage, Error> {
-        self.db
-            .read("list shares", move |c| {
-                lock::peek(c, session, caller)?.1.own()?;
-                let list = format!("{} {session}", list_name("shares", caller));
-                let from: Option<(i64, Uuid)> =
-                    cursor.as_deref().map(|text| cursor::decode(&list, text)).transpose()?;
-                page(c, session, limit, &list, from)
-            })
-            .await
-    }
+/// A share to create, or to put in place of an existing one.
+#[derive(Clone, Debug)]
+pub(crate) struct NewShare {
+    pub(crate) session: SessionId,
+    pub(crate) recipient: UserId,
+    pub(crate) level: ShareLevel,
+    pub(crate) encrypted_key: String,
+    pub(crate) shared_by: UserId,
 }
 
-fn may_share<'a>(
-    access: &'a Access,
-    existing: Option<ShareLevel>,
-    level: ShareLevel,
-    owner: UserId,
-    caller: UserId,
-    target: UserId,
-) -> Result<CanShare<'a>, Error> {
-    access.administer()?;
-    if target == owner {
-        return Err(Invalid::new("/userId", "is the session's owner, who needs no share").into());
-    }
-    if target == caller {
-        return Err(Invalid::new("/userId", "is yourself").into());
-    }
-    Ok(access.share(existing, Some(level))?)
+/// The access level that a user's share of a session gives.
+pub(crate) fn level(c: &mut Conn, session: SessionId, user: UserId) -> Result<Option<ShareLevel>, StoreError> {
+    let level: Option<i16> =
+        on!(c, |c| shares::table.find((session.db(), user.db())).select(shares::access_level).first(c).optional())?;
+    level.map(|level| level_from_number(c.operation(), level)).transpose()
 }
 
-fn put(
+/// The access levels of these users in these sessions.
+pub(crate) fn levels(
+    c: &mut Conn,
+    users: &[(SessionId, UserId)],
+) -> Result<HashMap<(SessionId, UserId), ShareLevel>, StoreError> {
+    let (sessions, users): (Vec<DbId>, Vec<DbId>) = users.iter().map(|(s, u)| (s.db(), u.db())).unzip();
+    if sessions.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let rows: Vec<(SessionId, UserId, i16)> = on!(c, |c| shares::table
+        .filter(shares::session_id.eq_any(&sessions).and(shares::user_id.eq_any(&users)))
+        .select((shares::session_id, shares::user_id, shares::access_level))
+        .load(c))?;
+    let operation = c.operation();
+    rows.into_iter().map(|(s, u, level)| Ok(((s, u), level_from_number(operation, level)?))).collect()
+}
+
+/// The access levels of all users that a session is shared with.
+pub(crate) fn levels_of_session(c: &mut Conn, session: SessionId) -> Result<HashMap<UserId, ShareLevel>, StoreError> {
+    let rows: Vec<(UserId, i16)> = on!(c, |c| shares::table
+        .filter(shares::session_id.eq(session.db()))
+        .select((shares::user_id, shares::access_level))
+        .load(c))?;
+    let operation = c.operation();
+    rows.into_iter().map(|(user, level)| Ok((user, level_from_number(operation, level)?))).collect()
+}
+
+/// Creates a share, or replaces the recipient's existing one.
+pub(crate) fn put(_: CanShare<'_>, tx: &mut Conn, new: &NewShare) -> Result<(), StoreError> {
+    let columns = (
+        shares::access_level.eq(level_number(new.level)),
+        shares::encrypted_key.eq(&new.encrypted_key),
+        shares::shared_by.eq(new.shared_by.db()),
+        shares::updated_at.eq(now()),
+    );
+    let row = (
+        shares::session_id.eq(new.session.db()),
+        shares::user_id.eq(new.recipient.db()),
+        shares::created_at.eq(now()),
+        columns,
+    );
+    on!(tx, |c| diesel::insert_into(shares::table)
+        .values(row)
+        .on_conflict((shares::session_id, shares::user_id))
+        .do_update()
+        .set(columns)
+        .execute(c))
+    .map(drop)
+}
+
+/// Changes the level, the key, or both.
+pub(crate) fn update(
     _: CanShare<'_>,
     tx: &mut Conn,
     session: SessionId,
-    caller: UserId,
-    target: UserId,
-    level: ShareLevel,
-    encrypted_key: &str,
+    recipient: UserId,
+    level: Option<ShareLevel>,
+    encrypted_key: Option<&str>,
 ) -> Result<(), StoreError> {
-    let change = (
-        shares::access_level.eq(lock::level_number(level)),
-        shares::encrypted_key.eq(encrypted_key),
-        shares::shared_by.eq(caller.db()),
-        shares::updated_at.eq(now()),
-    );
-    let replaced = on!(tx, |c| diesel::update(shares::table.find((session.db(), target.db()))).set(change).execute(c))?;
-    if replaced == 0 {
-        let row = (
-            shares::session_id.eq(session.db()),
-            shares::user_id.eq(target.db()),
-            shares::created_at.eq(now()),
-            change,
-        );
-        on!(tx, |c| diesel::insert_into(shares::table).values(row).execute(c))?;
-    }
-    Ok(())
+    on!(tx, |c| diesel::update(shares::table.find((session.db(), recipient.db())))
+        .set((
+            level.map(|level| shares::access_level.eq(level_number(level))),
+            encrypted_key.map(|key| shares::encrypted_key.eq(key)),
+            shares::updated_at.eq(now())
+        ))
+        .execute(c))
+    .map(drop)
 }
 
-fn count(tx: &mut Conn, session: SessionId) -> Result<i64, StoreError> {
+pub(crate) fn remove(_: CanShare<'_>, tx: &mut Conn, session: SessionId, recipient: UserId) -> Result<(), StoreError> {
+    on!(tx, |c| diesel::delete(shares::table.find((session.db(), recipient.db()))).execute(c)).map(drop)
+}
+
+pub(crate) fn count(tx: &mut Conn, session: SessionId) -> Result<i64, StoreError> {
     on!(tx, |c| shares::table.filter(shares::session_id.eq(session.db())).count().get_result(c))
 }
 
-fn one(tx: &mut Conn, session: SessionId, user: UserId) -> Result<Share, Error> {
-    let row: Row = on!(tx, |c| shares::table.find((session.db(), user.db())).select(Row::as_select()).first(c))?;
-    Ok(share(tx.operation(), row)?)
+pub(crate) fn load(tx: &mut Conn, session: SessionId, user: UserId) -> Result<Share, StoreError> {
+    let row: ShareRow =
+        on!(tx, |c| shares::table.find((session.db(), user.db())).select(ShareRow::as_select()).first(c))?;
+    share_from_row(tx.operation(), row)
 }
 
-fn page(
+/// Up to `limit` shares of a session, newest first, after the share with this creation time and user.
+pub(crate) fn page(
     c: &mut Conn,
     session: SessionId,
-    limit: usize,
-    list: &str,
-    from: Option<(i64, Uuid)>,
-) -> Result<SharePage, Error> {
-    let fetch = i64::try_from(limit).unwrap_or(i64::MAX - 1) + 1;
-    let mut rows: Vec<Row> = on!(c, |c| {
+    limit: i64,
+    after: Option<(i64, Uuid)>,
+) -> Result<Vec<Share>, StoreError> {
+    let rows: Vec<ShareRow> = on!(c, |c| {
         let mut query = shares::table
             .filter(shares::session_id.eq(session.db()))
             .order((shares::created_at.desc(), shares::user_id.desc()))
-            .limit(fetch)
-            .select(Row::as_select())
+            .limit(limit)
+            .select(ShareRow::as_select())
             .into_boxed();
-        if let Some((at, user)) = from {
+        if let Some((at, user)) = after {
             let (at, user) = (Timestamp::from_micros(at).db(), DbId(user));
             query = query.filter(shares::created_at.lt(at).or(shares::created_at.eq(at).and(shares::user_id.lt(user))));
         }
         query.load(c)
     })?;
-    let more = rows.len() > limit;
-    rows.truncate(limit);
-    let last = rows.last().filter(|_| more).map(|row| (row.created_at.micros(), row.user_id.uuid()));
     let operation = c.operation();
-    let shares = rows.into_iter().map(|row| share(operation, row)).collect::<Result<_, _>>()?;
-    Ok(SharePage { shares, next_cursor: last.map(|key| cursor::encode(list, &key)) })
+    rows.into_iter().map(|row| share_from_row(operation, row)).collect()
 }
 
-fn share(operation: &'static str, row: Row) -> Result<Share, StoreError> {
+fn share_from_row(operation: &'static str, row: ShareRow) -> Result<Share, StoreError> {
     Ok(Share {
         session_id: row.session_id,
         user_id: row.user_id,
-        access_level: lock::level_from(operation, row.access_level)?,
+        access_level: level_from_number(operation, row.access_level)?,
         encrypted_key: row.encrypted_key,
         shared_by: row.shared_by,
         created_at: row.created_at,
         updated_at: row.updated_at,
     })
+}
+
+pub(crate) fn level_from_number(operation: &'static str, number: i16) -> Result<ShareLevel, StoreError> {
+    match number {
+        1 => Ok(ShareLevel::View),
+        2 => Ok(ShareLevel::Edit),
+        3 => Ok(ShareLevel::Admin),
+        other => Err(StoreError::bad_row(operation, format!("a share of level {other}"))),
+    }
+}
+
+fn level_number(level: ShareLevel) -> i16 {
+    match level {
+        ShareLevel::View => 1,
+        ShareLevel::Edit => 2,
+        ShareLevel::Admin => 3,
+    }
 }

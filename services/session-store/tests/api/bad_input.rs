@@ -1,4 +1,4 @@
-//! What no client should send: a clear problem, nothing written, no 500.
+//! Invalid requests: a clear problem, nothing written, no 500.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -6,19 +6,19 @@ use std::net::{Shutdown, TcpStream};
 use ensemble_testkit::{Api, on_both_databases};
 use serde_json::{Value, json};
 
-use crate::world::{World, messages};
+use crate::fixture::{Fixture, messages};
 
-/// A JSON string of so many bytes.
+/// A JSON string with this many bytes.
 fn large(bytes: usize) -> Value {
     Value::String("x".repeat(bytes))
 }
 
 on_both_databases! {
-    async fn a_bad_body_is_told_by_its_field_and_writes_nothing(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+    async fn an_invalid_body_names_the_field_and_writes_nothing(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let id = owner.session().await;
-        let rows = world.rows().await;
+        let rows = fixture.rows().await;
         let draft = owner.draft();
         let with = |base: &Value, field: &str, value: Value| {
             let mut body = base.clone();
@@ -26,7 +26,7 @@ on_both_databases! {
             body
         };
         let message = json!({ "content": "c", "localId": "l" });
-        let share = json!({ "userId": world.peers.new_user(), "accessLevel": "view", "encryptedKey": "k" });
+        let share = json!({ "userId": fixture.peers.new_user(), "accessLevel": "view", "encryptedKey": "k" });
         let sessions = "/v1/sessions".to_owned();
         let session = format!("/v1/sessions/{id}");
         let appends = messages(&id);
@@ -58,7 +58,12 @@ on_both_databases! {
             ("POST", &appends, with(&message, "keyEpoch", json!(0)), "/keyEpoch"),
             ("POST", &appends, with(&message, "keyEpoch", json!("1")), "/keyEpoch"),
             ("POST", &appends, with(&message, "keyEpoch", json!(9_007_199_254_740_992_i64)), "/keyEpoch"),
-            ("POST", &appends, json!({ "messages": [message, { "content": "c", "localId": 5 }] }), "/messages/1/localId"),
+            (
+                "POST",
+                &appends,
+                json!({ "messages": [message, { "content": "c", "localId": 5 }] }),
+                "/messages/1/localId",
+            ),
             ("POST", &appends, json!({ "messages": {} }), "/messages"),
             ("POST", &shares, with(&share, "userId", json!("nobody")), "/userId"),
             ("POST", &shares, with(&share, "accessLevel", json!("owner")), "/accessLevel"),
@@ -66,11 +71,16 @@ on_both_databases! {
         ];
         for field in ["machineId", "metadata", "encryptionKey"] {
             for wrong in [json!(null), json!(5), json!(true), json!([]), json!({})] {
-                cases.push(("POST", &sessions, with(&draft, field, wrong), match field {
-                    "machineId" => "/machineId",
-                    "metadata" => "/metadata",
-                    _ => "/encryptionKey",
-                }));
+                cases.push((
+                    "POST",
+                    &sessions,
+                    with(&draft, field, wrong),
+                    match field {
+                        "machineId" => "/machineId",
+                        "metadata" => "/metadata",
+                        _ => "/encryptionKey",
+                    },
+                ));
             }
         }
         for (method, path, body, pointer) in cases {
@@ -78,15 +88,15 @@ on_both_databases! {
             assert_eq!(answer.status, 400, "{method} {path} {pointer}: {}", answer.text);
             assert_eq!(answer.bad_fields(), [pointer], "{method} {path}: {}", answer.text);
         }
-        assert_eq!(world.rows().await, rows);
+        assert_eq!(fixture.rows().await, rows);
         assert_eq!(owner.api.get(&session).await.expect(200)["metadataVersion"], 1);
     }
 
-    async fn json_that_two_readers_could_read_differently_is_refused(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+    async fn ambiguous_json_is_refused(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let id = owner.session().await;
-        let rows = world.rows().await;
+        let rows = fixture.rows().await;
         let deep = format!("{}1{}", "[".repeat(10_000), "]".repeat(10_000));
         for (what, body) in [
             ("empty", String::new()),
@@ -109,33 +119,45 @@ on_both_databases! {
         let mut bytes = br#"{"content":"#.to_vec();
         bytes.extend_from_slice(b"\"\xff\xfe\",\"localId\":\"l\"}");
         owner.api.post_text(&messages(&id), bytes).await.problem(400, "INVALID_JSON");
-        assert_eq!(world.rows().await, rows);
+        assert_eq!(fixture.rows().await, rows);
     }
 
-    async fn what_is_not_json_or_not_whole_is_refused(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+    async fn requests_without_complete_json_are_refused(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let id = owner.session().await;
-        let rows = world.rows().await;
+        let rows = fixture.rows().await;
         let body = r#"{"content":"c","localId":"l"}"#;
         for content_type in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"] {
             let request = owner.api.request("POST", &messages(&id)).header("Content-Type", content_type).body(body);
             Api::send(request).await.problem(415, "UNSUPPORTED_MEDIA_TYPE");
         }
-        let zipped = owner.api.request("POST", &messages(&id)).header("Content-Type", "application/json").header("Content-Encoding", "gzip").body(body);
+        let zipped = owner
+            .api
+            .request("POST", &messages(&id))
+            .header("Content-Type", "application/json")
+            .header("Content-Encoding", "gzip")
+            .body(body);
         Api::send(zipped).await.problem(415, "UNSUPPORTED_MEDIA_TYPE");
         owner.api.post_text(&messages(&id), "x".repeat((16 << 20) + 1)).await.problem(413, "PAYLOAD_TOO_LARGE");
         let put = Api::send(owner.api.request("PUT", &messages(&id)).json(&json!({}))).await;
         put.problem(405, "METHOD_NOT_ALLOWED");
         assert!(put.header("allow").is_some_and(|allow| allow.contains("POST")));
         owner.api.get("/v1/nothing/here").await.problem(404, "NOT_FOUND");
-        // A body that is shorter than it said.
-        let address = world.service.public_addr;
-        let token = world.peers.issuer().user(owner.id);
+        // A body that is shorter than its Content-Length.
+        let address = fixture.service.public_addr;
+        let token = fixture.peers.issuer().user(owner.id);
         let path = messages(&id);
         let answer = tokio::task::spawn_blocking(move || {
             let mut stream = TcpStream::connect(address).unwrap();
-            write!(stream, "POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{{\"content\":\"c\",").unwrap();
+            let head = [
+                format!("POST {path} HTTP/1.1"),
+                "Host: x".to_owned(),
+                format!("Authorization: Bearer {token}"),
+                "Content-Type: application/json".to_owned(),
+                "Content-Length: 500".to_owned(),
+            ];
+            write!(stream, "{}\r\n\r\n{{\"content\":\"c\",", head.join("\r\n")).unwrap();
             stream.shutdown(Shutdown::Write).unwrap();
             let mut answer = String::new();
             let _ = stream.read_to_string(&mut answer);
@@ -144,14 +166,20 @@ on_both_databases! {
         .await
         .unwrap();
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400"), "{answer}");
-        assert_eq!(world.rows().await, rows);
+        assert_eq!(fixture.rows().await, rows);
     }
 
-    async fn what_the_caller_may_not_set_is_not_set(on: Backend) {
-        let world = World::new(on).await;
-        let (owner, other) = (world.person(), world.person());
+    async fn read_only_fields_are_ignored(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let (owner, other) = (fixture.client(), fixture.client());
         let mut draft = owner.draft();
-        for (field, value) in [("id", json!(other.id)), ("ownerId", json!(other.id)), ("lastSeq", json!(99)), ("keyEpoch", json!(9)), ("createdAt", json!("2020-01-01T00:00:00Z"))] {
+        for (field, value) in [
+            ("id", json!(other.id)),
+            ("ownerId", json!(other.id)),
+            ("lastSeq", json!(99)),
+            ("keyEpoch", json!(9)),
+            ("createdAt", json!("2020-01-01T00:00:00Z")),
+        ] {
             draft[field] = value;
         }
         let made = owner.api.post("/v1/sessions", &draft).await.expect(201);

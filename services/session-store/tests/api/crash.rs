@@ -1,4 +1,4 @@
-//! Killed in the middle: what was acknowledged is there, once, and the numbers have no gap.
+//! Killed processes: every acknowledged message is stored, once, and `seq` has no gap.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,63 +9,64 @@ use ensemble_testkit::postgres::{Cluster, Durability};
 use ensemble_testkit::{Api, Events, Program, eventually, on_both_databases};
 use serde_json::{Value, json};
 
-use crate::world::{Person, World, messages};
+use crate::fixture::{Client, Fixture, messages};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_ensemble-session-store");
 
-/// Appends until told to stop, each message as often as it takes; gives what was acknowledged.
+/// Appends until `stop` is set, and retries each message until it is acknowledged. Returns the acknowledged messages.
 async fn write(api: Api, session: String, writer: usize, stop: Arc<AtomicBool>, done: Arc<AtomicUsize>) -> Vec<Value> {
     let mut acknowledged = Vec::new();
+    let mut pace = tokio::time::interval(Duration::from_millis(20));
     while !stop.load(Ordering::SeqCst) {
         let n = acknowledged.len();
         let body = json!({ "content": format!("{writer}-{n}"), "localId": format!("{writer}-{n}") });
-        let timeout = Instant::now();
-        loop {
+        let begun = Instant::now();
+        let message = loop {
+            // Unpaced retries would keep the database from coming back.
+            pace.tick().await;
             match Api::try_send(api.request("POST", &messages(&session)).json(&body)).await {
-                Ok(answer) if answer.status == 200 || answer.status == 201 => {
-                    acknowledged.push(answer.json());
-                    done.fetch_add(1, Ordering::SeqCst);
-                    break;
-                }
+                Ok(answer) if matches!(answer.status, 200 | 201) => break answer.json(),
                 Ok(answer) => drop(answer.problem(503, "UNAVAILABLE")),
                 Err(_) => {}
             }
-            // A client that hammers would keep the database from coming back.
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            assert!(timeout.elapsed() < Duration::from_secs(180), "no answer for three minutes");
-        }
+            assert!(begun.elapsed() < Duration::from_secs(180), "no answer for three minutes");
+        };
+        acknowledged.push(message);
+        done.fetch_add(1, Ordering::SeqCst);
     }
     acknowledged
 }
 
-/// What was acknowledged is in the history as it was acknowledged, and the history has no gap.
-async fn check(reader: &Person, session: &str, acknowledged: Vec<Value>) {
+/// Checks that the history has every acknowledged message as it was acknowledged, and no gap.
+async fn check(reader: &Client, session: &str, acknowledged: Vec<Value>) {
     let history = reader.history(session).await;
     let seqs: Vec<i64> = history.iter().map(|message| message["seq"].as_i64().unwrap()).collect();
     assert_eq!(seqs, (1..=seqs.len() as i64).collect::<Vec<_>>());
     let by_name: HashMap<&str, &Value> = history.iter().map(|m| (m["localId"].as_str().unwrap(), m)).collect();
-    assert_eq!(by_name.len(), history.len(), "a message is there twice");
+    assert_eq!(by_name.len(), history.len(), "a message is stored twice");
     for message in &acknowledged {
         assert_eq!(by_name.get(message["localId"].as_str().unwrap()), Some(&message));
     }
 }
 
 on_both_databases! {
-    async fn a_killed_service_loses_nothing_that_it_acknowledged(on: Backend) {
-        let world = World::new(on).await;
-        // The one in this process made the schema; the program takes its place.
-        let (peers, vars, database) = (world.peers.clone(), world.vars(&[]), world.database);
+    async fn a_killed_service_keeps_acknowledged_messages(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        // The service in this process created the schema. The program takes its place.
+        let (peers, vars, database) = (fixture.peers.clone(), fixture.vars(&[]), fixture.database);
         let owner_id = peers.new_user();
         let token = peers.issuer().user(owner_id);
         let machine = peers.new_machine(owner_id);
-        assert!(world.service.stop().await);
-        // On SQLite the file is free only when the last of the old service has let go of it.
+        assert!(fixture.service.stop().await);
+        // A SQLite file is free when the old service has released its lock.
         eventually(Duration::from_secs(10), async || lock_is_free(&database.url)).await;
         let mut program = Program::start(BINARY, vars).await;
-        let owner = Person { id: owner_id, machine, api: Api::new(&program.public_url).with_token(&token) };
+        let owner = Client { id: owner_id, machine, api: Api::new(&program.public_url).with_token(&token) };
         let session = owner.session().await;
         let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        let writers: Vec<_> = (0..16).map(|n| tokio::spawn(write(owner.api.clone(), session.clone(), n, Arc::clone(&stop), Arc::clone(&done)))).collect();
+        let writers: Vec<_> = (0..16)
+            .map(|n| tokio::spawn(write(owner.api.clone(), session.clone(), n, Arc::clone(&stop), Arc::clone(&done))))
+            .collect();
         let reader = tokio::spawn(follow(owner.clone(), session.clone(), Arc::clone(&stop)));
         for kill in 1..=4 {
             eventually(Duration::from_secs(30), async || done.load(Ordering::SeqCst) >= kill * 60).await;
@@ -89,8 +90,8 @@ fn lock_is_free(url: &str) -> bool {
     std::fs::File::open(format!("{path}.lock")).is_ok_and(|file| file.try_lock().is_ok())
 }
 
-/// Follows a session over every interruption, and sees each number once, in order, to the last message.
-async fn follow(owner: Person, session: String, stop: Arc<AtomicBool>) {
+/// Follows a session across interruptions. Each `seq` must arrive once, in order, up to the last message.
+async fn follow(owner: Client, session: String, stop: Arc<AtomicBool>) {
     let mut seen = 0;
     loop {
         let path = format!("{}/stream?after={seen}", messages(&session));
@@ -112,12 +113,12 @@ async fn follow(owner: Person, session: String, stop: Arc<AtomicBool>) {
 }
 
 #[test]
-fn a_killed_database_loses_nothing_that_was_acknowledged() {
+fn a_killed_database_keeps_acknowledged_messages() {
     let mut cluster = Cluster::start(Durability::Full).unwrap();
     ensemble_testkit::run(async move {
         let url = cluster.url("postgres");
-        let world = World::with(ensemble_testkit::Backend::Sqlite, &[("DATABASE_URL", &url)]).await;
-        let owner = world.person();
+        let fixture = Fixture::start_with(ensemble_testkit::Backend::Sqlite, &[("DATABASE_URL", &url)]).await;
+        let owner = fixture.client();
         let session = owner.session().await;
         let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let writers: Vec<_> = (0..16)
@@ -130,7 +131,7 @@ fn a_killed_database_loses_nothing_that_was_acknowledged() {
             let refused = owner.api.get("/v1/sessions").await;
             refused.problem(503, "UNAVAILABLE");
             assert!(refused.header("retry-after").is_some());
-            let ready = Api::new(&world.service.internal_url());
+            let ready = Api::new(&fixture.service.internal_url());
             assert_eq!(ready.get("/readyz").await.status, 503);
             assert_eq!(ready.get("/healthz").await.status, 200);
             cluster.up().unwrap();
@@ -145,7 +146,7 @@ fn a_killed_database_loses_nothing_that_was_acknowledged() {
             acknowledged.extend(writer.await.unwrap());
         }
         check(&owner, &session, acknowledged).await;
-        // A stream that was open the while either went on or said that it ends.
+        // A stream that stayed open has sent messages, or that it ends.
         while let Ok(Some(event)) = live.next_within(Duration::from_millis(200)).await {
             assert!(matches!(event.name.as_str(), "message" | "end"), "{event:?}");
         }

@@ -3,7 +3,7 @@
 use ensemble_testkit::on_both_databases;
 use serde_json::{Value, json};
 
-use crate::world::{World, messages, seqs};
+use crate::fixture::{Fixture, messages, seqs};
 
 fn ends(page: &Value) -> (bool, Option<i64>, Option<i64>, i64) {
     (
@@ -15,9 +15,9 @@ fn ends(page: &Value) -> (bool, Option<i64>, Option<i64>, i64) {
 }
 
 on_both_databases! {
-    async fn every_window_holds_what_it_says(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+    async fn a_page_holds_the_messages_of_its_window(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let id = owner.session().await;
         let empty = owner.api.get(&messages(&id)).await.expect(200);
         assert_eq!((seqs(&empty["messages"]), ends(&empty)), (vec![], (false, None, Some(0), 0)));
@@ -41,15 +41,26 @@ on_both_databases! {
             let page = owner.api.get(&format!("{}{query}", messages(&id))).await.expect(200);
             assert_eq!((seqs(&page["messages"]), ends(&page)), (expected, more), "{query}");
         }
-        for bad in ["limit=0", "limit=501", "limit=-1", "before=-1", "after=-1", "after=x", "before=1.5", "limit=1e2", "before=9223372036854775808", "after=18446744073709551615"] {
+        for bad in [
+            "limit=0",
+            "limit=501",
+            "limit=-1",
+            "before=-1",
+            "after=-1",
+            "after=x",
+            "before=1.5",
+            "limit=1e2",
+            "before=9223372036854775808",
+            "after=18446744073709551615",
+        ] {
             let name = format!("?{}", bad.split('=').next().unwrap());
             assert_eq!(owner.api.get(&format!("{}?{bad}", messages(&id))).await.bad_fields(), [name], "{bad}");
         }
     }
 
     async fn a_page_ends_at_four_mebibytes(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let id = owner.session().await;
         let large = "x".repeat(1 << 20);
         for n in 0..6 {
@@ -57,7 +68,7 @@ on_both_databases! {
             owner.append(&id, &format!("small {n}"), "small").await;
         }
         let page = owner.api.get(&format!("{}?after=0", messages(&id))).await.expect(200);
-        // Four of a mebibyte each would fit only without the small ones between them.
+        // Four messages of one mebibyte would fill the page, but the small ones between them count, too.
         assert_eq!((seqs(&page["messages"]), ends(&page)), ((1..=6).collect(), (true, None, Some(6), 12)));
         let page = owner.api.get(&messages(&id)).await.expect(200);
         assert_eq!((seqs(&page["messages"]), ends(&page)), ((6..=12).rev().collect(), (true, Some(6), Some(12), 12)));
@@ -66,9 +77,9 @@ on_both_databases! {
         assert_eq!(owner.api.post(&messages(&id), &over).await.bad_fields(), ["/content"]);
     }
 
-    async fn pages_tile_the_history_while_it_grows(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+    async fn pages_cover_the_history_while_it_grows(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let id = owner.session().await;
         owner.fill(&id, 400).await;
         let writer = tokio::spawn({

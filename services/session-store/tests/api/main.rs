@@ -1,8 +1,8 @@
-//! The service from outside: started on free ports, spoken to over HTTP, on both databases.
+//! Black-box tests: the service runs on free ports and is called over HTTP, on both databases.
 
 #![cfg(test)]
 
-mod world;
+mod fixture;
 
 mod bad_input;
 mod crash;

@@ -1,4 +1,4 @@
-//! The access matrix: every route of the table, for everybody there is. A route without its row fails.
+//! The access matrix: every route with every kind of caller. A route without a row fails the test.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +7,9 @@ use ensemble_session_store::SessionStore;
 use ensemble_testkit::{Answer, Api, on_both_databases};
 use serde_json::{Value, json};
 
-use crate::world::{Person, World};
+use crate::fixture::{Client, Fixture};
 
-const WHO: [&str; 11] = [
+const CALLERS: [&str; 11] = [
     "owner",
     "admin",
     "edit",
@@ -23,61 +23,64 @@ const WHO: [&str; 11] = [
     "foreign token",
 ];
 
-/// A call, and what each of [`WHO`] gets. `{id}`, `{link}` and `{edit}` … stand for the cell's own session, link and guests.
+/// A call, and the status for each of [`CALLERS`]. `{id}`, `{link}`, `{edit}` and the like stand for the scenario's
+/// session, link and users.
 struct Row {
     method: &'static str,
     route: &'static str,
     path: &'static str,
-    body: fn(&Cell) -> Value,
-    gets: [u16; 11],
+    body: fn(&Scenario) -> Value,
+    statuses: [u16; 11],
 }
 
-/// One session with its people, made anew for each call, since some calls leave nothing behind.
-struct Cell {
-    owner: Person,
-    admin: Person,
-    edit: Person,
-    view: Person,
-    revoked: Person,
-    newcomer: Person,
-    other_admin: Person,
+/// One session with its users. Created anew after each successful change.
+struct Scenario {
+    owner: Client,
+    admin: Client,
+    edit: Client,
+    view: Client,
+    revoked: Client,
+    stranger: Client,
+    other_admin: Client,
     session: String,
     link: String,
 }
 
-/// What may be done by owner, admin, edit, view; everybody else gets the same everywhere.
+/// The statuses for owner, admin, edit and view. Other callers get the same everywhere.
 const fn members(owner: u16, admin: u16, edit: u16, view: u16) -> [u16; 11] {
     [owner, admin, edit, view, 404, 404, 401, 403, 401, 401, 401]
 }
 
-const NOTHING: fn(&Cell) -> Value = |_| Value::Null;
+const NO_BODY: fn(&Scenario) -> Value = |_| Value::Null;
 const EVERYONE: [u16; 11] = [200; 11];
-/// Calls on one's own account: everybody with an account has one.
-const SELF: [u16; 11] = [200, 200, 200, 200, 200, 200, 401, 403, 401, 401, 401];
+/// Calls on the caller's own account, which every user has.
+const OWN_ACCOUNT: [u16; 11] = [200, 200, 200, 200, 200, 200, 401, 403, 401, 401, 401];
+
+/// A share of the scenario's session with the stranger.
+fn new_share(scenario: &Scenario, level: &str) -> Value {
+    json!({ "userId": scenario.stranger.id, "accessLevel": level, "encryptedKey": "k" })
+}
 
 #[rustfmt::skip]
 fn rows() -> Vec<Row> {
     const ID: &str = "/v1/sessions/{id}";
     const MESSAGES: &str = "/v3/sessions/{id}/messages";
+    const STREAM: &str = "/v3/sessions/{id}/messages/stream";
     const SHARES: &str = "/v1/sessions/{id}/shares";
     const SHARE: &str = "/v1/sessions/{id}/shares/{userId}";
     const LINK: &str = "/v1/sessions/{id}/public-share";
-    let row = |method, route, path, body, gets| Row { method, route, path, body, gets };
-    let share = |level: &'static str| -> fn(&Cell) -> Value {
-        match level {
-            "admin" => |cell| json!({ "userId": cell.newcomer.id, "accessLevel": "admin", "encryptedKey": "k" }),
-            "edit" => |cell| json!({ "userId": cell.newcomer.id, "accessLevel": "edit", "encryptedKey": "k" }),
-            _ => |cell| json!({ "userId": cell.newcomer.id, "accessLevel": "view", "encryptedKey": "k" }),
-        }
+    let row = |method, route, path, body, statuses| Row { method, route, path, body, statuses };
+    let for_admin: fn(&Scenario) -> Value = |scenario| {
+        json!({ "userId": scenario.other_admin.id, "accessLevel": "view", "encryptedKey": "k" })
     };
-    let of_admin: fn(&Cell) -> Value = |cell| json!({ "userId": cell.other_admin.id, "accessLevel": "view", "encryptedKey": "k" });
-    let view: fn(&Cell) -> Value = |_| json!({ "accessLevel": "view" });
+    let admin: fn(&Scenario) -> Value = |_| json!({ "accessLevel": "admin" });
+    let view: fn(&Scenario) -> Value = |_| json!({ "accessLevel": "view" });
     vec![
-        // A machine of one's own is made for the callers who have an account; the rest never get so far.
-        row("POST", "/v1/sessions", "/v1/sessions", NOTHING, [400, 400, 400, 400, 400, 400, 401, 403, 401, 401, 401]),
-        row("GET", "/v1/sessions", "/v1/sessions", NOTHING, SELF),
-        row("GET", "/v2/sessions/active", "/v2/sessions/active", NOTHING, SELF),
-        row("GET", ID, ID, NOTHING, members(200, 200, 200, 200)),
+        // 400: the caller may create sessions, but the body is empty.
+        row("POST", "/v1/sessions", "/v1/sessions", NO_BODY, [400, 400, 400, 400, 400, 400, 401, 403, 401, 401, 401]),
+        row("GET", "/v1/sessions", "/v1/sessions", NO_BODY, OWN_ACCOUNT),
+        row("GET", "/v2/sessions/active", "/v2/sessions/active", NO_BODY, OWN_ACCOUNT),
+        row("GET", ID, ID, NO_BODY, members(200, 200, 200, 200)),
         row("PATCH", ID, ID, |_| json!({ "heartbeat": {} }), members(200, 200, 200, 403)),
         row("PATCH", ID, ID, |_| json!({ "metadata": "m" }), members(200, 200, 403, 403)),
         row("PATCH", ID, ID, |_| json!({ "agentState": "a" }), members(200, 200, 403, 403)),
@@ -85,60 +88,60 @@ fn rows() -> Vec<Row> {
         row("PATCH", ID, ID, |_| json!({ "archived": true }), members(200, 403, 403, 403)),
         row("PATCH", ID, ID, |_| json!({ "encryptionKey": "k", "expectedKeyEpoch": 1 }), members(200, 403, 403, 403)),
         row("PATCH", ID, ID, |_| json!({ "metadata": "m", "archived": true }), members(200, 403, 403, 403)),
-        row("DELETE", ID, ID, NOTHING, members(200, 403, 403, 403)),
+        row("DELETE", ID, ID, NO_BODY, members(200, 403, 403, 403)),
         row("POST", MESSAGES, MESSAGES, |_| json!({ "content": "c", "localId": "l" }), members(201, 201, 201, 403)),
-        row("GET", MESSAGES, MESSAGES, NOTHING, members(200, 200, 200, 200)),
-        row("GET", "/v3/sessions/{id}/messages/stream", "/v3/sessions/{id}/messages/stream", NOTHING, members(200, 200, 200, 200)),
-        row("GET", SHARES, SHARES, NOTHING, members(200, 403, 403, 403)),
-        row("POST", SHARES, SHARES, share("view"), members(201, 201, 403, 403)),
-        row("POST", SHARES, SHARES, share("edit"), members(201, 201, 403, 403)),
-        row("POST", SHARES, SHARES, share("admin"), members(201, 403, 403, 403)),
-        row("POST", SHARES, SHARES, of_admin, members(200, 403, 403, 403)),
+        row("GET", MESSAGES, MESSAGES, NO_BODY, members(200, 200, 200, 200)),
+        row("GET", STREAM, STREAM, NO_BODY, members(200, 200, 200, 200)),
+        row("GET", SHARES, SHARES, NO_BODY, members(200, 403, 403, 403)),
+        row("POST", SHARES, SHARES, |scenario| new_share(scenario, "view"), members(201, 201, 403, 403)),
+        row("POST", SHARES, SHARES, |scenario| new_share(scenario, "edit"), members(201, 201, 403, 403)),
+        row("POST", SHARES, SHARES, |scenario| new_share(scenario, "admin"), members(201, 403, 403, 403)),
+        row("POST", SHARES, SHARES, for_admin, members(200, 403, 403, 403)),
         row("PATCH", SHARE, "/v1/sessions/{id}/shares/{edit}", view, members(200, 200, 403, 403)),
-        row("PATCH", SHARE, "/v1/sessions/{id}/shares/{edit}", |_| json!({ "accessLevel": "admin" }), members(200, 403, 403, 403)),
+        row("PATCH", SHARE, "/v1/sessions/{id}/shares/{edit}", admin, members(200, 403, 403, 403)),
         row("PATCH", SHARE, "/v1/sessions/{id}/shares/{other_admin}", view, members(200, 403, 403, 403)),
-        row("DELETE", SHARE, "/v1/sessions/{id}/shares/{edit}", NOTHING, members(200, 200, 200, 403)),
-        row("DELETE", SHARE, "/v1/sessions/{id}/shares/{view}", NOTHING, members(200, 200, 403, 200)),
-        row("DELETE", SHARE, "/v1/sessions/{id}/shares/{admin}", NOTHING, members(200, 200, 403, 403)),
-        row("DELETE", SHARE, "/v1/sessions/{id}/shares/{other_admin}", NOTHING, members(200, 403, 403, 403)),
+        row("DELETE", SHARE, "/v1/sessions/{id}/shares/{edit}", NO_BODY, members(200, 200, 200, 403)),
+        row("DELETE", SHARE, "/v1/sessions/{id}/shares/{view}", NO_BODY, members(200, 200, 403, 200)),
+        row("DELETE", SHARE, "/v1/sessions/{id}/shares/{admin}", NO_BODY, members(200, 200, 403, 403)),
+        row("DELETE", SHARE, "/v1/sessions/{id}/shares/{other_admin}", NO_BODY, members(200, 403, 403, 403)),
         row("POST", LINK, LINK, |_| json!({}), members(200, 403, 403, 403)),
-        row("DELETE", LINK, LINK, NOTHING, members(200, 403, 403, 403)),
-        row("GET", "/v1/public-sessions/{token}", "/v1/public-sessions/{link}", NOTHING, EVERYONE),
-        // Without a view token there is nothing to follow, whoever asks.
-        row("GET", "/v1/public-sessions/{token}/stream", "/v1/public-sessions/{link}/stream", NOTHING, [404; 11]),
+        row("DELETE", LINK, LINK, NO_BODY, members(200, 403, 403, 403)),
+        row("GET", "/v1/public-sessions/{token}", "/v1/public-sessions/{link}", NO_BODY, EVERYONE),
+        // A public stream requires a view token.
+        row("GET", "/v1/public-sessions/{token}/stream", "/v1/public-sessions/{link}/stream", NO_BODY, [404; 11]),
     ]
 }
 
-impl Cell {
-    async fn new(world: &World) -> Self {
-        let owner = world.person();
+impl Scenario {
+    async fn new(fixture: &Fixture) -> Self {
+        let owner = fixture.client();
         let session = owner.session().await;
-        let revoked = world.guest(&owner, &session, "admin").await;
+        let revoked = fixture.guest(&owner, &session, "admin").await;
         owner.api.delete(&format!("/v1/sessions/{session}/shares/{}", revoked.id)).await.expect(200);
         let link = owner.api.post(&format!("/v1/sessions/{session}/public-share"), &json!({})).await.expect(201);
         Self {
-            admin: world.guest(&owner, &session, "admin").await,
-            edit: world.guest(&owner, &session, "edit").await,
-            view: world.guest(&owner, &session, "view").await,
-            other_admin: world.guest(&owner, &session, "admin").await,
+            admin: fixture.guest(&owner, &session, "admin").await,
+            edit: fixture.guest(&owner, &session, "edit").await,
+            view: fixture.guest(&owner, &session, "view").await,
+            other_admin: fixture.guest(&owner, &session, "admin").await,
             revoked,
-            newcomer: world.person(),
+            stranger: fixture.client(),
             owner,
             session,
             link: link["token"].as_str().unwrap().to_owned(),
         }
     }
 
-    fn api(&self, who: &str, world: &World) -> Api {
-        let (anonymous, issuer) = (world.anonymous(), world.peers.issuer());
-        match who {
+    fn api(&self, caller: &str, fixture: &Fixture) -> Api {
+        let (anonymous, issuer) = (fixture.anonymous(), fixture.peers.issuer());
+        match caller {
             "owner" => self.owner.api.clone(),
             "admin" => self.admin.api.clone(),
             "edit" => self.edit.api.clone(),
             "view" => self.view.api.clone(),
             "revoked" => self.revoked.api.clone(),
-            "stranger" => self.newcomer.api.clone(),
-            // These would be the owner's, if they were good for anything here.
+            "stranger" => self.stranger.api.clone(),
+            // These belong to the owner, but this service does not accept them.
             "machine token" => anonymous.with_token(&issuer.machine(self.owner.id, &self.owner.machine)),
             "voice key" => anonymous.with_token("the-voice-public-key-of-an-application"),
             "expired token" => anonymous.with_token(&issuer.expiring(self.owner.id, -120)),
@@ -158,23 +161,27 @@ impl Cell {
 }
 
 on_both_databases! {
-    async fn everybody_gets_what_the_matrix_says(on: Backend) {
-        let world = World::new(on).await;
+    async fn every_route_answers_as_the_matrix_says(on: Backend) {
+        let fixture = Fixture::start(on).await;
         let rows = rows();
-        let routes: BTreeSet<String> = SessionStore::routes().rows().iter().map(|row| format!("{} {}", row.method, row.path)).collect();
+        let routes: BTreeSet<String> =
+            SessionStore::routes().rows().iter().map(|row| format!("{} {}", row.method, row.path)).collect();
         let covered: BTreeSet<String> = rows.iter().map(|row| format!("{} {}", row.method, row.route)).collect();
         assert_eq!(routes, covered, "each route needs a row here, and each row a route");
         let mut wrong = Vec::new();
         for row in &rows {
-            let harmless = row.method == "GET";
-            let mut cell = Cell::new(&world).await;
-            for (who, gets) in WHO.iter().zip(row.gets) {
-                let answer = call(&world, &cell, row, who).await;
-                if answer.status != gets {
-                    wrong.push(format!("{} {} by {who}: {} instead of {gets}: {}", row.method, row.path, answer.status, answer.text));
+            let is_read = row.method == "GET";
+            let mut scenario = Scenario::new(&fixture).await;
+            for (caller, expected) in CALLERS.iter().zip(row.statuses) {
+                let answer = call(&fixture, &scenario, row, caller).await;
+                if answer.status != expected {
+                    wrong.push(format!(
+                        "{} {} by {caller}: {} instead of {expected}: {}",
+                        row.method, row.path, answer.status, answer.text
+                    ));
                 }
-                if answer.status < 300 && !harmless {
-                    cell = Cell::new(&world).await;
+                if answer.status < 300 && !is_read {
+                    scenario = Scenario::new(&fixture).await;
                 }
             }
         }
@@ -182,17 +189,17 @@ on_both_databases! {
     }
 }
 
-async fn call(world: &World, cell: &Cell, row: &Row, who: &str) -> Answer {
-    let api = cell.api(who, world);
-    let request = api.request(row.method, &cell.fill(row.path));
-    let body = (row.body)(cell);
+async fn call(fixture: &Fixture, scenario: &Scenario, row: &Row, caller: &str) -> Answer {
+    let api = scenario.api(caller, fixture);
+    let request = api.request(row.method, &scenario.fill(row.path));
+    let body = (row.body)(scenario);
     let request = match (row.method, &body) {
         ("POST", Value::Null) => request.json(&json!({})),
         (_, Value::Null) => request,
         _ => request.json(&body),
     };
     if row.route.ends_with("stream") {
-        // A stream has no end to wait for.
+        // A stream does not end, so its body is not read.
         let response = request.send().await.unwrap();
         return Answer { status: response.status().as_u16(), headers: response.headers().clone(), text: String::new() };
     }

@@ -1,20 +1,27 @@
-//! Appending: once, in order, all or nothing.
+//! Appends: stored once, in order, all or nothing.
 
 use std::collections::HashSet;
 
 use ensemble_testkit::on_both_databases;
 use serde_json::{Value, json};
 
-use crate::world::{World, messages, seqs};
+use crate::fixture::{Fixture, messages, seqs};
 
 on_both_databases! {
     async fn messages_are_numbered_and_read_back(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let id = owner.session().await;
         let first = owner.append(&id, "a", "one \"quoted\" \\ \u{1} ü 🦀").await;
-        assert_eq!((&first["seq"], &first["localId"], &first["senderId"], &first["keyEpoch"]), (&json!(1), &json!("a"), &json!(owner.id), &json!(null)));
-        let second = owner.api.post(&messages(&id), &json!({ "content": "two", "localId": "b", "keyEpoch": 1 })).await.expect(201);
+        assert_eq!(
+            (&first["seq"], &first["localId"], &first["senderId"], &first["keyEpoch"]),
+            (&json!(1), &json!("a"), &json!(owner.id), &json!(null))
+        );
+        let second = owner
+            .api
+            .post(&messages(&id), &json!({ "content": "two", "localId": "b", "keyEpoch": 1 }))
+            .await
+            .expect(201);
         assert_eq!((&second["seq"], &second["keyEpoch"]), (&json!(2), &json!(1)));
         let page = owner.api.get(&messages(&id)).await.expect(200);
         assert_eq!(page["messages"], json!([second, first]), "newest first");
@@ -22,26 +29,32 @@ on_both_databases! {
         assert_eq!(owner.api.get(&format!("/v1/sessions/{id}")).await.expect(200)["lastSeq"], 2);
     }
 
-    async fn a_repeated_local_id_gives_the_first_record(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+    async fn a_repeated_local_id_returns_the_first_message(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let id = owner.session().await;
-        let guest = world.guest(&owner, &id, "edit").await;
+        let guest = fixture.guest(&owner, &id, "edit").await;
         let first = owner.append(&id, "same", "first").await;
-        let again = owner.api.post(&messages(&id), &json!({ "content": "second", "localId": "same" })).await.expect(200);
+        let again =
+            owner.api.post(&messages(&id), &json!({ "content": "second", "localId": "same" })).await.expect(200);
         assert_eq!(again, first);
-        // Another sender's localId is another.
+        // Local ids of different senders are independent.
         assert_eq!(guest.append(&id, "same", "theirs").await["seq"], 2);
-        // And in another session, too.
+        // So are local ids in different sessions.
         let other = owner.session().await;
         assert_eq!(owner.append(&other, "same", "there").await["seq"], 1);
     }
 
-    async fn sixty_four_senders_of_one_local_id_make_one_message(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+    async fn concurrent_appends_of_one_local_id_store_one_message(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let id = owner.session().await;
-        let tasks = (0..64).map(|n| { let (api, path) = (owner.api.clone(), messages(&id)); tokio::spawn(async move { api.post(&path, &json!({ "content": format!("try {n}"), "localId": "one" })).await }) });
+        let tasks = (0..64).map(|n| {
+            let (api, path) = (owner.api.clone(), messages(&id));
+            tokio::spawn(
+                async move { api.post(&path, &json!({ "content": format!("try {n}"), "localId": "one" })).await },
+            )
+        });
         let mut records = HashSet::new();
         let mut created = 0;
         for task in tasks.collect::<Vec<_>>() {
@@ -55,20 +68,24 @@ on_both_databases! {
     }
 
     async fn a_batch_is_stored_in_order_or_not_at_all(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let id = owner.session().await;
         owner.append(&id, "b", "was there").await;
         let batch = json!({ "messages": [
-            { "content": "1", "localId": "a" }, { "content": "2", "localId": "b" }, { "content": "3", "localId": "c" }, { "content": "4", "localId": "a" },
+            { "content": "1", "localId": "a" },
+            { "content": "2", "localId": "b" },
+            { "content": "3", "localId": "c" },
+            { "content": "4", "localId": "a" },
         ]});
         let stored = owner.api.post(&messages(&id), &batch).await.expect(201);
         assert_eq!(seqs(&stored["messages"]), [2, 1, 3, 2]);
-        let contents: Vec<_> = stored["messages"].as_array().unwrap().iter().map(|m| m["content"].as_str().unwrap()).collect();
+        let contents: Vec<_> =
+            stored["messages"].as_array().unwrap().iter().map(|m| m["content"].as_str().unwrap()).collect();
         assert_eq!(contents, ["1", "was there", "3", "1"]);
         let again = owner.api.post(&messages(&id), &batch).await.expect(200);
         assert_eq!(again, stored);
-        // One bad message: nothing of the batch is there.
+        // One invalid message: nothing of the batch is stored.
         let bad = json!({ "messages": [{ "content": "x", "localId": "x" }, { "content": "", "localId": "y" }] });
         assert_eq!(owner.api.post(&messages(&id), &bad).await.bad_fields(), ["/messages/1/content"]);
         let many: Vec<Value> = (0..201).map(|n| json!({ "content": "x", "localId": n.to_string() })).collect();
@@ -82,9 +99,9 @@ on_both_databases! {
         assert_eq!(seqs(&full["messages"]), (4..204).collect::<Vec<_>>());
     }
 
-    async fn sixty_four_writers_leave_no_gap(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+    async fn concurrent_writers_leave_no_gap(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let id = owner.session().await;
         let others: Vec<_> = [owner.session().await, owner.session().await].into();
         let writers = (0..64).map(|writer| {
@@ -92,18 +109,19 @@ on_both_databases! {
             tokio::spawn(async move {
                 let mut acknowledged = Vec::new();
                 for n in 0..12 {
-                    // Every fourth goes to another session, so that batches are mixed.
+                    // Every fourth message goes to another session, so that batches mix sessions.
                     let session = if n % 4 == 3 { &others[writer % 2] } else { &id };
                     let body = json!({ "content": format!("{writer}-{n}"), "localId": format!("{writer}-{n}") });
                     let stored = api.post(&messages(session), &body).await.expect(201);
                     if session == &id {
-                        acknowledged.push((stored["seq"].as_i64().unwrap(), stored["content"].as_str().unwrap().to_owned()));
+                        acknowledged
+                            .push((stored["seq"].as_i64().unwrap(), stored["content"].as_str().unwrap().to_owned()));
                     }
                 }
                 acknowledged
             })
         });
-        // A reader that follows meanwhile never sees a number whose forerunner it has not seen.
+        // A concurrent reader never sees a `seq` before all smaller ones.
         let reader = tokio::spawn({
             let (owner, id) = (owner.clone(), id.clone());
             async move {
@@ -123,14 +141,19 @@ on_both_databases! {
         }
         reader.await.unwrap();
         acknowledged.sort();
-        let stored: Vec<(i64, String)> = owner.history(&id).await.iter().map(|m| (m["seq"].as_i64().unwrap(), m["content"].as_str().unwrap().to_owned())).collect();
+        let stored: Vec<(i64, String)> = owner
+            .history(&id)
+            .await
+            .iter()
+            .map(|m| (m["seq"].as_i64().unwrap(), m["content"].as_str().unwrap().to_owned()))
+            .collect();
         assert_eq!(stored, acknowledged);
         assert_eq!(stored.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), (1..=64 * 9).collect::<Vec<_>>());
     }
 
-    async fn a_full_queue_is_said_to_be_full(on: Backend) {
-        let world = World::with(on, &[("APPEND_QUEUE_BYTES", "4096")]).await;
-        let owner = world.person();
+    async fn appends_beyond_the_queue_limit_are_refused(on: Backend) {
+        let fixture = Fixture::start_with(on, &[("APPEND_QUEUE_BYTES", "4096")]).await;
+        let owner = fixture.client();
         let id = owner.session().await;
         owner.append(&id, "fits", "x").await;
         let large = json!({ "content": "x".repeat(8_192), "localId": "does not fit" });

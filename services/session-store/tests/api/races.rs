@@ -1,4 +1,4 @@
-//! Access that ends while it is used: nothing begun after the answer gets through.
+//! Access that ends while it is used: no request that begins after the acknowledged change succeeds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,15 +7,15 @@ use std::time::Duration;
 use ensemble_testkit::{Events, on_both_databases};
 use serde_json::json;
 
-use crate::world::{World, messages};
+use crate::fixture::{Fixture, messages};
 
 on_both_databases! {
-    async fn nothing_succeeds_after_the_answer_to_a_revoke(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+    async fn no_request_succeeds_after_an_acknowledged_revoke(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let id = owner.session().await;
         for round in 0..6 {
-            let guest = world.guest(&owner, &id, "edit").await;
+            let guest = fixture.guest(&owner, &id, "edit").await;
             let revoked = Arc::new(AtomicBool::new(false));
             let mut events = Events::open(guest.api.request("GET", &format!("{}/stream", messages(&id)))).await;
             let mut busy = Vec::new();
@@ -31,7 +31,9 @@ on_both_databases! {
                             guest.api.get(&messages(&id)).await
                         };
                         match answer.status {
-                            200 | 201 => assert!(!late, "an answer to a request that began after the revoke: {answer:?}"),
+                            200 | 201 => {
+                                assert!(!late, "an answer to a request that began after the revoke: {answer:?}")
+                            }
                             404 => return,
                             other => panic!("{other}: {answer:?}"),
                         }
@@ -46,7 +48,7 @@ on_both_databases! {
             for task in busy {
                 task.await.unwrap();
             }
-            // The stream ends, and brings nothing that came after the revoke.
+            // The stream ends, without a message that was stored after the revoke.
             loop {
                 match events.next_within(Duration::from_secs(2)).await.unwrap() {
                     None => break,
@@ -56,11 +58,11 @@ on_both_databases! {
         }
     }
 
-    async fn a_downgrade_stops_writing_and_not_reading(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+    async fn a_downgrade_stops_appends_but_not_reads(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let id = owner.session().await;
-        let guest = world.guest(&owner, &id, "edit").await;
+        let guest = fixture.guest(&owner, &id, "edit").await;
         let downgraded = Arc::new(AtomicBool::new(false));
         let writers = (0..8).map(|worker| {
             let (guest, id, downgraded) = (guest.clone(), id.clone(), Arc::clone(&downgraded));
@@ -77,25 +79,32 @@ on_both_databases! {
             })
         });
         let writers: Vec<_> = writers.collect();
-        owner.api.patch(&format!("/v1/sessions/{id}/shares/{}", guest.id), &json!({ "accessLevel": "view" })).await.expect(200);
+        owner
+            .api
+            .patch(&format!("/v1/sessions/{id}/shares/{}", guest.id), &json!({ "accessLevel": "view" }))
+            .await
+            .expect(200);
         downgraded.store(true, Ordering::SeqCst);
         for writer in writers {
             writer.await.unwrap();
         }
         let history = guest.history(&id).await;
-        assert_eq!(history.iter().map(|m| m["seq"].as_i64().unwrap()).collect::<Vec<_>>(), (1..=history.len() as i64).collect::<Vec<_>>());
+        assert_eq!(
+            history.iter().map(|m| m["seq"].as_i64().unwrap()).collect::<Vec<_>>(),
+            (1..=history.len() as i64).collect::<Vec<_>>()
+        );
     }
 
     async fn a_viewing_ends_with_its_link(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let id = owner.session().await;
         let path = format!("/v1/sessions/{id}/public-share");
         for _ in 0..4 {
             let token = owner.api.post(&path, &json!({})).await.json()["token"].as_str().unwrap().to_owned();
             let removed = Arc::new(AtomicBool::new(false));
             let viewers = (0..8).map(|_| {
-                let (api, removed, token) = (world.anonymous(), Arc::clone(&removed), token.clone());
+                let (api, removed, token) = (fixture.anonymous(), Arc::clone(&removed), token.clone());
                 tokio::spawn(async move {
                     loop {
                         let late = removed.load(Ordering::SeqCst);
@@ -108,7 +117,7 @@ on_both_databases! {
                 })
             });
             let viewers: Vec<_> = viewers.collect();
-            world.anonymous().get(&format!("/v1/public-sessions/{token}")).await.expect(200);
+            fixture.anonymous().get(&format!("/v1/public-sessions/{token}")).await.expect(200);
             owner.api.delete(&path).await.expect(200);
             removed.store(true, Ordering::SeqCst);
             for viewer in viewers {
@@ -117,12 +126,12 @@ on_both_databases! {
         }
     }
 
-    async fn a_deletion_races_with_everything_and_leaves_nothing(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+    async fn a_deletion_during_appends_leaves_no_rows(on: Backend) {
+        let fixture = Fixture::start_with(on, &[("PURGE_MS", "500")]).await;
+        let owner = fixture.client();
         for _ in 0..3 {
             let id = owner.session().await;
-            let guest = world.guest(&owner, &id, "edit").await;
+            let guest = fixture.guest(&owner, &id, "edit").await;
             let busy = (0..8).map(|worker| {
                 let (guest, id) = (guest.clone(), id.clone());
                 tokio::spawn(async move {
@@ -143,6 +152,6 @@ on_both_databases! {
                 task.await.unwrap();
             }
         }
-        ensemble_testkit::eventually(Duration::from_secs(20), async || world.rows().await == 0).await;
+        ensemble_testkit::eventually(Duration::from_secs(20), async || fixture.rows().await == 0).await;
     }
 }

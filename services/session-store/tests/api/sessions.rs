@@ -1,16 +1,16 @@
-//! Sessions: made once, read, listed, changed by version, deleted.
+//! Sessions: create, read, list, update, delete.
 
 use std::time::Duration;
 
 use ensemble_testkit::{eventually, on_both_databases};
 use serde_json::json;
 
-use crate::world::{World, messages};
+use crate::fixture::{Fixture, messages};
 
 on_both_databases! {
-    async fn a_session_reads_back_as_it_was_made(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+    async fn a_created_session_reads_back(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let mut draft = owner.draft();
         draft["tag"] = json!("laptop");
         let made = owner.api.post("/v1/sessions", &draft).await.expect(201);
@@ -43,11 +43,14 @@ on_both_databases! {
     }
 
     async fn the_same_tag_gives_the_same_session(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let mut draft = owner.draft();
         draft["tag"] = json!("one");
-        let tries = (0..12).map(|_| { let (api, draft) = (owner.api.clone(), draft.clone()); tokio::spawn(async move { api.post("/v1/sessions", &draft).await }) });
+        let tries = (0..12).map(|_| {
+            let (api, draft) = (owner.api.clone(), draft.clone());
+            tokio::spawn(async move { api.post("/v1/sessions", &draft).await })
+        });
         let mut answers = Vec::new();
         for task in tries.collect::<Vec<_>>() {
             answers.push(task.await.unwrap());
@@ -55,8 +58,8 @@ on_both_databases! {
         assert_eq!(answers.iter().filter(|answer| answer.status == 201).count(), 1);
         let ids: std::collections::HashSet<_> = answers.iter().map(|answer| answer.json()["id"].to_string()).collect();
         assert_eq!(ids.len(), 1, "{answers:?}");
-        // Another owner's tag is another tag, and a deleted session's is free.
-        let other = world.person();
+        // Tags of different owners are independent, and the tag of a deleted session is free.
+        let other = fixture.client();
         let mut theirs = other.draft();
         theirs["tag"] = json!("one");
         other.api.post("/v1/sessions", &theirs).await.expect(201);
@@ -65,12 +68,15 @@ on_both_databases! {
         owner.api.post("/v1/sessions", &draft).await.expect(201);
     }
 
-    async fn an_idempotency_key_makes_one_session(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+    async fn an_idempotency_key_creates_one_session(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let key = "k".repeat(20);
         let draft = owner.draft();
-        let tries = (0..12).map(|_| { let (api, draft, key) = (owner.api.clone(), draft.clone(), key.clone()); tokio::spawn(async move { api.post_keyed("/v1/sessions", &key, &draft).await }) });
+        let tries = (0..12).map(|_| {
+            let (api, draft, key) = (owner.api.clone(), draft.clone(), key.clone());
+            tokio::spawn(async move { api.post_keyed("/v1/sessions", &key, &draft).await })
+        });
         let mut ids = std::collections::HashSet::new();
         let mut created = 0;
         for task in tries.collect::<Vec<_>>() {
@@ -83,31 +89,40 @@ on_both_databases! {
         let mut other = draft.clone();
         other["metadata"] = json!("something else");
         owner.api.post_keyed("/v1/sessions", &key, &other).await.problem(409, "IDEMPOTENCY_MISMATCH");
-        // Somebody else's key of the same text is another key.
-        let stranger = world.person();
+        // Keys of different users are independent.
+        let stranger = fixture.client();
         stranger.api.post_keyed("/v1/sessions", &key, &stranger.draft()).await.expect(201);
-        // A replay gives the resource as it is now; and when it is gone, that.
-        let id = owner.api.post_keyed("/v1/sessions", &key, &draft).await.expect(200)["id"].as_str().unwrap().to_owned();
+        // A replay returns the current session, or 404 when it is deleted.
+        let id =
+            owner.api.post_keyed("/v1/sessions", &key, &draft).await.expect(200)["id"].as_str().unwrap().to_owned();
         owner.api.patch(&format!("/v1/sessions/{id}"), &json!({ "metadata": "newer" })).await.expect(200);
         assert_eq!(owner.api.post_keyed("/v1/sessions", &key, &draft).await.expect(200)["metadata"], "newer");
         owner.api.delete(&format!("/v1/sessions/{id}")).await.expect(200);
         owner.api.post_keyed("/v1/sessions", &key, &draft).await.problem(404, "NOT_FOUND");
-        // A key that meets an existing tag is bound to the session that is there.
+        // A key sent with an existing tag is bound to the existing session.
         let mut tagged = owner.draft();
         tagged["tag"] = json!("t");
         let there = owner.api.post("/v1/sessions", &tagged).await.expect(201);
         for _ in 0..2 {
-            assert_eq!(owner.api.post_keyed("/v1/sessions", &"t".repeat(16), &tagged).await.expect(200)["id"], there["id"]);
+            assert_eq!(
+                owner.api.post_keyed("/v1/sessions", &"t".repeat(16), &tagged).await.expect(200)["id"],
+                there["id"]
+            );
         }
         owner.api.post_keyed("/v1/sessions", "short", &draft).await.problem(400, "INVALID_ARGUMENT");
     }
 
     async fn versions_let_one_writer_win(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let id = owner.session().await;
         let path = format!("/v1/sessions/{id}");
-        let writers = (0..10).map(|n| { let (api, path) = (owner.api.clone(), path.clone()); tokio::spawn(async move { api.patch(&path, &json!({ "metadata": format!("by {n}"), "expectedVersion": 1 })).await }) });
+        let writers = (0..10).map(|n| {
+            let (api, path) = (owner.api.clone(), path.clone());
+            tokio::spawn(async move {
+                api.patch(&path, &json!({ "metadata": format!("by {n}"), "expectedVersion": 1 })).await
+            })
+        });
         let mut won = Vec::new();
         for task in writers.collect::<Vec<_>>() {
             let answer = task.await.unwrap();
@@ -123,38 +138,46 @@ on_both_databases! {
         assert_eq!(won.len(), 1);
         let now = owner.api.get(&path).await.expect(200);
         assert_eq!((&now["metadata"], &now["metadataVersion"]), (&won[0], &json!(2)));
-        // Two fields, one of which does not match: nothing is changed.
-        let both = json!({ "metadata": "x", "agentState": "y", "expectedMetadataVersion": 2, "expectedAgentStateVersion": 5 });
+        // Two fields, one with a stale version: nothing is changed.
+        let both =
+            json!({ "metadata": "x", "agentState": "y", "expectedMetadataVersion": 2, "expectedAgentStateVersion": 5 });
         let problem = owner.api.patch(&path, &both).await.problem(409, "VERSION_MISMATCH");
         assert_eq!(problem["current"], json!({ "version": 0, "value": null }));
         assert_eq!(owner.api.get(&path).await.expect(200)["metadataVersion"], 2);
-        let right = json!({ "metadata": "x", "agentState": "y", "expectedMetadataVersion": 2, "expectedAgentStateVersion": 0 });
+        let right =
+            json!({ "metadata": "x", "agentState": "y", "expectedMetadataVersion": 2, "expectedAgentStateVersion": 0 });
         let changed = owner.api.patch(&path, &right).await.expect(200);
         assert_eq!((&changed["metadataVersion"], &changed["agentStateVersion"]), (&json!(3), &json!(1)));
-        // Without an expectation the last write wins.
+        // Without an expected version, the last write wins.
         assert_eq!(owner.api.patch(&path, &json!({ "agentState": "z" })).await.expect(200)["agentStateVersion"], 2);
     }
 
-    async fn ended_online_and_archived_are_three_facts(on: Backend) {
-        let world = World::with(on, &[("SESSION_ONLINE_MS", "400")]).await;
-        let owner = world.person();
+    async fn ended_online_and_archived_are_independent(on: Backend) {
+        let fixture = Fixture::start_with(on, &[("SESSION_ONLINE_MS", "400")]).await;
+        let owner = fixture.client();
         let id = owner.session().await;
         let path = format!("/v1/sessions/{id}");
         let ended = owner.api.patch(&path, &json!({ "status": "ended" })).await.expect(200);
         assert_eq!(ended["status"], "ended");
         assert!(ended["endedAt"].is_string());
         assert_eq!(owner.api.get("/v2/sessions/active").await.expect(200)["sessions"], json!([]));
-        // An ended session still takes messages and heartbeats, and neither of them opens it again.
+        // An ended session accepts messages and heartbeats, and neither reactivates it.
         owner.append(&id, "a", "late").await;
         let before = owner.api.get(&path).await.expect(200);
         let beating = owner.api.patch(&path, &json!({ "heartbeat": { "thinking": true } })).await.expect(200);
-        assert_eq!((&beating["online"], &beating["thinking"], &beating["status"]), (&json!(true), &json!(true), &json!("ended")));
+        assert_eq!(
+            (&beating["online"], &beating["thinking"], &beating["status"]),
+            (&json!(true), &json!(true), &json!("ended"))
+        );
         assert_eq!(beating["updatedAt"], before["updatedAt"], "a heartbeat is no update");
-        // Ending twice keeps the first time.
+        // Ending a session again keeps the first time.
         let again = owner.api.patch(&path, &json!({ "status": "ended", "archived": true })).await.expect(200);
         assert_eq!((&again["endedAt"], &again["archived"]), (&ended["endedAt"], &json!(true)));
         let open = owner.api.patch(&path, &json!({ "status": "active" })).await.expect(200);
-        assert_eq!((&open["status"], &open["endedAt"], &open["archived"]), (&json!("active"), &json!(null), &json!(true)));
+        assert_eq!(
+            (&open["status"], &open["endedAt"], &open["archived"]),
+            (&json!("active"), &json!(null), &json!(true))
+        );
         eventually(Duration::from_secs(5), async || {
             let now = owner.api.get(&path).await.expect(200);
             now["online"] == false && now["thinking"] == false
@@ -163,28 +186,36 @@ on_both_databases! {
     }
 
     async fn a_new_key_raises_the_epoch(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let id = owner.session().await;
-        let guest = world.guest(&owner, &id, "view").await;
+        let guest = fixture.guest(&owner, &id, "view").await;
         let path = format!("/v1/sessions/{id}");
         owner.api.delete(&format!("{path}/shares/{}", guest.id)).await.expect(200);
         assert_eq!(owner.api.get(&path).await.expect(200)["rekeyNeeded"], true);
         assert_eq!(owner.api.patch(&path, &json!({ "encryptionKey": "k2" })).await.bad_fields(), ["/expectedKeyEpoch"]);
-        let problem = owner.api.patch(&path, &json!({ "encryptionKey": "k2", "expectedKeyEpoch": 7 })).await.problem(409, "VERSION_MISMATCH");
+        let problem = owner
+            .api
+            .patch(&path, &json!({ "encryptionKey": "k2", "expectedKeyEpoch": 7 }))
+            .await
+            .problem(409, "VERSION_MISMATCH");
         assert_eq!(problem["current"], json!({ "version": 1, "value": "sealed key" }));
-        let rekeyed = owner.api.patch(&path, &json!({ "encryptionKey": "k2", "expectedKeyEpoch": 1 })).await.expect(200);
-        assert_eq!((&rekeyed["keyEpoch"], &rekeyed["rekeyNeeded"], &rekeyed["encryptionKey"]), (&json!(2), &json!(false), &json!("k2")));
+        let rekeyed =
+            owner.api.patch(&path, &json!({ "encryptionKey": "k2", "expectedKeyEpoch": 1 })).await.expect(200);
+        assert_eq!(
+            (&rekeyed["keyEpoch"], &rekeyed["rekeyNeeded"], &rekeyed["encryptionKey"]),
+            (&json!(2), &json!(false), &json!("k2"))
+        );
     }
 
-    async fn a_list_is_walked_without_loss(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+    async fn cursors_walk_the_whole_list(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let mut made = Vec::new();
         for _ in 0..7 {
             made.push(owner.session().await);
         }
-        // A message makes a session the one changed last.
+        // A message moves its session to the front of the list.
         let first = made.remove(0);
         owner.append(&first, "a", "x").await;
         made.push(first);
@@ -201,15 +232,15 @@ on_both_databases! {
         assert_eq!(walked, made);
         let cursor = owner.api.get("/v1/sessions?limit=3").await.expect(200)["nextCursor"].as_str().unwrap().to_owned();
         owner.api.get(&format!("/v2/sessions/active?cursor={cursor}")).await.problem(400, "INVALID_CURSOR");
-        world.person().api.get(&format!("/v1/sessions?cursor={cursor}")).await.problem(400, "INVALID_CURSOR");
+        fixture.client().api.get(&format!("/v1/sessions?cursor={cursor}")).await.problem(400, "INVALID_CURSOR");
         for bad in ["limit=0", "limit=501", "limit=-1", "limit=x", "include=all"] {
             assert_eq!(owner.api.get(&format!("/v1/sessions?{bad}")).await.bad_fields().len(), 1, "{bad}");
         }
     }
 
     async fn shared_sessions_are_listed_when_asked_for(on: Backend) {
-        let world = World::new(on).await;
-        let (owner, guest) = (world.person(), world.person());
+        let fixture = Fixture::start(on).await;
+        let (owner, guest) = (fixture.client(), fixture.client());
         let mine = guest.session().await;
         let mut theirs = Vec::new();
         for _ in 0..3 {
@@ -240,28 +271,28 @@ on_both_databases! {
     }
 
     async fn a_deleted_session_is_gone_for_everyone_and_then_purged(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+        let fixture = Fixture::start_with(on, &[("PURGE_MS", "500")]).await;
+        let owner = fixture.client();
         let id = owner.session().await;
-        let guest = world.guest(&owner, &id, "edit").await;
+        let guest = fixture.guest(&owner, &id, "edit").await;
         owner.fill(&id, 1_200).await;
         let link = owner.api.post(&format!("/v1/sessions/{id}/public-share"), &json!({})).await.expect(201);
         owner.api.delete(&format!("/v1/sessions/{id}")).await.expect(200);
-        for who in [&owner, &guest] {
-            who.api.get(&format!("/v1/sessions/{id}")).await.problem(404, "NOT_FOUND");
-            who.api.get(&messages(&id)).await.problem(404, "NOT_FOUND");
-            who.api.post(&messages(&id), &json!({ "content": "x", "localId": "x" })).await.problem(404, "NOT_FOUND");
+        for client in [&owner, &guest] {
+            client.api.get(&format!("/v1/sessions/{id}")).await.problem(404, "NOT_FOUND");
+            client.api.get(&messages(&id)).await.problem(404, "NOT_FOUND");
+            client.api.post(&messages(&id), &json!({ "content": "x", "localId": "x" })).await.problem(404, "NOT_FOUND");
         }
         assert_eq!(owner.api.delete(&format!("/v1/sessions/{id}")).await.status, 404);
         let token = link["token"].as_str().unwrap();
-        world.anonymous().get(&format!("/v1/public-sessions/{token}")).await.problem(404, "LINK_NOT_FOUND");
+        fixture.anonymous().get(&format!("/v1/public-sessions/{token}")).await.problem(404, "LINK_NOT_FOUND");
         assert_eq!(guest.api.get("/v1/sessions?include=shared").await.expect(200)["sessions"], json!([]));
-        eventually(Duration::from_secs(20), async || world.rows().await == 0).await;
+        eventually(Duration::from_secs(20), async || fixture.rows().await == 0).await;
     }
 
     async fn a_foreign_machine_is_not_found(on: Backend) {
-        let world = World::new(on).await;
-        let (owner, other) = (world.person(), world.person());
+        let fixture = Fixture::start(on).await;
+        let (owner, other) = (fixture.client(), fixture.client());
         let mut draft = owner.draft();
         draft["machineId"] = json!(other.machine);
         owner.api.post("/v1/sessions", &draft).await.problem(404, "MACHINE_NOT_FOUND");

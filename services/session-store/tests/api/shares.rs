@@ -4,25 +4,39 @@ use ensemble_testkit::on_both_databases;
 use ensemble_types::ids::UserId;
 use serde_json::json;
 
-use crate::world::World;
+use crate::fixture::Fixture;
 
 on_both_databases! {
-    async fn a_share_is_made_replaced_changed_and_removed(on: Backend) {
-        let world = World::new(on).await;
-        let (owner, guest) = (world.person(), world.person());
+    async fn a_share_is_created_replaced_changed_and_removed(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let (owner, guest) = (fixture.client(), fixture.client());
         let id = owner.session().await;
         let shares = format!("/v1/sessions/{id}/shares");
         let mine = format!("{shares}/{}", guest.id);
-        let made = owner.api.post(&shares, &json!({ "userId": guest.id, "accessLevel": "view", "encryptedKey": "k1" })).await.expect(201);
+        let made = owner
+            .api
+            .post(&shares, &json!({ "userId": guest.id, "accessLevel": "view", "encryptedKey": "k1" }))
+            .await
+            .expect(201);
         for (field, value) in [
-            ("sessionId", json!(id)), ("userId", json!(guest.id)), ("accessLevel", json!("view")),
-            ("encryptedKey", json!("k1")), ("sharedBy", json!(owner.id)),
+            ("sessionId", json!(id)),
+            ("userId", json!(guest.id)),
+            ("accessLevel", json!("view")),
+            ("encryptedKey", json!("k1")),
+            ("sharedBy", json!(owner.id)),
         ] {
             assert_eq!(made[field], value, "{field}");
         }
         let seen = guest.api.get(&format!("/v1/sessions/{id}")).await.expect(200);
-        assert_eq!((&seen["accessLevel"], &seen["encryptedKey"], &seen["encryptionKey"]), (&json!("view"), &json!("k1"), &json!(null)));
-        let replaced = owner.api.post(&shares, &json!({ "userId": guest.id, "accessLevel": "edit", "encryptedKey": "k2" })).await.expect(200);
+        assert_eq!(
+            (&seen["accessLevel"], &seen["encryptedKey"], &seen["encryptionKey"]),
+            (&json!("view"), &json!("k1"), &json!(null))
+        );
+        let replaced = owner
+            .api
+            .post(&shares, &json!({ "userId": guest.id, "accessLevel": "edit", "encryptedKey": "k2" }))
+            .await
+            .expect(200);
         assert_eq!((&replaced["accessLevel"], &replaced["createdAt"]), (&json!("edit"), &made["createdAt"]));
         let changed = owner.api.patch(&mine, &json!({ "accessLevel": "admin" })).await.expect(200);
         assert_eq!((&changed["accessLevel"], &changed["encryptedKey"]), (&json!("admin"), &json!("k2")));
@@ -36,36 +50,44 @@ on_both_databases! {
         assert_eq!(owner.api.get(&format!("/v1/sessions/{id}")).await.expect(200)["rekeyNeeded"], true);
     }
 
-    async fn nobody_shares_with_the_owner_themselves_or_no_one(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+    async fn the_owner_the_caller_and_unknown_users_cannot_be_recipients(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let id = owner.session().await;
-        let admin = world.guest(&owner, &id, "admin").await;
+        let admin = fixture.guest(&owner, &id, "admin").await;
         let shares = format!("/v1/sessions/{id}/shares");
         let with = |user: UserId| json!({ "userId": user, "accessLevel": "view", "encryptedKey": "k" });
         assert_eq!(owner.api.post(&shares, &with(owner.id)).await.bad_fields(), ["/userId"]);
         assert_eq!(admin.api.post(&shares, &with(owner.id)).await.bad_fields(), ["/userId"]);
         assert_eq!(admin.api.post(&shares, &with(admin.id)).await.bad_fields(), ["/userId"]);
         owner.api.post(&shares, &with(UserId::generate())).await.problem(404, "USER_NOT_FOUND");
-        // Who may not share learns nothing about users.
-        let viewer = world.guest(&owner, &id, "view").await;
+        // Callers who may not share cannot find out which users exist.
+        let viewer = fixture.guest(&owner, &id, "view").await;
         viewer.api.post(&shares, &with(UserId::generate())).await.problem(403, "FORBIDDEN");
-        world.person().api.post(&shares, &with(UserId::generate())).await.problem(404, "NOT_FOUND");
+        fixture.client().api.post(&shares, &with(UserId::generate())).await.problem(404, "NOT_FOUND");
     }
 
     async fn the_hundred_and_first_share_is_refused(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let id = owner.session().await;
         let shares = format!("/v1/sessions/{id}/shares");
         let mut guests = Vec::new();
         for _ in 0..100 {
-            guests.push(world.peers.new_user());
-            owner.api.post(&shares, &json!({ "userId": guests.last(), "accessLevel": "view", "encryptedKey": "k" })).await.expect(201);
+            guests.push(fixture.peers.new_user());
+            owner
+                .api
+                .post(&shares, &json!({ "userId": guests.last(), "accessLevel": "view", "encryptedKey": "k" }))
+                .await
+                .expect(201);
         }
-        let one_more = json!({ "userId": world.peers.new_user(), "accessLevel": "view", "encryptedKey": "k" });
+        let one_more = json!({ "userId": fixture.peers.new_user(), "accessLevel": "view", "encryptedKey": "k" });
         owner.api.post(&shares, &one_more).await.problem(409, "CONFLICT");
-        owner.api.post(&shares, &json!({ "userId": guests[0], "accessLevel": "edit", "encryptedKey": "k" })).await.expect(200);
+        owner
+            .api
+            .post(&shares, &json!({ "userId": guests[0], "accessLevel": "edit", "encryptedKey": "k" }))
+            .await
+            .expect(200);
         let (mut walked, mut cursor) = (Vec::new(), String::new());
         loop {
             let page = owner.api.get(&format!("{shares}?limit=33{cursor}")).await.expect(200);
@@ -77,21 +99,22 @@ on_both_databases! {
         }
         walked.reverse();
         assert_eq!(walked, guests.iter().map(|id| json!(id)).collect::<Vec<_>>());
-        let first = owner.api.get(&format!("{shares}?limit=1")).await.expect(200)["nextCursor"].as_str().unwrap().to_owned();
+        let first =
+            owner.api.get(&format!("{shares}?limit=1")).await.expect(200)["nextCursor"].as_str().unwrap().to_owned();
         let other = owner.session().await;
         owner.api.get(&format!("/v1/sessions/{other}/shares?cursor={first}")).await.problem(400, "INVALID_CURSOR");
     }
 
-    async fn a_share_of_one_session_is_none_of_another(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+    async fn a_share_gives_access_to_one_session_only(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let (one, two) = (owner.session().await, owner.session().await);
-        let guest = world.guest(&owner, &one, "admin").await;
-        let thief = world.person();
-        let own = thief.session().await;
+        let guest = fixture.guest(&owner, &one, "admin").await;
+        let attacker = fixture.client();
+        let own = attacker.session().await;
         guest.api.get(&format!("/v1/sessions/{two}")).await.problem(404, "NOT_FOUND");
         owner.api.delete(&format!("/v1/sessions/{two}/shares/{}", guest.id)).await.problem(404, "NOT_FOUND");
-        thief.api.delete(&format!("/v1/sessions/{own}/shares/{}", guest.id)).await.problem(404, "NOT_FOUND");
+        attacker.api.delete(&format!("/v1/sessions/{own}/shares/{}", guest.id)).await.problem(404, "NOT_FOUND");
         guest.api.get(&format!("/v1/sessions/{one}")).await.expect(200);
         for malformed in [one.to_uppercase(), one.replace('-', ""), format!("{one}%20"), "x".to_owned()] {
             owner.api.get(&format!("/v1/sessions/{malformed}")).await.problem(404, "NOT_FOUND");

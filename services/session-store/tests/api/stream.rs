@@ -1,14 +1,14 @@
-//! Streams: nothing missed, nothing after access has ended.
+//! Streams: every message is sent, and none after access has ended.
 
 use std::time::{Duration, Instant};
 
 use ensemble_testkit::{Events, on_both_databases};
 use serde_json::{Value, json};
 
-use crate::world::{Person, World, messages};
+use crate::fixture::{Client, Fixture, messages};
 
-async fn follow(who: &Person, session: &str, query: &str) -> Events {
-    Events::open(who.api.request("GET", &format!("{}/stream{query}", messages(session)))).await
+async fn follow(client: &Client, session: &str, query: &str) -> Events {
+    Events::open(client.api.request("GET", &format!("{}/stream{query}", messages(session)))).await
 }
 
 fn data(event: &ensemble_testkit::SseEvent) -> Value {
@@ -16,9 +16,9 @@ fn data(event: &ensemble_testkit::SseEvent) -> Value {
 }
 
 on_both_databases! {
-    async fn a_stream_brings_what_is_missing_and_then_what_comes(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+    async fn a_stream_sends_missed_messages_and_then_new_ones(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let id = owner.session().await;
         owner.fill(&id, 450).await;
         let mut events = follow(&owner, &id, "?after=5").await;
@@ -28,8 +28,9 @@ on_both_databases! {
         }
         let sent = owner.append(&id, "live", "now").await;
         assert_eq!(data(&events.expect().await), sent);
-        // `Last-Event-ID` beats `after`; with neither only what is new.
-        let request = owner.api.request("GET", &format!("{}/stream?after=0", messages(&id))).header("Last-Event-ID", "450");
+        // `Last-Event-ID` takes precedence over `after`. Without either, only new messages are sent.
+        let request =
+            owner.api.request("GET", &format!("{}/stream?after=0", messages(&id))).header("Last-Event-ID", "450");
         let mut resumed = Events::open(request).await;
         assert_eq!(data(&resumed.expect().await), sent);
         let mut fresh = follow(&owner, &id, "").await;
@@ -41,11 +42,11 @@ on_both_databases! {
         assert_eq!(ensemble_testkit::Api::send(bad).await.bad_fields().len(), 1);
     }
 
-    async fn changes_of_the_session_are_told(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+    async fn a_stream_sends_changes_of_the_session(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let id = owner.session().await;
-        let guest = world.guest(&owner, &id, "view").await;
+        let guest = fixture.guest(&owner, &id, "view").await;
         let path = format!("/v1/sessions/{id}");
         let mut events = follow(&guest, &id, "").await;
         for (change, field, value) in [
@@ -58,23 +59,26 @@ on_both_databases! {
             let event = events.expect().await;
             assert_eq!((event.name.as_str(), event.id.as_deref()), ("session", None));
             let session = data(&event);
-            assert_eq!((&session[field], &session["accessLevel"], &session["encryptionKey"]), (&value, &json!("view"), &json!(null)));
+            assert_eq!(
+                (&session[field], &session["accessLevel"], &session["encryptionKey"]),
+                (&value, &json!("view"), &json!(null))
+            );
         }
-        // A heartbeat is no change.
+        // A heartbeat is not a change.
         owner.api.patch(&path, &json!({ "heartbeat": {} })).await.expect(200);
         owner.append(&id, "a", "x").await;
         assert_eq!(events.expect().await.name, "message");
     }
 
-    async fn a_stream_ends_with_the_access(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+    async fn a_stream_ends_when_access_ends(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let id = owner.session().await;
         let path = format!("/v1/sessions/{id}");
         for end in ["share", "token", "session"] {
-            let guest = world.guest(&owner, &id, "view").await;
-            let (token, token_id) = world.peers.issuer().revocable(guest.id);
-            let guest = Person { api: guest.api.with_token(&token), ..guest };
+            let guest = fixture.guest(&owner, &id, "view").await;
+            let (token, token_id) = fixture.peers.issuer().revocable(guest.id);
+            let guest = Client { api: guest.api.with_token(&token), ..guest };
             let mut events = follow(&guest, &id, "").await;
             owner.append(&id, &format!("before {end}"), "x").await;
             assert_eq!(events.expect().await.name, "message");
@@ -85,7 +89,7 @@ on_both_databases! {
                     "access_revoked"
                 }
                 "token" => {
-                    world.peers.issuer().revoke(token_id);
+                    fixture.peers.issuer().revoke(token_id);
                     "token_revoked"
                 }
                 _ => {
@@ -100,39 +104,42 @@ on_both_databases! {
         }
     }
 
-    async fn a_token_that_expires_ends_its_stream(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+    async fn an_expired_token_ends_the_stream(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let id = owner.session().await;
-        // Services forgive clocks that differ by thirty seconds.
-        let token = world.peers.issuer().expiring(owner.id, -28);
-        let brief = Person { api: owner.api.with_token(&token), ..owner.clone() };
+        // Services accept clocks that differ by thirty seconds.
+        let token = fixture.peers.issuer().expiring(owner.id, -28);
+        let brief = Client { api: owner.api.with_token(&token), ..owner.clone() };
         let mut events = follow(&brief, &id, "").await;
         let last = events.next_within(Duration::from_secs(10)).await.unwrap().unwrap();
         assert_eq!((last.name.as_str(), data(&last)), ("end", json!({ "reason": "token_expired" })));
     }
 
-    async fn a_drain_ends_streams_with_a_hint(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+    async fn a_drain_ends_streams_with_a_reason(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let id = owner.session().await;
         let mut events = follow(&owner, &id, "").await;
-        let stopped = tokio::spawn(world.service.stop());
+        let stopped = tokio::spawn(fixture.service.stop());
         let last = events.expect().await;
         assert_eq!((last.name.as_str(), data(&last)), ("end", json!({ "reason": "draining" })));
         assert!(stopped.await.unwrap());
     }
 
-    async fn a_public_stream_wants_a_viewing(on: Backend) {
-        let world = World::new(on).await;
-        let owner = world.person();
+    async fn a_public_stream_requires_a_view_token(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
         let id = owner.session().await;
-        let link = owner.api.post(&format!("/v1/sessions/{id}/public-share"), &json!({ "maxUses": 1 })).await.expect(201);
+        let link =
+            owner.api.post(&format!("/v1/sessions/{id}/public-share"), &json!({ "maxUses": 1 })).await.expect(201);
         let path = format!("/v1/public-sessions/{}", link["token"].as_str().unwrap());
-        let anonymous = world.anonymous();
+        let anonymous = fixture.anonymous();
         anonymous.get(&format!("{path}/stream")).await.problem(404, "LINK_NOT_FOUND");
         let token = anonymous.get(&path).await.expect(200)["viewToken"].as_str().unwrap().to_owned();
-        let mut events = Events::open(anonymous.request("GET", &format!("{path}/stream?after=0")).header("X-View-Token", &token)).await;
+        let mut events =
+            Events::open(anonymous.request("GET", &format!("{path}/stream?after=0")).header("X-View-Token", &token))
+                .await;
         assert_eq!(events.status, 200);
         owner.append(&id, "a", "x").await;
         let message = data(&events.expect().await);

@@ -147,7 +147,7 @@ fn store(db: &Db, jobs: &[Job]) -> Result<Vec<bool>, StoreError> {
         _ => in_one_statement(c, jobs),
     })? {
         Some(ids) => ids,
-        None => db.write_here(OPERATION, |tx| one_by_one(tx, jobs))?,
+        None => db.write_blocking(OPERATION, |tx| one_by_one(tx, jobs))?,
     };
     Ok(jobs.iter().map(|job| ids.contains(&job.id)).collect())
 }
@@ -187,10 +187,10 @@ fn in_one_statement(c: &mut Conn, jobs: &[Job]) -> Result<Option<Vec<GatewaySess
         due_at: jobs.iter().map(|job| job.due_at.db()).collect(),
     };
     let outcome = match &mut c.raw {
-        Raw::Pg(pg) => statement.load::<GatewaySessionId>(pg),
+        Raw::Pg(pg) => statement.load::<GatewaySessionId>(&mut **pg),
         Raw::Sqlite(_) => return Ok(None),
     };
-    let live = c.seen(outcome)?;
+    let live = c.record(outcome)?;
     // Of a session that nobody repeats nobody knows yet.
     jobs.iter().filter(|job| job.wake && live.contains(&job.id)).for_each(|job| c.notify(topic(job.id)));
     Ok(Some(live))

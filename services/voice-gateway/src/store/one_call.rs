@@ -79,9 +79,9 @@ pub(super) fn open(
         begun.repeated,
     ));
     let outcome = match &mut c.raw {
-        Raw::Pg(pg) => call.get_result(pg),
+        Raw::Pg(pg) => call.get_result(&mut **pg),
         Raw::Sqlite(_) => return Err(StoreError::bad_row(c.operation(), "SQLite has no such function")),
     };
-    let (opened, now, replaces, total): (bool, Timestamp, bool, i64) = c.seen(outcome)?;
+    let (opened, now, replaces, total): (bool, Timestamp, bool, i64) = c.record(outcome)?;
     Ok(Answer { opened, now, replaces, total_sessions: u64::try_from(total).unwrap_or(0) })
 }

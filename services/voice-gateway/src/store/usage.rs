@@ -38,8 +38,8 @@ pub(super) fn usage(
     if let Raw::Pg(pg) = &mut tx.raw {
         let (user_seconds, total_seconds) = (limits.user_daily_seconds > 0, limits.total_daily_seconds > 0);
         let call = voice_in_use(&session.user_id, &session.session_id, count_all, user_seconds, total_seconds);
-        let found = diesel::select(call).get_result::<Counts>(pg);
-        let mut found = tx.seen(found).map(InUse::from)?;
+        let found = diesel::select(call).get_result::<Counts>(&mut **pg);
+        let mut found = tx.record(found).map(InUse::from)?;
         found.usage.total_sessions = total.unwrap_or(found.usage.total_sessions);
         return Ok(found);
     }

@@ -1,4 +1,4 @@
--- The row that everything about a session is locked by. Kept small, because every append rewrites it.
+-- Each row is also the lock for everything about its session. Rows are small, because every append rewrites one.
 CREATE TABLE sessions (
     id uuid PRIMARY KEY,
     owner_id uuid NOT NULL,
@@ -13,20 +13,20 @@ CREATE TABLE sessions (
     last_seq bigint NOT NULL,
     key_epoch bigint NOT NULL,
     rekey_needed boolean NOT NULL,
-    -- Raised with every change that streams must look at, appends apart.
+    -- Counts the changes that streams must look at, except appends.
     revision bigint NOT NULL,
     created_at timestamptz NOT NULL,
     updated_at timestamptz NOT NULL,
-    -- Gone for everyone; the purge removes what is left.
+    -- Hidden from everyone. The purge removes the rows later.
     deleted_at timestamptz
 ) WITH (fillfactor = 70);
 CREATE UNIQUE INDEX sessions_tag ON sessions (owner_id, tag) WHERE tag IS NOT NULL AND deleted_at IS NULL;
--- Lists are in the order of `updated_at`, and sort an owner's sessions for it: no index may hold what an append changes, or
--- each append writes to every index of the row and leaves an entry in each to be cleaned up.
+-- Without `updated_at`, although lists are in its order: if an index held a column that an append changes, every append
+-- would write to all indexes of the row. Lists sort an owner's sessions instead.
 CREATE INDEX sessions_of_owner ON sessions (owner_id) WHERE deleted_at IS NULL;
 CREATE INDEX sessions_to_purge ON sessions (deleted_at) WHERE deleted_at IS NOT NULL;
 
--- What is large and changes seldom.
+-- Large values that change rarely.
 CREATE TABLE session_contents (
     session_id uuid PRIMARY KEY,
     metadata text NOT NULL,
@@ -64,9 +64,9 @@ CREATE INDEX shares_of_user ON shares (user_id);
 
 CREATE TABLE links (
     session_id uuid PRIMARY KEY,
-    -- SHA-256 of the token; the token itself is nowhere.
+    -- SHA-256 of the token. The token itself is not stored.
     token_hash bytea NOT NULL UNIQUE,
-    -- Signs the view tokens of this generation of the link; replaced with it.
+    -- Signs the link's view tokens. Replaced with the link.
     view_key bytea NOT NULL,
     expires_at timestamptz,
     max_uses bigint,
@@ -75,7 +75,7 @@ CREATE TABLE links (
     created_at timestamptz NOT NULL
 );
 
--- Viewings that had an Idempotency-Key, so that a repeated GET is the same one.
+-- Viewings that had an Idempotency-Key, so that a repeated GET belongs to the same viewing.
 CREATE TABLE viewings (
     session_id uuid NOT NULL,
     token_hash bytea NOT NULL,

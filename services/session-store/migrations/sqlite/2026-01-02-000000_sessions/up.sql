@@ -1,4 +1,4 @@
--- The row that everything about a session is decided by. Kept small, because every append rewrites it.
+-- Each row decides permissions and numbers of its session. Rows are small, because every append rewrites one.
 CREATE TABLE sessions (
     id BLOB PRIMARY KEY NOT NULL,
     owner_id BLOB NOT NULL,
@@ -13,18 +13,18 @@ CREATE TABLE sessions (
     last_seq INTEGER NOT NULL,
     key_epoch INTEGER NOT NULL,
     rekey_needed INTEGER NOT NULL,
-    -- Raised with every change that streams must look at, appends apart.
+    -- Counts the changes that streams must look at, except appends.
     revision INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
-    -- Gone for everyone; the purge removes what is left.
+    -- Hidden from everyone. The purge removes the rows later.
     deleted_at INTEGER
 ) STRICT;
 CREATE UNIQUE INDEX sessions_tag ON sessions (owner_id, tag) WHERE tag IS NOT NULL AND deleted_at IS NULL;
 CREATE INDEX sessions_of_owner ON sessions (owner_id, updated_at DESC, id DESC) WHERE deleted_at IS NULL;
 CREATE INDEX sessions_to_purge ON sessions (deleted_at) WHERE deleted_at IS NOT NULL;
 
--- What is large and changes seldom.
+-- Large values that change rarely.
 CREATE TABLE session_contents (
     session_id BLOB PRIMARY KEY NOT NULL,
     metadata TEXT NOT NULL,
@@ -60,9 +60,9 @@ CREATE INDEX shares_of_user ON shares (user_id);
 
 CREATE TABLE links (
     session_id BLOB PRIMARY KEY NOT NULL,
-    -- SHA-256 of the token; the token itself is nowhere.
+    -- SHA-256 of the token. The token itself is not stored.
     token_hash BLOB NOT NULL UNIQUE,
-    -- Signs the view tokens of this generation of the link; replaced with it.
+    -- Signs the link's view tokens. Replaced with the link.
     view_key BLOB NOT NULL,
     expires_at INTEGER,
     max_uses INTEGER,
@@ -71,7 +71,7 @@ CREATE TABLE links (
     created_at INTEGER NOT NULL
 ) STRICT;
 
--- Viewings that had an Idempotency-Key, so that a repeated GET is the same one.
+-- Viewings that had an Idempotency-Key, so that a repeated GET belongs to the same viewing.
 CREATE TABLE viewings (
     session_id BLOB NOT NULL,
     token_hash BLOB NOT NULL,

@@ -1,4 +1,4 @@
-//! Carries wake-ups between replicas by LISTEN and NOTIFY, on one connection of its own that comes back when it is lost.
+//! Sends topics between replicas by LISTEN and NOTIFY, on a connection of its own that is opened again when it is lost.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use tokio_postgres::{AsyncMessage, Client, Connection, Statement};
 use uuid::Uuid;
 
-use super::{Hub, Outbox, Pending, Topic, tls};
+use super::{Outbox, Pending, Registry, Topic, tls};
 
 /// Each service has a database of its own, and channels belong to a database.
 const CHANNEL: &str = "ensemble_wakes";
@@ -20,26 +20,28 @@ const CHANNEL: &str = "ensemble_wakes";
 const MAX_PAYLOAD: usize = 7_500;
 /// Stands for every topic.
 const ALL: &str = "*";
-/// A quiet connection is tried this often: a link that was cut without a word is noticed.
+/// A quiet connection is tested this often, to notice a network that was cut without a message.
 const PROBE_EVERY: Duration = Duration::from_secs(5);
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// Between two messages, so that commits that follow each other closely are told together: a message costs the database
-/// about as much as a small commit, and nobody here waits for it.
+/// Between two messages, so that commits that follow each other closely share one. A message costs the database about as
+/// much as a small commit, and no caller waits for it.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Runs until the hub is gone.
-pub(super) async fn relay(url: String, hub: Weak<Hub>, outbox: Arc<Outbox>) {
-    // Tells our own messages, which were delivered already, from those of others.
-    let me = random_name();
+/// Runs until the registry is dropped.
+pub(super) async fn relay(url: String, registry: Weak<Registry>, outbox: Arc<Outbox>) {
+    // Separates our own messages, which were delivered already, from those of other replicas.
+    let sender = random_name();
     let mut wait = Duration::from_millis(50);
-    while hub.strong_count() > 0 {
-        let ended = session(&url, &me, &hub, &outbox, &mut wait).await;
-        if let Some(hub) = hub.upgrade() {
-            hub.connected.store(false, Ordering::Relaxed);
+    while registry.strong_count() > 0 {
+        let ended = session(&url, &sender, &registry, &outbox, &mut wait).await;
+        if let Some(registry) = registry.upgrade() {
+            registry.connected.store(false, Ordering::Relaxed);
         }
         match ended {
             Ok(()) => return,
-            Err(error) => tracing::warn!(%error, "The connection for wake-ups is away; the sweep covers for it"),
+            Err(error) => {
+                tracing::warn!(%error, "The connection for notifications is lost; the sweeps find what it misses")
+            }
         }
         tokio::time::sleep(wait).await;
         wait = (wait * 2).min(Duration::from_secs(2));
@@ -49,26 +51,26 @@ pub(super) async fn relay(url: String, hub: Weak<Hub>, outbox: Arc<Outbox>) {
 /// One connection, from its opening to its loss.
 async fn session(
     url: &str,
-    me: &str,
-    hub: &Weak<Hub>,
+    sender: &str,
+    registry: &Weak<Registry>,
     outbox: &Outbox,
     wait: &mut Duration,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let (mut config, tls) = tls::parse(url)?;
     config.connect_timeout(TIMEOUT).keepalives_idle(Duration::from_secs(5)).application_name("ensemble-wakes");
     let (client, connection) = config.connect(tls).await?;
-    let listening = pin!(listen(connection, me, hub));
+    let listening = pin!(listen(connection, sender, registry));
     let sending = pin!(async {
-        // A message is kept nowhere, yet its commit would flush the log, and hold up the commits that have to.
+        // A notification need not survive a crash, so its commit must not flush the log and delay the commits that must.
         let begin = format!("SET synchronous_commit = off; LISTEN {CHANNEL}");
         timeout(TIMEOUT, client.batch_execute(&begin)).await??;
         *wait = Duration::from_millis(50);
-        // What was told while nobody listened is not known, so everybody here looks once.
-        if let Some(hub) = hub.upgrade() {
-            hub.connected.store(true, Ordering::Relaxed);
-            hub.deliver_all();
+        // What was sent while this replica did not listen is not known, so every subscriber here looks once.
+        if let Some(registry) = registry.upgrade() {
+            registry.connected.store(true, Ordering::Relaxed);
+            registry.deliver_all();
         }
-        send(&client, me, hub, outbox).await
+        send(&client, sender, registry, outbox).await
     });
     match select(listening, sending).await {
         Either::Left((ended, _)) => ended,
@@ -78,46 +80,46 @@ async fn session(
 
 async fn listen<S: AsyncRead + AsyncWrite + Unpin, T: AsyncRead + AsyncWrite + Unpin>(
     mut connection: Connection<S, T>,
-    me: &str,
-    hub: &Weak<Hub>,
+    sender: &str,
+    registry: &Weak<Registry>,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     while let Some(message) = poll_fn(|cx| connection.poll_message(cx)).await {
-        let Some(hub) = hub.upgrade() else { return Ok(()) };
+        let Some(registry) = registry.upgrade() else { return Ok(()) };
         if let AsyncMessage::Notification(notification) = message? {
-            receive(&hub, me, notification.payload());
+            receive(&registry, sender, notification.payload());
         }
     }
     Err("the server closed it".into())
 }
 
 /// A payload is the sender's name and then topics, one a line.
-fn receive(hub: &Hub, me: &str, payload: &str) {
+fn receive(registry: &Registry, sender: &str, payload: &str) {
     let mut lines = payload.lines();
-    if lines.next() == Some(me) {
+    if lines.next() == Some(sender) {
         return;
     }
     let topics: Vec<Topic> = lines.map(|line| Topic(line.into())).collect();
     if topics.iter().any(|topic| &*topic.0 == ALL) {
-        hub.deliver_all();
+        registry.deliver_all();
     } else {
-        hub.deliver(&topics);
+        registry.deliver(&topics);
     }
 }
 
-/// Sends at once what comes alone, and as one message what comes while the last one is on its way or shortly after it, so
-/// that load makes messages longer, not more.
+/// Sends a single topic at once. Topics that come while a message is on its way, or shortly after it, share the next
+/// message, so that load makes messages longer and not more numerous.
 async fn send(
     client: &Client,
-    me: &str,
-    hub: &Weak<Hub>,
+    sender: &str,
+    registry: &Weak<Registry>,
     outbox: &Outbox,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let notify = client.prepare("SELECT pg_notify($1, $2)").await?;
-    while hub.strong_count() > 0 {
+    while registry.strong_count() > 0 {
         match timeout(PROBE_EVERY, outbox.take()).await {
             Err(_) => drop(timeout(TIMEOUT, client.simple_query("SELECT 1")).await??),
             Ok(pending) => {
-                let sent = timeout(TIMEOUT, tell(client, &notify, me, &pending)).await;
+                let sent = timeout(TIMEOUT, notify_all(client, &notify, sender, &pending)).await;
                 if !matches!(sent, Ok(Ok(()))) {
                     outbox.put_back(pending);
                     sent??;
@@ -129,15 +131,20 @@ async fn send(
     Ok(())
 }
 
-async fn tell(client: &Client, notify: &Statement, me: &str, pending: &Pending) -> Result<(), tokio_postgres::Error> {
-    let mut payload = me.to_owned();
+async fn notify_all(
+    client: &Client,
+    notify: &Statement,
+    sender: &str,
+    pending: &Pending,
+) -> Result<(), tokio_postgres::Error> {
+    let mut payload = sender.to_owned();
     if pending.all {
         payload.push_str(&format!("\n{ALL}"));
     }
     for topic in pending.topics.iter().filter(|_| !pending.all) {
         if payload.len() + 1 + topic.0.len() > MAX_PAYLOAD {
             client.execute(notify, &[&CHANNEL, &payload]).await?;
-            payload.truncate(me.len());
+            payload.truncate(sender.len());
         }
         payload.push('\n');
         payload.push_str(&topic.0);

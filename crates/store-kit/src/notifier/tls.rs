@@ -1,4 +1,5 @@
-//! The connection for wake-ups asks for TLS in the same words as libpq, which opens all the others.
+//! TLS for the connection that listens, with the meaning that libpq gives the options of a URL: libpq opens all other
+//! connections.
 //!
 //! tokio-postgres knows fewer options than libpq; those that it does not know are read here or left out.
 
@@ -43,7 +44,7 @@ pub(super) fn parse(url: &str) -> Result<(tokio_postgres::Config, MakeRustlsConn
     let (mode, verifies) = match value("sslmode").unwrap_or("prefer") {
         "disable" => (SslMode::Disable, false),
         "allow" | "prefer" => (SslMode::Prefer, false),
-        // With a root certificate libpq verifies here, too, for the sake of old programs.
+        // With a root certificate libpq verifies here too, for compatibility with old programs.
         "require" => (SslMode::Require, roots.is_some()),
         "verify-ca" | "verify-full" => (SslMode::Require, true),
         other => return Err(format!("sslmode {other:?} is not known").into()),
@@ -56,7 +57,7 @@ fn client(roots: Option<String>) -> Result<ClientConfig, Failure> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
     let builder = match roots {
-        None => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anybody(provider))),
+        None => builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider))),
         Some(path) => {
             let path = if path == "system" { SYSTEM_ROOTS } else { &path };
             let pem =
@@ -72,11 +73,11 @@ fn client(roots: Option<String>) -> Result<ClientConfig, Failure> {
     Ok(builder.with_no_client_auth())
 }
 
-/// What `sslmode=require` means: encrypted, whoever it is. Signatures are checked all the same.
+/// What `sslmode=require` means: encrypted, with any certificate. Signatures are still checked.
 #[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_words_of_libpq_are_understood() {
+    fn options_of_libpq_keep_their_meaning() {
         for (query, mode) in [
             ("", SslMode::Prefer),
             ("?sslmode=disable&connect_timeout=2&tcp_user_timeout=5000", SslMode::Disable),

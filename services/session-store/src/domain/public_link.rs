@@ -1,9 +1,11 @@
-//! Public links: the secret in the address, and the tokens that let a viewer go on without another use.
+//! Public links: the secret token in the address, the limits of a link, and view tokens, which let a viewer continue
+//! without another use of the link.
 
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ensemble_types::ids::SessionId;
 use ensemble_types::links::CreateLink;
 use ensemble_types::time::Timestamp;
 use hmac::{Hmac, Mac};
@@ -12,21 +14,32 @@ use sha2::{Digest, Sha256};
 use super::Invalid;
 
 pub(crate) const MAX_USES: std::ops::RangeInclusive<i64> = 1..=1_000_000;
-/// How long a view token is good, unless the link ends before. Using it does not prolong it.
+/// Lifetime of a view token, unless the link expires first. Using the token does not extend it.
 pub(crate) const VIEWING: Duration = Duration::from_secs(15 * 60);
 
-/// The secret of a link: 256 random bits. Shown once; only [`LinkToken::hash`] is stored.
+/// The secret of a link: 256 random bits. Shown once; the database stores only [`LinkToken::hash`].
 pub(crate) struct LinkToken([u8; 32]);
 
-/// What finds a link.
+/// SHA-256 of a link's token. Links are looked up by it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TokenHash(pub(crate) [u8; 32]);
 
-/// What signs the view tokens of one generation of a link.
+/// Signs the view tokens of one link. Replacing the link replaces the key, which invalidates its view tokens.
 #[derive(Clone, Copy)]
 pub(crate) struct ViewKey(pub(crate) [u8; 32]);
 
-/// What a link is to allow.
+/// A link that has not expired and whose session exists.
+#[derive(Clone)]
+pub(crate) struct PublicLink {
+    pub(crate) session: SessionId,
+    pub(crate) view_key: ViewKey,
+    pub(crate) expires_at: Option<Timestamp>,
+    pub(crate) max_uses: Option<i64>,
+    pub(crate) uses: i64,
+    pub(crate) encrypted_key: Option<String>,
+}
+
+/// The validated limits of a link.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkTerms {
     pub(crate) expires_at: Option<Timestamp>,
@@ -34,16 +47,32 @@ pub(crate) struct LinkTerms {
     pub(crate) encrypted_key: Option<String>,
 }
 
+impl PublicLink {
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.max_uses.is_some_and(|max| self.uses >= max)
+    }
+
+    pub(crate) fn remaining_uses(&self) -> Option<i64> {
+        self.max_uses.map(|max| (max - self.uses).max(0))
+    }
+
+    /// When a viewing with this token must end, if the token is valid now.
+    pub(crate) fn viewing_end(&self, view_token: &str, now: Timestamp) -> Option<Timestamp> {
+        let token_end = self.view_key.verify(view_token, now)?;
+        Some(self.expires_at.map_or(token_end, |link_end| link_end.min(token_end)))
+    }
+}
+
 impl LinkTerms {
-    pub(crate) fn new(asked: CreateLink, now: Timestamp) -> Result<Self, Invalid> {
-        if asked.expires_at.is_some_and(|at| at <= now) {
+    pub(crate) fn new(request: CreateLink, now: Timestamp) -> Result<Self, Invalid> {
+        if request.expires_at.is_some_and(|at| at <= now) {
             return Err(Invalid::new("/expiresAt", "must be in the future"));
         }
-        if asked.max_uses.is_some_and(|uses| !MAX_USES.contains(&uses)) {
+        if request.max_uses.is_some_and(|uses| !MAX_USES.contains(&uses)) {
             return Err(Invalid::new("/maxUses", "must be a whole number from 1 to 1000000"));
         }
-        let encrypted_key = asked.encrypted_key.map(ensemble_types::sessions::SealedKey::into_string);
-        Ok(Self { expires_at: asked.expires_at, max_uses: asked.max_uses, encrypted_key })
+        let encrypted_key = request.encrypted_key.map(ensemble_types::sessions::SealedKey::into_string);
+        Ok(Self { expires_at: request.expires_at, max_uses: request.max_uses, encrypted_key })
     }
 }
 
@@ -52,12 +81,12 @@ impl LinkToken {
         Self(rand::random())
     }
 
-    /// As it stands in an address.
+    /// As it appears in the link's URL.
     pub(crate) fn text(&self) -> String {
         URL_SAFE_NO_PAD.encode(self.0)
     }
 
-    /// What does not have the form of a token is as unknown as one that was never given out.
+    /// `None` when the text does not have the form of a token; callers treat it like an unknown link.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok().map(Self)
     }
@@ -72,7 +101,7 @@ impl ViewKey {
         Self(rand::random())
     }
 
-    /// A token for a viewing that began at `viewed_at`: its end in microseconds, and a signature over it.
+    /// A token for a viewing that began at `viewed_at`: its expiry in microseconds, and a signature over it.
     pub(crate) fn sign(&self, viewed_at: Timestamp) -> String {
         let until = viewed_at.plus(VIEWING).micros().to_be_bytes();
         let mut token = until.to_vec();
@@ -80,7 +109,7 @@ impl ViewKey {
         URL_SAFE_NO_PAD.encode(token)
     }
 
-    /// When the token ends, if it is one of this generation of the link and has not ended.
+    /// The token's expiry, if this key signed it and it has not expired.
     pub(crate) fn verify(&self, token: &str, now: Timestamp) -> Option<Timestamp> {
         let bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
         let (until, signature) = bytes.split_first_chunk::<8>()?;
@@ -107,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_view_token_is_good_for_its_link_and_its_time() {
+    fn a_view_token_is_valid_for_its_link_until_it_expires() {
         let (key, other) = (ViewKey::generate(), ViewKey::generate());
         let now = Timestamp::from_micros(1_000_000);
         let token = key.sign(now);
@@ -120,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_reads_back() {
+    fn a_link_token_survives_its_text_form() {
         let token = LinkToken::generate();
         assert_eq!(token.text().len(), 43);
         assert!(LinkToken::parse(&token.text()).is_some_and(|parsed| parsed.hash() == token.hash()));

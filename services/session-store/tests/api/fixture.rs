@@ -1,4 +1,4 @@
-//! A small world for a test: peers, a database, the service, people.
+//! What every test starts with: peers, a database, the service, and clients with accounts.
 
 use ensemble_chassis::Running;
 use ensemble_session_store::SessionStore;
@@ -6,29 +6,30 @@ use ensemble_testkit::{Api, Backend, Peers, TestDatabase, start_service};
 use ensemble_types::ids::{MachineId, UserId};
 use serde_json::{Value, json};
 
-pub(crate) struct World {
+pub(crate) struct Fixture {
     pub(crate) peers: Peers,
     pub(crate) database: TestDatabase,
     pub(crate) service: Running,
 }
 
-/// Somebody with an account, a machine and a token.
+/// A user with an account, a machine and a token.
 #[derive(Clone)]
-pub(crate) struct Person {
+pub(crate) struct Client {
     pub(crate) id: UserId,
     pub(crate) machine: MachineId,
     pub(crate) api: Api,
 }
 
-impl World {
-    pub(crate) async fn new(on: Backend) -> Self {
-        Self::with(on, &[]).await
+impl Fixture {
+    pub(crate) async fn start(on: Backend) -> Self {
+        Self::start_with(on, &[]).await
     }
 
-    pub(crate) async fn with(on: Backend, more: &[(&str, &str)]) -> Self {
+    /// With these variables set, too.
+    pub(crate) async fn start_with(on: Backend, variables: &[(&str, &str)]) -> Self {
         let peers = Peers::start().await;
         let database = TestDatabase::new(on, "session-store", ensemble_session_store::migrations()).await;
-        let service = start_service::<SessionStore>(vars(&peers, &database, more)).await;
+        let service = start_service::<SessionStore>(vars(&peers, &database, variables)).await;
         Self { peers, database, service }
     }
 
@@ -37,40 +38,40 @@ impl World {
         start_service::<SessionStore>(vars(&self.peers, &self.database, &[])).await
     }
 
-    pub(crate) fn vars(&self, more: &[(&str, &str)]) -> Vec<(String, String)> {
-        vars(&self.peers, &self.database, more)
+    pub(crate) fn vars(&self, variables: &[(&str, &str)]) -> Vec<(String, String)> {
+        vars(&self.peers, &self.database, variables)
     }
 
     pub(crate) fn anonymous(&self) -> Api {
         Api::new(&self.service.public_url())
     }
 
-    pub(crate) fn person(&self) -> Person {
+    pub(crate) fn client(&self) -> Client {
         let id = self.peers.new_user();
         let token = self.peers.issuer().user(id);
-        Person { id, machine: self.peers.new_machine(id), api: self.anonymous().with_token(&token) }
+        Client { id, machine: self.peers.new_machine(id), api: self.anonymous().with_token(&token) }
     }
 
-    /// Somebody that `owner` shares the session with.
-    pub(crate) async fn guest(&self, owner: &Person, session: &str, level: &str) -> Person {
-        let guest = self.person();
+    /// A client that `owner` shares the session with.
+    pub(crate) async fn guest(&self, owner: &Client, session: &str, level: &str) -> Client {
+        let guest = self.client();
         owner.share(session, &guest, level).await;
         guest
     }
 }
 
-impl Person {
+impl Client {
     pub(crate) fn draft(&self) -> Value {
         json!({ "machineId": self.machine, "metadata": "sealed metadata", "encryptionKey": "sealed key" })
     }
 
-    /// A new session's id.
+    /// Creates a session and returns its id.
     pub(crate) async fn session(&self) -> String {
         let made = self.api.post("/v1/sessions", &self.draft()).await.expect(201);
         made["id"].as_str().unwrap().to_owned()
     }
 
-    pub(crate) async fn share(&self, session: &str, with: &Person, level: &str) {
+    pub(crate) async fn share(&self, session: &str, with: &Client, level: &str) {
         let body = json!({ "userId": with.id, "accessLevel": level, "encryptedKey": format!("key of {}", with.id) });
         let shared = self.api.post(&format!("/v1/sessions/{session}/shares"), &body).await;
         assert!(matches!(shared.status, 200 | 201), "{shared:?}");
@@ -81,7 +82,7 @@ impl Person {
         self.api.post(&messages(session), &body).await.expect(201)
     }
 
-    /// `count` messages, 200 at a time.
+    /// Appends `count` messages, 200 at a time.
     pub(crate) async fn fill(&self, session: &str, count: usize) {
         for start in (0..count).step_by(200) {
             let drafts: Vec<Value> = (start..count.min(start + 200))
@@ -91,7 +92,7 @@ impl Person {
         }
     }
 
-    /// The whole history, oldest first.
+    /// Reads the whole history, oldest first.
     pub(crate) async fn history(&self, session: &str) -> Vec<Value> {
         let mut all = Vec::new();
         let mut after = 0;
@@ -115,23 +116,23 @@ pub(crate) fn seqs(messages: &Value) -> Vec<i64> {
     messages.as_array().unwrap().iter().map(|message| message["seq"].as_i64().unwrap()).collect()
 }
 
-fn vars(peers: &Peers, database: &TestDatabase, more: &[(&str, &str)]) -> Vec<(String, String)> {
+fn vars(peers: &Peers, database: &TestDatabase, variables: &[(&str, &str)]) -> Vec<(String, String)> {
     let mut vars = peers.vars();
     vars.push(("DATABASE_URL".to_owned(), database.url.clone()));
     vars.push(("SHARE_BASE_URL".to_owned(), "https://share.example".to_owned()));
-    vars.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    vars.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     vars
 }
 
-impl World {
-    /// How many rows all tables of the service hold together.
+impl Fixture {
+    /// The number of rows in all tables of the service.
     pub(crate) async fn rows(&self) -> i64 {
         const TABLES: [&str; 6] = ["sessions", "session_contents", "messages", "shares", "links", "viewings"];
         let counts = TABLES.map(|table| format!("(SELECT count(*) FROM {table})")).join(" + ");
         self.number(&format!("SELECT {counts}")).await
     }
 
-    /// One number that the database is asked for directly.
+    /// Runs a query for one number on the database.
     pub(crate) async fn number(&self, sql: &str) -> i64 {
         if let Some(path) = self.database.url.strip_prefix("sqlite:") {
             use diesel::prelude::*;
@@ -147,10 +148,8 @@ impl World {
         tokio::spawn(connection);
         client.query_one(&format!("SELECT ({sql})::bigint"), &[]).await.unwrap().get(0)
     }
-}
 
-impl World {
-    /// A statement on PostgreSQL.
+    /// Runs a statement on PostgreSQL.
     pub(crate) async fn execute(&self, sql: &str) {
         let (client, connection) = tokio_postgres::connect(&self.database.url, tokio_postgres::NoTls).await.unwrap();
         tokio::spawn(connection);

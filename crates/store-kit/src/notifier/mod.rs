@@ -1,8 +1,8 @@
-//! Wake-ups: telling those who wait that something changed, on whichever replica they wait.
+//! Notifications: a transaction publishes a topic, and subscribers on every replica wake up.
 //!
-//! A wake-up is a hint. The state is in the database, and who is woken reads it there; a wake-up that is lost costs a
-//! little time and never truth. On PostgreSQL they travel by NOTIFY on one connection of each replica, after the commit
-//! and never inside it; on SQLite there is one process, and a channel does.
+//! A notification is a hint. The state is in the database, where a subscriber reads it; a notification that is lost costs
+//! a little time and never truth. On PostgreSQL they travel by NOTIFY on one connection of each replica, after the commit
+//! and never inside it. On SQLite there is one process, and a channel does.
 //!
 //! The order that misses nothing: subscribe, read the state, wait, read again.
 
@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
-/// What one waits for: a kind and an id, as in `session:0198…`. No line breaks; at most 250 bytes.
+/// What a subscriber waits for: a kind and an id, as in `session:0198…`. No line breaks; at most 250 bytes.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Topic(Arc<str>);
 
@@ -44,96 +44,98 @@ impl fmt::Debug for Topic {
 /// Publishes and subscribes. Cheap to clone.
 #[derive(Clone)]
 pub struct Notifier {
-    hub: Arc<Hub>,
+    registry: Arc<Registry>,
     outbox: Option<Arc<Outbox>>,
 }
 
-/// One who waits. Wake-ups that come while nobody is in [`Subscription::changed`] are kept, as one.
+/// Waits for one topic. Notifications that come while no one awaits [`Subscription::changed`] are remembered as one.
 pub struct Subscription {
     topic: Topic,
-    news: watch::Receiver<()>,
-    hub: Arc<Hub>,
+    rx: watch::Receiver<()>,
+    registry: Arc<Registry>,
 }
 
+/// The subscriptions of this process.
 #[derive(Default)]
-pub(crate) struct Hub {
-    waiting: Mutex<HashMap<Topic, watch::Sender<()>>>,
-    /// Wake-ups of other replicas arrive.
+pub(crate) struct Registry {
+    senders: Mutex<HashMap<Topic, watch::Sender<()>>>,
+    /// Notifications of other replicas arrive.
     pub(crate) connected: AtomicBool,
 }
 
-/// What is still to be told to the other replicas.
+/// Topics that have still to be sent to the other replicas.
 #[derive(Default)]
 pub(crate) struct Outbox {
     pending: Mutex<Pending>,
-    filled: Notify,
+    added: Notify,
 }
 
 #[derive(Default)]
 pub(crate) struct Pending {
     topics: HashSet<Topic>,
-    /// There was more than anybody should remember: everybody must look.
+    /// There were too many topics to remember, so every subscriber has to wake up.
     all: bool,
 }
 
-/// More than this while the connection is away, and everybody is woken instead.
+/// With more topics than this while the connection is lost, every subscriber is woken instead.
 const PENDING_LIMIT: usize = 10_000;
 
 impl Notifier {
     pub(crate) fn in_process() -> Self {
-        Self { hub: Arc::default(), outbox: None }
+        Self { registry: Arc::default(), outbox: None }
     }
 
     pub(crate) fn over_postgres(url: &str) -> Self {
-        let (hub, outbox): (Arc<Hub>, Arc<Outbox>) = (Arc::default(), Arc::default());
-        tokio::spawn(postgres::relay(url.to_owned(), Arc::downgrade(&hub), Arc::clone(&outbox)));
-        Self { hub, outbox: Some(outbox) }
+        let (registry, outbox): (Arc<Registry>, Arc<Outbox>) = (Arc::default(), Arc::default());
+        tokio::spawn(postgres::relay(url.to_owned(), Arc::downgrade(&registry), Arc::clone(&outbox)));
+        Self { registry, outbox: Some(outbox) }
     }
 
-    /// Waits for one topic from now on.
+    /// Subscribes to one topic from now on.
     pub fn subscribe(&self, topic: Topic) -> Subscription {
-        let news = self.hub.lock().entry(topic.clone()).or_default().subscribe();
-        Subscription { topic, news, hub: Arc::clone(&self.hub) }
+        let rx = self.registry.lock().entry(topic.clone()).or_default().subscribe();
+        Subscription { topic, rx, registry: Arc::clone(&self.registry) }
     }
 
-    /// Notifier whoever waits for these: here at once, elsewhere in a moment. [`crate::Conn::notify`] calls it after a commit.
+    /// Wakes the subscribers of these topics: here at once, on other replicas in a moment. What was given to
+    /// [`crate::Conn::notify`] is published after the commit.
     pub fn publish(&self, topics: impl IntoIterator<Item = Topic>) {
         let topics: Vec<Topic> = topics.into_iter().collect();
         if topics.is_empty() {
             return;
         }
-        self.hub.deliver(&topics);
+        self.registry.deliver(&topics);
         if let Some(outbox) = &self.outbox {
             outbox.add(topics);
         }
     }
 
-    /// Notifier only those who wait in this process; for a sweep that found what a lost wake-up would have told.
+    /// Wakes the subscribers in this process only: for a sweep that found a change whose notification was lost.
     pub fn deliver(&self, topics: &[Topic]) {
-        self.hub.deliver(topics);
+        self.registry.deliver(topics);
     }
 
-    /// How many things are waited for here.
+    /// How many topics have subscribers here.
     pub(crate) fn topics(&self) -> usize {
-        self.hub.lock().len()
+        self.registry.lock().len()
     }
 
-    /// Whether wake-ups of other replicas arrive; in one process there are none to miss.
+    /// Whether notifications of other replicas arrive. With one process there are none to miss.
     pub(crate) fn is_connected(&self) -> bool {
-        self.outbox.is_none() || self.hub.connected.load(Ordering::Relaxed)
+        self.outbox.is_none() || self.registry.connected.load(Ordering::Relaxed)
     }
 
-    /// Everything of this kind that is waited for here; for sweeps, which ask the database about these only.
+    /// The topics of this kind that have subscribers here: a sweep asks the database about these only.
     pub fn subscribed(&self, kind: &str) -> Vec<Topic> {
-        self.hub.lock().keys().filter(|topic| topic.kind() == kind).cloned().collect()
+        self.registry.lock().keys().filter(|topic| topic.kind() == kind).cloned().collect()
     }
 }
 
 impl Subscription {
     /// Completes when the topic was published after the last time this completed (or after the subscription was made).
     pub async fn changed(&mut self) {
-        if self.news.changed().await.is_err() {
-            // The sender lives in the hub, which we hold; without it nothing can come any more.
+        if self.rx.changed().await.is_err() {
+            // The sender is in the registry, which this subscription keeps alive; without it nothing can come any more.
             std::future::pending::<()>().await;
         }
     }
@@ -145,22 +147,22 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        let mut waiting = self.hub.lock();
-        // Our own receiver is still counted.
-        if waiting.get(&self.topic).is_some_and(|sender| sender.receiver_count() <= 1) {
-            waiting.remove(&self.topic);
+        let mut senders = self.registry.lock();
+        // The receiver of this subscription is still counted.
+        if senders.get(&self.topic).is_some_and(|sender| sender.receiver_count() <= 1) {
+            senders.remove(&self.topic);
         }
     }
 }
 
-impl Hub {
+impl Registry {
     fn lock(&self) -> MutexGuard<'_, HashMap<Topic, watch::Sender<()>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.senders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn deliver(&self, topics: &[Topic]) {
-        let waiting = self.lock();
-        for sender in topics.iter().filter_map(|topic| waiting.get(topic)) {
+        let senders = self.lock();
+        for sender in topics.iter().filter_map(|topic| senders.get(topic)) {
             sender.send_replace(());
         }
     }
@@ -184,7 +186,7 @@ impl Outbox {
             *pending = Pending { topics: HashSet::new(), all: true };
         }
         drop(pending);
-        self.filled.notify_one();
+        self.added.notify_one();
     }
 
     fn put_back(&self, unsent: Pending) {
@@ -199,7 +201,7 @@ impl Outbox {
             if pending.all || !pending.topics.is_empty() {
                 return pending;
             }
-            self.filled.notified().await;
+            self.added.notified().await;
         }
     }
 }

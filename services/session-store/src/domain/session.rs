@@ -1,12 +1,12 @@
-//! A change of a session: parsed once, so that one that contradicts itself does not exist.
+//! A change of a session. Parsing refuses changes that contradict themselves, so later code need not check again.
 
 use ensemble_types::sessions::{AccessLevel, SessionHeartbeat, SessionStatus, UpdateSession};
 
 use super::Invalid;
 
-/// At least one change, and what each of them expects.
+/// At least one change, and the versions that the caller expects.
 #[derive(Debug)]
-pub(crate) struct Change {
+pub(crate) struct SessionChange {
     pub(crate) metadata: Option<Versioned>,
     pub(crate) agent_state: Option<Versioned>,
     pub(crate) status: Option<SessionStatus>,
@@ -15,15 +15,15 @@ pub(crate) struct Change {
     pub(crate) heartbeat: Option<SessionHeartbeat>,
 }
 
-/// A value that counts its changes.
+/// A new value for a field that has a version.
 #[derive(Debug)]
 pub(crate) struct Versioned {
     pub(crate) value: String,
-    /// The version that this is to replace; any when absent.
+    /// The version that this replaces. Without it, any version is replaced.
     pub(crate) expected: Option<i64>,
 }
 
-impl Change {
+impl SessionChange {
     pub(crate) fn new(update: UpdateSession) -> Result<Self, Invalid> {
         let UpdateSession {
             metadata,
@@ -38,7 +38,7 @@ impl Change {
             expected_agent_state_version,
         } = update;
         if expected_version.is_some() && metadata.is_some() == agent_state.is_some() {
-            let detail = "goes with a change of exactly one of metadata and agentState";
+            let detail = "requires a change of exactly one of metadata and agentState";
             return Err(Invalid::new("/expectedVersion", detail));
         }
         for (field, expects, changes) in [
@@ -47,17 +47,17 @@ impl Change {
         ] {
             if expects && !changes {
                 let pointer = format!("/expected{field}Version");
-                return Err(Invalid::new(pointer, "expects the version of a field that is not changed"));
+                return Err(Invalid::new(pointer, "is the version of a field that this request does not change"));
             }
             if expects && expected_version.is_some() {
                 return Err(Invalid::new(
                     "/expectedVersion",
-                    format!("says the same as expected{field}Version; send one"),
+                    format!("cannot be combined with expected{field}Version; send one of them"),
                 ));
             }
         }
         if encryption_key.is_some() != expected_key_epoch.is_some() {
-            return Err(Invalid::new("/expectedKeyEpoch", "goes with encryptionKey, and encryptionKey with it"));
+            return Err(Invalid::new("/expectedKeyEpoch", "and encryptionKey must be sent together"));
         }
         let change = Self {
             metadata: metadata.map(|value| Versioned {
@@ -73,14 +73,14 @@ impl Change {
             archived,
             heartbeat,
         };
-        if change.is_quiet() && change.heartbeat.is_none() {
+        if change.is_heartbeat_only() && change.heartbeat.is_none() {
             return Err(Invalid::new("", "must change at least one field"));
         }
         Ok(change)
     }
 
-    /// What the caller has to be for all of it.
-    pub(crate) fn needs(&self) -> AccessLevel {
+    /// The access level that all of the change together requires.
+    pub(crate) fn required_level(&self) -> AccessLevel {
         if self.status.is_some() || self.archived.is_some() || self.key.is_some() {
             AccessLevel::Owner
         } else if self.metadata.is_some() || self.agent_state.is_some() {
@@ -90,8 +90,8 @@ impl Change {
         }
     }
 
-    /// Nothing but a heartbeat: it counts as no update of the session.
-    pub(crate) fn is_quiet(&self) -> bool {
+    /// A heartbeat alone does not change `updatedAt` and is not sent to streams.
+    pub(crate) fn is_heartbeat_only(&self) -> bool {
         self.metadata.is_none()
             && self.agent_state.is_none()
             && self.status.is_none()
@@ -104,12 +104,12 @@ impl Change {
 mod tests {
     use super::*;
 
-    fn change(json: &str) -> Result<Change, String> {
-        Change::new(serde_json::from_str(json).unwrap()).map_err(|invalid| invalid.pointer)
+    fn change(json: &str) -> Result<SessionChange, String> {
+        SessionChange::new(serde_json::from_str(json).unwrap()).map_err(|invalid| invalid.pointer)
     }
 
     #[test]
-    fn a_contradiction_is_told_by_its_field() {
+    fn contradictions_name_the_field() {
         for (json, pointer) in [
             ("{}", ""),
             (r#"{"metadata":"a","agentState":"b","expectedVersion":1}"#, "/expectedVersion"),
@@ -124,13 +124,13 @@ mod tests {
     }
 
     #[test]
-    fn the_most_demanding_field_decides() {
-        for (json, needs) in [
+    fn the_field_with_the_highest_requirement_decides() {
+        for (json, level) in [
             (r#"{"heartbeat":{}}"#, AccessLevel::Edit),
             (r#"{"heartbeat":{},"metadata":"a","expectedVersion":1}"#, AccessLevel::Admin),
             (r#"{"metadata":"a","status":"ended"}"#, AccessLevel::Owner),
         ] {
-            assert_eq!(change(json).unwrap().needs(), needs, "{json}");
+            assert_eq!(change(json).unwrap().required_level(), level, "{json}");
         }
     }
 }

@@ -1,0 +1,168 @@
+//! Drafts of messages, and how a batch of appends numbers them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ensemble_types::ids::{MessageId, SessionId, UserId};
+use ensemble_types::messages::{AppendMessage, AppendRequest, Message};
+use ensemble_types::time::Timestamp;
+
+use super::Invalid;
+use super::access::CanEdit;
+
+/// The most messages that one call can append.
+pub(crate) const MAX_DRAFTS: usize = 200;
+
+/// A message without a `seq` yet.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub(crate) local_id: String,
+    pub(crate) content: String,
+    pub(crate) key_epoch: Option<i64>,
+}
+
+/// The messages of one call. All of them are stored, or none.
+#[derive(Debug)]
+pub(crate) struct Drafts {
+    pub(crate) messages: Vec<Draft>,
+    /// The call used the `messages` array, so the response is an array too.
+    pub(crate) batch: bool,
+}
+
+impl Drafts {
+    pub(crate) fn new(request: AppendRequest) -> Result<Self, Invalid> {
+        let AppendRequest { content, local_id, key_epoch, messages } = request;
+        match (content, local_id, messages) {
+            (None, None, Some(messages)) if key_epoch.is_none() => {
+                if !(1..=MAX_DRAFTS).contains(&messages.len()) {
+                    let detail = format!("must hold 1 to {MAX_DRAFTS} messages, not {}", messages.len());
+                    return Err(Invalid::new("/messages", detail));
+                }
+                let drafts = messages.into_iter().enumerate().map(|(at, message)| {
+                    Draft::new(message).map_err(|i| Invalid::new(format!("/messages/{at}{}", i.pointer), i.detail))
+                });
+                Ok(Self { messages: drafts.collect::<Result<_, _>>()?, batch: true })
+            }
+            (Some(content), Some(local_id), None) => {
+                let draft = Draft::new(AppendMessage { content, local_id, key_epoch })?;
+                Ok(Self { messages: vec![draft], batch: false })
+            }
+            (_, _, Some(_)) => Err(Invalid::new("/messages", "cannot be combined with content, localId or keyEpoch")),
+            (None, _, None) => Err(Invalid::new("/content", "is required")),
+            (Some(_), None, None) => Err(Invalid::new("/localId", "is required")),
+        }
+    }
+
+    /// Approximate size in memory, for the limit on queued appends.
+    pub(crate) fn bytes(&self) -> usize {
+        self.messages.iter().map(|draft| draft.content.len() + draft.local_id.len() + 64).sum()
+    }
+}
+
+impl Draft {
+    fn new(message: AppendMessage) -> Result<Self, Invalid> {
+        if message.key_epoch.is_some_and(|epoch| !(1..=9_007_199_254_740_991).contains(&epoch)) {
+            return Err(Invalid::new("/keyEpoch", "must be a whole number from 1 on"));
+        }
+        Ok(Self {
+            local_id: message.local_id.into_string(),
+            content: message.content.into_string(),
+            key_epoch: message.key_epoch,
+        })
+    }
+
+    fn numbered(&self, sender: UserId, seq: i64, created_at: Timestamp) -> Message {
+        Message {
+            id: MessageId::generate(),
+            seq,
+            local_id: self.local_id.clone(),
+            content: self.content.clone(),
+            sender_id: sender,
+            key_epoch: self.key_epoch,
+            created_at,
+        }
+    }
+}
+
+/// Numbers the drafts of a batch. `seq` continues without gaps in each session, and a `localId` that its sender used before
+/// in the session gives the message it was used for.
+pub(crate) struct Numbering {
+    at: Timestamp,
+    last_seqs: HashMap<SessionId, i64>,
+    by_local_id: HashMap<(SessionId, UserId, String), Arc<Message>>,
+    added: Vec<(SessionId, Arc<Message>)>,
+}
+
+/// The messages for the drafts of one call, in the order of the drafts.
+pub(crate) struct Numbered {
+    pub(crate) messages: Vec<Arc<Message>>,
+    /// At least one of them is new.
+    pub(crate) created: bool,
+}
+
+impl Numbering {
+    /// `last_seqs` come from rows that stay locked until the new messages are committed.
+    pub(crate) fn new(at: Timestamp, last_seqs: HashMap<SessionId, i64>) -> Self {
+        Self { at, last_seqs, by_local_id: HashMap::new(), added: Vec::new() }
+    }
+
+    /// Adds a message that is stored already, so that its `localId` is recognised.
+    pub(crate) fn add_stored(&mut self, session: SessionId, message: Message) {
+        self.by_local_id.insert((session, message.sender_id, message.local_id.clone()), Arc::new(message));
+    }
+
+    /// Numbers the drafts of one call.
+    pub(crate) fn number(&mut self, _: CanEdit<'_>, session: SessionId, sender: UserId, drafts: &[Draft]) -> Numbered {
+        let added_before = self.added.len();
+        let last_seq = self.last_seqs.entry(session).or_default();
+        let messages = drafts.iter().map(|draft| {
+            let message = self.by_local_id.entry((session, sender, draft.local_id.clone())).or_insert_with(|| {
+                *last_seq += 1;
+                let message = Arc::new(draft.numbered(sender, *last_seq, self.at));
+                self.added.push((session, Arc::clone(&message)));
+                message
+            });
+            Arc::clone(message)
+        });
+        let messages = messages.collect();
+        Numbered { messages, created: self.added.len() > added_before }
+    }
+
+    /// The messages to store.
+    pub(crate) fn into_added(self) -> Vec<(SessionId, Arc<Message>)> {
+        self.added
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::access::Access;
+
+    fn draft(local_id: &str) -> Draft {
+        Draft { local_id: local_id.to_owned(), content: format!("content of {local_id}"), key_epoch: None }
+    }
+
+    #[test]
+    fn seq_continues_in_each_session_and_repeated_local_ids_take_no_number() {
+        let (one, other) = (SessionId::generate(), SessionId::generate());
+        let (owner, guest) = (UserId::generate(), UserId::generate());
+        let access = Access::of(owner, owner, None).unwrap();
+        let mut numbering = Numbering::new(Timestamp::from_micros(0), HashMap::from([(one, 7), (other, 0)]));
+        numbering.add_stored(one, draft("stored").numbered(owner, 3, Timestamp::from_micros(0)));
+        let mut seqs = |session, sender, local_ids: &[&str]| -> Vec<i64> {
+            let drafts: Vec<Draft> = local_ids.iter().map(|local_id| draft(local_id)).collect();
+            numbering
+                .number(access.edit().unwrap(), session, sender, &drafts)
+                .messages
+                .iter()
+                .map(|message| message.seq)
+                .collect()
+        };
+        assert_eq!(seqs(one, owner, &["a", "stored", "b", "a"]), [8, 3, 9, 8]);
+        assert_eq!(seqs(other, owner, &["a"]), [1]);
+        assert_eq!(seqs(one, guest, &["a", "stored"]), [10, 11]);
+        assert_eq!(seqs(one, owner, &["b", "c"]), [9, 12]);
+        assert_eq!(numbering.into_added().len(), 6);
+    }
+}

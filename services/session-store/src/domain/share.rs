@@ -1,0 +1,19 @@
+//! Rules for private shares that do not depend on the caller's access level.
+
+use ensemble_types::ids::UserId;
+
+use super::Invalid;
+
+/// The most shares that one session can have.
+pub(crate) const MAX_SHARES: i64 = 100;
+
+/// Refuses a share with the session's owner or with the caller.
+pub(crate) fn check_recipient(owner: UserId, caller: UserId, recipient: UserId) -> Result<(), Invalid> {
+    if recipient == owner {
+        return Err(Invalid::new("/userId", "is the session's owner, who needs no share"));
+    }
+    if recipient == caller {
+        return Err(Invalid::new("/userId", "is your own id; you already have access to this session"));
+    }
+    Ok(())
+}

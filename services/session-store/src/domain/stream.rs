@@ -1,0 +1,49 @@
+//! What a live stream remembers between two reads, and why it ends.
+
+use ensemble_types::ids::UserId;
+
+use super::public_link::TokenHash;
+
+/// The reader of a stream.
+#[derive(Clone)]
+pub(crate) enum Audience {
+    /// The owner or the recipient of a share.
+    Member(UserId),
+    /// A reader with a public link and a view token. Does not see senders or their local ids.
+    Public { link: TokenHash, view_token: String },
+}
+
+/// The parts of a session whose changes a stream reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SessionStamp {
+    pub(crate) metadata_version: i64,
+    pub(crate) agent_state_version: i64,
+    pub(crate) ended: bool,
+    pub(crate) key_epoch: i64,
+}
+
+/// How far a stream has sent a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// The last message that was sent.
+    pub(crate) seq: i64,
+    /// The session as it was last sent.
+    pub(crate) stamp: SessionStamp,
+}
+
+/// Why the service ends a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndReason {
+    AccessRevoked,
+    SessionDeleted,
+}
+
+impl EndReason {
+    /// As it appears in the `end` event.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::AccessRevoked => "access_revoked",
+            Self::SessionDeleted => "session_deleted",
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The newest messages of a session, read once for all of its streams.
+//!
+//! A message wakes every stream of its session. The first one reads the new messages, and after them the shares; the others
+//! take the same page if it was read after they were woken. A message then costs a fixed number of queries, whatever the
+//! number of streams, and each stream is still checked against shares that were read after the messages.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ensemble_store_kit::Db;
+use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::messages::Message;
+use ensemble_types::shares::ShareLevel;
+use moka::future::Cache;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use crate::domain::access::{Access, Refusal};
+use crate::error::Error;
+use crate::store;
+use crate::store::sessions::SessionRow;
+
+/// Pages with more content are not kept for other streams.
+const MAX_CACHED_BYTES: usize = 256 << 10;
+/// The most sessions with a cached page.
+const CACHED_SESSIONS: u64 = 1_000;
+/// A page that no stream asked for during this time is dropped.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// The latest pages of all sessions. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct LatestPageCaches {
+    by_session: Cache<SessionId, Arc<Mutex<Option<Arc<LatestPage>>>>>,
+}
+
+/// The messages after a position, and who was allowed to read them.
+pub(super) struct LatestPage {
+    read_at: Instant,
+    after: i64,
+    pub(super) messages: Vec<Arc<Message>>,
+    pub(super) session: SessionRow,
+    levels: HashMap<UserId, ShareLevel>,
+}
+
+impl LatestPageCaches {
+    pub(crate) fn new() -> Self {
+        Self { by_session: Cache::builder().max_capacity(CACHED_SESSIONS).time_to_idle(IDLE).build() }
+    }
+
+    /// The messages after `after`, read at `woken_at` or later.
+    pub(super) async fn page(
+        &self,
+        db: &Db,
+        session: SessionId,
+        after: i64,
+        woken_at: Instant,
+    ) -> Result<Arc<LatestPage>, Error> {
+        let cache = self.by_session.get_with(session, async { Arc::default() }).await;
+        // Streams of one session wait here for the one that reads.
+        let mut latest = cache.lock().await;
+        if let Some(page) = latest.as_ref().filter(|page| page.read_at >= woken_at && page.after == after) {
+            return Ok(Arc::clone(page));
+        }
+        let read_at = Instant::now();
+        let read = db.read("read the latest messages", move |c| {
+            let messages = store::messages::page(c, session, super::streams::window_after(after))?;
+            let row = store::sessions::find(c, session)?.ok_or(Refusal::NotFound)?;
+            let levels = store::shares::levels_of_session(c, session)?;
+            let messages = messages.into_iter().map(Arc::new).collect();
+            Ok::<_, Error>(LatestPage { read_at, after, messages, session: row, levels })
+        });
+        let page = Arc::new(read.await?);
+        *latest = Some(Arc::clone(&page)).filter(|page| page.bytes() <= MAX_CACHED_BYTES);
+        Ok(page)
+    }
+}
+
+impl LatestPage {
+    /// Fails unless this user could read the session when the page was read.
+    pub(super) fn check(&self, user: UserId) -> Result<Access, Refusal> {
+        Access::of(self.session.owner_id, user, self.levels.get(&user).copied())
+    }
+
+    fn bytes(&self) -> usize {
+        self.messages.iter().map(|message| message.content.len()).sum()
+    }
+}

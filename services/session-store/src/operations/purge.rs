@@ -1,0 +1,46 @@
+//! Removes what deleted sessions and finished viewings leave behind, in small transactions that do not delay others.
+
+use ensemble_store_kit::{Db, Subscription};
+
+use super::deletions_topic;
+use crate::domain::public_link::VIEWING;
+use crate::error::Error;
+use crate::store;
+
+/// The most messages that one transaction removes.
+const BATCH: i64 = 500;
+
+/// What one step of the purge did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purged {
+    /// Rows were removed; there may be more.
+    Some,
+    /// No deleted session is left, or other replicas are working on those that are.
+    Nothing,
+}
+
+/// Completes when this process has deleted sessions.
+pub(crate) fn subscribe(db: &Db) -> Subscription {
+    db.notifier().subscribe(deletions_topic())
+}
+
+/// Removes a batch of one deleted session's messages, or the session when it has none left.
+pub(crate) async fn step(db: &Db) -> Result<Purged, Error> {
+    db.write("purge deleted sessions", |tx| {
+        let Some(session) = store::purge::next_deleted(tx)? else { return Ok(Purged::Nothing) };
+        if !store::purge::remove_messages(tx, session, BATCH)? {
+            store::purge::remove_session(tx, session)?;
+        }
+        Ok(Purged::Some)
+    })
+    .await
+}
+
+/// Removes viewings that are over.
+pub(crate) async fn remove_old_viewings(db: &Db) -> Result<(), Error> {
+    db.write("remove old viewings", |tx| {
+        let cutoff = tx.now()?.minus(VIEWING);
+        Ok(store::public_links::remove_old_viewings(tx, cutoff)?)
+    })
+    .await
+}

@@ -1,0 +1,283 @@
+//! Sessions: create, read, list, update, delete.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use ensemble_store_kit::idempotency::{self, IdempotencyOutcome, IdempotencyRequest};
+use ensemble_store_kit::types::IntoDb;
+use ensemble_store_kit::{Conn, StoreError, cursor};
+use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::sessions::{Session, SessionPage, SessionStatus};
+use ensemble_types::time::Timestamp;
+use uuid::Uuid;
+
+use super::{deletions_topic, lock_session, publish_change};
+use crate::SessionStore;
+use crate::domain::access::{Access, Refusal};
+use crate::domain::session::{SessionChange, Versioned};
+use crate::error::Error;
+use crate::store;
+use crate::store::session_list::{Entry, Slice};
+use crate::store::sessions::{ContentColumns, NewSession, SessionColumns, SessionRow, WholeSession, status};
+
+/// A session, and whether this call created it.
+pub(crate) struct Created {
+    pub(crate) session: Session,
+    pub(crate) is_new: bool,
+}
+
+/// Which page of which list.
+#[derive(Clone, Debug)]
+pub(crate) struct ListRequest {
+    pub(crate) user: UserId,
+    pub(crate) include_shared: bool,
+    pub(crate) active_only: bool,
+    pub(crate) limit: usize,
+    pub(crate) cursor: Option<String>,
+}
+
+/// The most metadata and agent state that a page of sessions holds, except when its first session is larger.
+const PAGE_BYTES: i64 = 4 << 20;
+
+/// Creates a session. The same tag or the same idempotency key gives the session that exists.
+pub(crate) async fn create(
+    service: &SessionStore,
+    new: NewSession,
+    request: Option<IdempotencyRequest>,
+) -> Result<Created, Error> {
+    service.peers.require_machine(new.owner, &new.machine).await?;
+    let online_for = service.online_for;
+    service
+        .db
+        .write("create a session", move |tx| {
+            let (id, is_new) = create_or_find(tx, &new, request.as_ref())?;
+            Ok(Created { session: load(tx, id, new.owner, online_for)?, is_new })
+        })
+        .await
+}
+
+pub(crate) async fn read(service: &SessionStore, id: SessionId, caller: UserId) -> Result<Session, Error> {
+    let online_for = service.online_for;
+    service.db.read("read a session", move |c| load(c, id, caller, online_for)).await
+}
+
+/// A page of a user's sessions, the most recently changed first.
+pub(crate) async fn list(service: &SessionStore, request: ListRequest) -> Result<SessionPage, Error> {
+    let online_for = service.online_for;
+    service.db.read("list sessions", move |c| list_page(c, &request, online_for)).await
+}
+
+/// Changes a session, if the caller may make all of the change and every expected version is the current one.
+pub(crate) async fn update(
+    service: &SessionStore,
+    id: SessionId,
+    caller: UserId,
+    change: SessionChange,
+) -> Result<Session, Error> {
+    let online_for = service.online_for;
+    service
+        .db
+        .write("update a session", move |tx| {
+            let (session, access) = lock_session(tx, id, caller)?;
+            let can_change = access.change(change.required_level())?;
+            check_versions(tx, &session, &change)?;
+            let now = tx.now()?;
+            store::sessions::update(can_change, tx, id, &session_columns(&session, &change, now))?;
+            if let Some(columns) = content_columns(&change) {
+                store::sessions::update_contents(can_change, tx, id, &columns)?;
+            }
+            if !change.is_heartbeat_only() {
+                publish_change(tx, id)?;
+            }
+            load(tx, id, caller, online_for)
+        })
+        .await
+}
+
+/// Deletes a session for everyone. The purge removes its rows afterwards.
+pub(crate) async fn delete(service: &SessionStore, id: SessionId, caller: UserId) -> Result<(), Error> {
+    service
+        .db
+        .write("delete a session", move |tx| {
+            let (_, access) = lock_session(tx, id, caller)?;
+            store::sessions::mark_deleted(access.own()?, tx, id)?;
+            publish_change(tx, id)?;
+            tx.notify(deletions_topic());
+            Ok(())
+        })
+        .await
+}
+
+/// Reads a session as the caller may see it.
+pub(super) fn load(c: &mut Conn, id: SessionId, caller: UserId, online_for: Duration) -> Result<Session, Error> {
+    let whole = store::sessions::load(c, &[id], caller)?.pop().ok_or(Refusal::NotFound)?;
+    view(c.operation(), whole, caller, online_for)
+}
+
+fn create_or_find(
+    tx: &mut Conn,
+    new: &NewSession,
+    request: Option<&IdempotencyRequest>,
+) -> Result<(SessionId, bool), Error> {
+    let id = SessionId::generate();
+    if let Some(request) = request {
+        match idempotency::claim(tx, request, &id.to_string())? {
+            IdempotencyOutcome::New => {}
+            IdempotencyOutcome::Mismatch => return Err(Error::IdempotencyMismatch),
+            IdempotencyOutcome::Replay { resource } => {
+                let malformed = |error| StoreError::bad_row(tx.operation(), format!("{error}: {resource}"));
+                return Ok((resource.parse().map_err(malformed)?, false));
+            }
+        }
+    }
+    if store::sessions::insert(tx, id, new)? {
+        return Ok((id, true));
+    }
+    let Some(tag) = &new.tag else {
+        return Err(StoreError::bad_row(tx.operation(), "a session without a tag was not inserted").into());
+    };
+    let existing = store::sessions::find_by_tag(tx, new.owner, tag)?;
+    if let Some(request) = request {
+        idempotency::point(tx, request, &existing.to_string())?;
+    }
+    Ok((existing, false))
+}
+
+/// Two steps: a session can hold more than a mebibyte, so the sizes are read before the sessions that fit on the page.
+fn list_page(c: &mut Conn, request: &ListRequest, online_for: Duration) -> Result<SessionPage, Error> {
+    let list = request.list_name();
+    let after: Option<(i64, Uuid)> = request.cursor.as_deref().map(|text| cursor::decode(&list, text)).transpose()?;
+    // One entry more than the page holds shows whether there is a next page.
+    let limit = i64::try_from(request.limit).unwrap_or(i64::MAX - 1) + 1;
+    let slice = Slice { active_only: request.active_only, limit, after };
+    let mut entries = store::session_list::owned(c, request.user, slice)?;
+    if request.include_shared {
+        entries.extend(store::session_list::shared(c, request.user, slice)?);
+        entries.sort_by_key(|(at, id, _)| std::cmp::Reverse((*at, *id)));
+    }
+    let has_more = cut(&mut entries, request.limit);
+    let ids: Vec<SessionId> = entries.iter().map(|(_, id, _)| *id).collect();
+    let operation = c.operation();
+    let mut sessions: HashMap<SessionId, Session> = HashMap::with_capacity(ids.len());
+    for whole in store::sessions::load(c, &ids, request.user)? {
+        match view(operation, whole, request.user, online_for) {
+            Ok(session) => drop(sessions.insert(session.id, session)),
+            // The share was removed between the two steps.
+            Err(Error::Refused(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let last = entries.last().filter(|_| has_more).map(|(at, id, _)| (at.micros(), id.uuid()));
+    Ok(SessionPage {
+        sessions: ids.iter().filter_map(|id| sessions.remove(id)).collect(),
+        next_cursor: last.map(|key| cursor::encode(&list, &key)),
+    })
+}
+
+/// Shortens a list to one page. True when it was longer.
+fn cut(entries: &mut Vec<Entry>, limit: usize) -> bool {
+    let mut bytes = 0_i64;
+    let beyond = entries.iter().enumerate().position(|(index, (_, _, size))| {
+        bytes = bytes.saturating_add(*size);
+        index == limit || (index > 0 && bytes > PAGE_BYTES)
+    });
+    entries.truncate(beyond.unwrap_or(entries.len()));
+    beyond.is_some()
+}
+
+impl ListRequest {
+    /// Binds a cursor to the list that it came from.
+    fn list_name(&self) -> String {
+        let name = match (self.active_only, self.include_shared) {
+            (false, false) => "sessions",
+            (false, true) => "sessions shared",
+            (true, false) => "active",
+            (true, true) => "active shared",
+        };
+        format!("{name} {}", self.user)
+    }
+}
+
+fn check_versions(tx: &mut Conn, session: &SessionRow, change: &SessionChange) -> Result<(), Error> {
+    let stale = |field: &Option<Versioned>, version: i64| {
+        field.as_ref().and_then(|field| field.expected).is_some_and(|expected| expected != version)
+    };
+    let (version, value) = if stale(&change.metadata, session.metadata_version) {
+        (session.metadata_version, Some(store::sessions::contents(tx, session.id)?.metadata))
+    } else if stale(&change.agent_state, session.agent_state_version) {
+        (session.agent_state_version, store::sessions::contents(tx, session.id)?.agent_state)
+    } else if stale(&change.key, session.key_epoch) {
+        (session.key_epoch, Some(store::sessions::contents(tx, session.id)?.encryption_key))
+    } else {
+        return Ok(());
+    };
+    Err(Error::VersionMismatch { version, value })
+}
+
+fn session_columns(session: &SessionRow, change: &SessionChange, now: Timestamp) -> SessionColumns {
+    SessionColumns {
+        metadata_version: change.metadata.as_ref().map(|_| session.metadata_version + 1),
+        agent_state_version: change.agent_state.as_ref().map(|_| session.agent_state_version + 1),
+        key_epoch: change.key.as_ref().map(|_| session.key_epoch + 1),
+        rekey_needed: change.key.as_ref().map(|_| false),
+        ended_at: match change.status {
+            Some(SessionStatus::Ended) if session.ended_at.is_none() => Some(Some(now.db())),
+            Some(SessionStatus::Active) => Some(None),
+            _ => None,
+        },
+        archived: change.archived,
+        last_active_at: change.heartbeat.map(|_| now.db()),
+        thinking: change.heartbeat.and_then(|heartbeat| heartbeat.thinking),
+        updated_at: (!change.is_heartbeat_only()).then(|| now.db()),
+    }
+}
+
+fn content_columns(change: &SessionChange) -> Option<ContentColumns> {
+    let value = |field: &Option<Versioned>| field.as_ref().map(|field| field.value.clone());
+    let columns = ContentColumns {
+        metadata: value(&change.metadata),
+        agent_state: value(&change.agent_state),
+        encryption_key: value(&change.key),
+    };
+    let is_empty = columns.metadata.is_none() && columns.agent_state.is_none() && columns.encryption_key.is_none();
+    (!is_empty).then_some(columns)
+}
+
+/// The session as this caller may see it.
+fn view(
+    operation: &'static str,
+    (row, content, share, read_at): WholeSession,
+    caller: UserId,
+    online_for: Duration,
+) -> Result<Session, Error> {
+    let level =
+        share.as_ref().map(|share| store::shares::level_from_number(operation, share.access_level)).transpose()?;
+    let access = Access::of(row.owner_id, caller, level)?;
+    let is_owner = access.own().is_ok();
+    let malformed = |error| StoreError::bad_row(operation, format!("{error}: machine {}", row.machine_id));
+    let online = row.last_active_at.is_some_and(|at| read_at.since(at) < online_for);
+    Ok(Session {
+        id: row.id,
+        owner_id: row.owner_id,
+        machine_id: row.machine_id.parse().map_err(malformed)?,
+        tag: row.tag.filter(|_| is_owner),
+        metadata: content.metadata,
+        metadata_version: row.metadata_version,
+        encryption_key: Some(content.encryption_key).filter(|_| is_owner),
+        agent_state: content.agent_state,
+        agent_state_version: row.agent_state_version,
+        status: status(row.ended_at),
+        ended_at: row.ended_at,
+        archived: row.archived,
+        online,
+        thinking: online && row.thinking,
+        last_active_at: row.last_active_at,
+        last_seq: row.last_seq,
+        access_level: access.level(),
+        encrypted_key: share.filter(|_| !is_owner).map(|share| share.encrypted_key),
+        key_epoch: row.key_epoch,
+        rekey_needed: row.rekey_needed,
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+    })
+}

@@ -1,0 +1,155 @@
+//! Live streams of sessions. Each time a stream reads, it reads its reader's access again, after what is new; nothing is sent
+//! that was not read this way.
+
+use std::sync::Arc;
+
+use ensemble_store_kit::{Conn, Subscription};
+use ensemble_types::ids::SessionId;
+use ensemble_types::links::{PublicMessage, PublicSession};
+use ensemble_types::messages::Message;
+use ensemble_types::sessions::Session;
+use tokio::time::Instant;
+
+use super::latest_page_cache::LatestPage;
+use super::public_links::{check_viewing, public_message};
+use super::{read_session, session_topic, sessions};
+use crate::SessionStore;
+use crate::domain::access::Refusal;
+use crate::domain::history::Window;
+use crate::domain::stream::{Audience, EndReason, Position};
+use crate::error::Error;
+use crate::store;
+use crate::store::sessions::SessionRow;
+
+/// The most messages that a stream reads at once.
+const MAX_MESSAGES: i64 = 200;
+
+/// A session as one reader follows it.
+pub(crate) struct SessionStream {
+    service: Arc<SessionStore>,
+    session: SessionId,
+    audience: Audience,
+    position: Position,
+    changes: Subscription,
+}
+
+/// An event to send.
+pub(crate) enum StreamEvent {
+    Message(Arc<Message>),
+    PublicMessage(PublicMessage),
+    Session(Box<Session>),
+    PublicSession(PublicSession),
+}
+
+/// What a stream does next.
+pub(crate) enum Step {
+    /// Send these events, if any. With `more`, there are further ones to read at once.
+    Send {
+        events: Vec<StreamEvent>,
+        more: bool,
+    },
+    End(EndReason),
+}
+
+/// Begins to follow a session after message `after`; without it, after the newest.
+pub(crate) async fn open(
+    service: Arc<SessionStore>,
+    session: SessionId,
+    audience: Audience,
+    after: Option<i64>,
+) -> Result<SessionStream, Error> {
+    // Subscribe before the first read, so that no change between the two is missed.
+    let changes = service.db.notifier().subscribe(session_topic(session));
+    let reader = audience.clone();
+    let row = service.db.read("open a stream", move |c| check(c, session, &reader)).await?;
+    let position = Position { seq: after.unwrap_or(row.last_seq), stamp: row.stamp() };
+    Ok(SessionStream { service, session, audience, position, changes })
+}
+
+impl SessionStream {
+    /// Completes when the session may have changed.
+    pub(crate) async fn changed(&mut self) {
+        self.changes.changed().await;
+    }
+
+    /// Reads what is new for this stream.
+    pub(crate) async fn read(&mut self) -> Result<Step, Error> {
+        let (session, audience, position) = (self.session, self.audience.clone(), self.position);
+        let online_for = self.service.online_for;
+        let read = self.service.db.read("read a stream", move |c| {
+            let window = window_after(position.seq);
+            let messages = store::messages::page(c, session, window)?;
+            let row = match check(c, session, &audience) {
+                Err(Error::Refused(_) | Error::LinkNotFound) => return Ok(Err(end_reason(c, session)?)),
+                row => row?,
+            };
+            let mut events = Vec::with_capacity(messages.len() + 1);
+            let next = Position { seq: messages.last().map_or(position.seq, |last| last.seq), stamp: row.stamp() };
+            let more = !messages.is_empty() && next.seq < row.last_seq;
+            events.extend(messages.into_iter().map(|message| match audience {
+                Audience::Member(_) => StreamEvent::Message(Arc::new(message)),
+                Audience::Public { .. } => StreamEvent::PublicMessage(public_message(message)),
+            }));
+            if next.stamp != position.stamp {
+                events.push(match audience {
+                    Audience::Member(user) => {
+                        StreamEvent::Session(Box::new(sessions::load(c, session, user, online_for)?))
+                    }
+                    Audience::Public { .. } => {
+                        StreamEvent::PublicSession(store::sessions::load_public(c, session)?.ok_or(Refusal::NotFound)?)
+                    }
+                });
+            }
+            Ok::<_, Error>(Ok((events, next, more)))
+        });
+        Ok(match read.await? {
+            Ok((events, next, more)) => {
+                self.position = next;
+                Step::Send { events, more }
+            }
+            Err(reason) => Step::End(reason),
+        })
+    }
+
+    /// Reads what is new since this stream was woken, together with the other streams of the session.
+    pub(crate) async fn read_latest(&mut self, woken_at: Instant) -> Result<Step, Error> {
+        if let Audience::Member(user) = self.audience
+            && let Ok(page) = self.latest_page(woken_at).await
+            && page.check(user).is_ok()
+            && page.session.stamp() == self.position.stamp
+        {
+            self.position.seq = page.messages.last().map_or(self.position.seq, |last| last.seq);
+            let more = !page.messages.is_empty() && self.position.seq < page.session.last_seq;
+            let events = page.messages.iter().map(|message| StreamEvent::Message(Arc::clone(message))).collect();
+            return Ok(Step::Send { events, more });
+        }
+        // Public readers, revoked access, a changed session and failures are handled by the stream's own read.
+        self.read().await
+    }
+
+    async fn latest_page(&self, woken_at: Instant) -> Result<Arc<LatestPage>, Error> {
+        let SessionStore { db, latest_pages, .. } = &*self.service;
+        latest_pages.page(db, self.session, self.position.seq, woken_at).await
+    }
+}
+
+/// The messages that a stream reads at once.
+pub(super) fn window_after(seq: i64) -> Window {
+    Window { after: Some(seq), before: None, limit: MAX_MESSAGES }
+}
+
+/// Fails unless this reader may read the session now.
+fn check(c: &mut Conn, session: SessionId, audience: &Audience) -> Result<SessionRow, Error> {
+    match audience {
+        Audience::Member(user) => Ok(read_session(c, session, *user)?.0),
+        Audience::Public { link, view_token } => {
+            check_viewing(c, *link, view_token)?;
+            Ok(store::sessions::find(c, session)?.ok_or(Refusal::NotFound)?)
+        }
+    }
+}
+
+fn end_reason(c: &mut Conn, session: SessionId) -> Result<EndReason, Error> {
+    let exists = store::sessions::find(c, session)?.is_some();
+    Ok(if exists { EndReason::AccessRevoked } else { EndReason::SessionDeleted })
+}

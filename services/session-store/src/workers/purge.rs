@@ -1,0 +1,35 @@
+//! Purges deleted sessions: at once when this process deleted one, and at a fixed interval.
+
+use std::time::Duration;
+
+use ensemble_chassis::Drain;
+use ensemble_store_kit::Db;
+
+use super::pause;
+use crate::operations::purge::{self, Purged};
+
+/// Pause between two batches, so that the purge does not slow down other work.
+const BATCH_PAUSE: Duration = Duration::from_millis(5);
+
+pub(crate) async fn run(db: Db, every: Duration, drain: Drain) {
+    let mut deletions = purge::subscribe(&db);
+    loop {
+        loop {
+            match purge::step(&db).await {
+                Ok(Purged::Some) if pause(BATCH_PAUSE, &drain).await => {}
+                Ok(_) => break,
+                Err(error) => {
+                    tracing::warn!(?error, "Could not purge deleted sessions");
+                    break;
+                }
+            }
+        }
+        if let Err(error) = purge::remove_old_viewings(&db).await {
+            tracing::warn!(?error, "Could not remove old viewings");
+        }
+        tokio::select! {
+            () = deletions.changed() => {}
+            running = pause(every, &drain) => if !running { return },
+        }
+    }
+}
