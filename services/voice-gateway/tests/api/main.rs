@@ -11,5 +11,6 @@ mod faults;
 mod fixture;
 mod limits;
 mod outage;
+mod races;
 mod sessions;
 mod webhooks;

@@ -68,7 +68,7 @@ on_both_databases! {
         fixture.double.fail_next("*", Fault::Hang(Duration::from_secs(5)), 10_000);
         eventually(TIMEOUT, async || {
             let answer = fixture.api.post("/v1/voice/session/start", &body()).await;
-            answer.problem(503, "UNAVAILABLE")["detail"].as_str().unwrap().contains("is away")
+            answer.problem(503, "UNAVAILABLE")["detail"].as_str().unwrap().contains("is unavailable")
         })
         .await;
         let mut took = Vec::new();
