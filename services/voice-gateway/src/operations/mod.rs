@@ -4,9 +4,11 @@
 mod agents;
 mod change;
 pub(crate) mod deliveries;
+mod dispatches;
 mod injections;
 mod maintenance;
 mod observations;
+mod reservations;
 mod rooms;
 mod sessions;
 mod starts;

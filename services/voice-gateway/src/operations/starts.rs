@@ -4,54 +4,25 @@
 //! one user are serialised there by a lock. A start that was answered with an error, or whose caller has disconnected,
 //! therefore replaces nothing.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ensemble_store_kit::idempotency::IdempotencyOutcome;
-use ensemble_store_kit::{Conn, StoreError};
 use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::voice::{StartVoiceSession, VoiceEndReason, VoiceRefusal, VoiceStart};
-use rand::RngCore;
-use rand::rngs::OsRng;
-use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::change::{Transition, save};
+use super::dispatches::AgentCredential;
+use super::reservations::{NotReserved, Reservation};
 use crate::VoiceGateway;
 use crate::clients::livekit::{CallError, NewRoom};
 use crate::domain::caller::VoiceCaller;
-use crate::domain::dispatch::{Credentials, metadata};
-use crate::domain::limits::Limits;
 use crate::domain::session::{NewSession, StartKey, VoiceSession};
-use crate::domain::state::{Event, Rules, Sid, State};
+use crate::domain::state::{Event, Sid, State};
 use crate::error::Error;
-use crate::store::{locks, sessions, topic, usage};
+use crate::store::topic;
 
 /// How long a start that failed waits to record that it failed. After this the timers record it.
 const RECORD_FAILURE: Duration = Duration::from_millis(300);
-
-/// The result of recording a start.
-enum Reservation {
-    New(Box<VoiceSession>),
-    /// The same request was recorded before, as this session.
-    Replay(GatewaySessionId),
-    /// The key was used with another body.
-    Mismatch,
-}
-
-/// Why nothing was recorded. It rolls the transaction back, and the idempotency key with it.
-enum NotReserved {
-    Refused(VoiceRefusal),
-    Store(StoreError),
-}
-
-impl From<StoreError> for NotReserved {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
 
 impl VoiceGateway {
     /// Starts a session, counts the outcome, and answers with where to go or why not.
@@ -118,17 +89,6 @@ impl VoiceGateway {
         Ok(VoiceSession::plan(body, agent_name, tool_bridge, has_context))
     }
 
-    async fn reserve(&self, new: NewSession) -> Result<Reservation, NotReserved> {
-        let (limits, rules) = (self.limits.clone(), self.rules.clone());
-        let reserved = self.db.write("reserve a voice session", move |tx| reserve(tx, &new, &limits, &rules)).await?;
-        if let Reservation::New(session) = &reserved
-            && let Some(due_at) = session.due_at(&self.rules)
-        {
-            self.wakeups.due(due_at);
-        }
-        Ok(reserved)
-    }
-
     /// The session is recorded. If this fails or is cancelled at any point, a timer ends the session and deletes the room.
     async fn open_room(
         &self,
@@ -183,22 +143,6 @@ impl VoiceGateway {
                 Err(error)
             }
         }
-    }
-
-    /// Makes the session live and ends the one that it replaces. `None`: the session has ended in the meantime.
-    async fn go_live(&self, session: &VoiceSession, sid: Sid, caller: Weak<()>) -> Result<Option<VoiceSession>, Error> {
-        let (id, user, rules) = (session.id, session.user_id.clone(), self.rules.clone());
-        let transitions = self
-            .db
-            .write("let a voice session go live", move |tx| {
-                locks::lock_user(tx, &user)?;
-                let transitions = go_live(tx, id, sid.clone(), &rules)?;
-                // The last check before the commit.
-                if caller.strong_count() == 0 { Err(Error::CallerGone) } else { Ok(transitions) }
-            })
-            .await?;
-        transitions.iter().for_each(|transition| self.publish(transition));
-        Ok(transitions.into_iter().last().map(|transition| transition.after))
     }
 
     /// The answer to a repeated start. `None`: the first one has failed.
@@ -263,76 +207,5 @@ impl VoiceGateway {
             participant_token: None,
             expires_at: None,
         }
-    }
-
-    /// The metadata of the agent's dispatch, with its credentials.
-    pub(super) fn agent_metadata(
-        &self,
-        session: &VoiceSession,
-        context: Option<&str>,
-        credential: &AgentCredential,
-    ) -> Result<String, Error> {
-        let tool_bridge = self.tool_bridge_key.as_ref().and_then(|key| key.credential(session, self.clock.now()));
-        let credentials = Credentials { agent: &credential.0, tool_bridge: tool_bridge.as_deref() };
-        metadata(session, context, &credentials, &self.public_url).map_err(Error::Encode)
-    }
-}
-
-/// Records a start once per idempotency key and within the limits, while its user is locked.
-fn reserve(tx: &mut Conn, new: &NewSession, limits: &Limits, rules: &Rules) -> Result<Reservation, NotReserved> {
-    let mut session = new.session.clone();
-    locks::lock_user(tx, &session.user_id)?;
-    if let Some(key) = new.key.clone() {
-        match sessions::claim_key(tx, &session, key)? {
-            IdempotencyOutcome::New => {}
-            IdempotencyOutcome::Mismatch => return Ok(Reservation::Mismatch),
-            IdempotencyOutcome::Replay { resource } => {
-                let id = resource.parse().map_err(|error| StoreError::bad_row(tx.operation(), error))?;
-                return Ok(Reservation::Replay(id));
-            }
-        }
-    }
-    let now = tx.now()?;
-    let mut used = usage::count(tx, &session, limits, now)?;
-    if limits.is_near_total(used.total_sessions) {
-        locks::lock_total(tx)?;
-        used.total_sessions = usage::total_sessions(tx, &session)?;
-    }
-    let granted = limits.grant(used).map_err(NotReserved::Refused)?;
-    session.begin(now, granted, rules);
-    sessions::insert(tx, new, &session, rules)?;
-    Ok(Reservation::New(Box::new(session)))
-}
-
-/// The sessions that changed, the new one last; none when the new one has ended already.
-fn go_live(tx: &mut Conn, id: GatewaySessionId, sid: Sid, rules: &Rules) -> Result<Vec<Transition>, StoreError> {
-    let Some((mut stored, now)) = sessions::lock(tx, id)? else { return Ok(Vec::new()) };
-    let before = stored.session.clone();
-    if stored.session.apply(Event::RoomUp { sid }, now, rules).is_err() {
-        return Ok(Vec::new());
-    }
-    let mut transitions = Vec::new();
-    for mut replaced in sessions::lock_live_of_same_pair(tx, &stored.session)? {
-        let before = replaced.session.clone();
-        if replaced.session.apply(Event::Replaced, now, rules).is_ok() {
-            transitions.push(save(tx, before, replaced, now, rules)?);
-        }
-    }
-    transitions.push(save(tx, before, stored, now, rules)?);
-    Ok(transitions)
-}
-
-/// Authenticates the agent of one session: 256 random bits, of which the database stores the digest.
-pub(super) struct AgentCredential(String);
-
-impl AgentCredential {
-    pub(super) fn generate() -> Self {
-        let mut bytes = [0_u8; 32];
-        OsRng.fill_bytes(&mut bytes);
-        Self(URL_SAFE_NO_PAD.encode(bytes))
-    }
-
-    pub(super) fn digest(&self) -> [u8; 32] {
-        Sha256::digest(self.0.as_bytes()).into()
     }
 }

@@ -3,7 +3,7 @@
 use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::time::Timestamp;
 
-use super::starts::AgentCredential;
+use super::dispatches::AgentCredential;
 use crate::VoiceGateway;
 use crate::domain::session::VoiceSession;
 use crate::domain::state::{Event, Human};
