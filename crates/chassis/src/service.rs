@@ -43,7 +43,7 @@ pub trait Service: Send + Sync + Sized + 'static {
     fn build(
         config: Self::Config,
         context: ServiceContext,
-    ) -> impl Future<Output = Result<(Self, Vec<Worker>), StartError>> + Send;
+    ) -> impl Future<Output = Result<(Arc<Self>, Vec<Worker>), StartError>> + Send;
 
     /// Brings the database up to date and nothing else: the `migrate` command.
     fn migrate(config: Self::Config) -> impl Future<Output = Result<(), StartError>> + Send {

@@ -66,8 +66,8 @@ impl Service for Waits {
             .row(get("/v1/things").access(Access::Public).response::<Thing>(200).handler(read))
     }
 
-    async fn build((): (), context: ServiceContext) -> Result<(Self, Vec<Worker>), StartError> {
-        Ok((Self(context.drain), Vec::new()))
+    async fn build((): (), context: ServiceContext) -> Result<(Arc<Self>, Vec<Worker>), StartError> {
+        Ok((Arc::new(Self(context.drain)), Vec::new()))
     }
 
     fn keys(&self) -> Arc<dyn KeySource> {

@@ -61,8 +61,8 @@ impl Service for Notes {
             .row(get("/v1/wait").access(Access::Public).response::<Note>(200).handler(wait))
     }
 
-    async fn build(keys: Self::Config, context: ServiceContext) -> Result<(Self, Vec<Worker>), StartError> {
-        Ok((Self { keys, drain: context.drain }, Vec::new()))
+    async fn build(keys: Self::Config, context: ServiceContext) -> Result<(Arc<Self>, Vec<Worker>), StartError> {
+        Ok((Arc::new(Self { keys, drain: context.drain }), Vec::new()))
     }
 
     fn keys(&self) -> Arc<dyn KeySource> {

@@ -98,9 +98,9 @@ impl Service for Peerhood {
         Routes::new()
     }
 
-    async fn build(script: usize, context: ServiceContext) -> Result<(Self, Vec<Worker>), StartError> {
+    async fn build(script: usize, context: ServiceContext) -> Result<(Arc<Self>, Vec<Worker>), StartError> {
         CONTEXTS.lock().unwrap().push(context);
-        Ok((Self(Arc::clone(&SCRIPTS.lock().unwrap()[script])), Vec::new()))
+        Ok((Arc::new(Self(Arc::clone(&SCRIPTS.lock().unwrap()[script]))), Vec::new()))
     }
 
     fn keys(&self) -> Arc<dyn KeySource> {

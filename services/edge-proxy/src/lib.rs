@@ -75,7 +75,7 @@ impl Service for EdgeProxy {
         routes::routes()
     }
 
-    async fn build(config: Config, context: ServiceContext) -> Result<(Self, Vec<Worker>), StartError> {
+    async fn build(config: Config, context: ServiceContext) -> Result<(Arc<Self>, Vec<Worker>), StartError> {
         raise_file_limit();
         let keys = PublishedKeys::none();
         let metrics = EdgeMetrics::new(context.metrics.registry())?;
@@ -99,7 +99,7 @@ impl Service for EdgeProxy {
             replicas,
         };
         let workers = edge.workers();
-        Ok((edge, workers))
+        Ok((Arc::new(edge), workers))
     }
 
     fn keys(&self) -> Arc<dyn KeySource> {

@@ -62,7 +62,7 @@ impl Service for Identity {
         routes::table()
     }
 
-    async fn build(config: Config, context: ServiceContext) -> Result<(Self, Vec<Worker>), StartError> {
+    async fn build(config: Config, context: ServiceContext) -> Result<(Arc<Self>, Vec<Worker>), StartError> {
         let previous = config.previous_key_file.as_deref();
         let vault = Vault::read(&config.key_file, previous)
             .map_err(|error| anyhow::anyhow!("KEY_ENCRYPTION_KEY_FILE {}: {error}", config.key_file.display()))?;
@@ -81,7 +81,7 @@ impl Service for Identity {
             drain: context.drain,
         };
         let workers = vec![Worker::new("key ring", loops.clone().turn_keys()), Worker::new("sweep", loops.sweep())];
-        Ok((Self { store, ring, rules: config.rules, challenges, metrics }, workers))
+        Ok((Arc::new(Self { store, ring, rules: config.rules, challenges, metrics }), workers))
     }
 
     async fn migrate(config: Config) -> Result<(), StartError> {

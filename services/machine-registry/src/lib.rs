@@ -56,7 +56,7 @@ impl Service for MachineRegistry {
         routes::table()
     }
 
-    async fn build(config: Config, context: ServiceContext) -> Result<(Self, Vec<Worker>), StartError> {
+    async fn build(config: Config, context: ServiceContext) -> Result<(Arc<Self>, Vec<Worker>), StartError> {
         let db = Db::open(&config.database, migrations()).await?;
         db.register(context.metrics.registry())?;
         let identity = Channel::new(&context, &config.identity);
@@ -71,7 +71,7 @@ impl Service for MachineRegistry {
         };
         let keys = RemoteKeys::start(Arc::new(KeysClient::new(identity)), config.key_refresh).await;
         keys.register(&context.metrics)?;
-        Ok((Self { store, keys }, vec![Worker::new("farewell", farewell.run())]))
+        Ok((Arc::new(Self { store, keys }), vec![Worker::new("farewell", farewell.run())]))
     }
 
     async fn migrate(config: Config) -> Result<(), StartError> {

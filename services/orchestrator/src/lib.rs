@@ -67,7 +67,7 @@ impl Service for Orchestrator {
         routes::table()
     }
 
-    async fn build(config: Config, context: ServiceContext) -> Result<(Self, Vec<Worker>), StartError> {
+    async fn build(config: Config, context: ServiceContext) -> Result<(Arc<Self>, Vec<Worker>), StartError> {
         let db = Db::open(&config.database, migrations()).await?;
         db.register(context.metrics.registry())?;
         let store = Store::new(db, config.terms);
@@ -99,7 +99,7 @@ impl Service for Orchestrator {
             roster,
             metrics,
         };
-        Ok((service, workers))
+        Ok((Arc::new(service), workers))
     }
 
     async fn migrate(config: Config) -> Result<(), StartError> {

@@ -65,7 +65,7 @@ impl Service for SessionStore {
         routes::table()
     }
 
-    async fn build(config: Config, context: ServiceContext) -> Result<(Self, Vec<Worker>), StartError> {
+    async fn build(config: Config, context: ServiceContext) -> Result<(Arc<Self>, Vec<Worker>), StartError> {
         let db = Db::open(&config.database, migrations()).await?;
         db.register(context.metrics.registry())?;
         let identity = Channel::new(&context, &config.identity);
@@ -93,7 +93,7 @@ impl Service for SessionStore {
             share_base_url: config.share_base_url,
             online_for: config.online_for,
         };
-        Ok((service, workers))
+        Ok((Arc::new(service), workers))
     }
 
     async fn migrate(config: Config) -> Result<(), StartError> {

@@ -1,4 +1,4 @@
-//! Everything that can go wrong here, and the problem that a caller is told. The only file that knows codes of problems.
+//! Every error of this service and the problem that the client gets. The only file that knows problem codes.
 
 use ensemble_chassis::IntoProblem;
 use ensemble_store_kit::StoreError;
@@ -13,17 +13,17 @@ pub(crate) enum Error {
     Store(#[from] StoreError),
     #[error("the room service failed")]
     RoomService(#[source] CallError),
-    #[error("a message could not be put into JSON")]
-    Shape(#[source] serde_json::Error),
+    #[error("a message could not be encoded as JSON")]
+    Encode(#[source] serde_json::Error),
     #[error("toolBridgeBaseUrl {0}")]
     ToolBridge(#[from] BadToolBridge),
     #[error("the key was used with another body")]
     IdempotencyMismatch,
-    #[error("the first start with this key is still going on")]
+    #[error("the first start with this key has not finished")]
     InFlight,
-    #[error("the voice session that this start made is over")]
+    #[error("the voice session of this start has ended")]
     SessionOver,
-    /// There is no such voice session, or it belongs to another user. The member that says so.
+    /// There is no such voice session, or it belongs to another user. With the member of the problem that is set to false.
     #[error("unknown voice session")]
     Unknown(&'static str),
     #[error("the voice session is not live")]
@@ -32,13 +32,15 @@ pub(crate) enum Error {
     QueueFull,
     #[error("too many requests")]
     TooMany { retry_after: u32 },
-    #[error("the room of this session is still being made")]
+    #[error("the room of this session is still being created")]
     TooEarly,
-    /// The person's token belongs to somebody else than `userId`.
+    /// The person's token belongs to another user than `userId`.
     #[error("the token is another user's")]
     OtherUser,
     #[error("no valid credential")]
     Unauthenticated,
+    #[error("the caller of the start has disconnected")]
+    CallerGone,
 }
 
 impl IntoProblem for Error {
@@ -46,8 +48,8 @@ impl IntoProblem for Error {
         match self {
             Self::Store(error) => error.into_problem(),
             Self::RoomService(error) => room_service(&error),
-            Self::Shape(error) => {
-                tracing::error!(%error, "A message could not be put into JSON");
+            Self::Encode(error) => {
+                tracing::error!(%error, "A message could not be encoded as JSON");
                 Problem::new(
                     Code::Internal,
                     "Something went wrong in the service. Quote the request id when you report it.",
@@ -57,33 +59,38 @@ impl IntoProblem for Error {
             Self::IdempotencyMismatch => {
                 Problem::new(Code::IdempotencyMismatch, "Use a new `Idempotency-Key` for another request.")
             }
-            Self::InFlight => {
-                Problem::new(Code::Conflict, "The first request with this `Idempotency-Key` is still going on.")
-                    .with_retry_after(1)
-            }
+            Self::InFlight => Problem::new(
+                Code::Conflict,
+                "The first request with this `Idempotency-Key` has not finished. Try again in a moment.",
+            )
+            .with_retry_after(1),
             Self::SessionOver => Problem::new(
                 Code::SessionNotActive,
-                "The voice session that this request started is over. Start another one.",
+                "The voice session that this request started has ended. Start another one with a new `Idempotency-Key`.",
             ),
             Self::Unknown(member) => {
                 Problem::new(Code::NotFound, "There is no voice session with this id.").with(member, false)
             }
-            Self::NotLive => Problem::new(Code::SessionNotActive, "The voice session is over.").with("accepted", false),
+            Self::NotLive => Problem::new(Code::SessionNotActive, "The voice session has ended. Start another one.")
+                .with("accepted", false),
             Self::QueueFull => {
-                Problem::new(Code::RateLimited, "The agent has not taken the texts before this one. Wait for it.")
+                Problem::new(Code::RateLimited, "Too many texts wait for the agent. Send this one again later.")
                     .with("accepted", false)
                     .with_retry_after(2)
             }
-            Self::TooMany { retry_after } => {
-                Problem::new(Code::RateLimited, "Slow down; see `Retry-After`.").with_retry_after(retry_after)
-            }
-            Self::TooEarly => {
-                Problem::new(Code::Unavailable, "The room is still being made. Say it again in a moment.")
+            Self::TooMany { retry_after } => Problem::new(
+                Code::RateLimited,
+                "Too many requests for this voice session. Wait for the seconds in `Retry-After`.",
+            )
+            .with_retry_after(retry_after),
+            Self::TooEarly | Self::CallerGone => {
+                Problem::new(Code::Unavailable, "The room is still being created. Send the request again in a moment.")
                     .with_retry_after(1)
             }
-            Self::OtherUser => {
-                Problem::new(Code::Forbidden, "The token in `Authorization` belongs to another user than `userId`.")
-            }
+            Self::OtherUser => Problem::new(
+                Code::Forbidden,
+                "The token in `Authorization` belongs to another user than `userId`. Send the token of that user.",
+            ),
             Self::Unauthenticated => Problem::unauthenticated(),
         }
     }
@@ -91,13 +98,16 @@ impl IntoProblem for Error {
 
 fn room_service(error: &CallError) -> Problem {
     if let CallError::Open { retry_after } = error {
-        return Problem::new(Code::Unavailable, "The room service is away. Try again shortly.")
+        return Problem::new(Code::Unavailable, "The room service is unavailable. Try again shortly.")
             .with_retry_after(u32::try_from(retry_after.as_secs()).unwrap_or(u32::MAX).max(1));
     }
     if error.is_retryable() {
-        return Problem::new(Code::Unavailable, "The room service did not answer. Try again shortly.")
+        return Problem::new(Code::Unavailable, "The room service did not answer in time. Try again shortly.")
             .with_retry_after(2);
     }
     tracing::error!(%error, "LiveKit refused a call");
-    Problem::new(Code::UpstreamError, "The room service refused the call. The operator of this server must look at it.")
+    Problem::new(
+        Code::UpstreamError,
+        "The room service refused the call. Ask the operator of this server to check its LiveKit settings.",
+    )
 }

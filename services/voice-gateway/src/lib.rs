@@ -1,8 +1,8 @@
 //! voice-gateway: rooms in which a person talks to the agent of their coding session.
 //!
-//! It promises: a session that says active is active; a text is never lost silently; no room is left behind; nothing secret
-//! goes to an address that a caller named. The database knows what should be, LiveKit knows what is; webhooks and a
-//! reconciler bring the two together, and any replica serves any call.
+//! It promises: a session whose state is active is active; a text is never lost silently; no room is left behind; no secret
+//! is sent to an address that the operator did not allow. The database holds the intended state and LiveKit the actual one.
+//! Webhooks and a reconciler bring the two together, and any replica can serve any request.
 
 mod domain;
 
@@ -16,64 +16,60 @@ mod workers;
 mod config;
 mod error;
 mod metrics;
+mod queues;
 mod rates;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ensemble_chassis::{Clock, Drain, Gate, KeySource, Routes, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::identity::KeysClient;
 use ensemble_rpc::{Channel, RemoteKeys};
-use ensemble_store_kit::{Db, Migrations, migrations};
-use ensemble_types::ids::GatewaySessionId;
-use ensemble_types::voice::VoiceDelivery;
+use ensemble_store_kit::{DatabaseConfig, Db, Migrate, Migrations, migrations};
 use futures_util::future::BoxFuture;
-use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout_at};
 
 use crate::clients::livekit::{ApiKey, Breaker, LiveKit, Twirp, WebhookKeys};
 use crate::clients::tool_bridge::ToolBridgeKey;
 pub use crate::config::VoiceConfig;
-use crate::config::{DeliveryConfig, RoomConfig, UpkeepConfig};
+use crate::config::{DeliveryConfig, RoomConfig, TimingConfig};
 use crate::domain::limits::Limits;
+use crate::domain::state::Rules;
 use crate::domain::tool_bridge::AllowedOrigins;
-use crate::error::Error;
 use crate::handlers::caller::VoiceKeys;
 use crate::metrics::VoiceMetrics;
-use crate::operations::deliver::RpcSupport;
+use crate::operations::deliveries::RpcSupport;
+use crate::queues::{Receivers, StartedRooms, Wakeups, queues};
 use crate::rates::Rates;
-use crate::store::{Nudges, Store};
-use crate::workers::Births;
 
-/// A running voice gateway. Cheap to clone.
-#[derive(Clone)]
+/// A running voice gateway.
 pub struct VoiceGateway {
-    store: Store,
-    livekit: Arc<LiveKit>,
+    db: Db,
+    rules: Rules,
+    wakeups: Wakeups,
+    started_rooms: StartedRooms,
+    livekit: LiveKit,
     livekit_key: ApiKey,
     livekit_ws_url: String,
-    webhook_keys: Arc<WebhookKeys>,
-    rpc_support: Arc<RpcSupport>,
+    webhook_keys: WebhookKeys,
+    rpc_support: RpcSupport,
     voice_keys: Arc<VoiceKeys>,
     require_user: bool,
     rates: Arc<Rates>,
     limits: Limits,
     rooms: RoomConfig,
     delivery: DeliveryConfig,
-    upkeep: UpkeepConfig,
+    timing: TimingConfig,
     tool_bridge_origins: AllowedOrigins,
     tool_bridge_default: Option<String>,
     tool_bridge_key: Option<ToolBridgeKey>,
     /// Where agents reach us, without a slash at the end.
     public_url: String,
-    births: Births,
     metrics: VoiceMetrics,
     clock: Clock,
     drain: Drain,
     keys: Arc<RemoteKeys>,
 }
 
-/// The migrations of this service, for its tests and for tools.
+/// The migrations of this service, for its tests.
 pub fn migrations() -> Migrations {
     migrations!()
 }
@@ -91,13 +87,12 @@ impl Service for VoiceGateway {
         routes::table()
     }
 
-    async fn build(config: VoiceConfig, context: ServiceContext) -> Result<(Self, Vec<Worker>), StartError> {
+    async fn build(config: VoiceConfig, context: ServiceContext) -> Result<(Arc<Self>, Vec<Worker>), StartError> {
         config.warn();
-        let metrics = VoiceMetrics::new(context.metrics.registry())?;
+        let metrics = VoiceMetrics::new(&context.metrics)?;
         let db = Db::open(&config.database, migrations()).await?;
         db.register(context.metrics.registry())?;
-        let (nudges, deliveries) = Nudges::new();
-        let (births, born) = Births::new();
+        let (wakeups, started_rooms, receivers) = queues();
         let rates = Arc::new(Rates::new(config.rates));
         let livekit = config.livekit;
         let breaker = Breaker::new(livekit.breaker_failures, livekit.breaker_probe);
@@ -106,37 +101,39 @@ impl Service for VoiceGateway {
         let keys = RemoteKeys::start(identity, config.keys).await;
         keys.register(&context.metrics)?;
         let public_url = config.public_url.unwrap_or_else(|| format!("http://{}", context.public_addr));
-        let service = Self {
-            store: Store::start(db, config.rules, nudges, metrics.clone())?,
-            livekit: Arc::new(LiveKit::new(twirp, livekit.budgets)),
+        let service = Arc::new(Self {
+            db,
+            rules: config.rules,
+            wakeups,
+            started_rooms,
+            livekit: LiveKit::new(twirp, livekit.budgets),
             livekit_key: livekit.key,
             livekit_ws_url: livekit.ws_url,
-            webhook_keys: Arc::new(WebhookKeys::new(&livekit.webhook_keys)),
-            rpc_support: Arc::default(),
+            webhook_keys: WebhookKeys::new(&livekit.webhook_keys),
+            rpc_support: RpcSupport::default(),
             voice_keys: Arc::new(VoiceKeys::new(&config.voice_keys, Arc::clone(&rates))),
             require_user: config.require_user,
             rates,
             limits: config.limits,
             rooms: config.rooms,
             delivery: config.delivery,
-            upkeep: config.upkeep,
+            timing: config.timing,
             tool_bridge_origins: config.tool_bridge.origins,
             tool_bridge_default: config.tool_bridge.default_url,
             tool_bridge_key: config.tool_bridge.key.map(ToolBridgeKey),
             public_url: public_url.trim_end_matches('/').to_owned(),
-            births,
             metrics,
             clock: context.clock,
             drain: context.drain,
             keys,
-        };
-        let workers = service.workers(deliveries, born);
+        });
+        let workers = loops(&service, receivers);
         Ok((service, workers))
     }
 
     async fn migrate(config: VoiceConfig) -> Result<(), StartError> {
-        Db::open(&config.database, migrations()).await?;
-        Ok(())
+        let database = DatabaseConfig { migrate: Migrate::Auto, ..config.database };
+        Ok(Db::open(&database, migrations()).await.map(drop)?)
     }
 
     fn keys(&self) -> Arc<dyn KeySource> {
@@ -149,62 +146,24 @@ impl Service for VoiceGateway {
 
     fn ready(&self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async {
-            self.store.ready().await?;
+            self.db.ready().await?;
             if self.livekit.key_is_good() { Ok(()) } else { Err("LiveKit refuses our API key".to_owned()) }
         })
     }
 }
 
-impl VoiceGateway {
-    fn workers(&self, deliveries: mpsc::Receiver<GatewaySessionId>, births: mpsc::Receiver<String>) -> Vec<Worker> {
-        let shared = Arc::new(self.clone());
-        let (this, drain) = (|| Arc::clone(&shared), || self.drain.clone());
-        let mut loops = vec![
-            Worker::new("timers", workers::run_timers(this(), drain())),
-            Worker::new("pump", workers::pump(this(), deliveries, drain())),
-            Worker::new("reaper", workers::reap(this(), births, drain())),
-            Worker::new("prober", workers::probe(this(), drain())),
-            Worker::new("upkeep", workers::keep_up(this(), drain())),
-        ];
-        if !self.livekit_key.key.is_empty() {
-            loops.push(Worker::new("reconciler", workers::reconcile(this(), drain())));
-        }
-        loops
+fn loops(service: &Arc<VoiceGateway>, receivers: Receivers) -> Vec<Worker> {
+    let (this, drain) = (|| Arc::clone(service), || service.drain.clone());
+    let Receivers { deliveries, started_rooms } = receivers;
+    let mut loops = vec![
+        Worker::new("timers", workers::timers::run(this(), drain())),
+        Worker::new("delivery", workers::delivery::run(this(), deliveries, drain())),
+        Worker::new("orphan-room-cleaner", workers::orphan_room_cleaner::run(this(), started_rooms, drain())),
+        Worker::new("prober", workers::prober::run(this(), drain())),
+        Worker::new("maintenance", workers::maintenance::run(this(), drain())),
+    ];
+    if !service.livekit_key.key.is_empty() {
+        loops.push(Worker::new("reconciler", workers::reconciler::run(this(), drain())));
     }
-
-    /// Waits a moment for the agent to take a text.
-    async fn await_text(&self, id: GatewaySessionId, seq: i64) -> Result<VoiceDelivery, Error> {
-        let mut news = self.store.notifier().subscribe(store::topic(id));
-        let deadline = self.delivery_deadline();
-        loop {
-            let delivery = self.store.text_delivery(id, seq).await?;
-            if delivery != VoiceDelivery::Queued || timeout_at(deadline, news.changed()).await.is_err() {
-                return Ok(delivery);
-            }
-        }
-    }
-
-    /// Waits a moment for the agent to take this version of the context, or a newer one.
-    async fn await_context(&self, id: GatewaySessionId, version: i64) -> Result<VoiceDelivery, Error> {
-        let mut news = self.store.notifier().subscribe(store::topic(id));
-        let deadline = self.delivery_deadline();
-        loop {
-            let Some(found) = self.store.find(id).await? else { return Err(Error::Unknown("accepted")) };
-            let marks = &found.session.context;
-            let so_far = if marks.delivered >= version {
-                return Ok(VoiceDelivery::Delivered);
-            } else if marks.sent >= version {
-                VoiceDelivery::Sent
-            } else {
-                VoiceDelivery::Queued
-            };
-            if found.session.is_over() || timeout_at(deadline, news.changed()).await.is_err() {
-                return Ok(so_far);
-            }
-        }
-    }
-
-    fn delivery_deadline(&self) -> Instant {
-        Instant::now() + self.delivery.timeout.min(Duration::from_secs(60))
-    }
+    loops
 }

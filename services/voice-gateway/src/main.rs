@@ -1,4 +1,4 @@
-//! The voice gateway as a program.
+//! The program of this service.
 
 fn main() -> std::process::ExitCode {
     ensemble_chassis::run::<ensemble_voice_gateway::VoiceGateway>()

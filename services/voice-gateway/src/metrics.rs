@@ -1,8 +1,9 @@
-//! What the gateway counts. Labels are bounded: never an id, a name or a text.
+//! Metrics of the gateway. Labels are bounded: never an id, a name or a text.
 
 use std::time::Duration;
 
-use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+use ensemble_chassis::metrics::Metrics;
+use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts};
 
 #[derive(Clone)]
 pub(crate) struct VoiceMetrics {
@@ -23,7 +24,8 @@ const SECONDS: &[f64] = &[0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 40.0, 60.0,
 const CALLS: &[f64] = &[0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0, 8.0];
 
 impl VoiceMetrics {
-    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
+        let registry = metrics.registry();
         let counters = |name: &str, help: &str, labels: &[&str]| {
             let counter = IntCounterVec::new(Opts::new(name, help), labels)?;
             registry.register(Box::new(counter.clone()))?;
@@ -45,20 +47,26 @@ impl VoiceMetrics {
         let redispatches = IntCounter::new("voice_agent_redispatches_total", "Agents that were dispatched again.")?;
         registry.register(Box::new(redispatches.clone()))?;
         Ok(Self {
-            starts: counters("voice_starts_total", "Voice sessions asked for, by outcome.", &["outcome"])?,
-            time_to_agent: histogram("voice_time_to_agent_seconds", "From the room to the agent's readiness.")?,
-            time_to_active: histogram("voice_time_to_active_seconds", "From the start to person and agent together.")?,
+            starts: counters("voice_starts_total", "Requests to start a voice session, by outcome.", &["outcome"])?,
+            time_to_agent: histogram(
+                "voice_time_to_agent_seconds",
+                "From the creation of the room to the agent being ready.",
+            )?,
+            time_to_active: histogram(
+                "voice_time_to_active_seconds",
+                "From the start to the moment when person and agent are both there.",
+            )?,
             livekit,
             deliveries: counters(
                 "voice_deliveries_total",
-                "Texts and contexts on their way to the agent.",
+                "Attempts to deliver texts and contexts to agents, by result.",
                 &["kind", "result"],
             )?,
             queued_texts: gauge("voice_queued_texts", "Texts that have not reached their agents.")?,
-            live_sessions: gauge("voice_live_sessions", "Voice sessions that are not over.")?,
+            live_sessions: gauge("voice_live_sessions", "Voice sessions that are open.")?,
             redispatches,
             ends: counters("voice_ends_total", "Voice sessions that ended, by reason.", &["reason"])?,
-            webhooks: counters("voice_webhooks_total", "Webhooks by what became of them.", &["result"])?,
+            webhooks: counters("voice_webhooks_total", "Webhooks, by result.", &["result"])?,
             agent_events: counters("voice_agent_events_total", "Events from agents, by type.", &["type"])?,
         })
     }
@@ -67,7 +75,7 @@ impl VoiceMetrics {
         self.starts.with_label_values(&[outcome]).inc();
     }
 
-    pub(crate) fn agent_came(&self, after: Duration) {
+    pub(crate) fn agent_became_ready(&self, after: Duration) {
         self.time_to_agent.observe(after.as_secs_f64());
     }
 
@@ -83,7 +91,7 @@ impl VoiceMetrics {
         self.deliveries.with_label_values(&[kind, result]).inc();
     }
 
-    pub(crate) fn census(&self, live_sessions: i64, queued_texts: i64) {
+    pub(crate) fn set_gauges(&self, live_sessions: i64, queued_texts: i64) {
         self.live_sessions.set(live_sessions);
         self.queued_texts.set(queued_texts);
     }

@@ -1,4 +1,4 @@
-//! How fast one may call, counted on each replica. What must hold exactly is counted in the database instead.
+//! Rate limits, counted on each replica. Limits that must hold exactly are counted in the database.
 
 use std::hash::Hash;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 
 use crate::config::Rates as Config;
-use crate::handlers::caller::KeyDigest;
+use crate::domain::caller::KeyDigest;
 
 pub(crate) struct Rates {
     keys: PerMinute<KeyDigest>,
@@ -33,8 +33,8 @@ impl Rates {
         }
     }
 
-    /// `Err`: the seconds to wait. The narrowest limit comes first, because what is refused by it must not use up what
-    /// everybody shares: the key is in everybody's hands.
+    /// `Err`: the seconds to wait. The narrowest limit is checked first, so that a refused start does not use up the limit
+    /// of the voice key, which all users of an application share.
     pub(crate) fn start(&self, key: &KeyDigest, user: &str, address: Option<IpAddr>) -> Result<(), u32> {
         address.map_or(Ok(()), |address| self.addresses.check(&address))?;
         self.users.check(&user.to_owned())?;
@@ -49,13 +49,13 @@ impl Rates {
         self.injections.check(&session)
     }
 
-    /// Forgets those who have been quiet.
-    pub(crate) fn forget_quiet(&self) {
-        self.keys.forget_quiet();
-        self.users.forget_quiet();
-        self.addresses.forget_quiet();
-        self.wrong_keys.forget_quiet();
-        self.injections.forget_quiet();
+    /// Removes entries that have not been used for a while.
+    pub(crate) fn remove_idle(&self) {
+        self.keys.remove_idle();
+        self.users.remove_idle();
+        self.addresses.remove_idle();
+        self.wrong_keys.remove_idle();
+        self.injections.remove_idle();
     }
 }
 
@@ -72,7 +72,7 @@ impl<K: Hash + Eq + Clone> PerMinute<K> {
         })
     }
 
-    fn forget_quiet(&self) {
+    fn remove_idle(&self) {
         if let Some(limiter) = &self.0 {
             limiter.retain_recent();
         }

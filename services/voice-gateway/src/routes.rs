@@ -1,4 +1,4 @@
-//! The table: method, path, who may, handler.
+//! The table of routes: method, path, access, shapes, errors, handler.
 
 use ensemble_chassis::{Access, Routes, get, post};
 use ensemble_types::problem::Code;
@@ -42,7 +42,7 @@ pub(crate) fn table() -> Routes {
         .row(
             get("/v1/voice/session/{gatewaySessionId}/status")
                 .access(Access::VoiceKey)
-                .summary(VOICE, "Tells where a voice session stands.")
+                .summary(VOICE, "The status of a voice session.")
                 .response::<VoiceStatus>(200)
                 .errors(&[Code::NotFound])
                 .handler(sessions::status),
@@ -50,7 +50,7 @@ pub(crate) fn table() -> Routes {
         .row(
             post("/v1/voice/session/text")
                 .access(Access::VoiceKey)
-                .summary(VOICE, "Puts a text into the conversation. Texts arrive once and in order.")
+                .summary(VOICE, "Sends a text to the agent. Texts are delivered once and in order.")
                 .body::<SendVoiceText>()
                 .response::<VoiceText>(200)
                 .errors(&[Code::NotFound, Code::SessionNotActive, Code::RateLimited])
@@ -59,7 +59,7 @@ pub(crate) fn table() -> Routes {
         .row(
             post("/v1/voice/session/context")
                 .access(Access::VoiceKey)
-                .summary(VOICE, "Tells the agent the state of the application. The newest version wins.")
+                .summary(VOICE, "Sends the state of the application to the agent. The newest version wins.")
                 .body::<SendVoiceContext>()
                 .response::<VoiceContext>(200)
                 .errors(&[Code::NotFound, Code::SessionNotActive, Code::RateLimited])
@@ -68,14 +68,17 @@ pub(crate) fn table() -> Routes {
         .row(
             post("/hooks/livekit")
                 .access(Access::SignedRequest)
-                .summary(VOICE, "Takes LiveKit's webhooks, by their signature.")
+                .summary(VOICE, "Receives LiveKit's webhooks, which are signed.")
                 .response::<VoiceAgentHeard>(200)
                 .handler(hooks::livekit),
         )
         .row(
             get("/agent/v1/sessions/{id}/context")
                 .access(Access::SignedRequest)
-                .summary(AGENT, "The newest context as it was sent, its version in the header `X-Context-Version`.")
+                .summary(
+                    AGENT,
+                    "The newest context as it was sent, with its version in the header `X-Context-Version`.",
+                )
                 .response_as(200, "application/json")
                 .errors(&[Code::NotFound])
                 .handler(agent::context),
@@ -91,7 +94,7 @@ pub(crate) fn table() -> Routes {
         .row(
             post("/agent/v1/sessions/{id}/events")
                 .access(Access::SignedRequest)
-                .summary(AGENT, "What the agent tells of itself: ready, state, transcript, error.")
+                .summary(AGENT, "Receives events of the agent: ready, state, transcript, error.")
                 .body::<VoiceAgentEvent>()
                 .response::<VoiceAgentHeard>(200)
                 .errors(&[Code::NotFound, Code::Unavailable])

@@ -1,4 +1,4 @@
-//! What can go wrong, and when it does.
+//! Faults of calls and webhooks, planned or random.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -7,26 +7,26 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// How a call goes wrong.
+/// How a call fails.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
-    /// The answer comes late.
+    /// The answer is late.
     Slow(Duration),
     /// 401 in plain text with the token in it, as for an unknown key.
     PlainUnauthorized,
     /// 503 with a Twirp error.
     Unavailable,
-    /// 502 with a proxy's page.
+    /// 502 with an HTML page, as a proxy sends it.
     BadGateway,
     /// Any Twirp error, for example `resource_exhausted` with 429.
     Twirp(u16, &'static str),
-    /// It is done, and the answer is lost: the connection hangs for so long and breaks.
+    /// The call takes effect and its answer is lost: the connection hangs for this time and fails.
     EffectWithoutAnswer(Duration),
-    /// Nothing is done, and nobody answers for so long.
+    /// The call has no effect, and hangs for this time.
     Hang(Duration),
 }
 
-/// What happens to webhooks, as likelihoods between 0 and 1.
+/// Faults of webhooks, as probabilities between 0 and 1.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WebhookFaults {
     pub lost: f64,
@@ -62,11 +62,11 @@ impl Faults {
         plan.random = Some(Random { likelihood, faults, dice: StdRng::seed_from_u64(seed) });
     }
 
-    pub(crate) fn mend(&self) {
+    pub(crate) fn clear(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Plan::default();
     }
 
-    /// What this call suffers.
+    /// The fault of this call.
     pub(crate) fn draw(&self, method: &str) -> Option<Fault> {
         let mut plan = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for name in [method, "*"] {

@@ -1,32 +1,32 @@
-//! LiveKit's server API, acted: Twirp endpoints that enforce the token's grants, agents and people that come and go, and
-//! signed webhooks; with faults on demand, so that a test can have on one day what a service meets in a year.
+//! A test double of LiveKit's server API: Twirp endpoints that check the token's grants, participants and agents, signed
+//! webhooks, and faults on demand.
 //!
-//! It keeps to what livekit-server 1.13 does where a client can tell: an unknown room lists as empty, a room that is made
-//! twice comes back as it is without a second agent, a wrong secret is a 401 in plain text that repeats the token, a
-//! dispatch without a worker is forgotten, and nothing revokes a token.
+//! It behaves like livekit-server 1.13 where a client can see it: an unknown room has an empty list of participants, a room
+//! that is created twice is returned without a second agent, a wrong secret is answered with a plain 401 that contains the
+//! token, a dispatch without a worker is dropped, and tokens cannot be revoked.
 
-mod cast;
+mod agents;
 mod faults;
 mod server;
+mod state;
 mod webhooks;
-mod world;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use cast::{AgentPlan, Heard, Ready, Rpc, Via};
+pub use agents::{AgentPlan, Ready, Received, Rpc, Via};
 pub use faults::{Fault, WebhookFaults};
 use livekit_api::access_token::TokenVerifier;
-pub use world::{JoinError, Leave, RoomView};
+pub use state::{JoinError, Leave, RoomView};
 
-use crate::world::Inner;
+use crate::state::Inner;
 
-/// The key pair that the double knows.
+/// The key pair that the double accepts.
 pub const API_KEY: &str = "APIdouble";
 pub const API_SECRET: &str = "a-secret-of-the-double-0123456789abcdef";
 
-/// A running double. It ends with its runtime.
+/// A running double. It stops with its runtime.
 #[derive(Clone)]
 pub struct Double {
     inner: Arc<Inner>,
@@ -36,13 +36,13 @@ pub struct Double {
 impl Double {
     /// Serves on a free port of this machine.
     pub fn start() -> std::io::Result<Self> {
-        // One provider for the whole process; whoever came first has installed it.
+        // The process has one provider; another test may have installed it.
         drop(rustls::crypto::ring::default_provider().install_default());
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let addr = listener.local_addr()?;
         let inner = Arc::new(Inner::new(tokio::runtime::Handle::current()));
         server::serve(listener, Arc::clone(&inner))?;
-        world::close_idle_rooms(Arc::clone(&inner));
+        state::close_idle_rooms(Arc::clone(&inner));
         Ok(Self { inner, addr })
     }
 
@@ -50,43 +50,43 @@ impl Double {
         format!("http://{}", self.addr)
     }
 
-    /// Where webhooks go from now on.
+    /// Sets the address for webhooks.
     pub fn send_webhooks_to(&self, url: impl Into<String>) {
         self.inner.webhooks.send_to(url.into());
     }
 
-    /// What webhooks suffer from now on.
-    pub fn disturb_webhooks(&self, faults: WebhookFaults) {
-        self.inner.webhooks.disturb(faults);
+    /// Sets how webhooks are disturbed.
+    pub fn set_webhook_faults(&self, faults: WebhookFaults) {
+        self.inner.webhooks.set_faults(faults);
     }
 
-    /// Sends a webhook of a test's own making, signed.
+    /// Signs and sends a webhook with this body; gives the status.
     pub async fn send_raw_webhook(&self, body: &str) -> u16 {
         self.inner.webhooks.send_raw(body, API_KEY, API_SECRET).await
     }
 
-    /// How agents behave that are dispatched from now on.
+    /// Sets how agents behave that are dispatched from now on.
     pub fn plan_agents(&self, plan: AgentPlan) {
-        self.inner.change(|world| world.plan = plan);
+        self.inner.change(|state| state.plan = plan);
     }
 
-    /// Lets the next `times` calls of `method` (`"*"`: of any) go wrong.
+    /// Makes the next `times` calls of `method` fail (`"*"`: of any method).
     pub fn fail_next(&self, method: &str, fault: Fault, times: usize) {
         self.inner.faults.next(method, fault, times);
     }
 
-    /// Lets every call go wrong with this likelihood, in one of these ways. The same seed makes the same choices.
+    /// Makes every call fail with this probability, in one of these ways. The same seed gives the same choices.
     pub fn fail_randomly(&self, likelihood: f64, faults: Vec<Fault>, seed: u64) {
         self.inner.faults.randomly(likelihood, faults, seed);
     }
 
-    /// Everything goes well again.
-    pub fn mend(&self) {
-        self.inner.faults.mend();
-        self.inner.webhooks.disturb(WebhookFaults::default());
+    /// Removes all faults.
+    pub fn clear_faults(&self) {
+        self.inner.faults.clear();
+        self.inner.webhooks.set_faults(WebhookFaults::default());
     }
 
-    /// A person enters with the token of `start`. Returns the identity.
+    /// A person joins with the token of `start`. Returns the identity.
     pub fn join(&self, token: &str) -> Result<String, JoinError> {
         let claims = TokenVerifier::with_api_key(API_KEY, API_SECRET).verify(token).map_err(|_| JoinError::BadToken)?;
         self.inner.join_human(&claims)
@@ -97,17 +97,17 @@ impl Double {
         self.inner.leave(room, identity, how);
     }
 
-    /// The room's agents die.
+    /// Disconnects the room's agents.
     pub fn kill_agents(&self, room: &str) {
         self.inner.kill_agents(room);
     }
 
-    /// The room goes, without anybody's wish.
+    /// Closes a room without a request of the gateway.
     pub fn close_room(&self, room: &str) {
         self.inner.delete_room(room);
     }
 
-    /// Makes a room behind the gateway's back.
+    /// Creates a room without the gateway.
     pub fn open_stray_room(&self, name: &str) {
         self.inner.create_room(name, Duration::from_secs(300), Duration::from_secs(20), Vec::new());
     }
@@ -120,43 +120,43 @@ impl Double {
         self.rooms().into_iter().find(|room| room.name == name)
     }
 
-    /// How many rooms of this name were ever made.
-    pub fn births(&self, name: &str) -> usize {
-        self.inner.read(|world| world.births.iter().filter(|born| *born == name).count())
+    /// How many rooms of this name were ever created.
+    pub fn times_created(&self, name: &str) -> usize {
+        self.inner.read(|state| state.created.iter().filter(|created| *created == name).count())
     }
 
-    /// All rooms that were ever made.
-    pub fn all_births(&self) -> usize {
-        self.inner.read(|world| world.births.len())
+    /// The names of all rooms that were ever created, in order.
+    pub fn created_rooms(&self) -> Vec<String> {
+        self.inner.read(|state| state.created.clone())
     }
 
-    /// How many agents were ever sent for, in this room.
+    /// How many agents were ever dispatched to this room.
     pub fn dispatches(&self, room: &str) -> usize {
-        self.inner.read(|world| world.dispatched.iter().filter(|to| *to == room).count())
+        self.inner.read(|state| state.dispatched.iter().filter(|to| *to == room).count())
     }
 
-    /// What the agents of this room heard, also after it is gone.
-    pub fn heard(&self, room: &str) -> Vec<Heard> {
-        self.inner.read(|world| world.heard.iter().filter(|heard| heard.room == room).cloned().collect())
+    /// What the agents of this room received, also after it was deleted.
+    pub fn received(&self, room: &str) -> Vec<Received> {
+        self.inner.read(|state| state.received.iter().filter(|received| received.room == room).cloned().collect())
     }
 
-    /// The texts that the agents of this room took up, repetitions left out, in order of their first arrival.
+    /// The texts that the agents of this room received, without repetitions, in order of their first arrival.
     pub fn texts(&self, room: &str) -> Vec<String> {
-        cast::texts(&self.heard(room))
+        agents::texts(&self.received(room))
     }
 
     /// The metadata of the last dispatch to this room.
     pub fn dispatch_metadata(&self, room: &str) -> Option<String> {
-        self.inner.read(|world| world.metadata.get(room).cloned())
+        self.inner.read(|state| state.metadata.get(room).cloned())
     }
 
     /// How often a method was called.
     pub fn calls(&self, method: &str) -> usize {
-        self.inner.read(|world| world.calls.get(method).copied().unwrap_or(0))
+        self.inner.read(|state| state.calls.get(method).copied().unwrap_or(0))
     }
 
     /// How long the double itself took to answer CreateRoom for this room, the last time.
     pub fn took(&self, room: &str) -> Option<Duration> {
-        self.inner.read(|world| world.took.get(room).copied())
+        self.inner.read(|state| state.took.get(room).copied())
     }
 }

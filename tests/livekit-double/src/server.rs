@@ -11,9 +11,9 @@ use livekit_protocol as proto;
 use prost::Message;
 use serde_json::json;
 
-use crate::cast::{Heard, Rpc, Via};
+use crate::agents::{Received, Rpc, Via};
 use crate::faults::Fault;
-use crate::world::{Inner, sid};
+use crate::state::{Inner, sid};
 use crate::{API_KEY, API_SECRET};
 
 /// The largest payload of one RPC.
@@ -43,7 +43,7 @@ async fn twirp(request: HttpRequest, path: Path<(String, String)>, body: Bytes, 
     let arrived = Instant::now();
     let (_, method) = path.into_inner();
     let inner = inner.into_inner();
-    inner.change(|world| *world.calls.entry(method.clone()).or_default() += 1);
+    inner.change(|state| *state.calls.entry(method.clone()).or_default() += 1);
     let token = request.headers().get("authorization").and_then(|value| value.to_str().ok()).unwrap_or("");
     let fault = inner.faults.draw(&method);
     match &fault {
@@ -53,7 +53,7 @@ async fn twirp(request: HttpRequest, path: Path<(String, String)>, body: Bytes, 
             return refused(&Refusal(503, "unavailable", "no response from servers".to_owned()));
         }
         Some(Fault::BadGateway) => return HttpResponse::BadGateway().content_type("text/html").body("<h1>502</h1>"),
-        Some(Fault::Twirp(status, code)) => return refused(&Refusal(*status, code, "as ordered".to_owned())),
+        Some(Fault::Twirp(status, code)) => return refused(&Refusal(*status, code, "injected by a test".to_owned())),
         Some(Fault::Hang(wait)) => {
             tokio::time::sleep(*wait).await;
             return HttpResponse::GatewayTimeout().finish();
@@ -73,7 +73,7 @@ async fn twirp(request: HttpRequest, path: Path<(String, String)>, body: Bytes, 
     if method == "CreateRoom"
         && let Ok(request) = proto::CreateRoomRequest::decode(body)
     {
-        inner.change(|world| world.took.insert(request.name, arrived.elapsed()));
+        inner.change(|state| state.took.insert(request.name, arrived.elapsed()));
     }
     match answer {
         Ok(body) => HttpResponse::Ok().content_type("application/protobuf").body(body),
@@ -190,7 +190,7 @@ fn dispatch_of(room: &str, agent_name: String, metadata: String) -> proto::Agent
 }
 
 fn perform_rpc(inner: &Inner, request: &proto::PerformRpcRequest) -> Result<Vec<u8>, Refusal> {
-    if !inner.read(|world| world.plan.rpc_supported) {
+    if !inner.read(|state| state.plan.rpc_supported) {
         return Err(Refusal(404, "bad_route", "no handler for path".to_owned()));
     }
     if request.payload.len() > RPC_MAX {
@@ -199,14 +199,14 @@ fn perform_rpc(inner: &Inner, request: &proto::PerformRpcRequest) -> Result<Vec<
     let to = inner
         .participant(&request.room, &request.destination_identity)
         .ok_or_else(|| not_found("participant does not exist"))?;
-    let hear = || hear(inner, &request.room, Via::Rpc, &request.method, request.payload.as_bytes());
+    let receive = || receive(inner, &request.room, Via::Rpc, &request.method, request.payload.as_bytes());
     match to.rpc {
         Rpc::Answers => {
-            hear();
+            receive();
             Ok(proto::PerformRpcResponse { payload: "{\"ok\":true}".to_owned() }.encode_to_vec())
         }
-        Rpc::AnswersIntoTheVoid => {
-            hear();
+        Rpc::LosesAnswer => {
+            receive();
             Err(Refusal(408, "canceled", "Response timeout".to_owned()))
         }
         Rpc::NotRegistered => Err(Refusal(400, "invalid_argument", "Method not supported at destination".to_owned())),
@@ -214,19 +214,19 @@ fn perform_rpc(inner: &Inner, request: &proto::PerformRpcRequest) -> Result<Vec<
     }
 }
 
-/// Answers with success whether or not anybody listens.
+/// Succeeds even when the destination is not there.
 fn send_data(inner: &Inner, request: &proto::SendDataRequest) -> Vec<u8> {
     for identity in &request.destination_identities {
         if inner.participant(&request.room, identity).is_some() {
-            hear(inner, &request.room, Via::Data, request.topic.as_deref().unwrap_or(""), &request.data);
+            receive(inner, &request.room, Via::Data, request.topic.as_deref().unwrap_or(""), &request.data);
         }
     }
     proto::SendDataResponse {}.encode_to_vec()
 }
 
-fn hear(inner: &Inner, room: &str, via: Via, name: &str, payload: &[u8]) {
+fn receive(inner: &Inner, room: &str, via: Via, name: &str, payload: &[u8]) {
     let payload = serde_json::from_slice(payload).unwrap_or_default();
-    inner.hear(Heard { room: room.to_owned(), via, name: name.to_owned(), payload });
+    inner.receive(Received { room: room.to_owned(), via, name: name.to_owned(), payload });
 }
 
 fn decode<M: Message + Default>(body: Bytes) -> Result<M, Refusal> {
@@ -241,7 +241,7 @@ fn not_found(msg: &str) -> Refusal {
     Refusal(404, "not_found", msg.to_owned())
 }
 
-/// What LiveKit says when no node has the room.
+/// LiveKit's answer when no node has the room.
 fn no_node() -> Refusal {
     Refusal(503, "unavailable", "no response from servers".to_owned())
 }

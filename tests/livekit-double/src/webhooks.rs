@@ -32,11 +32,11 @@ impl Webhooks {
         self.target.lock().unwrap_or_else(PoisonError::into_inner).0 = Some(url);
     }
 
-    pub(crate) fn disturb(&self, faults: WebhookFaults) {
+    pub(crate) fn set_faults(&self, faults: WebhookFaults) {
         self.target.lock().unwrap_or_else(PoisonError::into_inner).1 = faults;
     }
 
-    /// Sends an event, with whatever befalls it.
+    /// Sends an event, subject to the faults.
     pub(crate) fn emit(&self, event: &str, room: &Value, participant: Option<Value>) {
         let (url, faults) = self.target.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if url.is_none() {

@@ -72,7 +72,6 @@ pub async fn start<S: Service>(mut vars: Vars, listeners: Listeners, clock: Cloc
         internal_addr,
     };
     let (service, workers) = S::build(config, context.clone()).await?;
-    let service = Arc::new(service);
     let listener = listeners.public.try_clone()?;
     let public = serve_public(&service, &context, &process, in_flight.clone(), listeners.public)?;
     let internal = serve_internal(&service, context, &process, in_flight.clone(), listeners.internal)?;

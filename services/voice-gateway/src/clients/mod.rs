@@ -1,4 +1,4 @@
-//! Whom the gateway calls or speaks for: LiveKit, and the tool bridge behind the agent.
+//! LiveKit, and the credential for the tool bridge that the agent calls.
 
 pub(crate) mod livekit;
 pub(crate) mod tool_bridge;

@@ -1,5 +1,5 @@
-//! The credential that the agent shows to the tool bridge: a JWT (RFC 7519, HS256) that names one user and one session and
-//! ends with it. It is signed with the key that the bridge shares with the gateway; the key itself goes nowhere.
+//! The agent's credential for the tool bridge: a JWT (RFC 7519, HS256) for one user and one session that expires with the
+//! session. It is signed with the key that bridge and gateway share; the key itself is never sent.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -18,7 +18,7 @@ pub(crate) struct ToolBridgeKey(pub(crate) SecretString);
 #[serde(rename_all = "camelCase")]
 struct Claims<'a> {
     iss: &'static str,
-    /// The tool bridge's address: a credential for one bridge is none for another.
+    /// The tool bridge's address: a credential for one bridge is not valid at another.
     aud: &'a str,
     sub: &'a str,
     session_id: &'a str,

@@ -1,4 +1,4 @@
-//! LiveKit's address, keys and timeout.
+//! LiveKit's addresses, keys and timeouts.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::clients::livekit::{ApiKey, Budgets};
 
 pub(crate) struct LiveKitConfig {
     pub(crate) url: String,
-    /// What clients are told.
+    /// The address for clients.
     pub(crate) ws_url: String,
     pub(crate) key: ApiKey,
     pub(crate) webhook_keys: Vec<ApiKey>,
@@ -19,7 +19,7 @@ pub(crate) struct LiveKitConfig {
 }
 
 impl LiveKitConfig {
-    /// `wanted`: voice is on, so LiveKit must be known.
+    /// `wanted`: voice is on, so LiveKit's key is required.
     pub(super) fn read(vars: &mut Vars, wanted: bool) -> Self {
         let url = vars.text(
             "LIVEKIT_URL",
@@ -72,14 +72,10 @@ impl LiveKitConfig {
             },
             breaker_failures: vars.parse(
                 "VOICE_BREAKER_FAILURES",
-                "failures in a row after which LiveKit counts as away",
+                "consecutive failures after which LiveKit counts as unavailable",
                 5,
             ),
-            breaker_probe: vars.millis(
-                "VOICE_BREAKER_PROBE_MS",
-                "how often LiveKit is asked whether it is back",
-                2_000,
-            ),
+            breaker_probe: vars.millis("VOICE_BREAKER_PROBE_MS", "how often an unavailable LiveKit is probed", 2_000),
         }
     }
 }

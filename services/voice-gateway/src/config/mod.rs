@@ -1,4 +1,4 @@
-//! What an operator sets. Every field says its variable and its unit where it is read.
+//! The configuration. Each variable is documented where it is read.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use crate::domain::limits::Limits;
 use crate::domain::state::Rules;
 use crate::domain::tool_bridge::AllowedOrigins;
 
-mod bounds;
 mod livekit;
+mod timing;
 
-pub(crate) use bounds::{Rates, UpkeepConfig};
-use bounds::{limits, rates, rules, upkeep};
 pub(crate) use livekit::LiveKitConfig;
+pub(crate) use timing::{Rates, TimingConfig};
+use timing::{limits, rates, rules, timing};
 
-/// Everything that the gateway's variables say.
+/// The values of all variables.
 pub struct VoiceConfig {
     pub(crate) database: DatabaseConfig,
     pub(crate) livekit: LiveKitConfig,
-    /// None: nobody may enter, and voice is off.
+    /// Empty: voice is off.
     pub(crate) voice_keys: Vec<String>,
     pub(crate) require_user: bool,
     pub(crate) rules: Rules,
@@ -33,8 +33,8 @@ pub struct VoiceConfig {
     pub(crate) rooms: RoomConfig,
     pub(crate) delivery: DeliveryConfig,
     pub(crate) tool_bridge: ToolBridgeConfig,
-    pub(crate) upkeep: UpkeepConfig,
-    /// Where agents reach the gateway; empty: where it was bound.
+    pub(crate) timing: TimingConfig,
+    /// The address at which agents reach the gateway; `None`: the address to which it was bound.
     pub(crate) public_url: Option<String>,
     pub(crate) identity: Peer,
     pub(crate) keys: KeyRefresh,
@@ -49,14 +49,14 @@ pub(crate) struct RoomConfig {
 }
 
 impl RoomConfig {
-    /// The agent for a language: for `zh-CN` that of `zh-cn`, else that of `zh`, else the one for everybody.
+    /// The agent for a language: for `zh-CN` that of `zh-cn`, else that of `zh`, else the default agent.
     pub(crate) fn agent_for(&self, language: Option<&str>) -> &str {
         let language = language.unwrap_or("").to_ascii_lowercase();
         let primary = language.split('-').next().unwrap_or("");
         self.agent_names.get(&language).or_else(|| self.agent_names.get(primary)).unwrap_or(&self.agent_name)
     }
 
-    /// The session that a room's name speaks of.
+    /// The session in the name of a room.
     pub(crate) fn session_of(&self, room: &str) -> Option<GatewaySessionId> {
         room.strip_prefix(&self.prefix)?.parse().ok()
     }
@@ -68,7 +68,7 @@ pub(crate) struct DeliveryConfig {
     pub(crate) timeout: Duration,
     pub(crate) queue_max: i64,
     pub(crate) retry: Duration,
-    /// How long a replica that delivers is believed to be alive.
+    /// After this a delivery is taken over by another replica.
     pub(crate) lease: Duration,
     pub(crate) rpc_inline_max: usize,
     pub(crate) dispatch_inline_max: usize,
@@ -89,14 +89,14 @@ impl VoiceConfig {
         Self {
             database: database_config!(vars, "voice-gateway"),
             voice_keys,
-            require_user: vars.flag("VOICE_REQUIRE_USER", "demand a user's token beside the voice key", false),
+            require_user: vars.flag("VOICE_REQUIRE_USER", "require a user's token beside the voice key", false),
             rules: rules(vars),
             limits: limits(vars),
             rates: rates(vars),
             rooms: rooms(vars),
             delivery: delivery(vars),
             tool_bridge: tool_bridge(vars, public_base_url.as_deref()),
-            upkeep: upkeep(vars, &livekit),
+            timing: timing(vars, &livekit),
             public_url: vars
                 .optional(
                     "VOICE_GATEWAY_PUBLIC_URL",
@@ -111,10 +111,10 @@ impl VoiceConfig {
 }
 
 impl VoiceConfig {
-    /// Says what works but should not stay so.
+    /// Logs settings that work but are not safe.
     pub(crate) fn warn(&self) {
         if self.voice_keys.is_empty() {
-            tracing::warn!("VOICE_PUBLIC_KEY is not set: nobody may use voice");
+            tracing::warn!("VOICE_PUBLIC_KEY is not set: voice is off");
             return;
         }
         if self.voice_keys.iter().any(|key| key.len() < 16) {
@@ -125,7 +125,7 @@ impl VoiceConfig {
         }
         let local = ["//127.0.0.1", "//localhost", "//[::1]"].iter().any(|host| self.livekit.url.contains(host));
         if !local && (self.livekit.url.starts_with("http://") || self.livekit.url.starts_with("ws://")) {
-            tracing::warn!("LIVEKIT_URL is not encrypted, and beyond this machine");
+            tracing::warn!("LIVEKIT_URL is on another machine and not encrypted");
         }
     }
 }
@@ -136,7 +136,7 @@ fn voice_keys(vars: &mut Vars) -> Vec<String> {
     };
     vars.secret(
         "VOICE_PUBLIC_KEY",
-        "what applications show to use voice; several, separated by commas, while one is replaced",
+        "the voice keys of applications, separated by commas; several are valid during a rotation",
     )
     .map(split)
     .unwrap_or_default()
@@ -145,7 +145,7 @@ fn voice_keys(vars: &mut Vars) -> Vec<String> {
 fn rooms(vars: &mut Vars) -> RoomConfig {
     let prefix = vars.text(
         "VOICE_ROOM_PREFIX",
-        "rooms whose names begin so are this gateway's; two gateways on one LiveKit need two",
+        "prefix of the names of this gateway's rooms; two gateways on one LiveKit need two prefixes",
         "voice_",
     );
     if prefix.is_empty()
@@ -181,11 +181,7 @@ fn delivery(vars: &mut Vars) -> DeliveryConfig {
             "first pause after a failed delivery; it doubles four times",
             500,
         ),
-        lease: vars.millis(
-            "VOICE_DELIVERY_LEASE_MS",
-            "how long a replica may be silent in the middle of a delivery",
-            20_000,
-        ),
+        lease: vars.millis("VOICE_DELIVERY_LEASE_MS", "after this a delivery is taken over by another replica", 20_000),
         rpc_inline_max: vars.parse(
             "VOICE_CONTEXT_RPC_INLINE_MAX_BYTES",
             "larger contexts are fetched by the agent",
@@ -204,12 +200,10 @@ fn delivery(vars: &mut Vars) -> DeliveryConfig {
     }
 }
 
-/// Besides the list, what the operator named elsewhere is trusted: the server's own address and the default bridge.
+/// Besides the list, the origins of the server's own address and of the default bridge are allowed.
 fn tool_bridge(vars: &mut Vars, public_base_url: Option<&str>) -> ToolBridgeConfig {
-    let default_url = vars.optional(
-        "TOOL_BRIDGE_BASE_URL",
-        "where the agent's tools are when the caller does not say; its origin is allowed",
-    );
+    let default_url =
+        vars.optional("TOOL_BRIDGE_BASE_URL", "the tool bridge when the caller names none; its origin is allowed");
     let mut origins = vars.list(
         "VOICE_TOOL_BRIDGE_ALLOWED_ORIGINS",
         "origins that toolBridgeBaseUrl may have, besides those of PUBLIC_BASE_URL and TOOL_BRIDGE_BASE_URL",
@@ -225,12 +219,12 @@ fn tool_bridge(vars: &mut Vars, public_base_url: Option<&str>) -> ToolBridgeConf
         AllowedOrigins::default()
     });
     ToolBridgeConfig {
-        // In the same form as what callers name: the credential for it speaks of it to the letter.
+        // Normalised like the addresses of callers, because the address is part of the credential.
         default_url: default_url.and_then(|url| origins.check(&url).ok()),
         origins,
         key: vars.secret(
             "TOOL_BRIDGE_API_KEY",
-            "shared with the tool bridge; signs the agent's credential and goes nowhere itself",
+            "shared with the tool bridge; signs the agent's credential and is never sent",
         ),
     }
 }

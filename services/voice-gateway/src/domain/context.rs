@@ -5,17 +5,17 @@
 pub(crate) struct ContextMarks {
     /// The newest one.
     pub(crate) version: i64,
-    /// What went along with the agent's last dispatch, and whether whole or as a pointer.
+    /// The version in the agent's last dispatch, and whether it was inline or a pointer.
     pub(crate) dispatched: i64,
     pub(crate) dispatched_inline: bool,
-    /// What the present agent was sent, whole or as a pointer.
+    /// The version that was sent to the present agent, inline or as a pointer.
     pub(crate) sent: i64,
-    /// What the present agent is known to have.
+    /// The version that the present agent is known to have.
     pub(crate) delivered: i64,
 }
 
 impl ContextMarks {
-    /// An agent became ready (it has what its dispatch said), or was lost (nobody has anything).
+    /// An agent became ready and has the version of its dispatch, or was lost and with it what it had.
     pub(crate) fn agent_changed(&mut self, ready: bool) {
         if ready {
             self.sent = self.sent.max(self.dispatched);

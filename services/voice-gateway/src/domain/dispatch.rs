@@ -1,4 +1,4 @@
-//! What the agent is told when it is dispatched. Only the agent can read it: it travels in the dispatch, not in the room.
+//! The metadata of an agent's dispatch. Only the agent can read it: it is part of the dispatch, not of the room.
 
 use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::time::Timestamp;
@@ -33,7 +33,7 @@ struct Metadata<'a> {
 struct Gateway<'a> {
     context_url: String,
     events_url: String,
-    /// Opens this session's agent door and nothing else.
+    /// Authenticates the agent of this session, and nothing else.
     token: &'a str,
 }
 
@@ -41,7 +41,7 @@ struct Gateway<'a> {
 #[serde(rename_all = "camelCase")]
 struct ToolBridge<'a> {
     base_url: &'a str,
-    /// Names user and session, ends with the session; signed with the key that the tool bridge shares with us.
+    /// A JWT for this user and session that expires with the session, signed with the key shared with the tool bridge.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<&'a str>,
 }
@@ -55,13 +55,13 @@ struct Context<'a> {
     pointer: Option<Pointer>,
 }
 
-/// The credentials that go along.
+/// The credentials in the metadata.
 pub(crate) struct Credentials<'a> {
     pub(crate) agent: &'a str,
     pub(crate) tool_bridge: Option<&'a str>,
 }
 
-/// Writes the metadata. The context goes along whole or as a pointer, as the session's marks say.
+/// Writes the metadata. The session's marks decide whether the context is inline or a pointer.
 pub(crate) fn metadata(
     session: &VoiceSession,
     context: Option<&str>,

@@ -1,4 +1,4 @@
-//! How many voice sessions, and how many seconds of them, a user and everybody together may have.
+//! How many voice sessions, and how many seconds of them, one user and all users together may have.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub(crate) struct Limits {
     pub(crate) total_daily_seconds: u64,
 }
 
-/// What is in use at this moment, the session that a start would replace left out.
+/// What is in use at this moment, without the session that the start would replace.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
     pub(crate) user_sessions: u64,
@@ -23,19 +23,9 @@ pub(crate) struct Usage {
     pub(crate) total_seconds: u64,
 }
 
-/// Numbers in use that are below all of these come close to no limit: a start gets a full session, and no other start
-/// that is on its way changes that. [`Bounds::NONE`] where there is no limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bounds {
-    pub(crate) user_sessions: i64,
-    pub(crate) total_sessions: i64,
-    pub(crate) user_seconds: i64,
-    pub(crate) total_seconds: i64,
-}
-
-impl Bounds {
-    pub(crate) const NONE: i64 = i64::MAX;
-}
+/// More starts than this are never between their count and their commit, on all replicas together: each of them holds a
+/// connection to the database.
+const IN_FLIGHT: u64 = 256;
 
 impl Limits {
     /// How long a new session may last, or why there may be none.
@@ -62,26 +52,9 @@ impl Limits {
             .min(left(self.total_daily_seconds, usage.total_seconds)))
     }
 
-    /// See [`Bounds`]; `margin` as in [`Limits::must_queue`].
-    pub(crate) fn bounds(&self, margin: u64) -> Bounds {
-        let bound = |limit: u64, below: u64| match limit {
-            0 => Bounds::NONE,
-            _ => i64::try_from(below).unwrap_or(Bounds::NONE),
-        };
-        let seconds = self.session.as_secs() + u64::from(self.session.subsec_nanos() > 0);
-        let full_session = |limit: u64| bound(limit, limit.saturating_add(1).saturating_sub(seconds.max(1)));
-        Bounds {
-            user_sessions: bound(self.user_sessions, self.user_sessions),
-            total_sessions: bound(self.total_sessions, self.total_sessions.saturating_sub(margin)),
-            user_seconds: full_session(self.user_daily_seconds),
-            total_seconds: full_session(self.total_daily_seconds),
-        }
-    }
-
-    /// Whether the count of all sessions comes so close to the limit that starts must be counted one after the other.
-    /// Fewer starts than `margin` are ever between their count and their commit.
-    pub(crate) fn must_queue(&self, total_sessions: u64, margin: u64) -> bool {
-        self.total_sessions > 0 && total_sessions.saturating_add(margin) >= self.total_sessions
+    /// Whether the count of all sessions is so close to its limit that starts must be counted one after the other.
+    pub(crate) fn is_near_total(&self, total_sessions: u64) -> bool {
+        self.total_sessions > 0 && total_sessions.saturating_add(IN_FLIGHT) >= self.total_sessions
     }
 }
 
@@ -107,27 +80,11 @@ mod tests {
     }
 
     #[test]
-    fn below_its_bounds_a_start_gets_a_full_session() {
-        let bounds = LIMITS.bounds(3);
-        assert_eq!(
-            bounds,
-            Bounds { user_sessions: 2, total_sessions: 7, user_seconds: 3601, total_seconds: Bounds::NONE }
-        );
-        let last = |bound: i64| u64::try_from(bound - 1).unwrap();
-        let below = Usage {
-            user_sessions: last(bounds.user_sessions),
-            total_sessions: last(bounds.total_sessions),
-            user_seconds: last(bounds.user_seconds),
-            total_seconds: u64::MAX,
-        };
-        assert_eq!(LIMITS.grant(below), Ok(LIMITS.session));
-        assert!(!LIMITS.must_queue(below.total_sessions, 3));
-        assert!(LIMITS.must_queue(below.total_sessions + 1, 3));
-        assert!(LIMITS.grant(Usage { user_seconds: below.user_seconds + 1, ..below }).unwrap() < LIMITS.session);
-        let short = Limits { user_daily_seconds: 60, ..LIMITS };
-        assert_eq!(short.bounds(3).user_seconds, 0, "no usage leaves room for a full session");
-        let odd = Limits { session: Duration::from_millis(1_500), user_daily_seconds: 2, ..LIMITS };
-        assert_eq!(odd.bounds(3).user_seconds, 1, "one second of two leaves less than one and a half");
+    fn starts_are_counted_one_by_one_near_the_limit_of_all_sessions() {
+        let limits = Limits { total_sessions: 1_000, ..LIMITS };
+        assert!(!limits.is_near_total(1_000 - IN_FLIGHT - 1));
+        assert!(limits.is_near_total(1_000 - IN_FLIGHT));
+        assert!(!Limits { total_sessions: 0, ..LIMITS }.is_near_total(u64::MAX));
     }
 
     #[test]

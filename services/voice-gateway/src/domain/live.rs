@@ -1,4 +1,4 @@
-//! The part of a session's life in which there is a room: who is in it, and what follows when they come and go.
+//! The live state: who is in the room, and what follows when participants join and leave.
 
 use ensemble_types::time::Timestamp;
 use ensemble_types::voice::VoiceEndReason as EndReason;
@@ -21,7 +21,7 @@ pub(crate) struct Live {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Human {
-    /// `departed`: a stay whose end was heard of before its beginning.
+    /// `departed`: a stay whose end was reported before its beginning.
     Awaited {
         departed: Option<(Sid, bool)>,
     },
@@ -29,7 +29,7 @@ pub(crate) enum Human {
         sid: Sid,
         since: Timestamp,
     },
-    /// `departed`: the stay that LiveKit said is over; whoever is only missing in a list may be there all the same.
+    /// `departed`: the stay that LiveKit reported as over. A person who is only missing in a list may still be there.
     Away {
         since: Timestamp,
         departed: Option<Sid>,
@@ -39,7 +39,8 @@ pub(crate) enum Human {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Agent {
-    /// `said_ready`: it spoke to us before LiveKit told us that it came. `departed`: the last stay that is over.
+    /// `said_ready`: it reported that it is ready before LiveKit reported that it joined. `departed`: the last stay that
+    /// is over.
     Awaited {
         check_at: Timestamp,
         said_ready: bool,
@@ -92,7 +93,7 @@ impl Live {
             Event::AgentReady => self.agent = self.agent.ready(now)?,
             Event::AgentLeft { sid } if self.agent.sid() == Some(&sid) => self.lose_agent(Some(sid), now, rules),
             Event::AgentUnseen { sid } if self.agent.sid() == Some(&sid) => self.lose_agent(None, now, rules),
-            // It is heard of its end before its beginning.
+            // The end of a stay was reported before its beginning.
             Event::AgentLeft { sid } => match self.agent {
                 Agent::Awaited { check_at, said_ready, departed: None } => {
                     self.agent = Agent::Awaited { check_at, said_ready, departed: Some(sid) };
@@ -120,7 +121,7 @@ impl Live {
                 _ => return Err(Refused),
             },
             Event::AgentUnavailable if self.agent.is_awaited() => return Ok(self.end(EndReason::AgentUnavailable, now)),
-            // The caller was told that the start failed, although LiveKit's webhooks say that there is a room.
+            // The start was answered with an error although its commit may have happened.
             Event::StartFailed if matches!(self.human, Human::Awaited { departed: None }) => {
                 return Ok(self.end(EndReason::StartFailed, now));
             }
@@ -136,7 +137,7 @@ impl Live {
     fn human_joined(mut self, sid: Sid, now: Timestamp) -> Result<State, Refused> {
         self.human = match self.human {
             Human::Present { sid: ref present, .. } if *present == sid => return Err(Refused),
-            // Word of its arrival comes after word of its departure.
+            // The webhook of the arrival came after the webhook of the departure.
             Human::Away { departed: Some(ref gone), .. } if *gone == sid => return Err(Refused),
             Human::Awaited { departed: Some((gone, on_purpose)) } if gone == sid => {
                 if on_purpose {
@@ -200,7 +201,7 @@ impl Agent {
             Self::Awaited { departed: Some(ref gone), .. } if *gone == sid => Err(Refused),
             Self::Awaited { said_ready: true, .. } => Ok(Self::Ready { identity, sid, since: now, ready_at: now }),
             Self::Awaited { said_ready: false, .. } => Ok(Self::Joined { identity, sid, since: now, ask_at }),
-            // The newest one speaks; an older one of the same dispatch is on its way out.
+            // The newest agent is used; an older one of the same dispatch is leaving.
             Self::Joined { sid: ref old, .. } | Self::Ready { sid: ref old, .. } if *old != sid => {
                 Ok(Self::Joined { identity, sid, since: now, ask_at })
             }

@@ -1,8 +1,9 @@
-//! What a voice session is and may become. No I/O, no clock of its own: `now` is an argument everywhere.
+//! What a voice session is and may become. No I/O and no clock: `now` is an argument everywhere.
 
+pub(crate) mod caller;
 pub(crate) mod context;
 pub(crate) mod dispatch;
-pub(crate) mod duty;
+pub(crate) mod due_action;
 pub(crate) mod limits;
 mod live;
 pub(crate) mod observation;

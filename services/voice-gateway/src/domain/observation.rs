@@ -1,4 +1,4 @@
-//! What a look at LiveKit shows, turned into the events that webhooks did not bring.
+//! Turns an observation of LiveKit into the events that webhooks did not deliver.
 
 use ensemble_types::time::Timestamp;
 
@@ -11,13 +11,13 @@ pub(crate) struct Seen {
     pub(crate) identity: String,
     pub(crate) sid: Sid,
     pub(crate) is_agent: bool,
-    /// Media flows; before that it may still fail to come.
+    /// Media flows. Before that the participant may still fail to connect.
     pub(crate) is_active: bool,
     /// It set the attribute `voice.ready`.
     pub(crate) says_ready: bool,
 }
 
-/// The participants of a room, at the moment when the question was asked.
+/// The participants of a room, and when LiveKit was asked.
 #[derive(Clone, Debug)]
 pub(crate) struct Observation {
     pub(crate) asked_at: Timestamp,
@@ -25,7 +25,8 @@ pub(crate) struct Observation {
 }
 
 impl VoiceSession {
-    /// The events between what we believe and what was seen. Absence counts only for what has had time to be listed.
+    /// The events that lead from the record to what was observed. An absence counts only for a participant that has had
+    /// time to be listed.
     pub(crate) fn differences(&self, seen: &Observation, rules: &Rules) -> Vec<Event> {
         let Some(live) = self.state.live() else { return Vec::new() };
         let settled = |since: Timestamp| since.plus(rules.settle) <= seen.asked_at;

@@ -1,4 +1,4 @@
-//! The queue of texts of one session: first in, first out, one in flight, each once.
+//! Items for the agent. Texts are delivered in order, one at a time, each once.
 
 use std::time::Duration;
 
@@ -23,15 +23,15 @@ impl std::fmt::Debug for Item {
 pub(crate) enum Outcome {
     /// The agent acknowledged the item itself.
     Acknowledged,
-    /// The agent has been told where to fetch it, or a packet went out that nobody acknowledges.
+    /// The agent was told where to fetch it, or a packet without acknowledgement was sent.
     HandedOver,
-    /// Not now, or not known: the same item again, under the same id.
+    /// It failed or the result is not known: the same item is sent again under the same id.
     Later,
     /// The agent is not there.
     AgentGone,
 }
 
-/// How long to wait before attempt `attempts + 1`.
+/// How long to wait after `attempts` failures.
 pub(crate) fn backoff(base: Duration, attempts: u32) -> Duration {
     base.saturating_mul(1 << attempts.min(4))
 }

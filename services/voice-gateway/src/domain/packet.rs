@@ -1,7 +1,7 @@
-//! The shapes in which texts and contexts travel to the agent, and what to do when they are too large.
+//! The JSON of texts and contexts for the agent, and what is sent when it is too large.
 //!
 //! PerformRpc takes 15,360 bytes each way, counted after encoding; a data packet should stay below 15 KiB as well, since
-//! larger ones abort the channel of some clients. What does not fit, the agent fetches.
+//! larger ones abort the channel of some clients. The agent fetches what does not fit.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -13,17 +13,17 @@ use super::session::VoiceSession;
 /// LiveKit's limit for the payload of one RPC.
 pub(crate) const PACKET_MAX: usize = 15_360;
 
-/// Room for what stands around the content: ids, names, times.
+/// Bytes for what surrounds the content: ids, names, times.
 const ENVELOPE: usize = 1_024;
 
 /// The RPC methods that the agent registers.
 pub(crate) const TEXT_METHOD: &str = "voice.text";
 pub(crate) const CONTEXT_METHOD: &str = "voice.context";
 
-/// A packet for the agent and whether it carries the thing itself.
+/// A packet for the agent, and whether it contains the item itself.
 pub(crate) struct Packet {
     pub(crate) body: String,
-    /// False: it says where to fetch it.
+    /// False: it contains the address to fetch it from.
     pub(crate) whole: bool,
 }
 
@@ -39,7 +39,7 @@ struct Wire<'a> {
     version: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
-    /// What older agents read the text from.
+    /// The field from which older agents read the text.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,7 +50,7 @@ struct Wire<'a> {
     about: Option<About<'a>>,
 }
 
-/// Who and when, for agents that get packets and no RPC.
+/// Session, user and time, for agents that get packets and no RPC.
 #[derive(Clone, Copy, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct About<'a> {
@@ -61,7 +61,7 @@ struct About<'a> {
     created_at: Option<ensemble_types::time::Timestamp>,
 }
 
-/// Where a large thing is, and how to know that it is the one.
+/// Where a large item is, and how to verify it.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Pointer {
     pub(crate) url: String,
@@ -75,23 +75,23 @@ impl Pointer {
     }
 }
 
-/// How the packet travels: the two ways differ in what stands around the content.
+/// How the packet is sent. The two transports differ in what surrounds the content.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Transport {
     Rpc,
     Data,
 }
 
-/// Packs an item. `inline_max` bounds the contexts that travel whole; `base` is the gateway's address for the agent.
+/// Packs an item. `inline_max` bounds the contexts that are sent inline; `base` is the gateway's address for the agent.
 pub(crate) fn pack(
     item: &Item,
     session: &VoiceSession,
-    way: Way,
+    transport: Transport,
     inline_max: usize,
     base: &str,
 ) -> Result<Packet, serde_json::Error> {
     let about = |created_at| {
-        (way == Way::Data).then_some(About {
+        (transport == Transport::Data).then_some(About {
             gateway_session_id: session.id,
             app_session_id: &session.session_id,
             user_id: &session.user_id,
@@ -112,9 +112,9 @@ pub(crate) fn pack(
     match item {
         Item::Text { seq, message_id, text, created_at } => {
             let envelope = Wire { id: message_id, seq: Some(*seq), about: about(Some(*created_at)), ..empty };
-            let whole = match way {
-                Way::Rpc => Wire { text: Some(text), ..envelope },
-                Way::Data => Wire { kind: Some("text"), message: Some(text), ..envelope },
+            let whole = match transport {
+                Transport::Rpc => Wire { text: Some(text), ..envelope },
+                Transport::Data => Wire { kind: Some("text"), message: Some(text), ..envelope },
             };
             let body = serde_json::to_string(&whole)?;
             if body.len() <= PACKET_MAX {
@@ -126,7 +126,7 @@ pub(crate) fn pack(
         }
         Item::Context { version, body } => {
             let id = format!("context-{version}");
-            let kind = (way == Way::Data).then_some("context");
+            let kind = (transport == Transport::Data).then_some("context");
             let envelope = Wire { kind, id: &id, version: Some(*version), about: about(None), ..empty };
             let whole = body.len() <= inline_max.min(PACKET_MAX - ENVELOPE);
             let wire = if whole {

@@ -1,11 +1,12 @@
-//! The record of one voice session: who talks to whom, where, until when, and how far the context has come.
+//! The record of one voice session: who talks to which agent, where, until when, and how far the context has come.
 
 use std::time::Duration;
 
 use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::time::Timestamp;
-use ensemble_types::voice::{VoiceAgent, VoiceParticipant, VoiceParticipantKind, VoiceParticipantState};
-
+use ensemble_types::voice::{
+    StartVoiceSession, VoiceAgent, VoiceEndReason, VoiceParticipant, VoiceParticipantKind, VoiceParticipantState,
+};
 use serde::{Deserialize, Serialize};
 
 use super::context::ContextMarks;
@@ -26,22 +27,77 @@ pub(crate) struct VoiceSession {
     pub(crate) state: State,
     pub(crate) created_at: Timestamp,
     pub(crate) expires_at: Timestamp,
-    /// When LiveKit was last heard about this session.
+    /// When LiveKit was last asked about this session.
     pub(crate) observed_at: Option<Timestamp>,
-    /// What the agent last said of itself.
+    /// The last state that the agent reported.
     pub(crate) agent_state: Option<String>,
     pub(crate) context: ContextMarks,
 }
 
+/// A session to be recorded. The transaction that records it sets its times.
+#[derive(Clone)]
+pub(crate) struct NewSession {
+    pub(crate) session: VoiceSession,
+    pub(crate) context: Option<String>,
+    /// SHA-256 of the agent's credential.
+    pub(crate) agent_token: [u8; 32],
+    pub(crate) key: Option<StartKey>,
+}
+
+/// The caller's `Idempotency-Key` and the digest of the body.
+#[derive(Clone)]
+pub(crate) struct StartKey {
+    pub(crate) key: String,
+    pub(crate) body_hash: [u8; 32],
+}
+
+/// This many characters of the session's id are part of the person's identity in the room.
+const SHORT_ID: usize = 12;
+
 impl VoiceSession {
-    /// The record is about to be written: from now on it counts, for as long as was granted.
+    /// What a caller asked for, without a name and without times.
+    pub(crate) fn plan(
+        body: StartVoiceSession,
+        agent_name: String,
+        tool_bridge: Option<String>,
+        has_context: bool,
+    ) -> Self {
+        let epoch = Timestamp::from_micros(0);
+        Self {
+            id: GatewaySessionId::generate(),
+            user_id: body.user_id.into_string(),
+            session_id: body.session_id.into_string(),
+            language: body.language.map(|language| language.into_string()).filter(|language| !language.is_empty()),
+            welcome_message: body.welcome_message.map(|text| text.into_string()).filter(|text| !text.is_empty()),
+            tool_bridge,
+            agent_name,
+            room_name: String::new(),
+            human_identity: String::new(),
+            state: State::Creating { give_up_at: epoch, early_agent: None },
+            created_at: epoch,
+            expires_at: epoch,
+            observed_at: None,
+            agent_state: None,
+            context: ContextMarks { version: i64::from(has_context), ..ContextMarks::default() },
+        }
+    }
+
+    /// Names the session and its room. A room's name is never used twice, because LiveKit may take a while to forget one.
+    pub(crate) fn name(&mut self, id: GatewaySessionId, room_prefix: &str) {
+        let simple = id.to_string().replace('-', "");
+        self.id = id;
+        self.room_name = format!("{room_prefix}{id}");
+        self.human_identity = format!("human_{}", simple.get(simple.len() - SHORT_ID..).unwrap_or(&simple));
+    }
+
+    /// Sets the times when the record is about to be written: `granted` is how long the session may last.
     pub(crate) fn begin(&mut self, now: Timestamp, granted: Duration, rules: &Rules) {
         self.created_at = now;
         self.expires_at = now.plus(granted);
-        self.state = State::Creating { give_up_at: now.plus(rules.create) };
+        self.state = State::Creating { give_up_at: now.plus(rules.create), early_agent: None };
     }
 
-    /// Lets `event` happen. Refused: nothing has changed.
+    /// Applies an event. Refused: nothing has changed.
     pub(crate) fn apply(&mut self, event: Event, now: Timestamp, rules: &Rules) -> Result<(), Refused> {
         let was_ready = self.agent_sid();
         self.state = self.state.clone().next(event, now, rules)?;
@@ -58,7 +114,7 @@ impl VoiceSession {
         self.state.live().filter(|live| live.agent.is_ready()).and_then(|live| live.agent.sid().cloned())
     }
 
-    /// Whom packets for the agent go to; `None` while it cannot take any.
+    /// The identity to which packets for the agent are sent; `None` while it cannot take any.
     pub(crate) fn reachable_agent(&self) -> Option<&str> {
         match &self.state.live()?.agent {
             Agent::Ready { identity, .. } => Some(identity),
@@ -113,5 +169,18 @@ impl VoiceSession {
             ready: agent.is_some_and(Agent::is_ready),
             state: self.agent_state.clone(),
         }
+    }
+}
+
+/// The name of a reason on the wire, in the database and in metrics.
+pub(crate) fn end_reason_name(reason: VoiceEndReason) -> &'static str {
+    match reason {
+        VoiceEndReason::StopRequested => "stop_requested",
+        VoiceEndReason::Replaced => "replaced",
+        VoiceEndReason::Expired => "expired",
+        VoiceEndReason::Left => "left",
+        VoiceEndReason::AgentUnavailable => "agent_unavailable",
+        VoiceEndReason::StartFailed => "start_failed",
+        VoiceEndReason::RoomFinished => "room_finished",
     }
 }

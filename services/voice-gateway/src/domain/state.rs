@@ -1,8 +1,8 @@
 //! The life of a voice session: every state, every event, and the one function that leads from one to the next.
 //!
-//! Events come from four sides (the caller, LiveKit's webhooks, what a look at LiveKit shows, and our own timers), late,
-//! twice and out of order. An event that says nothing new, or speaks of a room or participant that is not ours any more,
-//! is refused, and a refused event changes nothing.
+//! Events come from four sources: the caller, LiveKit's webhooks, observations of LiveKit, and our own timers. They arrive
+//! late, twice and out of order. An event that reports nothing new, or that names a room or participant of the past, is
+//! refused. A refused event changes nothing.
 
 use std::time::Duration;
 
@@ -17,23 +17,23 @@ pub(crate) use super::live::{Agent, Human, Live};
 pub(crate) struct Rules {
     /// From the dispatch of an agent to its arrival.
     pub(crate) agent_join: Duration,
-    /// From the agent's loss to the watchdog's look: an agent also leaves when the person does, a moment earlier.
+    /// From the agent's loss to the watchdog's check. An agent also leaves when the person leaves, possibly a moment earlier.
     pub(crate) agent_gone: Duration,
-    /// Between two looks at an agent that has come and is not ready.
+    /// Between two checks of an agent that has joined and is not ready.
     pub(crate) agent_ask: Duration,
-    /// From the agent's arrival to the moment when texts are sent although it never said that it is ready.
+    /// From the agent's arrival to the moment when it counts as ready without having reported it.
     pub(crate) agent_ready: Duration,
-    /// An agent that was ready for this long has earned its re-dispatches back.
+    /// An agent that was ready for this long resets the count of re-dispatches.
     pub(crate) agent_stable: Duration,
     /// How often the agent is dispatched again.
     pub(crate) max_dispatches: u32,
-    /// From the room's birth to the person's arrival.
+    /// From the room's creation to the person's arrival.
     pub(crate) human_join: Duration,
     /// From the person's loss to the end.
     pub(crate) human_return: Duration,
-    /// From the record to LiveKit's answer, all retries included; afterwards whoever was to answer is dead.
+    /// From the record to LiveKit's answer, including all retries. Afterwards the process that started it has died.
     pub(crate) create: Duration,
-    /// LiveKit's list lags behind its rooms: what arrived less than this ago may be missing in it.
+    /// LiveKit's lists lag behind: a participant that joined less than this ago may be missing.
     pub(crate) settle: Duration,
     /// Between two attempts to delete a room.
     pub(crate) delete_retry: Duration,
@@ -45,21 +45,32 @@ pub(crate) type Sid = String;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum State {
-    /// The record is written, LiveKit has not answered.
+    /// The record is written, and its start has not gone live. Only the start itself leaves this state for `Live`.
     Creating {
         give_up_at: Timestamp,
+        /// The agent, when its webhook was faster than the start.
+        #[serde(default)]
+        early_agent: Option<EarlyAgent>,
     },
     Live(Live),
-    /// Over for everybody; the room may still be there.
+    /// Ended for its callers; the room may still exist.
     Ending {
         end: End,
         delete_at: Timestamp,
         attempts: u32,
     },
-    /// Over, and LiveKit has confirmed that the room is gone.
+    /// Ended, and LiveKit has confirmed that the room is gone.
     Over {
         end: End,
     },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) struct EarlyAgent {
+    pub(crate) room: Sid,
+    pub(crate) identity: String,
+    pub(crate) sid: Sid,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,17 +84,17 @@ pub(crate) struct End {
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// CreateRoom was answered.
+    /// CreateRoom was answered, and the start goes live.
     RoomUp {
         sid: Sid,
     },
-    /// CreateRoom failed for good, or nobody is left who waits for its answer.
+    /// The start failed, or its process died.
     StartFailed,
     HumanJoined {
         room: Sid,
         sid: Sid,
     },
-    /// `on_purpose`: the person hung up, and was not merely cut off.
+    /// `on_purpose`: the person hung up. Otherwise the connection was lost.
     HumanLeft {
         sid: Sid,
         on_purpose: bool,
@@ -109,26 +120,26 @@ pub(crate) enum Event {
     },
     /// The watchdog dispatches the agent once more.
     Redispatched,
-    /// The watchdog is about to look; should nothing come of it, it looks again later. Of two replicas that want to, one may.
+    /// The watchdog is about to check, and checks again later if nothing comes of it. Of two replicas only one may.
     WatchBegun,
-    /// The agent was looked at and has not said that it is ready.
+    /// The agent was checked and has not reported that it is ready.
     AgentAsked,
     /// The watchdog has no attempt left.
     AgentUnavailable,
     StopRequested,
     Replaced,
     Expired,
-    /// The room with this sid is gone without our doing.
+    /// The room with this sid was closed, and not by us.
     RoomGone {
         sid: Sid,
     },
     /// An attempt to delete the room begins; the next one comes when this one has failed.
     DeleteBegun,
-    /// DeleteRoom was answered with yes or with "no such room".
+    /// DeleteRoom succeeded or was answered with "no such room".
     RoomDeleted,
 }
 
-/// The event says nothing new in this state.
+/// The event changes nothing in this state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the event changes nothing in this state")]
 pub(crate) struct Refused;
@@ -137,11 +148,16 @@ impl State {
     /// The one transition function.
     pub(crate) fn next(self, event: Event, now: Timestamp, rules: &Rules) -> Result<Self, Refused> {
         match self {
-            Self::Creating { .. } => match event {
-                Event::RoomUp { sid } => Ok(Self::Live(Live::new(sid, now, rules))),
-                // A webhook can be faster than CreateRoom's answer, and names the room too.
-                Event::AgentJoined { ref room, .. } | Event::HumanJoined { ref room, .. } => {
-                    Live::new(room.clone(), now, rules).next(event, now, rules)
+            Self::Creating { give_up_at, early_agent } => match event {
+                Event::RoomUp { sid } => Ok(Self::up(sid, early_agent, now, rules)),
+                // A webhook can be faster than CreateRoom's answer. It must not make the session live, because the start
+                // may still fail. It is applied when the start goes live.
+                Event::AgentJoined { room, identity, sid } => {
+                    let early_agent = Some(EarlyAgent { room, identity, sid });
+                    Ok(Self::Creating { give_up_at, early_agent })
+                }
+                Event::AgentLeft { sid } if early_agent.is_some_and(|agent| agent.sid == sid) => {
+                    Ok(Self::Creating { give_up_at, early_agent: None })
                 }
                 Event::StartFailed => Ok(Self::ending(EndReason::StartFailed, None, now)),
                 Event::StopRequested => Ok(Self::ending(EndReason::StopRequested, None, now)),
@@ -160,6 +176,14 @@ impl State {
             },
             Self::Over { .. } => Err(Refused),
         }
+    }
+
+    fn up(sid: Sid, early_agent: Option<EarlyAgent>, now: Timestamp, rules: &Rules) -> Self {
+        let live = Live::new(sid, now, rules);
+        let joined = early_agent.and_then(|EarlyAgent { room, identity, sid }| {
+            live.clone().next(Event::AgentJoined { room, identity, sid }, now, rules).ok()
+        });
+        joined.unwrap_or(Self::Live(live))
     }
 
     pub(super) fn ending(reason: EndReason, active_at: Option<Timestamp>, now: Timestamp) -> Self {

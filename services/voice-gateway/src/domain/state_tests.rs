@@ -1,4 +1,4 @@
-//! Every state meets every event: what may follow, what is refused, and that what is over stays over.
+//! Every event in every state: what may follow, what is refused, and that an ended session stays ended.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn agent_joined() -> Event {
 }
 
 fn creating() -> State {
-    State::Creating { give_up_at: at(15) }
+    State::Creating { give_up_at: at(15), early_agent: None }
 }
 
 fn up() -> State {
@@ -61,7 +61,8 @@ fn all_states() -> Vec<State> {
     let ending = then(active(), Event::StopRequested, 3);
     let over = then(ending.clone(), Event::RoomDeleted, 4);
     let failed = then(creating(), Event::StartFailed, 3);
-    vec![creating(), up(), with_agent, active(), away, ending, over, failed]
+    let early = then(creating(), agent_joined(), 1);
+    vec![creating(), early, up(), with_agent, active(), away, ending, over, failed]
 }
 
 fn all_events() -> Vec<Event> {
@@ -116,7 +117,7 @@ fn every_pair_goes_forward_or_is_refused() {
 }
 
 #[test]
-fn what_is_over_stays_over() {
+fn an_ended_session_stays_ended() {
     let over = then(then(active(), Event::StopRequested, 3), Event::RoomDeleted, 4);
     for event in all_events() {
         assert!(over.clone().next(event.clone(), at(5), &RULES).is_err(), "{event:?}");
@@ -154,7 +155,7 @@ fn active_needs_a_person_and_an_agent_that_is_ready() {
 }
 
 #[test]
-fn strangers_and_latecomers_change_nothing() {
+fn unknown_and_late_participants_change_nothing() {
     for event in [
         Event::RoomGone { sid: "RM_other".into() },
         Event::HumanJoined { room: "RM_other".into(), sid: HUMAN.into() },
@@ -170,7 +171,7 @@ fn strangers_and_latecomers_change_nothing() {
 }
 
 #[test]
-fn a_departure_that_is_heard_before_its_arrival_counts() {
+fn a_departure_that_is_reported_before_its_arrival_counts() {
     let departed = then(up(), human_left(true), 1);
     let ended = then(departed, human_joined(), 2);
     assert_eq!(ended.end().map(|end| end.reason), Some(EndReason::Left));
@@ -179,22 +180,29 @@ fn a_departure_that_is_heard_before_its_arrival_counts() {
 }
 
 #[test]
-fn the_agent_may_speak_before_livekit_does() {
+fn the_agent_may_report_before_livekit_does() {
     let spoke = then(up(), Event::AgentReady, 1);
     assert!(!spoke.live().unwrap().agent.is_ready());
     assert!(then(spoke, agent_joined(), 2).live().unwrap().agent.is_ready());
 }
 
 #[test]
-fn webhooks_may_be_faster_than_the_answer() {
-    let by_webhook = then(creating(), agent_joined(), 1);
-    assert!(by_webhook.live().is_some());
-    assert!(by_webhook.clone().next(Event::RoomUp { sid: ROOM.into() }, at(2), &RULES).is_err());
-    assert_eq!(then(by_webhook, Event::StartFailed, 3).end().map(|end| end.reason), Some(EndReason::StartFailed));
+fn a_webhook_that_is_faster_than_the_start_waits_for_it() {
+    let early = then(creating(), agent_joined(), 1);
+    assert!(early.live().is_none(), "only its start makes a session live");
+    let agent_sid = |state: State| state.live().and_then(|live| live.agent.sid().cloned());
+    let live = then(early.clone(), Event::RoomUp { sid: ROOM.into() }, 2);
+    assert_eq!(agent_sid(live).as_deref(), Some(AGENT));
+    let elsewhere = then(early.clone(), Event::RoomUp { sid: "RM_other".into() }, 2);
+    assert_eq!(agent_sid(elsewhere), None);
+    let left = then(early.clone(), Event::AgentLeft { sid: AGENT.into() }, 2);
+    assert_eq!(agent_sid(then(left, Event::RoomUp { sid: ROOM.into() }, 3)), None);
+    assert_eq!(then(early, Event::StartFailed, 3).end().map(|end| end.reason), Some(EndReason::StartFailed));
+    assert!(creating().next(human_joined(), at(1), &RULES).is_err());
 }
 
 #[test]
-fn an_agent_is_sent_for_three_times_and_not_more() {
+fn an_agent_is_dispatched_again_at_most_three_times() {
     let mut state = up();
     for round in 1..=3 {
         state = then(state, Event::Redispatched, 10 * round);
@@ -204,7 +212,7 @@ fn an_agent_is_sent_for_three_times_and_not_more() {
 }
 
 #[test]
-fn an_agent_that_served_long_enough_earns_its_dispatches_back() {
+fn an_agent_that_was_ready_long_enough_resets_the_count_of_dispatches() {
     let lost = |after: i64| {
         let again = then(then(up(), Event::Redispatched, 1), agent_joined(), 2);
         let ready = then(again, Event::AgentReady, 3);
@@ -214,7 +222,7 @@ fn an_agent_that_served_long_enough_earns_its_dispatches_back() {
 }
 
 #[test]
-fn an_agent_that_never_says_so_counts_as_ready_in_the_end() {
+fn an_agent_that_never_reports_ready_counts_as_ready_in_the_end() {
     let joined = then(up(), agent_joined(), 0);
     let asked = then(joined, Event::AgentAsked, 2);
     assert!(!asked.live().unwrap().agent.is_ready());
@@ -222,7 +230,7 @@ fn an_agent_that_never_says_so_counts_as_ready_in_the_end() {
 }
 
 #[test]
-fn attempts_to_delete_come_more_and_more_slowly() {
+fn attempts_to_delete_back_off() {
     let mut state = then(active(), Event::StopRequested, 0);
     let mut waits = Vec::new();
     for _ in 0..6 {
@@ -235,12 +243,12 @@ fn attempts_to_delete_come_more_and_more_slowly() {
 }
 
 #[test]
-fn word_of_an_arrival_that_is_over_changes_nothing() {
+fn the_late_webhook_of_a_past_arrival_changes_nothing() {
     let away = then(active(), human_left(false), 2);
     assert!(away.clone().next(human_joined(), at(3), &RULES).is_err());
     let back = then(away, Event::HumanJoined { room: ROOM.into(), sid: "PA_again".into() }, 3);
     assert!(matches!(back.live().unwrap().human, Human::Present { .. }));
-    // Only missing in a list: it may turn up again.
+    // Only missing in a list: it may appear again.
     let unseen = then(active(), Event::HumanUnseen { sid: HUMAN.into() }, 2);
     assert!(matches!(then(unseen, human_joined(), 3).live().unwrap().human, Human::Present { .. }));
 
@@ -255,7 +263,7 @@ fn word_of_an_arrival_that_is_over_changes_nothing() {
 }
 
 #[test]
-fn one_of_two_watchdogs_may_look() {
+fn only_one_of_two_watchdogs_may_check() {
     let lost = then(active(), Event::AgentLeft { sid: AGENT.into() }, 2);
     assert!(lost.clone().next(Event::WatchBegun, at(2), &RULES).is_err(), "too early");
     let begun = then(lost, Event::WatchBegun, 3);

@@ -1,5 +1,5 @@
-//! Which address the agent's tools may be at. A caller names it, and the agent sends a credential there: so only origins
-//! that the operator listed are accepted, and nothing that a URL parser and a person could read differently.
+//! Which addresses a tool bridge may have. A caller names the address, and the agent sends a credential to it. Only origins
+//! that the operator listed are accepted, and only URLs that every parser reads in the same way.
 
 /// The origins that the operator listed, as `scheme://host[:port]` in lower case.
 #[derive(Clone, Debug, Default)]
@@ -68,7 +68,7 @@ fn parse(url: &str) -> Result<Parsed<'_>, BadToolBridge> {
     let port = match port {
         None => String::new(),
         Some(text) => {
-            // A number may also be written with a sign, for which there is no place in a URL.
+            // `parse` also accepts a sign, which a URL does not allow.
             let digits = Some(text).filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
             let number = digits.and_then(|text| text.parse::<u16>().ok()).ok_or(BadToolBridge::Malformed)?;
             if number.to_string() == default_port { String::new() } else { format!(":{number}") }
@@ -86,7 +86,7 @@ mod tests {
         let list = AllowedOrigins::new(["https://app.example".to_owned(), "http://127.0.0.1:3000".to_owned()]).unwrap();
         assert_eq!(list.check("https://APP.example:443/tools/").unwrap(), "https://app.example/tools");
         assert_eq!(list.check("http://127.0.0.1:3000").unwrap(), "http://127.0.0.1:3000");
-        // A dot at the end of a name changes nothing about where it leads.
+        // A trailing dot does not change which host a name means.
         assert_eq!(list.check("https://app.example./tools").unwrap(), "https://app.example/tools");
         for other in [
             "http://app.example",
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_read_in_two_ways_is_refused() {
+    fn ambiguous_urls_are_refused() {
         let list = AllowedOrigins::new(["https://app.example".to_owned()]).unwrap();
         for trick in [
             "https://app.example@evil",

@@ -1,12 +1,12 @@
-//! LiveKit's webhooks, read leniently: kinds and enum values that we do not know are not errors, since an error would
-//! make LiveKit repeat the event and hold up all that follow it.
+//! LiveKit's webhooks, parsed leniently. Unknown kinds and enum values are not errors: an error would make LiveKit repeat
+//! the event and hold back all events after it.
 
 use serde::Deserialize;
 
 use super::session::VoiceSession;
 use super::state::{Event, Sid};
 
-/// `livekit.WebhookEvent` as protojson, as far as it matters here.
+/// The fields of `livekit.WebhookEvent` (protojson) that are used here.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Webhook {
@@ -29,7 +29,7 @@ struct Room {
 struct Participant {
     sid: Sid,
     identity: String,
-    /// Enums come as names, and from other writers as numbers.
+    /// Enums are names, or numbers from other writers.
     kind: serde_json::Value,
     disconnect_reason: serde_json::Value,
 }
@@ -51,18 +51,18 @@ impl Webhook {
         self.room.as_ref().map(|room| room.name.as_str()).filter(|name| !name.is_empty())
     }
 
-    /// A room was born. If its session is over, it must go again.
-    pub(crate) fn is_birth(&self) -> bool {
+    /// A room was started. It must be deleted if its session is over.
+    pub(crate) fn is_room_started(&self) -> bool {
         self.event == "room_started"
     }
 
-    /// Whether it can mean anything to a session. Most do not: each track that begins and ends has its own.
-    pub(crate) fn is_news(&self) -> bool {
+    /// Whether it can change a session. Most do not: every track that begins and ends has its own.
+    pub(crate) fn is_relevant(&self) -> bool {
         let kinds = ["room_finished", "participant_joined", "participant_left", "participant_connection_aborted"];
         kinds.contains(&self.event.as_str())
     }
 
-    /// What this means to its session; `None` when it means nothing.
+    /// The event for its session; `None`: it changes nothing.
     pub(crate) fn event(&self, session: &VoiceSession) -> Option<Event> {
         let room = self.room.as_ref()?.sid.clone();
         let participant = self.participant.as_ref();
@@ -96,16 +96,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_kinds_and_values_are_no_errors() {
+    fn unknown_kinds_and_values_are_not_errors() {
         let body = br#"{"event":"participant_danced","id":"EV_1","createdAt":"1774483200","room":{"sid":"RM_1","name":"voice_x","numParticipants":3},
             "participant":{"sid":"PA_1","identity":"h","kind":"HOLOGRAM","state":"FLOATING"}}"#;
         let webhook = Webhook::parse(body).unwrap();
         assert_eq!(webhook.room_name(), Some("voice_x"));
-        assert!(!webhook.is_birth() && !webhook.is_news());
+        assert!(!webhook.is_room_started() && !webhook.is_relevant());
     }
 
     #[test]
-    fn what_is_not_json_is_nothing() {
+    fn invalid_json_is_no_webhook() {
         assert!(Webhook::parse(b"{").is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! Who calls: an application by its voice key, and where it says so, a person by a token.
+//! Reads the caller from a request: the application's voice key, and beside it possibly a person's token.
 
 use std::future::{Ready, ready};
 use std::net::IpAddr;
@@ -8,47 +8,15 @@ use actix_web::dev::Payload;
 use actix_web::{FromRequest, HttpRequest, web};
 use ensemble_chassis::auth::{bearer, caller_of};
 use ensemble_chassis::{ApiError, Gate};
-use ensemble_types::ids::{GatewaySessionId, UserId};
 use ensemble_types::problem::{Code, Problem};
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
 
 use crate::VoiceGateway;
-use crate::error::Error;
+use crate::domain::caller::{KeyDigest, VoiceCaller};
 use crate::rates::Rates;
-use crate::store::Found;
 
 const X_VOICE_KEY: &str = "x-voice-key";
-
-/// A digest of the key that was shown: names an application in limits, and is none of its secrets.
-pub(crate) type KeyDigest = [u8; 32];
-
-pub(crate) struct VoiceCaller {
-    pub(crate) key: KeyDigest,
-    /// The person, where the application sent a token along.
-    user: Option<UserId>,
-    pub(crate) address: Option<IpAddr>,
-}
-
-impl VoiceCaller {
-    /// 403 when the person is somebody else than the call speaks of.
-    pub(crate) fn must_be(&self, user_id: &str) -> Result<(), Error> {
-        if self.may_see(user_id) { Ok(()) } else { Err(Error::OtherUser) }
-    }
-
-    fn may_see(&self, user_id: &str) -> bool {
-        self.user.is_none_or(|user| user.to_string() == user_id)
-    }
-}
-
-impl VoiceGateway {
-    /// The session, if the caller may know of it.
-    pub(crate) async fn visible(&self, caller: &VoiceCaller, id: &str) -> Result<Option<Found>, Error> {
-        let Ok(id) = id.parse::<GatewaySessionId>() else { return Ok(None) };
-        let found = self.store.find(id).await?;
-        Ok(found.filter(|found| caller.may_see(&found.session.user_id)))
-    }
-}
 
 impl FromRequest for VoiceCaller {
     type Error = ApiError;
@@ -60,43 +28,44 @@ impl FromRequest for VoiceCaller {
 }
 
 fn read(request: &HttpRequest) -> Result<VoiceCaller, Problem> {
-    let Some(gateway) = request.app_data::<web::Data<VoiceGateway>>() else { return Err(Problem::unauthenticated()) };
-    let shown = gateway.voice_keys.shown(request).ok_or_else(Problem::unauthenticated)?;
-    let user = if shown.bearer_is_free {
+    let Some(service) = request.app_data::<web::Data<VoiceGateway>>() else { return Err(Problem::unauthenticated()) };
+    let credentials = service.voice_keys.credentials(request).ok_or_else(Problem::unauthenticated)?;
+    let user = if credentials.has_user_token {
         let caller = caller_of(request)?;
         if caller.machine.is_some() {
-            return Err(Problem::new(Code::Forbidden, "A machine token cannot talk. Send a user's token."));
+            return Err(Problem::new(Code::Forbidden, "A machine token cannot use voice. Send a user's token."));
         }
         Some(caller.user)
     } else {
         None
     };
-    if user.is_none() && gateway.require_user {
+    if user.is_none() && service.require_user {
         return Err(Problem::new(
             Code::Unauthenticated,
             "Send the user's token as `Authorization: Bearer <token>`, and the voice key as `X-Voice-Key`.",
         ));
     }
-    Ok(VoiceCaller { key: shown.key, user, address: address(request) })
+    Ok(VoiceCaller { key: credentials.key, user, address: address(request) })
 }
 
-/// The client's address: the edge writes the last entry of `X-Forwarded-For`; without an edge it is the peer.
+/// The client's address for rate limits: the last entry of `X-Forwarded-For`, which the edge writes, else the address of
+/// the connection.
 fn address(request: &HttpRequest) -> Option<IpAddr> {
     let forwarded = request.headers().get("x-forwarded-for").and_then(|value| value.to_str().ok());
     let last = forwarded.and_then(|list| list.rsplit(',').next()).and_then(|one| one.trim().parse().ok());
     last.or_else(|| request.peer_addr().map(|peer| peer.ip()))
 }
 
-/// The keys of applications. Several are valid while one is being replaced.
+/// The voice keys of applications. Several are valid during a rotation.
 pub(crate) struct VoiceKeys {
     digests: Vec<KeyDigest>,
     rates: Arc<Rates>,
 }
 
-struct Shown {
+struct Credentials {
     key: KeyDigest,
-    /// There is a bearer beside the key, which then is a person's token.
-    bearer_is_free: bool,
+    /// The bearer is not a voice key, so it is a person's token.
+    has_user_token: bool,
 }
 
 impl VoiceKeys {
@@ -104,24 +73,24 @@ impl VoiceKeys {
         Self { digests: keys.iter().map(|key| Sha256::digest(key.as_bytes()).into()).collect(), rates }
     }
 
-    fn shown(&self, request: &HttpRequest) -> Option<Shown> {
+    fn credentials(&self, request: &HttpRequest) -> Option<Credentials> {
         let bearer = bearer(request);
         match request.headers().get(X_VOICE_KEY) {
             Some(value) => {
                 let key = self.match_key(value.as_bytes())?;
                 match bearer.map(|token| self.match_key(token.as_bytes())) {
-                    // Two keys name two applications, and a call has one.
+                    // Two keys identify two applications, and a request has one.
                     Some(Some(other)) if other != key => None,
-                    second => Some(Shown { key, bearer_is_free: second == Some(None) }),
+                    second => Some(Credentials { key, has_user_token: second == Some(None) }),
                 }
             }
-            None => Some(Shown { key: self.match_key(bearer?.as_bytes())?, bearer_is_free: false }),
+            None => Some(Credentials { key: self.match_key(bearer?.as_bytes())?, has_user_token: false }),
         }
     }
 
-    /// Compares with every key, and every time in full, so that the time tells nothing.
-    fn match_key(&self, shown: &[u8]) -> Option<KeyDigest> {
-        let digest: KeyDigest = Sha256::digest(shown).into();
+    /// Compares with every key in constant time, so that the duration reveals nothing.
+    fn match_key(&self, candidate: &[u8]) -> Option<KeyDigest> {
+        let digest: KeyDigest = Sha256::digest(candidate).into();
         let fits = self.digests.iter().fold(Choice::from(0), |fits, key| fits | key.ct_eq(&digest));
         bool::from(fits).then_some(digest)
     }
@@ -129,12 +98,12 @@ impl VoiceKeys {
 
 impl Gate for VoiceKeys {
     fn check(&self, request: &HttpRequest) -> Result<(), Problem> {
-        let address = address(request);
-        if self.shown(request).is_some() {
+        if self.credentials(request).is_some() {
             return Ok(());
         }
-        if let Err(retry_after) = self.rates.wrong_key(address) {
-            return Err(Problem::new(Code::RateLimited, "Too many wrong voice keys.").with_retry_after(retry_after));
+        if let Err(retry_after) = self.rates.wrong_key(address(request)) {
+            return Err(Problem::new(Code::RateLimited, "Too many requests with a wrong voice key. Try again later.")
+                .with_retry_after(retry_after));
         }
         Err(Problem::new(
             Code::Unauthenticated,

@@ -1,4 +1,4 @@
-//! The public door, one file per side: the application's sessions and injections, LiveKit's hooks, the agent.
+//! The public listener, one file per client: the application's sessions and injections, LiveKit's webhooks, the agent.
 
 pub(crate) mod agent;
 pub(crate) mod caller;

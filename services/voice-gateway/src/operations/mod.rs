@@ -1,9 +1,17 @@
-//! What handlers and workers do with the database and LiveKit together, each in the order that survives a crash between
-//! any two steps: first the record, then the call, then what came of it.
+//! What handlers and workers do with the database and LiveKit together. Each operation is ordered so that it survives a
+//! crash between any two steps: first the record, then the call to LiveKit, then the result of the call.
 
-pub(crate) mod deliver;
-pub(crate) mod observe;
-pub(crate) mod reconcile;
-pub(crate) mod start;
-pub(crate) mod stop;
-pub(crate) mod watch;
+mod agents;
+mod change;
+pub(crate) mod deliveries;
+mod dispatches;
+mod injections;
+mod maintenance;
+mod observations;
+mod reservations;
+mod rooms;
+mod sessions;
+mod starts;
+mod timers;
+mod watchdog;
+mod webhooks;

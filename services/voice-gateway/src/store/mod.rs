@@ -1,70 +1,24 @@
-//! The database: voice sessions, their texts and contexts, webhooks that were taken in, usage, and who does which chore.
+//! Queries and nothing else: voice sessions, their texts and contexts, webhooks, seconds used, and chores.
 //!
-//! Every change of a session goes through one row lock: load, let the domain decide, save. What follows from a save (a
-//! timer that is due earlier, something to deliver) is told to this process after the commit; other replicas find it in
-//! the database when their sweep comes.
+//! Every function runs inside the transaction of the operation that calls it. A session is changed by locking its row,
+//! applying an event and saving the row.
 
-mod confirm;
-mod known;
-mod nudges;
-mod one_call;
-mod outbox;
-mod rows;
-mod sessions;
-mod start;
-mod timers;
-mod usage;
-mod webhooks;
+pub(crate) mod chores;
+pub(crate) mod contexts;
+pub(crate) mod locks;
+mod schema;
+pub(crate) mod sessions;
+mod stored;
+pub(crate) mod texts;
+pub(crate) mod usage;
+pub(crate) mod webhooks;
 
-use ensemble_store_kit::{Db, Notifier, Topic};
+use ensemble_store_kit::Topic;
 use ensemble_types::ids::GatewaySessionId;
 
-pub(crate) use nudges::{Nudge, Nudges};
-pub(crate) use outbox::{Accepted, Delivery};
-pub(crate) use sessions::Found;
-pub(crate) use start::{NewSession, Opened, Recorded, StartKey};
-pub(crate) use timers::Chore;
-pub(crate) use webhooks::Taken;
+pub(crate) use stored::StoredSession;
 
-use self::confirm::Confirmer;
-use self::known::Known;
-use crate::domain::state::Rules;
-use crate::metrics::VoiceMetrics;
-
-#[derive(Clone)]
-pub(crate) struct Store {
-    db: Db,
-    rules: Rules,
-    nudges: Nudges,
-    metrics: VoiceMetrics,
-    confirmer: Confirmer,
-    known: Known,
-}
-
-impl Store {
-    pub(crate) fn start(db: Db, rules: Rules, nudges: Nudges, metrics: VoiceMetrics) -> std::io::Result<Self> {
-        let confirmer = Confirmer::start(db.clone())?;
-        Ok(Self { db, rules, nudges, metrics, confirmer, known: Known::default() })
-    }
-
-    pub(crate) fn rules(&self) -> &Rules {
-        &self.rules
-    }
-
-    pub(crate) fn nudges(&self) -> &Nudges {
-        &self.nudges
-    }
-
-    pub(crate) fn notifier(&self) -> &Notifier {
-        self.db.notifier()
-    }
-
-    pub(crate) async fn ready(&self) -> Result<(), String> {
-        self.db.ready().await
-    }
-}
-
-/// What is told when a session's state or queue has changed.
+/// The topic on which every change of a session is published.
 pub(crate) fn topic(id: GatewaySessionId) -> Topic {
     Topic::new("voice", id)
 }

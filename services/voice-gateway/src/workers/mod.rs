@@ -1,16 +1,8 @@
-//! Loops: timers for what is due, the pump that delivers, the reaper of rooms, the reconciler, the prober of LiveKit, and
-//! upkeep.
+//! The loops of each replica. Each calls operations and ends when the drain begins.
 
-mod prober;
-mod pump;
-mod reaper;
-mod reconciler;
-mod timers;
-mod upkeep;
-
-pub(crate) use prober::probe;
-pub(crate) use pump::pump;
-pub(crate) use reaper::{Births, reap};
-pub(crate) use reconciler::reconcile;
-pub(crate) use timers::run as run_timers;
-pub(crate) use upkeep::keep_up;
+pub(crate) mod delivery;
+pub(crate) mod maintenance;
+pub(crate) mod orphan_room_cleaner;
+pub(crate) mod prober;
+pub(crate) mod reconciler;
+pub(crate) mod timers;

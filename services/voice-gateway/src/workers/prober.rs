@@ -1,4 +1,4 @@
-//! While LiveKit is away, asks whether it is back, so that no caller has to.
+//! While LiveKit is unavailable, asks whether it is back, so that no request has to find out.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use tokio::time::sleep;
 
 use crate::VoiceGateway;
 
-pub(crate) async fn probe(gateway: Arc<VoiceGateway>, drain: Drain) {
-    let breaker = gateway.livekit.breaker();
+pub(crate) async fn run(service: Arc<VoiceGateway>, drain: Drain) {
+    let breaker = service.livekit.breaker();
     loop {
         tokio::select! {
             () = drain.closing() => return,
@@ -18,8 +18,8 @@ pub(crate) async fn probe(gateway: Arc<VoiceGateway>, drain: Drain) {
             () = drain.closing() => return,
             () = sleep(breaker.probe_every()) => {}
         }
-        if let Err(error) = gateway.livekit.probe().await {
-            tracing::debug!(%error, "LiveKit is still away");
+        if let Err(error) = service.livekit.probe().await {
+            tracing::debug!(%error, "LiveKit is still unavailable");
         }
     }
 }

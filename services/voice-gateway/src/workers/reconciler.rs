@@ -1,4 +1,4 @@
-//! Compares with LiveKit at fixed times; one replica does it for all.
+//! Reconciles with LiveKit at fixed intervals; one replica does it for all.
 
 use std::sync::Arc;
 
@@ -6,19 +6,12 @@ use ensemble_chassis::Drain;
 use tokio::time::sleep;
 
 use crate::VoiceGateway;
-use crate::store::Chore;
 
-pub(crate) async fn reconcile(gateway: Arc<VoiceGateway>, drain: Drain) {
-    let every = gateway.upkeep.reconcile;
+pub(crate) async fn run(service: Arc<VoiceGateway>, drain: Drain) {
+    let every = service.timing.reconcile;
     loop {
-        match gateway.store.claim_chore(Chore::Reconcile, every).await {
-            Ok(true) => {
-                if let Err(error) = gateway.reconcile().await {
-                    tracing::warn!(%error, "The rooms could not be compared with LiveKit");
-                }
-            }
-            Ok(false) => {}
-            Err(error) => tracing::warn!(%error, "The database does not say whose turn it is to compare rooms"),
+        if let Err(error) = service.reconcile(every).await {
+            tracing::warn!(%error, "The rooms could not be compared with LiveKit");
         }
         tokio::select! {
             () = drain.closing() => return,

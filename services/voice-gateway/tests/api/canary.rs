@@ -1,5 +1,4 @@
-//! Nothing secret and nothing that was said gets into logs, answers or metrics, not even on the worst of days and with
-//! the most talkative log.
+//! No secret and no content appears in logs, responses or metrics, not even with faults and a trace log.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -10,7 +9,7 @@ use ensemble_testkit::{Api, Backend, Peers, TestDatabase, eventually, run};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-use crate::stage::{BRIDGE_KEY, Started, TIMEOUT, VOICE_KEY, vars};
+use crate::fixture::{BRIDGE_KEY, Started, TIMEOUT, VOICE_KEY, vars};
 
 const CANARY: &str = "canary-in-the-coal-mine";
 
@@ -26,7 +25,7 @@ fn free_address() -> String {
 }
 
 #[test]
-fn nothing_secret_is_ever_written_down() {
+fn no_secret_is_written_down() {
     run(async {
         let (double, peers) = (Double::start().unwrap(), Peers::start().await);
         let database = TestDatabase::new(Backend::Sqlite, "voice-gateway", ensemble_voice_gateway::migrations()).await;
@@ -110,7 +109,7 @@ fn nothing_secret_is_ever_written_down() {
         program.kill().await.unwrap();
 
         let written = std::fs::read_to_string(&log).unwrap();
-        assert!(written.contains(&started.id), "the log is empty of what it should tell");
+        assert!(written.contains(&started.id), "the log does not mention the session");
         let secrets = [
             CANARY,
             API_SECRET,
@@ -127,7 +126,7 @@ fn nothing_secret_is_ever_written_down() {
             assert!(line.is_none(), "{secret} is in the log: {line:?}");
             assert!(!answers.iter().any(|answer| answer.contains(secret)), "{secret} is in an answer");
         }
-        // What was said is gone from the database as well, once it is over.
+        // The key of the tool bridge is not in the database either.
         let stored = std::fs::read(database.folder.path().join("test.db")).unwrap();
         assert!(!stored.windows(BRIDGE_KEY.len()).any(|bytes| bytes == BRIDGE_KEY.as_bytes()));
     });

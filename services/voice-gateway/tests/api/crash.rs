@@ -7,7 +7,7 @@ use ensemble_testkit::service::Program;
 use ensemble_testkit::*;
 use serde_json::json;
 
-use crate::stage::{Started, TIMEOUT, VOICE_KEY, vars};
+use crate::fixture::{Started, TIMEOUT, VOICE_KEY, vars};
 
 on_both_databases! {
     async fn killed_between_create_room_and_its_answer(on: Backend) {
@@ -26,7 +26,7 @@ on_both_databases! {
         eventually(TIMEOUT, async || double.rooms().len() == 1).await;
         program.kill().await;
         assert!(answer.await.unwrap().is_err(), "the gateway answered before it was killed");
-        assert_eq!(double.rooms().len(), 1, "the room is there, and nobody was told");
+        assert_eq!(double.rooms().len(), 1, "the room exists, and the caller got no answer");
 
         program.restart().await;
         // No room without a session …
@@ -61,14 +61,14 @@ on_both_databases! {
         double.fail_next("PerformRpc", Fault::EffectWithoutAnswer(Duration::from_secs(30)), 1);
         let text = json!({ "gatewaySessionId": started.id, "text": "once" });
         let sent = tokio::spawn(Api::try_send(api.request("POST", "/v1/voice/session/text").json(&text)));
-        eventually(TIMEOUT, async || double.heard(&started.room).len() == 1).await;
+        eventually(TIMEOUT, async || double.received(&started.room).len() == 1).await;
         program.kill().await;
         assert!(sent.await.unwrap().is_err());
         program.restart().await;
         assert_eq!(status().await["state"], "active");
         eventually(TIMEOUT, async || status().await["pending"]["texts"] == 0).await;
         assert_eq!(double.texts(&started.room), ["once"]);
-        assert_eq!(double.heard(&started.room).len(), 2, "the same text twice on the wire, under one id");
+        assert_eq!(double.received(&started.room).len(), 2, "the same text twice on the wire, under one id");
         program.kill().await;
     }
 }

@@ -1,4 +1,4 @@
-//! A thousand starts on the worst of days: in the end every room is deleted and every session has ended, for its reason.
+//! A thousand starts with random faults: in the end every room is deleted and every session has ended for its own reason.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use ensemble_testkit::*;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::fixture::Fixture;
 
 const STARTS: usize = 1_000;
 const AT_ONCE: usize = 16;
 
-/// What becomes of one start.
+/// How one session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fate {
     Stopped,
@@ -37,22 +37,22 @@ impl Fate {
 }
 
 on_both_databases! {
-    async fn a_thousand_starts_on_the_worst_of_days(on: Backend) {
-        let stage = Stage::with(on, &[
+    async fn a_thousand_starts_with_random_faults(on: Backend) {
+        let fixture = Fixture::with(on, &[
             ("VOICE_MAX_SESSIONS_PER_USER", "0"),
             ("VOICE_MAX_SESSIONS", "0"),
             ("VOICE_STARTS_PER_MINUTE_PER_KEY", "0"),
             ("VOICE_CREATE_TIMEOUT_MS", "1500"),
             ("VOICE_EMPTY_TIMEOUT_SECONDS", "20"),
-            // Longer than the reconciler needs to see that somebody has gone whose farewell was lost.
+            // Longer than the reconciler needs to notice a departure whose webhook was lost.
             ("VOICE_RECONCILE_SECONDS", "0.3"),
             ("VOICE_DEPARTURE_TIMEOUT_SECONDS", "25"),
             ("VOICE_AGENT_JOIN_TIMEOUT_SECONDS", "30"),
             ("VOICE_STATUS_FRESH_MS", "0"),
         ]).await;
-        // Agents that speak only by attribute make no noise of their own.
-        stage.double.plan_agents(AgentPlan { ready: Ready::ByAttribute, ..AgentPlan::default() });
-        stage.double.fail_randomly(0.08, vec![
+        // Agents that report only by attribute send no requests of their own.
+        fixture.double.plan_agents(AgentPlan { ready: Ready::ByAttribute, ..AgentPlan::default() });
+        fixture.double.fail_randomly(0.08, vec![
             Fault::Slow(Duration::from_millis(60)),
             Fault::PlainUnauthorized,
             Fault::Unavailable,
@@ -60,17 +60,17 @@ on_both_databases! {
             Fault::EffectWithoutAnswer(Duration::from_millis(400)),
             Fault::Hang(Duration::from_millis(400)),
         ], 20_260_326);
-        stage.double.disturb_webhooks(WebhookFaults { lost: 0.1, doubled: 0.1, late: 0.3, delay: Duration::from_millis(80) });
+        fixture.double.set_webhook_faults(WebhookFaults { lost: 0.1, doubled: 0.1, late: 0.3, delay: Duration::from_millis(80) });
 
         let lives: Vec<Option<(String, Fate)>> =
-            stream::iter(0..STARTS).map(|number| live(&stage, number)).buffer_unordered(AT_ONCE).collect().await;
-        stage.double.mend();
+            stream::iter(0..STARTS).map(|number| live(&fixture, number)).buffer_unordered(AT_ONCE).collect().await;
+        fixture.double.clear_faults();
 
         let mut expected: BTreeMap<&str, usize> = BTreeMap::new();
         for (id, fate) in lives.iter().flatten() {
             let mut status = Value::Null;
             eventually(Duration::from_secs(60), async || {
-                status = stage.status(id).await;
+                status = fixture.status(id).await;
                 status["state"] == "stopped" || status["state"] == "error"
             })
             .await;
@@ -78,16 +78,16 @@ on_both_databases! {
             *expected.entry(fate.reason()).or_default() += 1;
         }
         assert!(lives.iter().flatten().count() > STARTS / 2, "hardly anything was allowed: {expected:?}");
-        eventually(Duration::from_secs(60), async || stage.double.rooms().is_empty()).await;
-        ends_add_up(&stage).await;
+        eventually(Duration::from_secs(60), async || fixture.double.rooms().is_empty()).await;
+        ends_add_up(&fixture).await;
     }
 }
 
-/// Starts, and lives to the point from which the end follows by itself. `None`: the start failed, and said so.
-async fn live(stage: &Stage, number: usize) -> Option<(String, Fate)> {
+/// Starts a session and does what leads to its end. `None`: the start failed.
+async fn live(fixture: &Fixture, number: usize) -> Option<(String, Fate)> {
     let fate = FATES[number % FATES.len()];
-    let wish = json!({ "userId": format!("user-{number}"), "sessionId": "session-1" });
-    let answer = stage.api.post("/v1/voice/session/start", &wish).await;
+    let body_of_start = json!({ "userId": format!("user-{number}"), "sessionId": "session-1" });
+    let answer = fixture.api.post("/v1/voice/session/start", &body_of_start).await;
     if answer.status != 200 {
         assert!(matches!(answer.status, 502 | 503), "{}", answer.text);
         return None;
@@ -98,28 +98,28 @@ async fn live(stage: &Stage, number: usize) -> Option<(String, Fate)> {
         (text("gatewaySessionId"), text("roomName"), text("participantIdentity"), text("participantToken"));
     match fate {
         Fate::Stopped => {
-            stage.stop(&id).await;
+            fixture.stop(&id).await;
         }
         Fate::HungUp | Fate::CutOff => {
-            stage.double.join(&token).unwrap();
-            // It counts as somebody who left once the gateway has seen it there.
+            fixture.double.join(&token).unwrap();
+            // The gateway must have seen the person before the departure counts.
             eventually(Duration::from_secs(60), async || {
-                let status = stage.status(&id).await;
+                let status = fixture.status(&id).await;
                 let there = status["participants"].as_array().unwrap().iter().any(|one| one["kind"] == "human");
                 there || status["endedAt"].is_string()
             })
             .await;
-            stage.double.leave(&room, &identity, if fate == Fate::HungUp { Leave::HangsUp } else { Leave::Lost });
+            fixture.double.leave(&room, &identity, if fate == Fate::HungUp { Leave::HangsUp } else { Leave::Lost });
         }
         Fate::NobodyCame => {}
         Fate::Replaced => {
-            stage.double.join(&token).unwrap();
-            // Until one works; each that fails must leave the first one alone.
+            fixture.double.join(&token).unwrap();
+            // Until one succeeds. A start that fails must not end the first session.
             loop {
-                let second = stage.api.post("/v1/voice/session/start", &wish).await;
+                let second = fixture.api.post("/v1/voice/session/start", &body_of_start).await;
                 if second.status == 200 {
                     let second = second.json()["gatewaySessionId"].as_str().unwrap().to_owned();
-                    stage.stop(&second).await;
+                    fixture.stop(&second).await;
                     break;
                 }
             }
@@ -128,9 +128,9 @@ async fn live(stage: &Stage, number: usize) -> Option<(String, Fate)> {
     Some((id, fate))
 }
 
-/// As many ends as sessions that were recorded, each counted once, and none live.
-async fn ends_add_up(stage: &Stage) {
-    let internal = Api::new(&stage.gateway.internal_url());
+/// As many ends as recorded sessions, each counted once, and no open session.
+async fn ends_add_up(fixture: &Fixture) {
+    let internal = Api::new(&fixture.gateway.internal_url());
     eventually(Duration::from_secs(60), async || {
         internal
             .get("/metrics")
@@ -142,7 +142,7 @@ async fn ends_add_up(stage: &Stage) {
     .await;
     let metrics = internal.get("/metrics").await.text;
     let sum = |name: &str| -> u64 {
-        // A start that met an open breaker was never recorded.
+        // A start that was refused by the open breaker was not recorded.
         let uncounted = ["outcome=\"replayed\"", "outcome=\"livekit_away\""];
         let values = metrics
             .lines()
@@ -150,7 +150,7 @@ async fn ends_add_up(stage: &Stage) {
         values.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
     };
     let (starts, ends) = (sum("ensemble_voice_starts_total"), sum("ensemble_voice_ends_total"));
-    // Whether a start was recorded to which the database did not answer in time, nobody knows.
+    // It is not known whether a start was recorded when the database did not answer in time.
     let unknown = sum("ensemble_voice_starts_total{outcome=\"database_away\"");
     assert!(
         (starts - unknown..=starts).contains(&ends),

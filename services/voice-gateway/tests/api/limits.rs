@@ -1,14 +1,14 @@
-//! Over a limit a start is not an error: it is not allowed, and says why.
+//! A start over a limit is not an error: it is answered with `allowed: false` and the reason.
 
 use ensemble_livekit_double::Fault;
 use ensemble_testkit::*;
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::fixture::Fixture;
 
-async fn ask(stage: &Stage, user: &str, session: &str) -> Value {
+async fn ask(fixture: &Fixture, user: &str, session: &str) -> Value {
     let body = json!({ "userId": user, "sessionId": session });
-    stage.api.post("/v1/voice/session/start", &body).await.expect(200)
+    fixture.api.post("/v1/voice/session/start", &body).await.expect(200)
 }
 
 fn refused(body: &Value, reason: &str) {
@@ -20,85 +20,85 @@ fn refused(body: &Value, reason: &str) {
 
 on_both_databases! {
     async fn sessions_of_one_user_are_counted_exactly(on: Backend) {
-        let stage = Stage::with(on, &[("VOICE_MAX_SESSIONS_PER_USER", "2")]).await;
-        let asked = ["a", "b", "c", "d", "e", "f"].map(|session| ask(&stage, "user-1", session));
+        let fixture = Fixture::with(on, &[("VOICE_MAX_SESSIONS_PER_USER", "2")]).await;
+        let asked = ["a", "b", "c", "d", "e", "f"].map(|session| ask(&fixture, "user-1", session));
         let answers = futures_util::future::join_all(asked).await;
         let allowed: Vec<&Value> = answers.iter().filter(|answer| answer["allowed"] == true).collect();
-        assert_eq!((allowed.len(), stage.double.all_births()), (2, 2));
+        assert_eq!((allowed.len(), fixture.double.created_rooms().len()), (2, 2));
         answers.iter().filter(|answer| answer["allowed"] == false).for_each(|answer| refused(answer, "user_sessions"));
-        // Replacing one of one's own is no additional one.
+        // A start that replaces a session does not add one.
         let first = answers.iter().position(|answer| answer["allowed"] == true).unwrap();
-        assert_eq!(ask(&stage, "user-1", ["a", "b", "c", "d", "e", "f"][first]).await["allowed"], true);
-        assert_eq!(ask(&stage, "user-2", "a").await["allowed"], true);
+        assert_eq!(ask(&fixture, "user-1", ["a", "b", "c", "d", "e", "f"][first]).await["allowed"], true);
+        assert_eq!(ask(&fixture, "user-2", "a").await["allowed"], true);
     }
 
     async fn all_sessions_are_counted_exactly(on: Backend) {
-        let stage = Stage::with(on, &[("VOICE_MAX_SESSIONS", "3")]).await;
+        let fixture = Fixture::with(on, &[("VOICE_MAX_SESSIONS", "3")]).await;
         let users: Vec<String> = (0..8).map(|number| format!("user-{number}")).collect();
-        let answers = futures_util::future::join_all(users.iter().map(|user| ask(&stage, user, "s"))).await;
+        let answers = futures_util::future::join_all(users.iter().map(|user| ask(&fixture, user, "s"))).await;
         assert_eq!(answers.iter().filter(|answer| answer["allowed"] == true).count(), 3);
         answers.iter().filter(|answer| answer["allowed"] == false).for_each(|answer| refused(answer, "total_sessions"));
     }
 
     async fn a_refused_start_does_not_use_up_its_key(on: Backend) {
-        let stage = Stage::with(on, &[("VOICE_MAX_SESSIONS_PER_USER", "1")]).await;
-        let open = stage.start("user-1", "a").await;
+        let fixture = Fixture::with(on, &[("VOICE_MAX_SESSIONS_PER_USER", "1")]).await;
+        let open = fixture.start("user-1", "a").await;
         let body = json!({ "userId": "user-1", "sessionId": "b" });
-        let again = || stage.api.post_keyed("/v1/voice/session/start", "a-key-that-is-long", &body);
+        let again = || fixture.api.post_keyed("/v1/voice/session/start", "a-key-that-is-long", &body);
         refused(&again().await.expect(200), "user_sessions");
-        stage.stop(&open.id).await;
+        fixture.stop(&open.id).await;
         assert_eq!(again().await.expect(200)["allowed"], true);
     }
 
     async fn seconds_of_a_day_run_out(on: Backend) {
-        let stage = Stage::with(on, &[("VOICE_DAILY_SECONDS_PER_USER", "6"), ("VOICE_MAX_SESSION_SECONDS", "60")]).await;
-        let talk = stage.talking("user-1", "a").await;
+        let fixture = Fixture::with(on, &[("VOICE_DAILY_SECONDS_PER_USER", "6"), ("VOICE_MAX_SESSION_SECONDS", "60")]).await;
+        let talk = fixture.talking("user-1", "a").await;
         // What is left of the day bounds the session.
-        let status = stage.ends(&talk.id, "stopped", "expired").await;
+        let status = fixture.ends(&talk.id, "stopped", "expired").await;
         assert!(status["durationSeconds"].as_u64().unwrap() <= 6, "{status}");
-        let second = ask(&stage, "user-1", "b").await;
+        let second = ask(&fixture, "user-1", "b").await;
         if status["durationSeconds"] == 6 {
             refused(&second, "user_daily_seconds");
         }
-        assert_eq!(ask(&stage, "user-2", "b").await["allowed"], true);
+        assert_eq!(ask(&fixture, "user-2", "b").await["allowed"], true);
     }
 
-    async fn seconds_of_everybody_run_out(on: Backend) {
-        let stage = Stage::with(on, &[("VOICE_DAILY_SECONDS", "6"), ("VOICE_MAX_SESSION_SECONDS", "60")]).await;
-        let talk = stage.talking("user-1", "a").await;
-        stage.status_becomes(&talk.id, |status| status["durationSeconds"].as_u64() >= Some(6) || status["endedAt"].is_string()).await;
-        let status = stage.status(&talk.id).await;
+    async fn seconds_of_all_users_run_out(on: Backend) {
+        let fixture = Fixture::with(on, &[("VOICE_DAILY_SECONDS", "6"), ("VOICE_MAX_SESSION_SECONDS", "60")]).await;
+        let talk = fixture.talking("user-1", "a").await;
+        fixture.status_becomes(&talk.id, |status| status["durationSeconds"].as_u64() >= Some(6) || status["endedAt"].is_string()).await;
+        let status = fixture.status(&talk.id).await;
         if status["durationSeconds"].as_u64() >= Some(6) {
-            refused(&ask(&stage, "user-2", "b").await, "total_daily_seconds");
+            refused(&ask(&fixture, "user-2", "b").await, "total_daily_seconds");
         }
     }
 
     async fn too_many_starts_in_a_minute(on: Backend) {
-        let stage = Stage::with(on, &[("VOICE_STARTS_PER_MINUTE_PER_USER", "2")]).await;
-        assert_eq!(ask(&stage, "user-1", "a").await["allowed"], true);
-        assert_eq!(ask(&stage, "user-1", "a").await["allowed"], true);
-        let third = ask(&stage, "user-1", "a").await;
+        let fixture = Fixture::with(on, &[("VOICE_STARTS_PER_MINUTE_PER_USER", "2")]).await;
+        assert_eq!(ask(&fixture, "user-1", "a").await["allowed"], true);
+        assert_eq!(ask(&fixture, "user-1", "a").await["allowed"], true);
+        let third = ask(&fixture, "user-1", "a").await;
         refused(&third, "rate_limited");
         assert!(third["retryAfterSeconds"].as_u64().unwrap() >= 1);
-        assert_eq!(ask(&stage, "user-2", "a").await["allowed"], true);
+        assert_eq!(ask(&fixture, "user-2", "a").await["allowed"], true);
     }
 
-    async fn what_one_user_may_not_is_not_taken_from_the_others(on: Backend) {
+    async fn refused_starts_of_one_user_do_not_use_up_the_limit_of_the_key(on: Backend) {
         let limits = [("VOICE_STARTS_PER_MINUTE_PER_USER", "1"), ("VOICE_STARTS_PER_MINUTE_PER_KEY", "3")];
-        let stage = Stage::with(on, &limits).await;
-        assert_eq!(ask(&stage, "user-1", "a").await["allowed"], true);
+        let fixture = Fixture::with(on, &limits).await;
+        assert_eq!(ask(&fixture, "user-1", "a").await["allowed"], true);
         for _ in 0..5 {
-            refused(&ask(&stage, "user-1", "a").await, "rate_limited");
+            refused(&ask(&fixture, "user-1", "a").await, "rate_limited");
         }
-        assert_eq!(ask(&stage, "user-2", "a").await["allowed"], true);
-        assert_eq!(ask(&stage, "user-3", "a").await["allowed"], true);
-        refused(&ask(&stage, "user-4", "a").await, "rate_limited");
+        assert_eq!(ask(&fixture, "user-2", "a").await["allowed"], true);
+        assert_eq!(ask(&fixture, "user-3", "a").await["allowed"], true);
+        refused(&ask(&fixture, "user-4", "a").await, "rate_limited");
     }
 
     async fn livekit_is_full(on: Backend) {
-        let stage = Stage::new(on).await;
-        stage.double.fail_next("CreateRoom", Fault::Twirp(429, "resource_exhausted"), 1);
-        refused(&ask(&stage, "user-1", "a").await, "capacity");
-        assert_eq!(ask(&stage, "user-1", "a").await["allowed"], true);
+        let fixture = Fixture::new(on).await;
+        fixture.double.fail_next("CreateRoom", Fault::Twirp(429, "resource_exhausted"), 1);
+        refused(&ask(&fixture, "user-1", "a").await, "capacity");
+        assert_eq!(ask(&fixture, "user-1", "a").await["allowed"], true);
     }
 }

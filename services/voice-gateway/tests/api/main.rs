@@ -1,4 +1,4 @@
-//! The voice gateway as its callers, LiveKit and agents meet it: over HTTP, on both databases.
+//! The voice gateway over HTTP, as applications, LiveKit and agents use it, on both databases.
 
 #![cfg(test)]
 
@@ -8,9 +8,9 @@ mod canary;
 mod crash;
 mod delivery;
 mod faults;
+mod fixture;
 mod limits;
-mod one_call;
 mod outage;
+mod races;
 mod sessions;
-mod stage;
 mod webhooks;

@@ -1,4 +1,4 @@
-//! LiveKit is away, slow, or does not know us: nothing is left behind, and nobody waits.
+//! LiveKit is unavailable, slow, or refuses our key: no room is left, and callers do not wait.
 
 use std::time::{Duration, Instant};
 
@@ -6,127 +6,127 @@ use ensemble_livekit_double::{AgentPlan, Fault};
 use ensemble_testkit::*;
 use serde_json::{Value, json};
 
-use crate::stage::{Stage, Started, TIMEOUT};
+use crate::fixture::{Fixture, Started, TIMEOUT};
 
-fn wish() -> Value {
+fn body() -> Value {
     json!({ "userId": "user-1", "sessionId": "session-1" })
 }
 
 on_both_databases! {
     async fn a_start_that_fails_leaves_nothing_behind(on: Backend) {
-        let stage = Stage::new(on).await;
-        stage.double.fail_next("CreateRoom", Fault::Unavailable, 2);
-        let answer = stage.api.post_keyed("/v1/voice/session/start", "a-key-that-is-long", &wish()).await;
+        let fixture = Fixture::new(on).await;
+        fixture.double.fail_next("CreateRoom", Fault::Unavailable, 2);
+        let answer = fixture.api.post_keyed("/v1/voice/session/start", "a-key-that-is-long", &body()).await;
         answer.problem(503, "UNAVAILABLE");
         assert!(answer.header("retry-after").is_some());
-        assert_eq!(stage.double.all_births(), 0);
+        assert_eq!(fixture.double.created_rooms().len(), 0);
         // The key is free again, and stands for the start that works.
-        let started = Started::of(&stage.api.post_keyed("/v1/voice/session/start", "a-key-that-is-long", &wish()).await);
-        assert!(stage.double.room(&started.room).is_some());
+        let started = Started::of(&fixture.api.post_keyed("/v1/voice/session/start", "a-key-that-is-long", &body()).await);
+        assert!(fixture.double.room(&started.room).is_some());
     }
 
-    async fn one_hiccup_is_not_noticed(on: Backend) {
-        let stage = Stage::new(on).await;
+    async fn one_failed_call_is_retried(on: Backend) {
+        let fixture = Fixture::new(on).await;
         for fault in [Fault::Unavailable, Fault::BadGateway] {
-            stage.double.fail_next("CreateRoom", fault, 1);
-            let started = stage.start("user-1", "session-1").await;
-            assert!(stage.double.room(&started.room).is_some());
+            fixture.double.fail_next("CreateRoom", fault, 1);
+            let started = fixture.start("user-1", "session-1").await;
+            assert!(fixture.double.room(&started.room).is_some());
         }
     }
 
     async fn an_answer_that_is_lost_twice_leaves_no_room(on: Backend) {
-        let stage = Stage::new(on).await;
-        stage.double.fail_next("CreateRoom", Fault::EffectWithoutAnswer(Duration::from_secs(1)), 2);
-        stage.api.post("/v1/voice/session/start", &wish()).await.problem(503, "UNAVAILABLE");
-        assert_eq!(stage.double.all_births(), 1);
-        eventually(TIMEOUT, async || stage.double.rooms().is_empty()).await;
+        let fixture = Fixture::new(on).await;
+        fixture.double.fail_next("CreateRoom", Fault::EffectWithoutAnswer(Duration::from_secs(1)), 2);
+        fixture.api.post("/v1/voice/session/start", &body()).await.problem(503, "UNAVAILABLE");
+        assert_eq!(fixture.double.created_rooms().len(), 1);
+        eventually(TIMEOUT, async || fixture.double.rooms().is_empty()).await;
     }
 
-    async fn an_answer_that_is_lost_once_makes_one_room_with_one_agent(on: Backend) {
-        let stage = Stage::new(on).await;
-        stage.double.fail_next("CreateRoom", Fault::EffectWithoutAnswer(Duration::from_secs(1)), 1);
-        let started = stage.start("user-1", "session-1").await;
-        assert_eq!((stage.double.births(&started.room), stage.double.dispatches(&started.room)), (1, 1));
+    async fn an_answer_that_is_lost_once_creates_one_room_with_one_agent(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        fixture.double.fail_next("CreateRoom", Fault::EffectWithoutAnswer(Duration::from_secs(1)), 1);
+        let started = fixture.start("user-1", "session-1").await;
+        assert_eq!((fixture.double.times_created(&started.room), fixture.double.dispatches(&started.room)), (1, 1));
     }
 
-    async fn a_wrong_secret_is_the_operators_business(on: Backend) {
-        let stage = Stage::new(on).await;
-        let calls = stage.double.calls("CreateRoom");
-        stage.double.fail_next("*", Fault::PlainUnauthorized, 50);
-        let problem = stage.api.post("/v1/voice/session/start", &wish()).await.problem(502, "UPSTREAM_ERROR");
+    async fn a_wrong_secret_fails_readiness(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let calls = fixture.double.calls("CreateRoom");
+        fixture.double.fail_next("*", Fault::PlainUnauthorized, 50);
+        let problem = fixture.api.post("/v1/voice/session/start", &body()).await.problem(502, "UPSTREAM_ERROR");
         assert!(!problem.to_string().contains("eyJ"), "the refused token is in {problem}");
-        assert_eq!(stage.double.calls("CreateRoom"), calls + 1, "repeating does not help");
-        let internal = Api::new(&stage.gateway.internal_url());
+        assert_eq!(fixture.double.calls("CreateRoom"), calls + 1, "repeating does not help");
+        let internal = Api::new(&fixture.gateway.internal_url());
         eventually(TIMEOUT, async || internal.get("/readyz").await.status == 503).await;
-        stage.double.mend();
+        fixture.double.clear_faults();
         eventually(TIMEOUT, async || internal.get("/readyz").await.status == 200).await;
     }
 
-    async fn nobody_waits_for_a_livekit_that_is_away(on: Backend) {
-        let stage = Stage::with(on, &[("VOICE_CREATE_TIMEOUT_MS", "200"), ("VOICE_BREAKER_FAILURES", "4")]).await;
-        let talk = stage.talking("user-9", "session-9").await;
-        stage.double.fail_next("*", Fault::Hang(Duration::from_secs(5)), 10_000);
+    async fn starts_are_refused_at_once_while_livekit_is_unavailable(on: Backend) {
+        let fixture = Fixture::with(on, &[("VOICE_CREATE_TIMEOUT_MS", "200"), ("VOICE_BREAKER_FAILURES", "4")]).await;
+        let talk = fixture.talking("user-9", "session-9").await;
+        fixture.double.fail_next("*", Fault::Hang(Duration::from_secs(5)), 10_000);
         eventually(TIMEOUT, async || {
-            let answer = stage.api.post("/v1/voice/session/start", &wish()).await;
-            answer.problem(503, "UNAVAILABLE")["detail"].as_str().unwrap().contains("is away")
+            let answer = fixture.api.post("/v1/voice/session/start", &body()).await;
+            answer.problem(503, "UNAVAILABLE")["detail"].as_str().unwrap().contains("is unavailable")
         })
         .await;
         let mut took = Vec::new();
         for _ in 0..21 {
             let asked = Instant::now();
-            let answer = stage.api.post("/v1/voice/session/start", &wish()).await;
+            let answer = fixture.api.post("/v1/voice/session/start", &body()).await;
             took.push(asked.elapsed());
             answer.problem(503, "UNAVAILABLE");
             assert!(answer.header("retry-after").is_some());
         }
-        // Of each: a machine that does something else for a moment is none of the gateway's doing.
+        // The median, because a busy machine may delay single requests.
         took.sort_unstable();
         assert!(took[10] < Duration::from_millis(100), "{took:?}");
-        assert!(stage.metrics().await.contains("voice_starts_total{outcome=\"livekit_away\""));
-        // Texts queue, stop is accepted, status says that it is not confirmed.
-        assert_eq!(stage.text(&talk.id, "later").await["delivery"], "queued");
-        assert_eq!(stage.status(&talk.id).await["live"], false);
-        let stopping = stage.stop(&talk.id).await;
+        assert!(fixture.metrics().await.contains("voice_starts_total{outcome=\"livekit_away\""));
+        // Texts are queued, stop is accepted, and the status is not confirmed.
+        assert_eq!(fixture.text(&talk.id, "later").await["delivery"], "queued");
+        assert_eq!(fixture.status(&talk.id).await["live"], false);
+        let stopping = fixture.stop(&talk.id).await;
         assert_eq!((&stopping["state"], &stopping["endReason"]), (&json!("stopping"), &json!("stop_requested")));
-        stage.double.mend();
-        stage.ends(&talk.id, "stopped", "stop_requested").await;
-        stage.room_goes(&talk.room).await;
-        eventually(TIMEOUT, async || stage.api.post("/v1/voice/session/start", &wish()).await.status == 200).await;
+        fixture.double.clear_faults();
+        fixture.ends(&talk.id, "stopped", "stop_requested").await;
+        fixture.room_goes(&talk.room).await;
+        eventually(TIMEOUT, async || fixture.api.post("/v1/voice/session/start", &body()).await.status == 200).await;
     }
 
-    async fn a_livekit_that_hangs_is_not_waited_for_longer_than_callers_do(on: Backend) {
-        // What an operator has who sets nothing: two attempts, in all less than five seconds.
-        let stage = Stage::with(on, &[("VOICE_CREATE_TIMEOUT_MS", "3000")]).await;
-        stage.double.fail_next("CreateRoom", Fault::Hang(Duration::from_secs(60)), 2);
+    async fn a_start_does_not_wait_long_for_a_livekit_that_hangs(on: Backend) {
+        // The default: two attempts, in all less than five seconds.
+        let fixture = Fixture::with(on, &[("VOICE_CREATE_TIMEOUT_MS", "3000")]).await;
+        fixture.double.fail_next("CreateRoom", Fault::Hang(Duration::from_secs(60)), 2);
         let asked = Instant::now();
-        stage.api.post("/v1/voice/session/start", &wish()).await.problem(503, "UNAVAILABLE");
+        fixture.api.post("/v1/voice/session/start", &body()).await.problem(503, "UNAVAILABLE");
         assert!(asked.elapsed() < Duration::from_secs(6), "two whole attempts would take this long");
-        assert_eq!(stage.double.calls("CreateRoom"), 2);
+        assert_eq!(fixture.double.calls("CreateRoom"), 2);
     }
 
-    async fn deleting_goes_on_until_it_is_confirmed(on: Backend) {
-        let stage = Stage::new(on).await;
-        let started = stage.start("user-1", "session-1").await;
-        stage.double.fail_next("DeleteRoom", Fault::Unavailable, 3);
-        assert_eq!(stage.stop(&started.id).await["state"], "stopping");
-        stage.ends(&started.id, "stopped", "stop_requested").await;
-        assert!(stage.double.room(&started.room).is_none());
+    async fn deletion_is_retried_until_it_is_confirmed(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let started = fixture.start("user-1", "session-1").await;
+        fixture.double.fail_next("DeleteRoom", Fault::Unavailable, 3);
+        assert_eq!(fixture.stop(&started.id).await["state"], "stopping");
+        fixture.ends(&started.id, "stopped", "stop_requested").await;
+        assert!(fixture.double.room(&started.room).is_none());
     }
 
     async fn a_failing_start_does_not_end_the_conversation_before_it(on: Backend) {
-        let stage = Stage::new(on).await;
-        let talk = stage.talking("user-1", "session-1").await;
-        stage.double.fail_next("CreateRoom", Fault::Unavailable, 2);
-        stage.api.post("/v1/voice/session/start", &wish()).await.problem(503, "UNAVAILABLE");
-        assert_eq!(stage.status(&talk.id).await["state"], "active");
+        let fixture = Fixture::new(on).await;
+        let talk = fixture.talking("user-1", "session-1").await;
+        fixture.double.fail_next("CreateRoom", Fault::Unavailable, 2);
+        fixture.api.post("/v1/voice/session/start", &body()).await.problem(503, "UNAVAILABLE");
+        assert_eq!(fixture.status(&talk.id).await["state"], "active");
     }
 
     async fn the_watchdog_does_not_count_what_it_could_not_see(on: Backend) {
-        let stage = Stage::with(on, &[("VOICE_AGENT_JOIN_TIMEOUT_SECONDS", "0.3"), ("VOICE_BREAKER_FAILURES", "100000")]).await;
-        stage.double.plan_agents(AgentPlan { workers: false, ..AgentPlan::default() });
-        let started = stage.start("user-1", "session-1").await;
-        stage.double.fail_next("ListParticipants", Fault::Unavailable, 12);
-        stage.ends(&started.id, "error", "agent_unavailable").await;
-        assert_eq!(stage.double.dispatches(&started.room), 4, "one by CreateRoom and three by the watchdog");
+        let fixture = Fixture::with(on, &[("VOICE_AGENT_JOIN_TIMEOUT_SECONDS", "0.3"), ("VOICE_BREAKER_FAILURES", "100000")]).await;
+        fixture.double.plan_agents(AgentPlan { workers: false, ..AgentPlan::default() });
+        let started = fixture.start("user-1", "session-1").await;
+        fixture.double.fail_next("ListParticipants", Fault::Unavailable, 12);
+        fixture.ends(&started.id, "error", "agent_unavailable").await;
+        assert_eq!(fixture.double.dispatches(&started.room), 4, "one by CreateRoom and three by the watchdog");
     }
 }

@@ -1,4 +1,4 @@
-//! Start, status, stop, and all that can come between.
+//! Start, status, stop, and what can happen in between.
 
 use std::time::Duration;
 
@@ -7,50 +7,50 @@ use ensemble_testkit::*;
 use livekit_api::access_token::TokenVerifier;
 use serde_json::json;
 
-use crate::stage::{Stage, Started, TIMEOUT};
+use crate::fixture::{Fixture, Started, TIMEOUT};
 
 on_both_databases! {
     async fn a_conversation_from_start_to_stop(on: Backend) {
-        let stage = Stage::new(on).await;
+        let fixture = Fixture::new(on).await;
         let body = json!({
             "userId": "user-1", "sessionId": "session-1", "language": "en",
             "initialContextPayload": { "file": "main.rs" },
             "toolBridgeBaseUrl": "https://app.example/", "welcomeMessage": "Hello",
         });
-        let started = Started::of(&stage.api.post("/v1/voice/session/start", &body).await);
+        let started = Started::of(&fixture.api.post("/v1/voice/session/start", &body).await);
         assert_eq!(started.body["roomUrl"], "wss://voice.example");
         assert!(started.body["reason"].is_null());
-        let status = stage.status(&started.id).await;
+        let status = fixture.status(&started.id).await;
         assert_eq!(status["state"], "starting", "{status}");
         assert_eq!((&status["userId"], &status["sessionId"]), (&json!("user-1"), &json!("session-1")));
 
-        stage.status_becomes(&started.id, |status| status["agent"]["ready"] == true).await;
-        assert_eq!(stage.double.join(&started.token).unwrap(), started.identity);
-        let active = stage.status_becomes(&started.id, |status| status["state"] == "active").await;
+        fixture.status_becomes(&started.id, |status| status["agent"]["ready"] == true).await;
+        assert_eq!(fixture.double.join(&started.token).unwrap(), started.identity);
+        let active = fixture.status_becomes(&started.id, |status| status["state"] == "active").await;
         assert_eq!(active["participants"].as_array().unwrap().len(), 2, "{active}");
         assert!(active["activeAt"].is_string() && active["endedAt"].is_null(), "{active}");
         assert_eq!(active["pending"], json!({ "texts": 0, "contextVersion": 1, "deliveredContextVersion": 1 }));
-        let live = stage.status_becomes(&started.id, |status| status["live"] == true).await;
+        let live = fixture.status_becomes(&started.id, |status| status["live"] == true).await;
         assert_eq!(live["state"], "active");
 
-        assert_eq!(stage.text(&started.id, "what does main do?").await["delivery"], "delivered");
-        assert_eq!(stage.double.texts(&started.room), ["what does main do?"]);
+        assert_eq!(fixture.text(&started.id, "what does main do?").await["delivery"], "delivered");
+        assert_eq!(fixture.double.texts(&started.room), ["what does main do?"]);
 
-        let stopped = stage.stop(&started.id).await;
+        let stopped = fixture.stop(&started.id).await;
         assert_eq!((&stopped["state"], &stopped["endReason"]), (&json!("stopped"), &json!("stop_requested")));
-        assert!(stage.double.room(&started.room).is_none());
-        let again = stage.stop(&started.id).await;
+        assert!(fixture.double.room(&started.room).is_none());
+        let again = fixture.stop(&started.id).await;
         assert_eq!(again, stopped);
-        let over = stage.status(&started.id).await;
+        let over = fixture.status(&started.id).await;
         assert_eq!((&over["state"], &over["live"]), (&json!("stopped"), &json!(false)));
         let late = json!({ "gatewaySessionId": started.id, "text": "too late" });
-        let problem = stage.api.post("/v1/voice/session/text", &late).await.problem(409, "SESSION_NOT_ACTIVE");
+        let problem = fixture.api.post("/v1/voice/session/text", &late).await.problem(409, "SESSION_NOT_ACTIVE");
         assert_eq!(problem["accepted"], false);
     }
 
     async fn the_token_has_the_least_grants_and_ends_with_the_session(on: Backend) {
-        let stage = Stage::new(on).await;
-        let started = stage.start("user-1", "session-1").await;
+        let fixture = Fixture::new(on).await;
+        let started = fixture.start("user-1", "session-1").await;
         let claims = TokenVerifier::with_api_key(API_KEY, API_SECRET).verify(&started.token).unwrap();
         let video = &claims.video;
         assert!(video.room_join && video.room == started.room);
@@ -62,24 +62,24 @@ on_both_databases! {
     }
 
     async fn the_token_does_not_outlive_a_session_that_was_slow_to_start(on: Backend) {
-        let stage = Stage::with(on, &[("VOICE_CREATE_TIMEOUT_MS", "30000")]).await;
-        stage.double.fail_next("CreateRoom", Fault::Slow(Duration::from_secs(3)), 1);
-        let started = stage.start("user-1", "session-1").await;
+        let fixture = Fixture::with(on, &[("VOICE_CREATE_TIMEOUT_MS", "30000")]).await;
+        fixture.double.fail_next("CreateRoom", Fault::Slow(Duration::from_secs(3)), 1);
+        let started = fixture.start("user-1", "session-1").await;
         let claims = TokenVerifier::with_api_key(API_KEY, API_SECRET).verify(&started.token).unwrap();
         let expires_at: ensemble_types::time::Timestamp = started.body["expiresAt"].as_str().unwrap().parse().unwrap();
         assert!(i64::try_from(claims.exp).unwrap() <= expires_at.unix_seconds() + 1);
     }
 
     async fn the_agent_gets_what_it_needs_and_no_shared_secret(on: Backend) {
-        let stage = Stage::new(on).await;
+        let fixture = Fixture::new(on).await;
         let body = json!({
             "userId": "user-1", "sessionId": "session-1", "language": "en-GB", "welcomeMessage": "Hello",
             "initialContextPayload": { "n": 1.0 }, "toolBridgeBaseUrl": "https://app.example/tools",
         });
-        let started = Started::of(&stage.api.post("/v1/voice/session/start", &body).await);
-        let text = stage.double.dispatch_metadata(&started.room).unwrap();
-        assert!(!text.contains(crate::stage::BRIDGE_KEY) && !text.contains(API_SECRET));
-        // Opaque: the context is what was sent, to the letter.
+        let started = Started::of(&fixture.api.post("/v1/voice/session/start", &body).await);
+        let text = fixture.double.dispatch_metadata(&started.room).unwrap();
+        assert!(!text.contains(crate::fixture::BRIDGE_KEY) && !text.contains(API_SECRET));
+        // Opaque: the context is sent byte for byte.
         assert!(text.contains(r#""payload":{"n":1.0}"#), "{text}");
         let metadata: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(metadata["welcomeMessage"], "Hello");
@@ -93,12 +93,12 @@ on_both_databases! {
         assert_eq!(claims["aud"], "https://app.example/tools");
     }
 
-    async fn what_cannot_be_is_refused_by_its_field(on: Backend) {
-        let stage = Stage::new(on).await;
+    async fn invalid_fields_are_named(on: Backend) {
+        let fixture = Fixture::new(on).await;
         let start = async |more: serde_json::Value| {
             let mut body = json!({ "userId": "user-1", "sessionId": "session-1" });
             body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-            stage.api.post("/v1/voice/session/start", &body).await
+            fixture.api.post("/v1/voice/session/start", &body).await
         };
         for (more, pointer) in [
             (json!({ "userId": "" }), "/userId"),
@@ -113,109 +113,109 @@ on_both_databases! {
             assert_eq!(start(more.clone()).await.bad_fields(), [pointer], "{more}");
         }
         let text = json!({ "gatewaySessionId": "x", "text": "" });
-        assert_eq!(stage.api.post("/v1/voice/session/text", &text).await.bad_fields(), ["/text"]);
-        assert_eq!(stage.double.all_births(), 0);
+        assert_eq!(fixture.api.post("/v1/voice/session/text", &text).await.bad_fields(), ["/text"]);
+        assert_eq!(fixture.double.created_rooms().len(), 0);
     }
 
-    async fn unknown_sessions_are_told_so(on: Backend) {
-        let stage = Stage::new(on).await;
+    async fn unknown_sessions_are_not_found(on: Backend) {
+        let fixture = Fixture::new(on).await;
         for id in ["01890a5d-ac96-774b-bcce-b302099a8057", "not-an-id"] {
-            let missing = stage.api.get(&format!("/v1/voice/session/{id}/status")).await.problem(404, "NOT_FOUND");
+            let missing = fixture.api.get(&format!("/v1/voice/session/{id}/status")).await.problem(404, "NOT_FOUND");
             assert_eq!(missing["found"], false);
             let body = json!({ "gatewaySessionId": id, "text": "x", "payload": {} });
             for path in ["/v1/voice/session/text", "/v1/voice/session/context"] {
-                assert_eq!(stage.api.post(path, &body).await.problem(404, "NOT_FOUND")["accepted"], false);
+                assert_eq!(fixture.api.post(path, &body).await.problem(404, "NOT_FOUND")["accepted"], false);
             }
-            let stopped = stage.stop(id).await;
+            let stopped = fixture.stop(id).await;
             assert_eq!(stopped, json!({ "success": true, "state": "stopped", "endReason": null, "durationSeconds": 0 }));
         }
     }
 
     async fn one_key_opens_one_room(on: Backend) {
-        let stage = Stage::new(on).await;
+        let fixture = Fixture::new(on).await;
         let body = json!({ "userId": "user-1", "sessionId": "session-1" });
         let key = "a-key-of-16-or-more";
-        let start = || stage.api.post_keyed("/v1/voice/session/start", key, &body);
+        let start = || fixture.api.post_keyed("/v1/voice/session/start", key, &body);
         let (first, second) = tokio::join!(start(), start());
         let (first, second) = (Started::of(&first), Started::of(&second));
         assert_eq!((&first.id, &first.room, &first.identity), (&second.id, &second.room, &second.identity));
         let third = Started::of(&start().await);
         assert_eq!(third.id, first.id);
-        assert_eq!((stage.double.all_births(), stage.double.dispatches(&first.room)), (1, 1));
+        assert_eq!((fixture.double.created_rooms().len(), fixture.double.dispatches(&first.room)), (1, 1));
         let other = json!({ "userId": "user-1", "sessionId": "session-2" });
-        stage.api.post_keyed("/v1/voice/session/start", key, &other).await.problem(409, "IDEMPOTENCY_MISMATCH");
-        // Another user's key of the same name is another key.
+        fixture.api.post_keyed("/v1/voice/session/start", key, &other).await.problem(409, "IDEMPOTENCY_MISMATCH");
+        // The same key of another user is another key.
         let stranger = json!({ "userId": "user-2", "sessionId": "session-1" });
-        assert_ne!(Started::of(&stage.api.post_keyed("/v1/voice/session/start", key, &stranger).await).id, first.id);
-        stage.stop(&first.id).await;
+        assert_ne!(Started::of(&fixture.api.post_keyed("/v1/voice/session/start", key, &stranger).await).id, first.id);
+        fixture.stop(&first.id).await;
         start().await.problem(409, "SESSION_NOT_ACTIVE");
     }
 
     async fn the_second_start_replaces_the_first(on: Backend) {
-        let stage = Stage::new(on).await;
-        let (first, second) = tokio::join!(stage.start("user-1", "session-1"), stage.start("user-1", "session-1"));
+        let fixture = Fixture::new(on).await;
+        let (first, second) = tokio::join!(fixture.start("user-1", "session-1"), fixture.start("user-1", "session-1"));
         assert_ne!(first.id, second.id);
-        let third = stage.start("user-1", "session-1").await;
+        let third = fixture.start("user-1", "session-1").await;
         for replaced in [&first, &second] {
-            stage.ends(&replaced.id, "stopped", "replaced").await;
-            stage.room_goes(&replaced.room).await;
+            fixture.ends(&replaced.id, "stopped", "replaced").await;
+            fixture.room_goes(&replaced.room).await;
         }
-        assert!(stage.double.room(&third.room).is_some());
-        let other = stage.start("user-1", "session-2").await;
-        assert!(stage.double.room(&third.room).is_some() && stage.double.room(&other.room).is_some());
+        assert!(fixture.double.room(&third.room).is_some());
+        let other = fixture.start("user-1", "session-2").await;
+        assert!(fixture.double.room(&third.room).is_some() && fixture.double.room(&other.room).is_some());
     }
 
-    async fn hanging_up_ends_it(on: Backend) {
-        let stage = Stage::new(on).await;
-        let talk = stage.talking("user-1", "session-1").await;
-        stage.double.leave(&talk.room, &talk.identity, Leave::HangsUp);
-        let status = stage.ends(&talk.id, "stopped", "left").await;
+    async fn hanging_up_ends_the_session(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let talk = fixture.talking("user-1", "session-1").await;
+        fixture.double.leave(&talk.room, &talk.identity, Leave::HangsUp);
+        let status = fixture.ends(&talk.id, "stopped", "left").await;
         assert!(status["activeAt"].is_string());
-        stage.room_goes(&talk.room).await;
+        fixture.room_goes(&talk.room).await;
     }
 
-    async fn a_broken_connection_may_come_back(on: Backend) {
-        let stage = Stage::with(on, &[("VOICE_DEPARTURE_TIMEOUT_SECONDS", "2")]).await;
-        let talk = stage.talking("user-1", "session-1").await;
-        stage.double.leave(&talk.room, &talk.identity, Leave::Lost);
+    async fn a_person_may_reconnect(on: Backend) {
+        let fixture = Fixture::with(on, &[("VOICE_DEPARTURE_TIMEOUT_SECONDS", "2")]).await;
+        let talk = fixture.talking("user-1", "session-1").await;
+        fixture.double.leave(&talk.room, &talk.identity, Leave::Lost);
         let away = |status: &serde_json::Value| {
             status["participants"].as_array().unwrap().iter().any(|one| one["state"] == "away")
         };
-        let status = stage.status_becomes(&talk.id, away).await;
+        let status = fixture.status_becomes(&talk.id, away).await;
         assert_eq!(status["state"], "active");
-        stage.double.join(&talk.token).unwrap();
-        stage.status_becomes(&talk.id, |status| !away(status)).await;
-        stage.double.leave(&talk.room, &talk.identity, Leave::Lost);
-        stage.ends(&talk.id, "stopped", "left").await;
+        fixture.double.join(&talk.token).unwrap();
+        fixture.status_becomes(&talk.id, |status| !away(status)).await;
+        fixture.double.leave(&talk.room, &talk.identity, Leave::Lost);
+        fixture.ends(&talk.id, "stopped", "left").await;
     }
 
-    async fn nobody_came(on: Backend) {
-        let stage = Stage::with(on, &[("VOICE_EMPTY_TIMEOUT_SECONDS", "1")]).await;
-        let started = stage.start("user-1", "session-1").await;
-        stage.ends(&started.id, "stopped", "room_finished").await;
-        stage.room_goes(&started.room).await;
+    async fn a_session_without_its_person_ends(on: Backend) {
+        let fixture = Fixture::with(on, &[("VOICE_EMPTY_TIMEOUT_SECONDS", "1")]).await;
+        let started = fixture.start("user-1", "session-1").await;
+        fixture.ends(&started.id, "stopped", "room_finished").await;
+        fixture.room_goes(&started.room).await;
     }
 
     async fn every_session_expires(on: Backend) {
-        let stage = Stage::with(on, &[("VOICE_MAX_SESSION_SECONDS", "6")]).await;
-        let talk = stage.talking("user-1", "session-1").await;
-        stage.ends(&talk.id, "stopped", "expired").await;
-        stage.room_goes(&talk.room).await;
+        let fixture = Fixture::with(on, &[("VOICE_MAX_SESSION_SECONDS", "6")]).await;
+        let talk = fixture.talking("user-1", "session-1").await;
+        fixture.ends(&talk.id, "stopped", "expired").await;
+        fixture.room_goes(&talk.room).await;
     }
 
     async fn a_restart_loses_nothing(on: Backend) {
-        let stage = Stage::with(on, &[("VOICE_AGENT_JOIN_TIMEOUT_SECONDS", "10")]).await;
-        stage.double.plan_agents(AgentPlan { workers: false, ..AgentPlan::default() });
-        let started = stage.start("user-1", "session-1").await;
-        assert_eq!(stage.text(&started.id, "before the restart").await["delivery"], "queued");
-        let vars = stage.vars.clone();
-        assert!(stage.gateway.stop().await);
+        let fixture = Fixture::with(on, &[("VOICE_AGENT_JOIN_TIMEOUT_SECONDS", "10")]).await;
+        fixture.double.plan_agents(AgentPlan { workers: false, ..AgentPlan::default() });
+        let started = fixture.start("user-1", "session-1").await;
+        assert_eq!(fixture.text(&started.id, "before the restart").await["delivery"], "queued");
+        let vars = fixture.vars.clone();
+        assert!(fixture.gateway.stop().await);
         let gateway = ensemble_testkit::start_service::<ensemble_voice_gateway::VoiceGateway>(vars).await;
-        let api = stage.api.at(&gateway.public_url());
-        stage.double.send_webhooks_to(format!("{}/hooks/livekit", gateway.public_url()));
+        let api = fixture.api.at(&gateway.public_url());
+        fixture.double.send_webhooks_to(format!("{}/hooks/livekit", gateway.public_url()));
         let status = api.get(&format!("/v1/voice/session/{}/status", started.id)).await.expect(200);
         assert_eq!((&status["state"], &status["pending"]["texts"]), (&json!("starting"), &json!(1)));
-        stage.double.close_room(&started.room);
+        fixture.double.close_room(&started.room);
         eventually(TIMEOUT, async || {
             let status = api.get(&format!("/v1/voice/session/{}/status", started.id)).await.expect(200);
             status["endReason"] == "room_finished"
@@ -224,11 +224,11 @@ on_both_databases! {
     }
 
     async fn a_language_chooses_its_agent(on: Backend) {
-        let stage = Stage::with(on, &[("VOICE_AGENT_NAMES", "zh=agent-zh,zh-tw=agent-tw"), ("VOICE_MAX_SESSIONS_PER_USER", "0")]).await;
+        let fixture = Fixture::with(on, &[("VOICE_AGENT_NAMES", "zh=agent-zh,zh-tw=agent-tw"), ("VOICE_MAX_SESSIONS_PER_USER", "0")]).await;
         for (language, agent) in [("zh-CN", "agent-zh"), ("zh-TW", "agent-tw"), ("en", "ensemble-voice")] {
             let body = json!({ "userId": "user-1", "sessionId": language, "language": language });
-            let started = Started::of(&stage.api.post("/v1/voice/session/start", &body).await);
-            assert_eq!(stage.status(&started.id).await["agent"]["name"], agent);
+            let started = Started::of(&fixture.api.post("/v1/voice/session/start", &body).await);
+            assert_eq!(fixture.status(&started.id).await["agent"]["name"], agent);
         }
     }
 }

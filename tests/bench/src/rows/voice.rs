@@ -21,7 +21,7 @@ pub(crate) fn starts(machine: &Machine, options: &Options, report: &mut Report) 
     }
     for database in ["PostgreSQL", "SQLite"] {
         let rounds = |of: &str, label: &str| figures(&text, &format!("{of}, round "), label);
-        let targets = || (Target::AtMost(3.0), Target::AtMost(15.0));
+        let targets = || (Target::AtMost(10.0), Target::AtMost(40.0));
         let none = || (Target::None, Target::None);
         for (load, (p50, p99)) in [("16 at once", targets()), ("16 at once with keys", none()), ("2 at once", none())] {
             let name = |figure: &str| format!("voice start, {load}, own time, {database}, {figure}");

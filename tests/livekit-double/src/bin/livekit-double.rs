@@ -1,11 +1,11 @@
-//! The double as a program, for tests that start their services as processes: prints its address and serves until it ends.
+//! The double as a program, for tests that start services as processes. Prints its address and key, and serves.
 
 use ensemble_livekit_double::{API_KEY, API_SECRET, AgentPlan, Double};
 
 #[tokio::main]
 async fn main() -> std::io::Result<()> {
     let double = Double::start()?;
-    // An agent that joins and hears at once, so that texts and contexts are delivered.
+    // Agents that join and are ready at once, so that texts and contexts are delivered.
     double.plan_agents(AgentPlan::default());
     println!("{} {API_KEY} {API_SECRET}", double.url());
     std::future::pending().await

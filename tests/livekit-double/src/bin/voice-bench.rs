@@ -1,11 +1,11 @@
-//! What the voice gateway adds to a start: its time beyond LiveKit's own, at 16 concurrent starts, and at 2.
+//! Measures the time that the voice gateway adds to a start, beyond LiveKit's own, at 16 and at 2 concurrent starts.
 //!
-//! Sixteen that go on without a pause keep two cores busy with the gateway, the database, this driver and the acted LiveKit,
-//! so their time is mostly that of waiting for each other; two show what a start takes by itself.
+//! Sixteen callers without a pause keep two cores busy with the gateway, the database, this driver and the LiveKit double, so
+//! they mostly wait for each other. Two callers show the time of a start alone.
 //!
 //! `voice-bench <gateway program> [rounds]`; on SQLite, and on the server of `TEST_DATABASE_URL` when there is one. Every
-//! start waits for one flush of the disk, so how long the disk takes for one by itself is measured beside it. `make bench`
-//! reads the lines of the rounds.
+//! start waits for two flushes of the disk, so the time of one flush is measured as well. `make bench` reads the lines of
+//! the rounds.
 
 use std::io::{Seek, Write};
 use std::net::TcpListener;
@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 use ensemble_livekit_double::{API_KEY, API_SECRET, AgentPlan, Double, Fault, Ready};
 use serde_json::{Value, json};
 
-/// How it is called, how many callers, and whether they send an `Idempotency-Key`, as our own client does.
+/// Name, number of callers, and whether they send an `Idempotency-Key`, as our own client does.
 const LOADS: [(&str, usize, bool); 3] =
     [("16 at once", 16, false), ("16 at once with keys", 16, true), ("2 at once", 2, false)];
-/// Starts of each caller in one round; its sessions are open together, and all are stopped when all have started.
+/// Starts of each caller in one round. All sessions are stopped after the last start.
 const STARTS: usize = 40;
-/// Besides a first one, which warms up and is not counted.
+/// Besides a first one for warming up, which is not counted.
 const ROUNDS: usize = 6;
 /// Flushes of the disk in one round.
 const FLUSHES: usize = 100;
@@ -50,7 +50,7 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-fn tell(what: &str, times: &[Duration]) {
+fn print_times(what: &str, times: &[Duration]) {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
     let at =
@@ -58,10 +58,10 @@ fn tell(what: &str, times: &[Duration]) {
     println!("{what}: p50 {:.2} ms, p90 {:.2} ms, p99 {:.2} ms", at(0.5), at(0.9), at(0.99));
 }
 
-/// How long the disk takes for a page of 8 KiB, with nothing else to do.
+/// The time of one flush of a page of 8 KiB on the idle disk.
 fn flushes(folder: &Path) -> std::io::Result<Vec<Duration>> {
     let mut file = std::fs::File::create(folder.join("flushed"))?;
-    // As a log is that has been used before: what is flushed is content, and not the file's length.
+    // Like a reused log file: the flush writes content and does not change the file's length.
     file.write_all(&vec![0; 8_192 * FLUSHES])?;
     file.sync_all()?;
     file.rewind()?;
@@ -75,7 +75,7 @@ fn flushes(folder: &Path) -> std::io::Result<Vec<Duration>> {
     Ok(times)
 }
 
-/// Tells the times of all starts, without those that LiveKit took.
+/// Prints the times of all starts, without LiveKit's time.
 async fn measure(program: &str, name: &str, database: &str, rounds: usize, folder: &Path) -> Result<(), Failure> {
     let double = Double::start()?;
     double.plan_agents(AgentPlan { workers: false, ready: Ready::Never, ..AgentPlan::default() });
@@ -103,12 +103,12 @@ async fn measure(program: &str, name: &str, database: &str, rounds: usize, folde
         for round in 0..=rounds {
             let flushed = flushes(folder)?;
             if round > 0 {
-                tell(&format!("Disk beside {name}, round {round}"), &flushed);
+                print_times(&format!("Disk beside {name}, round {round}"), &flushed);
             }
             for (load, at_once, keyed) in LOADS {
                 let own = one_round(&double, &http, &public, &format!("{round}-{load}"), at_once, keyed).await?;
                 if round > 0 {
-                    tell(&format!("{name}, {load}, round {round}"), &own);
+                    print_times(&format!("{name}, {load}, round {round}"), &own);
                 }
             }
         }
@@ -148,7 +148,7 @@ async fn one_round(
         started.push(caller.await??);
     }
     let times = started.iter().flatten().map(|one| one.own).collect();
-    // When nobody starts any more, so that only starts compete with starts.
+    // After the last start, so that stops do not compete with starts.
     let callers: Vec<_> = started.into_iter().map(|all| tokio::spawn(stop(http.clone(), url.clone(), all))).collect();
     for caller in callers {
         caller.await??;
@@ -188,7 +188,7 @@ async fn start(
         let answer: Value = request.json(&body).send().await?.json().await?;
         let took = begun.elapsed();
         let room = answer.get("roomName").and_then(Value::as_str).ok_or("a start was not allowed")?;
-        let livekit = double.took(room).ok_or("LiveKit was not asked")?;
+        let livekit = double.took(room).ok_or("LiveKit was not called")?;
         let id = answer.get("gatewaySessionId").cloned().ok_or("a session has no id")?;
         all.push(Started { id, own: took.saturating_sub(livekit) });
     }

@@ -1,7 +1,5 @@
-//! Knows when LiveKit is away, so that nobody waits for it.
-//!
-//! After some failures in a row calls are refused at once. Callers are never the ones to find out whether LiveKit is back:
-//! the prober asks.
+//! A circuit breaker for LiveKit. After consecutive failures calls are refused at once. Only the prober finds out whether
+//! LiveKit is back, so no request is used as a probe.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -12,7 +10,7 @@ use tokio::sync::watch;
 pub(crate) struct Breaker {
     failures: Mutex<u32>,
     threshold: u32,
-    /// How soon the prober asks again, which is also what callers are told to wait.
+    /// The interval of probes, and the `Retry-After` of refused calls.
     probe_every: Duration,
     open: watch::Sender<bool>,
 }
@@ -51,9 +49,9 @@ impl Breaker {
         self.open.send_if_modified(|was| {
             let changed = *was != open;
             if changed && open {
-                tracing::warn!("LiveKit is away; refusing calls until it answers a probe");
+                tracing::warn!("LiveKit is unavailable; refusing calls until it answers a probe");
             } else if changed {
-                tracing::info!("LiveKit is back");
+                tracing::info!("LiveKit is available again");
             }
             *was = open;
             changed
@@ -66,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn opens_after_failures_in_a_row_and_closes_with_one_success() {
+    fn opens_after_consecutive_failures_and_closes_with_one_success() {
         let breaker = Breaker::new(3, Duration::from_secs(1));
         breaker.failed();
         breaker.failed();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The body of an answer that is not Twirp is never kept: LiveKit's 401 repeats the token that it refuses.
+/// The body of an answer that is not Twirp is never kept: LiveKit's 401 contains the token that it refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
     #[error("LiveKit answered {code} ({status}): {msg}")]
@@ -17,13 +17,13 @@ pub(crate) enum CallError {
     Protocol(#[source] prost::DecodeError),
     #[error("the request to LiveKit could not be signed")]
     Token(#[from] super::TokenError),
-    /// LiveKit was away a moment ago, and was not asked again.
-    #[error("LiveKit is away")]
+    /// The breaker is open; LiveKit was not called.
+    #[error("LiveKit is unavailable")]
     Open { retry_after: Duration },
 }
 
 impl CallError {
-    /// Whether the same call may go well a moment later.
+    /// Whether the same call may succeed a moment later.
     pub(crate) fn is_retryable(&self) -> bool {
         match self {
             Self::Twirp { code, .. } => {
@@ -35,8 +35,8 @@ impl CallError {
         }
     }
 
-    /// LiveKit is not there, or not itself: nothing that a call did wrong. `about_room`: this method asks the node that
-    /// has the room, whose absence LiveKit also calls "unavailable".
+    /// LiveKit as a whole is unavailable. `about_room`: the method is served by the node that has the room, and LiveKit
+    /// answers "unavailable" also when there is no such node.
     pub(super) fn is_outage(&self, about_room: bool) -> bool {
         match self {
             Self::Twirp { .. } => !about_room && self.is_retryable(),

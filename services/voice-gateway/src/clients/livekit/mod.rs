@@ -1,6 +1,6 @@
-//! LiveKit's server interface, as far as the gateway uses it.
+//! The part of LiveKit's server API that the gateway uses.
 //!
-//! The vendor's crate makes tokens and checks webhooks. Its service client is not used: it cannot dispatch an agent with
+//! The vendor's crate creates tokens and verifies them. Its service client is not used: it cannot dispatch an agent with
 //! CreateRoom, has no PerformRpc, loses the status of answers that are not Twirp, and signs every call for six hours.
 
 mod breaker;
@@ -31,7 +31,7 @@ pub(crate) struct Budgets {
     pub(crate) delete: Duration,
     pub(crate) list: Duration,
     pub(crate) rpc: Duration,
-    /// How long LiveKit waits for the agent's answer; its own retries come on top, within `rpc`.
+    /// How long LiveKit waits for the agent's answer. Its own retries come on top, within `rpc`.
     pub(crate) rpc_response: Duration,
     pub(crate) send: Duration,
     pub(crate) dispatch: Duration,
@@ -43,7 +43,7 @@ pub(crate) struct LiveKit {
     budgets: Budgets,
 }
 
-/// A room to be made, with its agent.
+/// A room to be created, with its agent.
 pub(crate) struct NewRoom<'a> {
     pub(crate) name: &'a str,
     pub(crate) agent_name: &'a str,
@@ -72,13 +72,12 @@ impl LiveKit {
         self.twirp.breaker()
     }
 
-    /// Whether LiveKit knows our key, as far as the last answer tells.
+    /// Whether LiveKit accepted our key the last time.
     pub(crate) fn key_is_good(&self) -> bool {
         self.twirp.key_is_good()
     }
 
-    /// Makes the room and dispatches its agent. Safe to repeat: a room of this name comes back as it is, without a
-    /// second agent.
+    /// Creates the room and dispatches its agent. Safe to repeat: an existing room is returned without a second agent.
     pub(crate) async fn create_room(&self, room: NewRoom<'_>) -> Result<Sid, CallError> {
         let request = proto::CreateRoomRequest {
             name: room.name.to_owned(),
@@ -96,14 +95,14 @@ impl LiveKit {
         let grants = || VideoGrants { room_create: true, ..Default::default() };
         let call = |budget| self.twirp.call::<_, proto::Room>(ROOM_SERVICE, "CreateRoom", &request, grants(), budget);
         let made = match call(self.budgets.create).await {
-            // Somebody waits for this: the second attempt gets what the first has left of their timeout.
+            // The caller waits, so the second attempt gets half the time.
             Err(error) if error.is_retryable() => call(self.budgets.create / 2).await,
             other => other,
         };
         made.map(|room| room.sid)
     }
 
-    /// Deletes the room and throws everybody out. A room that does not exist is deleted.
+    /// Deletes the room and disconnects its participants. A room that does not exist counts as deleted.
     pub(crate) async fn delete_room(&self, name: &str) -> Result<(), CallError> {
         self.delete_room_within(name, self.budgets.delete).await
     }
@@ -139,7 +138,7 @@ impl LiveKit {
         Ok(listed.rooms.into_iter().map(|room| ListedRoom { name: room.name, sid: room.sid }).collect())
     }
 
-    /// Who is in the room. An unknown room is empty.
+    /// The participants of the room. An unknown room has none.
     pub(crate) async fn participants(&self, room: &str, budget: Option<Duration>) -> Result<Vec<Seen>, CallError> {
         let request = proto::ListParticipantsRequest { room: room.to_owned() };
         let budget = budget.unwrap_or(self.budgets.list);
@@ -169,7 +168,7 @@ impl LiveKit {
             .map(drop)
     }
 
-    /// Sends a packet to one participant. Nobody acknowledges it. LiveKit drops repetitions of a `nonce` (16 bytes).
+    /// Sends a packet to one participant, without acknowledgement. LiveKit drops repetitions of a `nonce` (16 bytes).
     pub(crate) async fn send_data(
         &self,
         room: &str,
@@ -181,7 +180,7 @@ impl LiveKit {
         let request = proto::SendDataRequest {
             room: room.to_owned(),
             data: data.into_bytes(),
-            // Without a destination everybody in the room would read it.
+            // Without a destination every participant would receive it.
             destination_identities: vec![to.to_owned()],
             topic: Some(topic.to_owned()),
             nonce: nonce.to_vec(),
@@ -202,7 +201,7 @@ impl LiveKit {
         }
     }
 
-    /// Sends for the agent again. Each call brings one more agent, so look at the participants first.
+    /// Dispatches the agent again. Every call brings one more agent, so look at the participants first.
     pub(crate) async fn create_dispatch(
         &self,
         room: &str,
@@ -225,7 +224,7 @@ impl LiveKit {
         made.await.map(drop)
     }
 
-    /// Takes back the dispatches that no worker has taken.
+    /// Deletes the dispatches that no worker has accepted.
     pub(crate) async fn delete_idle_dispatches(&self, room: &str) -> Result<(), CallError> {
         let request = proto::ListAgentDispatchRequest { room: room.to_owned(), ..Default::default() };
         let listed: proto::ListAgentDispatchResponse =
@@ -250,7 +249,7 @@ impl LiveKit {
         Ok(())
     }
 
-    /// Asks whether LiveKit is there, past the breaker, and tells the breaker.
+    /// Calls LiveKit even while the breaker is open, and reports the result to the breaker.
     pub(crate) async fn probe(&self) -> Result<(), CallError> {
         let request = proto::ListRoomsRequest { names: vec!["probe".to_owned()] };
         let grants = VideoGrants { room_list: true, ..Default::default() };
@@ -263,7 +262,7 @@ fn admin(room: &str) -> VideoGrants {
 }
 
 fn seconds(duration: Duration) -> u32 {
-    // LiveKit takes zero for "the default".
+    // LiveKit reads zero as "the default".
     u32::try_from(duration.as_secs().max(1)).unwrap_or(u32::MAX)
 }
 

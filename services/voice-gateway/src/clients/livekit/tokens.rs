@@ -1,4 +1,4 @@
-//! Tokens that LiveKit accepts: short ones for our own calls, and the one that lets a person into a room.
+//! Tokens for LiveKit: short ones for our own calls, and one with which a person joins a room.
 
 use std::time::Duration;
 
@@ -25,8 +25,8 @@ impl ApiKey {
         Ok(self.token().with_ttl(CALL_TTL).with_grants(grants).to_jwt()?)
     }
 
-    /// A token with which a person may join one room, speak, listen and send data, and nothing else. It cannot make the
-    /// room again, and it carries nothing that others in the room must not read.
+    /// A token with which a person may join one room, speak, listen and send data, and nothing else. It cannot create the
+    /// room, and contains nothing that other participants must not read.
     pub(crate) fn for_human(&self, room: &str, identity: &str, ttl: Duration) -> Result<String, TokenError> {
         let grants = VideoGrants {
             room_join: true,

@@ -1,4 +1,4 @@
-//! One call of LiveKit's Twirp interface: protobuf in, protobuf out, errors as JSON (twitchtv.github.io/twirp, "Errors").
+//! One call of LiveKit's Twirp API: protobuf requests and responses, errors as JSON (twitchtv.github.io/twirp, "Errors").
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ struct ErrorBody {
     msg: String,
 }
 
-/// Of a message in an error, only so much is kept.
+/// This many characters of an error message are kept.
 const MSG_MAX: usize = 200;
 
 impl Twirp {

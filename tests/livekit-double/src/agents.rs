@@ -1,4 +1,4 @@
-//! The agents of the double: when they come, how they say that they are ready, and what they do with what they hear.
+//! The agents of the double: when they join, how they report that they are ready, and how they answer RPC calls.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::world::Inner;
+use crate::state::Inner;
 
 /// How agents behave.
 #[derive(Clone, Debug)]
 pub struct AgentPlan {
-    /// False: no worker is registered, and dispatches are forgotten.
+    /// False: no worker is registered, and dispatches are dropped.
     pub workers: bool,
     pub join_after: Duration,
     pub ready: Ready,
@@ -20,37 +20,37 @@ pub struct AgentPlan {
     pub rpc_supported: bool,
 }
 
-/// How an agent says that its handlers are registered.
+/// How an agent reports that its handlers are registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ready {
-    /// It calls the gateway, so long after it joined.
+    /// It calls the gateway this long after it joined.
     ByEvent(Duration),
-    /// It sets its attribute, which no webhook tells.
+    /// It sets an attribute, for which there is no webhook.
     ByAttribute,
     Never,
 }
 
-/// What an agent does with a call.
+/// How an agent answers an RPC call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rpc {
     Answers,
-    /// It takes the call up, but the answer is lost.
-    AnswersIntoTheVoid,
-    /// It knows no such method.
+    /// It accepts the call, but the answer is lost.
+    LosesAnswer,
+    /// It has no such method.
     NotRegistered,
     Throws,
 }
 
-/// By which way something was heard.
+/// The transport by which an item arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Via {
     Rpc,
     Data,
 }
 
-/// Something that an agent heard.
+/// An item that an agent received.
 #[derive(Clone, Debug)]
-pub struct Heard {
+pub struct Received {
     pub room: String,
     pub via: Via,
     /// The method, or the topic.
@@ -70,11 +70,11 @@ impl Default for AgentPlan {
     }
 }
 
-/// Texts without repetitions, as an agent that keeps to the contract takes them up.
-pub(crate) fn texts(heard: &[Heard]) -> Vec<String> {
+/// Texts without repetitions, as an agent that follows the contract reads them.
+pub(crate) fn texts(received: &[Received]) -> Vec<String> {
     let mut seen = HashSet::new();
     let of = |payload: &Value, name: &str| payload.get(name).and_then(Value::as_str).map(str::to_owned);
-    heard
+    received
         .iter()
         .filter(|one| one.name.ends_with(".text"))
         .filter(|one| seen.insert(of(&one.payload, "id")))
@@ -84,28 +84,28 @@ pub(crate) fn texts(heard: &[Heard]) -> Vec<String> {
         .collect()
 }
 
-/// An agent comes, if there is a worker, and says that it is ready.
-pub(crate) fn send_agent(inner: &Arc<Inner>, room: String, room_sid: String, metadata: String) {
+/// An agent joins, if there is a worker, and reports that it is ready.
+pub(crate) fn dispatch_agent(inner: &Arc<Inner>, room: String, room_sid: String, metadata: String) {
     let inner = Arc::clone(inner);
-    let plan = inner.read(|world| world.plan.clone());
+    let plan = inner.read(|state| state.plan.clone());
     if !plan.workers {
         return;
     }
     let runtime = inner.runtime.clone();
     runtime.spawn(async move {
         tokio::time::sleep(plan.join_after).await;
-        let says_ready = plan.ready == Ready::ByAttribute;
-        if !inner.join_agent(&room, &room_sid, plan.rpc, says_ready) {
+        let reports_ready = plan.ready == Ready::ByAttribute;
+        if !inner.join_agent(&room, &room_sid, plan.rpc, reports_ready) {
             return;
         }
         if let Ready::ByEvent(after) = plan.ready {
             tokio::time::sleep(after).await;
-            say_ready(&inner, &metadata).await;
+            report_ready(&inner, &metadata).await;
         }
     });
 }
 
-async fn say_ready(inner: &Inner, metadata: &str) {
+async fn report_ready(inner: &Inner, metadata: &str) {
     let Ok(metadata) = serde_json::from_str::<Value>(metadata) else { return };
     let text = |pointer: &str| metadata.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
     let (Some(url), Some(token)) = (text("/gateway/eventsUrl"), text("/gateway/token")) else { return };

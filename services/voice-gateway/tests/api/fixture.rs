@@ -1,4 +1,4 @@
-//! Everything one story needs: a LiveKit double, a gateway with short timers, a caller with a voice key.
+//! What every test needs: a LiveKit double, a gateway with short timers, a client with a voice key.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ pub(crate) const VOICE_KEY: &str = "voice-key-of-the-tests-1";
 pub(crate) const OTHER_VOICE_KEY: &str = "voice-key-of-the-tests-2";
 pub(crate) const BRIDGE_KEY: &str = "tool-bridge-key-of-the-tests-0123456789";
 
-/// How long anything may take that should happen by itself.
+/// The longest time to wait for something that should happen by itself.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(40);
 
-pub(crate) struct Stage {
+pub(crate) struct Fixture {
     pub(crate) double: Double,
     pub(crate) gateway: Running,
     pub(crate) peers: Peers,
@@ -25,7 +25,7 @@ pub(crate) struct Stage {
     pub(crate) vars: Vec<(String, String)>,
 }
 
-impl Stage {
+impl Fixture {
     pub(crate) async fn new(on: Backend) -> Self {
         Self::with(on, &[]).await
     }
@@ -50,20 +50,20 @@ impl Stage {
         let body = json!({ "userId": user, "sessionId": session });
         let key = MessageId::generate().to_string();
         let start = async || self.api.post_keyed("/v1/voice/session/start", &key, &body).await;
-        Started::of(&self.persist(start).await)
+        Started::of(&self.retry(start).await)
     }
 
     pub(crate) async fn status(&self, id: &str) -> Value {
-        self.persist(async || self.api.get(&format!("/v1/voice/session/{id}/status")).await).await.expect(200)
+        self.retry(async || self.api.get(&format!("/v1/voice/session/{id}/status")).await).await.expect(200)
     }
 
     pub(crate) async fn stop(&self, id: &str) -> Value {
         let body = json!({ "gatewaySessionId": id });
-        self.persist(async || self.api.post("/v1/voice/session/stop", &body).await).await.expect(200)
+        self.retry(async || self.api.post("/v1/voice/session/stop", &body).await).await.expect(200)
     }
 
-    /// Asks again while the database has no time for us: tests run on machines that have much else to do.
-    pub(crate) async fn persist(&self, mut ask: impl AsyncFnMut() -> Answer) -> Answer {
+    /// Retries while the database is overloaded, because tests run on busy machines.
+    pub(crate) async fn retry(&self, mut ask: impl AsyncFnMut() -> Answer) -> Answer {
         let mut answer = ask().await;
         for _ in 0..20 {
             if answer.status != 503 || !answer.text.contains("database") {
@@ -77,20 +77,20 @@ impl Stage {
     /// A text under an id of its own, so that it may be repeated.
     pub(crate) async fn text(&self, id: &str, text: &str) -> Value {
         let body = json!({ "gatewaySessionId": id, "text": text, "messageId": MessageId::generate().to_string() });
-        self.persist(async || self.api.post("/v1/voice/session/text", &body).await).await.expect(200)
+        self.retry(async || self.api.post("/v1/voice/session/text", &body).await).await.expect(200)
     }
 
     pub(crate) async fn context(&self, id: &str, payload: &Value) -> Value {
         let body = json!({ "gatewaySessionId": id, "payload": payload });
-        self.persist(async || self.api.post("/v1/voice/session/context", &body).await).await.expect(200)
+        self.retry(async || self.api.post("/v1/voice/session/context", &body).await).await.expect(200)
     }
 
-    /// Waits until the status is as wished.
-    pub(crate) async fn status_becomes(&self, id: &str, wish: impl Fn(&Value) -> bool) -> Value {
+    /// Waits until the status is as expected.
+    pub(crate) async fn status_becomes(&self, id: &str, expected: impl Fn(&Value) -> bool) -> Value {
         let mut last = Value::Null;
         eventually(TIMEOUT, async || {
             last = self.status(id).await;
-            wish(&last)
+            expected(&last)
         })
         .await;
         last

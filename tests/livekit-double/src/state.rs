@@ -1,4 +1,4 @@
-//! The rooms, who is in them, and everything that was ever said there.
+//! The rooms, their participants, and everything that happened in them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use rand::Rng;
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
-use crate::cast::{self, AgentPlan, Heard, Rpc};
+use crate::agents::{self, AgentPlan, Received, Rpc};
 use crate::faults::Faults;
 use crate::webhooks::{Webhooks, unix_seconds};
 
@@ -19,19 +19,19 @@ pub(crate) struct Inner {
     pub(crate) http: reqwest::Client,
     pub(crate) faults: Faults,
     pub(crate) webhooks: Webhooks,
-    world: Mutex<World>,
+    state: Mutex<State>,
 }
 
 #[derive(Default)]
-pub(crate) struct World {
+pub(crate) struct State {
     rooms: BTreeMap<String, Room>,
     pub(crate) plan: AgentPlan,
-    pub(crate) births: Vec<String>,
+    pub(crate) created: Vec<String>,
     pub(crate) dispatched: Vec<String>,
-    pub(crate) heard: Vec<Heard>,
+    pub(crate) received: Vec<Received>,
     pub(crate) metadata: HashMap<String, String>,
     pub(crate) calls: HashMap<String, usize>,
-    /// How long the answer to CreateRoom took here, by room.
+    /// How long the last CreateRoom took here, by room.
     pub(crate) took: HashMap<String, Duration>,
 }
 
@@ -39,9 +39,9 @@ struct Room {
     sid: String,
     empty_timeout: Duration,
     departure_timeout: Duration,
-    people: BTreeMap<String, Participant>,
+    participants: BTreeMap<String, Participant>,
     dispatches: Vec<proto::AgentDispatch>,
-    /// Since when nobody but agents is there, and for how long that may be.
+    /// Since when no person is there, and how long the room may stay without one.
     alone_since: Option<(Instant, Duration)>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Participant {
     pub(crate) sid: String,
     pub(crate) is_agent: bool,
     pub(crate) rpc: Rpc,
-    says_ready: bool,
+    reports_ready: bool,
     joined_at: i64,
 }
 
@@ -59,16 +59,16 @@ pub(crate) struct Participant {
 pub struct RoomView {
     pub name: String,
     pub sid: String,
-    pub people: Vec<String>,
+    pub participants: Vec<String>,
     pub agents: Vec<String>,
 }
 
-/// Why a token does not open a room.
+/// Why a person cannot join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinError {
-    #[error("the token is not good")]
+    #[error("the token is invalid")]
     BadToken,
-    #[error("the token lets nobody in")]
+    #[error("the token has no grant to join a room")]
     NoGrant,
     #[error("there is no such room")]
     NoRoom,
@@ -88,19 +88,19 @@ impl Inner {
     pub(crate) fn new(runtime: Handle) -> Self {
         let http = reqwest::Client::new();
         let webhooks = Webhooks::new(runtime.clone(), http.clone());
-        Self { runtime, http, faults: Faults::default(), webhooks, world: Mutex::default() }
+        Self { runtime, http, faults: Faults::default(), webhooks, state: Mutex::default() }
     }
 
-    pub(crate) fn change<T>(&self, f: impl FnOnce(&mut World) -> T) -> T {
-        f(&mut self.world.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn change<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn read<T>(&self, f: impl FnOnce(&World) -> T) -> T {
-        self.change(|world| f(world))
+    pub(crate) fn read<T>(&self, f: impl FnOnce(&State) -> T) -> T {
+        self.change(|state| f(state))
     }
 
     pub(crate) fn views(&self) -> Vec<RoomView> {
-        self.read(|world| world.rooms.iter().map(|(name, room)| room.view(name)).collect())
+        self.read(|state| state.rooms.iter().map(|(name, room)| room.view(name)).collect())
     }
 
     /// A room of this name; the flag says whether it is new.
@@ -111,21 +111,21 @@ impl Inner {
         departure_timeout: Duration,
         dispatches: Vec<proto::AgentDispatch>,
     ) -> (proto::Room, bool) {
-        let (room, new) = self.change(|world| {
-            if let Some(room) = world.rooms.get(name) {
+        let (room, new) = self.change(|state| {
+            if let Some(room) = state.rooms.get(name) {
                 return (room.listed(name), false);
             }
             let room = Room {
                 sid: sid("RM"),
                 empty_timeout,
                 departure_timeout,
-                people: BTreeMap::new(),
+                participants: BTreeMap::new(),
                 dispatches,
                 alone_since: Some((Instant::now(), empty_timeout)),
             };
             let listed = room.listed(name);
-            world.rooms.insert(name.to_owned(), room);
-            world.births.push(name.to_owned());
+            state.rooms.insert(name.to_owned(), room);
+            state.created.push(name.to_owned());
             (listed, true)
         });
         if new {
@@ -134,16 +134,16 @@ impl Inner {
         (room, new)
     }
 
-    /// Sends for an agent, as a new dispatch.
+    /// Records a dispatch and lets its agent join.
     pub(crate) fn dispatch(self: &Arc<Self>, room: &str, dispatch: &proto::AgentDispatch) -> bool {
-        let room_sid = self.change(|world| {
-            let sid = world.rooms.get(room)?.sid.clone();
-            world.dispatched.push(room.to_owned());
-            world.metadata.insert(room.to_owned(), dispatch.metadata.clone());
+        let room_sid = self.change(|state| {
+            let sid = state.rooms.get(room)?.sid.clone();
+            state.dispatched.push(room.to_owned());
+            state.metadata.insert(room.to_owned(), dispatch.metadata.clone());
             Some(sid)
         });
         let Some(room_sid) = room_sid else { return false };
-        cast::send_agent(self, room.to_owned(), room_sid, dispatch.metadata.clone());
+        agents::dispatch_agent(self, room.to_owned(), room_sid, dispatch.metadata.clone());
         true
     }
 
@@ -152,13 +152,13 @@ impl Inner {
         room: &str,
         f: impl FnOnce(&mut Vec<proto::AgentDispatch>) -> T,
     ) -> Option<T> {
-        self.change(|world| world.rooms.get_mut(room).map(|room| f(&mut room.dispatches)))
+        self.change(|state| state.rooms.get_mut(room).map(|room| f(&mut room.dispatches)))
     }
 
     pub(crate) fn delete_room(&self, name: &str) -> bool {
-        let Some(room) = self.change(|world| world.rooms.remove(name)) else { return false };
+        let Some(room) = self.change(|state| state.rooms.remove(name)) else { return false };
         let about = room_json(name, &room.sid);
-        for (identity, one) in &room.people {
+        for (identity, one) in &room.participants {
             self.webhooks.emit("participant_left", &about, Some(one.json(identity, "ROOM_DELETED")));
         }
         self.webhooks.emit("room_finished", &about, None);
@@ -166,25 +166,25 @@ impl Inner {
     }
 
     pub(crate) fn rooms(&self, names: &[String]) -> Vec<proto::Room> {
-        self.read(|world| {
+        self.read(|state| {
             let wanted = |name: &String| names.is_empty() || names.contains(name);
-            world.rooms.iter().filter(|(name, _)| wanted(name)).map(|(name, room)| room.listed(name)).collect()
+            state.rooms.iter().filter(|(name, _)| wanted(name)).map(|(name, room)| room.listed(name)).collect()
         })
     }
 
     pub(crate) fn participants(&self, room: &str) -> Vec<proto::ParticipantInfo> {
-        self.read(|world| {
-            let Some(room) = world.rooms.get(room) else { return Vec::new() };
-            room.people.iter().map(|(identity, one)| one.info(identity)).collect()
+        self.read(|state| {
+            let Some(room) = state.rooms.get(room) else { return Vec::new() };
+            room.participants.iter().map(|(identity, one)| one.info(identity)).collect()
         })
     }
 
     pub(crate) fn participant(&self, room: &str, identity: &str) -> Option<Participant> {
-        self.read(|world| world.rooms.get(room)?.people.get(identity).cloned())
+        self.read(|state| state.rooms.get(room)?.participants.get(identity).cloned())
     }
 
-    pub(crate) fn hear(&self, heard: Heard) {
-        self.change(|world| world.heard.push(heard));
+    pub(crate) fn receive(&self, received: Received) {
+        self.change(|state| state.received.push(received));
     }
 
     pub(crate) fn join_human(&self, claims: &Claims) -> Result<String, JoinError> {
@@ -195,26 +195,26 @@ impl Inner {
             sid: sid("PA"),
             is_agent: false,
             rpc: Rpc::NotRegistered,
-            says_ready: false,
+            reports_ready: false,
             joined_at: unix_seconds(),
         };
         self.enter(&claims.video.room, &claims.sub, one).then(|| claims.sub.clone()).ok_or(JoinError::NoRoom)
     }
 
     /// False when the room that it was sent to is gone.
-    pub(crate) fn join_agent(&self, room: &str, room_sid: &str, rpc: Rpc, says_ready: bool) -> bool {
-        let same = self.read(|world| world.rooms.get(room).is_some_and(|found| found.sid == room_sid));
-        let one = Participant { sid: sid("PA"), is_agent: true, rpc, says_ready, joined_at: unix_seconds() };
+    pub(crate) fn join_agent(&self, room: &str, room_sid: &str, rpc: Rpc, reports_ready: bool) -> bool {
+        let same = self.read(|state| state.rooms.get(room).is_some_and(|found| found.sid == room_sid));
+        let one = Participant { sid: sid("PA"), is_agent: true, rpc, reports_ready, joined_at: unix_seconds() };
         same && self.enter(room, &sid("agent-AJ"), one)
     }
 
     fn enter(&self, room: &str, identity: &str, one: Participant) -> bool {
-        let entered = self.change(|world| {
-            let found = world.rooms.get_mut(room)?;
+        let entered = self.change(|state| {
+            let found = state.rooms.get_mut(room)?;
             if !one.is_agent {
                 found.alone_since = None;
             }
-            let evicted = found.people.insert(identity.to_owned(), one.clone());
+            let evicted = found.participants.insert(identity.to_owned(), one.clone());
             Some((room_json(room, &found.sid), evicted))
         });
         let Some((about, evicted)) = entered else { return false };
@@ -226,10 +226,10 @@ impl Inner {
     }
 
     pub(crate) fn leave(&self, room: &str, identity: &str, how: Leave) {
-        let left = self.change(|world| {
-            let found = world.rooms.get_mut(room)?;
-            let one = found.people.remove(identity)?;
-            if !one.is_agent && found.people.values().all(|other| other.is_agent) {
+        let left = self.change(|state| {
+            let found = state.rooms.get_mut(room)?;
+            let one = found.participants.remove(identity)?;
+            if !one.is_agent && found.participants.values().all(|other| other.is_agent) {
                 found.alone_since = Some((Instant::now(), found.departure_timeout));
             }
             Some((room_json(room, &found.sid), one))
@@ -257,9 +257,9 @@ pub(crate) fn close_idle_rooms(inner: Arc<Inner>) {
         let mut tick = tokio::time::interval(Duration::from_millis(50));
         loop {
             tick.tick().await;
-            let idle: Vec<String> = inner.read(|world| {
+            let idle: Vec<String> = inner.read(|state| {
                 let over = |room: &Room| room.alone_since.is_some_and(|(since, bound)| since.elapsed() > bound);
-                world.rooms.iter().filter(|(_, room)| over(room)).map(|(name, _)| name.clone()).collect()
+                state.rooms.iter().filter(|(_, room)| over(room)).map(|(name, _)| name.clone()).collect()
             });
             for name in idle {
                 inner.delete_room(&name);
@@ -271,9 +271,13 @@ pub(crate) fn close_idle_rooms(inner: Arc<Inner>) {
 impl Room {
     fn view(&self, name: &str) -> RoomView {
         let of = |agents: bool| {
-            self.people.iter().filter(|(_, one)| one.is_agent == agents).map(|(identity, _)| identity.clone()).collect()
+            self.participants
+                .iter()
+                .filter(|(_, one)| one.is_agent == agents)
+                .map(|(identity, _)| identity.clone())
+                .collect()
         };
-        RoomView { name: name.to_owned(), sid: self.sid.clone(), people: of(false), agents: of(true) }
+        RoomView { name: name.to_owned(), sid: self.sid.clone(), participants: of(false), agents: of(true) }
     }
 
     fn listed(&self, name: &str) -> proto::Room {
@@ -291,7 +295,7 @@ impl Participant {
     fn info(&self, identity: &str) -> proto::ParticipantInfo {
         let kind =
             if self.is_agent { proto::participant_info::Kind::Agent } else { proto::participant_info::Kind::Standard };
-        let ready = self.says_ready.then(|| ("voice.ready".to_owned(), "1".to_owned()));
+        let ready = self.reports_ready.then(|| ("voice.ready".to_owned(), "1".to_owned()));
         proto::ParticipantInfo {
             sid: self.sid.clone(),
             identity: identity.to_owned(),

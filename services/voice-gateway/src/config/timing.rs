@@ -1,4 +1,4 @@
-//! Times, limits and rates: how long things may take, how many there may be, how fast one may call.
+//! Times, limits and rates.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ pub(crate) struct Rates {
 }
 
 #[derive(Clone)]
-pub(crate) struct UpkeepConfig {
+pub(crate) struct TimingConfig {
     pub(crate) reconcile: Duration,
     pub(crate) sweep: Duration,
     pub(crate) keep: Duration,
-    /// A record that is older than this is looked after before a status is answered.
+    /// Before a status is answered, LiveKit is asked if the last observation is older than this.
     pub(crate) fresh: Duration,
     pub(crate) fresh_budget: Duration,
     /// How long `stop` waits for LiveKit.
@@ -34,33 +34,33 @@ pub(crate) struct UpkeepConfig {
 }
 
 pub(super) fn rules(vars: &mut Vars) -> Rules {
-    let create = vars.millis("VOICE_CREATE_GIVE_UP_MS", "after this nobody waits for CreateRoom any more", 15_000);
+    let create = vars.millis("VOICE_CREATE_GIVE_UP_MS", "a start that has not gone live after this has failed", 15_000);
     Rules {
         agent_join: seconds(
             vars,
             "VOICE_AGENT_JOIN_TIMEOUT_SECONDS",
-            "an agent that has not come by then is sent for again",
+            "an agent that has not joined by then is dispatched again",
             10.0,
         ),
-        agent_gone: vars.millis("VOICE_AGENT_GONE_GRACE_MS", "from an agent's loss to sending for another", 1_000),
+        agent_gone: vars.millis("VOICE_AGENT_GONE_GRACE_MS", "from an agent's loss to dispatching another", 1_000),
         agent_ask: vars.millis(
             "VOICE_AGENT_ASK_MS",
-            "how often an agent that came is looked at until it is ready",
+            "how often an agent that joined is checked until it is ready",
             2_000,
         ),
         agent_ready: seconds(
             vars,
             "VOICE_AGENT_READY_TIMEOUT_SECONDS",
-            "an agent that never says that it is ready counts as ready",
+            "an agent that has not reported ready by then counts as ready",
             20.0,
         ),
         agent_stable: seconds(
             vars,
             "VOICE_AGENT_STABLE_SECONDS",
-            "an agent that served so long may be replaced as often as a new one",
+            "an agent that was ready for so long resets the count of re-dispatches",
             60.0,
         ),
-        max_dispatches: vars.parse("VOICE_AGENT_MAX_DISPATCHES", "how often an agent is sent for again", 3),
+        max_dispatches: vars.parse("VOICE_AGENT_MAX_DISPATCHES", "how often an agent is dispatched again", 3),
         human_join: seconds(vars, "VOICE_EMPTY_TIMEOUT_SECONDS", "how long a room waits for its person", 120.0),
         human_return: seconds(
             vars,
@@ -122,14 +122,14 @@ pub(super) fn rates(vars: &mut Vars) -> Rates {
     }
 }
 
-pub(super) fn upkeep(vars: &mut Vars, livekit: &LiveKitConfig) -> UpkeepConfig {
-    UpkeepConfig {
+pub(super) fn timing(vars: &mut Vars, livekit: &LiveKitConfig) -> TimingConfig {
+    TimingConfig {
         reconcile: seconds(vars, "VOICE_RECONCILE_SECONDS", "how often all rooms are compared with LiveKit", 15.0),
-        sweep: vars.millis("VOICE_SWEEP_MS", "how often timers look at the database when nothing wakes them", 5_000),
+        sweep: vars.millis("VOICE_SWEEP_MS", "how often timers query the database when nothing wakes them", 5_000),
         keep: seconds(vars, "VOICE_KEEP_SECONDS", "how long the records of ended sessions are kept", 2_592_000.0),
         fresh: vars.millis(
             "VOICE_STATUS_FRESH_MS",
-            "an older record is looked after before a status is answered",
+            "LiveKit is asked before a status is answered if the last observation is older",
             5_000,
         ),
         fresh_budget: vars.millis("VOICE_STATUS_BUDGET_MS", "how long a status waits for LiveKit", 1_000),

@@ -1,2 +1,0 @@
-DROP FUNCTION voice_open;
-DROP FUNCTION voice_in_use;

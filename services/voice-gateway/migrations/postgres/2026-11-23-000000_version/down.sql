@@ -1,0 +1,1 @@
+ALTER TABLE voice_sessions DROP COLUMN version;

@@ -1,0 +1,22 @@
+//! The caller of a request: an application by its voice key, and with it possibly a person.
+
+use std::net::IpAddr;
+
+use ensemble_types::ids::UserId;
+
+/// SHA-256 of a voice key: identifies an application in rate limits without being its secret.
+pub(crate) type KeyDigest = [u8; 32];
+
+pub(crate) struct VoiceCaller {
+    pub(crate) key: KeyDigest,
+    /// The person, if the application sent the person's token.
+    pub(crate) user: Option<UserId>,
+    pub(crate) address: Option<IpAddr>,
+}
+
+impl VoiceCaller {
+    /// Without a person's token the voice key may act for every user.
+    pub(crate) fn may_act_for(&self, user_id: &str) -> bool {
+        self.user.is_none_or(|user| user.to_string() == user_id)
+    }
+}

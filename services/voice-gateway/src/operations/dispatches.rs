@@ -1,0 +1,41 @@
+//! What an agent gets with its dispatch: the metadata, and its credential for this session.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use rand::RngCore;
+use rand::rngs::OsRng;
+use sha2::{Digest, Sha256};
+
+use crate::VoiceGateway;
+use crate::domain::dispatch::{Credentials, metadata};
+use crate::domain::session::VoiceSession;
+use crate::error::Error;
+
+impl VoiceGateway {
+    /// The metadata of the agent's dispatch, with its credentials.
+    pub(super) fn agent_metadata(
+        &self,
+        session: &VoiceSession,
+        context: Option<&str>,
+        credential: &AgentCredential,
+    ) -> Result<String, Error> {
+        let tool_bridge = self.tool_bridge_key.as_ref().and_then(|key| key.credential(session, self.clock.now()));
+        let credentials = Credentials { agent: &credential.0, tool_bridge: tool_bridge.as_deref() };
+        metadata(session, context, &credentials, &self.public_url).map_err(Error::Encode)
+    }
+}
+
+/// Authenticates the agent of one session: 256 random bits, of which the database stores the digest.
+pub(super) struct AgentCredential(String);
+
+impl AgentCredential {
+    pub(super) fn generate() -> Self {
+        let mut bytes = [0_u8; 32];
+        OsRng.fill_bytes(&mut bytes);
+        Self(URL_SAFE_NO_PAD.encode(bytes))
+    }
+
+    pub(super) fn digest(&self) -> [u8; 32] {
+        Sha256::digest(self.0.as_bytes()).into()
+    }
+}

@@ -1,0 +1,41 @@
+//! Counting for the metrics, and deleting what is old.
+
+use std::time::Duration;
+
+use ensemble_store_kit::Conn;
+
+use crate::VoiceGateway;
+use crate::error::Error;
+use crate::store::chores::{self, Chore};
+use crate::store::{sessions, usage, webhooks};
+
+/// Longer than LiveKit repeats a webhook.
+const WEBHOOKS_KEPT: Duration = Duration::from_secs(3_600);
+/// Only today's seconds are read.
+const USAGE_KEPT: Duration = Duration::from_secs(31 * 86_400);
+const PURGE_EVERY: Duration = Duration::from_secs(600);
+/// Rows deleted in one transaction.
+const BATCH: i64 = 500;
+
+impl VoiceGateway {
+    pub(crate) async fn maintain(&self) -> Result<(), Error> {
+        self.rates.remove_idle();
+        let (open, queued) = self.db.read("count voice sessions", sessions::count_open).await?;
+        self.metrics.set_gauges(open, queued);
+        let purge: Result<bool, Error> =
+            self.db.write("claim the purge", |tx| Ok(chores::claim(tx, Chore::Purge, PURGE_EVERY)?)).await;
+        if purge? {
+            let keep = self.timing.keep;
+            while self.db.write("purge old voice sessions", move |tx| purge_batch(tx, keep)).await? {}
+        }
+        Ok(())
+    }
+}
+
+/// True: there may be more.
+fn purge_batch(tx: &mut Conn, keep: Duration) -> Result<bool, Error> {
+    let now = tx.now()?;
+    let deleted = sessions::purge(tx, now.minus(keep), BATCH)? + webhooks::purge(tx, now.minus(WEBHOOKS_KEPT), BATCH)?;
+    usage::purge(tx, now.minus(USAGE_KEPT))?;
+    Ok(deleted >= usize::try_from(BATCH).unwrap_or(usize::MAX))
+}

@@ -1,0 +1,124 @@
+//! Starts that compete for one pair of user and session: which one is live in the end, and that the others stay ended.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use ensemble_livekit_double::{AgentPlan, Fault};
+use ensemble_testkit::*;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+use crate::fixture::{Fixture, Started, TIMEOUT};
+
+const ROUNDS: usize = 50;
+const STARTS: usize = 10;
+/// Rounds stop after this time, so that a slow machine does fewer of them.
+const TEST_TIME: Duration = Duration::from_secs(15);
+
+/// The session of a room, by the room's name.
+fn session_of(room: &str) -> String {
+    room.trim_start_matches("voice_").to_owned()
+}
+
+fn is_open(status: &Value) -> bool {
+    matches!(status["state"].as_str(), Some("starting" | "active"))
+}
+
+/// What one round left behind.
+struct Round {
+    winner: String,
+    others: Vec<String>,
+}
+
+/// Ten starts at once for one pair, half of them at each of two replicas.
+async fn round(fixture: &Fixture, replicas: &[Api; 2], number: usize) -> Round {
+    let before: HashSet<String> = fixture.double.created_rooms().into_iter().collect();
+    let body = json!({ "userId": format!("user-{number}"), "sessionId": "session" });
+    let starts = (0..STARTS).map(|start| replicas[start % 2].post("/v1/voice/session/start", &body));
+    let answers = join_all(starts).await;
+    let accepted: HashSet<String> =
+        answers.iter().filter(|answer| answer.status == 200).map(|answer| Started::of(answer).id).collect();
+
+    let created = fixture.double.created_rooms().into_iter().filter(|room| !before.contains(room));
+    let sessions: Vec<String> = created.map(|room| session_of(&room)).collect();
+    let mut open = Vec::new();
+    eventually(TIMEOUT, async || {
+        open.clear();
+        for id in &sessions {
+            let status = fixture.status(id).await;
+            if is_open(&status) {
+                open.push(id.clone());
+            }
+        }
+        open.len() <= 1
+    })
+    .await;
+    if accepted.is_empty() {
+        assert!(open.is_empty(), "round {number}: every start was refused, and {open:?} is live");
+        return Round { winner: String::new(), others: sessions };
+    }
+    assert_eq!(open.len(), 1, "round {number}: of {accepted:?} none is live");
+    let winner = open.remove(0);
+    assert!(accepted.contains(&winner), "round {number}: {winner} was refused and is live");
+    for id in accepted.iter().filter(|id| **id != winner) {
+        assert_eq!(fixture.status(id).await["endReason"], "replaced", "round {number}");
+    }
+    Round { others: sessions.into_iter().filter(|id| *id != winner).collect(), winner }
+}
+
+#[test]
+fn of_ten_starts_at_two_replicas_one_accepted_start_stays() {
+    run(async {
+        let fixture = Fixture::with(
+            Backend::Postgres,
+            &[
+                ("VOICE_STARTS_PER_MINUTE_PER_KEY", "0"),
+                ("VOICE_CREATE_TIMEOUT_MS", "200"),
+                ("VOICE_BREAKER_FAILURES", "100000"),
+            ],
+        )
+        .await;
+        let replica = fixture.replica().await;
+        let replicas = [fixture.api.clone(), fixture.api.at(&replica.public_url())];
+        // Some rooms are created and their starts fail, so that their agents' webhooks arrive for a refused start.
+        fixture.double.fail_randomly(0.3, vec![Fault::EffectWithoutAnswer(Duration::from_millis(400))], 7);
+        let begun = Instant::now();
+        let mut rounds = Vec::new();
+        while rounds.len() < ROUNDS && begun.elapsed() < TEST_TIME {
+            rounds.push(round(&fixture, &replicas, rounds.len()).await);
+        }
+        fixture.double.clear_faults();
+        for (number, round) in rounds.iter().enumerate() {
+            for id in &round.others {
+                assert!(!is_open(&fixture.status(id).await), "round {number}: {id} came back");
+            }
+            if !round.winner.is_empty() {
+                assert!(is_open(&fixture.status(&round.winner).await), "round {number}: the winner was ended");
+                fixture.stop(&round.winner).await;
+            }
+        }
+        eventually(TIMEOUT, async || fixture.double.rooms().is_empty()).await;
+        assert!(rounds.iter().any(|round| !round.winner.is_empty()));
+        assert!(replica.stop().await);
+    });
+}
+
+on_both_databases! {
+    async fn a_start_whose_caller_is_gone_replaces_nothing(on: Backend) {
+        let fixture = Fixture::with(on, &[("VOICE_CREATE_TIMEOUT_MS", "3000"), ("VOICE_CREATE_GIVE_UP_MS", "2000")]).await;
+        let talk = fixture.talking("user-1", "session-1").await;
+        fixture.double.plan_agents(AgentPlan::default());
+        fixture.double.fail_next("CreateRoom", Fault::EffectWithoutAnswer(Duration::from_millis(1_500)), 2);
+        let body = json!({ "userId": "user-1", "sessionId": "session-1" });
+        let request = fixture.api.request("POST", "/v1/voice/session/start").json(&body);
+        let caller = tokio::spawn(Api::try_send(request));
+        eventually(TIMEOUT, async || fixture.double.created_rooms().len() == 2).await;
+        caller.abort();
+        let abandoned = fixture.double.created_rooms().remove(1);
+        // The room exists and its agent joins it, but nobody waits for the answer.
+        let ended = fixture.ends(&session_of(&abandoned), "error", "start_failed").await;
+        assert!(ended["activeAt"].is_null());
+        fixture.room_goes(&abandoned).await;
+        assert_eq!(fixture.status(&talk.id).await["state"], "active");
+    }
+}
