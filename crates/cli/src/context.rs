@@ -119,7 +119,7 @@ impl Context {
 
 fn with(client: &Client, kept: &KeptToken) -> Client {
     let left = kept.expires_at.since(now());
-    client.with_token(Token::kept(kept.token.clone().into(), kept.user_id, kept.expires_at, left))
+    client.with_token(Token::stored(kept.token.clone().into(), kept.user_id, kept.expires_at, left))
 }
 
 /// Somebody waits at the keyboard: a server that is not there is said to be so after a second or two.

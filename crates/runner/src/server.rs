@@ -58,7 +58,7 @@ impl Server for Client {
     }
 
     fn heartbeat<'a>(&'a self, lease: &'a HeldLease) -> Answer<'a, LeaseBeat> {
-        Box::pin(async move { self.beat_lease(lease).await.map_err(ServerError::from) })
+        Box::pin(async move { self.lease_heartbeat(lease).await.map_err(ServerError::from) })
     }
 
     fn output<'a>(&'a self, lease: &'a HeldLease, output: &'a LeaseOutput) -> Answer<'a, ()> {
@@ -70,7 +70,7 @@ impl Server for Client {
     }
 
     fn beat<'a>(&'a self, machine: &'a MachineId, activity: Activity) -> Answer<'a, ()> {
-        Box::pin(async move { self.beat_machine(machine, activity).await.map(drop).map_err(ServerError::from) })
+        Box::pin(async move { self.machine_heartbeat(machine, activity).await.map(drop).map_err(ServerError::from) })
     }
 }
 
