@@ -35,4 +35,4 @@ pub use peers::Peers;
 pub use service::{Program, start_service, start_service_at};
 pub use sse::{Events, SseEvent};
 pub use tokens::Issuer;
-pub use wait::{eventually, eventually_some};
+pub use wait::{eventually, eventually_some, poll};
