@@ -1,7 +1,7 @@
 //! The X25519 key pair to which others seal keys. It is derived from the account key and signed by it.
+//!
 //! Because it is derived, one 32-byte file restores everything. Because it is signed, neither the server nor a stolen
 //! token can replace it. Verify the signature before you seal anything to a user.
-//! put another key in its place; whoever seals to a user verifies the signature first.
 
 use std::fmt;
 
