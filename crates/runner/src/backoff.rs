@@ -1,4 +1,4 @@
-//! Pauses between tries: growing, bounded, and never the same for two runners.
+//! Growing pauses between retries, with a limit and with jitter.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use rand::Rng;
 use crate::config::Timing;
 use crate::server::ServerError;
 
-/// The pauses of one series of tries.
+/// The pauses of one series of retries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff {
     first: Duration,
@@ -20,12 +20,13 @@ impl Backoff {
         Self { first: timing.backoff_first, longest: timing.backoff_longest, next: timing.backoff_first }
     }
 
-    /// It went well; the next series begins with a short pause.
+    /// After a success: the next series begins with a short pause.
     pub(crate) fn reset(&mut self) {
         self.next = self.first;
     }
 
-    /// The pause after a failure: between half the step and the step, and never before the server wants to hear of us.
+    /// The pause after a failure: between half the step and the step, and never shorter than the server's
+    /// `Retry-After`.
     pub(crate) fn pause(&mut self, error: &ServerError) -> Duration {
         let step = self.next;
         self.next = (step * 2).min(self.longest);

@@ -1,4 +1,5 @@
-//! The heartbeat of one lease: at once, then every few seconds, until the report is taken or the lease is lost.
+//! The heartbeat of one lease: the first at once, then every few seconds, until the report is delivered or the lease is
+//! lost.
 
 use std::time::{Duration, Instant};
 
@@ -14,79 +15,79 @@ use crate::wake;
 
 const SHORTEST_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What the server's answers to the heartbeats mean for the attempt.
+/// The state of a lease, from the server's answers to the heartbeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Pulse {
+pub(super) enum LeaseState {
     /// No answer yet.
-    Silent,
-    Beating,
+    Unknown,
+    Held,
     CancelRequested,
-    /// Somebody else may be making the attempt.
+    /// Another runner may have the task.
     Lost,
 }
 
-/// Stops when it is dropped.
-pub(super) struct Heart {
-    pulse: watch::Receiver<Pulse>,
+/// The heartbeat task. Stops when dropped.
+pub(super) struct Heartbeat {
+    state: watch::Receiver<LeaseState>,
     task: JoinHandle<()>,
 }
 
-impl Heart {
+impl Heartbeat {
     pub(super) fn start(context: &Context, lease: HeldLease) -> Self {
-        let (sender, pulse) = watch::channel(Pulse::Silent);
-        Self { pulse, task: tokio::spawn(beat(context.clone(), lease, sender)) }
+        let (sender, state) = watch::channel(LeaseState::Unknown);
+        Self { state, task: tokio::spawn(run(context.clone(), lease, sender)) }
     }
 
-    /// Waits for the first answer, but not for ever: work is also done while the server is away.
-    pub(super) async fn first(&self, timeout: Duration) -> Pulse {
-        // Without an answer in time the pulse is what it was.
-        let _ = tokio::time::timeout(timeout, self.reached(Pulse::Beating)).await;
-        *self.pulse.borrow()
+    /// Waits for the first answer, but no longer than `timeout`: an attempt also runs while the server is unavailable.
+    pub(super) async fn first(&self, timeout: Duration) -> LeaseState {
+        // Without an answer in time the state stays as it was.
+        let _ = tokio::time::timeout(timeout, self.reached(LeaseState::Held)).await;
+        *self.state.borrow()
     }
 
-    /// Waits until the pulse is at least this.
-    pub(super) async fn reached(&self, wanted: Pulse) {
-        if self.pulse.clone().wait_for(|pulse| *pulse >= wanted).await.is_err() {
-            // It has beaten its last, and it was not that.
+    /// Waits until the state is at least `wanted`.
+    pub(super) async fn reached(&self, wanted: LeaseState) {
+        if self.state.clone().wait_for(|state| *state >= wanted).await.is_err() {
+            // The heartbeats have ended without reaching this state.
             std::future::pending::<()>().await;
         }
     }
 }
 
-impl Drop for Heart {
+impl Drop for Heartbeat {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn beat(context: Context, lease: HeldLease, pulse: watch::Sender<Pulse>) {
+async fn run(context: Context, lease: HeldLease, state: watch::Sender<LeaseState>) {
     let timing = context.config.timing;
     let mut backoff = Backoff::of(&timing);
     let mut woken = context.woken.clone();
     let mut refused_since = None;
     loop {
-        let pause = match ask(&context, &lease).await {
+        let pause = match send(&context, &lease).await {
             Ok(beat) => {
                 backoff.reset();
                 refused_since = None;
-                raise(&pulse, if beat.cancel_requested { Pulse::CancelRequested } else { Pulse::Beating });
+                advance(&state, if beat.cancel_requested { LeaseState::CancelRequested } else { LeaseState::Held });
                 timing.lease_beat
             }
-            Err(ServerError::LeaseLost) => return raise(&pulse, Pulse::Lost),
+            Err(ServerError::LeaseLost) => return advance(&state, LeaseState::Lost),
             Err(error @ (ServerError::Refused(_) | ServerError::Gap(_))) => {
-                tracing::warn!(lease.id = %lease.id, "The server does not know this lease: {error}");
-                return raise(&pulse, Pulse::Lost);
+                tracing::warn!(lease.id = %lease.id, "The server refused the heartbeat, so the lease is lost: {error}");
+                return advance(&state, LeaseState::Lost);
             }
             Err(error @ ServerError::Unauthorized(_)) => {
                 let since = *refused_since.get_or_insert_with(Instant::now);
                 if since.elapsed() >= timing.refused_grace {
-                    tracing::error!(lease.id = %lease.id, "Ends an attempt: {error}");
-                    return raise(&pulse, Pulse::Lost);
+                    tracing::error!(lease.id = %lease.id, "Ending an attempt because its lease can no longer be renewed: {error}");
+                    return advance(&state, LeaseState::Lost);
                 }
                 backoff.pause(&error)
             }
             Err(error @ ServerError::Away { .. }) => {
-                tracing::debug!(lease.id = %lease.id, "A heartbeat did not arrive: {error}");
+                tracing::debug!(lease.id = %lease.id, "A heartbeat failed: {error}");
                 backoff.pause(&error).min(timing.lease_beat)
             }
         };
@@ -97,17 +98,17 @@ async fn beat(context: Context, lease: HeldLease, pulse: watch::Sender<Pulse>) {
     }
 }
 
-/// One heartbeat. It waits less long than other calls: after a sleep the first connections that are tried are dead.
-async fn ask(context: &Context, lease: &HeldLease) -> Result<LeaseBeat, ServerError> {
+/// Sends one heartbeat. Its timeout is short: after a sleep of the machine the pooled connections are dead.
+async fn send(context: &Context, lease: &HeldLease) -> Result<LeaseBeat, ServerError> {
     let timeout = (context.config.timing.lease_beat / 2).max(SHORTEST_TIMEOUT);
     match tokio::time::timeout(timeout, context.server.heartbeat(lease)).await {
         Ok(answer) => answer,
-        Err(_) => Err(ServerError::Away { reason: format!("no answer within {timeout:?}"), retry_after: None }),
+        Err(_) => Err(ServerError::Away { reason: format!("no response within {timeout:?}"), retry_after: None }),
     }
 }
 
-fn raise(pulse: &watch::Sender<Pulse>, to: Pulse) {
-    pulse.send_if_modified(|now| {
+fn advance(state: &watch::Sender<LeaseState>, to: LeaseState) {
+    state.send_if_modified(|now| {
         let higher = to > *now;
         *now = to.max(*now);
         higher
