@@ -150,7 +150,8 @@ impl Client {
                         replays -= 1;
                         content = format!("canary-content-{local_id}-again");
                     }
-                    _ => self.pause(Duration::from_millis(random.gen_range(20..200))).await,
+                    // Unlike `pause`, this also waits after the stop, when the last message is still being repeated.
+                    _ => tokio::time::sleep(Duration::from_millis(random.gen_range(20..200))).await,
                 }
             }
             self.pause(Duration::from_millis(random.gen_range(0..20))).await;
