@@ -98,11 +98,11 @@ fn transport_text(error: &Error) -> String {
         Error::Unreachable { origin, .. } => format!(
             "Nothing answers at {origin}. Start a server there with `ensemble up`, or name another with --server."
         ),
-        Error::Broken { origin, .. } => format!("The connection to {origin} broke. Try again."),
-        Error::Silent { origin, waited } => {
+        Error::ConnectionLost { origin, .. } => format!("The connection to {origin} broke. Try again."),
+        Error::TimedOut { origin, waited } => {
             format!("{origin} did not respond within {} s. Try again, or check the server.", waited.as_secs())
         }
-        Error::Foreign { origin, status } => {
+        Error::ForeignServer { origin, status } => {
             format!(
                 "The server at {origin} (status {status}) is not an Ensemble server. Check the address given with --server."
             )
@@ -112,7 +112,7 @@ fn transport_text(error: &Error) -> String {
                 "{address:?} is not a valid address. Use one that begins with http:// or https://, for example http://127.0.0.1:8080."
             )
         }
-        Error::Unreadable { call, source } => {
+        Error::InvalidResponse { call, source } => {
             format!(
                 "The response to {call} is not what this version of `ensemble` expects ({source}). Update `ensemble` and the server to the same version."
             )

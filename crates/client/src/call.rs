@@ -133,14 +133,14 @@ impl<'c> Call<'c> {
     pub(crate) async fn send<T: DeserializeOwned>(self) -> Result<T> {
         let call = format!("{} {}", self.method, redacted(&self.url));
         let answer = self.send_whole().await?;
-        serde_json::from_slice(&answer.body).map_err(|source| Error::Unreadable { call, source })
+        serde_json::from_slice(&answer.body).map_err(|source| Error::InvalidResponse { call, source })
     }
 
     /// As [`Self::send`], and also returns whether the status was 201 Created.
     pub(crate) async fn send_created<T: DeserializeOwned>(self) -> Result<(T, bool)> {
         let call = format!("{} {}", self.method, redacted(&self.url));
         let answer = self.send_whole().await?;
-        let value = serde_json::from_slice(&answer.body).map_err(|source| Error::Unreadable { call, source })?;
+        let value = serde_json::from_slice(&answer.body).map_err(|source| Error::InvalidResponse { call, source })?;
         Ok((value, answer.status == StatusCode::CREATED))
     }
 
@@ -206,7 +206,7 @@ impl<'c> Call<'c> {
     async fn within<T>(&self, timeout: Duration, exchange: impl Future<Output = Result<T>>) -> Result<T> {
         match tokio::time::timeout(timeout, exchange).await {
             Ok(result) => result,
-            Err(_) => Err(Error::Silent { origin: self.origin().to_owned(), waited: timeout }),
+            Err(_) => Err(Error::TimedOut { origin: self.origin().to_owned(), waited: timeout }),
         }
     }
 }
@@ -237,7 +237,7 @@ async fn bounded(origin: &str, mut response: reqwest::Response) -> Result<Bytes>
     let mut body = Vec::new();
     while let Some(piece) = response.chunk().await.map_err(|error| Error::of(origin, error))? {
         if body.len() + piece.len() > LONGEST_ANSWER {
-            return Err(Error::Foreign { origin: origin.to_owned(), status: response.status().as_u16() });
+            return Err(Error::ForeignServer { origin: origin.to_owned(), status: response.status().as_u16() });
         }
         body.extend_from_slice(&piece);
     }
@@ -254,7 +254,7 @@ fn problem(origin: &str, status: StatusCode, headers: &HeaderMap, body: &[u8]) -
             problem.retry_after = text(header::RETRY_AFTER).and_then(|seconds| seconds.trim().parse().ok());
             problem.into()
         }
-        None => Error::Foreign { origin: origin.to_owned(), status: status.as_u16() },
+        None => Error::ForeignServer { origin: origin.to_owned(), status: status.as_u16() },
     }
 }
 

@@ -21,20 +21,20 @@ pub enum Error {
     },
     /// The connection broke during the request, which may or may not have had its effect.
     #[error("the connection to {origin} broke")]
-    Broken {
+    ConnectionLost {
         origin: String,
         #[source]
         source: reqwest::Error,
     },
     /// No response in time. The request may or may not have had its effect.
     #[error("no response from {origin} within {} s", waited.as_secs_f32())]
-    Silent { origin: String, waited: Duration },
+    TimedOut { origin: String, waited: Duration },
     /// An error status without a problem body: the response did not come from this service.
     #[error("{origin} answered with status {status} and is not this service; check the address")]
-    Foreign { origin: String, status: u16 },
+    ForeignServer { origin: String, status: u16 },
     /// A success status with a body that does not match the interface.
     #[error("the response to {call} could not be read")]
-    Unreadable {
+    InvalidResponse {
         call: String,
         #[source]
         source: serde_json::Error,
@@ -78,8 +78,8 @@ impl Error {
     /// Whether the same call may succeed later: the service is unavailable, busy or shutting down.
     pub fn may_pass(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::Broken { .. } | Self::Silent { .. } => true,
-            Self::Foreign { status, .. } => matches!(status, 502..=504),
+            Self::Unreachable { .. } | Self::ConnectionLost { .. } | Self::TimedOut { .. } => true,
+            Self::ForeignServer { status, .. } => matches!(status, 502..=504),
             Self::Problem(problem) => matches!(problem.code.status(), 408 | 429 | 502..=504),
             _ => false,
         }
@@ -91,7 +91,7 @@ impl Error {
         if source.is_connect() {
             Self::Unreachable { origin: origin.to_owned(), source }
         } else {
-            Self::Broken { origin: origin.to_owned(), source }
+            Self::ConnectionLost { origin: origin.to_owned(), source }
         }
     }
 }

@@ -68,8 +68,8 @@ pub(crate) fn again(error: &Error, repeat: Repeat) -> Option<Option<Duration>> {
     let harmless = repeat == Repeat::Harmless;
     match error {
         Error::Unreachable { .. } => Some(None),
-        Error::Broken { .. } | Error::Silent { .. } if harmless => Some(None),
-        Error::Foreign { status, .. } if harmless && *status >= 500 => Some(None),
+        Error::ConnectionLost { .. } | Error::TimedOut { .. } if harmless => Some(None),
+        Error::ForeignServer { status, .. } if harmless && *status >= 500 => Some(None),
         Error::Problem(problem) => {
             let wanted = problem.retry_after.map(|seconds| Duration::from_secs(u64::from(seconds)));
             let may = match problem.code {
@@ -88,8 +88,8 @@ pub(crate) fn again(error: &Error, repeat: Repeat) -> Option<Option<Duration>> {
 /// Whether the request may have had its effect although the call failed.
 pub(crate) fn ambiguous(error: &Error) -> bool {
     match error {
-        Error::Broken { .. } | Error::Silent { .. } => true,
-        Error::Foreign { status, .. } => *status >= 500,
+        Error::ConnectionLost { .. } | Error::TimedOut { .. } => true,
+        Error::ForeignServer { status, .. } => *status >= 500,
         Error::Problem(problem) => problem.code.status() >= 500 || problem.code == Code::RequestTimeout,
         _ => false,
     }

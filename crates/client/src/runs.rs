@@ -99,6 +99,6 @@ fn read(event: Result<Event>) -> Result<Option<Pended>> {
     if event.name != "change" {
         return Ok(None);
     }
-    let unreadable = |source| Error::Unreadable { call: "event change".to_owned(), source };
+    let unreadable = |source| Error::InvalidResponse { call: "event change".to_owned(), source };
     serde_json::from_str(&event.data).map(Some).map_err(unreadable)
 }

@@ -144,7 +144,7 @@ impl Client {
 
 fn read(event: Result<Event>) -> Result<Option<SessionEvent>> {
     let event = event?;
-    let unreadable = |source| Error::Unreadable { call: format!("event {}", event.name), source };
+    let unreadable = |source| Error::InvalidResponse { call: format!("event {}", event.name), source };
     Ok(match event.name.as_str() {
         "message" => Some(SessionEvent::Message(serde_json::from_str(&event.data).map_err(unreadable)?)),
         "session" => Some(SessionEvent::Changed(serde_json::from_str(&event.data).map_err(unreadable)?)),

@@ -60,7 +60,7 @@ impl Client {
             match self.post(&["v1", "auth"], Repeat::Harmful).anonymous().json(&request).send_whole().await {
                 Ok(answer) => {
                     let signed_in: SignedIn = serde_json::from_slice(&answer.body)
-                        .map_err(|source| Error::Unreadable { call: "POST /v1/auth".to_owned(), source })?;
+                        .map_err(|source| Error::InvalidResponse { call: "POST /v1/auth".to_owned(), source })?;
                     let date = answer.headers.get(header::DATE).and_then(|date| date.to_str().ok());
                     return Ok(token(signed_in, date));
                 }

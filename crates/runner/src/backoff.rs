@@ -32,7 +32,7 @@ impl Backoff {
         self.next = (step * 2).min(self.longest);
         let jittered = step.mul_f64(rand::thread_rng().gen_range(0.5..=1.0));
         match error {
-            ServerError::Away { retry_after: Some(wanted), .. } => *wanted + jittered.min(*wanted / 4),
+            ServerError::Unavailable { retry_after: Some(wanted), .. } => *wanted + jittered.min(*wanted / 4),
             _ => jittered,
         }
     }
@@ -46,7 +46,7 @@ mod tests {
     fn pauses_grow_to_their_bound_and_start_again() {
         let timing = Timing::default();
         let mut backoff = Backoff::of(&timing);
-        let away = ServerError::Away { reason: String::new(), retry_after: None };
+        let away = ServerError::Unavailable { reason: String::new(), retry_after: None };
         let pauses: Vec<Duration> = (0..12).map(|_| backoff.pause(&away)).collect();
         assert!(pauses.iter().all(|pause| *pause <= timing.backoff_longest));
         assert!(pauses[11] >= timing.backoff_longest / 2 && pauses[0] <= timing.backoff_first);

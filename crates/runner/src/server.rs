@@ -39,7 +39,7 @@ pub enum ServerError {
     Unauthorized(String),
     /// No response, or a temporary refusal.
     #[error("{reason}")]
-    Away { reason: String, retry_after: Option<Duration> },
+    Unavailable { reason: String, retry_after: Option<Duration> },
 }
 
 /// The client of this machine.
@@ -85,14 +85,14 @@ impl From<Error> for ServerError {
                 Error::Argument(_) | Error::NoCredential(_) | Error::Address(_) | Error::Setup(_) => {
                     Self::Refused(reason)
                 }
-                _ => Self::Away { reason, retry_after: None },
+                _ => Self::Unavailable { reason, retry_after: None },
             };
         };
         match problem.code {
             Code::LeaseLost => Self::LeaseLost,
             Code::Unauthenticated | Code::Forbidden => Self::Unauthorized(reason),
-            Code::RateLimited | Code::RequestTimeout => Self::Away { reason, retry_after: pause(problem.retry_after) },
-            code if code.status() >= 500 => Self::Away { reason, retry_after: pause(problem.retry_after) },
+            Code::RateLimited | Code::RequestTimeout => Self::Unavailable { reason, retry_after: pause(problem.retry_after) },
+            code if code.status() >= 500 => Self::Unavailable { reason, retry_after: pause(problem.retry_after) },
             _ => Self::Refused(reason),
         }
     }
@@ -122,8 +122,8 @@ mod tests {
         let of = |problem: Problem| ServerError::from(Error::from(problem));
         assert_eq!(of(Problem::new(Code::LeaseLost, "")), ServerError::LeaseLost);
         assert_eq!(of(Problem::new(Code::Conflict, "").with("expectedOffset", 7)), ServerError::Gap(7));
-        assert!(matches!(of(Problem::new(Code::Unavailable, "")), ServerError::Away { retry_after: Some(_), .. }));
-        assert!(matches!(of(Problem::new(Code::RateLimited, "")), ServerError::Away { .. }));
+        assert!(matches!(of(Problem::new(Code::Unavailable, "")), ServerError::Unavailable { retry_after: Some(_), .. }));
+        assert!(matches!(of(Problem::new(Code::RateLimited, "")), ServerError::Unavailable { .. }));
         assert!(matches!(of(Problem::unauthenticated()), ServerError::Unauthorized(_)));
         assert!(matches!(of(Problem::not_found()), ServerError::Refused(_)));
     }

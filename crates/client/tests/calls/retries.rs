@@ -98,7 +98,7 @@ async fn a_server_that_does_not_respond_causes_a_timeout() {
     let client = builder.answer_within(Duration::from_millis(50)).build().unwrap();
     let lease = HeldLease { id: LeaseId::generate(), fence: 1, traceparent: None };
     let error = client.lease_heartbeat(&lease).await.unwrap_err();
-    assert!(matches!(error, Error::Silent { .. }), "{error:?}");
+    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
 }
 
 #[tokio::test]
@@ -129,10 +129,10 @@ async fn problems_keep_their_members() {
 async fn a_foreign_server_is_reported() {
     let server = Server::start(|_, _| Reply::Json(404, "text/html", "<h1>Not Found</h1>".to_owned())).await;
     let error = server.client().machine(&machine_id()).await.unwrap_err();
-    assert!(matches!(error, Error::Foreign { status: 404, .. }), "{error:?}");
+    assert!(matches!(error, Error::ForeignServer { status: 404, .. }), "{error:?}");
     let server = Server::start(|_, _| json(200, "{}")).await;
     let error = server.client().machine(&machine_id()).await.unwrap_err();
-    assert!(matches!(error, Error::Unreadable { .. }), "{error:?}");
+    assert!(matches!(error, Error::InvalidResponse { .. }), "{error:?}");
 }
 
 #[tokio::test]

@@ -86,7 +86,7 @@ async fn run(context: Context, lease: HeldLease, state: watch::Sender<LeaseState
                 }
                 backoff.pause(&error)
             }
-            Err(error @ ServerError::Away { .. }) => {
+            Err(error @ ServerError::Unavailable { .. }) => {
                 tracing::debug!(lease.id = %lease.id, "A heartbeat failed: {error}");
                 backoff.pause(&error).min(timing.lease_beat)
             }
@@ -103,7 +103,7 @@ async fn send(context: &Context, lease: &HeldLease) -> Result<LeaseBeat, ServerE
     let timeout = (context.config.timing.lease_beat / 2).max(SHORTEST_TIMEOUT);
     match tokio::time::timeout(timeout, context.server.heartbeat(lease)).await {
         Ok(answer) => answer,
-        Err(_) => Err(ServerError::Away { reason: format!("no response within {timeout:?}"), retry_after: None }),
+        Err(_) => Err(ServerError::Unavailable { reason: format!("no response within {timeout:?}"), retry_after: None }),
     }
 }
 

@@ -81,7 +81,7 @@ pub(super) async fn run_attempt(
 }
 
 fn outcome_of(lease: &Lease, transcript: &Transcript, exit: Exit, stop: Option<Stop>, stderr: &str) -> Outcome {
-    // The stage prints reason it could not start the program.
+    // The stage prints the reason why it could not start the program.
     if exit == Exit::Code(EXIT_STAGE) && stop.is_none() && transcript.session_id().is_none() {
         return spawn_failed(lease, stderr.trim());
     }
