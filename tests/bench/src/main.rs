@@ -3,6 +3,8 @@
 //!
 //! The rounds of a row alternate with those of its baseline. The table shows medians and the spread.
 
+#![expect(clippy::print_stdout, reason = "the benchmark prints its table")]
+
 mod load;
 mod machine;
 mod rows;

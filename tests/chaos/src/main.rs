@@ -4,6 +4,8 @@
 //! The seed determines all decisions of this program, but not the scheduling of the machine. A failure prints the seed,
 //! and the folder of its history and the logs of the services.
 
+#![expect(clippy::print_stdout, reason = "the program prints its findings")]
+
 mod check;
 mod clients;
 mod drain;

@@ -1,5 +1,7 @@
 //! The stand-in as a program, for trying a coding agent by hand. It prints how to connect each agent, and serves.
 
+#![expect(clippy::print_stdout, reason = "the program prints how to connect each agent")]
+
 use std::net::TcpListener;
 
 use ensemble_model_stand_in::StandIn;

@@ -1,5 +1,7 @@
 //! The double as a program, for tests that start their services as processes: prints its address and serves until it ends.
 
+#![expect(clippy::print_stdout, reason = "the program prints its address and keys")]
+
 use ensemble_livekit_double::{API_KEY, API_SECRET, AgentPlan, Double};
 
 #[tokio::main]

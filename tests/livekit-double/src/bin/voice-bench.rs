@@ -7,6 +7,8 @@
 //! start waits for one flush of the disk, so how long the disk takes for one by itself is measured beside it. `make bench`
 //! reads the lines of the rounds.
 
+#![expect(clippy::print_stdout, reason = "the benchmark prints its figures")]
+
 use std::io::{Seek, Write};
 use std::net::TcpListener;
 use std::path::Path;
