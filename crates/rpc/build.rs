@@ -1,4 +1,5 @@
-//! Makes Rust of the contracts in `proto/`: messages by prost, and for each service one trait, one client, one mount.
+//! Generates Rust from the contracts in `proto/`: messages by prost, and for each service one trait, one client and one
+//! mount.
 
 use std::error::Error;
 use std::fmt::Write;
@@ -30,8 +31,8 @@ fn find(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// One object-safe trait for each service, implemented by whoever offers it and by the client for whoever calls it, so
-/// that a test can put a peer of its own in the same place.
+/// Writes one object-safe trait for each service. The service implements it, and so does the generated client, so that
+/// a test can implement the peer itself.
 struct OneTrait;
 
 impl ServiceGenerator for OneTrait {
@@ -70,7 +71,7 @@ fn write_client(service: &Service, out: &mut String) -> std::fmt::Result {
 
 fn write_mount(service: &Service, out: &mut String) -> std::fmt::Result {
     let name = &service.name;
-    writeln!(out, "/// Offers [`{name}`] on the internal door.")?;
+    writeln!(out, "/// Serves [`{name}`] on the internal listener.")?;
     writeln!(
         out,
         "pub fn mount_{}(service: ::std::sync::Arc<dyn {name}>) -> Vec<::ensemble_chassis::RpcMount> {{",
@@ -100,7 +101,7 @@ fn path(service: &Service, method: &Method) -> String {
     format!("{}.{}/{}", service.package, service.proto_name, method.proto_name)
 }
 
-/// Calls that change nothing may be sent twice.
+/// A call that changes nothing may be repeated.
 fn is_read(method: &Method) -> bool {
     method.options.idempotency_level().as_str_name() == "NO_SIDE_EFFECTS"
 }

@@ -1,4 +1,4 @@
-"""What Schemathesis cannot be told by configuration: how long to wait, and which rules no schema can say."""
+"""What the configuration of Schemathesis cannot express: how long to wait, and rules that no schema can express."""
 
 import atexit
 import collections
@@ -11,20 +11,20 @@ import schemathesis
 from schemathesis.core.failures import AcceptedNegativeData
 from schemathesis.openapi.checks import RejectedPositiveData
 
-# A long-poll without news is right to wait; a fuzzer has no use for it.
-PATIENCE_MS = 20
+# A long-poll waits when nothing changes. The fuzzer shortens that.
+LONG_POLL_TIMEOUT_MS = 20
 WAITS = {"/v1/orchestrator/runs/{id}/pend": "timeoutMs", "/v1/orchestrator/leases": "waitMs"}
 
-# Live output does not end before its task does, like the streams that the configuration leaves out.
+# Live output ends with its task, like the streams that the configuration leaves out.
 LIVE = "/v1/orchestrator/runs/{id}/tasks/{taskId}/output"
 
-# Why a request that fits the schema may be refused all the same: codes that say so by themselves …
+# Why a request that matches the schema may be refused: codes that explain it …
 CODES = {
-    "INVALID_CURSOR": "a cursor is what an answer gave, and nothing else",
+    "INVALID_CURSOR": "a cursor must come from an earlier response",
     "INVALID_DEPENDENCY": "dependsOn names other tasks of the same request",
-    "DEPENDENCY_CYCLE": "tasks that wait for each other never begin",
+    "DEPENDENCY_CYCLE": "tasks that depend on each other in a cycle can never start",
 }
-# … and rules between fields, or between a field and the world. All errors of an answer must be of these.
+# … and rules between fields, or between a field and stored data. Every error of a response must match one of these.
 RULES = [
     r"U\+0000",  # refused in any string and key, whatever the schema of the rest
     r"nested more than 32 levels deep",
@@ -52,11 +52,11 @@ def before_call(ctx, case, kwargs):
     for place in (case.query, case.body):
         if isinstance(place, dict) and name in place:
             value = place[name]
-            if isinstance(value, int) and not isinstance(value, bool) and PATIENCE_MS < value <= 120_000:
-                place[name] = PATIENCE_MS
+            if isinstance(value, int) and not isinstance(value, bool) and LONG_POLL_TIMEOUT_MS < value <= 120_000:
+                place[name] = LONG_POLL_TIMEOUT_MS
             return
     if name == "timeoutMs" and isinstance(case.query, dict):
-        case.query[name] = PATIENCE_MS
+        case.query[name] = LONG_POLL_TIMEOUT_MS
 
 
 @schemathesis.hook
@@ -73,14 +73,14 @@ def filter_failure(ctx, failure, case, response):
     return True
 
 
-TOLD = collections.defaultdict(collections.Counter)
+STATUSES = collections.defaultdict(collections.Counter)
 
 
 @schemathesis.hook
 def after_call(ctx, case, response):
-    TOLD[case.operation.label][str(response.status_code)] += 1
+    STATUSES[case.operation.label][str(response.status_code)] += 1
 
 
 @atexit.register
-def tell():
-    pathlib.Path(os.environ["FUZZ_TALLY"]).write_text(json.dumps({"statuses": TOLD}))
+def write_tally():
+    pathlib.Path(os.environ["FUZZ_TALLY"]).write_text(json.dumps({"statuses": STATUSES}))

@@ -1,4 +1,4 @@
-//! The one OpenAPI document of all services, made from their route tables.
+//! The OpenAPI document of all services, built from their route tables.
 
 use ensemble_chassis::{Service, openapi};
 use ensemble_edge_proxy::EdgeProxy;
@@ -13,7 +13,7 @@ const ABOUT: &str = "Sessions, sharing, machines, runs of coding agents, and voi
     opaque, errors are RFC 9457 problems whose `code` programs match on. Sign in with `POST /v1/auth/challenge` and \
     `POST /v1/auth`.";
 
-/// Every route that a caller outside can reach.
+/// Every route that is reachable from outside.
 pub fn document() -> OpenApi {
     let tables = [
         Identity::routes(),
@@ -26,7 +26,7 @@ pub fn document() -> OpenApi {
     openapi::document("Ensemble", ABOUT, "1", &tables)
 }
 
-/// The document as `docs/openapi.json` holds it.
+/// The document as it is stored in `docs/openapi.json`.
 pub fn as_text() -> anyhow::Result<String> {
     Ok(document().to_pretty_json()? + "\n")
 }

@@ -1,5 +1,5 @@
-//! Every service in one process, each on loopback sockets of its own, the edge in front: the same wire as in production,
-//! with one command and no database server.
+//! Runs every service in one process, each on its own loopback sockets behind the edge. The services talk to each other
+//! over the same protocols as in production, but one command starts them and no database server is needed.
 
 pub mod api;
 mod secrets;
@@ -25,13 +25,13 @@ use settings::Settings;
 
 /// What to start, and where.
 pub struct Config {
-    /// Databases and keys; made when it is not there.
+    /// The folder of databases and keys. It is created when it does not exist.
     pub data: PathBuf,
-    /// Where the edge listens; port 0 takes a free one.
+    /// The address of the edge. Port 0 takes a free port.
     pub listen: SocketAddr,
     pub clock: Clock,
-    /// Variables that win over those of the process: any variable of any service, or one service's alone when its name
-    /// stands before it (`SESSION_STORE_DATABASE_URL`).
+    /// Variables that override those of the process. A variable applies to all services, or to one service when its
+    /// name is the prefix (`SESSION_STORE_DATABASE_URL`).
     pub vars: Vec<(String, String)>,
 }
 
@@ -41,23 +41,23 @@ impl Config {
     }
 }
 
-/// All services, serving.
+/// All services, running.
 #[derive(Debug)]
 pub struct Stack {
     url: String,
-    /// In the order in which they stop: the edge first, then whoever calls others.
+    /// In the order in which they stop: first the edge, then each service before those that it calls.
     running: Vec<(&'static str, Running)>,
 }
 
 impl Stack {
-    /// Starts everything; returns when the edge answers.
+    /// Starts everything, and returns when the edge answers.
     pub async fn start(config: Config) -> Result<Self> {
         install_providers();
         let secrets = secrets::prepare(&config.data)
             .with_context(|| format!("{} cannot be used for data and keys", config.data.display()))?;
         let edge = Listeners::bind(config.listen, ([127, 0, 0, 1], 0).into())
             .with_context(|| format!("cannot listen on {}; choose another address with --listen", config.listen))?;
-        let [identity, machines, sessions, runs, voice] = free_doors()?;
+        let [identity, machines, sessions, runs, voice] = free_listeners()?;
         let settings = Settings::new(&config, secrets, &[&identity, &machines, &sessions, &runs, &voice], &edge)?;
         let clock = &config.clock;
         let mut running = vec![
@@ -72,23 +72,23 @@ impl Stack {
         Ok(Self { url: settings.public_url().to_owned(), running })
     }
 
-    /// The edge's address as people type it: `http://127.0.0.1:8080`.
+    /// The edge's address for people: `http://127.0.0.1:8080`.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// A service by its name, as in `session-store`.
+    /// One service by its name, for example `session-store`.
     pub fn service(&self, name: &str) -> Option<&Running> {
         self.running.iter().find(|(known, _)| *known == name).map(|(_, running)| running)
     }
 
-    /// Drains one after the other. True when nothing had to be cut off.
+    /// Drains the services one after another. True when no request had to be cut off.
     pub async fn stop(self) -> bool {
         let mut clean = true;
         for (name, running) in self.running {
             let in_time = running.stop().await;
             if !in_time {
-                tracing::warn!(service = name, "Did not end in time");
+                tracing::warn!(service = name, "The service did not drain in time");
             }
             clean &= in_time;
         }
@@ -96,27 +96,28 @@ impl Stack {
     }
 }
 
-/// Runs until SIGINT or SIGTERM, then drains; a second signal ends at once. `ready` is called when everything answers.
+/// Runs until SIGINT or SIGTERM, then drains. A second signal ends the process at once. `ready` is called when
+/// everything answers.
 pub async fn run<F: Future<Output = ()>>(config: Config, ready: impl FnOnce(&Stack) -> F) -> Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let mut told = async || tokio::select! { _ = terminate.recv() => (), _ = interrupt.recv() => () };
+    let mut stop_signal = async || tokio::select! { _ = terminate.recv() => (), _ = interrupt.recv() => () };
     let stack = tokio::select! {
         started = Stack::start(config) => started?,
-        () = told() => return Ok(()),
+        () = stop_signal() => return Ok(()),
     };
-    let attending = ready(&stack);
+    let after_start = ready(&stack);
     tokio::select! {
-        () = told() => {}
-        () = attending => told().await,
+        () = stop_signal() => {}
+        () = after_start => stop_signal().await,
     }
     tracing::info!("Draining; a second signal ends at once");
     tokio::select! {
         _ = stack.stop() => Ok(()),
-        () = told() => anyhow::bail!("ended before everything was drained"),
+        () = stop_signal() => anyhow::bail!("ended before everything was drained"),
     }
 }
 
-fn free_doors() -> io::Result<[Listeners; 5]> {
+fn free_listeners() -> io::Result<[Listeners; 5]> {
     Ok([
         Listeners::loopback()?,
         Listeners::loopback()?,
@@ -126,9 +127,13 @@ fn free_doors() -> io::Result<[Listeners; 5]> {
     ])
 }
 
-async fn launch<S: Service>(settings: &Settings, doors: Listeners, clock: &Clock) -> Result<(&'static str, Running)> {
+async fn launch<S: Service>(
+    settings: &Settings,
+    listeners: Listeners,
+    clock: &Clock,
+) -> Result<(&'static str, Running)> {
     let vars: Vars = settings.of(S::NAME);
     let running =
-        start::<S>(vars, doors, clock.clone()).await.with_context(|| format!("{} does not start", S::NAME))?;
+        start::<S>(vars, listeners, clock.clone()).await.with_context(|| format!("{} does not start", S::NAME))?;
     Ok((S::NAME, running))
 }

@@ -1,4 +1,5 @@
-//! The secrets that production gets from its operator, made here on the first start and kept beside the data.
+//! The secrets that an operator provides in production. The first start creates them here and stores them beside the
+//! data.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -14,7 +15,7 @@ pub(crate) struct Secrets {
     pub(crate) internal_token: String,
 }
 
-/// Makes the folder (0700) and what is missing in it (0400).
+/// Creates the folder (0700) and the missing files in it (0400).
 pub(crate) fn prepare(data: &Path) -> io::Result<Secrets> {
     fs::create_dir_all(data)?;
     fs::set_permissions(data, Permissions::from_mode(0o700))?;
@@ -25,7 +26,7 @@ pub(crate) fn prepare(data: &Path) -> io::Result<Secrets> {
     Ok(Secrets { key_encryption_key, internal_token: fs::read_to_string(token)?.trim().to_owned() })
 }
 
-/// 32 random bytes in base64, written beside and moved into place, so that a crash leaves all or nothing.
+/// Writes 32 random bytes in base64 to a new file and moves it into place, so that a crash leaves a whole file or none.
 fn once(file: &Path) -> io::Result<()> {
     if file.exists() {
         return Ok(());

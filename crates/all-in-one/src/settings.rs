@@ -1,4 +1,4 @@
-//! Which variables each service sees: what belongs to running in one process, over those of this process, under those
+//! The variables of each service, in increasing priority: defaults of one process, variables of this process, variables
 //! that the caller gave.
 
 use std::collections::HashMap;
@@ -16,23 +16,24 @@ use crate::secrets::Secrets;
 pub(crate) struct Settings(Arc<Inner>);
 
 struct Inner {
-    /// The edge's address as people type it.
+    /// The edge's address for people.
     url: String,
     data: String,
-    /// By the caller.
+    /// Given by the caller.
     given: HashMap<String, String>,
-    /// What only makes sense between these very services: their addresses, and what they show each other.
+    /// Values that depend on this set of services: their addresses and shared secrets.
     wire: HashMap<&'static str, String>,
-    /// What holds unless somebody says otherwise.
+    /// Defaults.
     defaults: HashMap<&'static str, String>,
-    /// Where people reach us on this machine.
+    /// The address at which people reach the services on this machine.
     origins: [String; 2],
 }
 
 type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 impl Settings {
-    /// `inner` in the order identity, machine-registry, session-store, orchestrator, voice-gateway.
+    /// `inner` holds the internal addresses in the order identity, machine-registry, session-store, orchestrator,
+    /// voice-gateway.
     pub(crate) fn new(
         config: &Config,
         secrets: Secrets,
@@ -45,10 +46,10 @@ impl Settings {
         let urls =
             ["IDENTITY_URL", "MACHINE_REGISTRY_URL", "SESSION_STORE_URL", "ORCHESTRATOR_URL", "VOICE_GATEWAY_URL"];
         let rpc_urls = ["IDENTITY_RPC_URL", "MACHINE_REGISTRY_RPC_URL", "", "ORCHESTRATOR_RPC_URL", ""];
-        for ((doors, url), rpc_url) in inner.iter().zip(urls).zip(rpc_urls) {
-            wire.insert(url, format!("http://{}", doors.public.local_addr()?));
+        for ((listeners, url), rpc_url) in inner.iter().zip(urls).zip(rpc_urls) {
+            wire.insert(url, format!("http://{}", listeners.public.local_addr()?));
             if !rpc_url.is_empty() {
-                wire.insert(rpc_url, format!("http://{}", doors.internal.local_addr()?));
+                wire.insert(rpc_url, format!("http://{}", listeners.internal.local_addr()?));
             }
         }
         let defaults = HashMap::from([
@@ -56,7 +57,7 @@ impl Settings {
             ("PUBLIC_BASE_URL", url.clone()),
             // No load balancer has to notice that the services stop.
             ("DRAIN_DELAY_MS", "0".to_owned()),
-            // Two threads for each of six services are plenty on one machine.
+            // One machine runs six services, so two threads for each are enough.
             ("WORKERS", "2".to_owned()),
         ]);
         let origins = [url.clone(), format!("http://localhost:{}", at.port())];
@@ -80,7 +81,7 @@ impl Inner {
         let alone = format!("{}_{name}", service.to_uppercase().replace('-', "_"));
         let for_one = self.given.get(&alone).cloned().or_else(|| env(&alone));
         if name == "DATABASE_URL" {
-            // Never the same one for all: each service has a database of its own.
+            // A database URL is never shared: each service has its own database.
             return for_one.or_else(|| Some(format!("sqlite:{}/{service}.db", self.data)));
         }
         for_one
@@ -91,7 +92,7 @@ impl Inner {
             .or_else(|| (name == "PUBLIC_ORIGINS").then(|| self.origins(service, env)))
     }
 
-    /// Sign-ins are taken where people reach us on this machine, and at the public address where there is one.
+    /// Accept sign-ins at the local address, and at the public address where there is one.
     fn origins(&self, service: &str, env: Env<'_>) -> String {
         let base = self.value(service, "PUBLIC_BASE_URL", env).unwrap_or_default();
         let origin: String = base.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
@@ -103,7 +104,7 @@ impl Inner {
     }
 }
 
-/// What people dial when a server listens everywhere.
+/// The address to dial when a server listens on all interfaces.
 fn dialled(at: SocketAddr) -> SocketAddr {
     if at.ip().is_unspecified() { ([127, 0, 0, 1], at.port()).into() } else { at }
 }
@@ -116,8 +117,8 @@ mod tests {
         let mut config = Config::new("/data", ([127, 0, 0, 1], 0).into());
         config.vars = vars.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let secrets = Secrets { key_encryption_key: "/data/key".into(), internal_token: "made".to_owned() };
-        let doors = || Listeners::loopback().unwrap();
-        let [a, b, c, d, e, edge] = [doors(), doors(), doors(), doors(), doors(), doors()];
+        let listeners = || Listeners::loopback().unwrap();
+        let [a, b, c, d, e, edge] = [listeners(), listeners(), listeners(), listeners(), listeners(), listeners()];
         Settings::new(&config, secrets, &[&a, &b, &c, &d, &e], &edge).unwrap()
     }
 

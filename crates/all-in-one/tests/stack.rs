@@ -1,4 +1,4 @@
-//! Everything in one process: what it makes on the first start, and what the second start finds.
+//! All services in one process: what the first start creates and what the second start finds.
 
 #![cfg(test)]
 
@@ -34,8 +34,8 @@ async fn the_second_start_finds_what_the_first_one_made() {
     let token = me.sign_in().await.unwrap();
     let (machine, is_new) = me.register_machine(&laptop).await.unwrap();
     assert!(is_new);
-    assert!(first.stop().await, "nothing had to be cut off");
-    assert!(reqwest::get(me.origin()).await.is_err(), "nothing listens any more");
+    assert!(first.stop().await, "no request had to be cut off");
+    assert!(reqwest::get(me.origin()).await.is_err(), "the listener is closed");
     for (file, mode) in [("key-encryption-key", 0o400), ("internal-token", 0o400), (".", 0o700)] {
         let found = std::fs::metadata(data.join(file)).unwrap().permissions().mode() & 0o777;
         assert_eq!(found, mode, "{file}");
@@ -47,6 +47,6 @@ async fn the_second_start_finds_what_the_first_one_made() {
     assert_eq!(old_token.machine(&machine.id).await.unwrap().created_at, machine.created_at, "the keys are the same");
     assert_eq!(client(&second, &key).sign_in().await.unwrap().user_id, token.user_id);
     let third = Stack::start(Config::new(&data, ([127, 0, 0, 1], 0).into())).await;
-    assert!(third.is_err(), "two cannot share one folder");
+    assert!(third.is_err(), "two processes cannot share one folder");
     assert!(second.stop().await);
 }

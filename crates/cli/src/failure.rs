@@ -1,4 +1,4 @@
-//! What goes wrong, said in sentences that say what to do.
+//! Failures of commands, as sentences that say what to do.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -10,32 +10,32 @@ use ensemble_types::problem::Code;
 
 pub(crate) type Result<T = ExitCode, E = Failure> = std::result::Result<T, E>;
 
-/// A command that did not do what it was asked.
+/// Why a command failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The service, or the way to it.
+    /// A call to the service failed.
     Client(Box<Error>),
-    /// Something encrypted. The first part says what.
+    /// Encryption or decryption failed. The first part names the data.
     Seal(String, SealError),
-    /// Anything else, as a sentence.
-    Said(String),
-    /// Whoever read our output has gone; nothing to say, and nobody to hear it.
-    NobodyReads,
+    /// Any other failure, as a sentence.
+    Message(String),
+    /// The reader of our output has closed it. Nothing is printed.
+    OutputClosed,
 }
 
 impl Failure {
-    pub(crate) fn said(sentence: impl Into<String>) -> Self {
-        Self::Said(sentence.into())
+    pub(crate) fn message(sentence: impl Into<String>) -> Self {
+        Self::Message(sentence.into())
     }
 
-    /// Tells it on standard error and gives the exit code.
+    /// Prints the failure to standard error and returns the exit code.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
-        if matches!(self, Self::NobodyReads) {
+        if matches!(self, Self::OutputClosed) {
             return ExitCode::SUCCESS;
         }
         let text = if json { self.as_json().to_string() } else { format!("error: {self}") };
-        // When not even standard error can be written to, the code has to do.
-        let _unheard = writeln!(io::stderr(), "{text}");
+        // If standard error cannot be written, only the exit code is left.
+        let _unwritable = writeln!(io::stderr(), "{text}");
         ExitCode::FAILURE
     }
 
@@ -53,34 +53,34 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Client(error) => f.write_str(&of_client(error)),
+            Self::Client(error) => f.write_str(&client_text(error)),
             Self::Seal(what, error) => write!(f, "{what} cannot be decrypted or encrypted: {error}."),
-            Self::Said(sentence) => f.write_str(sentence),
-            Self::NobodyReads => Ok(()),
+            Self::Message(sentence) => f.write_str(sentence),
+            Self::OutputClosed => Ok(()),
         }
     }
 }
 
-fn of_client(error: &Error) -> String {
-    let Error::Problem(problem) = error else { return of_the_way(error) };
+fn client_text(error: &Error) -> String {
+    let Error::Problem(problem) = error else { return transport_text(error) };
     let mut text = match problem.code {
-        Code::Unauthenticated => "The server does not accept your sign-in. Run `ensemble login`.".to_owned(),
+        Code::Unauthenticated => "The server did not accept your sign-in. Run `ensemble login`.".to_owned(),
         Code::RegistrationClosed => {
-            "This server takes no new accounts. Ask whoever runs it, or import your key with `ensemble login --key FILE`."
+            "This server does not accept new accounts. Ask its operator, or import your key with `ensemble login --key FILE`."
                 .to_owned()
         }
-        Code::MachineNotFound => "You have no machine with this id. `ensemble machine list` shows what you have.".to_owned(),
-        Code::UserNotFound => "There is no user with this id. They see theirs with `ensemble whoami`.".to_owned(),
+        Code::MachineNotFound => "You have no machine with this id. `ensemble machine list` shows your machines.".to_owned(),
+        Code::UserNotFound => "There is no user with this id. `ensemble whoami` shows users their own id.".to_owned(),
         Code::LinkNotFound => {
-            "This link does not work: it is unknown, expired, used up, or was taken back. Ask for a new one.".to_owned()
+            "This link does not work: it is unknown, expired, used up or deleted. Ask for a new one.".to_owned()
         }
-        Code::VersionMismatch => "Somebody else changed it in the meantime. Look at it again, then repeat.".to_owned(),
+        Code::VersionMismatch => "It was changed in the meantime. Look at the current version, then try again.".to_owned(),
         Code::RateLimited => match problem.retry_after {
             Some(seconds) => format!("Too many requests. Try again in {seconds} s."),
-            None => "Too many requests. Try again in a while.".to_owned(),
+            None => "Too many requests. Try again later.".to_owned(),
         },
         Code::Unavailable | Code::UpstreamError | Code::UpstreamTimeout => {
-            format!("The server cannot do this at the moment: {} Try again in a while.", sentence(&problem.detail))
+            format!("The server is temporarily unavailable: {} Try again later.", sentence(&problem.detail))
         }
         _ => sentence(&problem.detail),
     };
@@ -93,37 +93,39 @@ fn of_client(error: &Error) -> String {
     text
 }
 
-fn of_the_way(error: &Error) -> String {
+fn transport_text(error: &Error) -> String {
     match error {
         Error::Unreachable { origin, .. } => format!(
             "Nothing answers at {origin}. Start a server there with `ensemble up`, or name another with --server."
         ),
-        Error::Broken { origin, .. } => format!("The connection to {origin} broke. Try again."),
-        Error::Silent { origin, waited } => {
-            format!("No answer from {origin} within {} s. Try again, or look at the server.", waited.as_secs())
+        Error::ConnectionLost { origin, .. } => format!("The connection to {origin} broke. Try again."),
+        Error::TimedOut { origin, waited } => {
+            format!("{origin} did not respond within {} s. Try again, or check the server.", waited.as_secs())
         }
-        Error::Foreign { origin, status } => {
+        Error::ForeignServer { origin, status } => {
             format!(
-                "What answers at {origin} (with {status}) is not this service. Check the address given with --server."
+                "The server at {origin} (status {status}) is not an Ensemble server. Check the address given with --server."
             )
         }
         Error::Address(address) => {
             format!(
-                "{address:?} is not an address. Give one that begins with http:// or https://, such as http://127.0.0.1:8080."
+                "{address:?} is not a valid address. Use one that begins with http:// or https://, for example http://127.0.0.1:8080."
             )
         }
-        Error::Unreadable { call, source } => {
+        Error::InvalidResponse { call, source } => {
             format!(
-                "The answer to {call} is not what this version of `ensemble` expects ({source}). Are both up to date?"
+                "The response to {call} is not what this version of `ensemble` expects ({source}). Update `ensemble` and the server to the same version."
             )
         }
-        Error::StreamEnded { reason } => format!("The server has ended the stream: {reason}."),
-        Error::Setup(source) => format!("TLS could not be set up ({source}). Are the system's certificates installed?"),
+        Error::StreamEnded { reason } => format!("The server ended the stream: {reason}."),
+        Error::Setup(source) => {
+            format!("TLS could not be set up ({source}). Check that the system's certificates are installed.")
+        }
         other => sentence(&other.to_string()),
     }
 }
 
-/// With a capital and a full stop.
+/// Adds a capital letter and a full stop.
 fn sentence(text: &str) -> String {
     let mut characters = text.chars();
     let mut out: String = characters.next().map(|first| first.to_uppercase().collect()).unwrap_or_default();
@@ -143,9 +145,9 @@ impl From<Error> for Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            Self::NobodyReads
+            Self::OutputClosed
         } else {
-            Self::Said(sentence(&error.to_string()))
+            Self::Message(sentence(&error.to_string()))
         }
     }
 }

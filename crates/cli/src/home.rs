@@ -1,7 +1,7 @@
-//! What the command line remembers: the account key, the server, its token, this machine, and whose keys it has seen.
+//! The files of the command line: the account key, the server, its token, this machine, and the keys of other users.
 //!
-//! Everything is in one directory; what is secret has mode 0600 and is written to a new file that then takes the old
-//! one's place, so that a full disk or a power cut leaves one of the two.
+//! Everything is in one directory. Secrets have mode 0600. A file is replaced by a new file that is moved into place,
+//! so that a full disk or a power failure leaves either the old or the new one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Result};
 
-/// The directory, and nothing read from it yet.
+/// The directory. Nothing is read from it yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Home(PathBuf);
 
-/// What is not secret.
+/// The settings that are not secret.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Settings {
@@ -36,7 +36,7 @@ pub(crate) struct Settings {
 /// The token of the last sign-in. A secret.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct KeptToken {
+pub(crate) struct StoredToken {
     pub(crate) origin: String,
     pub(crate) public_key: String,
     pub(crate) user_id: UserId,
@@ -45,10 +45,10 @@ pub(crate) struct KeptToken {
 }
 
 impl Home {
-    /// `chosen`, or the place where the system wants such things.
+    /// `chosen`, or the default directory of the system.
     pub(crate) fn find(chosen: Option<PathBuf>) -> Result<Self> {
         chosen.or_else(usual).map(Self).ok_or_else(|| {
-            Failure::said("There is no home directory to keep the account key in. Set ENSEMBLE_HOME to a directory.")
+            Failure::message("There is no home directory for the account key. Set ENSEMBLE_HOME to a directory.")
         })
     }
 
@@ -60,7 +60,7 @@ impl Home {
         self.0.join("account.key")
     }
 
-    /// Where the token of this machine's runner is kept, for a server.
+    /// The file with the token of this machine's runner for one server.
     pub(crate) fn machine_token_path(&self, origin: &str, machine: &MachineId) -> PathBuf {
         let server: String =
             origin.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '_' }).collect();
@@ -73,7 +73,7 @@ impl Home {
             Ok(text) => {
                 private(&path)?;
                 AccountKey::from_text(&text).map(Some).ok_or_else(|| {
-                    Failure::said(format!("{} is not an account key. Put your backup in its place.", path.display()))
+                    Failure::message(format!("{} is not an account key. Replace it with your backup.", path.display()))
                 })
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -81,19 +81,19 @@ impl Home {
         }
     }
 
-    /// Whether something can be kept here. To be asked before there is something that must not be lost.
-    pub(crate) fn can_keep(&self) -> Result<()> {
+    /// Fails if the directory is not writable. Checked before a key is created that must not be lost.
+    pub(crate) fn check_writable(&self) -> Result<()> {
         let probe = self.0.join("probe");
         self.write_secret(&probe, b"")?;
         fs::remove_file(&probe).map_err(|error| unwritable(&probe, &error))
     }
 
-    /// Keeps a new account key. Never replaces one: that would be the end of an account.
-    pub(crate) fn keep_key(&self, key: &AccountKey) -> Result<()> {
+    /// Stores a new account key. Never replaces a key, because that would destroy an account.
+    pub(crate) fn store_key(&self, key: &AccountKey) -> Result<()> {
         let path = self.key_path();
         if path.exists() {
-            return Err(Failure::said(format!(
-                "There is an account key already, at {}. Move it away first if you want another account.",
+            return Err(Failure::message(format!(
+                "An account key exists at {}. Move it away first if you want another account.",
                 path.display()
             )));
         }
@@ -110,19 +110,19 @@ impl Home {
             let file = fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
             file.lock().map(|()| file)
         });
-        // Held until the new settings are in place: commands run side by side.
+        // The lock is held until the new settings are in place, because commands can run at the same time.
         let _lock = locked.map_err(|error| unwritable(&path, &error))?;
         let mut settings = self.settings()?;
         change(&mut settings);
         self.write_json("settings.json", &settings)
     }
 
-    pub(crate) fn token(&self) -> Option<KeptToken> {
-        // A token that cannot be read is as good as none: another is one signature away.
+    pub(crate) fn token(&self) -> Option<StoredToken> {
+        // A token that cannot be read is ignored, because a sign-in creates another one.
         self.read_json("token.json").ok().flatten()
     }
 
-    pub(crate) fn keep_token(&self, token: &KeptToken) -> Result<()> {
+    pub(crate) fn store_token(&self, token: &StoredToken) -> Result<()> {
         self.write_json("token.json", token)
     }
 
@@ -152,7 +152,7 @@ impl Home {
         let path = self.0.join(name);
         match fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
-                Failure::said(format!("{} is damaged ({error}). Remove it and log in again.", path.display()))
+                Failure::message(format!("{} is damaged ({error}). Remove it and log in again.", path.display()))
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(unreadable(&path, &error)),
@@ -160,7 +160,7 @@ impl Home {
     }
 
     fn write_json(&self, name: &str, value: &impl Serialize) -> Result<()> {
-        let bytes = serde_json::to_vec_pretty(value).map_err(|error| Failure::said(error.to_string()))?;
+        let bytes = serde_json::to_vec_pretty(value).map_err(|error| Failure::message(error.to_string()))?;
         self.write_secret(&self.0.join(name), &bytes)
     }
 }
@@ -175,25 +175,25 @@ fn usual() -> Option<PathBuf> {
     configured.or_else(|| home().map(|home| home.join(".config"))).map(|config| config.join("ensemble"))
 }
 
-/// A key that others on this machine can read is not a secret any more.
+/// Fails if other users can read the key, because it is then no longer secret.
 fn private(path: &Path) -> Result<()> {
     let mode = fs::metadata(path).map_err(|error| unreadable(path, &error))?.permissions().mode();
     if mode & 0o077 == 0 {
         return Ok(());
     }
-    Err(Failure::said(format!(
-        "Others can read {}. If nobody has, take the right away with `chmod 600`; if in doubt, make a new account.",
+    Err(Failure::message(format!(
+        "Other users of this machine can read {}. Run `chmod 600` on it. If another user may have read it, create a new account.",
         path.display()
     )))
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Failure {
-    Failure::said(format!(
-        "Cannot write {}: {error}. Give ENSEMBLE_HOME a directory that you can write to.",
+    Failure::message(format!(
+        "Cannot write {}: {error}. Set ENSEMBLE_HOME to a directory that you can write to.",
         path.display()
     ))
 }
 
 fn unreadable(path: &Path, error: &io::Error) -> Failure {
-    Failure::said(format!("Cannot read {}: {error}.", path.display()))
+    Failure::message(format!("Cannot read {}: {error}.", path.display()))
 }

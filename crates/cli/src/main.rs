@@ -1,9 +1,10 @@
-//! `ensemble`: the command line. Reads arguments, hands over to the command, and ends with its code.
+//! `ensemble`: the command line. Parses the arguments, runs the command and returns its exit code.
 
 mod arguments;
 mod commands;
 mod context;
 mod failure;
+mod global;
 mod home;
 mod plan;
 mod print;

@@ -1,7 +1,7 @@
-//! Plan files: a run as people write it (YAML or JSON), made into what the service takes.
+//! Plan files: a run as people write it (YAML or JSON), converted to the request of the interface.
 //!
-//! Beyond the interface a plan has `defaults` for all its tasks, prompts in files, directories relative to the plan's
-//! reader, and durations such as `10m`. A field that is not known is an error: it is nearly always a typing mistake.
+//! Beyond the interface a plan has `defaults` for its tasks, prompts in files, relative directories, and durations such
+//! as `10m`. An unknown field is an error, because it is nearly always a typing mistake.
 
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
@@ -24,7 +24,7 @@ struct Plan {
     tasks: Vec<Task>,
 }
 
-/// What a task has when it does not say otherwise.
+/// Values for tasks that do not set their own.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 struct Defaults {
@@ -56,49 +56,51 @@ struct Task {
     retry: Option<RetryPolicy>,
 }
 
-/// Where relative paths of a plan begin.
+/// The base directories of a plan's relative paths.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Places<'a> {
-    /// Prompt files: where the plan is.
+pub(crate) struct BaseDirs<'a> {
+    /// For prompt files: the directory of the plan.
     pub(crate) plan: &'a Path,
-    /// Working directories: where the command was typed.
+    /// For working directories: the current directory.
     pub(crate) here: &'a Path,
 }
 
-/// What was typed instead of the plan's defaults.
+/// Values from the command line that replace the plan's defaults.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Instead {
+pub(crate) struct Overrides {
     pub(crate) provider: Option<Provider>,
     pub(crate) model: Option<String>,
 }
 
-/// Reads a plan. `name` is for messages.
-pub(crate) fn read(text: &str, name: &str, places: Places<'_>, instead: Instead) -> Result<CreateRun> {
-    let mut plan: Plan = serde_yaml_ng::from_str(text)
-        .map_err(|error| Failure::said(format!("{name} is not a plan: {error}. examples/review.yaml shows one.")))?;
-    plan.defaults.provider = instead.provider.or(plan.defaults.provider);
-    plan.defaults.model = instead.model.or(plan.defaults.model);
+/// Reads a plan. `name` is used in messages.
+pub(crate) fn read(text: &str, name: &str, base_dirs: BaseDirs<'_>, overrides: Overrides) -> Result<CreateRun> {
+    let mut plan: Plan = serde_yaml_ng::from_str(text).map_err(|error| {
+        Failure::message(format!("{name} is not a plan: {error}. See examples/review.yaml for an example."))
+    })?;
+    plan.defaults.provider = overrides.provider.or(plan.defaults.provider);
+    plan.defaults.model = overrides.model.or(plan.defaults.model);
     let tasks = plan.tasks.into_iter().enumerate().map(|(at, task)| {
         let called = task.key.clone().unwrap_or_else(|| format!("number {}", at + 1));
-        task.complete(&plan.defaults, places).map_err(|what| Failure::said(format!("{name}: task {called}: {what}.")))
+        task.complete(&plan.defaults, base_dirs)
+            .map_err(|what| Failure::message(format!("{name}: task {called}: {what}.")))
     });
     Ok(CreateRun {
         tasks: tasks.collect::<Result<_>>()?,
-        title: optional(plan.title).map_err(|what| Failure::said(format!("{name}: the title {what}.")))?,
+        title: optional(plan.title).map_err(|what| Failure::message(format!("{name}: the title {what}.")))?,
         max_concurrency: plan.max_concurrency,
         spread: plan.spread,
     })
 }
 
 impl Task {
-    fn complete(self, defaults: &Defaults, places: Places<'_>) -> Result<CreateTask, String> {
+    fn complete(self, defaults: &Defaults, base_dirs: BaseDirs<'_>) -> Result<CreateTask, String> {
         let prompt = match (self.prompt, self.prompt_file) {
             (Some(prompt), None) => prompt,
             (None, Some(file)) => {
-                let path = places.plan.join(file);
+                let path = base_dirs.plan.join(file);
                 std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?
             }
-            (None, None) => return Err("it has no prompt (nor a promptFile)".to_owned()),
+            (None, None) => return Err("it has no prompt and no promptFile".to_owned()),
             (Some(_), Some(_)) => return Err("it has both a prompt and a promptFile".to_owned()),
         };
         let provider = self.provider.or(defaults.provider);
@@ -112,7 +114,7 @@ impl Task {
             provider: provider.ok_or("it has no provider: claude, codex or gemini")?,
             model: optional(self.model.or_else(|| defaults.model.clone()))
                 .map_err(|what| format!("the model {what}"))?,
-            working_directory: Some(absolute(places.here, directory)?),
+            working_directory: Some(absolute(base_dirs.here, directory)?),
             depends_on: self.depends_on,
             task_key: optional(self.key).map_err(|what| format!("the key {what}"))?,
             title: optional(self.title).map_err(|what| format!("the title {what}"))?,
@@ -132,7 +134,7 @@ fn milliseconds(text: Option<&str>, number: Option<u64>) -> Result<Option<u64>, 
         (Some(_), Some(_)) => Err("it has both a timeout and a timeoutMs".to_owned()),
         (Some(text), None) => duration(text)
             .map(|duration| u64::try_from(duration.as_millis()).ok())
-            .ok_or_else(|| format!("the timeout {text:?} is not like 90s, 10m or 2h")),
+            .ok_or_else(|| format!("the timeout {text:?} must be like 90s, 10m or 2h")),
         (None, number) => Ok(number),
     }
 }
@@ -150,7 +152,7 @@ pub(crate) fn duration(text: &str) -> Option<Duration> {
     number.parse::<u64>().ok()?.checked_mul(seconds).map(Duration::from_secs)
 }
 
-/// `directory` as seen from `here`, without `.` and `..`: the service takes absolute paths only.
+/// `directory` relative to `here`, without `.` and `..`, because the service only accepts absolute paths.
 fn absolute(here: &Path, directory: Option<&PathBuf>) -> Result<Text<1, 4_096>, String> {
     let mut path = PathBuf::new();
     for part in here.join(directory.map_or(Path::new("."), PathBuf::as_path)).components() {
@@ -172,8 +174,8 @@ mod tests {
         read(
             text,
             "plan.yaml",
-            Places { plan: Path::new("/plans"), here: Path::new("/home/me/project") },
-            Instead::default(),
+            BaseDirs { plan: Path::new("/plans"), here: Path::new("/home/me/project") },
+            Overrides::default(),
         )
     }
 

@@ -1,4 +1,4 @@
-//! Writing to people and to programs: tables and sentences, or JSON. Text of others never moves a terminal's cursor.
+//! Output for people and programs: tables, sentences and JSON. Text from others cannot control the terminal.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -8,31 +8,31 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Result};
 
-/// A line for people, or for a program that reads lines.
+/// Prints one line.
 pub(crate) fn line(text: impl AsRef<str>) -> Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{}", clean(text.as_ref()))?;
     Ok(out.flush()?)
 }
 
-/// Tells something beside the result.
+/// Prints a note to standard error, beside the result.
 pub(crate) fn note(text: impl AsRef<str>) {
-    // A note that nobody can read is no failure.
-    let _unheard = writeln!(io::stderr(), "{}", clean(text.as_ref()));
+    // A note that cannot be written is not a failure.
+    let _unwritable = writeln!(io::stderr(), "{}", clean(text.as_ref()));
 }
 
-/// One JSON document, on lines of its own; or one line of a stream of them.
+/// Prints one JSON document, or one line of a stream of documents.
 pub(crate) fn json(value: &impl Serialize, in_stream: bool) -> Result<()> {
     let text = if in_stream { serde_json::to_string(value) } else { serde_json::to_string_pretty(value) };
-    let text = text.map_err(|error| Failure::said(format!("The result cannot be written as JSON: {error}.")))?;
+    let text = text.map_err(|error| Failure::message(format!("The result cannot be written as JSON: {error}.")))?;
     let mut out = io::stdout().lock();
-    // What steers a terminal stands within strings only, where JSON has another way to write it.
+    // JSON can escape control characters, which only occur within strings.
     let text = replaced(&text, |c| c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect());
     writeln!(out, "{text}")?;
     Ok(out.flush()?)
 }
 
-/// Bytes as they are, unless they go to a terminal.
+/// Prints bytes unchanged unless the output is a terminal.
 pub(crate) fn raw(bytes: &[u8]) -> Result<()> {
     let mut out = io::stdout().lock();
     if out.is_terminal() {
@@ -43,7 +43,7 @@ pub(crate) fn raw(bytes: &[u8]) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Columns as wide as their widest cell; the last may be as long as it likes.
+/// Columns as wide as their widest cell. The last column has no limit.
 pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> Result<()> {
     let rows: Vec<[String; N]> = rows.iter().map(|row| row.each_ref().map(|cell| inline(cell))).collect();
     let widths: [usize; N] = std::array::from_fn(|column| {
@@ -76,13 +76,13 @@ pub(crate) fn short(text: &str, most: usize) -> String {
     format!("{}…", cut.trim_end())
 }
 
-/// Without control characters but line feed and tab, and without what turns the direction of a line: what others wrote
-/// must not steer this terminal.
+/// Removes control characters other than line feed and tab, and characters that change the direction of a line, so that
+/// text from others cannot control the terminal.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     replaced(text, |_| "\u{fffd}".to_owned())
 }
 
-/// Text of others as part of a line: it cannot begin another one.
+/// Text from others within a line. It cannot begin a new line.
 pub(crate) fn inline(text: &str) -> String {
     text.split(['\n', '\t']).map(str::trim).collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! How a run goes, for people: one line per task, redrawn on a terminal, one line per change elsewhere.
+//! The progress of a run: one line per task that is redrawn on a terminal, or one line per change elsewhere.
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal, Write};
@@ -10,9 +10,9 @@ use ensemble_types::runs::{ChangedTask, Task, TaskStatus, WaitingFor};
 use crate::failure::Result;
 use crate::print::{clean, short};
 
-/// What is on the screen.
+/// The state of the display.
 pub(crate) struct Progress {
-    /// How many lines were drawn last; `None` when nothing is redrawn.
+    /// The number of lines drawn last; `None` when lines are not redrawn.
     drawn: Option<usize>,
     tasks: Vec<Line>,
     at: HashMap<TaskId, usize>,
@@ -54,12 +54,12 @@ impl Progress {
         progress
     }
 
-    /// Whether lines are redrawn, so that a clock makes sense.
+    /// Whether lines are redrawn, so that elapsed time is shown.
     pub(crate) fn is_live(&self) -> bool {
         self.drawn.is_some()
     }
 
-    /// The first picture; elsewhere what has begun already, and what needs somebody to do something.
+    /// Shows the initial state. Without a terminal: tasks that have started, and tasks that need an action of the user.
     pub(crate) fn begin(&mut self) -> Result<()> {
         if self.drawn.is_some() {
             return self.draw();
@@ -77,9 +77,9 @@ impl Progress {
     pub(crate) fn change(&mut self, changed: &[ChangedTask]) -> Result<()> {
         for change in changed {
             let Some(line) = self.at.get(&change.id).and_then(|at| self.tasks.get_mut(*at)) else { continue };
-            let told = (line.status, line.attempt);
+            let before = (line.status, line.attempt);
             line.turn(change);
-            if self.drawn.is_none() && told != (line.status, line.attempt) {
+            if self.drawn.is_none() && before != (line.status, line.attempt) {
                 let mut out = io::stdout().lock();
                 writeln!(out, "{}", clean(&line.plain()))?;
                 out.flush()?;
@@ -88,7 +88,7 @@ impl Progress {
         self.draw()
     }
 
-    /// Takes over what a run says now, for example when more changed than an answer could hold.
+    /// Replaces all tasks by those of the run, for example when a response could not hold all changes.
     pub(crate) fn replace(&mut self, tasks: &[Task]) -> Result<()> {
         let changed: Vec<_> = tasks
             .iter()
@@ -116,21 +116,21 @@ impl Progress {
             let line: String = clean(line).replace('\n', " ").chars().take(columns.saturating_sub(1)).collect();
             writeln!(out, "\x1b[2K{line}")?;
         }
-        // What was longer before is wiped.
+        // Clears the rest of longer old lines.
         write!(out, "\x1b[J")?;
         out.flush()?;
         self.drawn = Some(lines.len());
         Ok(())
     }
 
-    /// Leaves the last picture where it is and goes on below it.
+    /// Ends the redrawn area, so that later output goes below it.
     pub(crate) fn leave(&mut self) {
         if self.drawn.is_some() {
             self.drawn = Some(0);
         }
     }
 
-    /// All tasks if they fit, else those at work and a count of the others.
+    /// All tasks if they fit on the screen, otherwise the active ones and a count of the others.
     fn lines(&self, most: usize) -> Vec<String> {
         let width = self.tasks.iter().map(|line| line.name.chars().count()).max().unwrap_or_default().min(40);
         let draw = |line: &Line| line.drawn(width, self.tick);
@@ -141,7 +141,7 @@ impl Progress {
         let mut lines: Vec<_> = self.tasks.iter().filter(busy).take(most.saturating_sub(1)).map(draw).collect();
         let count = |status| self.tasks.iter().filter(|line| line.status == status).count();
         lines.push(format!(
-            "{} tasks: {} completed, {} at work, {} queued, {} failed, {} cancelled",
+            "{} tasks: {} completed, {} running, {} queued, {} failed, {} cancelled",
             self.tasks.len(),
             count(TaskStatus::Completed),
             count(TaskStatus::Running) + count(TaskStatus::Dispatching),
@@ -205,16 +205,16 @@ impl Line {
         }
         match (self.status, self.waiting_for) {
             (TaskStatus::Queued, Some(WaitingFor::Machine)) => {
-                "waits for a machine; is `ensemble runner` running on one?".to_owned()
+                "waiting for a machine; start `ensemble runner` on one".to_owned()
             }
-            (TaskStatus::Queued, Some(WaitingFor::Backoff)) => "waits before another attempt".to_owned(),
-            (TaskStatus::Queued, Some(WaitingFor::Dependencies)) => "waits for other tasks".to_owned(),
+            (TaskStatus::Queued, Some(WaitingFor::Backoff)) => "waiting before the next attempt".to_owned(),
+            (TaskStatus::Queued, Some(WaitingFor::Dependencies)) => "waiting for other tasks".to_owned(),
             _ => String::new(),
         }
     }
 }
 
-/// A task's name for people: its title, its key, or its number.
+/// A task's name for people: its title, its key or its number.
 pub(crate) fn name(task: &Task, number: usize) -> String {
     task.title.clone().or_else(|| task.task_key.clone()).unwrap_or_else(|| format!("task {}", number + 1))
 }
@@ -268,7 +268,7 @@ mod tests {
         let lines = progress(tasks).lines(5);
         assert_eq!(lines.len(), 2);
         assert!(lines[0].contains("t7"), "{lines:?}");
-        assert_eq!(lines[1], "100 tasks: 0 completed, 1 at work, 98 queued, 1 failed, 0 cancelled");
+        assert_eq!(lines[1], "100 tasks: 0 completed, 1 running, 98 queued, 1 failed, 0 cancelled");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Opens and seals what sessions hold, with the keys of whoever is signed in; changes keys; checks the keys of others.
+//! Encrypts and decrypts the contents of sessions, changes keys, and checks the keys of other users.
 
 use ensemble_client::Window;
 use ensemble_client::seal::{
@@ -18,7 +18,7 @@ use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::print;
 
-/// What a session's metadata says, once it is opened. Members that we do not know are kept.
+/// The decrypted metadata of a session. Unknown members are kept.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Card {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,7 +36,7 @@ impl Me {
         ContentKeyPair::of(&self.key).map_err(|error| Failure::Seal("Your content key".to_owned(), error))
     }
 
-    /// The keys of a session, as its owner or as somebody it is shared with.
+    /// The keys of a session, for its owner or a user with a share.
     pub(crate) fn ring(&self, session: &Session) -> Result<KeyRing> {
         let (sealed, binding) = if session.access_level == AccessLevel::Owner {
             (session.encryption_key.as_deref(), Binding::Session { owner: self.id })
@@ -53,11 +53,11 @@ impl Me {
         ContentKeyPair::of(&self.key)
     }
 
-    /// The keys, when the newest of them is the one to write with now.
+    /// The keys, if the newest of them is the current key for writing.
     pub(crate) fn writing_ring(&self, session: &Session) -> Result<KeyRing> {
         let ring = self.ring(session)?;
         if i64::from(ring.epoch()) < session.key_epoch {
-            return Err(Failure::said(format!(
+            return Err(Failure::message(format!(
                 "The key of this session was changed, and you have not been given the new one yet. Ask its owner to run \
                  `ensemble session rekey {}`.",
                 session.id
@@ -66,7 +66,7 @@ impl Me {
         Ok(ring)
     }
 
-    /// Begins a new epoch: a new key for the owner and for everybody who still has a share.
+    /// Begins a new epoch: creates a key for the owner and every user with a share.
     pub(crate) async fn rekey(&self, context: &Context, session: &Session) -> Result<Session> {
         let ring = self.writing_ring(session)?.next().map_err(|error| Failure::Seal("The key".to_owned(), error))?;
         let sealed = seal_ring(&ring, &self.pair()?.public(), Binding::Session { owner: self.id })?;
@@ -76,7 +76,7 @@ impl Me {
             ..UpdateSession::default()
         };
         let session = match self.client.update_session(session.id, &update).await {
-            // Another of this owner's programs was first.
+            // Another program of the owner was faster.
             Err(error) if error.is(Code::VersionMismatch) => {
                 let session = self.client.session(session.id).await?;
                 if !session.rekey_needed {
@@ -90,7 +90,7 @@ impl Me {
         Ok(session)
     }
 
-    /// Gives everybody who has a share the ring as it is now.
+    /// Seals the current ring to every user with a share.
     pub(crate) async fn pass_on(&self, context: &Context, session: SessionId, ring: &KeyRing) -> Result<()> {
         let shares: Vec<_> = self.client.shares(session).try_collect().await?;
         for share in shares {
@@ -98,19 +98,19 @@ impl Me {
                 Ok(key) => {
                     let update = UpdateShare { encrypted_key: Some(key), access_level: None };
                     match self.client.update_share(session, share.user_id, &update).await {
-                        // It was taken away in the meantime.
+                        // The share was removed in the meantime.
                         Err(error) if error.is_not_found() => {}
                         other => drop(other?),
                     }
                 }
-                // One person whose key is not to be trusted must not keep the others from theirs.
-                Err(failure) => print::note(format!("{} was not given the new key: {failure}", share.user_id)),
+                // A user whose key cannot be trusted must not prevent the others from getting theirs.
+                Err(failure) => print::note(format!("{} did not get the new key: {failure}", share.user_id)),
             }
         }
         Ok(())
     }
 
-    /// A session's ring, sealed to a user whose key has been verified.
+    /// Seals a session's ring to a user, after verifying the user's key.
     pub(crate) async fn sealed_for(
         &self,
         context: &Context,
@@ -120,7 +120,7 @@ impl Me {
     ) -> Result<Blob<1, 8_192>> {
         let user = self.client.user(recipient).await.map_err(|error| {
             if error.is_not_found() {
-                Failure::said(format!("There is no user {recipient}. They see their id with `ensemble whoami`."))
+                Failure::message(format!("There is no user {recipient}. `ensemble whoami` shows users their own id."))
             } else {
                 error.into()
             }
@@ -132,13 +132,13 @@ impl Me {
     }
 }
 
-/// Remembers the account key that was first seen for a user, and refuses another one afterwards.
+/// Stores the account key that was first seen for a user, and refuses a different one later.
 fn known(context: &Context, origin: &str, user: &PublicUser) -> Result<()> {
     let id = user.id.to_string();
     let settings = context.home.settings()?;
     match settings.known_users.get(origin).and_then(|users| users.get(&id)) {
         Some(key) if *key == user.public_key => Ok(()),
-        Some(_) => Err(Failure::said(format!(
+        Some(_) => Err(Failure::message(format!(
             "The account key of user {id} is not the one that was seen before. Nothing was shared. Ask them for the \
              fingerprint that `ensemble whoami` shows; if it has really changed, remove the user from knownUsers in {}.",
             context.home.path().join("settings.json").display()
@@ -154,7 +154,7 @@ pub(crate) fn seal_ring(ring: &KeyRing, to: &ContentPublicKey, binding: Binding<
     Blob::new(sealed).map_err(|_| Failure::Seal("The key".to_owned(), SealError::TooManyKeys))
 }
 
-/// Seals a value as `what`.
+/// Seals a value. `what` names it in messages.
 pub(crate) fn seal_json<const MAX: usize>(
     ring: &KeyRing,
     purpose: Purpose<'_>,
@@ -163,18 +163,18 @@ pub(crate) fn seal_json<const MAX: usize>(
 ) -> Result<Blob<1, MAX>> {
     let sealed = seal::seal_json(ring, purpose, value).map_err(|error| Failure::Seal(format!("The {what}"), error))?;
     Blob::new(sealed).map_err(|_| {
-        Failure::said(format!(
-            "The {what} is too long: encrypted it would be more than {MAX} bytes. Shorten or split it."
+        Failure::message(format!(
+            "The {what} is too long: encrypted it has more than {MAX} bytes. Shorten or split it."
         ))
     })
 }
 
-/// The card of a session, or why it cannot be shown.
+/// The metadata of a session, or why it cannot be shown.
 pub(crate) fn card(ring: &KeyRing, metadata: &str) -> Result<Card, SealError> {
     seal::open_json(ring, Purpose::SessionMetadata, metadata)
 }
 
-/// What a message says. Older or foreign programs may have put something else under the seal: shown as it is.
+/// The text of a message. Content from older or other programs is shown unchanged.
 pub(crate) fn body(ring: &KeyRing, session: SessionId, content: &str) -> Result<MessageBody, SealError> {
     let plaintext = seal::open(ring, Purpose::Message(session), content)?;
     Ok(serde_json::from_slice(&plaintext).unwrap_or_else(|_| MessageBody {
@@ -184,7 +184,8 @@ pub(crate) fn body(ring: &KeyRing, session: SessionId, content: &str) -> Result<
     }))
 }
 
-/// Whether any of the newest messages opens: if none does, the server may have given us another session's keys.
+/// Whether any of the newest messages can be decrypted. If none can, the server may have sent the keys of another
+/// session.
 pub(crate) async fn check_keys(me: &Me, session: &Session, ring: &KeyRing) -> Result<()> {
     if session.last_seq == 0 {
         return Ok(());
@@ -194,7 +195,7 @@ pub(crate) async fn check_keys(me: &Me, session: &Session, ring: &KeyRing) -> Re
     if page.messages.is_empty() || page.messages.iter().any(fits) {
         return Ok(());
     }
-    Err(Failure::said(
+    Err(Failure::message(
         "None of the newest messages opens with the key that the server gave for this session, so nothing was sent. \
          Either other programs wrote them, or the server gave you the wrong key. With --force it is sent all the same.",
     ))

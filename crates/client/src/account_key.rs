@@ -1,4 +1,4 @@
-//! The key pair that is the account: whoever has it is the user. It signs sign-ins and the content key, never contents.
+//! The Ed25519 key pair that identifies an account. It signs sign-ins and the content key, and never signs contents.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const TEXT: &str = "ensemble-account-key-v1:";
 pub struct AccountKey(Arc<SigningKey>);
 
 impl AccountKey {
-    /// A new account.
+    /// Creates the key of a new account.
     pub fn generate() -> Self {
         let mut seed = Zeroizing::new([0; 32]);
         rand::rngs::OsRng.fill_bytes(seed.as_mut());
@@ -27,24 +27,24 @@ impl AccountKey {
         Self(Arc::new(SigningKey::from_bytes(seed)))
     }
 
-    /// What has to be kept, in a safe place, to keep the account.
+    /// The seed. Back it up in a safe place: without it the account is lost.
     pub fn seed(&self) -> Zeroizing<[u8; 32]> {
         Zeroizing::new(self.0.to_bytes())
     }
 
-    /// The seed as a line to keep in a file: the prefix says what it is, should somebody find it.
+    /// The seed as one line of text. The prefix says what it is.
     pub fn to_text(&self) -> Zeroizing<String> {
         let seed = Zeroizing::new(URL_SAFE_NO_PAD.encode(self.seed().as_ref()));
         Zeroizing::new(format!("{TEXT}{}\n", seed.as_str()))
     }
 
-    /// Reads what [`Self::to_text`] wrote.
+    /// Reads the text that [`Self::to_text`] wrote.
     pub fn from_text(text: &str) -> Option<Self> {
         let seed = Zeroizing::new(URL_SAFE_NO_PAD.decode(text.trim().strip_prefix(TEXT)?).ok()?);
         seed.as_slice().try_into().ok().map(Self::from_seed)
     }
 
-    /// The public key as it is written on the wire: base64url without padding.
+    /// The public key in its wire format: base64url without padding.
     pub fn public_key(&self) -> String {
         URL_SAFE_NO_PAD.encode(self.0.verifying_key().as_bytes())
     }
@@ -54,7 +54,7 @@ impl AccountKey {
         URL_SAFE_NO_PAD.encode(self.0.sign(message).to_bytes())
     }
 
-    /// The signature of a sign-in: over the origin that was dialled, so that no other server can pass it on.
+    /// The signature of a sign-in. It covers the dialled origin, so that another server cannot reuse it.
     pub fn sign_challenge(&self, origin: &str, challenge: &str) -> String {
         self.sign(format!("ensemble-auth-v1\n{origin}\n{}\n{challenge}", self.public_key()).as_bytes())
     }

@@ -28,7 +28,8 @@ impl Client {
         self.update_account(&UpdateAccount { display_name: Some(name), ..UpdateAccount::default() }).await
     }
 
-    /// Makes sure that others can seal keys to this account: publishes its content key, if it is not there already.
+    /// Publishes this account's content key unless it is published already, so that others can seal keys to the
+    /// account.
     pub async fn publish_content_key(&self, key: &AccountKey) -> Result<Account> {
         let account = self.account().await?;
         let pair = ContentKeyPair::of(key).map_err(|error| Error::Argument(error.to_string()))?;
@@ -45,12 +46,13 @@ impl Client {
         self.update_account(&update).await
     }
 
-    /// What may be known of any user. Seal to nobody before [`crate::seal::ContentPublicKey::of_user`] agreed.
+    /// A user's public profile. Check it with [`crate::seal::ContentPublicKey::of_user`] before you seal anything to
+    /// it.
     pub async fn user(&self, id: UserId) -> Result<PublicUser> {
         self.get(&["v1", "users", &id.to_string()]).send().await
     }
 
-    /// A token that can only act as one machine's runner. Shown this once.
+    /// Creates a token that can only act as the runner of one machine. The service shows it only in this response.
     pub async fn create_machine_token(&self, request: &CreateMachineToken) -> Result<CreatedMachineToken> {
         self.post(&["v1", "auth", "tokens"], Repeat::Harmful).json(request).send().await
     }

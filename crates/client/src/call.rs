@@ -1,21 +1,22 @@
-//! One call from its address to its answer: credentials, tries, deadlines, problems. Knows no endpoint.
+//! One call from its address to its response: credentials, retries, deadlines, problems. It knows no endpoint.
 
+use std::future::Future;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ensemble_types::problem::{Code, PROBLEM_JSON, Problem};
+use ensemble_types::problem::{PROBLEM_JSON, Problem};
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Response, StatusCode, Url};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::ExposeSecret;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::time::Instant;
 
+use crate::attempts::{Attempt, Attempts};
 use crate::error::{Error, Result};
-use crate::retry::{self, Repeat};
+use crate::retry::Repeat;
 use crate::transport::Client;
 
-/// A request that is being put together.
+/// A request under construction.
 pub(crate) struct Call<'c> {
     client: &'c Client,
     method: Method,
@@ -28,12 +29,8 @@ pub(crate) struct Call<'c> {
     wait: Duration,
 }
 
-enum Got {
-    Whole { status: StatusCode, headers: HeaderMap, body: Bytes },
-    Open(Response),
-}
-
-/// A whole answer with a good status.
+/// A complete response with a success status.
+#[derive(Default)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
@@ -64,7 +61,7 @@ impl<'c> Call<'c> {
         &self.url
     }
 
-    /// Takes "it is not there" for done, when an earlier try may have done it.
+    /// Treats 404 as success if an earlier attempt may have deleted the resource.
     pub(crate) fn gone_is_done(mut self) -> Self {
         self.gone_is_done = true;
         self
@@ -85,7 +82,7 @@ impl<'c> Call<'c> {
         self
     }
 
-    /// Adds a header. A value that no header can carry is an argument error when the call is sent.
+    /// Adds a header. A value that is not valid in a header makes the call fail with an argument error when it is sent.
     pub(crate) fn header(mut self, name: HeaderName, value: Option<&str>) -> Self {
         let Some(value) = value else { return self };
         match HeaderValue::from_str(value) {
@@ -100,7 +97,7 @@ impl<'c> Call<'c> {
         self
     }
 
-    /// Names the request, so that a second arrival of it is known.
+    /// Sets the idempotency key, so that the service recognises a repetition.
     pub(crate) fn idempotent(self, key: &str) -> Self {
         self.header(HeaderName::from_static("idempotency-key"), Some(key))
     }
@@ -126,132 +123,128 @@ impl<'c> Call<'c> {
         self
     }
 
-    /// The service was asked to hold the answer back for so long.
+    /// Extends the timeouts by the time for which the service was asked to hold the request open.
     pub(crate) fn waiting(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
     }
 
-    /// Sends it and reads the JSON of the answer.
+    /// Sends the request and parses the JSON of the response.
     pub(crate) async fn send<T: DeserializeOwned>(self) -> Result<T> {
         let call = format!("{} {}", self.method, redacted(&self.url));
-        let answer = self.answer().await?;
-        serde_json::from_slice(&answer.body).map_err(|source| Error::Unreadable { call, source })
+        let answer = self.send_whole().await?;
+        serde_json::from_slice(&answer.body).map_err(|source| Error::InvalidResponse { call, source })
     }
 
-    /// As [`Self::send`], and whether the answer was 201: made now, and not there before.
+    /// As [`Self::send`], and also returns whether the status was 201 Created.
     pub(crate) async fn send_created<T: DeserializeOwned>(self) -> Result<(T, bool)> {
         let call = format!("{} {}", self.method, redacted(&self.url));
-        let answer = self.answer().await?;
-        let value = serde_json::from_slice(&answer.body).map_err(|source| Error::Unreadable { call, source })?;
+        let answer = self.send_whole().await?;
+        let value = serde_json::from_slice(&answer.body).map_err(|source| Error::InvalidResponse { call, source })?;
         Ok((value, answer.status == StatusCode::CREATED))
     }
 
-    /// Sends it and reads the whole answer.
-    pub(crate) async fn answer(self) -> Result<Answer> {
-        match self.run(true).await? {
-            Got::Whole { status, headers, body } => Ok(Answer { status, headers, body }),
-            Got::Open(_) => Err(Error::Argument("an open answer where a whole one was asked for".to_owned())),
-        }
-    }
-
-    /// Sends it and returns as soon as the answer's head is there; reading the body is the caller's.
-    pub(crate) async fn open(self) -> Result<Response> {
-        match self.run(false).await? {
-            Got::Open(response) => Ok(response),
-            Got::Whole { .. } => Err(Error::Argument("a whole answer where an open one was asked for".to_owned())),
-        }
-    }
-
-    async fn run(mut self, whole: bool) -> Result<Got> {
-        let body = std::mem::replace(&mut self.body, Ok(None))?;
-        let deadline = Instant::now() + self.client.0.retry.deadline + self.wait;
-        let mut failures = 0;
-        let mut renewed = false;
-        let mut may_have_happened = false;
+    /// Sends the request and reads the complete response.
+    pub(crate) async fn send_whole(mut self) -> Result<Answer> {
+        let body = self.take_body()?;
+        let mut attempts = self.attempts();
         loop {
-            let bearer = if self.signed { self.client.bearer().await? } else { None };
-            let timeout =
-                (self.client.0.answer_within + self.wait).min(deadline.saturating_duration_since(Instant::now()));
-            let error = match self.once(body.clone(), bearer.as_ref(), whole, timeout).await {
-                Ok(got) => return Ok(got),
+            let attempt = attempts.begin().await?;
+            let exchange = async { read(self.origin(), self.send_once(&body, &attempt).await?).await };
+            let error = match self.within(attempt.timeout, exchange).await {
+                Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            if error.is(Code::Unauthenticated) && !renewed && self.client.forget(bearer.as_ref()).await {
-                renewed = true;
-                continue;
+            if self.gone_is_done && attempts.may_have_happened() && error.is_not_found() {
+                return Ok(Answer::default());
             }
-            if self.gone_is_done && may_have_happened && error.is_not_found() {
-                return Ok(Got::Whole { status: StatusCode::OK, headers: HeaderMap::new(), body: Bytes::new() });
-            }
-            failures += 1;
-            may_have_happened |= retry::ambiguous(&error);
-            let Some(wanted) = retry::again(&error, self.repeat).filter(|_| failures < self.client.0.retry.attempts)
-            else {
-                return Err(error);
-            };
-            let pause = self.client.0.retry.pause(failures, wanted);
-            if Instant::now() + pause >= deadline {
-                return Err(error);
-            }
-            tracing::debug!(failures, ?pause, "Trying a call again: {error}");
-            tokio::time::sleep(pause).await;
+            attempts.failed(error, attempt).await?;
         }
     }
 
-    async fn once(
-        &self,
-        body: Option<Bytes>,
-        bearer: Option<&SecretString>,
-        whole: bool,
-        timeout: Duration,
-    ) -> Result<Got> {
-        let origin = &self.client.0.origin;
+    /// Sends the request and returns as soon as the head of the response is there. The caller reads the body.
+    pub(crate) async fn send_open(mut self) -> Result<Response> {
+        let body = self.take_body()?;
+        let mut attempts = self.attempts();
+        loop {
+            let attempt = attempts.begin().await?;
+            let exchange = async {
+                let response = self.send_once(&body, &attempt).await?;
+                if response.status().is_success() { Ok(response) } else { Err(refusal(self.origin(), response).await) }
+            };
+            match self.within(attempt.timeout, exchange).await {
+                Ok(response) => return Ok(response),
+                Err(error) => attempts.failed(error, attempt).await?,
+            }
+        }
+    }
+
+    fn take_body(&mut self) -> Result<Option<Bytes>> {
+        std::mem::replace(&mut self.body, Ok(None))
+    }
+
+    fn attempts(&self) -> Attempts<'c> {
+        Attempts::new(self.client, self.repeat, self.signed, self.wait)
+    }
+
+    fn origin(&self) -> &'c str {
+        &self.client.0.origin
+    }
+
+    async fn send_once(&self, body: &Option<Bytes>, attempt: &Attempt) -> Result<Response> {
         let mut request =
             self.client.0.http.request(self.method.clone(), self.url.clone()).headers(self.headers.clone());
-        if let Some(bearer) = bearer {
+        if let Some(bearer) = &attempt.bearer {
             request = request.bearer_auth(bearer.expose_secret());
         }
         if let Some(body) = body {
-            request = request.body(body);
+            request = request.body(body.clone());
         }
-        let exchange = async {
-            let response = request.send().await.map_err(|error| Error::of(origin, error))?;
-            let status = response.status();
-            if status.is_success() && !whole {
-                return Ok(Got::Open(response));
-            }
-            let headers = response.headers().clone();
-            let body = bounded(origin, response).await?;
-            if status.is_success() {
-                Ok(Got::Whole { status, headers, body })
-            } else {
-                Err(problem(origin, status, &headers, &body))
-            }
-        };
+        request.send().await.map_err(|error| Error::of(self.origin(), error))
+    }
+
+    async fn within<T>(&self, timeout: Duration, exchange: impl Future<Output = Result<T>>) -> Result<T> {
         match tokio::time::timeout(timeout, exchange).await {
             Ok(result) => result,
-            Err(_) => Err(Error::Silent { origin: origin.clone(), waited: timeout }),
+            Err(_) => Err(Error::TimedOut { origin: self.origin().to_owned(), waited: timeout }),
         }
     }
 }
 
-/// More than any answer of the service: a run of 10,000 tasks, each with all that it may say.
+/// Reads the complete response; an error status becomes an error.
+async fn read(origin: &str, response: Response) -> Result<Answer> {
+    if !response.status().is_success() {
+        return Err(refusal(origin, response).await);
+    }
+    let (status, headers) = (response.status(), response.headers().clone());
+    Ok(Answer { status, headers, body: bounded(origin, response).await? })
+}
+
+/// The error of a response with an error status.
+async fn refusal(origin: &str, response: Response) -> Error {
+    let (status, headers) = (response.status(), response.headers().clone());
+    match bounded(origin, response).await {
+        Ok(body) => problem(origin, status, &headers, &body),
+        Err(error) => error,
+    }
+}
+
+/// Larger than any response of the service: a run of 10,000 tasks with all their texts.
 const LONGEST_ANSWER: usize = 512 * 1024 * 1024;
 
-/// A whole body, of a server that may not be what it seems.
+/// Reads a complete body. The limit protects against a server that is not ours.
 async fn bounded(origin: &str, mut response: reqwest::Response) -> Result<Bytes> {
     let mut body = Vec::new();
     while let Some(piece) = response.chunk().await.map_err(|error| Error::of(origin, error))? {
         if body.len() + piece.len() > LONGEST_ANSWER {
-            return Err(Error::Foreign { origin: origin.to_owned(), status: response.status().as_u16() });
+            return Err(Error::ForeignServer { origin: origin.to_owned(), status: response.status().as_u16() });
         }
         body.extend_from_slice(&piece);
     }
     Ok(body.into())
 }
 
-/// The problem of an error answer; what is not a problem body comes from something else than the service.
+/// The problem of an error response. A response without a problem body did not come from the service.
 fn problem(origin: &str, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Error {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let is_problem = text(header::CONTENT_TYPE).is_some_and(|kind| kind.starts_with(PROBLEM_JSON));
@@ -261,11 +254,11 @@ fn problem(origin: &str, status: StatusCode, headers: &HeaderMap, body: &[u8]) -
             problem.retry_after = text(header::RETRY_AFTER).and_then(|seconds| seconds.trim().parse().ok());
             problem.into()
         }
-        None => Error::Foreign { origin: origin.to_owned(), status: status.as_u16() },
+        None => Error::ForeignServer { origin: origin.to_owned(), status: status.as_u16() },
     }
 }
 
-/// A path for messages, without the token of a public link.
+/// The path for messages, without the token of a public link.
 fn redacted(url: &Url) -> String {
     match url.path().split_once("/public-sessions/") {
         Some((before, _)) => format!("{before}/public-sessions/…"),

@@ -1,4 +1,4 @@
-//! As whom a client calls, and the short-lived token that an account key is exchanged for.
+//! The identity of a client, and the short-lived token that an account key is exchanged for.
 
 use std::time::{Duration, Instant};
 
@@ -8,31 +8,31 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::account_key::AccountKey;
 
-/// As whom a client calls.
+/// The identity of a client.
 #[derive(Clone, Debug, Default)]
 pub enum Credential {
-    /// As nobody: signing in, public links, the well-known documents.
+    /// No identity: for signing in, public links and the well-known documents.
     #[default]
     Anonymous,
-    /// With a token that was made elsewhere: a machine token, or a user token that is not renewed.
+    /// A token from elsewhere: a machine token, or a user token that is not renewed.
     Bearer(SecretString),
-    /// As the holder of an account key: tokens are fetched when they are needed and renewed before they expire.
+    /// An account key: tokens are fetched when needed and renewed before they expire.
     Account(AccountKey),
 }
 
-/// A user token, as a sign-in gives it.
+/// A user token from a sign-in.
 #[derive(Clone, Debug)]
 pub struct Token {
     pub token: SecretString,
     pub user_id: UserId,
     pub expires_at: Timestamp,
-    /// When this process should have another one. By the monotonic clock, so that a wrong wall clock does not matter.
+    /// When to renew it. Measured with the monotonic clock, so that a wrong wall clock does not matter.
     pub(crate) renew_at: Instant,
 }
 
 impl Token {
-    /// A token that was kept from before, with what is left of its life.
-    pub fn kept(token: SecretString, user_id: UserId, expires_at: Timestamp, left: Duration) -> Self {
+    /// A token from an earlier process, and its remaining lifetime.
+    pub fn stored(token: SecretString, user_id: UserId, expires_at: Timestamp, left: Duration) -> Self {
         Self { token, user_id, expires_at, renew_at: Instant::now() + renewal(left) }
     }
 
@@ -45,7 +45,7 @@ impl Token {
     }
 }
 
-/// A token is renewed a minute before its end, or in the last tenth of a short life.
+/// A token is renewed one minute before it expires, or in the last tenth of a short lifetime.
 fn renewal(left: Duration) -> Duration {
     left.saturating_sub((left / 10).min(Duration::from_secs(60)))
 }

@@ -1,4 +1,4 @@
-//! What can go wrong in a call, for programs to match on and for people to read.
+//! The errors of a call.
 
 use std::time::Duration;
 
@@ -6,49 +6,49 @@ use ensemble_types::problem::{Code, Problem};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A call that did not succeed, after all its retries.
+/// A call that failed after all its retries.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The service answered with a problem. Match on its `code`.
     #[error(transparent)]
     Problem(Box<Problem>),
-    /// No connection came about, so the request had no effect.
+    /// No connection could be made, so the request had no effect.
     #[error("could not connect to {origin}")]
     Unreachable {
         origin: String,
         #[source]
         source: reqwest::Error,
     },
-    /// The connection broke while the request was under way; it may or may not have had its effect.
+    /// The connection broke during the request, which may or may not have had its effect.
     #[error("the connection to {origin} broke")]
-    Broken {
+    ConnectionLost {
         origin: String,
         #[source]
         source: reqwest::Error,
     },
-    /// No answer in time; the request may or may not have had its effect.
-    #[error("no answer from {origin} within {} s", waited.as_secs_f32())]
-    Silent { origin: String, waited: Duration },
-    /// An error status without a problem body: something else than this service answered.
-    #[error("{origin} answered {status}, and not as this service does; check the address")]
-    Foreign { origin: String, status: u16 },
-    /// An answer with a good status whose body is not what the interface promises.
-    #[error("the answer to {call} could not be read")]
-    Unreadable {
+    /// No response in time. The request may or may not have had its effect.
+    #[error("no response from {origin} within {} s", waited.as_secs_f32())]
+    TimedOut { origin: String, waited: Duration },
+    /// An error status without a problem body: the response did not come from this service.
+    #[error("{origin} answered with status {status} and is not this service; check the address")]
+    ForeignServer { origin: String, status: u16 },
+    /// A success status with a body that does not match the interface.
+    #[error("the response to {call} could not be read")]
+    InvalidResponse {
         call: String,
         #[source]
         source: serde_json::Error,
     },
-    /// The service ended a stream, for this reason, and it cannot be taken up again.
+    /// The service ended a stream for this reason, and the stream cannot be resumed.
     #[error("the stream has ended: {reason}")]
     StreamEnded { reason: String },
     /// The address of the server is not an http or https address.
     #[error("{0:?} is not an http:// or https:// address")]
     Address(String),
-    /// A value that the interface would refuse.
+    /// A value that the service would refuse.
     #[error("{0}")]
     Argument(String),
-    /// The call needs a credential that this client was not given.
+    /// The call needs a credential that this client does not have.
     #[error("this call needs {0}")]
     NoCredential(&'static str),
     /// The HTTP client could not be set up, for example because the system has no certificates.
@@ -65,33 +65,33 @@ impl Error {
         }
     }
 
-    /// Whether the service said exactly this.
+    /// Whether the service returned this code.
     pub fn is(&self, code: Code) -> bool {
         self.code() == Some(code)
     }
 
-    /// Whether it is any of the 404s.
+    /// Whether it is one of the 404 codes.
     pub fn is_not_found(&self) -> bool {
         self.code().is_some_and(|code| code.status() == 404)
     }
 
-    /// Whether the same call may well work in a while: the service is away, busy or going down.
+    /// Whether the same call may succeed later: the service is unavailable, busy or shutting down.
     pub fn may_pass(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::Broken { .. } | Self::Silent { .. } => true,
-            Self::Foreign { status, .. } => matches!(status, 502..=504),
+            Self::Unreachable { .. } | Self::ConnectionLost { .. } | Self::TimedOut { .. } => true,
+            Self::ForeignServer { status, .. } => matches!(status, 502..=504),
             Self::Problem(problem) => matches!(problem.code.status(), 408 | 429 | 502..=504),
             _ => false,
         }
     }
 
     pub(crate) fn of(origin: &str, source: reqwest::Error) -> Self {
-        // An address in an error could carry a link token.
+        // The address in an error could contain a link token.
         let source = source.without_url();
         if source.is_connect() {
             Self::Unreachable { origin: origin.to_owned(), source }
         } else {
-            Self::Broken { origin: origin.to_owned(), source }
+            Self::ConnectionLost { origin: origin.to_owned(), source }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Follows a live stream for as long as the caller likes: reconnects, goes on where it was, signs in again.
+//! Follows a live stream: reconnects, resumes after the last event, signs in again when needed.
 
 use std::future::Future;
 use std::time::Duration;
@@ -16,35 +16,35 @@ pub use crate::sse::Event;
 use crate::sse::Reader;
 use crate::transport::Client;
 
-/// How patient a follower is.
+/// The timeouts of a follower.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
-    /// A stream that was silent for so long is dead; the service sends a comment every 15 seconds.
+pub struct FollowTimeouts {
+    /// A stream without data for this long is treated as broken. The service sends a comment every 15 seconds.
     pub silence: Duration,
-    /// How long nobody may be reached before the follower gives up.
+    /// The follower gives up after this long without a connection.
     pub away: Duration,
 }
 
-impl Default for Patience {
+impl Default for FollowTimeouts {
     fn default() -> Self {
         Self { silence: Duration::from_secs(45), away: Duration::from_secs(300) }
     }
 }
 
-/// What to follow, and from where.
+/// What to follow, and the starting point.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Source {
     pub(crate) path: Vec<String>,
     pub(crate) query: Vec<(&'static str, String)>,
     pub(crate) headers: Vec<(&'static str, String)>,
-    /// The id of the last event that was seen.
+    /// The id of the last event that was received.
     pub(crate) after: Option<String>,
     pub(crate) anonymous: bool,
-    pub(crate) timeout: Patience,
+    pub(crate) timeouts: FollowTimeouts,
 }
 
-/// The events of `source`, without a gap over reconnects. Ends when there can be no more of them, with an error when the
-/// service refuses to go on or was away for too long.
+/// The events of `source`, without gaps across reconnects. The stream ends when there can be no more events, or with an
+/// error when the service refuses to continue or was unavailable for too long.
 pub(crate) fn follow(client: Client, source: Source) -> impl Stream<Item = Result<Event>> + Send + use<> {
     let follower = Follower { client, source, body: None, reader: Reader::default(), ended: None, connects: 0 };
     stream::try_unfold(
@@ -63,7 +63,7 @@ struct Follower {
     source: Source,
     body: Option<BoxStream<'static, reqwest::Result<Bytes>>>,
     reader: Reader,
-    /// The reason of the last `event: end`, until something else came.
+    /// The reason of the last `event: end`, until another event arrives.
     ended: Option<String>,
     connects: u32,
 }
@@ -87,7 +87,7 @@ impl Follower {
             }
             match &mut self.body {
                 None => self.connect().await?,
-                Some(body) => match timeout(self.source.timeout.silence, body.next()).await {
+                Some(body) => match timeout(self.source.timeouts.silence, body.next()).await {
                     Ok(Some(Ok(chunk))) if self.reader.push(&chunk).is_ok() => {}
                     _ => self.body = None,
                 },
@@ -95,14 +95,14 @@ impl Follower {
         }
     }
 
-    /// The service will not go on with this stream; perhaps with another: at another replica, or after a new sign-in.
-    /// If not even then, the answer to the next connection says so.
+    /// The service has ended this stream. It may accept another one, at another replica or after a new sign-in. If it
+    /// does not, the response to the next connection says so.
     ///
-    /// `true`: there is nothing more to follow.
+    /// Returns `true` when there is nothing more to follow.
     async fn end(&mut self, data: &str) -> bool {
         self.body = None;
-        let told: Option<End> = serde_json::from_str(data).ok();
-        let reason = told.map_or_else(|| data.to_owned(), |end| end.reason);
+        let end: Option<End> = serde_json::from_str(data).ok();
+        let reason = end.map_or_else(|| data.to_owned(), |end| end.reason);
         match reason.as_str() {
             "terminal" => return true,
             "draining" | "unavailable" => {}
@@ -118,7 +118,7 @@ impl Follower {
             tokio::time::sleep(pause).await;
         }
         self.connects = self.connects.saturating_add(1);
-        self.reader = Reader::coming_back(self.reader.reconnect);
+        self.reader = Reader::for_reconnect(self.reader.reconnect);
         let since = Instant::now();
         loop {
             let error = match self.open().await {
@@ -134,7 +134,7 @@ impl Follower {
                 return Err(Error::StreamEnded { reason: reason.clone() });
             }
             let may_return = retry::again(&error, Repeat::Harmless).is_some();
-            if !may_return || since.elapsed() >= self.source.timeout.away {
+            if !may_return || since.elapsed() >= self.source.timeouts.away {
                 return Err(error);
             }
             tokio::time::sleep(self.client.0.retry.longest).await;
@@ -154,6 +154,6 @@ impl Follower {
         if self.source.anonymous {
             call = call.anonymous();
         }
-        async move { Ok(call.open().await?.bytes_stream().boxed()) }
+        async move { Ok(call.send_open().await?.bytes_stream().boxed()) }
     }
 }

@@ -1,4 +1,4 @@
-//! Names for requests, so that the service knows a second arrival of the same one.
+//! Keys that let the service recognise a repeated request.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -1,4 +1,4 @@
-//! The runner's side of the orchestrator: take work, hold it, report it. Wants a machine token.
+//! The runner's calls to the orchestrator: take a lease, keep it, report the result. They need a machine token.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use crate::error::{Error, Result};
 use crate::retry::Repeat;
 use crate::transport::Client;
 
-/// A lease in the hands of its runner: what its calls have to say of it.
+/// A lease that this runner holds, with the values that every call about it must carry.
 #[derive(Clone, Debug)]
 pub struct HeldLease {
     pub id: LeaseId,
     pub fence: i64,
-    /// The trace that the attempt belongs to, so that what the service does about it is seen there.
+    /// The trace of the attempt. The calls carry it, so that the service's work appears in the same trace.
     pub traceparent: Option<String>,
 }
 
@@ -28,9 +28,10 @@ impl From<&Lease> for HeldLease {
 }
 
 impl Client {
-    /// Asks for work and waits up to `waitMs` for it. May come back empty.
+    /// Requests work and waits up to `waitMs` for it. The result can be empty.
     ///
-    /// Sent again only when it did not arrive: a lease whose answer was lost goes back to the queue by itself.
+    /// The request is repeated only when it did not arrive: a lease whose response was lost returns to the queue when
+    /// it expires.
     pub async fn lease(&self, request: &LeaseRequest) -> Result<Vec<Lease>> {
         let answer: Leases = self
             .post(&["v1", "orchestrator", "leases"], Repeat::Harmful)
@@ -41,31 +42,31 @@ impl Client {
         Ok(answer.leases)
     }
 
-    /// Says that the attempt is still being made.
-    pub async fn beat_lease(&self, lease: &HeldLease) -> Result<LeaseBeat> {
+    /// Sends the heartbeat of an attempt.
+    pub async fn lease_heartbeat(&self, lease: &HeldLease) -> Result<LeaseBeat> {
         self.of_lease(lease, "heartbeat").json(&LeaseHeartbeat { fence: lease.fence }).send().await
     }
 
-    /// Hands in a piece of output. Repeating is harmless: the service trims what it has.
+    /// Sends a piece of output. A repetition is harmless, because the service ignores bytes that it already has.
     pub async fn put_output(&self, lease: &HeldLease, output: &LeaseOutput) -> Result<()> {
-        self.of_lease(lease, "output").json(output).answer().await.map(drop)
+        self.of_lease(lease, "output").json(output).send_whole().await.map(drop)
     }
 
-    /// Reports how the attempt ended. Repeating is harmless.
+    /// Reports how the attempt ended. A repetition is harmless.
     pub async fn finish_lease(&self, lease: &HeldLease, finish: &LeaseFinish) -> Result<()> {
-        self.of_lease(lease, "finish").json(finish).answer().await.map(drop)
+        self.of_lease(lease, "finish").json(finish).send_whole().await.map(drop)
     }
 
     fn of_lease(&self, lease: &HeldLease, what: &str) -> Call<'_> {
         let path = ["v1", "orchestrator", "leases", &lease.id.to_string(), what];
-        // A trace is no reason to lose a report: what cannot be a header is left out.
+        // An invalid trace header must not prevent a report, so it is left out.
         let traceparent = lease.traceparent.as_deref().filter(|text| HeaderValue::from_str(text).is_ok());
         self.post(&path, Repeat::Harmless).header(HeaderName::from_static("traceparent"), traceparent)
     }
 }
 
 impl Error {
-    /// Where the service wants the output to go on, when it refused a piece that left a gap.
+    /// The offset that the service expects next, after it refused output with a gap.
     pub fn expected_offset(&self) -> Option<u64> {
         match self {
             Self::Problem(problem) if problem.code == Code::Conflict => problem.extra.get("expectedOffset")?.as_u64(),

@@ -1,8 +1,9 @@
-//! A typed client of the public interface: it signs in, retries what may be retried, and follows streams.
+//! A typed client of the public interface: it signs in, retries where that is safe, and follows streams.
 //!
-//! Start with [`Client::builder`]. Every call of the interface is one method on [`Client`], in the file of its noun.
-//! What travels encrypted is sealed and opened by [`seal`]; the rest of this crate never looks into it.
+//! Start with [`Client::builder`]. Every call of the interface is one method of [`Client`], in the file of its noun.
+//! [`seal`] encrypts and decrypts contents; the rest of this crate never looks into them.
 
+mod attempts;
 mod call;
 mod error;
 mod retry;

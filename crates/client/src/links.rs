@@ -1,4 +1,4 @@
-//! Public links: made by a session's owner, opened by whoever has the address.
+//! Public links: created by the owner of a session, opened by everyone who has the link.
 
 use ensemble_types::ids::SessionId;
 use ensemble_types::links::{CreateLink, Link, PublicView};
@@ -12,33 +12,33 @@ use crate::sessions::Window;
 use crate::transport::Client;
 
 impl Client {
-    /// Makes the session's link, or makes it anew. `false`: there was one, and it is dead now.
+    /// Creates or replaces the session's link. `false`: it replaced a link, which no longer works.
     ///
-    /// Sent once: a second arrival would kill the token of the first.
+    /// This call is not retried, because a repetition would invalidate the token that the first one created.
     pub async fn create_link(&self, session: SessionId, link: &CreateLink) -> Result<(Link, bool)> {
         let path = ["v1", "sessions", &session.to_string(), "public-share"];
         self.post(&path, Repeat::Harmful).json(link).send_created().await
     }
 
-    /// Ends the link and all that came in through it. Fine too when there is none.
+    /// Deletes the link and ends all its open views. Succeeds when there is no link.
     pub async fn delete_link(&self, session: SessionId) -> Result<()> {
         self.delete(&["v1", "sessions", &session.to_string(), "public-share"]).await
     }
 
-    /// Opens a link: one use. The key names the viewing, so that a lost answer does not cost another use.
+    /// Opens a link, which counts as one use. With the same key a repetition does not count as another use.
     pub async fn open_link(&self, token: &str, window: Window, key: &str) -> Result<PublicView> {
         let call = self.get(&["v1", "public-sessions", token]).anonymous().idempotent(key);
         call.query("before", window.before).query("after", window.after).query("limit", window.limit).send().await
     }
 
-    /// Another page of a viewing that has begun.
+    /// Reads another page of an open view.
     pub async fn link_page(&self, token: &str, view_token: &str, window: Window) -> Result<PublicView> {
         let call = self.get(&["v1", "public-sessions", token]).anonymous();
         let call = call.header(HeaderName::from_static("x-view-token"), Some(view_token));
         call.query("before", window.before).query("after", window.after).query("limit", window.limit).send().await
     }
 
-    /// A viewing, live; `after` is the `seq` to go on from.
+    /// Follows a view live. `after` is the `seq` to continue from.
     pub fn follow_link(
         &self,
         token: &str,

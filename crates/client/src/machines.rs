@@ -10,8 +10,8 @@ use crate::retry::Repeat;
 use crate::transport::Client;
 
 impl Client {
-    /// Registers a machine. `true`: it was new; `false`: the id was the caller's already, and the record is the stored
-    /// one.
+    /// Registers a machine. `true`: it was created. `false`: the caller already owned the id, and the record is the
+    /// stored one.
     pub async fn register_machine(&self, machine: &RegisterMachine) -> Result<(Machine, bool)> {
         let key = crate::idempotency_key();
         self.post(&["v1", "machines"], Repeat::Harmless).idempotent(&key).json(machine).send_created().await
@@ -37,7 +37,7 @@ impl Client {
         })
     }
 
-    /// Changes a machine. An update that names the version it expects is sent once; any other may be sent again.
+    /// Changes a machine. An update with an expected version is sent once; any other update may be repeated.
     pub async fn update_machine(&self, id: &MachineId, update: &UpdateMachine) -> Result<Machine> {
         let guarded = update.expected_version.is_some()
             || update.expected_metadata_version.is_some()
@@ -46,12 +46,12 @@ impl Client {
         self.patch(&["v1", "machines", id.as_str()], repeat).json(update).send().await
     }
 
-    /// The machine's heartbeat: the service notes the time, and keeps `activity` for people to see.
-    pub async fn beat_machine(&self, id: &MachineId, activity: Activity) -> Result<Machine> {
+    /// The machine's heartbeat: the service stores the time, and `activity` for people to see.
+    pub async fn machine_heartbeat(&self, id: &MachineId, activity: Activity) -> Result<Machine> {
         self.update_machine(id, &UpdateMachine { activity: Some(activity), ..UpdateMachine::default() }).await
     }
 
-    /// Forgets a machine: its tokens stop working, its leases end, tasks that only it may do fail.
+    /// Deletes a machine: its tokens stop working, its leases end, and tasks that only it may do fail.
     pub async fn delete_machine(&self, id: &MachineId) -> Result<()> {
         self.delete(&["v1", "machines", id.as_str()]).await
     }

@@ -1,4 +1,4 @@
-//! The output of a task's attempt: read once, or followed while it is written.
+//! The output of an attempt: read once, or followed live.
 
 use bytes::Bytes;
 use ensemble_types::ids::{RunId, TaskId};
@@ -11,26 +11,26 @@ use crate::error::{Error, Result};
 use crate::retry::{self, Repeat};
 use crate::transport::Client;
 
-/// Which bytes of which output.
+/// Selects the output of one attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct OutputOf {
     pub run: RunId,
     pub task: TaskId,
     /// The latest attempt when absent.
     pub attempt: Option<u32>,
-    /// Skip so many bytes.
+    /// Skip this many bytes.
     pub from: u64,
 }
 
 impl Client {
-    /// The output that is there now, as it comes in.
+    /// The output that exists now, as a stream of chunks.
     pub async fn output(&self, of: OutputOf) -> Result<impl Stream<Item = Result<Bytes>> + Send + use<>> {
         let origin = self.origin().to_owned();
         let body = self.open_output(of, false).await?;
         Ok(body.map(move |chunk| chunk.map_err(|error| Error::of(&origin, error))))
     }
 
-    /// The output from `of.from` on, live, until the attempt has ended. Goes on where it was when the connection breaks.
+    /// The output from `of.from` on, live, until the attempt has ended. Resumes when the connection breaks.
     pub fn follow_output(&self, of: OutputOf) -> impl Stream<Item = Result<Bytes>> + Send + use<> {
         let start = Following { client: self.clone(), of, body: None, last: false, failures: 0 };
         stream::try_unfold(
@@ -45,9 +45,9 @@ impl Client {
         if of.from > 0 {
             call = call.header(header::RANGE, Some(&format!("bytes={}-", of.from)));
         }
-        match call.open().await {
+        match call.send_open().await {
             Ok(response) => Ok(response.bytes_stream().boxed()),
-            // All there is has been read.
+            // All available output has been read.
             Err(error) if error.is(Code::RangeNotSatisfiable) => Ok(stream::empty().boxed()),
             Err(error) => Err(error),
         }
@@ -58,7 +58,7 @@ struct Following {
     client: Client,
     of: OutputOf,
     body: Option<BoxStream<'static, reqwest::Result<Bytes>>>,
-    /// The attempt is over; `body` is what was still missing then.
+    /// The attempt has ended. `body` is the rest of its output.
     last: bool,
     failures: u32,
 }
@@ -92,14 +92,15 @@ impl Following {
                 }
                 None => {}
             }
-            // Broken, or cut short by a service that is going down.
+            // The connection broke, or the service is shutting down.
             self.body = None;
             self.failures += 1;
             tokio::time::sleep(self.client.0.retry.pause(self.failures, None)).await;
         }
     }
 
-    /// Stays with one attempt: offsets mean nothing in another. Waits for the first attempt if there is none yet.
+    /// Stays with one attempt, because offsets mean nothing in another. Waits for the first attempt if there is none
+    /// yet.
     async fn pin(&mut self) -> Result<()> {
         while self.of.attempt.is_none() {
             let run = self.client.run(self.of.run).await?;
@@ -117,7 +118,7 @@ impl Following {
     }
 }
 
-/// Whether nothing can be added to this attempt's output any more.
+/// Whether this attempt's output is complete.
 async fn is_over(client: &Client, of: OutputOf) -> Result<bool> {
     let task = find(of.task, client.run(of.run).await?);
     Ok(task.is_none_or(|task| task.status.is_terminal() || of.attempt.is_some_and(|attempt| attempt < task.attempt)))

@@ -1,4 +1,4 @@
-//! Lists that are longer than a page, as streams: the next page is fetched when the last one is used up.
+//! Lists over several pages, as streams: the next page is fetched when the current one is used up.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -7,8 +7,8 @@ use futures_util::stream::{self, Stream};
 
 use crate::error::Result;
 
-/// Walks a keyset-paged list from its beginning. `fetch` gets the cursor of the page, `None` for the first, and gives
-/// the page's items and the cursor after it.
+/// Walks a keyset-paged list from its beginning. `fetch` receives a cursor (`None` for the first page) and returns the
+/// items of the page and the next cursor.
 pub(crate) fn walk<T, F, Fut>(fetch: F) -> impl Stream<Item = Result<T>> + Send
 where
     T: Send,

@@ -1,8 +1,8 @@
-//! Which failed calls are tried again, when, and for how long.
+//! Which failed calls are retried, when, and for how long.
 //!
-//! A request that had no effect may always be sent again: nobody was reached, or it was turned away for its rate.
-//! One that may have had its effect is sent again only when a second effect is harmless: reads, and writes that
-//! carry an idempotency key, a `localId`, a fence, or are absolute.
+//! A request that had no effect may always be repeated: there was no connection, or the service refused it because of a
+//! rate limit. A request that may have had its effect is repeated only when that is harmless: reads, and writes that
+//! carry an idempotency key, a `localId` or a fence, or that set an absolute value.
 
 use std::time::Duration;
 
@@ -11,15 +11,16 @@ use rand::Rng;
 
 use crate::error::Error;
 
-/// How patient a client is.
+/// How often and for how long a client retries.
 #[derive(Clone, Copy, Debug)]
 pub struct Retry {
-    /// Tries in all, the first one included.
+    /// The number of attempts, including the first.
     pub attempts: u32,
-    /// The wait before the second try; it doubles from then on, up to `longest`.
+    /// The pause before the second attempt. It doubles after each attempt, up to `longest`.
     pub first: Duration,
     pub longest: Duration,
-    /// From the start of the call to its last try's end. Long-polls get their own waiting time on top.
+    /// The time budget from the start of the call to the end of its last attempt. The waiting time of a long-poll is
+    /// added.
     pub deadline: Duration,
 }
 
@@ -35,13 +36,13 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// One try, no timeout beyond it.
+    /// One attempt, and no timeout for the whole call.
     pub fn never() -> Self {
         Self { attempts: 1, ..Self::default() }
     }
 
-    /// The wait after the `failures`th failure: half of the step and a random part of the other half, so that clients
-    /// that failed together do not come back together; never before the service wants to hear of it.
+    /// The pause after the `failures`th failure: half of the step plus a random part of the other half, so that clients
+    /// that failed together do not retry together. Never shorter than the `Retry-After` of the service.
     pub(crate) fn pause(&self, failures: u32, wanted: Option<Duration>) -> Duration {
         let doublings = failures.saturating_sub(1).min(16);
         let step = self.first.saturating_mul(1 << doublings).min(self.longest);
@@ -53,28 +54,28 @@ impl Retry {
     }
 }
 
-/// What a second arrival of the same request would do.
+/// The effect of sending the same request twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeat {
-    /// Nothing that the first has not done.
+    /// The second request changes nothing.
     Harmless,
-    /// Perhaps the same thing twice.
+    /// The second request may repeat the effect.
     Harmful,
 }
 
-/// Whether a failed request may be sent again, and how long the service asked to be left alone.
+/// Whether a failed request may be repeated, and the pause that the service asked for.
 pub(crate) fn again(error: &Error, repeat: Repeat) -> Option<Option<Duration>> {
     let harmless = repeat == Repeat::Harmless;
     match error {
         Error::Unreachable { .. } => Some(None),
-        Error::Broken { .. } | Error::Silent { .. } if harmless => Some(None),
-        Error::Foreign { status, .. } if harmless && *status >= 500 => Some(None),
+        Error::ConnectionLost { .. } | Error::TimedOut { .. } if harmless => Some(None),
+        Error::ForeignServer { status, .. } if harmless && *status >= 500 => Some(None),
         Error::Problem(problem) => {
             let wanted = problem.retry_after.map(|seconds| Duration::from_secs(u64::from(seconds)));
             let may = match problem.code {
                 Code::RateLimited => true,
                 Code::Unavailable | Code::UpstreamError | Code::UpstreamTimeout | Code::RequestTimeout => harmless,
-                // The first request with this idempotency key is still in flight.
+                // The first request with this idempotency key is still in progress.
                 Code::Conflict => harmless && wanted.is_some(),
                 _ => false,
             };
@@ -87,8 +88,8 @@ pub(crate) fn again(error: &Error, repeat: Repeat) -> Option<Option<Duration>> {
 /// Whether the request may have had its effect although the call failed.
 pub(crate) fn ambiguous(error: &Error) -> bool {
     match error {
-        Error::Broken { .. } | Error::Silent { .. } => true,
-        Error::Foreign { status, .. } => *status >= 500,
+        Error::ConnectionLost { .. } | Error::TimedOut { .. } => true,
+        Error::ForeignServer { status, .. } => *status >= 500,
         Error::Problem(problem) => problem.code.status() >= 500 || problem.code == Code::RequestTimeout,
         _ => false,
     }

@@ -1,4 +1,4 @@
-//! Runs of the orchestrator: submit, watch, cancel, retry.
+//! Runs: submit, watch, cancel, retry.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ impl Client {
         self.get(&["v1", "orchestrator", "runs", &id.to_string()]).send().await
     }
 
-    /// Asks for the run to end. A run that has ended already is answered as it is.
+    /// Cancels a run. A run that has already ended is returned unchanged.
     pub async fn cancel_run(&self, id: RunId, reason: Option<&str>) -> Result<Run> {
         let reason = reason.map(Text::new).transpose();
         let reason = reason.map_err(|error| Error::Argument(format!("the reason {error}")))?;
@@ -50,7 +50,7 @@ impl Client {
         self.post(&path, Repeat::Harmless).json(&CancelRun { reason }).send().await
     }
 
-    /// New attempts for what failed or was cancelled; CONFLICT when there is nothing of the kind.
+    /// Starts new attempts for failed and cancelled tasks. CONFLICT when there are none.
     pub async fn retry_run(&self, id: RunId) -> Result<Run> {
         self.post(&["v1", "orchestrator", "runs", &id.to_string(), "retry"], Repeat::Harmful).send().await
     }
@@ -65,7 +65,7 @@ impl Client {
             .await
     }
 
-    /// Every change of a run from `cursor` on, as it happens; ends after the change that ended the run.
+    /// Every change of a run after `cursor`, live. Ends after the change that ended the run.
     pub fn watch_run(&self, id: RunId, cursor: String) -> impl Stream<Item = Result<Pended>> + Send + use<> {
         let client = self.clone();
         stream::try_unfold(Some(cursor), move |cursor| {
@@ -85,8 +85,8 @@ impl Client {
         })
     }
 
-    /// The same as [`Self::watch_run`], pushed by the service over one connection; without `after` all tasks are told
-    /// first.
+    /// The same as [`Self::watch_run`], pushed by the service over one connection. Without `after` the stream begins
+    /// with all tasks.
     pub fn run_events(&self, id: RunId, after: Option<i64>) -> impl Stream<Item = Result<Pended>> + Send + use<> {
         let path = ["v1", "orchestrator", "runs", &id.to_string(), "events"].map(str::to_owned).to_vec();
         let source = Source { path, after: after.map(|version| version.to_string()), ..Source::default() };
@@ -99,6 +99,6 @@ fn read(event: Result<Event>) -> Result<Option<Pended>> {
     if event.name != "change" {
         return Ok(None);
     }
-    let unreadable = |source| Error::Unreadable { call: "event change".to_owned(), source };
+    let unreadable = |source| Error::InvalidResponse { call: "event change".to_owned(), source };
     serde_json::from_str(&event.data).map(Some).map_err(unreadable)
 }

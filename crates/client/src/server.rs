@@ -1,18 +1,18 @@
-//! What the server says of itself, to anybody.
+//! The server's public information: version, token keys, OpenAPI document.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::transport::Client;
 
-/// The build that answers, and the versions of the interface it speaks.
+/// The version of the server, and the versions of the interface that it supports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Version {
     pub name: String,
     /// The release, as in `0.1.0`.
     pub version: String,
-    /// The commit it was built from, where the build knew it.
+    /// The commit of the build, if known.
     pub commit: Option<String>,
     /// Path prefixes, such as `v1`.
     pub api: Vec<String>,
@@ -23,12 +23,12 @@ impl Client {
         self.get(&["v1", "version"]).anonymous().send().await
     }
 
-    /// The public keys that tokens are verified with, as a JWK set (RFC 7517).
+    /// The public keys that verify tokens, as a JWK set (RFC 7517).
     pub async fn jwks(&self) -> Result<serde_json::Value> {
         self.get(&[".well-known", "jwks.json"]).anonymous().send().await
     }
 
-    /// The description of the whole interface (OpenAPI 3.1).
+    /// The OpenAPI 3.1 document of the whole interface.
     pub async fn openapi(&self) -> Result<serde_json::Value> {
         self.get(&["openapi.json"]).anonymous().send().await
     }

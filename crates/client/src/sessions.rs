@@ -1,4 +1,4 @@
-//! Sessions and their messages. Contents go in and come out as they are stored; [`crate::seal`] makes and opens them.
+//! Sessions and their messages. Contents pass through unchanged; [`crate::seal`] encrypts and decrypts them.
 
 use ensemble_types::ids::SessionId;
 use ensemble_types::messages::{AppendMessage, AppendMessages, AppendedMessages, Message, MessagePage};
@@ -6,7 +6,7 @@ use ensemble_types::sessions::{CreateSession, Session, SessionPage, UpdateSessio
 use futures_util::{Stream, StreamExt, stream};
 
 use crate::error::{Error, Result};
-use crate::follow::{Event, Patience, Source, follow};
+use crate::follow::{Event, FollowTimeouts, Source, follow};
 use crate::pages;
 use crate::retry::Repeat;
 use crate::transport::Client;
@@ -14,33 +14,33 @@ use crate::transport::Client;
 /// Which sessions a list holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionFilter {
-    /// Leaves out those that have ended.
+    /// Leaves out ended sessions.
     pub active_only: bool,
-    /// Adds those that others share with the caller.
+    /// Includes sessions that others share with the caller.
     pub shared: bool,
 }
 
 /// Which part of a history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Window {
-    /// Only below this `seq`. Alone, or with nothing: newest first.
+    /// Only messages below this `seq`. Newest first, also when neither bound is set.
     pub before: Option<i64>,
-    /// Only above this `seq`, in ascending order.
+    /// Only messages above this `seq`, in ascending order.
     pub after: Option<i64>,
     /// 1 to 500; 50 when absent.
     pub limit: Option<u32>,
 }
 
-/// What a session's stream tells.
+/// An event of a session's stream.
 #[derive(Clone, Debug)]
 pub enum SessionEvent {
     Message(Box<Message>),
-    /// Metadata, agent state, status or key epoch changed; as the service sent it.
+    /// Metadata, agent state, status or key epoch changed. The event as the service sent it.
     Changed(serde_json::Value),
 }
 
 impl Client {
-    /// Makes a session. `false`: there was one with this tag, or this key, already. See [`crate::idempotency_key`].
+    /// Creates a session. `false`: a session with this tag or key existed already. See [`crate::idempotency_key`].
     pub async fn create_session(&self, session: &CreateSession, key: &str) -> Result<(Session, bool)> {
         self.post(&["v1", "sessions"], Repeat::Harmless).idempotent(key).json(session).send_created().await
     }
@@ -61,7 +61,7 @@ impl Client {
         call.query("limit", limit).query("cursor", cursor).send().await
     }
 
-    /// All sessions, the one changed last first.
+    /// All sessions, the most recently changed first.
     pub fn sessions(&self, filter: SessionFilter) -> impl Stream<Item = Result<Session>> + Send + use<> {
         let client = self.clone();
         pages::walk(move |cursor| {
@@ -73,7 +73,7 @@ impl Client {
         })
     }
 
-    /// Changes a session. An update that names what it expects is sent once; any other may be sent again.
+    /// Changes a session. An update with an expected version is sent once; any other update may be repeated.
     pub async fn update_session(&self, id: SessionId, update: &UpdateSession) -> Result<Session> {
         let guarded = update.expected_version.is_some()
             || update.expected_metadata_version.is_some()
@@ -83,18 +83,18 @@ impl Client {
         self.patch(&["v1", "sessions", &id.to_string()], repeat).json(update).send().await
     }
 
-    /// Deletes a session for everyone, with its messages, shares and link.
+    /// Deletes a session for all users, with its messages, shares and link.
     pub async fn delete_session(&self, id: SessionId) -> Result<()> {
         self.delete(&["v1", "sessions", &id.to_string()]).await
     }
 
-    /// Appends a message. `false`: this sender's `localId` was there already, and the record is the first one.
+    /// Appends a message. `false`: the sender's `localId` existed already, and the result is the first record.
     pub async fn append_message(&self, session: SessionId, message: &AppendMessage) -> Result<(Message, bool)> {
         let path = ["v3", "sessions", &session.to_string(), "messages"];
         self.post(&path, Repeat::Harmless).json(message).send_created().await
     }
 
-    /// Appends 1 to 200 messages, all or none.
+    /// Appends 1 to 200 messages. Either all are stored or none.
     pub async fn append_messages(&self, session: SessionId, messages: Vec<AppendMessage>) -> Result<Vec<Message>> {
         let path = ["v3", "sessions", &session.to_string(), "messages"];
         let answer: AppendedMessages =
@@ -107,7 +107,7 @@ impl Client {
         call.query("before", window.before).query("after", window.after).query("limit", window.limit).send().await
     }
 
-    /// The history above `after`, oldest first, as far as it goes now.
+    /// The history above `after`, oldest first, up to the current end.
     pub fn messages_after(&self, session: SessionId, after: i64) -> impl Stream<Item = Result<Message>> + Send + use<> {
         let client = self.clone();
         let pages = stream::try_unfold(Some(after), move |after| {
@@ -126,7 +126,7 @@ impl Client {
         })
     }
 
-    /// The session live: every message above `after` (only new ones when absent), and changes of the session.
+    /// Follows the session: every message above `after` (only new ones when absent), and changes of the session.
     pub fn follow_session(
         &self,
         session: SessionId,
@@ -135,7 +135,7 @@ impl Client {
         let source = Source {
             path: ["v3", "sessions", &session.to_string(), "messages", "stream"].map(str::to_owned).to_vec(),
             after: after.map(|seq| seq.to_string()),
-            timeout: Patience::default(),
+            timeouts: FollowTimeouts::default(),
             ..Source::default()
         };
         follow(self.clone(), source).filter_map(|event| async move { read(event).transpose() })
@@ -144,11 +144,11 @@ impl Client {
 
 fn read(event: Result<Event>) -> Result<Option<SessionEvent>> {
     let event = event?;
-    let unreadable = |source| Error::Unreadable { call: format!("event {}", event.name), source };
+    let unreadable = |source| Error::InvalidResponse { call: format!("event {}", event.name), source };
     Ok(match event.name.as_str() {
         "message" => Some(SessionEvent::Message(serde_json::from_str(&event.data).map_err(unreadable)?)),
         "session" => Some(SessionEvent::Changed(serde_json::from_str(&event.data).map_err(unreadable)?)),
-        // An event of the future.
+        // An event type of a later version.
         _ => None,
     })
 }

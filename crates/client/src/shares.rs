@@ -10,7 +10,7 @@ use crate::retry::Repeat;
 use crate::transport::Client;
 
 impl Client {
-    /// Shares a session. `false`: the user had a share already, and it was replaced.
+    /// Shares a session. `false`: the user already had a share, which was replaced.
     pub async fn create_share(&self, session: SessionId, share: &CreateShare) -> Result<(Share, bool)> {
         let path = ["v1", "sessions", &session.to_string(), "shares"];
         self.post(&path, Repeat::Harmless).json(share).send_created().await
@@ -21,7 +21,7 @@ impl Client {
         call.query("limit", limit).query("cursor", cursor).send().await
     }
 
-    /// All shares of a session, newest first. The owner's only.
+    /// All shares of a session, newest first. Only for the owner.
     pub fn shares(&self, session: SessionId) -> impl Stream<Item = Result<Share>> + Send + use<> {
         let client = self.clone();
         pages::walk(move |cursor| {
@@ -38,7 +38,7 @@ impl Client {
         self.patch(&path, Repeat::Harmless).json(update).send().await
     }
 
-    /// Ends a user's access; a recipient may end its own.
+    /// Ends a user's access. Recipients may end their own.
     pub async fn delete_share(&self, session: SessionId, user: UserId) -> Result<()> {
         self.delete(&["v1", "sessions", &session.to_string(), "shares", &user.to_string()]).await
     }

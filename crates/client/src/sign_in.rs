@@ -1,4 +1,5 @@
-//! Signing in: a challenge, a signature over it and the dialled origin, a token (section "Accounts" of the interface).
+//! Signing in: request a challenge, sign it with the dialled origin, receive a token (section "Accounts" of the
+//! interface).
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use crate::retry::Repeat;
 use crate::transport::Client;
 
 impl Client {
-    /// Signs in with this client's account key and returns the token, a fresh one if the last was about to expire.
+    /// Signs in with this client's account key and returns a token that is not about to expire.
     pub async fn sign_in(&self) -> Result<Token> {
         let Credential::Account(key) = &self.0.credential else {
             return Err(Error::NoCredential("an account key"));
@@ -36,7 +37,7 @@ impl Client {
         Ok(token)
     }
 
-    /// Revokes the token that this client has, if it has one, so that nobody can use it any more.
+    /// Revokes this client's current token, if there is one.
     pub async fn sign_out(&self) -> Result<()> {
         let Some(token) = self.0.token.lock().await.take() else { return Ok(()) };
         let id = token_id(token.expose()).ok_or_else(|| Error::Argument("the token has no id".to_owned()))?;
@@ -44,7 +45,7 @@ impl Client {
     }
 
     async fn exchange(&self, key: &AccountKey) -> Result<Token> {
-        // A challenge is good for one answer: when that answer is lost, the next try needs another challenge.
+        // A challenge can be used once. When the response is lost, the next attempt needs a new challenge.
         let mut tries = 0;
         loop {
             let challenge: Challenge =
@@ -56,10 +57,10 @@ impl Client {
                 origin: Text::new(self.origin()).map_err(|error| Error::Argument(format!("the origin {error}")))?,
             };
             tries += 1;
-            match self.post(&["v1", "auth"], Repeat::Harmful).anonymous().json(&request).answer().await {
+            match self.post(&["v1", "auth"], Repeat::Harmful).anonymous().json(&request).send_whole().await {
                 Ok(answer) => {
                     let signed_in: SignedIn = serde_json::from_slice(&answer.body)
-                        .map_err(|source| Error::Unreadable { call: "POST /v1/auth".to_owned(), source })?;
+                        .map_err(|source| Error::InvalidResponse { call: "POST /v1/auth".to_owned(), source })?;
                     let date = answer.headers.get(header::DATE).and_then(|date| date.to_str().ok());
                     return Ok(token(signed_in, date));
                 }
@@ -73,8 +74,7 @@ impl Client {
 }
 
 impl Client {
-    /// What goes behind `Authorization: Bearer`, if anything. Boxed, because signing in is itself a call (one that
-    /// asks for no bearer).
+    /// The bearer token, if any. The future is boxed because signing in is itself a call (one without a bearer token).
     pub(crate) fn bearer(&self) -> BoxFuture<'_, Result<Option<SecretString>>> {
         Box::pin(async move {
             match &self.0.credential {
@@ -85,14 +85,14 @@ impl Client {
         })
     }
 
-    /// Drops the kept token, so that the next call signs in again.
+    /// Drops the cached token, so that the next call signs in again.
     pub(crate) async fn renew(&self) {
         if matches!(self.0.credential, Credential::Account(_)) {
             *self.0.token.lock().await = None;
         }
     }
 
-    /// Drops the kept token if it is the one that was refused; whether another can be had.
+    /// Drops the cached token if it is the refused one. Returns whether a new one can be requested.
     pub(crate) async fn forget(&self, refused: Option<&SecretString>) -> bool {
         let (Credential::Account(_), Some(refused)) = (&self.0.credential, refused) else {
             return false;
@@ -105,18 +105,18 @@ impl Client {
     }
 }
 
-/// Renewed by how long it lives from the server's own clock on (RFC 9110, section 6.6.1), so that a wrong clock here
-/// does not matter.
+/// Computes the renewal time from the lifetime and the server's own clock (RFC 9110, section 6.6.1), so that a wrong
+/// local clock does not matter.
 fn token(signed_in: SignedIn, date: Option<&str>) -> Token {
     let now = date.and_then(|date| OffsetDateTime::parse(date, &Rfc2822).ok());
-    let left = match now {
+    let remaining = match now {
         Some(now) => signed_in.expires_at.since(Timestamp::from_unix_seconds(now.unix_timestamp())),
         None => Duration::from_secs(60),
     };
-    Token::kept(signed_in.token.into(), signed_in.user_id, signed_in.expires_at, left)
+    Token::stored(signed_in.token.into(), signed_in.user_id, signed_in.expires_at, remaining)
 }
 
-/// The `jti` of a token (RFC 7519, section 4.1.7). The one claim that its holder needs.
+/// The `jti` of a token (RFC 7519, section 4.1.7). The client needs no other claim.
 fn token_id(token: &str) -> Option<TokenId> {
     #[derive(Deserialize)]
     struct Claims {

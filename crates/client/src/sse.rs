@@ -1,4 +1,4 @@
-//! Reads Server-Sent Events from bytes, however they are cut (WHATWG HTML, section 9.2.6).
+//! A parser of Server-Sent Events that accepts chunks of any size (WHATWG HTML, section 9.2.6).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 /// One event of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// `message` when the stream does not say.
+    /// `message` when the stream does not set a type.
     pub name: String,
-    /// Where to go on after this event; events without it do not move the place.
+    /// The id to resume after. Events without an id do not change the resume point.
     pub id: Option<String>,
     pub data: String,
 }
 
-/// A stream sent an event, or a line, of more than [`Reader::LONGEST`] bytes.
+/// An event or a line of the stream is longer than [`Reader::LONGEST`] bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
@@ -21,19 +21,18 @@ pub(crate) struct TooLong;
 #[derive(Default)]
 pub(crate) struct Reader {
     line: Vec<u8>,
-    /// The last byte was a carriage return: a line feed now belongs to it.
+    /// The last byte was a carriage return, so a line feed that follows belongs to it.
     after_return: bool,
     name: String,
     data: String,
     id: Option<String>,
     size: usize,
     ready: VecDeque<Event>,
-    /// How long the service wants clients to wait before they come back.
+    /// The pause that the service requests before a reconnect.
     pub(crate) reconnect: Option<Duration>,
 }
 
-/// The events of a stream that is there already, in the pieces that it came in; nothing when it is not one that this
-/// client would go on reading.
+/// Parses the events of a recorded stream from its chunks. `None` when the client would stop reading the stream.
 pub fn read_all<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Option<Vec<Event>> {
     let mut reader = Reader::default();
     for piece in pieces {
@@ -43,11 +42,11 @@ pub fn read_all<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Option<Vec<Ev
 }
 
 impl Reader {
-    /// Longer than any answer of the service.
+    /// Longer than any event of the service.
     const LONGEST: usize = 32 * 1024 * 1024;
 
-    /// For the next connection: nothing of the last one counts but when to come back.
-    pub(crate) fn coming_back(reconnect: Option<Duration>) -> Self {
+    /// Resets the parser for a new connection. Only the reconnect pause is kept.
+    pub(crate) fn for_reconnect(reconnect: Option<Duration>) -> Self {
         Self { reconnect, ..Self::default() }
     }
 
@@ -88,7 +87,7 @@ impl Reader {
             }
             "id" if !value.contains('\0') => self.id = Some(value.to_owned()),
             "retry" => self.reconnect = value.parse().ok().map(Duration::from_millis).or(self.reconnect),
-            // A comment (the field's name is empty) or a field of the future.
+            // A comment (empty field name) or a field of a later version.
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! The calling side: one request, one answer, a deadline.
+//! The client side: one request, one response, one deadline.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::{Peer, RpcError};
 const PROTOBUF: &str = "application/protobuf";
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// The way to one peer. Cheap to clone.
+/// A connection to one peer. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Channel {
     http: HttpClients,
@@ -27,15 +27,15 @@ pub struct Channel {
     deadline: Duration,
 }
 
-/// Whether a call may be sent twice.
+/// Whether a call may be repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
-    /// It changes nothing: sent again once when it did not arrive, or when the peer was not available.
+    /// The call changes nothing. It is repeated once when it did not arrive, or when the peer was unavailable.
     Read,
     Write,
 }
 
-/// An error as Twirp writes it.
+/// An error body in Twirp's format.
 #[derive(Deserialize)]
 struct WireError {
     code: String,
@@ -81,7 +81,7 @@ impl Channel {
     async fn repeat(&self, method: &'static str, kind: CallKind, body: Bytes) -> Result<Bytes, RpcError> {
         match self.send(method, body.clone()).await {
             Err(RpcError::Unavailable(reason)) if kind == CallKind::Read => {
-                tracing::debug!(method, %reason, "Asking a peer again");
+                tracing::debug!(method, %reason, "Repeating a call to a peer");
                 self.send(method, body).await
             }
             answer => answer,
@@ -114,7 +114,7 @@ impl Channel {
     }
 }
 
-/// reqwest says the cause of a failure only in the sources of its error. Its addresses hold no secrets here.
+/// reqwest gives the cause of a failure only in the sources of its error. Our internal addresses contain no secrets.
 fn with_causes(error: &reqwest::Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);

@@ -1,46 +1,43 @@
-//! What can go wrong with a call to a peer, in the few kinds that a caller treats differently.
+//! The kinds of failed calls to a peer, one for each kind that a caller treats differently.
 
 use ensemble_chassis::RpcStatus;
 use ensemble_types::problem::{Code, Problem};
 
-/// A failed call. The texts are for logs; a peer that implements a contract makes them, too.
+/// A failed call. The texts are for logs. Peers that implement a contract also create these errors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RpcError {
-    /// The peer cannot be reached, or cannot do it at the moment. Whether a write took place is not known.
+    /// The peer cannot be reached, or is not ready. Whether a write took place is unknown.
     #[error("unavailable: {0}")]
     Unavailable(String),
-    /// It did not answer in time. Whether a write took place is not known.
-    #[error("no answer in time: {0}")]
+    /// The peer did not respond in time. Whether a write took place is unknown.
+    #[error("no response in time: {0}")]
     Deadline(String),
-    /// What was asked for does not exist. This is an answer, as good as any.
+    /// The requested item does not exist. This is a valid answer of the peer.
     #[error("not found: {0}")]
     NotFound(String),
-    /// The request is not one that the peer understands: a mistake of ours.
+    /// The peer does not understand the request: a fault of the caller.
     #[error("refused as invalid: {0}")]
     Invalid(String),
-    /// A mistake of the peer's, or an answer that cannot be read.
+    /// A fault of the peer, or a response that cannot be read.
     #[error("failed: {0}")]
     Internal(String),
 }
 
 impl RpcError {
-    /// What a caller of the public interface is told when nothing better is known. The rest is logged here.
+    /// The problem for the public interface when the caller knows nothing more specific. The details are logged here.
     pub fn into_problem(self) -> Problem {
         match self {
             Self::Unavailable(_) | Self::Deadline(_) => {
-                tracing::warn!(error = %self, "A peer is not available");
-                Problem::new(
-                    Code::Unavailable,
-                    "A part of the service is not available at the moment. Try again shortly.",
-                )
-                .with_retry_after(1)
+                tracing::warn!(error = %self, "A peer is unavailable");
+                Problem::new(Code::Unavailable, "A part of the service is temporarily unavailable. Try again shortly.")
+                    .with_retry_after(1)
             }
             Self::NotFound(_) => Problem::not_found(),
             Self::Invalid(_) | Self::Internal(_) => {
                 tracing::error!(error = %self, "A call to a peer failed");
                 Problem::new(
                     Code::Internal,
-                    "Something went wrong in the service. Quote the request id when you report it.",
+                    "The service failed unexpectedly. Quote the request id when you report it.",
                 )
             }
         }
@@ -64,7 +61,7 @@ impl From<RpcError> for RpcStatus {
             RpcError::NotFound(message) => Self { code: "not_found", message },
             RpcError::Invalid(message) => Self { code: "invalid_argument", message },
             RpcError::Internal(message) => {
-                // Who called logs it too, but knows less of why.
+                // The caller logs it too, but with less detail.
                 tracing::error!(error = %message, "An internal call failed");
                 Self { code: "internal", message }
             }

@@ -1,8 +1,7 @@
-//! Calls between services: protobuf over HTTP, `POST /rpc/<package>.<Service>/<Method>` on the internal door.
+//! Calls between services: protobuf over HTTP, `POST /rpc/<package>.<Service>/<Method>` on the internal listener.
 //!
-//! The contracts are in `proto/`. For each service there is one trait; who offers it implements the trait and hands it
-//! to `mount_…`, who calls it takes an `Arc<dyn …>` and gets a `…Client` in production and a peer of its own in
-//! tests:
+//! The contracts are in `proto/`. Each service has one trait. A server implements it and passes it to `mount_…`. A
+//! caller takes an `Arc<dyn …>`: the generated `…Client` in production, an implementation in memory in tests:
 //!
 //! ```ignore
 //! let machines: Arc<dyn MachineDirectory> = Arc::new(MachineDirectoryClient::new(Channel::new(&kit, &config.machines)));
@@ -10,8 +9,8 @@
 //!     Err(RpcError::NotFound(_)) => …,
 //! ```
 //!
-//! Every call has a deadline, carries the internal token and the trace, and is sent again once when it changes nothing
-//! and did not arrive. What the public interface looks like is none of this crate's business.
+//! Every call has a deadline and carries the internal token and the trace context. A call that changes nothing is
+//! repeated once when it did not arrive. This crate knows nothing about the public interface.
 
 mod channel;
 mod error;
@@ -24,17 +23,17 @@ pub use error::RpcError;
 pub use peer::Peer;
 pub use remote_keys::{KeyRefresh, RemoteKeys, key_set};
 
-/// Keys and accounts, offered by identity.
+/// Keys and accounts, served by identity.
 pub mod identity {
     include!(concat!(env!("OUT_DIR"), "/ensemble.identity.v1.rs"));
 }
 
-/// Machines, offered by machine-registry.
+/// Machines, served by machine-registry.
 pub mod machines {
     include!(concat!(env!("OUT_DIR"), "/ensemble.machines.v1.rs"));
 }
 
-/// The work of machines, offered by orchestrator.
+/// The work of machines, served by orchestrator.
 pub mod orchestrator {
     include!(concat!(env!("OUT_DIR"), "/ensemble.orchestrator.v1.rs"));
 }

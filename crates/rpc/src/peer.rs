@@ -1,29 +1,29 @@
-//! Where the peers are: one variable for each, the same in every service.
+//! The addresses of the peers: one variable for each, the same in every service.
 
 use std::time::Duration;
 
 use ensemble_chassis::Vars;
 
-/// The internal door of another service.
+/// The internal listener of another service.
 #[derive(Clone, Debug)]
 pub struct Peer {
     /// As in `http://identity:9081`, without a slash at the end.
     pub url: String,
-    /// How long a call may take, its repetition included.
+    /// The deadline of a call, including its repetition.
     pub deadline: Duration,
 }
 
 impl Peer {
     pub fn identity(vars: &mut Vars) -> Self {
-        Self::read(vars, "IDENTITY_RPC_URL", "identity's internal door", "http://127.0.0.1:9081")
+        Self::read(vars, "IDENTITY_RPC_URL", "identity's internal listener", "http://127.0.0.1:9081")
     }
 
     pub fn machine_registry(vars: &mut Vars) -> Self {
-        Self::read(vars, "MACHINE_REGISTRY_RPC_URL", "machine-registry's internal door", "http://127.0.0.1:9082")
+        Self::read(vars, "MACHINE_REGISTRY_RPC_URL", "machine-registry's internal listener", "http://127.0.0.1:9082")
     }
 
     pub fn orchestrator(vars: &mut Vars) -> Self {
-        Self::read(vars, "ORCHESTRATOR_RPC_URL", "orchestrator's internal door", "http://127.0.0.1:9084")
+        Self::read(vars, "ORCHESTRATOR_RPC_URL", "orchestrator's internal listener", "http://127.0.0.1:9084")
     }
 
     fn read(vars: &mut Vars, name: &str, meaning: &str, default: &str) -> Self {

@@ -1,4 +1,4 @@
-//! Token keys and revocations of identity, kept here so that verifying a token asks nobody.
+//! Token keys and revocations from identity, cached here so that verifying a token needs no call.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -14,28 +14,29 @@ use uuid::Uuid;
 use crate::RpcError;
 use crate::identity::{Keys, SnapshotRequest, SnapshotResponse};
 
-/// The first keys are asked for this often while there are none.
+/// How often the first keys are requested while there are none.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// How fresh the keys are kept.
+/// How often the keys are refreshed.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyRefresh {
-    /// A revoked token stops working here within this time and a call's deadline.
+    /// A revoked token is refused here within this time plus the deadline of a call.
     pub every: Duration,
-    /// Keys that could not be refreshed for so long are not believed any more.
+    /// Keys that could not be refreshed for this long are no longer used.
     pub trusted_for: Duration,
 }
 
-/// Keys that are fetched from identity in the background. When identity is away the last known ones hold for a while.
+/// Keys that are fetched from identity in the background. While identity is unavailable, the last known keys are used
+/// for a limited time.
 #[derive(Debug)]
 pub struct RemoteKeys {
-    known: Mutex<Known>,
+    snapshot: Mutex<Snapshot>,
     changed: watch::Sender<()>,
     trusted_for: Duration,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct Snapshot {
     version: String,
     /// The keys, and when they were last confirmed.
     keys: Option<(Arc<KeySet>, Instant)>,
@@ -45,7 +46,11 @@ impl KeyRefresh {
     pub fn configure(vars: &mut Vars) -> Self {
         Self {
             every: vars.millis("KEYS_REFRESH_MS", "how often token keys and revocations are fetched", 5_000),
-            trusted_for: vars.millis("KEYS_TRUSTED_MS", "how long they hold while identity is away", 300_000),
+            trusted_for: vars.millis(
+                "KEYS_TRUSTED_MS",
+                "how long token keys stay valid while identity is unavailable",
+                300_000,
+            ),
         }
     }
 }
@@ -57,57 +62,63 @@ impl Default for KeyRefresh {
 }
 
 impl RemoteKeys {
-    /// Asks for the keys once, and goes on asking until the last owner of what it returns has gone. An identity that is
-    /// away is no error: until it comes, [`KeySource::current`] says that there are no keys.
+    /// Fetches the keys once, and then continues in the background until the returned value is dropped. An unavailable
+    /// identity is no error: until it responds, [`KeySource::current`] reports that there are no keys.
     pub async fn start(identity: Arc<dyn Keys>, refresh: KeyRefresh) -> Arc<Self> {
-        let known = Mutex::new(Known::default());
-        let keys = Arc::new(Self { known, changed: watch::Sender::new(()), trusted_for: refresh.trusted_for });
+        let snapshot = Mutex::new(Snapshot::default());
+        let keys = Arc::new(Self { snapshot, changed: watch::Sender::new(()), trusted_for: refresh.trusted_for });
         let first = keys.refresh(&*identity).await;
         if let Err(error) = &first {
-            tracing::warn!(%error, "The token keys are not there yet");
+            tracing::warn!(%error, "The token keys are not available yet");
         }
-        tokio::spawn(keep_fresh(Arc::downgrade(&keys), identity, refresh.every, first.is_ok()));
+        tokio::spawn(refresh_forever(Arc::downgrade(&keys), identity, refresh.every, first.is_ok()));
         keys
     }
 
-    /// Shows how old the keys are to Prometheus.
+    /// Exports the age of the keys to Prometheus.
     ///
     /// # Errors
-    /// The name is taken: call it once for each service.
+    /// The metric is registered already. Call this once in each service.
     pub fn register(self: &Arc<Self>, metrics: &Metrics) -> Result<(), prometheus::Error> {
         let keys = Arc::downgrade(self);
-        metrics.reading("token_keys_age_seconds", "Since identity last confirmed the token keys.", &[], move || {
-            let known = keys.upgrade().and_then(|keys| keys.known().keys.as_ref().map(|(_, confirmed)| *confirmed));
-            known.map_or(f64::NAN, |confirmed| confirmed.elapsed().as_secs_f64())
-        })
+        metrics.reading(
+            "token_keys_age_seconds",
+            "Seconds since identity last confirmed the token keys.",
+            &[],
+            move || {
+                let known =
+                    keys.upgrade().and_then(|keys| keys.snapshot().keys.as_ref().map(|(_, confirmed)| *confirmed));
+                known.map_or(f64::NAN, |confirmed| confirmed.elapsed().as_secs_f64())
+            },
+        )
     }
 
     async fn refresh(&self, identity: &dyn Keys) -> Result<(), RpcError> {
-        let asked = Instant::now();
-        let known_version = self.known().version.clone();
+        let requested = Instant::now();
+        let known_version = self.snapshot().version.clone();
         let snapshot = identity.snapshot(SnapshotRequest { known_version }).await?;
-        let mut known = self.known();
+        let mut cached = self.snapshot();
         if snapshot.unchanged
-            && let Some((_, confirmed)) = &mut known.keys
+            && let Some((_, confirmed)) = &mut cached.keys
         {
-            *confirmed = asked;
+            *confirmed = requested;
             return Ok(());
         }
-        known.keys = Some((Arc::new(key_set(&snapshot)?), asked));
-        known.version = snapshot.version;
-        drop(known);
+        cached.keys = Some((Arc::new(key_set(&snapshot)?), requested));
+        cached.version = snapshot.version;
+        drop(cached);
         self.changed.send_replace(());
         Ok(())
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn snapshot(&self) -> MutexGuard<'_, Snapshot> {
+        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl KeySource for RemoteKeys {
     fn current(&self) -> Result<Arc<KeySet>, KeysUnavailable> {
-        match &self.known().keys {
+        match &self.snapshot().keys {
             Some((keys, confirmed)) if confirmed.elapsed() <= self.trusted_for => Ok(Arc::clone(keys)),
             _ => Err(KeysUnavailable),
         }
@@ -118,14 +129,14 @@ impl KeySource for RemoteKeys {
     }
 }
 
-async fn keep_fresh(keys: Weak<RemoteKeys>, identity: Arc<dyn Keys>, every: Duration, mut have_some: bool) {
+async fn refresh_forever(keys: Weak<RemoteKeys>, identity: Arc<dyn Keys>, every: Duration, mut has_keys: bool) {
     loop {
-        tokio::time::sleep(if have_some { every } else { every.min(FIRST_PAUSE) }).await;
+        tokio::time::sleep(if has_keys { every } else { every.min(FIRST_PAUSE) }).await;
         let Some(keys) = keys.upgrade() else { return };
         match keys.refresh(&*identity).await {
-            Ok(()) => have_some = true,
-            Err(error) if have_some => tracing::warn!(%error, "The token keys could not be refreshed"),
-            Err(error) => tracing::debug!(%error, "The token keys are not there yet"),
+            Ok(()) => has_keys = true,
+            Err(error) if has_keys => tracing::warn!(%error, "The token keys could not be refreshed"),
+            Err(error) => tracing::debug!(%error, "The token keys are not available yet"),
         }
     }
 }
@@ -133,7 +144,7 @@ async fn keep_fresh(keys: Weak<RemoteKeys>, identity: Arc<dyn Keys>, every: Dura
 /// The keys of a snapshot.
 ///
 /// # Errors
-/// A key or an id that has the wrong form: better no new keys than some of them.
+/// A key or an id is malformed. The whole snapshot is then refused, because half a snapshot could miss a revocation.
 pub fn key_set(snapshot: &SnapshotResponse) -> Result<KeySet, RpcError> {
     let wrong = |what: &str| RpcError::Internal(format!("a snapshot of the token keys holds a malformed {what}"));
     let mut keys = Vec::with_capacity(snapshot.keys.len());

@@ -1,4 +1,4 @@
-//! The offering side: from bytes to a method of a contract and back.
+//! The server side: decodes a request, calls the method of a contract, encodes its result.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use prost::Message;
 
 use crate::RpcError;
 
-/// One method; called by the generated `mount_…`.
+/// Calls one method. Used by the generated `mount_…`.
 pub fn mount<Q, A, F, Answering>(path: &'static str, method: F) -> RpcMount
 where
     Q: Message + Default + 'static,

@@ -1,4 +1,4 @@
-//! A call over the wire: both sides of a contract, deadlines, repetitions, the token, and keys that go stale.
+//! Calls over the network: both sides of a contract, deadlines, repetitions, the token, and keys that expire.
 
 #![cfg(test)]
 
@@ -17,23 +17,26 @@ use ensemble_rpc::identity::{
     RevokeMachineTokensResponse, SnapshotRequest, SnapshotResponse, VerificationKey, mount_accounts, mount_keys,
 };
 use ensemble_rpc::{Channel, KeyRefresh, Peer, RemoteKeys, RpcError};
+use ensemble_testkit::eventually;
 use ensemble_types::ids::TokenId;
 use futures_util::future::BoxFuture;
 
-/// How the peer behaves, for the test to change.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// How the peer behaves. The test changes it.
 #[derive(Default)]
 struct Script {
     calls: AtomicU32,
-    /// What the next calls answer with; after these all succeed.
+    /// The next calls get these results; all later calls succeed.
     failures: Mutex<Vec<RpcError>>,
-    silent: std::sync::atomic::AtomicBool,
+    hangs: std::sync::atomic::AtomicBool,
     revoked: Mutex<Vec<TokenId>>,
 }
 
 impl Script {
     async fn step(&self) -> Result<(), RpcError> {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        if self.silent.load(Ordering::SeqCst) {
+        if self.hangs.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
         }
         self.failures.lock().unwrap().pop().map_or(Ok(()), Err)
@@ -79,13 +82,13 @@ impl Accounts for Script {
     }
 }
 
-/// A service that only has an internal door.
-struct Peerhood(Arc<Script>);
+/// A service that has only an internal listener.
+struct ScriptedPeer(Arc<Script>);
 
 static SCRIPTS: Mutex<Vec<Arc<Script>>> = Mutex::new(Vec::new());
 static CONTEXTS: Mutex<Vec<ServiceContext>> = Mutex::new(Vec::new());
 
-impl Service for Peerhood {
+impl Service for ScriptedPeer {
     const NAME: &'static str = "peer-test";
     const DEFAULT_PORT: u16 = 1;
     type Config = usize;
@@ -127,7 +130,7 @@ async fn peer() -> (Running, Arc<Script>, Channel) {
         ("WORKERS", "1"),
         ("SCRIPT", &index.to_string()),
     ]);
-    let running = start::<Peerhood>(vars, Listeners::loopback().unwrap(), Clock::system()).await.unwrap();
+    let running = start::<ScriptedPeer>(vars, Listeners::loopback().unwrap(), Clock::system()).await.unwrap();
     let context =
         CONTEXTS.lock().unwrap().iter().find(|context| context.internal_addr == running.internal_addr).unwrap().clone();
     let channel = Channel::new(&context, &at(&running.internal_url()));
@@ -138,15 +141,7 @@ fn at(url: &str) -> Peer {
     Peer { url: url.to_owned(), deadline: Duration::from_millis(400) }
 }
 
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
-    while !holds() {
-        assert!(tokio::time::Instant::now() < deadline, "{what}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-fn ask() -> GetAccountRequest {
+fn get_account() -> GetAccountRequest {
     GetAccountRequest { user_id: "u".to_owned() }
 }
 
@@ -154,33 +149,33 @@ fn ask() -> GetAccountRequest {
 async fn every_kind_of_failure_crosses_the_wire() {
     let (running, script, channel) = peer().await;
     let accounts = AccountsClient::new(channel);
-    let answer = accounts.get(ask()).await.unwrap();
+    let answer = accounts.get(get_account()).await.unwrap();
     assert_eq!((answer.user_id.as_str(), answer.created_at), ("u", 7));
     for sent in
         [RpcError::NotFound("x".to_owned()), RpcError::Invalid("x".to_owned()), RpcError::Internal("x".to_owned())]
     {
         script.failures.lock().unwrap().push(sent.clone());
-        let got = accounts.get(ask()).await.unwrap_err();
+        let got = accounts.get(get_account()).await.unwrap_err();
         assert_eq!(std::mem::discriminant(&got), std::mem::discriminant(&sent), "{got}");
     }
     assert!(running.stop().await);
 }
 
 #[tokio::test]
-async fn only_reads_are_sent_twice_and_only_once_more() {
+async fn only_reads_are_repeated_and_only_once() {
     let (running, script, channel) = peer().await;
     let accounts = AccountsClient::new(channel);
-    let away = || RpcError::Unavailable("away".to_owned());
-    script.failures.lock().unwrap().push(away());
-    assert!(accounts.get(ask()).await.is_ok(), "the second try succeeds");
+    let unavailable = || RpcError::Unavailable("unavailable".to_owned());
+    script.failures.lock().unwrap().push(unavailable());
+    assert!(accounts.get(get_account()).await.is_ok(), "the second attempt succeeds");
     assert_eq!(script.calls.swap(0, Ordering::SeqCst), 2);
 
-    script.failures.lock().unwrap().extend([away(), away(), away()]);
-    assert!(matches!(accounts.get(ask()).await, Err(RpcError::Unavailable(_))));
+    script.failures.lock().unwrap().extend([unavailable(), unavailable(), unavailable()]);
+    assert!(matches!(accounts.get(get_account()).await, Err(RpcError::Unavailable(_))));
     assert_eq!(script.calls.swap(0, Ordering::SeqCst), 2);
 
     script.failures.lock().unwrap().clear();
-    script.failures.lock().unwrap().push(away());
+    script.failures.lock().unwrap().push(unavailable());
     let write = accounts.revoke_machine_tokens(RevokeMachineTokensRequest::default()).await;
     assert!(matches!(write, Err(RpcError::Unavailable(_))));
     assert_eq!(script.calls.load(Ordering::SeqCst), 1);
@@ -188,49 +183,49 @@ async fn only_reads_are_sent_twice_and_only_once_more() {
 }
 
 #[tokio::test]
-async fn silence_ends_at_the_deadline_and_absence_at_once() {
+async fn a_hanging_peer_ends_at_the_deadline_and_an_unreachable_one_at_once() {
     let (running, script, channel) = peer().await;
     let accounts = AccountsClient::new(channel);
-    script.silent.store(true, Ordering::SeqCst);
-    assert!(matches!(accounts.get(ask()).await, Err(RpcError::Deadline(_))));
-    assert_eq!(script.calls.load(Ordering::SeqCst), 1, "silence is not asked again");
+    script.hangs.store(true, Ordering::SeqCst);
+    assert!(matches!(accounts.get(get_account()).await, Err(RpcError::Deadline(_))));
+    assert_eq!(script.calls.load(Ordering::SeqCst), 1, "a call without a response is not repeated");
     let context =
         CONTEXTS.lock().unwrap().iter().find(|context| context.internal_addr == running.internal_addr).unwrap().clone();
-    let nobody = AccountsClient::new(Channel::new(&context, &at("http://127.0.0.1:9")));
-    assert!(matches!(nobody.get(ask()).await, Err(RpcError::Unavailable(_))));
-    let mut stranger = context;
-    stranger.internal_token = "wrong".to_owned().into();
-    script.silent.store(false, Ordering::SeqCst);
-    let refused = AccountsClient::new(Channel::new(&stranger, &at(&running.internal_url())));
-    assert!(matches!(refused.get(ask()).await, Err(RpcError::Internal(_))));
-    assert_eq!(script.calls.load(Ordering::SeqCst), 1, "a wrong token does not reach the contract");
+    let unreachable = AccountsClient::new(Channel::new(&context, &at("http://127.0.0.1:9")));
+    assert!(matches!(unreachable.get(get_account()).await, Err(RpcError::Unavailable(_))));
+    let mut wrong_token = context;
+    wrong_token.internal_token = "wrong".to_owned().into();
+    script.hangs.store(false, Ordering::SeqCst);
+    let refused = AccountsClient::new(Channel::new(&wrong_token, &at(&running.internal_url())));
+    assert!(matches!(refused.get(get_account()).await, Err(RpcError::Internal(_))));
+    assert_eq!(script.calls.load(Ordering::SeqCst), 1, "a call with a wrong token does not reach the contract");
     running.stop().await;
 }
 
 #[tokio::test]
-async fn keys_follow_identity_and_hold_for_a_while_without_it() {
+async fn keys_follow_identity_and_stay_valid_for_a_while_without_it() {
     let (running, script, channel) = peer().await;
-    script.silent.store(true, Ordering::SeqCst);
+    script.hangs.store(true, Ordering::SeqCst);
     let refresh = KeyRefresh { every: Duration::from_millis(20), trusted_for: Duration::from_millis(1_500) };
     let keys = RemoteKeys::start(Arc::new(KeysClient::new(channel)), refresh).await;
-    assert!(keys.current().is_err(), "there are none yet");
-    script.silent.store(false, Ordering::SeqCst);
-    until("the first keys come", || keys.current().is_ok()).await;
+    assert!(keys.current().is_err(), "there are no keys yet");
+    script.hangs.store(false, Ordering::SeqCst);
+    eventually(DEADLINE, async || keys.current().is_ok()).await;
     let first = keys.current().unwrap();
     assert!(first.key("k1").is_some() && first.key("k2").is_none());
 
     let token = TokenId::generate();
-    let mut news = keys.changes();
+    let mut changes = keys.changes();
     script.revoked.lock().unwrap().push(token);
-    tokio::time::timeout(Duration::from_secs(20), news.changed()).await.unwrap().unwrap();
+    tokio::time::timeout(DEADLINE, changes.changed()).await.unwrap().unwrap();
     assert!(keys.current().unwrap().is_revoked(token));
 
     let seen = script.calls.load(Ordering::SeqCst);
-    until("it goes on asking", || script.calls.load(Ordering::SeqCst) > seen + 3).await;
-    assert!(!news.has_changed().unwrap(), "an unchanged picture wakes nobody");
+    eventually(DEADLINE, async || script.calls.load(Ordering::SeqCst) > seen + 3).await;
+    assert!(!changes.has_changed().unwrap(), "an unchanged snapshot notifies no subscriber");
 
-    script.silent.store(true, Ordering::SeqCst);
-    assert!(keys.current().unwrap().is_revoked(token), "the last known list holds");
-    until("stale keys are not believed", || keys.current().is_err()).await;
+    script.hangs.store(true, Ordering::SeqCst);
+    assert!(keys.current().unwrap().is_revoked(token), "the last known revocations still apply");
+    eventually(DEADLINE, async || keys.current().is_err()).await;
     running.stop().await;
 }

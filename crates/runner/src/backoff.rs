@@ -1,4 +1,4 @@
-//! Pauses between tries: growing, bounded, and never the same for two runners.
+//! Growing pauses between retries, with a limit and with jitter.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use rand::Rng;
 use crate::config::Timing;
 use crate::server::ServerError;
 
-/// The pauses of one series of tries.
+/// The pauses of one series of retries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff {
     first: Duration,
@@ -20,18 +20,19 @@ impl Backoff {
         Self { first: timing.backoff_first, longest: timing.backoff_longest, next: timing.backoff_first }
     }
 
-    /// It went well; the next series begins with a short pause.
+    /// After a success: the next series begins with a short pause.
     pub(crate) fn reset(&mut self) {
         self.next = self.first;
     }
 
-    /// The pause after a failure: between half the step and the step, and never before the server wants to hear of us.
+    /// The pause after a failure: between half the step and the step, and never shorter than the server's
+    /// `Retry-After`.
     pub(crate) fn pause(&mut self, error: &ServerError) -> Duration {
         let step = self.next;
         self.next = (step * 2).min(self.longest);
         let jittered = step.mul_f64(rand::thread_rng().gen_range(0.5..=1.0));
         match error {
-            ServerError::Away { retry_after: Some(wanted), .. } => *wanted + jittered.min(*wanted / 4),
+            ServerError::Unavailable { retry_after: Some(wanted), .. } => *wanted + jittered.min(*wanted / 4),
             _ => jittered,
         }
     }
@@ -45,7 +46,7 @@ mod tests {
     fn pauses_grow_to_their_bound_and_start_again() {
         let timing = Timing::default();
         let mut backoff = Backoff::of(&timing);
-        let away = ServerError::Away { reason: String::new(), retry_after: None };
+        let away = ServerError::Unavailable { reason: String::new(), retry_after: None };
         let pauses: Vec<Duration> = (0..12).map(|_| backoff.pause(&away)).collect();
         assert!(pauses.iter().all(|pause| *pause <= timing.backoff_longest));
         assert!(pauses[11] >= timing.backoff_longest / 2 && pauses[0] <= timing.backoff_first);

@@ -1,4 +1,4 @@
-//! The runner as a whole: what it does from its start to its end.
+//! The runner from its start to its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,36 +34,36 @@ pub enum RunError {
     Signals(#[source] std::io::Error),
 }
 
-/// Runs until it is told to stop by TERM, INT or HUP: the first lets what runs go on for a while, the second hands it back
-/// at once. Returns when nothing of it is left.
+/// Runs until TERM, INT or HUP. The first signal lets attempts continue for a while, the second hands them back at
+/// once. Returns when no process of the runner is left.
 pub async fn run(config: Config) -> Result<(), RunError> {
     let drain = Drain::default();
     let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signals)?;
     let mut hang_up = signal(SignalKind::hangup()).map_err(RunError::Signals)?;
-    let told = drain.clone();
-    let listening = tokio::spawn(async move {
+    let stopping = drain.clone();
+    let signals = tokio::spawn(async move {
         for step in [Drain::begin, Drain::hurry] {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
                 _ = hang_up.recv() => {}
             }
-            step(&told);
+            step(&stopping);
         }
     });
     let result = run_until(config, drain).await;
-    listening.abort();
+    signals.abort();
     result
 }
 
-/// Runs until the handle says so. For programs that have signals of their own to listen to.
+/// Runs until `drain` is used. For programs that handle signals themselves.
 pub async fn run_until(config: Config, drain: Drain) -> Result<(), RunError> {
     let server = Arc::new(server::connect(&config)?);
     run_with(config, server, drain).await
 }
 
-/// What this machine can offer, and why not the rest.
+/// The providers of this machine. A provider that is not offered comes with the reason.
 pub fn offers(config: &Config) -> Vec<Offer> {
     let offer = |provider: Provider| match config.providers.get(&provider) {
         Some(wanted) if wanted.enabled => provider::find(&wanted.program, config.search_path()),
@@ -72,26 +72,26 @@ pub fn offers(config: &Config) -> Vec<Offer> {
     Provider::ALL.into_iter().map(|provider| Offer { provider, program: offer(provider) }).collect()
 }
 
-/// The same with any server.
+/// The same with any implementation of [`Server`].
 pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Drain) -> Result<(), RunError> {
     let config = Arc::new(config);
     let spool = Spool::open(&config.state_dir)
         .map_err(|source| RunError::State { path: config.state_dir.display().to_string(), source })?;
-    let left =
-        spool.left().map_err(|source| RunError::State { path: config.state_dir.display().to_string(), source })?;
-    let (wakings, woken) = watch::channel(0);
+    let unfinished =
+        spool.recover().map_err(|source| RunError::State { path: config.state_dir.display().to_string(), source })?;
+    let (wake_ups, woken) = watch::channel(0);
     let context = Context { config: config.clone(), server, spool: Arc::new(spool), drain: drain.clone(), woken };
     let slots = Arc::new(Semaphore::new(usize::try_from(config.capacity).unwrap_or(1)));
     let found = offers(&config);
-    tell_offers(&found, &[]);
+    log_offers(&found, &[]);
     let (offered, offers) = watch::channel(found);
 
     let mut background = JoinSet::new();
-    background.spawn(wake::watch(wakings));
-    background.spawn(presence::beat(context.clone(), offers.clone(), slots.clone()));
+    background.spawn(wake::watch(wake_ups));
+    background.spawn(presence::run(context.clone(), offers.clone(), slots.clone()));
     background.spawn(look_for_programs(config.clone(), offered));
     let mut attempts = JoinSet::new();
-    for record in left {
+    for record in unfinished {
         attempts.spawn(attempt::recover(context.clone(), record));
     }
     tracing::info!(machine.id = %config.machine, server = config.server, capacity = config.capacity, "The runner is ready");
@@ -99,11 +99,11 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
         () = serve(&context, offers, &slots, &mut attempts) => {}
         () = drain.reached(Phase::Draining) => {}
     }
-    leave(&context, &slots, &mut attempts).await;
+    shut_down(&context, &slots, &mut attempts).await;
     Ok(())
 }
 
-/// Takes leases and has them made, for ever.
+/// Takes leases and starts their attempts, without end.
 async fn serve(
     context: &Context,
     mut offers: watch::Receiver<Vec<Offer>>,
@@ -113,10 +113,10 @@ async fn serve(
     let timing = context.config.timing;
     let mut backoff = Backoff::of(&timing);
     let mut woken = context.woken.clone();
-    let mut was_away = false;
+    let mut was_unavailable = false;
     loop {
         while attempts.try_join_next().is_some() {}
-        // Never closed, so this waits for a free slot and nothing else.
+        // The semaphore is never closed, so this only waits for a free slot.
         drop(slots.acquire().await);
         let Some(request) = request(context, &offers.borrow_and_update(), slots) else {
             let _ = offers.changed().await;
@@ -124,20 +124,20 @@ async fn serve(
         };
         let answer = tokio::select! {
             answer = context.server.lease(&request) => answer,
-            // The connection that the answer should come on did not survive the sleep.
+            // The connection of the pending request did not survive the sleep.
             () = wake::next(&mut woken) => continue,
         };
         match answer {
             Ok(leases) => {
-                if std::mem::take(&mut was_away) {
-                    tracing::info!("The server gives out work again");
+                if std::mem::take(&mut was_unavailable) {
+                    tracing::info!("The server grants leases again");
                 }
                 backoff.reset();
-                leases.into_iter().for_each(|lease| take(context, lease, &offers, slots, attempts));
+                leases.into_iter().for_each(|lease| start_attempt(context, lease, &offers, slots, attempts));
             }
             Err(error) => {
-                if !std::mem::replace(&mut was_away, true) {
-                    complain(&error);
+                if !std::mem::replace(&mut was_unavailable, true) {
+                    log_lease_error(&error);
                 }
                 tokio::select! {
                     () = tokio::time::sleep(backoff.pause(&error)) => {}
@@ -159,7 +159,7 @@ fn request(context: &Context, offers: &[Offer], slots: &Semaphore) -> Option<Lea
     })
 }
 
-fn take(
+fn start_attempt(
     context: &Context,
     lease: Lease,
     offers: &watch::Receiver<Vec<Offer>>,
@@ -167,41 +167,41 @@ fn take(
     attempts: &mut JoinSet<()>,
 ) {
     let Ok(permit) = slots.clone().try_acquire_owned() else {
-        // More than was asked for. It is not beaten, so it goes back to the queue by itself.
-        tracing::warn!(lease.id = %lease.id, "The server handed out more than there is room for");
+        // More than requested. Without heartbeats the lease expires and returns to the queue.
+        tracing::warn!(lease.id = %lease.id, "The server granted more leases than requested");
         return;
     };
     let program =
         offers.borrow().iter().find(|offer| offer.provider == lease.provider).map(|offer| offer.program.clone());
-    let program = program.unwrap_or_else(|| Err("it is not offered".to_owned()));
-    attempts.spawn(attempt::take(context.clone(), lease, program, permit));
+    let program = program.unwrap_or_else(|| Err("the runner does not offer it".to_owned()));
+    attempts.spawn(attempt::run(context.clone(), lease, program, permit));
 }
 
-/// Lets what runs come to its end, or hands it back; then delivers what can be delivered.
-async fn leave(context: &Context, slots: &Semaphore, attempts: &mut JoinSet<()>) {
+/// Waits until the running attempts end or hands them back, then delivers the reports.
+async fn shut_down(context: &Context, slots: &Semaphore, attempts: &mut JoinSet<()>) {
     let timing = context.config.timing;
     let running = slots.available_permits() < usize::try_from(context.config.capacity).unwrap_or(1);
-    tracing::info!(running, "The runner takes no new work");
+    tracing::info!(running, "The runner is draining and takes no new work");
     tokio::select! {
         _ = slots.acquire_many(context.config.capacity) => {}
         () = tokio::time::sleep(timing.drain_grace) => context.drain.hurry(),
         () = context.drain.reached(Phase::HandingBack) => {}
     }
-    // Handing back takes no longer than TERM and KILL do.
+    // Handing back takes no longer than TERM and KILL.
     let _ = slots.acquire_many(context.config.capacity).await;
     let delivered = async { while attempts.join_next().await.is_some() {} };
     if tokio::time::timeout(timing.deliver_grace, delivered).await.is_err() {
-        tracing::warn!(reports = attempts.len(), "Some reports wait on disk for the next start");
+        tracing::warn!(reports = attempts.len(), "Some reports are not delivered yet; the next start delivers them");
     }
     tracing::info!("The runner has stopped");
 }
 
-/// Notices programs that are installed or removed while the runner runs.
+/// Detects programs that are installed or removed while the runner runs.
 async fn look_for_programs(config: Arc<Config>, offered: watch::Sender<Vec<Offer>>) {
     loop {
         tokio::time::sleep(config.timing.look_for_programs.max(Duration::from_millis(10))).await;
         let found = offers(&config);
-        tell_offers(&found, &offered.borrow());
+        log_offers(&found, &offered.borrow());
         offered.send_if_modified(|before| {
             let changed = *before != found;
             *before = found;
@@ -210,16 +210,16 @@ async fn look_for_programs(config: Arc<Config>, offered: watch::Sender<Vec<Offer
     }
 }
 
-fn tell_offers(found: &[Offer], before: &[Offer]) {
+fn log_offers(found: &[Offer], before: &[Offer]) {
     for offer in found.iter().filter(|offer| !before.contains(offer)) {
         match &offer.program {
-            Ok(path) => tracing::info!(provider = %offer.provider, program = %path.display(), "Offers a provider"),
-            Err(reason) => tracing::info!(provider = %offer.provider, reason, "Does not offer a provider"),
+            Ok(path) => tracing::info!(provider = %offer.provider, program = %path.display(), "Offering a provider"),
+            Err(reason) => tracing::info!(provider = %offer.provider, reason, "Not offering a provider"),
         }
     }
 }
 
-fn complain(error: &ServerError) {
+fn log_lease_error(error: &ServerError) {
     match error {
         ServerError::Unauthorized(_) | ServerError::Refused(_) => tracing::error!("Cannot get work: {error}"),
         _ => tracing::warn!("Cannot get work at the moment: {error}"),

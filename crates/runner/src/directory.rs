@@ -1,4 +1,4 @@
-//! Where a task may work: below one of the roots that the owner of the machine allows.
+//! Checks the working directory of a task: it must be below a root that the owner of the machine allows.
 
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
@@ -9,10 +9,11 @@ use crate::provider::Outcome;
 /// The longest path that the interface allows.
 const LONGEST: usize = 4096;
 
-/// Finds the directory. The guard enters it in a way that no link put there later can redirect.
+/// Finds the directory. The guard enters it so that a symbolic link that is added later cannot redirect it.
 pub(crate) fn find(wanted: &Path, roots: &[PathBuf]) -> Result<Directory, Outcome> {
-    let refuse =
-        |code: &str, why: &str| Outcome::not_made(code, format!("The working directory {} {why}.", wanted.display()));
+    let refuse = |code: &str, why: &str| {
+        Outcome::not_startable(code, format!("The working directory {} {why}.", wanted.display()))
+    };
     let odd = !wanted.is_absolute() || wanted.components().any(|part| part == Component::ParentDir);
     if odd || wanted.as_os_str().len() > LONGEST || wanted.as_os_str().as_encoded_bytes().contains(&0) {
         return Err(refuse("WORKING_DIRECTORY_INVALID", "is not an absolute path without `..`"));
@@ -20,7 +21,7 @@ pub(crate) fn find(wanted: &Path, roots: &[PathBuf]) -> Result<Directory, Outcom
     let unusable = |error: &std::io::Error| match error.kind() {
         ErrorKind::NotFound => refuse("WORKING_DIRECTORY_NOT_FOUND", "does not exist on this machine"),
         ErrorKind::NotADirectory => refuse("WORKING_DIRECTORY_NOT_A_DIRECTORY", "is not a directory"),
-        ErrorKind::PermissionDenied => refuse("WORKING_DIRECTORY_NOT_READABLE", "may not be read by the runner"),
+        ErrorKind::PermissionDenied => refuse("WORKING_DIRECTORY_NOT_READABLE", "is not readable for the runner"),
         _ => refuse("WORKING_DIRECTORY_NOT_READABLE", &format!("cannot be used: {error}")),
     };
     let real = wanted.canonicalize().map_err(|error| unusable(&error))?;
@@ -31,13 +32,13 @@ pub(crate) fn find(wanted: &Path, roots: &[PathBuf]) -> Result<Directory, Outcom
     let Some(directory) = placed else {
         return Err(refuse(
             "WORKING_DIRECTORY_NOT_ALLOWED",
-            "is not below a directory that this runner allows: its `roots`, or `--root` at its start",
+            "is not below a directory that this runner allows. Add it to the runner's `roots`, or start the runner with `--root`",
         ));
     };
     if !real.is_dir() {
         return Err(refuse("WORKING_DIRECTORY_NOT_A_DIRECTORY", "is not a directory"));
     }
-    // Reading it, and entering it, which are two permissions.
+    // Reading and entering a directory are two separate permissions.
     std::fs::read_dir(&real).and_then(|_| std::fs::metadata(real.join("."))).map_err(|error| unusable(&error))?;
     Ok(directory)
 }

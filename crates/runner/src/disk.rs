@@ -1,8 +1,8 @@
-//! Work that may have to wait for a disk, or for a network that pretends to be one.
+//! Runs blocking file operations.
 
 use std::io;
 
-/// Does it where it holds up nobody else.
+/// Runs the operation on a blocking thread, so that a slow disk does not block other tasks.
 pub(crate) async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,

@@ -1,18 +1,18 @@
-//! How a runner is told to stop: first to take nothing new, then to hand back what it has.
+//! Stops a runner in two steps: first it takes no new work, then it hands back its attempts.
 
 use tokio::sync::watch;
 
-/// How far a runner is on its way out.
+/// The phase of a runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     Serving,
-    /// Nothing new is taken; what runs goes on, for a while.
+    /// The runner takes no new work; running attempts continue for a while.
     Draining,
-    /// What runs is ended and handed back.
+    /// Running attempts are ended and handed back.
     HandingBack,
 }
 
-/// The handle to stop a runner with. Clones belong together.
+/// A handle that stops a runner. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct Drain(watch::Sender<Phase>);
 
@@ -23,12 +23,12 @@ impl Default for Drain {
 }
 
 impl Drain {
-    /// Takes nothing new, and stops when what runs has ended, or after the grace of the configuration.
+    /// Takes no new work. The runner stops when its attempts have ended, or after the configured grace period.
     pub fn begin(&self) {
         self.reach(Phase::Draining);
     }
 
-    /// Hands back at once.
+    /// Hands back all attempts at once.
     pub fn hurry(&self) {
         self.reach(Phase::HandingBack);
     }
@@ -37,9 +37,9 @@ impl Drain {
         *self.0.borrow()
     }
 
-    /// Waits until at least this phase.
+    /// Waits until the phase is at least `phase`.
     pub(crate) async fn reached(&self, phase: Phase) {
-        // The sender is this value itself, so it cannot be gone.
+        // `self` owns the sender, so the channel is open.
         let _ = self.0.subscribe().wait_for(|now| *now >= phase).await;
     }
 

@@ -1,10 +1,10 @@
-//! The runner: a daemon on a user's machine that takes tasks from the orchestrator and has coding agents do them.
+//! The runner: a daemon on a user's machine that takes tasks from the orchestrator and runs coding agents for them.
 //!
-//! It calls out and nothing calls in. It signs in with a machine token, says every few seconds that its machine is
-//! there, waits for leases, starts the provider's program for each under a [guard](guard_main), streams what it says
-//! back, and reports what it came to. A report is kept on disk until the server has taken it.
+//! All connections are outgoing. The runner signs in with a machine token, sends the machine's heartbeat, waits for
+//! leases, starts the provider's program for each lease under a [guard](guard_main), streams its output to the server,
+//! and reports the result. A report stays on disk until the server has accepted it.
 //!
-//! [`run`] is the whole of it; [`guard_main`] is the small program that it starts for each attempt.
+//! [`run`] is the entry point. [`guard_main`] is the small program that it starts for each attempt.
 
 pub mod config;
 pub mod drain;
@@ -17,9 +17,9 @@ mod daemon;
 mod directory;
 mod disk;
 mod guard;
+mod orphans;
 mod presence;
 mod spool;
-mod strays;
 mod wake;
 
 pub use config::{Config, ConfigErrors};

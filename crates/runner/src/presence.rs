@@ -1,4 +1,4 @@
-//! The machine's own heartbeat, and what people see of the runner.
+//! The machine's heartbeat, with the state of the runner for people to see.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::drain::Phase;
 use crate::provider::Offer;
 use crate::wake;
 
-/// What is told about the runner, as the machine's `activity`.
+/// The state of the runner, sent as the machine's `activity`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Runner<'a> {
@@ -20,44 +20,44 @@ struct Runner<'a> {
     capacity: u32,
     running: u32,
     draining: bool,
-    providers: Vec<Told<'a>>,
+    providers: Vec<OfferState<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Told<'a> {
+struct OfferState<'a> {
     provider: &'a str,
     offered: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
 }
 
-/// Beats until it is dropped; also while the runner drains.
-pub(crate) async fn beat(context: Context, offers: watch::Receiver<Vec<Offer>>, slots: Arc<Semaphore>) {
+/// Sends heartbeats until the task is dropped, also while the runner drains.
+pub(crate) async fn run(context: Context, offers: watch::Receiver<Vec<Offer>>, slots: Arc<Semaphore>) {
     let timing = context.config.timing;
     let mut backoff = Backoff::of(&timing);
     let mut woken = context.woken.clone();
-    let mut was_away = false;
+    let mut was_unavailable = false;
     loop {
         let activity = activity(&context, &offers.borrow(), &slots);
         let pause = match activity {
-            Ok(activity) => match context.server.beat(&context.config.machine, activity).await {
+            Ok(activity) => match context.server.machine_heartbeat(&context.config.machine, activity).await {
                 Ok(()) => {
-                    if std::mem::take(&mut was_away) {
-                        tracing::info!("The server hears this machine again");
+                    if std::mem::take(&mut was_unavailable) {
+                        tracing::info!("The machine's heartbeat succeeds again");
                     }
                     backoff.reset();
                     timing.machine_beat
                 }
                 Err(error) => {
-                    if !std::mem::replace(&mut was_away, true) {
-                        tracing::warn!("The server does not hear this machine: {error}");
+                    if !std::mem::replace(&mut was_unavailable, true) {
+                        tracing::warn!("The machine's heartbeat failed: {error}");
                     }
                     backoff.pause(&error).min(timing.machine_beat)
                 }
             },
             Err(error) => {
-                tracing::error!("Cannot say what this machine does: {error}");
+                tracing::error!("Cannot describe the machine's activity: {error}");
                 timing.machine_beat
             }
         };
@@ -77,7 +77,7 @@ fn activity(context: &Context, offers: &[Offer], slots: &Semaphore) -> Result<Ac
         draining: context.drain.phase() > Phase::Serving,
         providers: offers
             .iter()
-            .map(|offer| Told {
+            .map(|offer| OfferState {
                 provider: offer.provider.as_str(),
                 offered: offer.program.is_ok(),
                 reason: offer.program.as_ref().err().map(String::as_str),

@@ -1,4 +1,4 @@
-//! What the runner asks of the server, and what can go wrong from its point of view.
+//! The calls of the runner to the server, and their errors from the runner's point of view.
 
 use std::time::Duration;
 
@@ -13,36 +13,36 @@ use crate::Config;
 
 pub type Answer<'a, T> = BoxFuture<'a, Result<T, ServerError>>;
 
-/// The server's side of a runner's life. Every call is one try: the runner knows best how long to go on.
+/// The server as the runner uses it. Every call is one attempt, because the runner decides itself how long to retry.
 pub trait Server: Send + Sync + 'static {
-    /// Asks for work; the server may hold the answer back.
+    /// Requests leases. The server may hold the request open.
     fn lease<'a>(&'a self, request: &'a LeaseRequest) -> Answer<'a, Vec<Lease>>;
     fn heartbeat<'a>(&'a self, lease: &'a HeldLease) -> Answer<'a, LeaseBeat>;
     fn output<'a>(&'a self, lease: &'a HeldLease, output: &'a LeaseOutput) -> Answer<'a, ()>;
     fn finish<'a>(&'a self, lease: &'a HeldLease, finish: &'a LeaseFinish) -> Answer<'a, ()>;
-    /// The machine's own heartbeat.
-    fn beat<'a>(&'a self, machine: &'a MachineId, activity: Activity) -> Answer<'a, ()>;
+    /// The machine's heartbeat.
+    fn machine_heartbeat<'a>(&'a self, machine: &'a MachineId, activity: Activity) -> Answer<'a, ()>;
 }
 
-/// What a failed call means for a runner.
+/// The meaning of a failed call for the runner.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServerError {
-    #[error("the lease is no longer ours")]
+    #[error("the lease is lost")]
     LeaseLost,
     #[error("the output has a gap; the server expects byte {0}")]
     Gap(u64),
-    /// The same call will never be accepted.
+    /// The server will never accept this call.
     #[error("the server refused: {0}")]
     Refused(String),
-    /// The token is not accepted, now.
+    /// The server does not accept the token now.
     #[error("the server does not accept this machine's token: {0}")]
     Unauthorized(String),
-    /// No answer, or not now.
+    /// No response, or a temporary refusal.
     #[error("{reason}")]
-    Away { reason: String, retry_after: Option<Duration> },
+    Unavailable { reason: String, retry_after: Option<Duration> },
 }
 
-/// The client that speaks for this machine.
+/// The client of this machine.
 pub(crate) fn connect(config: &Config) -> Result<Client, Error> {
     Client::builder(config.server.clone())
         .credential(Credential::Bearer(config.token.clone()))
@@ -58,7 +58,7 @@ impl Server for Client {
     }
 
     fn heartbeat<'a>(&'a self, lease: &'a HeldLease) -> Answer<'a, LeaseBeat> {
-        Box::pin(async move { self.beat_lease(lease).await.map_err(ServerError::from) })
+        Box::pin(async move { self.lease_heartbeat(lease).await.map_err(ServerError::from) })
     }
 
     fn output<'a>(&'a self, lease: &'a HeldLease, output: &'a LeaseOutput) -> Answer<'a, ()> {
@@ -69,8 +69,8 @@ impl Server for Client {
         Box::pin(async move { self.finish_lease(lease, finish).await.map_err(ServerError::from) })
     }
 
-    fn beat<'a>(&'a self, machine: &'a MachineId, activity: Activity) -> Answer<'a, ()> {
-        Box::pin(async move { self.beat_machine(machine, activity).await.map(drop).map_err(ServerError::from) })
+    fn machine_heartbeat<'a>(&'a self, machine: &'a MachineId, activity: Activity) -> Answer<'a, ()> {
+        Box::pin(async move { self.machine_heartbeat(machine, activity).await.map(drop).map_err(ServerError::from) })
     }
 }
 
@@ -85,14 +85,16 @@ impl From<Error> for ServerError {
                 Error::Argument(_) | Error::NoCredential(_) | Error::Address(_) | Error::Setup(_) => {
                     Self::Refused(reason)
                 }
-                _ => Self::Away { reason, retry_after: None },
+                _ => Self::Unavailable { reason, retry_after: None },
             };
         };
         match problem.code {
             Code::LeaseLost => Self::LeaseLost,
             Code::Unauthenticated | Code::Forbidden => Self::Unauthorized(reason),
-            Code::RateLimited | Code::RequestTimeout => Self::Away { reason, retry_after: pause(problem.retry_after) },
-            code if code.status() >= 500 => Self::Away { reason, retry_after: pause(problem.retry_after) },
+            Code::RateLimited | Code::RequestTimeout => {
+                Self::Unavailable { reason, retry_after: pause(problem.retry_after) }
+            }
+            code if code.status() >= 500 => Self::Unavailable { reason, retry_after: pause(problem.retry_after) },
             _ => Self::Refused(reason),
         }
     }
@@ -122,8 +124,11 @@ mod tests {
         let of = |problem: Problem| ServerError::from(Error::from(problem));
         assert_eq!(of(Problem::new(Code::LeaseLost, "")), ServerError::LeaseLost);
         assert_eq!(of(Problem::new(Code::Conflict, "").with("expectedOffset", 7)), ServerError::Gap(7));
-        assert!(matches!(of(Problem::new(Code::Unavailable, "")), ServerError::Away { retry_after: Some(_), .. }));
-        assert!(matches!(of(Problem::new(Code::RateLimited, "")), ServerError::Away { .. }));
+        assert!(matches!(
+            of(Problem::new(Code::Unavailable, "")),
+            ServerError::Unavailable { retry_after: Some(_), .. }
+        ));
+        assert!(matches!(of(Problem::new(Code::RateLimited, "")), ServerError::Unavailable { .. }));
         assert!(matches!(of(Problem::unauthenticated()), ServerError::Unauthorized(_)));
         assert!(matches!(of(Problem::not_found()), ServerError::Refused(_)));
     }

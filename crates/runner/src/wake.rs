@@ -1,52 +1,52 @@
-//! Notices that the machine has slept.
+//! Detects that the machine has slept.
 //!
-//! While it sleeps, timers stand still and connections die without a word. Afterwards the wall clock has moved and the
-//! monotonic clock has not. Whoever waits for a timer or an answer then should not wait any longer.
+//! During sleep, timers stop and connections break. Afterwards the wall clock has advanced and the monotonic clock has
+//! not. Pending timers and calls are then cut short.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::watch;
 
 /// How often the two clocks are compared.
-const LOOK: Duration = Duration::from_secs(2);
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Less than this is a clock being set right.
-const SLEPT: Duration = Duration::from_secs(15);
+/// A smaller difference is a correction of the clock.
+const SHORTEST_SLEEP: Duration = Duration::from_secs(15);
 
-/// Counts how often the machine woke.
+/// Counts how often the machine woke up.
 pub(crate) type Woken = watch::Receiver<u64>;
 
-/// Watches until nobody listens any more.
+/// Compares the clocks until there is no receiver left.
 pub(crate) async fn watch(woken: watch::Sender<u64>) {
-    watch_with(woken, LOOK, wall_clock).await;
+    watch_with(woken, CHECK_INTERVAL, wall_clock).await;
 }
 
-async fn watch_with(woken: watch::Sender<u64>, look: Duration, wall: impl Fn() -> SystemTime) {
+async fn watch_with(woken: watch::Sender<u64>, interval: Duration, wall: impl Fn() -> SystemTime) {
     let mut before = (Instant::now(), wall());
     while !woken.is_closed() {
-        tokio::time::sleep(look).await;
+        tokio::time::sleep(interval).await;
         let now = (Instant::now(), wall());
-        let by_the_wall = now.1.duration_since(before.1).unwrap_or_default();
-        let slept = by_the_wall.saturating_sub(now.0.duration_since(before.0));
-        if slept > SLEPT {
-            tracing::info!(
-                slept_s = slept.as_secs(),
-                "The machine was asleep; telling the server at once that we are back"
-            );
+        let wall_time = now.1.duration_since(before.1).unwrap_or_default();
+        let slept = wall_time.saturating_sub(now.0.duration_since(before.0));
+        if slept > SHORTEST_SLEEP {
+            tracing::info!(slept_s = slept.as_secs(), "The machine was asleep; contacting the server at once");
             woken.send_modify(|count| *count += 1);
         }
         before = now;
     }
 }
 
-/// Waits for the next time that the machine wakes; for ever, when nobody watches.
+/// Waits for the next wake-up. Never returns when the watcher has ended.
 pub(crate) async fn next(woken: &mut Woken) {
     if woken.changed().await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the runner has no kit to take a clock from, and this decides nothing")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the runner has no injected clock, and only the difference of two readings matters"
+)]
 fn wall_clock() -> SystemTime {
     SystemTime::now()
 }
@@ -58,11 +58,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_hour_that_no_timer_saw_is_a_sleep() {
-        // An hour passes on the wall between the first look at it and the second.
-        let looks = AtomicU64::new(0);
+    async fn an_hour_that_only_the_wall_clock_counted_is_a_sleep() {
+        // The wall clock advances by an hour between the first and the second reading.
+        let readings = AtomicU64::new(0);
         let start = wall_clock();
-        let wall = move || start + Duration::from_secs(3600) * u32::from(looks.fetch_add(1, Ordering::SeqCst) > 0);
+        let wall = move || start + Duration::from_secs(3600) * u32::from(readings.fetch_add(1, Ordering::SeqCst) > 0);
         let sender = watch::Sender::new(0);
         let mut woken = sender.subscribe();
         let watching = tokio::spawn(watch_with(sender, Duration::from_millis(5), wall));

@@ -26,19 +26,19 @@ pub enum Backend {
 pub struct TestDatabase {
     /// For `DATABASE_URL`.
     pub url: String,
-    /// Also a good place for other files of the test.
+    /// Also usable for other files of the test.
     pub folder: TempDir,
     name: Option<String>,
 }
 
-/// What our databases on a shared server are called, so that leftovers of killed runs can be told.
+/// The prefix of our databases on a shared server, so that databases of killed runs can be recognised.
 const PREFIX: &str = "ensemble_test_";
 /// Milliseconds.
 const HOUR: u64 = 3_600_000;
 const TEMPLATE_PREFIX: &str = "ensemble_template_";
 
 impl TestDatabase {
-    /// `service` names the template, so that different schemas have different ones.
+    /// `service` is part of the template's name, so that different schemas have different templates.
     pub async fn new(backend: Backend, service: &str, migrations: Migrations) -> Self {
         match Self::try_new(backend, service, migrations).await {
             Ok(database) => database,
@@ -81,18 +81,18 @@ impl Drop for TestDatabase {
                 Ok(admin.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await?)
             })
         };
-        // What cannot be removed now is removed by the next run.
+        // A database that cannot be removed now is removed by the next run.
         let _ = std::thread::spawn(remove).join();
     }
 }
 
-/// Runs one test on a runtime like a service's.
+/// Runs one test on a runtime like that of a service.
 pub fn run(story: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.unwrap_or_else(|error| panic!("no runtime: {error}")).block_on(story);
 }
 
-/// Makes two tests, `<name>::postgres` and `<name>::sqlite`, of each story:
+/// Creates two tests, `<name>::postgres` and `<name>::sqlite`, of each story:
 ///
 /// ```text
 /// on_both_databases! {
@@ -100,7 +100,7 @@ pub fn run(story: impl Future<Output = ()>) {
 /// }
 /// ```
 ///
-/// Without PostgreSQL that half fails and says what is missing.
+/// Without PostgreSQL the first of them fails and says what is missing.
 #[macro_export]
 macro_rules! on_both_databases {
     ($($(#[$doc:meta])* async fn $name:ident($on:ident: Backend) $body:block)*) => {$(
@@ -123,7 +123,7 @@ macro_rules! on_both_databases {
     )*};
 }
 
-/// The migrated database that tests of one service are cloned from; made once for each process.
+/// The migrated database from which the tests of one service are cloned. Created once for each process.
 async fn template(server: &str, service: &str, migrations: Migrations) -> Result<String> {
     static MADE: OnceLock<Mutex<HashMap<String, String>>> = OnceLock::new();
     static CLEANED: OnceCell<()> = OnceCell::const_new();
@@ -139,7 +139,7 @@ async fn template(server: &str, service: &str, migrations: Migrations) -> Result
     config.pool_size = 1;
     let db = Db::open(&config, migrations).await.context("the template cannot be migrated")?;
     drop(db);
-    // A database that is connected to cannot be cloned.
+    // PostgreSQL cannot clone a database that has connections.
     let closing = format!(
         "ALTER DATABASE {name} ALLOW_CONNECTIONS false; \
          SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{name}'"
@@ -149,7 +149,7 @@ async fn template(server: &str, service: &str, migrations: Migrations) -> Result
     Ok(name)
 }
 
-/// Databases of runs that were killed: ids of version 7 tell when they were made.
+/// Finds databases of killed runs: their UUIDs of version 7 contain the time of their creation.
 async fn remove_leftovers(server: &str) -> Result<()> {
     let admin = admin(server).await?;
     let rows = admin.query("SELECT datname FROM pg_database", &[]).await?;

@@ -1,4 +1,4 @@
-//! A client that sends anything, also what no decent client would, and tells exactly what came back.
+//! A client that can send any request, also a malformed one, and returns the exact response.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use reqwest::{Method, RequestBuilder};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Somebody who calls a service. Cheap to clone.
+/// A caller of a service. Cheap to clone.
 #[derive(Clone)]
 pub struct Api {
     http: reqwest::Client,
@@ -15,7 +15,7 @@ pub struct Api {
     bearer: Option<String>,
 }
 
-/// What came back.
+/// A response.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub status: u16,
@@ -24,7 +24,7 @@ pub struct Answer {
 }
 
 impl Api {
-    /// Without credentials.
+    /// A caller without credentials.
     pub fn new(base: &str) -> Self {
         ensemble_chassis::process::install_providers();
         let http = reqwest::Client::builder()
@@ -36,7 +36,7 @@ impl Api {
         Self { http, base: base.trim_end_matches('/').to_owned(), bearer: None }
     }
 
-    /// The same, with a token.
+    /// The same caller with a token.
     #[must_use]
     pub fn with_token(&self, token: &str) -> Self {
         Self { bearer: Some(token.to_owned()), ..self.clone() }
@@ -52,7 +52,7 @@ impl Api {
         format!("{}{path}", self.base)
     }
 
-    /// A request to be finished by the caller and sent with [`Api::send`].
+    /// A request that the caller completes and sends with [`Api::send`].
     pub fn request(&self, method: &str, path: &str) -> RequestBuilder {
         let method = Method::from_bytes(method.as_bytes()).unwrap_or_else(|error| panic!("{method}: {error}"));
         let request = self.http.request(method, self.url(path));
@@ -62,12 +62,12 @@ impl Api {
         }
     }
 
-    /// Sends it; panics when no answer comes.
+    /// Sends the request. Panics when no response arrives.
     pub async fn send(request: RequestBuilder) -> Answer {
         Self::try_send(request).await.unwrap_or_else(|error| panic!("no answer: {error:?}"))
     }
 
-    /// Sends it; an error when no whole answer comes.
+    /// Sends the request. An error when no complete response arrives.
     pub async fn try_send(request: RequestBuilder) -> reqwest::Result<Answer> {
         let response = request.send().await?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
@@ -95,7 +95,7 @@ impl Api {
         Self::send(self.request("POST", path).header("Idempotency-Key", key).json(body)).await
     }
 
-    /// A POST whose body is sent as it is, said to be JSON.
+    /// A POST with this exact body and the content type of JSON.
     pub async fn post_text(&self, path: &str, body: impl Into<reqwest::Body>) -> Answer {
         let json = (HeaderName::from_static("content-type"), HeaderValue::from_static("application/json"));
         Self::send(self.request("POST", path).header(json.0, json.1).body(body)).await
@@ -115,14 +115,14 @@ impl Answer {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("not what was expected ({error}): {self:?}"))
     }
 
-    /// The body of an answer with this status.
+    /// The body of a response. Panics unless it has this status.
     #[track_caller]
     pub fn expect(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text);
         self.json()
     }
 
-    /// The body of a problem with this status and code. Checks that it is one: media type, and its own status.
+    /// The body of a problem. Checks the status, the code, the media type and the status inside the body.
     #[track_caller]
     pub fn problem(&self, status: u16, code: &str) -> Value {
         let body = self.expect(status);

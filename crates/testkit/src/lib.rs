@@ -1,5 +1,5 @@
-//! What tests of services need: PostgreSQL of their own, a database for each test, services on free ports, tokens of every
-//! kind, peers, clients. For `dev-dependencies` only.
+//! Support for tests of services: a private PostgreSQL, a database for each test, services on free ports, tokens of
+//! every kind, peers, clients. For `dev-dependencies` only.
 //!
 //! ```text
 //! on_both_databases! {
@@ -17,8 +17,8 @@
 //! }
 //! ```
 //!
-//! Tests that need PostgreSQL use the server of `TEST_DATABASE_URL`, else start one of their own and take it with them;
-//! the program `with-postgres` starts one for many test programs. Where there is none, they fail and say so.
+//! Tests that need PostgreSQL use the server of `TEST_DATABASE_URL`, or start one that ends with the test process. The
+//! program `with-postgres` starts one for several test programs. Without PostgreSQL such tests fail and say so.
 
 pub mod database;
 pub mod http;
@@ -35,4 +35,4 @@ pub use peers::Peers;
 pub use service::{Program, start_service, start_service_at};
 pub use sse::{Events, SseEvent};
 pub use tokens::Issuer;
-pub use wait::eventually;
+pub use wait::{eventually, eventually_some, poll};

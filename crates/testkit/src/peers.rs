@@ -1,5 +1,5 @@
 //! The peers of the service under test: the generated contracts, implemented in memory and served on one internal
-//! door, each of which can be taken away.
+//! listener. Each peer can be made unavailable.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,10 +24,10 @@ use futures_util::future::BoxFuture;
 
 use crate::Issuer;
 
-/// What services and their stand-in peers show each other.
+/// The token that services and these peers share.
 pub const INTERNAL_TOKEN: &str = "internal-token-of-the-tests";
 
-/// All peers at once. Cheap to clone.
+/// All peers. Cheap to clone.
 #[derive(Clone)]
 pub struct Peers {
     inner: Arc<Inner>,
@@ -46,7 +46,7 @@ struct Inner {
 }
 
 impl Peers {
-    /// Serves until the process ends. Call it on the test's runtime.
+    /// Serves until the process ends. Call it on the runtime of the test.
     pub async fn start() -> Self {
         let inner = Arc::new(Inner {
             issuer: Issuer::new(),
@@ -66,12 +66,12 @@ impl Peers {
         Self { inner, url }
     }
 
-    /// The internal door of them all.
+    /// The URL of the internal listener, which is the same for all peers.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Variables that lead a service here.
+    /// The variables that point a service to these peers.
     pub fn vars(&self) -> Vec<(String, String)> {
         [
             ("INTERNAL_TOKEN", INTERNAL_TOKEN),
@@ -89,14 +89,14 @@ impl Peers {
         &self.inner.issuer
     }
 
-    /// A new account that identity knows.
+    /// Adds an account to identity.
     pub fn new_user(&self) -> UserId {
         let user = UserId::generate();
         lock(&self.inner.users).insert(user.to_string());
         user
     }
 
-    /// A new machine that machine-registry knows.
+    /// Adds a machine to machine-registry.
     pub fn new_machine(&self, owner: UserId) -> MachineId {
         let machine = MachineId::generate();
         lock(&self.inner.machines).insert((owner.to_string(), machine.to_string()));
@@ -119,18 +119,18 @@ impl Peers {
         self.inner.orchestrator_away.store(away, Ordering::SeqCst);
     }
 
-    /// What identity was asked to revoke.
+    /// The revocations that identity received.
     pub fn revoked_machines(&self) -> Vec<RevokeMachineTokensRequest> {
         lock(&self.inner.revoked_machines).clone()
     }
 
-    /// What orchestrator was asked to end.
+    /// The machines whose work the orchestrator was asked to end.
     pub fn ended_machines(&self) -> Vec<EndMachineLeasesRequest> {
         lock(&self.inner.ended_machines).clone()
     }
 }
 
-/// A way to the internal door of a service under test, to call its contracts: `AccountsClient::new(channel_to(&url))`.
+/// A channel to the internal listener of a service under test: `AccountsClient::new(channel_to(&url))`.
 pub fn channel_to(internal_url: &str) -> Channel {
     ensemble_chassis::process::install_providers();
     let peer = Peer { url: internal_url.to_owned(), deadline: Duration::from_secs(20) };
@@ -205,14 +205,18 @@ impl MachineLeases for Inner {
 }
 
 fn here(away: &AtomicBool) -> Result<(), RpcError> {
-    if away.load(Ordering::SeqCst) { Err(RpcError::Unavailable("taken away by the test".to_owned())) } else { Ok(()) }
+    if away.load(Ordering::SeqCst) {
+        Err(RpcError::Unavailable("made unavailable by the test".to_owned()))
+    } else {
+        Ok(())
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The part of an internal door that calls go through.
+/// The HTTP routes of the internal listener.
 fn serve(mounts: Vec<RpcMount>) -> std::io::Result<String> {
     let mounts: Arc<Vec<(String, RpcCall)>> =
         Arc::new(mounts.into_iter().map(|mount| (format!("/rpc/{}", mount.path), mount.call)).collect());

@@ -1,4 +1,4 @@
-//! Private PostgreSQL clusters: started as a non-root user in a temporary folder, gone with whoever started them.
+//! Private PostgreSQL clusters: started as a non-root user in a temporary folder, removed when their owner ends.
 
 use std::fs::{self, File, Permissions};
 use std::net::TcpListener;
@@ -13,11 +13,11 @@ use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, User};
 
-/// Where tests find a server that is running already.
+/// The variable that names a running server for the tests.
 pub const TEST_DATABASE_URL: &str = "TEST_DATABASE_URL";
 
-/// The server ends when the pipe on its guard's standard input is closed, however its owner came to close it; and the
-/// guard removes the folder when the last argument says so.
+/// Stops the server when the pipe on standard input is closed, which also happens when the owner is killed. Removes the
+/// folder unless the last argument says otherwise.
 const GUARD: &str = r#"
 dir=$1; keep=$2; shift 2
 "$@" & server=$!
@@ -31,13 +31,13 @@ wait "$server" 2>/dev/null
 /// Whether commits are flushed to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// As in production; for tests that kill the server, and for measuring.
+    /// As in production. For tests that kill the server, and for measurements.
     Full,
-    /// For everything else: faster.
+    /// Faster. For all other tests.
     None,
 }
 
-/// A server of our own.
+/// A private server.
 #[derive(Debug)]
 pub struct Cluster {
     dir: PathBuf,
@@ -52,7 +52,7 @@ impl Cluster {
         Self::start_with(durability, &[])
     }
 
-    /// With more settings, as in `shared_buffers=1GB`.
+    /// Starts a server with more settings, for example `shared_buffers=1GB`.
     pub fn start_with(durability: Durability, settings: &[&str]) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("ensemble-pg-").tempdir()?.keep();
         let made = Self {
@@ -65,7 +65,7 @@ impl Cluster {
         made.init().and_then(|mut cluster| cluster.up().map(|()| cluster))
     }
 
-    /// A URL of one of its databases; `postgres` is always there.
+    /// The URL of one of its databases. `postgres` always exists.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
     }
@@ -94,12 +94,12 @@ impl Cluster {
             if Instant::now() >= deadline {
                 bail!("PostgreSQL did not start; its log:\n{}", self.log_tail());
             }
-            // After a kill the old server's children need a moment to notice, and the new one is refused until then.
+            // After a kill the old server's children run on for a moment, and the new server is refused until they end.
             std::thread::sleep(Duration::from_millis(100));
         }
     }
 
-    /// Ends it as a crash of the machine's software would: SIGKILL, nothing written.
+    /// Ends it like a crash: SIGKILL, without writing anything.
     pub fn kill(&mut self) -> Result<()> {
         if let Some(pid) = self.pid() {
             kill(Pid::from_raw(pid), Signal::SIGKILL)?;
@@ -108,7 +108,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Sends a signal to the server and all its processes, as in SIGSTOP and SIGCONT.
+    /// Sends a signal to the server and all its processes, for example SIGSTOP and SIGCONT.
     pub fn signal_all(&self, signal: Signal) -> Result<()> {
         let Some(pid) = self.pid() else { bail!("the server is not running") };
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
@@ -118,7 +118,7 @@ impl Cluster {
         Ok(kill(Pid::from_raw(pid), signal)?)
     }
 
-    /// Ends it in order ("fast shutdown").
+    /// Stops it in order ("fast shutdown").
     pub fn stop(&mut self) {
         self.end_guard();
     }
@@ -129,7 +129,7 @@ impl Cluster {
             chown(&self.dir, Some(uid), Some(gid))?;
         }
         fs::set_permissions(&self.dir, Permissions::from_mode(0o700))?;
-        // While this file is there, the guard leaves the folder alone.
+        // While this file exists, the guard does not remove the folder.
         File::create(self.keep_file())?;
         let made = as_owner(Command::new(program("initdb")?), owner)
             .args(["--username=postgres", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C", "-D"])
@@ -158,7 +158,7 @@ impl Cluster {
             command.arg("-c").arg(setting);
         }
         let log = File::options().create(true).append(true).open(self.dir.join("log"))?;
-        // A process group of its own: Ctrl-C in a terminal reaches the tests, and they end the server.
+        // Its own process group: Ctrl-C in a terminal reaches only the tests, and they stop the server.
         command.current_dir(&self.dir).process_group(0);
         command.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log);
         self.guard = Some(command.spawn().context("PostgreSQL cannot be started")?);
@@ -168,15 +168,15 @@ impl Cluster {
     fn answers(&self) -> bool {
         let config = format!("host=127.0.0.1 port={} user=postgres dbname=postgres connect_timeout=1", self.port);
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return false };
-        // A runtime of its own on a thread of its own: the caller may be inside one.
+        // Its own runtime on its own thread, because the caller may be inside a runtime.
         let connect =
             move || runtime.block_on(async { tokio_postgres::connect(&config, tokio_postgres::NoTls).await.is_ok() });
         std::thread::spawn(connect).join().unwrap_or(false)
     }
 
-    /// A server that refuses to start says so; its guard does not end with it.
+    /// Whether the log contains the reason why the server does not start. Its guard does not end with it.
     fn refused(&self, log_before: usize) -> bool {
-        // One that is on its way says FATAL, too, to whoever asks too early: "the database system is starting up".
+        // A starting server also logs FATAL for early connections: "the database system is starting up".
         let fatal = |line: &str| line.contains("FATAL") && !line.contains("the database system is");
         fs::read_to_string(self.dir.join("log")).is_ok_and(|log| log.get(log_before..).unwrap_or("").lines().any(fatal))
     }
@@ -211,16 +211,16 @@ impl Drop for Cluster {
     }
 }
 
-/// The server that tests share: the one of [`TEST_DATABASE_URL`], else one that this process starts and takes with it.
+/// The server that tests share: that of [`TEST_DATABASE_URL`], or one that this process starts and stops.
 pub fn shared_url() -> Result<String> {
-    #[expect(clippy::disallowed_methods, reason = "how `make test` tells the tests about its server")]
+    #[expect(clippy::disallowed_methods, reason = "how `make test` passes its server to the tests")]
     if let Some(url) = std::env::var(TEST_DATABASE_URL).ok().filter(|url| !url.is_empty()) {
         return Ok(url);
     }
     static OWN: OnceLock<Result<Cluster, String>> = OnceLock::new();
     let own = OWN.get_or_init(|| {
         let cluster = Cluster::start(Durability::None).map_err(|e| format!("{e:#}"))?;
-        // Statics are not dropped; without this file the guard cleans up when the process has gone.
+        // Statics are not dropped. Because this file is gone, the guard cleans up when the process has ended.
         let _ = fs::remove_file(cluster.keep_file());
         Ok(cluster)
     });
@@ -235,7 +235,7 @@ pub fn shared_url() -> Result<String> {
 
 /// A program of PostgreSQL: from PATH, or where Debian keeps it (the newest version).
 pub fn program(name: &str) -> Result<PathBuf> {
-    #[expect(clippy::disallowed_methods, reason = "looking for programs is what PATH is for")]
+    #[expect(clippy::disallowed_methods, reason = "PATH is where programs are found")]
     let path = std::env::var("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file());
     on_path
@@ -251,7 +251,7 @@ fn newest_of_debian(name: &str) -> Option<PathBuf> {
     versions.into_iter().rev().map(|(_, folder)| folder.join("bin").join(name)).find(|file| file.is_file())
 }
 
-/// PostgreSQL refuses to run as root; then it runs as `postgres`, or as `nobody`.
+/// PostgreSQL refuses to run as root. In that case it runs as `postgres`, or as `nobody`.
 fn owner() -> Result<Option<(u32, u32)>> {
     if !nix::unistd::geteuid().is_root() {
         return Ok(None);

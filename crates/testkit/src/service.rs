@@ -1,4 +1,4 @@
-//! The service under test: in this process on free ports, or as the real program that can be killed.
+//! The service under test: in this process on free ports, or as the real program, which can be killed.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -10,12 +10,12 @@ use tokio::process::{Child, Command};
 
 use crate::wait::eventually;
 
-/// Starts a service in this process, on ports that are free. Later variables win over earlier ones of the same name.
+/// Starts a service in this process on free ports. Later variables override earlier ones of the same name.
 pub async fn start_service<S: Service>(vars: impl IntoIterator<Item = (String, String)>) -> Running {
     start_service_at::<S>(vars, Clock::system()).await
 }
 
-/// The same, with a clock that the test owns.
+/// The same, with a clock that the test controls.
 pub async fn start_service_at<S: Service>(vars: impl IntoIterator<Item = (String, String)>, clock: Clock) -> Running {
     let listeners = Listeners::loopback().unwrap_or_else(|error| panic!("no free ports: {error}"));
     // No load balancer sends requests to a test's service, so nothing waits for one.
@@ -24,7 +24,7 @@ pub async fn start_service_at<S: Service>(vars: impl IntoIterator<Item = (String
     started.unwrap_or_else(|error| panic!("{} does not start: {error:#}", S::NAME))
 }
 
-/// A service as a process of its own. Killed when dropped.
+/// A service as a separate process. Killed when dropped.
 pub struct Program {
     path: std::path::PathBuf,
     vars: Vec<(String, String)>,
@@ -53,12 +53,12 @@ impl Program {
         program
     }
 
-    /// SIGKILL; returns when it is gone.
+    /// Sends SIGKILL and returns when the process has ended.
     pub async fn kill(&mut self) {
         let _ = self.child.kill().await;
     }
 
-    /// Runs it again, on the same ports.
+    /// Starts it again on the same ports.
     pub async fn restart(&mut self) {
         self.kill().await;
         self.child = spawn(&self.path, &self.vars);

@@ -1,4 +1,4 @@
-//! Reads Server-Sent Events as they come.
+//! Reads Server-Sent Events as they arrive.
 
 use std::time::Duration;
 
@@ -27,19 +27,19 @@ impl Events {
         Self { response, buffer: String::new(), status }
     }
 
-    /// The same; nothing when no connection comes about.
+    /// The same. `None` when no connection can be made.
     pub async fn try_open(request: RequestBuilder) -> Option<Self> {
         let response = request.header("Accept", "text/event-stream").send().await.ok()?;
         let status = response.status().as_u16();
         Some(Self { response, buffer: String::new(), status })
     }
 
-    /// The next event within `timeout`, comments left out; `None` at the end of the stream.
+    /// The next event within `timeout`, without comments. `None` at the end of the stream.
     pub async fn next_within(&mut self, timeout: Duration) -> Result<Option<SseEvent>, &'static str> {
         tokio::time::timeout(timeout, self.next()).await.map_err(|_| "no event in time")
     }
 
-    /// The next event; panics when none comes within five seconds or the stream has ended.
+    /// The next event. Panics when none arrives within five seconds or the stream has ended.
     pub async fn expect(&mut self) -> SseEvent {
         match self.next_within(Duration::from_secs(5)).await {
             Ok(Some(event)) => event,

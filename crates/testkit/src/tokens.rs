@@ -1,4 +1,4 @@
-//! Access tokens of every kind: good ones, and all the ways in which one can be bad.
+//! Access tokens of every kind: valid ones, and each way in which a token can be invalid.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,7 +13,7 @@ use ensemble_types::ids::{MachineId, TokenId, UserId};
 const KID: &str = "test-1";
 const HOUR: i64 = 3_600;
 
-/// Stands in for identity where tokens are concerned.
+/// Issues tokens in place of identity.
 pub struct Issuer {
     key: SigningKey,
     revoked: Mutex<Vec<TokenId>>,
@@ -34,12 +34,12 @@ impl Issuer {
         Self { key, revoked: Mutex::default(), keys }
     }
 
-    /// For a service whose `keys()` can be given.
+    /// For a service that accepts a key source.
     pub fn key_source(&self) -> Arc<FixedKeys> {
         Arc::clone(&self.keys)
     }
 
-    /// `kid` and public key, as identity's snapshot tells them.
+    /// `kid` and public key, as in identity's snapshot.
     pub fn public_key(&self) -> (String, [u8; 32]) {
         (KID.to_owned(), self.key.verifying_key().to_bytes())
     }
@@ -48,7 +48,7 @@ impl Issuer {
         self.revoked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A user's token, good for an hour.
+    /// A user's token, valid for an hour.
     pub fn user(&self, user: UserId) -> String {
         self.sign(&claims(user))
     }
@@ -69,13 +69,13 @@ impl Issuer {
         self.sign(&machine_claims(user, machine))
     }
 
-    /// Expires after so many seconds; in the past when negative (the services allow 30 s for clocks that differ).
+    /// Expires after this many seconds. A negative number is in the past (the services allow 30 s of clock difference).
     pub fn expiring(&self, user: UserId, in_seconds: i64) -> String {
         let now = now();
         self.sign(&Claims { iat: now - 2 * HOUR, exp: now + in_seconds, ..claims(user) })
     }
 
-    /// Signed by somebody else under our key's name.
+    /// Signed with another key under our key's name.
     pub fn foreign(&self, user: UserId) -> String {
         sign(&claims(user), KID, &random_key())
     }
@@ -84,7 +84,7 @@ impl Issuer {
         sign(claims, KID, &self.key)
     }
 
-    /// Tokens that must all be 401, with the name of what is wrong with each.
+    /// Tokens that must all be refused with 401, each with the name of its fault.
     pub fn bad_tokens(&self, user: UserId) -> Vec<(&'static str, String)> {
         let good = claims(user);
         let header = |text: &str| URL_SAFE_NO_PAD.encode(text);

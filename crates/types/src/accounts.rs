@@ -7,7 +7,7 @@ use crate::ids::{MachineId, TokenId, UserId};
 use crate::text::{Blob, Text};
 use crate::time::Timestamp;
 
-/// Random bytes to sign, good once and for 60 seconds.
+/// Random bytes for the client to sign. A challenge can be used once, within 60 seconds.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Challenge {
@@ -31,7 +31,7 @@ pub struct SignIn {
     pub origin: Text<1, 512>,
 }
 
-/// A user token and whose it is.
+/// A user token and the id of its user.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SignedIn {
@@ -42,20 +42,20 @@ pub struct SignedIn {
     pub expires_at: Timestamp,
 }
 
-/// One's own account.
+/// The caller's own account.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Account {
     pub id: UserId,
     pub public_key: String,
-    /// The X25519 key that others seal session keys to, once it is set.
+    /// The X25519 key to which others seal session keys. Absent until the user sets it.
     pub content_public_key: Option<String>,
     pub content_public_key_signature: Option<String>,
     pub display_name: Option<String>,
     pub created_at: Timestamp,
 }
 
-/// What to change of one's own account. A content key comes with its signature.
+/// What to change in the caller's own account. A content key must come with its signature.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UpdateAccount {
@@ -64,13 +64,13 @@ pub struct UpdateAccount {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, pattern = "^([A-Za-z0-9+/]{42}|[A-Za-z0-9_-]{42})[AEIMQUYcgkosw048]=?$")]
     pub content_public_key: Option<Blob<1, 128>>,
-    /// By the account key over `ensemble-content-key-v1\n<key, base64url>`.
+    /// The account key's signature over `ensemble-content-key-v1\n<key, base64url>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, pattern = "^([A-Za-z0-9+/]{85}|[A-Za-z0-9_-]{85})[AQgw](==)?$")]
     pub content_public_key_signature: Option<Blob<1, 256>>,
 }
 
-/// What any signed-in caller may know of a user. Verify the signature before sealing anything to the content key.
+/// What any signed-in caller can read about a user. Verify the signature before you seal anything to the content key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PublicUser {
@@ -81,18 +81,18 @@ pub struct PublicUser {
     pub display_name: Option<String>,
 }
 
-/// Asks for a token that can only act as one machine's runner.
+/// Requests a token that can only act as the runner of one machine.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateMachineToken {
     pub machine_id: MachineId,
-    /// 60 to 7,776,000; 90 days when absent.
+    /// 60 to 7,776,000; the default is 90 days.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 60, maximum = 7_776_000)]
     pub expires_in_seconds: Option<u32>,
 }
 
-/// A machine token; shown this once.
+/// A machine token. The service shows it only in this response.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreatedMachineToken {
@@ -127,7 +127,7 @@ pub struct Jwks {
     pub keys: Vec<Jwk>,
 }
 
-/// One public key. A key is here before it signs and until its last token has expired.
+/// One public key. A key is published before it signs its first token, and until its last token has expired.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Jwk {
     /// `OKP`

@@ -1,12 +1,12 @@
-//! What every deletion answers.
+//! The response of every deletion.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// It is gone.
+/// The resource was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Deleted {
-    /// Always true: what could not be deleted is a problem.
+    /// Always true. A deletion that fails is reported as a problem.
     pub success: bool,
 }
 

@@ -1,4 +1,5 @@
-//! Objects whose fields we do not know: kept as the text they came as, and never parsed again.
+//! JSON objects whose fields the service does not know. They are stored as the text that arrived and never parsed
+//! again.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,12 +10,12 @@ use utoipa::openapi::schema::{AdditionalProperties, SchemaType};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-/// A JSON object of at most `MAX` bytes, as text. Parse requests through the strict reader first (duplicate keys, depth).
+/// A JSON object of at most `MAX` bytes, kept as text. The strict reader checks requests first (duplicate keys, depth).
 #[derive(Clone)]
 pub struct FreeObject<const MAX: usize>(Box<RawValue>);
 
 impl<const MAX: usize> FreeObject<MAX> {
-    /// Takes text that is known to be JSON, for example from the database.
+    /// Accepts text that is known to be JSON, for example from the database.
     pub fn from_text(text: String) -> Result<Self, serde_json::Error> {
         RawValue::from_string(text).map(Self)
     }
@@ -67,5 +68,26 @@ impl<const MAX: usize> PartialSchema for FreeObject<MAX> {
             .schema_type(SchemaType::Type(Type::Object))
             .additional_properties(Some(AdditionalProperties::FreeForm(true)))
             .into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_accepted_up_to_its_limit_in_bytes() {
+        for (json, accepted) in [
+            ("{}", true),
+            (r#"{"a":"é"}"#, true),
+            (r#"{"a":"éa"}"#, false),
+            (r#"{"a":"abc"}"#, false),
+            ("[]", false),
+            ("null", false),
+            ("1", false),
+            (r#""{}""#, false),
+        ] {
+            assert_eq!(serde_json::from_str::<FreeObject<10>>(json).is_ok(), accepted, "{json}");
+        }
     }
 }

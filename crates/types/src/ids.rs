@@ -1,8 +1,8 @@
-//! A type for every id, so that a run cannot be asked for with a session's id.
+//! One type for each kind of id, so that a session id cannot be passed where a run id is expected.
 //!
 //! Ids on the wire are opaque strings of at most 64 characters. Ours are UUIDs of version 7 (RFC 9562, section 5.7):
-//! they sort by the time they were made, which keeps index pages warm. Only the canonical lowercase form with hyphens
-//! is accepted, so that one resource has one address.
+//! they sort by creation time, which keeps index pages warm. Only the canonical lowercase form with hyphens is
+//! accepted, so that one resource has one address.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type, schema::SchemaType};
 use utoipa::{PartialSchema, ToSchema};
 use uuid::Uuid;
 
-/// The text is not an id of this kind. What a caller may see of it is only "not found".
+/// The text is not an id of this kind. The caller only sees "not found".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed id")]
 pub struct MalformedId;
@@ -24,7 +24,7 @@ macro_rules! id {
         pub struct $name(Uuid);
 
         impl $name {
-            /// A new id, later in order than all that this process made before.
+            /// Creates an id that sorts after all ids that this process created before.
             pub fn generate() -> Self {
                 Self(new_v7())
             }
@@ -69,7 +69,7 @@ macro_rules! id {
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-                text.parse().map_err(|_| de::Error::custom("must be an id as the service gave it"))
+                text.parse().map_err(|_| de::Error::custom("must be an id that this service returned"))
             }
         }
 
@@ -97,7 +97,7 @@ id!(/** A voice session of the gateway. */ GatewaySessionId);
 pub struct MachineId(Box<str>);
 
 impl MachineId {
-    /// A new id for a client that did not choose one.
+    /// Creates an id for a client that did not choose one.
     pub fn generate() -> Self {
         Self(new_v7().to_string().into_boxed_str())
     }
@@ -157,7 +157,7 @@ fn opaque_id_schema() -> RefOr<Schema> {
         .into()
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place where ids are made")]
+#[expect(clippy::disallowed_methods, reason = "the only place that creates ids")]
 fn new_v7() -> Uuid {
     Uuid::now_v7()
 }

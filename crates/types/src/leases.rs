@@ -1,4 +1,4 @@
-//! Leases: a runner's hold on one attempt of a task.
+//! Leases: a runner's exclusive right to one attempt of a task.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -8,36 +8,36 @@ use crate::runs::{Provider, TaskError, TaskStatus, Usage};
 use crate::text::{Blob, Text};
 use crate::time::Timestamp;
 
-/// A runner asks for work and may wait for it.
+/// A runner's request for work. The service may hold it open until there is some.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaseRequest {
     pub machine_id: MachineId,
-    /// The programs that this runner can start.
+    /// The provider programs that this runner can start.
     #[schema(min_items = 1)]
     pub providers: Vec<Provider>,
     /// How many attempts it can take now: 1 to 64.
     #[schema(minimum = 1, maximum = 64)]
     pub capacity: u32,
-    /// How long the service may hold the answer back when there is nothing: 0 to 60,000.
+    /// How long the service may hold the request open while there is no work: 0 to 60,000.
     #[serde(default)]
     #[schema(maximum = 60_000)]
     pub wait_ms: u64,
 }
 
-/// What the runner got; perhaps nothing.
+/// The leases that were granted. The list can be empty.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Leases {
     pub leases: Vec<Lease>,
 }
 
-/// One attempt to make.
+/// One attempt of a task, granted to a runner.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Lease {
     pub id: LeaseId,
-    /// Rises with each attempt; a call with an old one changes nothing.
+    /// Increases with each attempt. A call with an older fence changes nothing.
     pub fence: i64,
     pub run_id: RunId,
     pub task_id: TaskId,
@@ -53,14 +53,14 @@ pub struct Lease {
     pub expires_at: Timestamp,
 }
 
-/// The attempt is still being made.
+/// A heartbeat: the attempt is still running.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaseHeartbeat {
     pub fence: i64,
 }
 
-/// Until when the lease is held now, and whether the attempt should end.
+/// When the lease now expires, and whether the runner should end the attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaseBeat {
@@ -73,7 +73,7 @@ pub struct LeaseBeat {
 #[serde(rename_all = "camelCase")]
 pub struct LeaseOutput {
     pub fence: i64,
-    /// Where `data` begins, in bytes of UTF-8 since the attempt's start.
+    /// The offset of `data` in bytes of UTF-8 since the start of the attempt.
     pub offset: u64,
     pub data: Blob<0, 1_048_576>,
 }
@@ -88,7 +88,7 @@ pub enum FinishStatus {
     Timeout,
 }
 
-/// The runner's report. It may be repeated.
+/// The runner's report of how the attempt ended. It can be repeated.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaseFinish {
@@ -106,7 +106,7 @@ pub struct LeaseFinish {
     pub error: Option<LeaseError>,
 }
 
-/// Why an attempt did not complete, in the runner's words. The task shows it as its error.
+/// Why an attempt did not complete, as the runner describes it. The task shows it as its error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaseError {
@@ -121,20 +121,20 @@ impl From<LeaseError> for TaskError {
     }
 }
 
-/// The report was taken.
+/// The service accepted the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaseFinished {
-    /// What the report made of the task: queued when there will be another attempt.
+    /// The state of the task after the report: `queued` when it will be tried again.
     pub task_status: TaskStatus,
 }
 
-/// The piece of output was taken.
+/// The service accepted the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaseOutputTaken {
-    /// Where the next piece begins.
+    /// The offset of the next piece.
     pub next_offset: u64,
-    /// There is more than is kept.
+    /// The output exceeds the service's limit, so some of it was not stored.
     pub truncated: bool,
 }

@@ -1,7 +1,7 @@
 //! What a client sees: ids, times, bounded texts, problems and the request and response bodies of every area.
 //!
-//! The wire format lives here and nowhere else, so that the services, the typed client and the OpenAPI document
-//! cannot disagree. This crate knows neither HTTP servers nor databases.
+//! The wire format is defined only here, so that the services, the typed client and the OpenAPI document cannot
+//! disagree. This crate depends on no HTTP server and no database.
 
 pub mod accounts;
 pub mod deleted;

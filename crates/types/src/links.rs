@@ -1,4 +1,4 @@
-//! Public links: a session for whoever has the address.
+//! Public links: read access to a session for everyone who has the link.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -7,11 +7,11 @@ use crate::ids::{MessageId, SessionId};
 use crate::sessions::{SealedKey, SessionStatus};
 use crate::time::Timestamp;
 
-/// Makes a session's link, or makes it anew: the old token is dead then.
+/// Creates the session's link or replaces it. The token of a replaced link stops working.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateLink {
-    /// In the future.
+    /// Must be in the future.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
     /// 1 to 1,000,000 viewings.
@@ -23,11 +23,11 @@ pub struct CreateLink {
     pub encrypted_key: Option<SealedKey>,
 }
 
-/// A link; the token is shown this once.
+/// A link. The token is shown only in this response.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Link {
-    /// A secret for whoever it is given to.
+    /// A secret. Give it only to the people who may open the link.
     pub token: String,
     pub url: String,
     pub expires_at: Option<Timestamp>,
@@ -36,7 +36,7 @@ pub struct Link {
     pub created_at: Timestamp,
 }
 
-/// What a viewer sees.
+/// What a viewer of the link sees.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PublicView {
@@ -51,11 +51,11 @@ pub struct PublicView {
     pub next_after: Option<i64>,
     pub expires_at: Option<Timestamp>,
     pub remaining_uses: Option<i64>,
-    /// Sent back as `X-View-Token`: more pages, a reload and the stream without another use.
+    /// Send it back as `X-View-Token`: further pages, a reload and the stream then do not count as another use.
     pub view_token: String,
 }
 
-/// A session without what is its owner's.
+/// A session without the fields that only its owner may see.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PublicSession {

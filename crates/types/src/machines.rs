@@ -1,4 +1,4 @@
-//! Machines: the computers on which a user's agents run. What describes them is sealed by their owner.
+//! Machines: the computers on which a user's agents run. The owner seals the data that describes them.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -8,18 +8,18 @@ use crate::ids::MachineId;
 use crate::text::Blob;
 use crate::time::Timestamp;
 
-/// What a machine is doing, as its runner says: a free object of at most 16 KiB.
+/// The machine's current activity as reported by its runner: a free object of at most 16 KiB.
 pub type Activity = FreeObject<16_384>;
 
-/// Registers a machine. An id that is already the caller's answers with the stored record, unchanged.
+/// Registers a machine. If the caller already owns this id, the response is the stored record, unchanged.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RegisterMachine {
     /// Sealed by the owner.
     pub metadata: Blob<1, 262_144>,
-    /// The machine's key, sealed to its owner.
+    /// The machine's key, sealed to the owner.
     pub encryption_key: Blob<1, 8_192>,
-    /// Made by the service when absent.
+    /// The service creates one when it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<MachineId>,
 }
@@ -32,10 +32,10 @@ pub struct UpdateMachine {
     pub metadata: Option<Blob<1, 262_144>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub daemon_state: Option<Blob<1, 262_144>>,
-    /// The heartbeat: sets `lastActiveAt` and raises no version.
+    /// The heartbeat sets `lastActiveAt` and changes no version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<Activity>,
-    /// For an update of exactly one versioned field.
+    /// Only for an update of exactly one versioned field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_version: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,7 +44,7 @@ pub struct UpdateMachine {
     pub expected_daemon_state_version: Option<i64>,
 }
 
-/// A machine of the caller.
+/// One of the caller's machines.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Machine {
@@ -55,7 +55,7 @@ pub struct Machine {
     pub daemon_state: Option<String>,
     pub daemon_state_version: i64,
     pub activity: Option<Activity>,
-    /// Whether a heartbeat came recently.
+    /// Whether the machine sent a heartbeat recently.
     pub online: bool,
     pub last_active_at: Option<Timestamp>,
     pub created_at: Timestamp,

@@ -1,4 +1,4 @@
-//! Messages: the sealed, numbered history of a session.
+//! Messages: the encrypted, numbered history of a session.
 
 use serde::{Deserialize, Serialize};
 use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
@@ -8,19 +8,19 @@ use crate::ids::{MessageId, UserId};
 use crate::text::{Blob, Text};
 use crate::time::Timestamp;
 
-/// A message to append. The same sender's same `localId` again answers with the first record.
+/// A message to append. If the same sender sends the same `localId` again, the response is the first record.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AppendMessage {
     pub content: Blob<1, 1_048_576>,
     pub local_id: Text<1, 128>,
-    /// The epoch of the key that it is sealed with.
+    /// The epoch of the key that seals the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub key_epoch: Option<i64>,
 }
 
-/// 1 to 200 messages, all or nothing.
+/// 1 to 200 messages. Either all are stored or none.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AppendMessages {
@@ -33,7 +33,7 @@ pub struct AppendMessages {
 #[serde(rename_all = "camelCase")]
 pub struct Message {
     pub id: MessageId,
-    /// From 1 on, without gaps, within the session.
+    /// Position in the session: starts at 1 and has no gaps.
     pub seq: i64,
     pub local_id: String,
     pub content: String,
@@ -42,7 +42,7 @@ pub struct Message {
     pub created_at: Timestamp,
 }
 
-/// The messages of a batch, in the order they were asked for.
+/// The messages of a batch in the order of the request.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AppendedMessages {
@@ -55,9 +55,9 @@ pub struct AppendedMessages {
 pub struct MessagePage {
     pub messages: Vec<Message>,
     pub has_more: bool,
-    /// For the `before` of the page of older ones.
+    /// Cursor for `before`: the page of older messages.
     pub next_before: Option<i64>,
-    /// For the `after` of the page of newer ones.
+    /// Cursor for `after`: the page of newer messages.
     pub next_after: Option<i64>,
     pub last_seq: i64,
 }
@@ -68,13 +68,13 @@ pub struct MessagePage {
 pub struct AppendRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Blob<1, 1_048_576>>,
-    /// The sender's own name for the message.
+    /// The sender's own id for the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local_id: Option<Text<1, 128>>,
-    /// The epoch of the key that it is sealed with.
+    /// The epoch of the key that seals the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_epoch: Option<i64>,
-    /// 1 to 200, all or nothing.
+    /// 1 to 200 messages. Either all are stored or none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages: Option<Vec<AppendMessage>>,
 }

@@ -1,11 +1,11 @@
-//! Paging: how many, and where the last page ended.
+//! Paging: the page size and the cursor of the last page.
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type, schema::SchemaType};
 use utoipa::{PartialSchema, ToSchema};
 
-/// How many items a page may hold: 1 to `MAX`, `DEFAULT` when the query does not say. Out of range is an error, not
-/// silently another number.
+/// The number of items on a page: 1 to `MAX`, or `DEFAULT` when the query does not set it. A value out of range is an
+/// error. It is not replaced by another number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Limit<const DEFAULT: u32, const MAX: u32>(u32);
 
@@ -27,7 +27,7 @@ impl<const DEFAULT: u32, const MAX: u32> Default for Limit<DEFAULT, MAX> {
 
 impl<'de, const DEFAULT: u32, const MAX: u32> Deserialize<'de> for Limit<DEFAULT, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // A query gives text or a number, depending on how it is read; both count.
+        // Depending on how the query is parsed, the value arrives as text or as a number.
         struct Number<const MAX: u32>;
         impl<const MAX: u32> de::Visitor<'_> for Number<MAX> {
             type Value = u32;
@@ -60,5 +60,32 @@ impl<const DEFAULT: u32, const MAX: u32> PartialSchema for Limit<DEFAULT, MAX> {
             .maximum(Some(MAX))
             .default(Some(serde_json::Value::from(DEFAULT)))
             .into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::IntoDeserializer;
+
+    use super::*;
+
+    #[test]
+    fn limits_are_whole_numbers_up_to_the_maximum() {
+        type Page = Limit<50, 500>;
+        assert_eq!(Page::default().get(), 50);
+        for (query, wanted) in [
+            ("1", Some(1)),
+            ("500", Some(500)),
+            ("0", None),
+            ("501", None),
+            ("-1", None),
+            ("1.5", None),
+            ("", None),
+            (" 1", None),
+            ("99999999999999999999", None),
+        ] {
+            let parsed: Result<Page, de::value::Error> = Page::deserialize(query.into_deserializer());
+            assert_eq!(parsed.ok().map(Page::get), wanted, "{query:?}");
+        }
     }
 }

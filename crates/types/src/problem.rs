@@ -15,38 +15,38 @@ pub struct Problem {
     /// A URI that names the kind of problem: `urn:ensemble:problem:` and the code in lower case.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The same short sentence for every occurrence of this code.
+    /// A short sentence that is the same for every problem with this code.
     pub title: String,
     /// The HTTP status, repeated.
     pub status: u16,
-    /// What was wrong this time, and what to do.
+    /// What happened this time, and what to do.
     pub detail: String,
     pub code: Code,
-    /// What to quote when asking for help; also in the header `X-Request-Id`.
+    /// Quote this id when you ask for help. It is also in the header `X-Request-Id`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub request_id: String,
-    /// The fields that were wrong.
+    /// The fields that were rejected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
     /// Members that belong to this code only, such as `current` of VERSION_MISMATCH.
     #[serde(flatten, default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub extra: serde_json::Map<String, serde_json::Value>,
-    /// Seconds after which to try again; sent as the header `Retry-After` (RFC 9110, section 10.2.3).
+    /// Retry after this many seconds. Sent as the header `Retry-After` (RFC 9110, section 10.2.3).
     #[serde(skip)]
     pub retry_after: Option<u32>,
 }
 
-/// One field that was wrong.
+/// One field that was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FieldError {
-    /// Where: a JSON Pointer into the body (RFC 6901), or `?name` for a query parameter.
+    /// The location: a JSON Pointer into the body (RFC 6901), or `?name` for a query parameter.
     pub pointer: String,
     pub detail: String,
 }
 
 macro_rules! codes {
     ($($name:ident $wire:literal $status:literal $title:literal;)*) => {
-        /// Stable names of everything that can go wrong. Programs match on these.
+        /// Stable error codes. Programs match on these.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         pub enum Code {
             $(#[serde(rename = $wire)] $name,)*
@@ -55,12 +55,12 @@ macro_rules! codes {
         impl Code {
             pub const ALL: &'static [Code] = &[$(Code::$name,)*];
 
-            /// The name on the wire.
+            /// The code on the wire.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Code::$name => $wire,)* }
             }
 
-            /// The HTTP status that goes with it.
+            /// The HTTP status of this code.
             pub const fn status(self) -> u16 {
                 match self { $(Code::$name => $status,)* }
             }
@@ -78,42 +78,42 @@ impl PartialSchema for Code {
     fn schema() -> RefOr<Schema> {
         ObjectBuilder::new()
             .schema_type(SchemaType::Type(Type::String))
-            .description(Some("Stable names of everything that can go wrong. Programs match on these."))
+            .description(Some("Stable error codes. Programs match on these."))
             .enum_values(Some(Self::ALL.iter().map(|code| code.as_str())))
             .into()
     }
 }
 
 codes! {
-    InvalidArgument "INVALID_ARGUMENT" 400 "A value in the request is not acceptable.";
-    InvalidJson "INVALID_JSON" 400 "The body is not JSON that this service accepts.";
+    InvalidArgument "INVALID_ARGUMENT" 400 "A value in the request is not valid.";
+    InvalidJson "INVALID_JSON" 400 "The body is not valid JSON.";
     InvalidCursor "INVALID_CURSOR" 400 "The cursor does not belong to this list.";
-    InvalidDependency "INVALID_DEPENDENCY" 400 "A task depends on something that is not another task of this run.";
-    DependencyCycle "DEPENDENCY_CYCLE" 400 "The tasks depend on each other in a circle.";
+    InvalidDependency "INVALID_DEPENDENCY" 400 "A task depends on a task that is not in this run.";
+    DependencyCycle "DEPENDENCY_CYCLE" 400 "The task dependencies contain a cycle.";
     Unauthenticated "UNAUTHENTICATED" 401 "The request has no valid credentials.";
-    Forbidden "FORBIDDEN" 403 "You may not do this.";
-    RegistrationClosed "REGISTRATION_CLOSED" 403 "This server does not take new accounts.";
-    NotFound "NOT_FOUND" 404 "There is no such thing.";
-    LinkNotFound "LINK_NOT_FOUND" 404 "This link does not work, or does not work any more.";
-    MachineNotFound "MACHINE_NOT_FOUND" 404 "You have no machine with this id.";
-    UserNotFound "USER_NOT_FOUND" 404 "There is no user with this id.";
-    MethodNotAllowed "METHOD_NOT_ALLOWED" 405 "This path does not take this method.";
-    RequestTimeout "REQUEST_TIMEOUT" 408 "The request came too slowly.";
-    VersionMismatch "VERSION_MISMATCH" 409 "Somebody else changed it first.";
-    Conflict "CONFLICT" 409 "The request does not fit the present state.";
-    IdempotencyMismatch "IDEMPOTENCY_MISMATCH" 409 "This Idempotency-Key was used with another body.";
+    Forbidden "FORBIDDEN" 403 "You do not have permission to do this.";
+    RegistrationClosed "REGISTRATION_CLOSED" 403 "This server does not accept new accounts.";
+    NotFound "NOT_FOUND" 404 "The resource was not found.";
+    LinkNotFound "LINK_NOT_FOUND" 404 "This link does not exist or has ended.";
+    MachineNotFound "MACHINE_NOT_FOUND" 404 "The machine was not found.";
+    UserNotFound "USER_NOT_FOUND" 404 "The user was not found.";
+    MethodNotAllowed "METHOD_NOT_ALLOWED" 405 "This path does not support this method.";
+    RequestTimeout "REQUEST_TIMEOUT" 408 "The request took too long to arrive.";
+    VersionMismatch "VERSION_MISMATCH" 409 "The resource has been changed in the meantime.";
+    Conflict "CONFLICT" 409 "The request conflicts with the current state.";
+    IdempotencyMismatch "IDEMPOTENCY_MISMATCH" 409 "This Idempotency-Key was already used with another body.";
     SessionNotActive "SESSION_NOT_ACTIVE" 409 "The session is not active.";
     LeaseLost "LEASE_LOST" 409 "This lease is no longer yours.";
     PayloadTooLarge "PAYLOAD_TOO_LARGE" 413 "The body is too large.";
     UriTooLong "URI_TOO_LONG" 414 "The address is too long.";
-    UnsupportedMediaType "UNSUPPORTED_MEDIA_TYPE" 415 "The body has a content type that is not taken here.";
-    RangeNotSatisfiable "RANGE_NOT_SATISFIABLE" 416 "The range lies outside of what is there.";
+    UnsupportedMediaType "UNSUPPORTED_MEDIA_TYPE" 415 "This content type is not supported here.";
+    RangeNotSatisfiable "RANGE_NOT_SATISFIABLE" 416 "The range is outside the content.";
     RateLimited "RATE_LIMITED" 429 "Too many requests.";
     HeadersTooLarge "REQUEST_HEADER_FIELDS_TOO_LARGE" 431 "The header fields are too large.";
-    Internal "INTERNAL" 500 "Something went wrong in the service.";
-    UpstreamError "UPSTREAM_ERROR" 502 "A service behind this one gave no usable answer.";
-    Unavailable "UNAVAILABLE" 503 "The service cannot do this at the moment.";
-    UpstreamTimeout "UPSTREAM_TIMEOUT" 504 "A service behind this one did not answer in time.";
+    Internal "INTERNAL" 500 "The service failed unexpectedly.";
+    UpstreamError "UPSTREAM_ERROR" 502 "An upstream service sent no usable response.";
+    Unavailable "UNAVAILABLE" 503 "The service is temporarily unavailable.";
+    UpstreamTimeout "UPSTREAM_TIMEOUT" 504 "An upstream service did not respond in time.";
 }
 
 impl Problem {
@@ -127,14 +127,14 @@ impl Problem {
             request_id: String::new(),
             errors: Vec::new(),
             extra: serde_json::Map::new(),
-            // A service that is away or slow may be back soon; how soon nobody knows.
+            // An unavailable or slow service may recover soon, so ask for a short pause.
             retry_after: matches!(code.status(), 502..=504).then_some(1),
         }
     }
 
     /// 400 INVALID_ARGUMENT for one field.
     pub fn field(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self::new(Code::InvalidArgument, "See `errors` for the fields to mend.").with_field(pointer, detail)
+        Self::new(Code::InvalidArgument, "See `errors` for the fields to correct.").with_field(pointer, detail)
     }
 
     pub fn with_field(mut self, pointer: impl Into<String>, detail: impl Into<String>) -> Self {
@@ -142,7 +142,7 @@ impl Problem {
         self
     }
 
-    /// A member beside the standard ones.
+    /// Adds a member beside the standard ones.
     pub fn with(mut self, name: &str, value: impl Into<serde_json::Value>) -> Self {
         self.extra.insert(name.to_owned(), value.into());
         self
@@ -153,15 +153,12 @@ impl Problem {
         self
     }
 
-    /// The one 404 for what is malformed, absent or not yours.
+    /// The only 404 for an id that is malformed, absent or not visible to the caller.
     pub fn not_found() -> Self {
-        Self::new(
-            Code::NotFound,
-            "Nothing here that you may see. Check the id, and that it is yours or shared with you.",
-        )
+        Self::new(Code::NotFound, "Check the id, and that the resource is yours or shared with you.")
     }
 
-    /// The one 401.
+    /// The only 401.
     pub fn unauthenticated() -> Self {
         Self::new(
             Code::Unauthenticated,

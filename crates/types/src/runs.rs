@@ -1,4 +1,4 @@
-//! Runs: work described as tasks that depend on each other, done by coding agents on the user's machines.
+//! Runs: tasks that depend on each other, done by coding agents on the user's machines.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -7,7 +7,7 @@ use crate::ids::{MachineId, RunId, TaskId};
 use crate::text::Text;
 use crate::time::Timestamp;
 
-/// The programs that a task can be given to.
+/// The coding agent that does a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Provider {
@@ -47,7 +47,7 @@ pub struct CreateRun {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 64)]
     pub max_concurrency: Option<u32>,
-    /// Lets tasks go to several machines. Otherwise all go to the one that took the first.
+    /// Allows tasks to run on several machines. Otherwise all tasks run on the machine that took the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<bool>,
 }
@@ -56,10 +56,10 @@ pub struct CreateRun {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateTask {
-    /// What the agent is told. `{{tasks.<taskKey>.output}}` becomes that dependency's output summary.
+    /// The agent's instructions. `{{tasks.<taskKey>.output}}` is replaced by that dependency's output summary.
     pub prompt: Text<1, 65_536>,
     pub provider: Provider,
-    /// The provider program's own choice when absent or `default`.
+    /// When absent or `default`, the provider program chooses the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, pattern = r"^[A-Za-z0-9][A-Za-z0-9._:/\[\]-]{0,127}$")]
     pub model: Option<Text<1, 128>>,
@@ -67,7 +67,7 @@ pub struct CreateTask {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, pattern = "^/", max_length = 4096)]
     pub working_directory: Option<Text<1, 4_096>>,
-    /// Task keys, or zero-based positions as text, of tasks of the same plan.
+    /// Task keys, or zero-based positions as text, of other tasks in the same plan.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 256)]
     pub depends_on: Vec<String>,
@@ -80,7 +80,7 @@ pub struct CreateTask {
     /// Pins the task to this machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_id: Option<MachineId>,
-    /// 1 s to 24 h, one hour when absent.
+    /// 1 s to 24 h; the default is one hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1_000, maximum = 86_400_000)]
     pub timeout_ms: Option<u64>,
@@ -88,11 +88,11 @@ pub struct CreateTask {
     pub retry: Option<RetryPolicy>,
 }
 
-/// How often a failed task is tried again, and how long after.
+/// How often and after which pauses a failed task is tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RetryPolicy {
-    /// 1 to 10, the first attempt included.
+    /// 1 to 10, including the first attempt.
     #[schema(minimum = 1, maximum = 10)]
     pub max_attempts: u32,
     /// At most an hour.
@@ -105,13 +105,13 @@ pub struct RetryPolicy {
     pub backoff_factor: Option<f64>,
 }
 
-/// Where a run stands.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
     Queued,
     Running,
-    /// A cancel was accepted; attempts are still ending.
+    /// A cancellation was accepted; attempts are still ending.
     Canceling,
     Completed,
     Failed,
@@ -136,18 +136,18 @@ impl RunStatus {
     }
 }
 
-/// Where a task stands.
+/// The state of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
     Queued,
-    /// A runner has it but has not said that it started.
+    /// A runner has the lease but has not reported that it started.
     Dispatching,
     Running,
     Completed,
     Failed,
     Cancelled,
-    /// A task that it needed did not complete.
+    /// A task that this one depends on did not complete.
     DependencyFailed,
 }
 
@@ -170,20 +170,20 @@ impl TaskStatus {
     }
 }
 
-/// What a queued task waits for.
+/// What a queued task is waiting for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WaitingFor {
     Dependencies,
-    /// No runner that could take it has asked for work lately.
+    /// No suitable runner has asked for work recently.
     Machine,
-    /// The run's `maxConcurrency`.
+    /// The run's `maxConcurrency` is reached.
     Concurrency,
-    /// The pause before another attempt.
+    /// The pause before the next attempt.
     Backoff,
 }
 
-/// What an attempt used, as far as the provider told.
+/// The usage of an attempt, as far as the provider reported it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
@@ -205,7 +205,7 @@ pub struct TaskError {
     pub message: String,
 }
 
-/// How many tasks are where. Dispatching counts as running, dependency_failed as failed.
+/// The number of tasks in each state. Dispatching counts as running, dependency_failed as failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunSummary {
@@ -217,7 +217,7 @@ pub struct RunSummary {
     pub cancelled: u32,
 }
 
-/// A run. Lists and `pend` leave the tasks out.
+/// A run. Lists and `pend` leave out the tasks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
@@ -228,13 +228,13 @@ pub struct Run {
     pub max_concurrency: u32,
     pub spread: bool,
     pub summary: RunSummary,
-    /// Raised by every change of the run or of one of its tasks.
+    /// Increases with every change of the run or one of its tasks.
     pub version: i64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub started_at: Option<Timestamp>,
     pub finished_at: Option<Timestamp>,
-    /// In the order they were submitted.
+    /// In the order in which they were submitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tasks: Option<Vec<Task>>,
 }
@@ -250,7 +250,7 @@ pub struct Task {
     pub provider: Provider,
     pub model: Option<String>,
     pub working_directory: Option<String>,
-    /// Where it is pinned to, runs or ran.
+    /// The machine to which the task is pinned, or on which it runs or ran.
     pub machine_id: Option<MachineId>,
     pub depends_on: Vec<TaskId>,
     pub status: TaskStatus,
@@ -275,7 +275,7 @@ pub struct RunPage {
     pub next_cursor: Option<String>,
 }
 
-/// Why a run is to be cancelled.
+/// Why a run should be cancelled.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CancelRun {
@@ -283,7 +283,7 @@ pub struct CancelRun {
     pub reason: Option<Text<0, 512>>,
 }
 
-/// What a `pend` waits for.
+/// The event that ends a `pend`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WaitFor {
@@ -294,43 +294,43 @@ pub enum WaitFor {
     Terminal,
 }
 
-/// How to wait; in the body or in the query.
+/// How to wait. Accepted in the body or in the query.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Pend {
-    /// The run's version, as the last answer gave it.
+    /// The run's version from the last response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^[0-9]{1,18}$")]
     pub cursor: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_for: Option<WaitFor>,
-    /// 0 to 120,000; 30,000 when absent.
+    /// 0 to 120,000; the default is 30,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 120_000)]
     pub timeout_ms: Option<u32>,
 }
 
-/// What had changed when the wait was over.
+/// What had changed when the wait ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Pended {
     pub id: RunId,
     pub status: RunStatus,
     pub terminal: bool,
-    /// `false` when the time was up.
+    /// `false` when the wait timed out.
     pub changed: bool,
-    /// For the next `pend`.
+    /// The cursor for the next `pend`.
     pub cursor: String,
     /// Without its tasks.
     pub run: Run,
     /// At most 500.
     pub changed_tasks: Vec<ChangedTask>,
-    /// More tasks changed than fit.
+    /// More tasks changed than fit into this response.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
 }
 
-/// Where a task that changed stands now.
+/// The current state of a task that changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangedTask {

@@ -9,12 +9,12 @@ use crate::time::Timestamp;
 
 /// A session's metadata: at most 256 KiB, sealed.
 pub type Metadata = Blob<1, 262_144>;
-/// What the agent keeps with the session: at most 1 MiB, sealed.
+/// The agent's own state: at most 1 MiB, sealed.
 pub type AgentState = Blob<1, 1_048_576>;
-/// A key sealed to somebody: at most 8 KiB.
+/// A key sealed to one user: at most 8 KiB.
 pub type SealedKey = Blob<1, 8_192>;
 
-/// What a caller may do with a session. Each level may do all that the ones before it may.
+/// What a caller may do with a session. Each level includes the levels before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AccessLevel {
@@ -44,7 +44,7 @@ pub enum SessionStatus {
     Ended,
 }
 
-/// Asks for a session on one of the caller's machines. The same `tag` again gives the same session.
+/// Creates a session on one of the caller's machines. The same `tag` again returns the same session.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateSession {
@@ -55,7 +55,7 @@ pub struct CreateSession {
     pub tag: Option<Text<1, 128>>,
 }
 
-/// At least one change.
+/// At least one field must be set.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UpdateSession {
@@ -67,14 +67,14 @@ pub struct UpdateSession {
     pub status: Option<SessionStatus>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archived: Option<bool>,
-    /// A new key, sealed to the owner; raises `keyEpoch`. Wants `expectedKeyEpoch`.
+    /// A new key, sealed to the owner. It increases `keyEpoch` and requires `expectedKeyEpoch`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encryption_key: Option<SealedKey>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_key_epoch: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heartbeat: Option<SessionHeartbeat>,
-    /// For an update of exactly one versioned field.
+    /// Only for an update of exactly one versioned field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_version: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,28 +83,28 @@ pub struct UpdateSession {
     pub expected_agent_state_version: Option<i64>,
 }
 
-/// The session's program is there.
+/// A heartbeat of the session's program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionHeartbeat {
-    /// Whether it is at work; unchanged when absent.
+    /// Whether the program is working. Unchanged when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<bool>,
 }
 
-/// A session as its reader may see it.
+/// A session as this caller may see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Session {
     pub id: SessionId,
     pub owner_id: UserId,
     pub machine_id: MachineId,
-    /// The owner's only.
+    /// Only for the owner.
     #[serde(default)]
     pub tag: Option<String>,
     pub metadata: String,
     pub metadata_version: i64,
-    /// The owner's only.
+    /// Only for the owner.
     #[serde(default)]
     pub encryption_key: Option<String>,
     pub agent_state: Option<String>,
@@ -118,18 +118,18 @@ pub struct Session {
     /// The `seq` of the newest message, 0 when there is none.
     pub last_seq: i64,
     pub access_level: AccessLevel,
-    /// The key, sealed to the recipient who reads this.
+    /// The session's key, sealed to the caller.
     #[serde(default)]
     pub encrypted_key: Option<String>,
     /// Starts at 1.
     pub key_epoch: i64,
-    /// Somebody lost access since the last change of key.
+    /// A user lost access after the key was last changed, so the owner should rotate it.
     pub rekey_needed: bool,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
 }
 
-/// A page of sessions, the one changed last first.
+/// A page of sessions, the most recently changed first.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionPage {

@@ -1,4 +1,4 @@
-//! Private shares: who else may see a session, and how much they may do.
+//! Private shares: which other users have access to a session, and at which level.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -7,19 +7,19 @@ use crate::ids::{SessionId, UserId};
 use crate::sessions::SealedKey;
 use crate::time::Timestamp;
 
-/// How much a share allows.
+/// What a share allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ShareLevel {
-    /// Reads.
+    /// May read.
     View,
-    /// Appends messages and heartbeats, too.
+    /// May also append messages and send heartbeats.
     Edit,
-    /// Changes metadata and agent state, and manages view and edit shares, too.
+    /// May also change metadata and agent state, and manage view and edit shares.
     Admin,
 }
 
-/// Shares a session with a user, or replaces the share that is there.
+/// Shares a session with a user, or replaces the existing share.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateShare {
@@ -29,7 +29,7 @@ pub struct CreateShare {
     pub encrypted_key: SealedKey,
 }
 
-/// At least one change.
+/// At least one field must be set.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UpdateShare {

@@ -1,4 +1,4 @@
-//! Texts with bounds, so that a body that was parsed is a body that fits.
+//! Texts with length limits: a value that was parsed is within its limits.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,7 +17,7 @@ pub struct Text<const MIN: usize, const MAX: usize>(String);
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Blob<const MIN: usize, const MAX: usize>(String);
 
-/// A text is shorter or longer than its type allows.
+/// The text is shorter or longer than its type allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be {min} to {max} {unit}, not {found}")]
 pub struct OutOfBounds {
@@ -30,7 +30,7 @@ pub struct OutOfBounds {
 impl<const MIN: usize, const MAX: usize> Text<MIN, MAX> {
     pub fn new(text: impl Into<String>) -> Result<Self, OutOfBounds> {
         let text = text.into();
-        // No text has more characters than bytes, so most need not be counted.
+        // A text never has more characters than bytes, so most texts need no counting.
         let found = if text.len() < MIN || text.len() > MAX || MIN > 1 { text.chars().count() } else { text.len() };
         if (MIN..=MAX).contains(&found) {
             Ok(Self(text))
@@ -125,13 +125,42 @@ as_text!(Blob, "bytes of UTF-8");
 mod tests {
     use super::*;
 
+    /// A value is accepted in code and from JSON, or refused in both.
+    fn accepts<T>(new: fn(String) -> Result<T, OutOfBounds>, text: &str) -> bool
+    where
+        T: serde::de::DeserializeOwned,
+    {
+        let parsed = serde_json::from_value::<T>(text.into()).is_ok();
+        assert_eq!(new(text.to_owned()).is_ok(), parsed, "{} characters", text.chars().count());
+        parsed
+    }
+
     #[test]
-    fn text_counts_characters_and_blob_counts_bytes() {
-        assert!(Text::<1, 3>::new("äöü").is_ok());
-        assert!(Blob::<1, 3>::new("äöü").is_err());
-        assert!(Text::<1, 3>::new("").is_err());
-        assert!(Text::<2, 3>::new("ä").is_err());
-        assert!(Text::<1, 3>::new("abcd").is_err());
+    fn lengths_at_and_beyond_each_limit() {
+        // One character of each UTF-8 length. `Text` counts characters, `Blob` counts bytes.
+        for (unit, bytes) in [("a", 1), ("ä", 2), ("€", 3), ("😀", 4)] {
+            for (length, in_text, in_optional, in_range) in [
+                (0, false, true, false),
+                (1, true, true, false),
+                (2, true, true, true),
+                (127, true, true, true),
+                (128, true, true, true),
+                (129, false, false, false),
+            ] {
+                let text = unit.repeat(length);
+                assert_eq!(accepts(Text::<1, 128>::new, &text), in_text, "Text<1, 128> with {length} times {unit}");
+                assert_eq!(accepts(Text::<0, 128>::new, &text), in_optional, "Text<0, 128> with {length} times {unit}");
+                assert_eq!(accepts(Text::<2, 128>::new, &text), in_range, "Text<2, 128> with {length} times {unit}");
+                let fits = (1..=128).contains(&(length * bytes));
+                assert_eq!(accepts(Blob::<1, 128>::new, &text), fits, "Blob<1, 128> with {length} times {unit}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_names_the_limits_and_the_length() {
+        assert_eq!(Text::<1, 3>::new("äöüß").unwrap_err().to_string(), "must be 1 to 3 characters, not 4");
+        assert_eq!(Blob::<1, 3>::new("äöü").unwrap_err().to_string(), "must be 1 to 3 bytes, not 6");
     }
 
     #[test]

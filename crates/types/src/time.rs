@@ -10,11 +10,11 @@ use time::{OffsetDateTime, UtcOffset};
 use utoipa::openapi::{KnownFormat, ObjectBuilder, RefOr, Schema, SchemaFormat, Type, schema::SchemaType};
 use utoipa::{PartialSchema, ToSchema};
 
-/// Microseconds since 1970-01-01T00:00:00Z. Kept in microseconds because the databases do; written with milliseconds.
+/// Microseconds since 1970-01-01T00:00:00Z, the precision of the databases. Written with milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
-/// The text is not a time between the years 1 and 9999 in RFC 3339.
+/// The text is not an RFC 3339 time between the years 1 and 9999.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be an RFC 3339 date and time, as in 2026-03-26T00:00:00.000Z")]
 pub struct MalformedTime;
@@ -28,7 +28,7 @@ impl Timestamp {
         self.0
     }
 
-    /// Whole seconds, as the claims of a JWT want them (RFC 7519, "NumericDate").
+    /// Whole seconds, as in the claims of a JWT (RFC 7519, "NumericDate").
     pub const fn unix_seconds(self) -> i64 {
         self.0.div_euclid(1_000_000)
     }
@@ -47,13 +47,13 @@ impl Timestamp {
         Self(self.0.saturating_sub(micros))
     }
 
-    /// How long after `earlier` this is; zero when it is not after it.
+    /// The duration since `earlier`, or zero when `earlier` is not earlier.
     pub fn since(self, earlier: Self) -> Duration {
         let micros = self.0.saturating_sub(earlier.0);
         Duration::from_micros(u64::try_from(micros).unwrap_or(0))
     }
 
-    /// The text that [`fmt::Display`] gives, in a buffer on the stack.
+    /// Formats the time into a buffer on the stack, as [`fmt::Display`] does.
     fn encode(self) -> Option<[u8; 24]> {
         let at = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1_000).ok()?;
         let year = u16::try_from(at.year()).ok().filter(|y| *y <= 9999)?;

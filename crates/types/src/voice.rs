@@ -1,7 +1,8 @@
-//! Voice sessions: what a client sends to and reads from the voice gateway, and what the voice agent does.
+//! Voice sessions: what clients send to the voice gateway and read from it, and what the voice agent reports.
 //!
-//! A voice session belongs to an application session. Its ids of users and sessions are opaque here: the gateway also
-//! serves applications whose accounts live elsewhere. Nothing in a response carries a secret, save the token of `start`.
+//! A voice session belongs to an application session. The ids of users and sessions are opaque here, because the
+//! gateway also serves applications whose accounts live elsewhere. Only the response of `start` contains a secret: its
+//! token.
 
 use std::fmt;
 
@@ -13,39 +14,39 @@ use crate::ids::GatewaySessionId;
 use crate::text::{Blob, Text};
 use crate::time::Timestamp;
 
-/// An id of the application that called, at most 64 characters.
+/// An id of the calling application, at most 64 characters.
 pub type ApplicationId = Text<1, 64>;
 
-/// Asks for a voice session. Whoever knows `userId` and `sessionId` only gets a room of their own.
+/// Requests a voice session. `userId` and `sessionId` give no access to an existing room: each start opens its own.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StartVoiceSession {
     pub user_id: ApplicationId,
-    /// The application's session to talk to.
+    /// The application session to talk to.
     pub session_id: ApplicationId,
     /// A language code such as `en` or `zh-CN`; it also chooses the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub language: Option<Text<0, 35>>,
-    /// What the agent should know from the first second on: at most 256 KiB.
+    /// What the agent should know from the start: at most 256 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_context_payload: Option<FreeObject<262_144>>,
-    /// Where the agent's tools are; its origin must be on the gateway's list.
+    /// The URL of the agent's tools. Its origin must be on the gateway's list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_bridge_base_url: Option<Text<1, 2048>>,
-    /// What the agent says first.
+    /// The agent's first words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub welcome_message: Option<Text<0, 500>>,
 }
 
-/// The answer to a start: where to go and with which token, or why not.
+/// The result of a start: the room and its token, or the reason for a refusal.
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VoiceStart {
     pub allowed: bool,
-    /// Why not; absent when allowed.
+    /// The reason for a refusal; absent when allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<VoiceRefusal>,
-    /// When it may be worth asking again; absent when allowed or unknown.
+    /// When a new start may succeed; absent when allowed or unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<u32>,
     pub gateway_session_id: Option<GatewaySessionId>,
@@ -53,9 +54,9 @@ pub struct VoiceStart {
     /// The `wss` address of the room service.
     pub room_url: Option<String>,
     pub participant_identity: Option<String>,
-    /// A JWT that opens this one room until `expiresAt`. A secret.
+    /// A JWT for this room only, valid until `expiresAt`. A secret.
     pub participant_token: Option<String>,
-    /// The end of the session and of the token.
+    /// When the session and the token end.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -71,37 +72,37 @@ impl fmt::Debug for VoiceStart {
     }
 }
 
-/// Why a start was not allowed.
+/// Why a start was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VoiceRefusal {
-    /// Too many starts in a short time, by this application, user or address.
+    /// Too many starts within a short time, by this application, user or address.
     RateLimited,
-    /// The user has as many voice sessions open as one may have.
+    /// The user has reached the limit of open voice sessions.
     UserSessions,
-    /// The gateway has as many voice sessions open as it may have.
+    /// The gateway has reached its limit of open voice sessions.
     TotalSessions,
     /// The user's seconds for today are used up.
     UserDailySeconds,
-    /// Everybody's seconds for today are used up.
+    /// The seconds of all users for today are used up.
     TotalDailySeconds,
-    /// The room service has no room left.
+    /// The room service has no capacity left.
     Capacity,
 }
 
-/// Where a voice session stands.
+/// The state of a voice session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum VoiceState {
-    /// The room is being made, or somebody is not there yet.
+    /// The room is being created, or a participant has not joined yet.
     Starting,
-    /// Person and agent were both there.
+    /// The person and the agent have both joined.
     Active,
-    /// Ended; the room is being deleted.
+    /// The session has ended, and the room is being deleted.
     Stopping,
-    /// Ended, and the room is gone.
+    /// The session has ended, and the room is deleted.
     Stopped,
-    /// Ended because it could not work.
+    /// The session ended because of a fault.
     Error,
 }
 
@@ -110,7 +111,7 @@ pub enum VoiceState {
 #[serde(rename_all = "snake_case")]
 pub enum VoiceEndReason {
     StopRequested,
-    /// Another voice session was started for the same user and session.
+    /// Another voice session started for the same user and session.
     Replaced,
     Expired,
     /// The person left.
@@ -138,7 +139,7 @@ pub struct VoiceStop {
     pub duration_seconds: u64,
 }
 
-/// Everything about a voice session but its secrets and its context.
+/// A voice session without its secrets and its context.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VoiceStatus {
@@ -150,7 +151,7 @@ pub struct VoiceStatus {
     pub state: VoiceState,
     pub end_reason: Option<VoiceEndReason>,
     pub created_at: Timestamp,
-    /// When person and agent were first there together.
+    /// When the person and the agent were first present together.
     pub active_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
     pub expires_at: Timestamp,
@@ -158,7 +159,7 @@ pub struct VoiceStatus {
     pub participants: Vec<VoiceParticipant>,
     pub agent: VoiceAgent,
     pub pending: VoicePending,
-    /// Whether the room service has confirmed this within the last seconds. False once the session is over.
+    /// Whether the room service confirmed this within the last few seconds. False after the end of the session.
     pub live: bool,
 }
 
@@ -182,7 +183,7 @@ pub enum VoiceParticipantKind {
 #[serde(rename_all = "lowercase")]
 pub enum VoiceParticipantState {
     Active,
-    /// Was there and may come back.
+    /// The participant was present and may come back.
     Away,
 }
 
@@ -192,12 +193,12 @@ pub struct VoiceAgent {
     pub name: String,
     pub joined: bool,
     pub ready: bool,
-    /// What the agent last said of itself: `listening`, `thinking`, `speaking`, ….
+    /// The state that the agent last reported: `listening`, `thinking`, `speaking`, ….
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
 }
 
-/// What has not reached the agent yet.
+/// What has not been delivered to the agent yet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VoicePending {
@@ -213,7 +214,7 @@ pub struct SendVoiceText {
     /// 1 byte to 8 KiB; `message` is another name for it.
     #[serde(alias = "message")]
     pub text: Blob<1, 8192>,
-    /// Of two texts with one id the second is taken for a repetition of the first.
+    /// Two texts with the same id count as one: the second is treated as a repetition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<Text<1, 64>>,
 }
@@ -226,15 +227,15 @@ pub struct VoiceText {
     pub delivery: VoiceDelivery,
 }
 
-/// How far a text or a context has come.
+/// The delivery state of a text or a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum VoiceDelivery {
     /// The agent has acknowledged it.
     Delivered,
-    /// It is kept until the agent can take it.
+    /// The gateway keeps it until the agent can receive it.
     Queued,
-    /// It was sent, by a way that has no acknowledgement.
+    /// It was sent over a channel that has no acknowledgement.
     Sent,
 }
 
@@ -242,7 +243,7 @@ pub enum VoiceDelivery {
 #[serde(rename_all = "camelCase")]
 pub struct SendVoiceContext {
     pub gateway_session_id: ApplicationId,
-    /// Session state, messages and the like: at most 1 MiB.
+    /// Session state, messages and similar: at most 1 MiB.
     pub payload: FreeObject<1_048_576>,
 }
 
@@ -254,16 +255,16 @@ pub struct VoiceContext {
     pub delivery: VoiceDelivery,
 }
 
-/// What the agent tells the gateway about itself.
+/// What the agent reports about itself.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum VoiceAgentEvent {
-    /// Its handlers are registered: queued texts may come.
+    /// The agent's handlers are registered, so queued texts can be delivered.
     Ready,
     State {
         state: Text<1, 32>,
     },
-    /// One finished utterance. It is counted, not kept.
+    /// One finished utterance. It is counted and not stored.
     Transcript {
         role: Text<1, 32>,
         text: Blob<0, 65_536>,
@@ -275,13 +276,13 @@ pub enum VoiceAgentEvent {
     },
 }
 
-/// The agent was heard.
+/// The agent spoke.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VoiceAgentHeard {
     pub success: bool,
 }
 
-/// A text that was too large for a packet, for the agent to fetch.
+/// A text that was too large for a packet. The agent fetches it.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VoicePulledText {

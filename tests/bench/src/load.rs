@@ -1,4 +1,4 @@
-//! The load generators: wrk for HTTP, pgbench for PostgreSQL. Both are real programs; we only read what they print.
+//! The load generators: wrk for HTTP and pgbench for PostgreSQL. This file only parses their output.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-/// What a round of wrk came to.
+/// The result of one round of wrk.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Http {
     pub(crate) per_second: f64,
     pub(crate) p99_ms: f64,
 }
 
-/// Runs wrk with a Lua script; `env` is what the script reads. Fails when any answer was not 2xx.
+/// Runs wrk with a Lua script, which reads `env`. Fails when a response was not 2xx.
 pub(crate) fn wrk(url: &str, clients: u32, time: Duration, script: &str, env: &[(&str, &str)]) -> Result<Http> {
     let threads = clients.min(2);
     let lua = Path::new(env!("CARGO_MANIFEST_DIR")).join("wrk").join(script);
@@ -38,7 +38,7 @@ pub(crate) fn wrk(url: &str, clients: u32, time: Duration, script: &str, env: &[
     })
 }
 
-/// Runs pgbench with a script of ours; transactions per second.
+/// Runs pgbench with a script and returns the transactions per second.
 pub(crate) fn pgbench(program: &Path, url: &str, clients: u32, time: Duration, script: &str) -> Result<f64> {
     let file = tempfile::NamedTempFile::new()?;
     std::fs::write(file.path(), script)?;

@@ -1,4 +1,4 @@
-//! The services under load: release builds, each a process of its own, on PostgreSQL, as a deployment runs them.
+//! The services under load: release builds as separate processes on PostgreSQL, as in a deployment.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// What the command line said.
+/// The command line options.
 pub(crate) struct Options {
     pub(crate) rounds: usize,
     pub(crate) round: Duration,
@@ -21,12 +21,12 @@ impl Options {
         let mut args = std::env::args().skip(1);
         while let Some(arg) = args.next() {
             let mut number =
-                || args.next().and_then(|n| n.parse::<u64>().ok()).with_context(|| format!("{arg} wants a number"));
+                || args.next().and_then(|n| n.parse::<u64>().ok()).with_context(|| format!("{arg} needs a number"));
             match arg.as_str() {
                 "--rounds" => options.rounds = usize::try_from(number()?)?.max(1),
                 "--seconds" => options.round = Duration::from_secs(number()?.max(1)),
                 flag if flag.starts_with('-') => {
-                    bail!("unknown flag {flag}; there are --rounds, --seconds and names of rows")
+                    bail!("unknown flag {flag}; use --rounds, --seconds or names of rows")
                 }
                 row => options.only.push(row.to_owned()),
             }
@@ -39,16 +39,16 @@ impl Options {
     }
 }
 
-/// PostgreSQL and what is needed to start services beside it.
+/// The PostgreSQL server, and what is needed to start services.
 pub(crate) struct Machine {
     /// `postgres://…/postgres` of the running server.
     admin_url: String,
-    /// The rival.
+    /// The baseline for database rows.
     pub(crate) pgbench: PathBuf,
     release: PathBuf,
     pub(crate) runtime: tokio::runtime::Runtime,
     pub(crate) scratch: tempfile::TempDir,
-    /// One for all services of this run.
+    /// The key file that all services of this run share.
     key_file: PathBuf,
 }
 
@@ -77,7 +77,7 @@ impl Machine {
         })
     }
 
-    /// A fresh database; its address.
+    /// Creates an empty database and returns its URL.
     pub(crate) fn database(&self, name: &str) -> Result<String> {
         self.sql(&self.admin_url, &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))?;
         self.sql(&self.admin_url, &format!("CREATE DATABASE {name}"))?;
@@ -87,7 +87,7 @@ impl Machine {
         Ok(query.map_or_else(|| format!("{base}/{name}"), |query| format!("{base}/{name}?{query}")))
     }
 
-    /// A program of the release build.
+    /// The path of a release program.
     pub(crate) fn program(&self, name: &str) -> PathBuf {
         self.release.join(name)
     }
@@ -121,7 +121,7 @@ impl Machine {
         self.service_on(free_port()?, name, vars)
     }
 
-    /// The same on a public port that was chosen before.
+    /// The same on a given public port.
     pub(crate) fn service_on(&self, public: u16, name: &str, vars: &[(&str, &str)]) -> Result<Service> {
         let internal = free_port()?;
         let log = std::fs::File::create(self.scratch.path().join(format!("{name}-{public}.log")))?;
@@ -152,7 +152,7 @@ impl Machine {
     fn key_file(&self) -> &Path {
         if !self.key_file.exists() {
             use std::os::unix::fs::PermissionsExt;
-            // 32 bytes that are different in each run and never leave the folder, which is deleted.
+            // 32 bytes that differ in each run and stay in the folder, which is deleted.
             let bytes: Vec<u8> =
                 ensemble_types::ids::TokenId::generate().to_string().into_bytes().into_iter().take(32).collect();
             let written = std::fs::write(&self.key_file, bytes)
@@ -182,7 +182,10 @@ impl Service {
         let url = format!("{}/readyz", self.internal);
         machine.runtime.block_on(async {
             let http = reqwest::Client::builder().no_proxy().build()?;
+            // The time to readiness is a figure of its own, so it is sampled more often than `poll` does.
+            let mut sample = tokio::time::interval(Duration::from_millis(2));
             while started.elapsed() < Duration::from_secs(20) {
+                sample.tick().await;
                 if let Ok(answer) = http.get(&url).timeout(Duration::from_secs(1)).send().await
                     && answer.status().is_success()
                 {
@@ -190,9 +193,8 @@ impl Service {
                     return Ok(());
                 }
                 if let Some(status) = self.child.try_wait()? {
-                    bail!("the service ended with {status}; its log is in {}", machine.scratch.path().display());
+                    bail!("the service exited with {status}; its log is in {}", machine.scratch.path().display());
                 }
-                tokio::time::sleep(Duration::from_millis(2)).await;
             }
             bail!("not ready after 20 s; its log is in {}", machine.scratch.path().display())
         })

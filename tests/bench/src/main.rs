@@ -1,7 +1,9 @@
-//! `make bench`: the release services under real load, each figure beside a rival that runs on the same machine in the
-//! same minute. Absolute figures depend on the machine; ratios depend on us.
+//! `make bench`: load on the release services. Each figure is measured beside a baseline on the same machine at the
+//! same time, because absolute figures depend on the machine and ratios do not.
 //!
-//! Every row is measured in rounds that alternate with its rival; the table shows medians and the spread.
+//! The rounds of a row alternate with those of its baseline. The table shows medians and the spread.
+
+#![expect(clippy::print_stdout, reason = "the benchmark prints its table")]
 
 mod load;
 mod machine;
@@ -12,7 +14,7 @@ mod table;
 use anyhow::Result;
 
 fn main() -> Result<()> {
-    // The HTTP client comes without a TLS provider.
+    // reqwest is built without a default TLS provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let options = machine::Options::from_args()?;
     let mut report = table::Report::new(options.rounds);

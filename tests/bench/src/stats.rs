@@ -1,6 +1,6 @@
-//! Medians and spreads of a handful of rounds.
+//! Medians and spreads of a few rounds.
 
-/// Rounds of one figure.
+/// The rounds of one figure.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rounds(Vec<f64>);
 
@@ -28,8 +28,8 @@ impl Rounds {
         self.0.iter().copied().fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// Round by round: ours divided by the rival's, so that a slow minute slows both.
-    pub(crate) fn ratio(&self, rival: &Self) -> Self {
-        Self(self.0.iter().zip(&rival.0).map(|(ours, theirs)| ours / theirs).collect())
+    /// The ratio to the baseline in each round, so that a slow minute affects both.
+    pub(crate) fn ratio(&self, baseline: &Self) -> Self {
+        Self(self.0.iter().zip(&baseline.0).map(|(ours, theirs)| ours / theirs).collect())
     }
 }

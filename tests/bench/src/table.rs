@@ -1,15 +1,15 @@
-//! What was measured, and which targets were met.
+//! The table of results, and which targets were met.
 
 use std::fmt;
 
 use crate::stats::Rounds;
 
-/// A bound that a figure has to keep.
+/// The limit of a figure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target {
     AtLeast(f64),
     AtMost(f64),
-    /// Shown for the reader, not judged.
+    /// For information only.
     None,
 }
 
@@ -17,7 +17,7 @@ struct Line {
     name: String,
     unit: &'static str,
     ours: Rounds,
-    rival: Option<(String, Rounds)>,
+    baseline: Option<(String, Rounds)>,
     target: Target,
 }
 
@@ -33,22 +33,22 @@ impl Report {
         Self { rounds, lines: Vec::new(), failed: Vec::new() }
     }
 
-    /// A figure beside its rival; the target is for the ratio.
+    /// A figure with a baseline. The target is for the ratio.
     pub(crate) fn beside(
         &mut self,
         name: &str,
         unit: &'static str,
         ours: Rounds,
-        rival: (&str, Rounds),
+        baseline: (&str, Rounds),
         target: Target,
     ) {
-        let rival = Some((rival.0.to_owned(), rival.1));
-        self.lines.push(Line { name: name.to_owned(), unit, ours, rival, target });
+        let baseline = Some((baseline.0.to_owned(), baseline.1));
+        self.lines.push(Line { name: name.to_owned(), unit, ours, baseline, target });
     }
 
-    /// A figure by itself; the target is for the figure.
+    /// A figure without a baseline. The target is for the figure.
     pub(crate) fn alone(&mut self, name: &str, unit: &'static str, ours: Rounds, target: Target) {
-        self.lines.push(Line { name: name.to_owned(), unit, ours, rival: None, target });
+        self.lines.push(Line { name: name.to_owned(), unit, ours, baseline: None, target });
     }
 
     pub(crate) fn failed(&mut self, name: &str, error: &anyhow::Error) {
@@ -63,8 +63,8 @@ impl Report {
 
 impl Line {
     fn judged(&self) -> Rounds {
-        match &self.rival {
-            Some((_, rival)) => self.ours.ratio(rival),
+        match &self.baseline {
+            Some((_, baseline)) => self.ours.ratio(baseline),
             None => self.ours.clone(),
         }
     }
@@ -92,10 +92,10 @@ impl fmt::Display for Target {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nMedians of {} rounds; in brackets the lowest and the highest.\n", self.rounds)?;
-        writeln!(f, "| figure | ours | rival | ratio | target | met |")?;
+        writeln!(f, "| figure | ours | baseline | ratio | target | met |")?;
         writeln!(f, "|---|---|---|---|---|---|")?;
         for line in &self.lines {
-            let (rival, ratio) = match &line.rival {
+            let (baseline, ratio) = match &line.baseline {
                 Some((name, rounds)) => {
                     let ratio = line.judged();
                     let spread = format!("{:.2} [{:.2}–{:.2}]", ratio.median(), ratio.lowest(), ratio.highest());
@@ -113,7 +113,7 @@ impl fmt::Display for Report {
             let (name, unit, target) = (&line.name, line.unit, line.target);
             writeln!(
                 f,
-                "| {name} | {} {unit} {spread} | {rival} | {ratio} | {target} | {met} |",
+                "| {name} | {} {unit} {spread} | {baseline} | {ratio} | {target} | {met} |",
                 amount(ours.median())
             )?;
         }
@@ -122,7 +122,7 @@ impl fmt::Display for Report {
         writeln!(f, "\nTargets met: {}. Missed: {}.", met.len(), missed.len())?;
         for (verdict, lines) in [("met", met), ("missed", missed)] {
             for line in lines {
-                let unit = if line.rival.is_some() { "times the rival" } else { line.unit };
+                let unit = if line.baseline.is_some() { "times the baseline" } else { line.unit };
                 let judged = amount(line.judged().median());
                 writeln!(f, "  {verdict}: {} ({judged}, target {} {unit})", line.name, line.target)?;
             }

@@ -1,99 +1,98 @@
-//! Whether everything that was answered can be true at once. Pure: a history and what is stored go in, faults come out, each
-//! with the name of the invariant that it breaks.
+//! Checks whether all responses are consistent with each other and with the stored data. A pure function: it returns
+//! the violations, each with the name of its invariant.
 
 use std::collections::{HashMap, HashSet};
 
-use crate::history::{Change, Entry, History, Level, Told};
+use crate::history::{Change, Entry, History, Level, Message};
 
-/// The log of each session, read when all was quiet again.
-pub(crate) type Stored = HashMap<String, Vec<Told>>;
+/// The log of each session, read after the end of the load.
+pub(crate) type Stored = HashMap<String, Vec<Message>>;
 
-pub(crate) fn faults(history: &History, stored: &Stored) -> Vec<String> {
-    let mut faults = history.strange.clone();
+pub(crate) fn violations(history: &History, stored: &Stored) -> Vec<String> {
+    let mut violations = history.unexpected.clone();
     for (session, log) in stored {
-        faults.extend(check_log(session, log));
+        violations.extend(check_log(session, log));
     }
-    for told in &history.acknowledged {
-        match kept(stored, told) {
-            Some(kept) if kept == told => {}
-            Some(kept) => faults.push(format!("M1/M6: acknowledged {told:?}, stored {kept:?}")),
-            None => faults.push(format!("M1: acknowledged and lost: {told:?}")),
+    for message in &history.acknowledged {
+        match stored_copy(stored, message) {
+            Some(stored_copy) if stored_copy == message => {}
+            Some(stored_copy) => violations.push(format!("M1/M6: acknowledged {message:?}, stored {stored_copy:?}")),
+            None => violations.push(format!("M1: acknowledged and lost: {message:?}")),
         }
     }
     for (reader, seen) in history.forwards.iter().enumerate() {
-        faults.extend(check_order(reader, seen));
-        faults.extend(check_seen(reader, seen, stored));
+        violations.extend(check_order(reader, seen));
+        violations.extend(check_seen(reader, seen, stored));
     }
     for (walk, seen) in history.backwards.iter().enumerate() {
-        faults.extend(check_tiling(walk, seen));
-        faults.extend(check_seen(walk, seen, stored));
+        violations.extend(check_tiling(walk, seen));
+        violations.extend(check_seen(walk, seen, stored));
     }
     for (version, winners) in history.versions.iter().filter(|(_, winners)| winners.len() > 1) {
-        faults.push(format!("R1: version {version} was answered to {winners:?}"));
+        violations.push(format!("R1: version {version} was answered to {winners:?}"));
     }
     for (at, link) in history.links.values().enumerate() {
-        if link.viewings.len() > link.max_uses {
-            faults.push(format!("P1: link {at} was viewed {} times of {}", link.viewings.len(), link.max_uses));
+        if link.views.len() > link.max_uses {
+            violations.push(format!("P1: link {at} was viewed {} times of {}", link.views.len(), link.max_uses));
         }
-        if let Some(late) = link.viewings.iter().find(|viewing| link.dead_from.is_some_and(|dead| viewing.asked > dead))
-        {
-            faults.push(format!("P2: link {at} is dead from {:?} and opened at {late:?}", link.dead_from));
+        if let Some(late) = link.views.iter().find(|view| link.dead_from.is_some_and(|dead| view.sent > dead)) {
+            violations.push(format!("P2: link {at} is dead from {:?} and opened at {late:?}", link.dead_from));
         }
     }
     for share in &history.shares {
-        faults.extend(share.entries.iter().find_map(|entry| check_entry(entry, &share.changes)));
+        violations.extend(share.entries.iter().find_map(|entry| check_entry(entry, &share.changes)));
     }
-    faults
+    violations
 }
 
-fn kept<'a>(stored: &'a Stored, told: &Told) -> Option<&'a Told> {
-    let place = usize::try_from(told.seq).ok()?.checked_sub(1)?;
-    stored.get(&told.session)?.get(place)
+fn stored_copy<'a>(stored: &'a Stored, message: &Message) -> Option<&'a Message> {
+    let place = usize::try_from(message.seq).ok()?.checked_sub(1)?;
+    stored.get(&message.session)?.get(place)
 }
 
-/// M2 and M3: `seq` is 1 to n, and nothing is there twice.
-fn check_log(session: &str, log: &[Told]) -> Vec<String> {
-    let mut faults = Vec::new();
+/// M2 and M3: `seq` is 1 to n, and no message is stored twice.
+fn check_log(session: &str, log: &[Message]) -> Vec<String> {
+    let mut violations = Vec::new();
     let (mut ids, mut locals) = (HashSet::new(), HashSet::new());
     for (place, message) in (1..).zip(log) {
         if message.seq != place {
-            faults.push(format!("M3: {session} has seq {} in place {place}", message.seq));
+            violations.push(format!("M3: {session} has seq {} in place {place}", message.seq));
             break;
         }
         if !ids.insert(&message.id) || !locals.insert(&message.local_id) {
-            faults.push(format!("M2: {session} holds {} twice", message.local_id));
+            violations.push(format!("M2: {session} holds {} twice", message.local_id));
         }
     }
-    faults
+    violations
 }
 
-/// M4: who has seen a number never sees a smaller one that is new.
-fn check_order(reader: usize, seen: &[Told]) -> Option<String> {
-    let before = std::iter::once(0).chain(seen.iter().map(|told| told.seq));
-    let (before, after) = before.zip(seen).find(|(before, told)| told.seq != before + 1)?;
+/// M4: a reader never sees a new message with a smaller number than one that it has seen.
+fn check_order(reader: usize, seen: &[Message]) -> Option<String> {
+    let before = std::iter::once(0).chain(seen.iter().map(|message| message.seq));
+    let (before, after) = before.zip(seen).find(|(before, message)| message.seq != before + 1)?;
     Some(format!("M4: reader {reader} saw {} after {before}", after.seq))
 }
 
-/// M5: pages from the end to the beginning tile the log, while it grows.
-fn check_tiling(walk: usize, seen: &[Told]) -> Option<String> {
+/// M5: pages from the end to the beginning cover the log without gaps while it grows.
+fn check_tiling(walk: usize, seen: &[Message]) -> Option<String> {
     let first = seen.first()?.seq;
-    let wrong = (1..=first).rev().zip(seen.iter().map(|told| Some(told.seq)).chain(std::iter::repeat(None)));
+    let wrong = (1..=first).rev().zip(seen.iter().map(|message| Some(message.seq)).chain(std::iter::repeat(None)));
     let (expected, got) = wrong.into_iter().find(|(expected, got)| Some(*expected) != *got)?;
     Some(format!("M5: walk {walk} found {got:?} where {expected} should be"))
 }
 
-/// What was seen is what is stored.
-fn check_seen(reader: usize, seen: &[Told], stored: &Stored) -> Option<String> {
-    let strange = seen.iter().find(|told| kept(stored, told) != Some(*told))?;
-    Some(format!("M1: reader {reader} saw {strange:?}, stored is {:?}", kept(stored, strange)))
+/// Every message that a reader saw is stored.
+fn check_seen(reader: usize, seen: &[Message], stored: &Stored) -> Option<String> {
+    let unexpected = seen.iter().find(|message| stored_copy(stored, message) != Some(*message))?;
+    Some(format!("M1: reader {reader} saw {unexpected:?}, stored is {:?}", stored_copy(stored, unexpected)))
 }
 
-/// A1: nobody gets in who asks after the answer that said they no longer may, unless they may again by then.
+/// A1: no action succeeds after the response that removed the access, unless access was granted again.
 fn check_entry(entry: &Entry, changes: &[Change]) -> Option<String> {
-    // Changes follow each other, so the last one that was answered before the question decides, with all that were begun
-    // after it and before the answer. One whose answer was lost may still be on its way, so it may be true at any time.
-    let decided = changes.iter().rposition(|change| change.answered.is_some_and(|at| at < entry.when.asked))?;
-    let begun = changes.iter().enumerate().filter(|(_, change)| change.asked <= entry.when.answered);
+    // Changes are sequential. The last one that was answered before the action began decides, together with all that
+    // began later and before the action ended. A change without an answer can take effect at any time.
+    let decided = changes.iter().rposition(|change| change.answered.is_some_and(|at| at < entry.when.sent))?;
+    let begun = changes.iter().enumerate().filter(|(_, change)| change.sent <= entry.when.answered);
     let possible = begun.filter(|(place, change)| *place >= decided || change.answered.is_none());
     let may_be = possible.map(|(_, change)| change.level).max().unwrap_or(Level::Nothing);
     (may_be < entry.needs)
@@ -109,16 +108,16 @@ mod tests {
 
     const S: &str = "s";
 
-    fn told(seq: u64) -> Told {
+    fn message(seq: u64) -> Message {
         let local_id = format!("l{seq}");
-        Told { session: S.to_owned(), id: format!("i{seq}"), seq, local_id, digest: [7; 32] }
+        Message { session: S.to_owned(), id: format!("i{seq}"), seq, local_id, digest: [7; 32] }
     }
 
-    fn log(seqs: impl IntoIterator<Item = u64>) -> Vec<Told> {
-        seqs.into_iter().map(told).collect()
+    fn log(seqs: impl IntoIterator<Item = u64>) -> Vec<Message> {
+        seqs.into_iter().map(message).collect()
     }
 
-    fn stored(log: Vec<Told>) -> Stored {
+    fn stored(log: Vec<Message>) -> Stored {
         Stored::from([(S.to_owned(), log)])
     }
 
@@ -126,15 +125,15 @@ mod tests {
         Duration::from_secs(second)
     }
 
-    fn when(asked: u64, answered: u64) -> When {
-        When { asked: at(asked), answered: at(answered) }
+    fn when(sent: u64, answered: u64) -> When {
+        When { sent: at(sent), answered: at(answered) }
     }
 
-    /// Exactly one fault, of this name.
+    /// Expects exactly one violation with this name.
     #[track_caller]
     fn broken(name: &str, history: &History, stored: &Stored) {
-        let found = faults(history, stored);
-        assert!(found.len() == 1 && found.iter().all(|fault| fault.starts_with(name)), "{name}: {found:?}");
+        let found = violations(history, stored);
+        assert!(found.len() == 1 && found.iter().all(|violation| violation.starts_with(name)), "{name}: {found:?}");
     }
 
     #[test]
@@ -144,13 +143,13 @@ mod tests {
             forwards: vec![log(1..=4), log(1..=2), Vec::new()],
             backwards: vec![log((1..=3).rev()), Vec::new()],
             versions: [(2, vec!["a".to_owned()]), (4, vec!["b".to_owned()])].into(),
-            links: [("t".to_owned(), Link { max_uses: 1, viewings: vec![when(1, 4)], dead_from: Some(at(3)) })].into(),
+            links: [("t".to_owned(), Link { max_uses: 1, views: vec![when(1, 4)], dead_from: Some(at(3)) })].into(),
             shares: vec![Share {
                 changes: vec![
-                    Change { level: Level::Edit, asked: at(1), answered: Some(at(2)) },
-                    Change { level: Level::Nothing, asked: at(5), answered: Some(at(6)) },
-                    Change { level: Level::View, asked: at(8), answered: None },
-                    Change { level: Level::Nothing, asked: at(10), answered: Some(at(11)) },
+                    Change { level: Level::Edit, sent: at(1), answered: Some(at(2)) },
+                    Change { level: Level::Nothing, sent: at(5), answered: Some(at(6)) },
+                    Change { level: Level::View, sent: at(8), answered: None },
+                    Change { level: Level::Nothing, sent: at(10), answered: Some(at(11)) },
                 ],
                 entries: vec![
                     Entry { needs: Level::Edit, when: when(3, 4) },
@@ -161,7 +160,7 @@ mod tests {
             }],
             ..History::default()
         };
-        assert_eq!(faults(&history, &stored(log(1..=4))), Vec::<String>::new());
+        assert_eq!(violations(&history, &stored(log(1..=4))), Vec::<String>::new());
     }
 
     #[test]
@@ -174,9 +173,9 @@ mod tests {
     #[test]
     fn m1_a_message_that_was_acknowledged_and_is_another() {
         for change in [
-            |told: &mut Told| told.id = "other".to_owned(),
-            |told: &mut Told| told.digest = [8; 32],
-            |told: &mut Told| told.local_id = "other".to_owned(),
+            |message: &mut Message| message.id = "other".to_owned(),
+            |message: &mut Message| message.digest = [8; 32],
+            |message: &mut Message| message.local_id = "other".to_owned(),
         ] {
             let mut acknowledged = log([2]);
             acknowledged.iter_mut().for_each(change);
@@ -192,7 +191,10 @@ mod tests {
 
     #[test]
     fn m2_a_name_or_an_id_that_is_there_twice() {
-        for change in [|told: &mut Told| told.local_id = "l1".to_owned(), |told: &mut Told| told.id = "i1".to_owned()] {
+        for change in [
+            |message: &mut Message| message.local_id = "l1".to_owned(),
+            |message: &mut Message| message.id = "i1".to_owned(),
+        ] {
             let mut log = log(1..=3);
             log.last_mut().map(change).unwrap();
             broken("M2", &History::default(), &stored(log));
@@ -222,31 +224,30 @@ mod tests {
 
     #[test]
     fn m6_a_replay_that_was_stored_a_second_time() {
-        let mut replayed = told(2);
+        let mut replayed = message(2);
         replayed.local_id = "l1".to_owned();
-        let history = History { acknowledged: vec![told(1), replayed], ..History::default() };
+        let history = History { acknowledged: vec![message(1), replayed], ..History::default() };
         broken("M1/M6", &history, &stored(log(1..=2)));
     }
 
     #[test]
     fn p1_a_link_that_was_viewed_too_often() {
-        let link = Link { max_uses: 2, viewings: vec![when(1, 2); 3], dead_from: None };
+        let link = Link { max_uses: 2, views: vec![when(1, 2); 3], dead_from: None };
         broken("P1", &History { links: [("t".to_owned(), link)].into(), ..History::default() }, &Stored::new());
     }
 
     #[test]
     fn p2_a_link_that_opened_after_its_end() {
-        let link = Link { max_uses: 2, viewings: vec![when(1, 2), when(5, 6)], dead_from: Some(at(4)) };
+        let link = Link { max_uses: 2, views: vec![when(1, 2), when(5, 6)], dead_from: Some(at(4)) };
         broken("P2", &History { links: [("t".to_owned(), link)].into(), ..History::default() }, &Stored::new());
     }
 
     #[test]
     fn a1_a_guest_who_got_in_after_the_door_was_closed() {
-        let change =
-            |level, asked, answered: Option<u64>| Change { level, asked: at(asked), answered: answered.map(at) };
+        let change = |level, sent, answered: Option<u64>| Change { level, sent: at(sent), answered: answered.map(at) };
         let revoked = vec![change(Level::Edit, 1, Some(2)), change(Level::Nothing, 3, Some(4))];
         let lowered = vec![change(Level::Edit, 1, Some(2)), change(Level::View, 3, Some(4))];
-        // A grant whose answer was lost counts from its question on, not before.
+        // A grant without an answer counts from its request on, not earlier.
         let later = vec![change(Level::Nothing, 1, Some(2)), change(Level::Edit, 9, None)];
         for (changes, needs) in [(revoked, Level::View), (lowered, Level::Edit), (later, Level::View)] {
             let entries = vec![Entry { needs, when: when(5, 6) }];
@@ -263,7 +264,7 @@ mod tests {
 
     #[test]
     fn x1_what_a_client_found_strange_is_a_fault() {
-        let strange = vec!["X1: GET / was answered 500".to_owned()];
-        broken("X1", &History { strange, ..History::default() }, &Stored::new());
+        let unexpected = vec!["X1: GET / was answered 500".to_owned()];
+        broken("X1", &History { unexpected, ..History::default() }, &Stored::new());
     }
 }

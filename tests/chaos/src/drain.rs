@@ -1,111 +1,114 @@
-//! The orderly end: a service is told to stop while clients are at it and people wait in it, and nobody must notice more
-//! than a refused connection. It is told by either signal, which must mean the same.
+//! Orderly shutdown: a service is stopped while clients send requests and hold streams open. Clients may only notice
+//! refused connections. SIGTERM and SIGINT must have the same effect.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use ensemble_testkit::poll;
 use nix::sys::signal::Signal;
 use reqwest::StatusCode;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::interval;
 
-use crate::town::Town;
+use crate::stack::Stack;
 
-/// Answers before the signal, and again after the new start.
-const ENOUGH: usize = 200;
+/// The number of responses to wait for before the signal, and after the restart.
+const ENOUGH_RESPONSES: usize = 200;
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// `DRAIN_GRACE_MS` is 25 s; whatever ends by being cut off takes longer than this.
-const IN_ORDER: Duration = Duration::from_secs(10);
+/// `DRAIN_GRACE_MS` is 25 s, so a shutdown that has to cut off requests takes longer than this.
+const ORDERLY_STOP_LIMIT: Duration = Duration::from_secs(10);
 
-/// What is asked of a service while it goes.
-pub(crate) struct Visit {
+/// The requests to one service during its shutdown.
+pub(crate) struct DrainCase {
     pub(crate) service: usize,
     pub(crate) token: String,
-    /// Answered 200 at once.
+    /// Must be answered with 200.
     pub(crate) path: String,
-    /// Answers that stay open, and how they end.
+    /// Requests that stay open, and how they must end.
     pub(crate) waits: Vec<(String, Ending)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// A stream of events: its last words say when to come back.
+    /// An event stream ends with a `retry` hint.
     Hint,
-    /// A long-poll: its present state, or from the edge, which does not know it, when to ask again.
+    /// A long-poll ends with the current state, or at the edge with `Retry-After`.
     Answer,
-    /// Text: no more of it, and no broken connection.
+    /// A text stream ends without a broken connection.
     End,
 }
 
 #[derive(Clone)]
-struct Asker {
+struct Requester {
     url: String,
     token: String,
     answered: Arc<AtomicUsize>,
     stop: watch::Receiver<bool>,
 }
 
-impl Town {
-    /// One service ends by a signal and is started again; what was not as it should be.
-    pub(crate) async fn drain(&mut self, visit: &Visit, signal: Signal) -> Result<Vec<String>> {
-        let service = self.services.get_mut(visit.service).context("no such service")?;
-        let what = format!("{} told by {signal}", service.name);
+impl Stack {
+    /// Stops the service with this signal and starts it again. Returns the violations.
+    pub(crate) async fn drain(&mut self, case: &DrainCase, signal: Signal) -> Result<Vec<String>> {
+        let service = self.services.get_mut(case.service).context("no such service")?;
+        let what = format!("{} stopped by {signal}", service.name);
         let (stop, stopping) = watch::channel(false);
         let answered = Arc::new(AtomicUsize::new(0));
-        let url = format!("{}{}", service.url(), visit.path);
-        let asker = Asker { url, token: visit.token.clone(), answered: Arc::clone(&answered), stop: stopping };
-        // Some keep their connections, as browsers and services do, and some come with a new one each time.
-        let askers: Vec<_> = (0..12).map(|n| tokio::spawn(asker.clone().ask(n < 8))).collect();
+        let url = format!("{}{}", service.url(), case.path);
+        let requester = Requester { url, token: case.token.clone(), answered: Arc::clone(&answered), stop: stopping };
+        // Some clients reuse connections, as browsers and services do. The others open a new one for each request.
+        let requesters: Vec<_> = (0..12).map(|n| tokio::spawn(requester.clone().ask(n < 8))).collect();
         let mut waiting: Vec<(Ending, JoinHandle<Result<()>>)> = Vec::new();
         let opened = Arc::new(AtomicUsize::new(0));
-        for (path, ending) in &visit.waits {
+        for (path, ending) in &case.waits {
             let call = reqwest::Client::builder().no_proxy().build()?.get(format!("{}{path}", service.url()));
-            let waiter = wait(call.bearer_auth(&visit.token), *ending, Arc::clone(&opened));
+            let waiter = wait(call.bearer_auth(&case.token), *ending, Arc::clone(&opened));
             waiting.push((*ending, tokio::spawn(waiter)));
         }
         until("clients are answered", || {
-            answered.load(Ordering::SeqCst) >= ENOUGH && opened.load(Ordering::SeqCst) >= visit.waits.len()
+            answered.load(Ordering::SeqCst) >= ENOUGH_RESPONSES && opened.load(Ordering::SeqCst) >= case.waits.len()
         })
         .await?;
 
         let (status, took) = service.end_with(signal, TIMEOUT).await?;
-        let mut faults = Vec::new();
-        if !status.success() || took > IN_ORDER {
-            faults.push(format!("drain: {what} ended with {status} after {took:?}"));
+        let mut violations = Vec::new();
+        if !status.success() || took > ORDERLY_STOP_LIMIT {
+            violations.push(format!("drain: {what} ended with {status} after {took:?}"));
         }
         for (ending, waiter) in waiting {
             if let Err(why) = waiter.await? {
-                faults.push(format!("drain: {what}: {ending:?}: {why:#}"));
+                violations.push(format!("drain: {what}: {ending:?}: {why:#}"));
             }
         }
         service.spawn()?;
         service.ready(&self.http, TIMEOUT).await?;
         let before = answered.load(Ordering::SeqCst);
-        until("clients are answered again", || answered.load(Ordering::SeqCst) >= before + ENOUGH).await?;
+        until("clients are answered again", || answered.load(Ordering::SeqCst) >= before + ENOUGH_RESPONSES).await?;
         stop.send_replace(true);
-        for asker in askers {
-            faults.extend(asker.await?.into_iter().take(3).map(|why| format!("drain: {what}: {why}")));
+        for requester in requesters {
+            violations.extend(requester.await?.into_iter().take(3).map(|why| format!("drain: {what}: {why}")));
         }
-        Ok(faults)
+        Ok(violations)
     }
 }
 
-impl Asker {
-    /// Asks one question after the other; tries again when a connection is refused, and nothing else may happen.
+impl Requester {
+    /// Sends requests one after the other. A refused connection is retried; any other failure is a violation.
     async fn ask(self, keeps: bool) -> Vec<String> {
         let idle = if keeps { 1 } else { 0 };
         let Ok(http) = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(idle).build() else {
             return vec!["no client could be made".to_owned()];
         };
-        let mut faults = Vec::new();
+        let mut violations = Vec::new();
+        // A service that restarts refuses connections. One attempt every 5 ms keeps the processor free for its start.
+        let mut pace = interval(Duration::from_millis(5));
         while !*self.stop.borrow() {
-            let asked = http.get(&self.url).bearer_auth(&self.token).timeout(TIMEOUT).send().await;
-            let answer = match asked {
+            let sent = http.get(&self.url).bearer_auth(&self.token).timeout(TIMEOUT).send().await;
+            let answer = match sent {
                 Err(error) if error.is_connect() => {
-                    sleep(Duration::from_millis(5)).await;
+                    pace.tick().await;
                     continue;
                 }
                 Ok(answer) => {
@@ -118,18 +121,18 @@ impl Asker {
                 Ok(StatusCode::OK) => {
                     self.answered.fetch_add(1, Ordering::SeqCst);
                 }
-                Ok(status) => faults.push(format!("a request was answered {status}")),
-                Err(error) => faults.push(format!("a request failed (kept connection: {keeps}): {error:?}")),
+                Ok(status) => violations.push(format!("a request was answered {status}")),
+                Err(error) => violations.push(format!("a request failed (kept connection: {keeps}): {error:?}")),
             }
         }
-        faults
+        violations
     }
 }
 
-/// Waits in the service until it goes.
+/// Holds a request open until the service stops.
 async fn wait(call: reqwest::RequestBuilder, ending: Ending, opened: Arc<AtomicUsize>) -> Result<()> {
     if ending == Ending::Answer {
-        // It says nothing until the end, so that it has arrived can only be assumed by then.
+        // The service sends nothing until the end, so its arrival cannot be observed.
         opened.fetch_add(1, Ordering::SeqCst);
         let answer = call.timeout(TIMEOUT).send().await?;
         let (status, again) = (answer.status(), answer.headers().contains_key("retry-after"));
@@ -149,10 +152,6 @@ async fn wait(call: reqwest::RequestBuilder, ending: Ending, opened: Arc<AtomicU
 }
 
 async fn until(what: &str, mut holds: impl FnMut() -> bool) -> Result<()> {
-    let begun = Instant::now();
-    while !holds() {
-        ensure!(begun.elapsed() < TIMEOUT, "not within {TIMEOUT:?}: {what}");
-        sleep(Duration::from_millis(5)).await;
-    }
-    Ok(())
+    let held = poll(TIMEOUT, async || holds().then_some(())).await;
+    held.with_context(|| format!("not within {TIMEOUT:?}: {what}"))
 }

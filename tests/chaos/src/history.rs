@@ -1,5 +1,5 @@
-//! What the clients saw. A request whose answer was lost is neither a success nor a failure: it may have happened. Only what
-//! was answered binds; [`crate::check`] says whether it can all be true at once.
+//! What the clients observed. A request without a response is neither a success nor a failure, because it may have
+//! taken effect. [`crate::check`] decides whether all responses are consistent.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,19 +11,19 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-/// Since the beginning of the story.
+/// The time since the beginning of the scenario.
 pub(crate) type At = Duration;
 
-/// When something was asked for, and when the answer came.
+/// When a request was sent and when its response arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct When {
-    pub(crate) asked: At,
+    pub(crate) sent: At,
     pub(crate) answered: At,
 }
 
-/// One message as a client was told of it.
+/// One message as a client received it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct Message {
     pub(crate) session: String,
     pub(crate) id: String,
     pub(crate) seq: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Told {
     pub(crate) digest: [u8; 32],
 }
 
-impl Told {
+impl Message {
     pub(crate) fn from_json(session: &str, message: &Value) -> Option<Self> {
         Some(Self {
             session: session.to_owned(),
@@ -49,16 +49,16 @@ impl Told {
     }
 }
 
-/// One public link, from its making to its end.
+/// One public link during its lifetime.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Link {
     pub(crate) max_uses: usize,
-    pub(crate) viewings: Vec<When>,
-    /// Whoever asks later than this must not get in: the answer to its deletion or replacement, or its expiry and a second.
+    pub(crate) views: Vec<When>,
+    /// A later view must fail. The time of the response to its deletion or replacement, or its expiry plus one second.
     pub(crate) dead_from: Option<At>,
 }
 
-/// What a guest may do.
+/// The access level of the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
     Nothing,
@@ -66,59 +66,59 @@ pub(crate) enum Level {
     Edit,
 }
 
-/// The owner set what the guest may do. The owner does one thing after the other.
+/// A change of the guest's level by the owner. The owner makes one change after the other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change {
     pub(crate) level: Level,
-    pub(crate) asked: At,
-    /// Nothing when the answer was lost: it may have happened, and at any time.
+    pub(crate) sent: At,
+    /// `None` when the response was lost: the change may take effect at any time.
     pub(crate) answered: Option<At>,
 }
 
-/// The guest did something that needs at least this level.
+/// A successful action of the guest that needs at least this level.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) needs: Level,
     pub(crate) when: When,
 }
 
-/// What became of one guest in one session.
+/// The history of one guest in one session.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Share {
     pub(crate) changes: Vec<Change>,
     pub(crate) entries: Vec<Entry>,
 }
 
-/// Everything that was answered.
+/// All observations.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// Appends that were acknowledged, replays among them.
-    pub(crate) acknowledged: Vec<Told>,
-    /// For each reader, in the order in which it saw them: from the first message on.
-    pub(crate) forwards: Vec<Vec<Told>>,
-    /// For each walk from the newest page to the first message.
-    pub(crate) backwards: Vec<Vec<Told>>,
-    /// Version of the metadata → the values whose PATCH was answered with it.
+    /// Acknowledged appends, including repetitions.
+    pub(crate) acknowledged: Vec<Message>,
+    /// For each reader: the messages in the order in which it saw them, from the first on.
+    pub(crate) forwards: Vec<Vec<Message>>,
+    /// For each walk: the messages from the newest page to the first message.
+    pub(crate) backwards: Vec<Vec<Message>>,
+    /// Version of the metadata → the values whose PATCH returned it.
     pub(crate) versions: BTreeMap<u64, Vec<String>>,
-    /// By their tokens.
+    /// Public links by their tokens.
     pub(crate) links: BTreeMap<String, Link>,
     pub(crate) shares: Vec<Share>,
-    /// Answers that nobody may get.
-    pub(crate) strange: Vec<String>,
+    /// Responses that are never allowed.
+    pub(crate) unexpected: Vec<String>,
     pub(crate) requests: u64,
     pub(crate) refused: u64,
     pub(crate) lost: u64,
 }
 
-/// A history that is also written to a file, line by line, for whoever has to find out what happened.
+/// A history that is also written to a file, one line per request, for the analysis of failures.
 #[derive(Debug)]
-pub(crate) struct Chronicle {
+pub(crate) struct HistoryLog {
     begun: Instant,
     file: BufWriter<File>,
     pub(crate) history: History,
 }
 
-impl Chronicle {
+impl HistoryLog {
     pub(crate) fn begin(path: &Path) -> Result<Self> {
         Ok(Self { begun: Instant::now(), file: BufWriter::new(File::create(path)?), history: History::default() })
     }
@@ -127,17 +127,17 @@ impl Chronicle {
         self.begun.elapsed()
     }
 
-    /// One line: who did what, and what came of it.
+    /// Writes one line: the client, its request and the outcome.
     pub(crate) fn write(&mut self, when: When, who: &str, what: &str, outcome: &Value) {
         let line = json!({
-            "asked_ms": when.asked.as_millis() as u64, "answered_ms": when.answered.as_millis() as u64,
+            "sent_ms": when.sent.as_millis() as u64, "answered_ms": when.answered.as_millis() as u64,
             "who": who, "what": what, "outcome": outcome,
         });
-        // A full disk will be told by the services; the checker works on what is in memory.
+        // The file is only for people. A full disk must not stop the checks.
         let _ = writeln!(self.file, "{line}");
     }
 
-    /// Writes the last lines, and gives what was answered.
+    /// Flushes the file and returns the history.
     pub(crate) fn end(&mut self) -> History {
         let _ = self.file.flush();
         std::mem::take(&mut self.history)

@@ -1,19 +1,21 @@
 //! `make chaos`: kills services and PostgreSQL under load, cuts and delays the links between them, and then checks that
-//! everything that was answered is true.
+//! every response was true.
 //!
-//! One seed decides everything that this program decides; what the machine decides (who is scheduled when) it cannot.
-//! A failure prints the seed to try again with, and where its history and the logs of the services are.
+//! The seed determines all decisions of this program, but not the scheduling of the machine. A failure prints the seed,
+//! and the folder of its history and the logs of the services.
 
-mod acts;
+#![expect(clippy::print_stdout, reason = "the program prints its findings")]
+
 mod check;
+mod clients;
 mod drain;
+mod faults;
 mod history;
 mod load;
-mod people;
+mod process;
 mod proxy;
-mod stage;
-mod story;
-mod town;
+mod scenario;
+mod stack;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -25,14 +27,14 @@ struct Options {
     seeds: u64,
 }
 
-/// So many fit into ten minutes on two cores.
+/// The number of seeds that fit into ten minutes on two cores.
 const MOST_SEEDS: u64 = 10;
 
 fn main() -> ExitCode {
     match run() {
         Ok(0) => ExitCode::SUCCESS,
-        Ok(faults) => {
-            println!("{faults} faults");
+        Ok(violations) => {
+            println!("{violations} violations");
             ExitCode::FAILURE
         }
         Err(error) => {
@@ -43,7 +45,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<usize> {
-    // The HTTP client comes without a TLS provider.
+    // reqwest is built without a default TLS provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let options = options()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -51,17 +53,18 @@ fn run() -> Result<usize> {
     let mut found = 0;
     for seed in options.first_seed..options.first_seed + options.seeds {
         let folder = tempfile::Builder::new().prefix("ensemble-chaos-").tempdir()?;
-        let story = story::live_through(seed, folder.path());
-        // What cannot be gone through is a fault of this seed, and no reason to spare the others.
-        let faults = runtime.block_on(story).unwrap_or_else(|error| vec![format!("the story broke off: {error:#}")]);
-        for fault in faults.iter().take(20) {
-            println!("  {fault}");
+        let scenario = scenario::run_seed(seed, folder.path());
+        // A scenario that breaks off is a violation of this seed. The other seeds still run.
+        let violations =
+            runtime.block_on(scenario).unwrap_or_else(|error| vec![format!("the scenario broke off: {error:#}")]);
+        for violation in violations.iter().take(20) {
+            println!("  {violation}");
         }
-        if !faults.is_empty() {
-            println!("seed {seed}: {} faults; history and logs: {}", faults.len(), folder.keep().display());
+        if !violations.is_empty() {
+            println!("seed {seed}: {} violations; history and logs: {}", violations.len(), folder.keep().display());
             println!("again: make chaos SEED={seed} SEEDS=1");
         }
-        found += faults.len();
+        found += violations.len();
     }
     println!("{} seeds in {} s", options.seeds, begun.elapsed().as_secs());
     Ok(found)

@@ -1,4 +1,4 @@
-//! A TCP proxy that can be told to delay, cut or swallow: the network between two processes, made unreliable on purpose.
+//! A TCP proxy that can delay, cut or stall: an unreliable network between two processes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,48 +9,48 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// What the link does at the moment.
+/// The current state of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Weather {
-    Fair,
-    /// Every piece waits this long, in both directions.
+pub(crate) enum LinkState {
+    Open,
+    /// Delays every piece in both directions.
     Slow(Duration),
-    /// Connections are reset, new ones are closed at once.
+    /// Resets all connections and closes new ones at once.
     Cut,
-    /// Nothing comes through and nothing is closed.
-    Swallow,
+    /// Transfers nothing and closes nothing.
+    Stall,
 }
 
-/// One link. Ends with the program.
+/// One link. It ends with the program.
 pub(crate) struct Link {
     pub(crate) addr: SocketAddr,
-    weather: watch::Sender<Weather>,
+    state: watch::Sender<LinkState>,
 }
 
 impl Link {
     pub(crate) async fn to(upstream: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let addr = listener.local_addr()?;
-        let (weather, now) = watch::channel(Weather::Fair);
+        let (state, now) = watch::channel(LinkState::Open);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let now = now.clone();
                 tokio::spawn(async move {
-                    // A connection that breaks is what this program is for.
+                    // Broken connections are the purpose of this proxy.
                     let _ = carry(client, upstream, now).await;
                 });
             }
         });
-        Ok(Self { addr, weather })
+        Ok(Self { addr, state })
     }
 
-    pub(crate) fn set(&self, weather: Weather) {
-        self.weather.send_replace(weather);
+    pub(crate) fn set(&self, state: LinkState) {
+        self.state.send_replace(state);
     }
 }
 
-async fn carry(client: TcpStream, upstream: SocketAddr, now: watch::Receiver<Weather>) -> Result<()> {
-    if *now.borrow() == Weather::Cut {
+async fn carry(client: TcpStream, upstream: SocketAddr, now: watch::Receiver<LinkState>) -> Result<()> {
+    if *now.borrow() == LinkState::Cut {
         return Ok(());
     }
     let service = TcpStream::connect(upstream).await?;
@@ -61,9 +61,9 @@ async fn carry(client: TcpStream, upstream: SocketAddr, now: watch::Receiver<Wea
     let mut cut = now.clone();
     let now = Arc::new(now);
     tokio::select! {
-        // Dropping both halves of both sockets closes them with what was not sent: a reset for whoever still writes.
-        _ = cut.wait_for(|weather| *weather == Weather::Cut) => {}
-        // What one side breaks is broken for both.
+        // Dropping both sockets with unsent data resets the connections.
+        _ = cut.wait_for(|state| *state == LinkState::Cut) => {}
+        // A connection that breaks on one side is closed on both.
         _ = async { tokio::try_join!(pump(from_client, to_service, &now), pump(from_service, to_client, &now)) } => {}
     }
     Ok(())
@@ -72,7 +72,7 @@ async fn carry(client: TcpStream, upstream: SocketAddr, now: watch::Receiver<Wea
 async fn pump(
     mut from: tokio::net::tcp::OwnedReadHalf,
     mut to: tokio::net::tcp::OwnedWriteHalf,
-    now: &watch::Receiver<Weather>,
+    now: &watch::Receiver<LinkState>,
 ) -> Result<()> {
     let mut piece = vec![0; 16 << 10];
     loop {
@@ -81,13 +81,13 @@ async fn pump(
             to.shutdown().await?;
             return Ok(());
         }
-        let weather = *now.borrow();
-        match weather {
-            Weather::Slow(delay) => tokio::time::sleep(delay).await,
-            Weather::Swallow => {
-                now.clone().wait_for(|weather| *weather != Weather::Swallow).await?;
+        let state = *now.borrow();
+        match state {
+            LinkState::Slow(delay) => tokio::time::sleep(delay).await,
+            LinkState::Stall => {
+                now.clone().wait_for(|state| *state != LinkState::Stall).await?;
             }
-            Weather::Fair | Weather::Cut => {}
+            LinkState::Open | LinkState::Cut => {}
         }
         to.write_all(piece.get(..read).unwrap_or_default()).await?;
     }

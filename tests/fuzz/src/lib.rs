@@ -1,6 +1,7 @@
-//! What reads input from outside, one function each that takes any bytes and may not panic, hang or break its promise.
+//! The fuzz targets: one function for each parser of outside input. It accepts any bytes and must not panic or hang.
 //!
-//! `make fuzz` drives them with cargo-fuzz (libFuzzer, nightly); `make test` runs the corpus and mutations of it on stable.
+//! `make fuzz` runs them with cargo-fuzz (libFuzzer, nightly). `make test` runs the corpus and mutations of it on
+//! stable.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +16,7 @@ use ensemble_store_kit::cursor;
 use ensemble_types::ids::{MachineId, SessionId};
 use ensemble_types::time::Timestamp;
 
-/// A target and its name, which is also its folder under `corpus/`.
+/// The name of a target, which is also its folder under `corpus/`, and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
 pub const TARGETS: &[Target] = &[
@@ -28,17 +29,17 @@ pub const TARGETS: &[Target] = &[
     ("range", range),
 ];
 
-/// What decodes encodes back to the same cursor, and belongs to one list only.
+/// A decoded cursor encodes back to the same cursor, and only belongs to one list.
 pub fn cursor_of_a_list(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(key) = cursor::decode::<(i64, SessionId)>("sessions", text) {
         let again = cursor::encode("sessions", &key);
         assert_eq!(cursor::decode::<(i64, SessionId)>("sessions", &again).ok(), Some(key));
-        assert!(cursor::decode::<(i64, SessionId)>("machines", text).is_err(), "a cursor of another list was taken");
+        assert!(cursor::decode::<(i64, SessionId)>("machines", text).is_err(), "a cursor of another list was accepted");
     }
 }
 
-/// Nothing that was not signed with the one key is believed.
+/// A token is only accepted when it is signed with the right key.
 pub fn token(data: &[u8]) {
     static CONTEXT: OnceLock<AuthContext> = OnceLock::new();
     let context = CONTEXT.get_or_init(|| {
@@ -48,7 +49,7 @@ pub fn token(data: &[u8]) {
     });
     let Ok(value) = actix_web::http::header::HeaderValue::from_bytes(&[b"Bearer ", data].concat()) else { return };
     let request = TestRequest::default().insert_header(("authorization", value)).to_http_request();
-    assert!(context.admit(Access::User, &request).is_err(), "a token that we never signed was believed");
+    assert!(context.admit(Access::User, &request).is_err(), "a token with a wrong signature was accepted");
 }
 
 /// What passes has none of the forms that two readers understand differently, and still passes when it is normalised.
@@ -65,7 +66,7 @@ pub fn request_target(data: &[u8]) {
     }
 }
 
-/// What is strict JSON is JSON, and has no key twice.
+/// Strict JSON is JSON without repeated keys.
 pub fn json(data: &[u8]) {
     if strict_json::check(data).is_ok() {
         let value: serde_json::Value = serde_json::from_slice(data).unwrap_or_else(|error| {
@@ -75,7 +76,7 @@ pub fn json(data: &[u8]) {
     }
 }
 
-/// What is read is written again as it was, or as the same moment.
+/// A parsed value is written as it was, or as the same moment.
 pub fn ids_and_times(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(id) = text.parse::<SessionId>() {
@@ -90,21 +91,21 @@ pub fn ids_and_times(data: &[u8]) {
     }
 }
 
-/// Events are the same however the stream is cut.
+/// The events do not depend on how the stream is cut into chunks.
 pub fn events(data: &[u8]) {
     let whole = ensemble_client::sse::read_all(std::iter::once(data));
     let cut = ensemble_client::sse::read_all(data.chunks(1));
     assert_eq!(whole, cut, "{}", String::from_utf8_lossy(data));
 }
 
-/// What is given lies within what there is, and is what was asked for. The first two bytes say how much there is.
+/// A parsed range is within the content and is the requested one. The first two bytes give the length of the content.
 pub fn range(data: &[u8]) {
     let (Some(length), Some(header)) = (data.first_chunk::<2>(), data.get(2..)) else { return };
     let (length, Ok(header)) = (u64::from(u16::from_le_bytes(*length)), std::str::from_utf8(header)) else { return };
     for length in [length, length << 40, u64::MAX] {
         let Some((first, last)) = byte_range(header, length) else { continue };
         assert!(first <= last && last < length, "{header}: {first}-{last} of {length}");
-        // What was given is asked for again in the plainest form.
+        // The same range in its simplest form must be parsed in the same way.
         assert_eq!(byte_range(&format!("bytes={first}-{last}"), length), Some((first, last)), "{header}");
     }
 }

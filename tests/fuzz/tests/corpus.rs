@@ -1,4 +1,5 @@
-//! Every file of the corpus, and mutations of it, through its target: bounded in count, the same on every run.
+//! Runs every file of the corpus and mutations of it through its target. The mutations are limited and the same on
+//! every run.
 
 #![cfg(test)]
 

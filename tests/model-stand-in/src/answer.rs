@@ -1,4 +1,4 @@
-//! Turns what the model shall do into frames of an event stream, whole or cut in odd places.
+//! Converts the model's move into frames of an event stream, whole or cut at odd places.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use futures_util::{Stream, StreamExt, stream};
 /// How the stream of frames ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// As it should.
+    /// The stream ends normally.
     Whole,
-    /// Never.
+    /// The stream never ends.
     Hangs,
     /// The connection is closed in the middle of the body.
     Drops,
 }
 
-/// An answer whose frames are text already.
+/// An answer whose frames are already text.
 pub(crate) struct Answer {
     pub(crate) frames: Vec<String>,
     pub(crate) ending: Ending,
@@ -51,7 +51,7 @@ fn end(ending: Ending) -> impl Stream<Item = Result<Bytes, std::io::Error>> {
             Ending::Whole => None,
             Ending::Hangs => std::future::pending().await,
             Ending::Drops => {
-                // What was written before must be on its way, or the reader sees no beginning at all.
+                // Earlier frames must have been sent, or the reader sees no beginning of the answer.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 Some(Err(std::io::Error::other("the stand-in drops this connection")))
             }

@@ -1,4 +1,4 @@
-//! What the model shall do, as written in the prompt between double brackets.
+//! The behaviour of the model, given in the prompt in double brackets.
 
 /// One behaviour of the model. The README lists them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub enum Directive {
     Run(String),
 }
 
-/// The directive of a prompt, and whether its answer is to be sent in pieces of three bytes.
+/// The directive of a prompt, and whether the answer is sent in pieces of three bytes.
 pub(crate) fn read(prompt: &str) -> (Directive, bool) {
     let mut wanted = None;
     let mut split = false;
@@ -36,8 +36,8 @@ pub(crate) fn read(prompt: &str) -> (Directive, bool) {
         };
         wanted = wanted.or(found);
     }
-    let heard = || Directive::Say(format!("The stand-in heard {} characters.", prompt.chars().count()));
-    (wanted.unwrap_or_else(heard), split)
+    let default = || Directive::Say(format!("The stand-in received {} characters.", prompt.chars().count()));
+    (wanted.unwrap_or_else(default), split)
 }
 
 fn repeat(rest: &str) -> Option<Directive> {
@@ -58,6 +58,6 @@ mod tests {
         assert_eq!(read("x [[say a b]] [[hang]] [[split]]"), (Directive::Say("a b".to_owned()), true));
         assert_eq!(read("[[fail 400]]"), (Directive::Fail(400), false));
         assert_eq!(read("[[repeat 3 ab ]]").0, Directive::Repeat(3, "ab ".to_owned()));
-        assert_eq!(read("äö").0, Directive::Say("The stand-in heard 2 characters.".to_owned()));
+        assert_eq!(read("äö").0, Directive::Say("The stand-in received 2 characters.".to_owned()));
     }
 }

@@ -1,7 +1,7 @@
-//! A model that does as the prompt tells it, behind the wire formats of Anthropic, OpenAI and Google.
+//! A model stand-in that follows directives in the prompt, with the wire formats of Anthropic, OpenAI and Google.
 //!
-//! The runner's tests drive the real coding agents with it. It knows just enough of each format for them to be
-//! satisfied, and keeps what it heard, so that a test can compare the prompt that arrived with the one that was sent.
+//! The runner's tests use it to drive the real coding agents. It implements just enough of each format for them, and
+//! records the requests, so that a test can compare the prompt that arrived with the one that was sent.
 
 mod answer;
 mod apis;
@@ -10,4 +10,4 @@ mod server;
 
 pub use apis::Api;
 pub use directive::Directive;
-pub use server::{Heard, StandIn};
+pub use server::{ModelRequest, StandIn};

@@ -1,4 +1,6 @@
-//! The stand-in as a program, for trying a coding agent by hand: it prints how to point each one at it, and serves.
+//! The stand-in as a program, for trying a coding agent by hand. It prints how to connect each agent, and serves.
+
+#![expect(clippy::print_stdout, reason = "the program prints how to connect each agent")]
 
 use std::net::TcpListener;
 

@@ -1,4 +1,4 @@
-//! The server itself: a port of its own, and a memory of what it was asked.
+//! The HTTP server on its own port, and the record of its requests.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,24 +10,24 @@ use crate::apis::{self, Api};
 
 /// One request to a model.
 #[derive(Clone, Debug)]
-pub struct Heard {
+pub struct ModelRequest {
     pub api: Api,
     pub model: String,
-    /// All that the user said in this conversation, newest last.
-    pub said: Vec<String>,
-    /// What the tools gave back, newest last.
+    /// The user's messages in this conversation, newest last.
+    pub user_messages: Vec<String>,
+    /// The results of tools, newest last.
     pub tool_results: Vec<String>,
 }
 
 #[derive(Clone, Default)]
-pub(crate) struct Memory(Arc<Mutex<Vec<Heard>>>);
+pub(crate) struct RequestLog(Arc<Mutex<Vec<ModelRequest>>>);
 
-impl Memory {
-    pub(crate) fn keep(&self, heard: Heard) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(heard);
+impl RequestLog {
+    pub(crate) fn record(&self, request: ModelRequest) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(request);
     }
 
-    fn all(&self) -> Vec<Heard> {
+    fn all(&self) -> Vec<ModelRequest> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -35,7 +35,7 @@ impl Memory {
 /// A running stand-in. It stops when it is dropped.
 pub struct StandIn {
     address: SocketAddr,
-    memory: Memory,
+    log: RequestLog,
     handle: ServerHandle,
 }
 
@@ -48,18 +48,18 @@ impl StandIn {
     /// Starts on a listener that was bound elsewhere.
     pub fn listen(listener: TcpListener) -> std::io::Result<Self> {
         let address = listener.local_addr()?;
-        let memory = Memory::default();
-        let kept = memory.clone();
+        let log = RequestLog::default();
+        let app_log = log.clone();
         let app = move || {
             App::new()
-                .app_data(web::Data::new(kept.clone()))
+                .app_data(web::Data::new(app_log.clone()))
                 .app_data(web::PayloadConfig::new(64 << 20))
                 .configure(apis::routes)
         };
         let server = HttpServer::new(app).workers(1).disable_signals().shutdown_timeout(0).listen(listener)?.run();
         let handle = server.handle();
         tokio::spawn(server);
-        Ok(Self { address, memory, handle })
+        Ok(Self { address, log, handle })
     }
 
     /// `http://127.0.0.1:<port>`, without a path.
@@ -68,14 +68,14 @@ impl StandIn {
     }
 
     /// Every request so far, oldest first.
-    pub fn heard(&self) -> Vec<Heard> {
-        self.memory.all()
+    pub fn requests(&self) -> Vec<ModelRequest> {
+        self.log.all()
     }
 }
 
 impl Drop for StandIn {
     fn drop(&mut self) {
-        // The order to stop is given when `stop` is called, not when its future is awaited.
+        // Calling `stop` already sends the order. Its future only waits for the end.
         drop(self.handle.stop(false));
     }
 }

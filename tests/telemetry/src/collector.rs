@@ -1,4 +1,4 @@
-//! An OpenTelemetry collector that keeps every span and gives them back by trace. Knows protobuf over HTTP, and no more.
+//! An OpenTelemetry collector that stores every span, for protobuf over HTTP only.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use prost::Message;
 
-/// One span, in words.
+/// One span as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
     /// As in `ensemble-session-store`.
@@ -20,7 +20,7 @@ pub struct Span {
     pub kind: SpanKind,
     pub trace: String,
     pub id: String,
-    /// Empty: none.
+    /// Empty when there is no parent.
     pub parent: String,
     pub attributes: Vec<(String, String)>,
 }
@@ -36,10 +36,10 @@ impl Collector {
     /// Listens on a free port of this machine.
     pub fn start() -> std::io::Result<Self> {
         let spans = Arc::<Mutex<Vec<Span>>>::default();
-        let kept = web::Data::from(Arc::clone(&spans));
+        let stored = web::Data::from(Arc::clone(&spans));
         let server = HttpServer::new(move || {
             App::new()
-                .app_data(kept.clone())
+                .app_data(stored.clone())
                 .app_data(web::PayloadConfig::new(16 << 20))
                 .route("/v1/traces", web::post().to(take))
         })
@@ -51,7 +51,7 @@ impl Collector {
         Ok(Self { spans, url })
     }
 
-    /// The spans of one trace, once `complete` says that they are all there.
+    /// Waits until `complete` accepts the spans of the trace, and returns them. After 15 s it returns what there is.
     pub async fn trace(&self, trace: &str, complete: impl Fn(&[Span]) -> bool) -> Vec<Span> {
         let timeout = Duration::from_secs(15);
         let asked = std::time::Instant::now();
@@ -66,9 +66,9 @@ impl Collector {
     }
 }
 
-async fn take(body: Bytes, kept: web::Data<Mutex<Vec<Span>>>) -> HttpResponse {
+async fn take(body: Bytes, stored: web::Data<Mutex<Vec<Span>>>) -> HttpResponse {
     let Ok(request) = ExportTraceServiceRequest::decode(body) else { return HttpResponse::BadRequest().finish() };
-    let mut spans = kept.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut spans = stored.lock().unwrap_or_else(PoisonError::into_inner);
     for of_service in request.resource_spans {
         let attributes = of_service.resource.map(|resource| words(resource.attributes)).unwrap_or_default();
         let service = attributes.into_iter().find(|(name, _)| name == "service.name").map(|(_, name)| name);

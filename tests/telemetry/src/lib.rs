@@ -1,8 +1,7 @@
-//! What the services tell about themselves, read from outside: real programs, and a small collector that keeps what they
-//! send.
+//! Tests of the telemetry of the services: real programs, and a small collector that stores their spans.
 
-mod city;
 mod collector;
+mod stack;
 
-pub use city::{City, Person, SERVICES, program};
 pub use collector::{Collector, Span};
+pub use stack::{SERVICES, Stack, User, program};

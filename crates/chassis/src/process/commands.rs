@@ -136,6 +136,7 @@ fn readiness(port: u16) -> std::io::Result<bool> {
     Ok(head.ends_with(b"200"))
 }
 
+#[expect(clippy::print_stdout, reason = "the `config` command prints the variables")]
 fn print_config<S: Service>() -> ExitCode {
     let mut vars = Vars::from_fn(|_| None);
     addresses::<S>(&mut vars);

@@ -1,4 +1,4 @@
-//! `ensemble cancel`: asks a run to end.
+//! `ensemble cancel`: cancels a run.
 
 use clap::Args;
 
@@ -8,12 +8,12 @@ use crate::context::Context;
 use crate::failure::Result;
 use crate::print;
 
-/// Cancels a run: queued tasks at once, running ones within seconds.
+/// Cancels a run: queued tasks at once, running tasks within seconds.
 #[derive(Debug, Args)]
 pub(crate) struct Cancel {
     /// The run's id, or `last`
     run: Which,
-    /// Why; kept with the run
+    /// The reason; stored with the run
     #[arg(long)]
     reason: Option<String>,
 }

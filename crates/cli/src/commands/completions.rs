@@ -1,4 +1,4 @@
-//! `ensemble completions`: for the shell to read when it starts.
+//! `ensemble completions`: prints a completion script for a shell.
 
 use std::io::{self, Write};
 

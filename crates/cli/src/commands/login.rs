@@ -1,4 +1,4 @@
-//! `ensemble login`: an account is a key, so signing in the first time makes one.
+//! `ensemble login`: signs in. An account is a key, so the first sign-in creates one.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -12,13 +12,13 @@ use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::print;
 
-/// Signs in with the account key of this machine. The first time it makes one, and with it the account.
+/// Signs in with the account key of this machine. The first time this creates the key and the account.
 #[derive(Debug, Args)]
 pub(crate) struct Login {
-    /// Take the account key from this file (`-`: from standard input) instead of making one
+    /// Import the account key from this file (`-`: standard input)
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// What others see as your name
+    /// The name that others see
     #[arg(long)]
     name: Option<String>,
 }
@@ -28,11 +28,11 @@ impl Login {
         let server = context.server()?;
         let (key, is_new) = self.key(context)?;
         if is_new {
-            context.home.can_keep()?;
+            context.home.check_writable()?;
         }
         let me = context.sign_in(key).await?;
         if is_new {
-            context.home.keep_key(&me.key)?;
+            context.home.store_key(&me.key)?;
         }
         let mut account = me.client.publish_content_key(&me.key).await?;
         if let Some(name) = &self.name {
@@ -49,7 +49,7 @@ impl Login {
         }
         if is_new {
             print::line(format!(
-                "Your account is the key in {}. Keep a copy in a safe place: without it nobody can restore the account.",
+                "Your account is the key in {}. Keep a copy in a safe place: without the key the account cannot be restored.",
                 context.home.key_path().display()
             ))?;
         }
@@ -67,14 +67,17 @@ impl Login {
         } else {
             std::fs::read_to_string(path).map(|read| text = read)
         };
-        read.map_err(|error| Failure::said(format!("Cannot read {}: {error}.", path.display())))?;
+        read.map_err(|error| Failure::message(format!("Cannot read {}: {error}.", path.display())))?;
         let key = AccountKey::from_text(&text).ok_or_else(|| {
-            Failure::said(format!("{} is not an account key: it begins with ensemble-account-key-v1.", path.display()))
+            Failure::message(format!(
+                "{} is not an account key. An account key begins with ensemble-account-key-v1.",
+                path.display()
+            ))
         })?;
         match kept {
             Some(kept) if kept.public_key() == key.public_key() => Ok((key, false)),
-            Some(_) => Err(Failure::said(format!(
-                "There is another account key already, at {}. Move it away first.",
+            Some(_) => Err(Failure::message(format!(
+                "Another account key exists at {}. Move it away first.",
                 context.home.key_path().display()
             ))),
             None => Ok((key, true)),

@@ -1,4 +1,4 @@
-//! `ensemble logout`: forgets where and with which token. The key stays: deleting it would delete the account.
+//! `ensemble logout`: forgets the server and the token. The key stays, because deleting it would delete the account.
 
 use clap::Args;
 
@@ -13,13 +13,13 @@ pub(crate) struct Logout {}
 
 impl Logout {
     pub(crate) async fn run(self, context: &Context) -> Result {
-        // Best effort: a token that cannot be revoked now is forgotten here, and expires within the hour.
-        let revoked = match context.kept() {
+        // A token that cannot be revoked now is removed here anyway, and expires within the hour.
+        let revoked = match context.stored_client() {
             Ok(Some(client)) => client.sign_out().await.is_ok(),
             _ => true,
         };
         if !revoked {
-            print::note("The server could not be told; the token expires by itself within the hour.");
+            print::note("The server could not be reached to revoke the token. The token expires within the hour.");
         }
         context.home.forget_token()?;
         context.home.change_settings(|settings| settings.server = None)?;

@@ -1,4 +1,4 @@
-//! `ensemble machine`: the computers on which agents work.
+//! `ensemble machine`: registers, lists, shows and deletes machines.
 
 use std::path::Path;
 
@@ -19,26 +19,26 @@ use crate::vault::{seal_json, seal_ring};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Machine {
-    /// Register this machine, and keep a token for its runner
+    /// Register this machine and store a token for its runner
     Register(Register),
     /// List your machines
     #[command(visible_alias = "ls")]
     List,
     /// Show one machine
     Show { machine: MachineId },
-    /// Delete a machine: its runner is shut out, and tasks that only it may do fail
+    /// Delete a machine: its runner loses access, and tasks that only it may do fail
     #[command(visible_alias = "rm")]
     Delete { machine: MachineId },
 }
 
 #[derive(Debug, Default, Args)]
 pub(crate) struct Register {
-    /// The machine's id: 1 to 64 of A-Z a-z 0-9 _ - [default: made from the host name]
+    /// The machine's id: 1 to 64 of A-Z a-z 0-9 _ - [default: from the host name]
     #[arg(long)]
     pub(crate) id: Option<MachineId>,
 }
 
-/// What a machine's metadata says, once it is opened.
+/// The decrypted metadata of a machine.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Card {
     #[serde(default)]
@@ -81,7 +81,7 @@ impl Machine {
 }
 
 impl Register {
-    /// Registers this machine (or finds it registered), and makes sure that there is a token for its runner.
+    /// Registers this machine unless it is registered, and makes sure that its runner has a token.
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<Record> {
         let origin = me.client.origin().to_owned();
         let known = context.home.settings()?.machines.remove(&origin);
@@ -107,7 +107,7 @@ impl Register {
     }
 }
 
-/// Whether the token that was kept for this machine is still good: it may have expired, or been revoked.
+/// Whether the stored token of this machine is still valid. It may have expired or been revoked.
 async fn works(me: &Me, path: &Path, id: &MachineId) -> bool {
     let Ok(token) = std::fs::read_to_string(path) else { return false };
     let answer = me.client.with_credential(Credential::Bearer(token.trim().into())).machine(id).await;
@@ -120,7 +120,7 @@ async fn list(context: &Context, me: &Me) -> Result<()> {
         return print::json(&serde_json::json!({ "machines": machines }), false);
     }
     if machines.is_empty() {
-        return print::line("You have no machine yet. `ensemble machine register` registers this one.");
+        return print::line("You have no machines. Register this one with `ensemble machine register`.");
     }
     let this = context.home.settings()?.machines.remove(me.client.origin());
     let mut rows = Vec::with_capacity(machines.len());
@@ -140,7 +140,7 @@ async fn list(context: &Context, me: &Me) -> Result<()> {
 async fn show(context: &Context, me: &Me, id: &MachineId) -> Result<()> {
     let machine = me.client.machine(id).await.map_err(|error: Error| {
         if error.is_not_found() {
-            Failure::said(format!("You have no machine {id}. `ensemble machine list` shows what you have."))
+            Failure::message(format!("You have no machine {id}. `ensemble machine list` shows your machines."))
         } else {
             error.into()
         }
@@ -172,7 +172,7 @@ fn forget(context: &Context, me: &Me, id: &MachineId) -> Result<()> {
     let path = context.home.machine_token_path(me.client.origin(), id);
     if path.exists() {
         std::fs::remove_file(&path)
-            .map_err(|error| Failure::said(format!("Cannot remove {}: {error}.", path.display())))?;
+            .map_err(|error| Failure::message(format!("Cannot remove {}: {error}.", path.display())))?;
     }
     context.home.change_settings(|settings| {
         let origin = me.client.origin();
@@ -186,7 +186,7 @@ pub(crate) fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The host name as far as an id allows it, and a few random characters: two laptops may have one name.
+/// The host name as far as an id allows it, and random characters, because two machines can have the same name.
 fn usual_id() -> MachineId {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let host = host();

@@ -1,4 +1,4 @@
-//! The commands, one file per noun; and the runtime that they need.
+//! The commands, one file per noun, and the runtime that runs them.
 
 use std::process::ExitCode;
 
@@ -22,11 +22,11 @@ pub(crate) mod show;
 pub(crate) mod up;
 pub(crate) mod whoami;
 
-/// Runs the command that was typed.
+/// Runs the command.
 pub(crate) fn dispatch(arguments: Arguments) -> Result {
     let Arguments { global, command } = arguments;
     match command {
-        // These two know no server and want no home.
+        // These two need neither a server nor a home directory.
         Command::Completions(command) => return command.run(),
         Command::Runner(command) if command.is_guard() => return command.guard(),
         _ => {}
@@ -36,9 +36,9 @@ pub(crate) fn dispatch(arguments: Arguments) -> Result {
         .worker_threads(if matches!(command, Command::Up(_)) { 4 } else { 2 })
         .enable_all()
         .build()
-        .map_err(|error| Failure::said(format!("The runtime does not start: {error}.")))?;
+        .map_err(|error| Failure::message(format!("The runtime could not start: {error}.")))?;
     let code = runtime.block_on(execute(&context, command));
-    // A read of standard input that nobody waits for any more must not hold up the end.
+    // A pending read of standard input must not delay the end of the program.
     runtime.shutdown_background();
     code
 }
@@ -63,5 +63,5 @@ async fn execute(context: &Context, command: Command) -> Result {
     }
 }
 
-/// The usual end of a command that did what it was asked.
+/// The result of a command that succeeded.
 pub(crate) const DONE: ExitCode = ExitCode::SUCCESS;

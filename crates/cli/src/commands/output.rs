@@ -1,4 +1,4 @@
-//! `ensemble output`: what a task's program has written, once or live.
+//! `ensemble output`: prints the output of a task, once or live.
 
 use std::pin::pin;
 use std::process::ExitCode;
@@ -14,17 +14,17 @@ use crate::context::{Context, interrupts};
 use crate::failure::{Failure, Result};
 use crate::print;
 
-/// Prints what a task's program has written.
+/// Prints the output of a task's program.
 #[derive(Debug, Args)]
 pub(crate) struct Output {
     /// The run's id, or `last`
     run: Which,
     /// The task: its key, its id, or its number from 1 on [default: the only one]
     task: Option<String>,
-    /// Go on until the attempt has ended
+    /// Continue until the attempt has ended
     #[arg(long, short)]
     follow: bool,
-    /// Which attempt [default: the latest]
+    /// The number of the attempt [default: the latest]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     attempt: Option<u32>,
 }
@@ -60,7 +60,7 @@ async fn print_all(context: &Context, output: impl Stream<Item = ensemble_client
     }
 }
 
-/// Keeps the beginning of a character back until the rest of it has come.
+/// Holds back an incomplete character until the rest of it arrives.
 #[derive(Default)]
 struct Whole(Vec<u8>);
 
@@ -89,7 +89,7 @@ fn show(context: &Context, bytes: &[u8]) -> Result<()> {
     }
 }
 
-/// The task that is meant.
+/// Finds the task that the argument names.
 fn find<'r>(run: &'r Run, named: Option<&str>) -> Result<&'r Task> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
     let keys = || {
@@ -99,7 +99,7 @@ fn find<'r>(run: &'r Run, named: Option<&str>) -> Result<&'r Task> {
     let Some(named) = named else {
         return match tasks {
             [only] => Ok(only),
-            _ => Err(Failure::said(format!("This run has {} tasks. Name one: {}.", tasks.len(), keys()))),
+            _ => Err(Failure::message(format!("This run has {} tasks. Name one of them: {}.", tasks.len(), keys()))),
         };
     };
     let by_key = tasks.iter().find(|task| task.task_key.as_deref() == Some(named));
@@ -108,5 +108,5 @@ fn find<'r>(run: &'r Run, named: Option<&str>) -> Result<&'r Task> {
     by_key
         .or_else(by_id)
         .or_else(by_number)
-        .ok_or_else(|| Failure::said(format!("This run has no task {named}. It has: {}.", keys())))
+        .ok_or_else(|| Failure::message(format!("This run has no task {named}. It has: {}.", keys())))
 }

@@ -1,4 +1,4 @@
-//! `ensemble retry`: new attempts for what did not complete.
+//! `ensemble retry`: starts new attempts for tasks that did not complete.
 
 use clap::Args;
 use ensemble_types::problem::Code;
@@ -10,12 +10,12 @@ use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::print;
 
-/// Tries again what failed or was cancelled in a run. What completed keeps its result.
+/// Retries the failed and cancelled tasks of a run. Completed tasks keep their results.
 #[derive(Debug, Args)]
 pub(crate) struct Retry {
     /// The run's id, or `last`
     run: Which,
-    /// Do not wait for the end
+    /// Do not wait for the run to end
     #[arg(long, short)]
     detach: bool,
 }
@@ -26,7 +26,7 @@ impl Retry {
         let id = self.run.find(&me).await?;
         let run = me.client.retry_run(id).await.map_err(|error| {
             if error.is(Code::Conflict) {
-                Failure::said("There is nothing to try again in this run: nothing in it failed or was cancelled.")
+                Failure::message("There is nothing to try again: no task of this run failed or was cancelled.")
             } else {
                 error.into()
             }

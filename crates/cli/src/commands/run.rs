@@ -1,4 +1,4 @@
-//! `ensemble run`: submits a plan and watches it to its end.
+//! `ensemble run`: submits a plan and watches the run to its end.
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
@@ -17,35 +17,35 @@ use tokio::signal::unix::Signal;
 use super::DONE;
 use crate::context::{Context, Me, interrupts};
 use crate::failure::{Failure, Result};
-use crate::plan::{self, Instead, Places};
+use crate::plan::{self, BaseDirs, Overrides};
 use crate::print;
 use crate::progress::{Progress, name};
 
-/// The exit codes beside 0 and 1.
+/// The exit codes other than 0 and 1.
 const CANCELLED: u8 = 3;
 const INTERRUPTED: u8 = 130;
 
-/// Submits the tasks of a plan (YAML or JSON) and shows how they go. Ctrl-C offers to cancel the run.
+/// Submits the tasks of a plan (YAML or JSON) and shows their progress. Ctrl-C offers to cancel the run.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// The plan (`-`: from standard input)
     plan: PathBuf,
-    /// Submit, print the run's id, and do not wait
+    /// Submit the plan, print the run's id and do not wait
     #[arg(long, short)]
     detach: bool,
-    /// The provider of tasks that do not name their own: claude, codex or gemini
+    /// The provider of tasks that do not name one: claude, codex or gemini
     #[arg(long, value_parser = provider)]
     provider: Option<Provider>,
-    /// The model of tasks that do not name their own
+    /// The model of tasks that do not name one
     #[arg(long)]
     model: Option<String>,
-    /// A title instead of the plan's
+    /// The title, overrides of that of the plan
     #[arg(long)]
     title: Option<String>,
     /// How many tasks may run at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     max_concurrency: Option<u32>,
-    /// Name the submission: the same key again gives the same run instead of another
+    /// Submit only once: the same key again returns the same run
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
 }
@@ -54,7 +54,7 @@ impl Run {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let mut plan = self.read()?;
         if let Some(title) = self.title {
-            plan.title = Some(Text::new(title).map_err(|error| Failure::said(format!("The title {error}.")))?);
+            plan.title = Some(Text::new(title).map_err(|error| Failure::message(format!("The title {error}.")))?);
         }
         plan.max_concurrency = self.max_concurrency.or(plan.max_concurrency);
         let me = context.me().await?;
@@ -76,17 +76,22 @@ impl Run {
 
     fn read(&self) -> Result<ensemble_types::runs::CreateRun> {
         let here = std::env::current_dir()
-            .map_err(|error| Failure::said(format!("The current directory cannot be read: {error}.")))?;
-        let instead = Instead { provider: self.provider, model: self.model.clone() };
+            .map_err(|error| Failure::message(format!("The current directory cannot be read: {error}.")))?;
+        let overrides = Overrides { provider: self.provider, model: self.model.clone() };
         if self.plan.as_os_str() == "-" {
             let mut text = String::new();
             io::stdin().read_to_string(&mut text)?;
-            return plan::read(&text, "The plan", Places { plan: &here, here: &here }, instead);
+            return plan::read(&text, "The plan", BaseDirs { plan: &here, here: &here }, overrides);
         }
         let text = std::fs::read_to_string(&self.plan)
-            .map_err(|error| Failure::said(format!("Cannot read {}: {error}.", self.plan.display())))?;
+            .map_err(|error| Failure::message(format!("Cannot read {}: {error}.", self.plan.display())))?;
         let folder = self.plan.parent().unwrap_or(Path::new("."));
-        plan::read(&text, &self.plan.display().to_string(), Places { plan: &here.join(folder), here: &here }, instead)
+        plan::read(
+            &text,
+            &self.plan.display().to_string(),
+            BaseDirs { plan: &here.join(folder), here: &here },
+            overrides,
+        )
     }
 }
 
@@ -94,7 +99,7 @@ fn provider(text: &str) -> Result<Provider, &'static str> {
     Provider::ALL.into_iter().find(|provider| provider.as_str() == text).ok_or("must be claude, codex or gemini")
 }
 
-/// Shows how a run goes until it has ended; the code says how.
+/// Shows the progress of a run until it has ended. The exit code tells how it ended.
 pub(crate) async fn watch(context: &Context, me: &Me, id: RunId) -> Result {
     let mut interrupt = interrupts()?;
     let run = me.client.run(id).await?;
@@ -104,19 +109,19 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId) -> Result {
     }
     let mut cursor = run.version.to_string();
     let mut clock = tokio::time::interval(Duration::from_millis(500));
-    let mut timeout = Patience::default();
-    // A run that had ended before we looked is still told of, by one answer at once.
+    let mut budget = RetryBudget::default();
+    // A run that had ended before the watch began still produces one response.
     let mut changes = Box::pin(me.client.watch_run(id, cursor.clone()));
     loop {
         tokio::select! {
             change = changes.next() => match change {
                 None => break,
                 Some(Err(error)) => {
-                    timeout.wait(error).await?;
+                    budget.wait(error).await?;
                     changes.set(me.client.watch_run(id, cursor.clone()));
                 }
                 Some(Ok(change)) => {
-                    timeout = Patience::default();
+                    budget = RetryBudget::default();
                     cursor.clone_from(&change.cursor);
                     if context.json {
                         print::json(&change, true)?;
@@ -145,13 +150,13 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId) -> Result {
     Ok(code(run.status))
 }
 
-/// How long a server may be away while a run is watched: the run goes on without us.
+/// How long the server may be unavailable while a run is watched. The run continues meanwhile.
 #[derive(Default)]
-struct Patience {
+struct RetryBudget {
     since: Option<Instant>,
 }
 
-impl Patience {
+impl RetryBudget {
     async fn wait(&mut self, error: Error) -> Result<()> {
         const LONGEST: Duration = Duration::from_secs(300);
         let is_first = self.since.is_none();
@@ -160,14 +165,14 @@ impl Patience {
             return Err(error.into());
         }
         if is_first {
-            print::note("The server does not answer; waiting for it.");
+            print::note("The server does not respond. Waiting for it.");
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
         Ok(())
     }
 }
 
-/// The exit code for how a run ended.
+/// The exit code for the final status of a run.
 pub(crate) fn code(status: RunStatus) -> ExitCode {
     match status {
         RunStatus::Completed => DONE,
@@ -176,15 +181,15 @@ pub(crate) fn code(status: RunStatus) -> ExitCode {
     }
 }
 
-/// Asks what the interruption means. `true`: go on watching.
+/// Asks what to do about the interruption. `true`: continue to watch.
 async fn interrupted(context: &Context, me: &Me, id: RunId, again: &mut Signal) -> Result<bool> {
     let leave =
-        || print::note(format!("The run goes on. `ensemble show {id}` shows it, `ensemble cancel {id}` cancels it."));
+        || print::note(format!("The run continues. `ensemble show {id}` shows it, `ensemble cancel {id}` cancels it."));
     if context.json || !io::stdin().is_terminal() {
         leave();
         return Ok(false);
     }
-    write!(io::stderr(), "\nCancel the run? [y = cancel, n = leave it running, Enter = go on watching] ")?;
+    write!(io::stderr(), "\nCancel the run? [y = cancel, n = leave it running, Enter = continue watching] ")?;
     let mut answer = String::new();
     let mut input = BufReader::new(tokio::io::stdin());
     let answered = tokio::select! {
@@ -194,7 +199,7 @@ async fn interrupted(context: &Context, me: &Me, id: RunId, again: &mut Signal) 
     match answer.trim() {
         "y" | "Y" | "yes" => {
             me.client.cancel_run(id, Some("cancelled at the terminal")).await?;
-            print::note("Cancelling. What is running ends within seconds.");
+            print::note("Cancelling. Running tasks end within seconds.");
             Ok(true)
         }
         "" if answered => Ok(true),
@@ -205,7 +210,7 @@ async fn interrupted(context: &Context, me: &Me, id: RunId, again: &mut Signal) 
     }
 }
 
-/// What came of it: the results that no other task took up, what went wrong, and how to see more.
+/// The result of a run: the results that no other task used, the errors, and how to see more.
 fn conclude(run: &Record) -> Result<()> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
     let taken: std::collections::HashSet<TaskId> =
@@ -225,7 +230,7 @@ fn conclude(run: &Record) -> Result<()> {
         counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
     print::line(format!("\nRun {} {}: {}.", run.id, run.status.as_str(), counts.join(", ")))?;
     if run.status == RunStatus::Failed {
-        print::note(format!("`ensemble retry {}` tries again what failed.", run.id));
+        print::note(format!("`ensemble retry {}` retries the failed tasks.", run.id));
     }
     Ok(())
 }

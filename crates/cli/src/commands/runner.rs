@@ -1,4 +1,4 @@
-//! `ensemble runner`: the daemon that has agents do tasks on this machine.
+//! `ensemble runner`: the daemon that runs tasks on this machine.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -15,8 +15,8 @@ use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::print;
 
-/// Takes tasks for this machine and has `claude`, `codex` and `gemini` do them, until it is told to stop. The first
-/// Ctrl-C lets what runs go on for a while; the second hands it back.
+/// Takes tasks for this machine and runs them with `claude`, `codex` and `gemini`. The first Ctrl-C lets running tasks
+/// continue for a while, the second hands them back.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Runner {
@@ -28,9 +28,9 @@ pub(crate) struct Runner {
 
 #[derive(Debug, Subcommand)]
 enum Part {
-    /// Say which providers this machine can offer, and why not the others
+    /// Show which providers this machine can offer, and why not the others
     Check(Options),
-    /// What the runner starts for each attempt
+    /// The process that the runner starts for each attempt
     #[command(hide = true)]
     Guard {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -40,13 +40,13 @@ enum Part {
 
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Options {
-    /// The runner's configuration (YAML) [default: runner.yaml beside the account key, if it is there]
+    /// The runner's configuration (YAML) [default: runner.yaml beside the account key, if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// A directory below which tasks may work; may be given several times [default: the home directory]
+    /// A directory in which tasks may work; can be repeated [default: the home directory]
     #[arg(long = "root", value_name = "DIR")]
     roots: Vec<PathBuf>,
-    /// How many tasks at once
+    /// How many tasks may run at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     capacity: Option<u32>,
 }
@@ -56,7 +56,7 @@ impl Runner {
         matches!(self.part, Some(Part::Guard { .. }))
     }
 
-    /// Everything a guard does happens in this call; it knows neither server nor account.
+    /// Runs the guard. It needs neither a server nor an account.
     pub(crate) fn guard(self) -> Result {
         let rest = match self.part {
             Some(Part::Guard { rest }) => rest,
@@ -72,24 +72,24 @@ impl Runner {
         log("info");
         let environment = environment();
         let config = if environment.contains_key("ENSEMBLE_MACHINE_TOKEN") {
-            // A machine without an account key: its token says all there is to say.
+            // A machine without an account key: the token identifies the machine.
             self.options.config(context, environment)?
         } else {
             let me = context.me().await?;
             for_machine(context, &me, &self.options).await?
         };
-        run(config).await.map_err(|error| Failure::said(format!("The runner cannot go on: {}.", chain(&error))))?;
+        run(config).await.map_err(|error| Failure::message(format!("The runner failed: {}.", chain(&error))))?;
         Ok(DONE)
     }
 }
 
-/// The runner of this machine: registered if it was not, with the token that was kept for it.
+/// The configuration of this machine's runner. Registers the machine if needed, and uses its stored token.
 pub(crate) async fn for_machine(context: &Context, me: &Me, options: &Options) -> Result<Config> {
     let machine = Register::default().run(context, me).await?.id;
     let origin = me.client.origin();
     let token_file = context.home.machine_token_path(origin, &machine);
     let token = std::fs::read_to_string(&token_file)
-        .map_err(|error| Failure::said(format!("Cannot read {}: {error}.", token_file.display())))?;
+        .map_err(|error| Failure::message(format!("Cannot read {}: {error}.", token_file.display())))?;
     let mut environment = environment();
     environment.insert("ENSEMBLE_SERVER".to_owned(), me.client.base().to_string());
     environment.insert("ENSEMBLE_MACHINE_ID".to_owned(), machine.to_string());
@@ -113,16 +113,16 @@ impl Options {
         if let Some(capacity) = self.capacity {
             environment.insert("ENSEMBLE_RUNNER_CAPACITY".to_owned(), capacity.to_string());
         }
-        let usual = context.home.path().join("runner.yaml");
-        let file = self.config.clone().or_else(|| usual.exists().then_some(usual));
+        let default = context.home.path().join("runner.yaml");
+        let file = self.config.clone().or_else(|| default.exists().then_some(default));
         let mut config = Config::read(file.as_deref(), &environment).map_err(|errors| {
-            Failure::said(format!("The runner's configuration is not usable:\n  {}", errors.0.join("\n  ")))
+            Failure::message(format!("The runner's configuration has errors:\n  {}", errors.0.join("\n  ")))
         })?;
         if !self.roots.is_empty() {
             config.roots = Vec::with_capacity(self.roots.len());
             for root in &self.roots {
                 let root =
-                    root.canonicalize().map_err(|error| Failure::said(format!("{}: {error}.", root.display())))?;
+                    root.canonicalize().map_err(|error| Failure::message(format!("{}: {error}.", root.display())))?;
                 config.roots.push(root);
             }
         }
@@ -132,7 +132,7 @@ impl Options {
 
 fn check(context: &Context, options: &Options) -> Result {
     let mut environment = environment();
-    // What a check does not need must not keep it from being made.
+    // A check must work without the settings that it does not use.
     for (name, value) in [("ENSEMBLE_SERVER", "http://unused"), ("ENSEMBLE_MACHINE_TOKEN", "unused")] {
         environment.entry(name.to_owned()).or_insert_with(|| value.to_owned());
     }
@@ -158,24 +158,24 @@ fn check(context: &Context, options: &Options) -> Result {
     Ok(if offers.iter().any(|offer| offer.program.is_ok()) { DONE } else { ExitCode::FAILURE })
 }
 
-/// This process's variables, as far as they are text.
-fn environment() -> BTreeMap<String, String> {
+/// The variables of this process that are valid text.
+pub(crate) fn environment() -> BTreeMap<String, String> {
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
     std::env::vars_os().filter_map(text).collect()
 }
 
-/// Logs on standard error; `RUST_LOG` says how much, `LOG_FORMAT=json` that they are for programs, as those of services.
-pub(crate) fn log(usual: &str) {
+/// Logs to standard error. `RUST_LOG` sets the level, and `LOG_FORMAT=json` the format of the services.
+pub(crate) fn log(default: &str) {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(usual));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
-    // Somebody has set one up already, which is as good.
-    let _set_up_before = if std::env::var_os("LOG_FORMAT").is_some_and(|format| format == "json") {
+    // A logger that was set up before is kept.
+    let _already_set_up = if environment().get("LOG_FORMAT").is_some_and(|format| format == "json") {
         lines.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init()
     } else {
         lines.try_init()

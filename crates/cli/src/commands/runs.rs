@@ -1,4 +1,4 @@
-//! `ensemble runs`: what was submitted, newest first.
+//! `ensemble runs`: lists runs, newest first.
 
 use clap::{Args, ValueEnum};
 use ensemble_types::ids::RunId;
@@ -13,17 +13,17 @@ use crate::print;
 /// Lists your runs, newest first.
 #[derive(Debug, Args)]
 pub(crate) struct Runs {
-    /// Only those in this state
+    /// Only runs in this state
     #[arg(long, short, value_enum)]
     status: Option<Status>,
-    /// At most so many
+    /// The maximum number of runs
     #[arg(long, short = 'n', default_value_t = 20)]
     limit: usize,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Status {
-    /// Not ended
+    /// Not ended yet
     Active,
     /// Ended
     Terminal,
@@ -45,7 +45,7 @@ impl Runs {
             return Ok(DONE);
         }
         if runs.is_empty() {
-            print::line("No runs. `ensemble run examples/review.yaml` submits one.")?;
+            print::line("No runs. Submit one with `ensemble run examples/review.yaml`.")?;
             return Ok(DONE);
         }
         let rows: Vec<_> = runs
@@ -65,7 +65,7 @@ impl Runs {
     }
 }
 
-/// Names a run: its id, or `last` for the newest.
+/// A run, given as its id or as `last` for the newest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Which {
     Id(RunId),
@@ -79,7 +79,7 @@ impl std::str::FromStr for Which {
         if text == "last" {
             return Ok(Self::Last);
         }
-        text.parse().map(Self::Id).map_err(|_| "must be a run's id, or `last`")
+        text.parse().map(Self::Id).map_err(|_| "must be the id of a run, or `last`")
     }
 }
 
@@ -89,7 +89,7 @@ impl Which {
             Self::Id(id) => Ok(id),
             Self::Last => {
                 let page = me.client.run_page(None, Some(1), None).await?;
-                page.runs.first().map(|run| run.id).ok_or_else(|| Failure::said("There is no run yet."))
+                page.runs.first().map(|run| run.id).ok_or_else(|| Failure::message("You have no runs yet."))
             }
         }
     }

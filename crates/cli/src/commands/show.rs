@@ -1,4 +1,4 @@
-//! `ensemble show`: one run and its tasks.
+//! `ensemble show`: shows one run and its tasks.
 
 use clap::Args;
 use ensemble_types::runs::{Run, Task};
@@ -16,7 +16,7 @@ use crate::progress::name;
 pub(crate) struct Show {
     /// The run's id, or `last`
     run: Which,
-    /// Go on showing it until it has ended
+    /// Update until the run has ended
     #[arg(long, short)]
     watch: bool,
 }

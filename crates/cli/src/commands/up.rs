@@ -1,4 +1,4 @@
-//! `ensemble up`: everything on this machine, with one command.
+//! `ensemble up`: runs everything on this machine with one command.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,17 +9,17 @@ use super::DONE;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 
-/// Starts all services in one process, with an embedded database, and a runner for this machine. Makes your account
-/// key if there is none yet, so that the other commands work at once. Ctrl-C ends it.
+/// Starts all services in one process, with an embedded database, and a runner for this machine. Creates your account
+/// key if there is none, so that the other commands work at once. Ctrl-C stops everything.
 #[derive(Debug, Args)]
 pub(crate) struct Up {
-    /// Where to listen (port 0: any that is free)
+    /// The address to listen on (port 0: any free port)
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// Where databases and keys are kept [default: `data` beside the account key]
+    /// The directory of databases and keys [default: `data` beside the account key]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Start the services only
+    /// Start no runner
     #[arg(long)]
     no_runner: bool,
     #[command(flatten)]
@@ -30,7 +30,7 @@ pub(crate) struct Up {
 impl Up {
     pub(crate) async fn run(self, _context: &Context) -> Result {
         let _ = (self.listen, self.data, self.no_runner, self.runner, DONE);
-        Err(Failure::said(
+        Err(Failure::message(
             "This `ensemble` was built without the services. Build it with the feature `up`, or use --server.",
         ))
     }
@@ -46,7 +46,7 @@ mod services {
     use tokio::task::JoinHandle;
 
     use super::{Context, DONE, Failure, Result, Up};
-    use crate::commands::runner::{Options, chain, for_machine, log};
+    use crate::commands::runner::{Options, chain, environment, for_machine, log};
     use crate::context::Me;
     use crate::print;
 
@@ -57,12 +57,12 @@ mod services {
             let data = self.data.unwrap_or_else(|| context.home.path().join("data"));
             let config = Config::new(&data, self.listen);
             let stack = tokio::select! {
-                stack = Stack::start(config) => stack.map_err(|error| Failure::said(format!("{error:#}.")))?,
+                stack = Stack::start(config) => stack.map_err(|error| Failure::message(format!("{error:#}.")))?,
                 () = signals.next() => return Ok(DONE),
             };
             let server = stack.url().to_owned();
             let ready = tokio::select! {
-                ready = introduce(context, &server, !self.no_runner, self.runner) => Some(ready),
+                ready = set_up(context, &server, !self.no_runner, self.runner) => Some(ready),
                 () = signals.next() => None,
             };
             let runner = match ready {
@@ -77,26 +77,21 @@ mod services {
                 }
             };
             signals.next().await;
-            print::note("Stopping. Press Ctrl-C again to end at once.");
+            print::note("Stopping. Press Ctrl-C again to stop at once.");
             tokio::select! {
                 () = stop(stack, runner) => Ok(DONE),
-                () = signals.next() => Err(Failure::said("Ended before everything was drained.")),
+                () = signals.next() => Err(Failure::message("Stopped before everything was drained.")),
             }
         }
     }
 
-    /// A runner and what ends it.
+    /// A runner and the handle that stops it.
     type Running = (Drain, JoinHandle<()>);
 
-    /// The account of this machine's user, a runner as that account's machine, and what to do next.
-    async fn introduce(
-        context: &Context,
-        server: &str,
-        with_runner: bool,
-        options: Options,
-    ) -> Result<Option<Running>> {
+    /// Signs in the user of this machine, starts the runner, and prints what to do next.
+    async fn set_up(context: &Context, server: &str, with_runner: bool, options: Options) -> Result<Option<Running>> {
         let context = context.at(server);
-        let me = context.sign_in_or_begin().await?;
+        let me = context.sign_in_or_register().await?;
         let runner = if with_runner { Some(start_runner(&context, &me, options).await?) } else { None };
         context.home.change_settings(|settings| settings.server = Some(server.to_owned()))?;
         if context.json {
@@ -107,19 +102,19 @@ mod services {
             return Ok(runner);
         }
         print::line(format!("Ensemble is up at {server}"))?;
-        print::line(format!("  read and try the interface: {server}/docs"))?;
+        print::line(format!("  the API and its documentation: {server}/docs"))?;
         print::line("\nIn another terminal:")?;
         print::line("  ensemble run examples/review.yaml            # three tasks, done by an agent on this machine")?;
         print::line("  ensemble session create --title \"Hello\"      # encrypted before it leaves this machine")?;
         print::line("  ensemble machine list\n")?;
-        print::line("Ctrl-C ends it.")?;
+        print::line("Ctrl-C stops it.")?;
         Ok(runner)
     }
 
     async fn start_runner(context: &Context, me: &Me, options: Options) -> Result<Running> {
         let here = std::env::current_dir();
-        let options = match (std::env::var_os("HOME"), here) {
-            // Where this was started, and all of one's own.
+        let options = match (environment().remove("HOME"), here) {
+            // The current directory and the home directory.
             (home, Ok(here)) if options.is_without_roots() => {
                 let options = options.with_root(here);
                 home.map_or(options.clone(), |home| options.with_root(home.into()))
@@ -128,22 +123,22 @@ mod services {
         };
         let config = for_machine(context, me, &options).await?;
         let drain = Drain::default();
-        let told = drain.clone();
+        let stop_handle = drain.clone();
         let task = tokio::spawn(async move {
-            if let Err(error) = run_until(config, told).await {
-                print::note(format!("No runner on this machine: {}.", chain(&error)));
+            if let Err(error) = run_until(config, stop_handle).await {
+                print::note(format!("The runner on this machine stopped: {}.", chain(&error)));
             }
         });
         Ok((drain, task))
     }
 
-    /// The runner first, so that it can hand back what it has.
+    /// Stops the runner first, so that it can hand back its attempts.
     async fn stop(stack: Stack, runner: Option<Running>) {
         if let Some((drain, task)) = runner {
             drain.hurry();
             let ended = tokio::time::timeout(Duration::from_secs(20), task).await;
             if ended.is_err() {
-                print::note("The runner did not end in time.");
+                print::note("The runner did not stop in time.");
             }
         }
         stack.stop().await;
@@ -157,7 +152,7 @@ mod services {
     impl Signals {
         fn listen() -> Result<Self> {
             let listen =
-                |kind| signal(kind).map_err(|error| Failure::said(format!("Cannot listen for signals: {error}.")));
+                |kind| signal(kind).map_err(|error| Failure::message(format!("Cannot listen for signals: {error}.")));
             Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
         }
 

@@ -1,4 +1,4 @@
-//! `ensemble whoami`: the account, and what others compare to know that a key is yours.
+//! `ensemble whoami`: shows the account, and the fingerprint that others compare.
 
 use clap::Args;
 use ensemble_client::seal::fingerprint;
@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::failure::Result;
 use crate::print;
 
-/// Shows your user id (others need it to share with you) and the fingerprint of your key (they should compare it).
+/// Shows your user id, which others need to share with you, and the fingerprint of your key, which they should compare.
 #[derive(Debug, Args)]
 pub(crate) struct Whoami {}
 

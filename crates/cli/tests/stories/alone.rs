@@ -1,17 +1,17 @@
-//! Without a server: help, mistakes, and the sentences that say what to do.
+//! Without a server: help, mistakes, and messages that say what to do.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::ensemble::Person;
+use crate::ensemble::User;
 
 /// Nothing listens on the discard port of this machine.
-const NOBODY: &str = "http://127.0.0.1:9";
+const UNREACHABLE: &str = "http://127.0.0.1:9";
 
 #[test]
-fn help_names_every_command_and_completions_know_them() {
-    let person = Person::new(None);
-    let help = person.says(&["--help"]);
+fn help_and_completions_contain_every_command() {
+    let user = User::new(None);
+    let help = user.succeed(&["--help"]);
     let commands = [
         "up",
         "login",
@@ -31,21 +31,21 @@ fn help_names_every_command_and_completions_know_them() {
     ];
     for command in commands {
         assert!(help.contains(&format!("\n  {command} ")), "{command} is not in {help}");
-        assert_eq!(person.types(&[command, "--help"]).code, 0, "{command}");
+        assert_eq!(user.run(&[command, "--help"]).code, 0, "{command}");
     }
-    assert!(!person.says(&["runner", "--help"]).contains("guard"));
+    assert!(!user.succeed(&["runner", "--help"]).contains("guard"));
     for shell in ["bash", "zsh", "fish"] {
-        assert!(person.says(&["completions", shell]).contains("whoami"), "{shell}");
+        assert!(user.succeed(&["completions", shell]).contains("whoami"), "{shell}");
     }
-    assert_eq!(person.types(&["dance"]).code, 2);
-    assert_eq!(person.types(&[]).code, 2);
+    assert_eq!(user.run(&["dance"]).code, 2);
+    assert_eq!(user.run(&[]).code, 2);
 }
 
 #[test]
-fn who_is_not_signed_in_is_told_how() {
-    let person = Person::new(Some(NOBODY));
-    for words in [["whoami", "--json"].as_slice(), &["runs"], &["session", "list"], &["machine", "list"]] {
-        let ended = person.types(words);
+fn commands_without_a_sign_in_say_how_to_sign_in() {
+    let user = User::new(Some(UNREACHABLE));
+    for arguments in [["whoami", "--json"].as_slice(), &["runs"], &["session", "list"], &["machine", "list"]] {
+        let ended = user.run(arguments);
         assert_eq!(ended.code, 1);
         assert!(ended.err.contains("ensemble login"), "{}", ended.err);
         assert!(ended.out.is_empty());
@@ -53,67 +53,68 @@ fn who_is_not_signed_in_is_told_how() {
 }
 
 #[test]
-fn an_absent_server_is_named_and_leaves_no_key_behind() {
-    let person = Person::new(Some(NOBODY));
-    let ended = person.types(&["login"]);
+fn an_unreachable_server_is_named_and_no_key_is_created() {
+    let user = User::new(Some(UNREACHABLE));
+    let ended = user.run(&["login"]);
     assert_eq!(ended.code, 1);
-    assert!(ended.err.contains(NOBODY) && ended.err.contains("ensemble up"), "{}", ended.err);
-    assert!(!person.home().join("ensemble/account.key").exists());
-    let ended = person.types(&["login", "--server", "example.com"]);
+    assert!(ended.err.contains(UNREACHABLE) && ended.err.contains("ensemble up"), "{}", ended.err);
+    assert!(!user.home().join("ensemble/account.key").exists());
+    let ended = user.run(&["login", "--server", "example.com"]);
     assert!(ended.err.contains("http://"), "{}", ended.err);
 }
 
 #[test]
 fn a_key_that_others_can_read_is_not_used() {
-    let person = Person::new(Some(NOBODY));
-    let home = person.home().join("ensemble");
+    let user = User::new(Some(UNREACHABLE));
+    let home = user.home().join("ensemble");
     fs::create_dir_all(&home).unwrap();
     let key = home.join("account.key");
     fs::write(&key, "ensemble-account-key-v1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\n").unwrap();
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
-    let ended = person.types(&["whoami"]);
+    let ended = user.run(&["whoami"]);
     assert!(ended.err.contains("chmod 600"), "{}", ended.err);
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
-    assert!(person.types(&["whoami"]).err.contains("Nothing answers"));
+    assert!(user.run(&["whoami"]).err.contains("Nothing answers"));
     fs::write(&key, "something else").unwrap();
-    assert!(person.types(&["whoami"]).err.contains("not an account key"));
+    assert!(user.run(&["whoami"]).err.contains("not an account key"));
 }
 
 #[test]
-fn mistakes_in_a_plan_are_named_before_anything_is_sent() {
-    let person = Person::new(Some(NOBODY));
+fn mistakes_in_a_plan_are_reported_before_it_is_sent() {
+    let user = User::new(Some(UNREACHABLE));
     let plan = "tasks: [{prompt: x, provider: codex, dependson: [a]}]";
-    let ended = person.types_with(&["run", "-"], plan);
+    let ended = user.run_with_input(&["run", "-"], plan);
     assert_eq!(ended.code, 1);
     assert!(ended.err.contains("dependson"), "{}", ended.err);
-    assert!(person.types(&["run", "missing.yaml"]).err.contains("missing.yaml"));
+    assert!(user.run(&["run", "missing.yaml"]).err.contains("missing.yaml"));
 }
 
 #[test]
 fn the_example_is_a_plan() {
-    let person = Person::new(Some(NOBODY));
+    let user = User::new(Some(UNREACHABLE));
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/review.yaml");
-    // Good as far as can be told without a server.
-    assert!(person.types(&["run", example]).err.contains("ensemble login"));
+    // Valid as far as it can be checked without a server.
+    assert!(user.run(&["run", example]).err.contains("ensemble login"));
 }
 
 #[test]
-fn a_check_says_which_providers_there_are() {
-    let person = Person::new(None);
-    let told = person.types(&["runner", "check", "--json"]);
-    let told: serde_json::Value = serde_json::from_str(&told.out).unwrap();
-    let providers: Vec<_> = told["providers"].as_array().unwrap().iter().map(|one| one["provider"].clone()).collect();
+fn a_check_lists_the_providers() {
+    let user = User::new(None);
+    let printed = user.run(&["runner", "check", "--json"]);
+    let printed: serde_json::Value = serde_json::from_str(&printed.out).unwrap();
+    let providers: Vec<_> =
+        printed["providers"].as_array().unwrap().iter().map(|one| one["provider"].clone()).collect();
     assert_eq!(providers, ["claude", "codex", "gemini"]);
 }
 
 #[cfg(feature = "up")]
 #[test]
-fn logs_are_for_programs_where_programs_read_them() {
+fn logs_are_json_when_asked() {
     use std::io::{BufRead, BufReader};
     use std::process::Stdio;
 
-    let person = Person::new(None);
-    let mut up = person
+    let user = User::new(None);
+    let mut up = user
         .command(&["up", "--listen", "127.0.0.1:0", "--no-runner"])
         .env("LOG_FORMAT", "json")
         .env("RUST_LOG", "info")
@@ -124,15 +125,18 @@ fn logs_are_for_programs_where_programs_read_them() {
     BufReader::new(up.stderr.take().unwrap()).read_line(&mut line).unwrap();
     up.kill().unwrap();
     up.wait().unwrap();
-    let told: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
-    assert!(told["message"].is_string() && told["level"].is_string(), "{told}");
+    let printed: serde_json::Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    assert!(printed["message"].is_string() && printed["level"].is_string(), "{printed}");
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_named_before_there_is_an_account() {
-    let person = Person::new(Some(NOBODY));
-    let ended = person.command(&["login"]).env("ENSEMBLE_HOME", "/proc/nowhere").output().unwrap();
-    let told = String::from_utf8(ended.stderr).unwrap();
+fn a_directory_that_is_not_writable_is_named_before_an_account_is_created() {
+    let user = User::new(Some(UNREACHABLE));
+    let ended = user.command(&["login"]).env("ENSEMBLE_HOME", "/proc/nowhere").output().unwrap();
+    let printed = String::from_utf8(ended.stderr).unwrap();
     assert_eq!(ended.status.code(), Some(1));
-    assert!(told.contains("/proc/nowhere") && told.contains("ENSEMBLE_HOME") && !told.contains(NOBODY), "{told}");
+    assert!(
+        printed.contains("/proc/nowhere") && printed.contains("ENSEMBLE_HOME") && !printed.contains(UNREACHABLE),
+        "{printed}"
+    );
 }

@@ -1,4 +1,4 @@
-//! The real program, with a home of its own, and `ensemble up` for as long as a test takes.
+//! Runs the real program with its own home directory, and `ensemble up` for the duration of a test.
 
 use std::io::Write;
 #[cfg(feature = "up")]
@@ -16,21 +16,21 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Somebody at a keyboard: a home directory, and the server that is typed at.
-pub(crate) struct Person {
+/// A user with a home directory and a server.
+pub(crate) struct User {
     home: TempDir,
     server: Option<String>,
     path: Option<PathBuf>,
 }
 
-/// How a command ended.
-pub(crate) struct Ended {
+/// The result of a command.
+pub(crate) struct Finished {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Person {
+impl User {
     pub(crate) fn new(server: Option<&str>) -> Self {
         Self { home: tempfile::tempdir().unwrap(), server: server.map(str::to_owned), path: None }
     }
@@ -46,10 +46,10 @@ impl Person {
         self.home.path()
     }
 
-    pub(crate) fn command(&self, words: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ensemble"));
         command
-            .args(words)
+            .args(arguments)
             .current_dir(self.home())
             .env("HOME", self.home())
             .env("ENSEMBLE_HOME", self.home().join("ensemble"));
@@ -70,52 +70,52 @@ impl Person {
         command
     }
 
-    /// Types a command, and what it reads, and waits for its end.
-    pub(crate) fn types_with(&self, words: &[&str], input: &str) -> Ended {
-        let mut child = self.command(words).stdin(Stdio::piped()).spawn().unwrap();
+    /// Runs a command with this input and waits for its end.
+    pub(crate) fn run_with_input(&self, arguments: &[&str], input: &str) -> Finished {
+        let mut child = self.command(arguments).stdin(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        Ended { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+        Finished { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
     }
 
-    pub(crate) fn types(&self, words: &[&str]) -> Ended {
-        self.types_with(words, "")
+    pub(crate) fn run(&self, arguments: &[&str]) -> Finished {
+        self.run_with_input(arguments, "")
     }
 
-    /// Types a command that works, and reads what it says.
-    pub(crate) fn says(&self, words: &[&str]) -> String {
-        let ended = self.types(words);
-        assert_eq!(ended.code, 0, "{words:?}: {}{}", ended.out, ended.err);
+    /// Runs a command that must succeed, and returns its output.
+    pub(crate) fn succeed(&self, arguments: &[&str]) -> String {
+        let ended = self.run(arguments);
+        assert_eq!(ended.code, 0, "{arguments:?}: {}{}", ended.out, ended.err);
         ended.out
     }
 
     /// The same with `--json`: one document.
     #[cfg(feature = "up")]
-    pub(crate) fn json(&self, words: &[&str]) -> Value {
-        let mut all = words.to_vec();
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
+        let mut all = arguments.to_vec();
         all.push("--json");
-        let text = self.says(&all);
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{words:?}: {error}: {text}"))
+        let text = self.succeed(&all);
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {text}"))
     }
 
-    /// The same, for commands that give one document a line.
+    /// The same, for commands that print one document per line.
     #[cfg(feature = "up")]
-    pub(crate) fn json_lines(&self, words: &[&str]) -> Vec<Value> {
-        let mut all = words.to_vec();
+    pub(crate) fn json_lines(&self, arguments: &[&str]) -> Vec<Value> {
+        let mut all = arguments.to_vec();
         all.push("--json");
-        self.says(&all).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        self.succeed(&all).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 }
 
-/// A command that goes on; ended with its owner.
+/// Starts a command that continues to run. It is killed when dropped.
 #[cfg(feature = "up")]
-pub(crate) struct Going(Option<Child>, BufReader<std::process::ChildStdout>);
+pub(crate) struct Running(Option<Child>, BufReader<std::process::ChildStdout>);
 
 #[cfg(feature = "up")]
-impl Going {
-    pub(crate) fn start(person: &Person, words: &[&str]) -> Self {
-        let mut child = person.command(words).stderr(Stdio::inherit()).spawn().unwrap();
+impl Running {
+    pub(crate) fn start(user: &User, arguments: &[&str]) -> Self {
+        let mut child = user.command(arguments).stderr(Stdio::inherit()).spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         Self(Some(child), out)
     }
@@ -126,23 +126,23 @@ impl Going {
         line
     }
 
-    /// Presses Ctrl-C and waits for the end.
+    /// Sends Ctrl-C and waits for the end.
     pub(crate) fn interrupt(mut self) -> i32 {
         let mut child = self.0.take().unwrap();
         let pid = child.id().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-        let (told, ended) = mpsc::channel();
-        std::thread::spawn(move || told.send(child.wait()));
-        let status = ended.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| {
+        let (sender, exit) = mpsc::channel();
+        std::thread::spawn(move || sender.send(child.wait()));
+        let status = exit.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| {
             let _ = Command::new("kill").args(["-KILL", &pid]).status();
-            panic!("still there long after Ctrl-C");
+            panic!("still running long after Ctrl-C");
         });
         status.unwrap().code().unwrap_or(-1)
     }
 }
 
 #[cfg(feature = "up")]
-impl Drop for Going {
+impl Drop for Running {
     fn drop(&mut self) {
         if let Some(mut child) = self.0.take() {
             let _ = child.kill();
@@ -153,12 +153,12 @@ impl Drop for Going {
 
 /// `ensemble up` on a free port, and its address.
 #[cfg(feature = "up")]
-pub(crate) fn up(owner: &Person, more: &[&str]) -> (Going, String) {
-    let mut words = vec!["up", "--listen", "127.0.0.1:0", "--json"];
-    words.extend(more);
-    let mut going = Going::start(owner, &words);
-    let line = going.line();
-    let told: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
-    let url = told["url"].as_str().unwrap().to_owned();
-    (going, url)
+pub(crate) fn up(owner: &User, more: &[&str]) -> (Running, String) {
+    let mut arguments = vec!["up", "--listen", "127.0.0.1:0", "--json"];
+    arguments.extend(more);
+    let mut running = Running::start(owner, &arguments);
+    let line = running.line();
+    let printed: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    let url = printed["url"].as_str().unwrap().to_owned();
+    (running, url)
 }

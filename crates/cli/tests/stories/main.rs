@@ -1,4 +1,4 @@
-//! Stories told with the real `ensemble`: what people type, what they see, how it ends.
+//! Stories with the real `ensemble`: commands, their output and their exit codes.
 #![cfg(test)]
 
 mod alone;

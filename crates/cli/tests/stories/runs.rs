@@ -1,4 +1,4 @@
-//! Plans done by an agent on this machine. The agent is a stand-in: a script that speaks as `claude` does.
+//! Plans that an agent on this machine runs. The agent is a stand-in: a script with the output of `claude`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,9 +6,9 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use crate::ensemble::{Going, Person, up};
+use crate::ensemble::{Running, User, up};
 
-/// Answers with the prompt; fails once where the prompt says so; does not end where it says so.
+/// Answers with the prompt. Depending on the prompt it fails once or never ends.
 const CLAUDE: &str = r#"#!/bin/sh
 [ "$1" = "--version" ] && { echo "0.0.0 (stand-in)"; exit 0; }
 prompt=$(cat)
@@ -27,7 +27,7 @@ printf '{"type":"assistant","message":{"content":[{"type":"text","text":"%s"}]}}
 printf '{"type":"result","subtype":"success","is_error":false,"result":"%s","total_cost_usd":0.01,"usage":{"input_tokens":1,"output_tokens":2}}\n' "$said"
 "#;
 
-fn stand_in() -> TempDir {
+fn stand_in_agent() -> TempDir {
     let programs = tempfile::tempdir().unwrap();
     let claude = programs.path().join("claude");
     fs::write(&claude, CLAUDE).unwrap();
@@ -35,50 +35,50 @@ fn stand_in() -> TempDir {
     programs
 }
 
-fn plan(person: &Person, text: &str) {
-    fs::write(person.home().join("plan.yaml"), text).unwrap();
+fn plan(user: &User, text: &str) {
+    fs::write(user.home().join("plan.yaml"), text).unwrap();
 }
 
-fn someone(programs: &Path) -> Person {
-    Person::new(None).with_programs(programs)
+fn user_with(programs: &Path) -> User {
+    User::new(None).with_programs(programs)
 }
 
 #[test]
-fn a_plan_is_done_in_order_and_its_result_shown() {
-    let programs = stand_in();
-    let person = someone(programs.path());
-    let (_up, _url) = up(&person, &[]);
+fn a_plan_runs_in_order_and_shows_its_result() {
+    let programs = stand_in_agent();
+    let user = user_with(programs.path());
+    let (_up, _url) = up(&user, &[]);
     plan(
-        &person,
+        &user,
         "title: Two steps\ndefaults: {provider: claude}\ntasks:\n\
          - {key: first, prompt: begin}\n- {key: second, dependsOn: [first], prompt: 'go on from ({{tasks.first.output}})'}\n",
     );
-    let ended = person.types(&["run", "plan.yaml"]);
+    let ended = user.run(&["run", "plan.yaml"]);
     assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
     assert!(ended.out.contains("first: completed") && ended.out.contains("second: completed"), "{}", ended.out);
     assert!(ended.out.contains("done: go on from (done: begin)"), "{}", ended.out);
-    let shown = person.json(&["show", "last"]);
+    let shown = user.json(&["show", "last"]);
     assert_eq!((&shown["status"], &shown["title"]), (&"completed".into(), &"Two steps".into()));
-    assert!(person.says(&["runs"]).contains("2/2"));
-    assert!(person.says(&["runs", "--status", "active"]).contains("No runs"));
-    let output = person.says(&["output", "last", "first"]);
+    assert!(user.succeed(&["runs"]).contains("2/2"));
+    assert!(user.succeed(&["runs", "--status", "active"]).contains("No runs"));
+    let output = user.succeed(&["output", "last", "first"]);
     assert!(output.contains("done: begin"), "{output}");
-    assert_eq!(person.says(&["output", "last", "1", "--follow"]), output);
-    let machines = person.json(&["machine", "list"]);
+    assert_eq!(user.succeed(&["output", "last", "1", "--follow"]), output);
+    let machines = user.json(&["machine", "list"]);
     assert_eq!(machines["machines"][0]["online"], true);
-    assert!(person.types(&["output", "last", "third"]).err.contains("first, second"));
+    assert!(user.run(&["output", "last", "third"]).err.contains("first, second"));
 }
 
 #[test]
-fn what_failed_is_said_and_tried_again() {
-    let programs = stand_in();
-    let person = someone(programs.path());
-    let (_up, _url) = up(&person, &[]);
+fn a_failed_task_is_shown_and_retried() {
+    let programs = stand_in_agent();
+    let user = user_with(programs.path());
+    let (_up, _url) = up(&user, &[]);
     plan(
-        &person,
+        &user,
         "tasks:\n- {key: luck, prompt: fail once, provider: claude}\n- {key: then, prompt: x, provider: claude, dependsOn: [luck]}\n",
     );
-    let ended = person.types(&["run", "plan.yaml"]);
+    let ended = user.run(&["run", "plan.yaml"]);
     assert_eq!(ended.code, 1, "{}{}", ended.out, ended.err);
     assert!(ended.out.contains("then: dependency_failed"), "{}", ended.out);
     assert!(
@@ -87,31 +87,31 @@ fn what_failed_is_said_and_tried_again() {
         ended.out,
         ended.err
     );
-    let ended = person.types(&["retry", "last"]);
+    let ended = user.run(&["retry", "last"]);
     assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
-    let again = person.types(&["retry", "last"]);
+    let again = user.run(&["retry", "last"]);
     assert!(again.code == 1 && again.err.contains("nothing to try again"), "{}", again.err);
 }
 
 #[test]
-fn a_run_is_cancelled_and_says_so_with_its_code() {
-    let programs = stand_in();
-    let person = someone(programs.path());
-    let (_up, _url) = up(&person, &[]);
-    plan(&person, "tasks: [{key: long, prompt: sleep for ever, provider: claude}]");
-    let mut watching = Going::start(&person, &["run", "plan.yaml"]);
+fn a_cancelled_run_has_its_own_exit_code() {
+    let programs = stand_in_agent();
+    let user = user_with(programs.path());
+    let (_up, _url) = up(&user, &[]);
+    plan(&user, "tasks: [{key: long, prompt: sleep for ever, provider: claude}]");
+    let mut watching = Running::start(&user, &["run", "plan.yaml"]);
     loop {
         let line = watching.line();
-        assert!(!line.is_empty(), "it ended too soon");
+        assert!(!line.is_empty(), "the watcher ended too soon");
         if line.contains("long: running") {
             break;
         }
     }
-    // Nobody to ask: the run goes on without its watcher.
+    // Without a terminal nothing is asked, and the run continues without its watcher.
     assert_eq!(watching.interrupt(), 130);
-    assert_eq!(person.json(&["show", "last"])["status"], "running");
-    person.says(&["cancel", "last", "--reason", "enough"]);
-    assert_eq!(person.types(&["show", "last", "--watch"]).code, 3);
-    let shown = person.json(&["show", "last"]);
+    assert_eq!(user.json(&["show", "last"])["status"], "running");
+    user.succeed(&["cancel", "last", "--reason", "enough"]);
+    assert_eq!(user.run(&["show", "last", "--watch"]).code, 3);
+    let shown = user.json(&["show", "last"]);
     assert_eq!((&shown["status"], &shown["cancelReason"]), (&"cancelled".into(), &"enough".into()));
 }

@@ -1,13 +1,12 @@
-//! What is inside a message, once it is opened.
+//! The decrypted content of a message.
 
 use ensemble_types::ids::UserId;
 use serde::{Deserialize, Serialize};
 
 /// The plaintext of a message: a JSON object with at least a text.
 ///
-/// `from` and `localId` repeat, under the seal, what the server says beside it, so that a reader can see when the
-/// server shows a message twice or under another name. They are no proof against others who may write: all share
-/// one key.
+/// `from` and `localId` repeat what the server says about the message, so that a reader can detect a repeated or
+/// reattributed message. They do not protect against other users with write access, because all share one key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MessageBody {

@@ -1,4 +1,4 @@
-//! Contents sealed with a key of a ring: AES-256-GCM (NIST SP 800-38D) with a random 96-bit nonce.
+//! Contents encrypted with a key of a ring: AES-256-GCM (NIST SP 800-38D) with a random 96-bit nonce.
 
 use aes_gcm::aead::{Aead, KeyInit, Payload};
 use aes_gcm::{Aes256Gcm, Nonce};
@@ -13,11 +13,11 @@ use super::{Result, SealError};
 
 const VERSION: u8 = 1;
 
-/// What a content is. It goes into the associated data, so that the server cannot pass one off as another, nor move
-/// a message into another session.
+/// The kind of a content. It is part of the associated data, so that the server can neither pass one kind off as
+/// another nor move a message into another session.
 #[derive(Clone, Copy, Debug)]
 pub enum Purpose<'a> {
-    /// A session's metadata; sealed before the session has its id.
+    /// The metadata of a session. It is sealed before the session has its id.
     SessionMetadata,
     AgentState(SessionId),
     Message(SessionId),
@@ -55,7 +55,7 @@ pub fn seal(ring: &KeyRing, purpose: Purpose<'_>, plaintext: &[u8]) -> Result<St
     Ok(encode(&blob))
 }
 
-/// Opens what [`seal`] made, for the same purpose, with the key of the epoch it was sealed in.
+/// Opens the output of [`seal`] for the same purpose, with the key of its epoch.
 pub fn open(ring: &KeyRing, purpose: Purpose<'_>, sealed: &str) -> Result<Vec<u8>> {
     let blob = decode(sealed)?;
     let (version, rest) = blob.split_first().ok_or(SealError::Format)?;
@@ -75,7 +75,7 @@ pub fn seal_json(ring: &KeyRing, purpose: Purpose<'_>, value: &impl Serialize) -
     seal(ring, purpose, &serde_json::to_vec(value).map_err(|_| SealError::Format)?)
 }
 
-/// Opens what [`seal_json`] made.
+/// Opens the output of [`seal_json`].
 pub fn open_json<T: DeserializeOwned>(ring: &KeyRing, purpose: Purpose<'_>, sealed: &str) -> Result<T> {
     serde_json::from_slice(&open(ring, purpose, sealed)?).map_err(|_| SealError::Format)
 }

@@ -1,7 +1,7 @@
-//! The X25519 key pair that others seal keys to: derived from the account key, and vouched for by its signature.
+//! The X25519 key pair to which others seal keys. It is derived from the account key and signed by it.
 //!
-//! Derived, so that one 32-byte file restores everything. Signed, so that neither the server nor a stolen token can
-//! put another key in its place; whoever seals to a user verifies the signature first.
+//! Because it is derived, one 32-byte file restores everything. Because it is signed, neither the server nor a stolen
+//! token can replace it. Verify the signature before you seal anything to a user.
 
 use std::fmt;
 
@@ -19,13 +19,13 @@ use crate::account_key::AccountKey;
 
 const DERIVATION: &[u8] = b"ensemble-content-key-v1";
 
-/// The key pair of an account for receiving keys.
+/// The key pair with which an account receives keys.
 pub struct ContentKeyPair {
     secret: Zeroizing<[u8; 32]>,
     public: ContentPublicKey,
 }
 
-/// The public half: what others seal keys to.
+/// The public half, to which others seal keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ContentPublicKey([u8; 32]);
 
@@ -53,7 +53,7 @@ impl ContentKeyPair {
 }
 
 impl ContentPublicKey {
-    /// The key as it is written on the wire: base64url without padding.
+    /// The key in its wire format: base64url without padding.
     pub fn to_text(self) -> String {
         encode(&self.0)
     }
@@ -67,7 +67,7 @@ impl ContentPublicKey {
         account.sign(signed_text(&self).as_bytes())
     }
 
-    /// The content key of another user, if it is signed by that user's account key.
+    /// The content key of another user. Fails unless that user's account key signed it.
     pub fn of_user(user: &PublicUser) -> Result<Self> {
         let (Some(key), Some(signature)) = (&user.content_public_key, &user.content_public_key_signature) else {
             return Err(SealError::NoContentKey);
@@ -84,7 +84,7 @@ fn signed_text(key: &ContentPublicKey) -> String {
     format!("ensemble-content-key-v1\n{}", key.to_text())
 }
 
-/// A short form of an account's public key for people to compare: the first 80 bits of its SHA-256, in groups.
+/// A fingerprint of an account's public key for people to compare: the first 80 bits of its SHA-256, in groups.
 pub fn fingerprint(public_key: &str) -> Result<String> {
     let digest = Sha256::digest(decode_array::<32>(public_key)?);
     let groups = digest.iter().take(10).map(|byte| format!("{byte:02x}")).collect::<Vec<_>>();

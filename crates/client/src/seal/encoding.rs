@@ -1,4 +1,4 @@
-//! Bytes as text on the wire: base64url without padding when written, any base64 when read.
+//! Bytes as text: written as base64url without padding, read in any base64 variant.
 
 use base64::Engine;
 use base64::alphabet::{STANDARD, URL_SAFE};

@@ -1,4 +1,4 @@
-//! The secret of a public link: it travels in the fragment of the address, which browsers send to nobody.
+//! The secret of a public link. It is in the fragment of the link, which browsers never send to a server.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use super::{Result, SealError};
 const VERSION: u8 = 1;
 const FRAGMENT: &str = "v1.";
 
-/// 256 random bits that open the session's ring for whoever has the whole address.
+/// 256 random bits that decrypt the session's ring for everyone who has the complete link.
 #[derive(Clone)]
 pub struct LinkSecret(Zeroizing<[u8; 32]>);
 
@@ -26,7 +26,7 @@ impl LinkSecret {
         Self(secret)
     }
 
-    /// What goes behind the `#`: `v1.` and the secret in base64url.
+    /// The fragment of the link: `v1.` and the secret in base64url.
     pub fn fragment(&self) -> String {
         format!("{FRAGMENT}{}", encode(self.0.as_ref()))
     }
@@ -36,7 +36,7 @@ impl LinkSecret {
         Ok(Self(Zeroizing::new(decode_array(secret)?)))
     }
 
-    /// The address that opens the session: the link's `url` and the secret as its fragment.
+    /// The complete link: the `url` with the secret as its fragment.
     pub fn address(&self, url: &str) -> String {
         format!("{url}#{}", self.fragment())
     }

@@ -1,7 +1,7 @@
-//! What only people with the key can read: keys sealed to people with HPKE, contents sealed with AES-256-GCM.
+//! End-to-end encryption: keys sealed to people with HPKE, contents encrypted with AES-256-GCM.
 //!
-//! The formats, byte by byte, and what the server can still see are in docs/ENCRYPTION.md; the vectors in
-//! `crates/client/vectors` hold this code and a browser's WebCrypto to the same bytes. Nothing here does I/O.
+//! docs/ENCRYPTION.md describes the formats byte by byte and what the server can still see. The vectors in
+//! `crates/client/vectors` check that this code and a browser's WebCrypto produce the same bytes. No I/O happens here.
 
 mod body;
 mod content;
@@ -21,20 +21,20 @@ pub use link::LinkSecret;
 pub use ring::KeyRing;
 pub use wrap::{Binding, open_ring, seal_ring};
 
-/// Why something could not be sealed or opened. Says nothing about the plaintext.
+/// Why something could not be sealed or opened. The text reveals nothing about the plaintext.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
-    #[error("it is not in a format that this version knows")]
+    #[error("the format is not known to this version")]
     Format,
-    #[error("it was sealed for somebody else, or with another key, or it was changed on the way")]
+    #[error("it was sealed for another user or with another key, or it was changed on the way")]
     Refused,
-    #[error("it was sealed with key {0}, which you were not given")]
+    #[error("it was sealed with key {0}, which you do not have")]
     UnknownEpoch(u32),
-    #[error("the content key is not signed by the account it is said to belong to; do not share with this user")]
+    #[error("the content key is not signed by this user's account key; do not share with this user")]
     Signature,
     #[error("this user has not set a content key yet, so nothing can be encrypted to them")]
     NoContentKey,
-    #[error("the key has been changed too often to fit; no further change is possible")]
+    #[error("the key has been changed too often; no further change is possible")]
     TooManyKeys,
     #[error("the plaintext is too long")]
     TooLong,

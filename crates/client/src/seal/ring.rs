@@ -1,7 +1,7 @@
 //! The keys of one session or machine, one for each epoch, oldest first.
 //!
-//! A new epoch begins when somebody has lost access. Old contents are not sealed again, so whoever may read the
-//! session needs the old keys as well: they travel together.
+//! A new epoch begins after a user lost access. Old contents are not encrypted again, so a reader also needs the old
+//! keys: the ring holds them all.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::{Result, SealError};
 
 /// The format of a ring, its first byte.
 const VERSION: u8 = 1;
-/// So many keys fit into the 8 KiB that the service keeps for a sealed key.
+/// This many keys fit into the 8 KiB that the service stores for a sealed key.
 const MOST_KEYS: usize = 180;
 
 /// One 256-bit key per epoch.
@@ -23,15 +23,15 @@ pub struct KeyRing {
 }
 
 impl KeyRing {
-    /// The epoch that a new session or machine begins with.
+    /// The first epoch of a new session or machine.
     pub const FIRST_EPOCH: u32 = 1;
 
-    /// A ring with one new key.
+    /// Creates a ring with one new key.
     pub fn generate() -> Self {
         Self { first_epoch: Self::FIRST_EPOCH, keys: Zeroizing::new(vec![new_key()]) }
     }
 
-    /// This ring and a new key for the next epoch.
+    /// Returns this ring with a new key for the next epoch.
     pub fn next(&self) -> Result<Self> {
         if self.keys.len() >= MOST_KEYS {
             return Err(SealError::TooManyKeys);
@@ -41,7 +41,7 @@ impl KeyRing {
         Ok(Self { first_epoch: self.first_epoch, keys })
     }
 
-    /// The epoch of the newest key, the one to seal with.
+    /// The epoch of the newest key, which is used for sealing.
     pub fn epoch(&self) -> u32 {
         let newest = u32::try_from(self.keys.len().saturating_sub(1)).unwrap_or(u32::MAX);
         self.first_epoch.saturating_add(newest)

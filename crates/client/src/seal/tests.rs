@@ -1,4 +1,4 @@
-//! Holds the formats to docs/ENCRYPTION.md: fixed vectors, and both directions against WebCrypto.
+//! Checks the formats of docs/ENCRYPTION.md: fixed vectors, and both directions against WebCrypto.
 
 use std::io::Write;
 use std::path::Path;
@@ -86,7 +86,7 @@ fn purposes(vectors: &Vectors) -> [Purpose<'_>; 5] {
     ]
 }
 
-fn make() -> Vectors {
+fn generate() -> Vectors {
     let account = account();
     let pair = ContentKeyPair::of(&account).unwrap();
     let first = KeyRing::generate();
@@ -166,35 +166,35 @@ fn with_webcrypto(vectors: &Vectors) -> Vectors {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .expect("node (18 or newer) must be installed: it plays the browser");
+        .expect("node (18 or newer) must be installed: it stands in for the browser");
     node.stdin.take().unwrap().write_all(&serde_json::to_vec(vectors).unwrap()).unwrap();
     let output = node.wait_with_output().unwrap();
-    assert!(output.status.success(), "WebCrypto does not agree; see its words above");
+    assert!(output.status.success(), "WebCrypto does not agree; see its output above");
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-fn kept() -> Vectors {
+fn recorded() -> Vectors {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors/seal.json");
     if std::env::var_os("UPDATE_VECTORS").is_some() {
-        std::fs::write(&path, serde_json::to_string_pretty(&make()).unwrap() + "\n").unwrap();
+        std::fs::write(&path, serde_json::to_string_pretty(&generate()).unwrap() + "\n").unwrap();
     }
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
 #[test]
 fn what_was_sealed_by_an_earlier_version_opens() {
-    check(&kept());
+    check(&recorded());
 }
 
 #[test]
 fn what_we_seal_opens_in_a_browser_and_the_other_way_round() {
-    check(&with_webcrypto(&kept()));
-    check(&with_webcrypto(&make()));
+    check(&with_webcrypto(&recorded()));
+    check(&with_webcrypto(&generate()));
 }
 
 #[test]
-fn nothing_opens_for_another_purpose_epoch_or_person() {
-    let vectors = make();
+fn nothing_opens_for_another_purpose_epoch_or_user() {
+    let vectors = generate();
     let pair = ContentKeyPair::of(&account()).unwrap();
     let ring = KeyRing::generate();
     let stranger = ContentKeyPair::of(&AccountKey::generate()).unwrap();
@@ -215,7 +215,7 @@ fn nothing_opens_for_another_purpose_epoch_or_person() {
 }
 
 #[test]
-fn one_changed_bit_anywhere_is_noticed() {
+fn one_changed_bit_anywhere_is_detected() {
     let ring = KeyRing::generate();
     let sealed = decode(&seal(&ring, Purpose::SessionMetadata, b"secret").unwrap()).unwrap();
     for at in 0..sealed.len() {
@@ -228,7 +228,7 @@ fn one_changed_bit_anywhere_is_noticed() {
 
 #[test]
 fn a_swapped_content_key_is_refused() {
-    let mut user = user(&make());
+    let mut user = user(&generate());
     let other = AccountKey::generate();
     let foreign = ContentKeyPair::of(&other).unwrap().public();
     user.content_public_key = Some(foreign.to_text());

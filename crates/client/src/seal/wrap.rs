@@ -16,12 +16,12 @@ use super::{Result, SealError};
 const VERSION: u8 = 1;
 const INFO: &[u8] = b"ensemble-key-v1";
 
-/// What a sealed ring is for. It goes into the associated data, so that the server cannot pass one off as another.
+/// The use of a sealed ring. It is part of the associated data, so that the server cannot pass one off as another.
 #[derive(Clone, Copy, Debug)]
 pub enum Binding<'a> {
-    /// A session's ring for its owner. The session's id is not known yet when this is made.
+    /// A session's ring for its owner. It is sealed before the session has its id.
     Session { owner: UserId },
-    /// A session's ring for a user it is shared with.
+    /// A session's ring for a user with a share.
     Share { session: SessionId, recipient: UserId },
     /// A machine's ring for its owner.
     Machine { machine: &'a MachineId },
@@ -55,7 +55,7 @@ pub fn seal_ring(ring: &KeyRing, to: &ContentPublicKey, binding: Binding<'_>) ->
     Ok(encode(&blob))
 }
 
-/// Opens what [`seal_ring`] made, for the same binding.
+/// Opens the output of [`seal_ring`] for the same binding.
 pub fn open_ring(sealed: &str, with: &ContentKeyPair, binding: Binding<'_>) -> Result<KeyRing> {
     let blob = decode(sealed)?;
     let (version, rest) = blob.split_first().ok_or(SealError::Format)?;

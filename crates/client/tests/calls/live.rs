@@ -1,4 +1,4 @@
-//! Streams: no gap and no repetition over broken connections, and an end when there is nothing to come back to.
+//! Streams: no gaps or repetitions across broken connections, and an end when there is nothing to resume.
 
 use std::pin::pin;
 
@@ -19,7 +19,7 @@ fn message(seq: i64) -> String {
 }
 
 #[tokio::test]
-async fn a_follower_goes_on_where_it_was() {
+async fn a_follower_resumes_after_the_last_event() {
     let server = Server::start(|request, _| match request.headers.get("last-event-id").map(String::as_str) {
         Some("5") => Reply::Broken(EVENTS, format!(": hello\n\nretry: 5\n\n{}{}event: mess", message(6), message(7))),
         Some("7") => Reply::Stream(EVENTS, format!("event: session\ndata: {{\"keyEpoch\":2}}\n\n{}", message(8))),
@@ -38,7 +38,7 @@ async fn a_follower_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn services_that_go_down_one_after_the_other_end_no_stream() {
+async fn a_stream_survives_a_rolling_restart() {
     let server = Server::start(|_, before| match before {
         0..3 => Reply::Stream(EVENTS, "event: end\nretry: 1\ndata: {\"reason\":\"draining\"}\n\n".to_owned()),
         _ => Reply::Stream(EVENTS, message(1)),
@@ -51,7 +51,7 @@ async fn services_that_go_down_one_after_the_other_end_no_stream() {
 }
 
 #[tokio::test]
-async fn a_stream_that_was_ended_and_is_refused_afterwards_is_over() {
+async fn a_stream_ends_when_the_reconnect_is_refused() {
     let server = Server::start(|_, before| match before {
         0 => Reply::Stream(EVENTS, format!("{}event: end\ndata: {{\"reason\":\"revoked\"}}\n\n", message(1))),
         _ => problem(404, "NOT_FOUND"),
@@ -66,7 +66,7 @@ async fn a_stream_that_was_ended_and_is_refused_afterwards_is_over() {
 }
 
 #[tokio::test]
-async fn a_stream_that_may_not_be_read_is_refused_at_once() {
+async fn a_forbidden_stream_is_refused_at_once() {
     let server = Server::start(|_, _| problem(403, "FORBIDDEN")).await;
     let client = server.client();
     let mut events = pin!(client.follow_session(SessionId::generate(), None));
@@ -75,7 +75,7 @@ async fn a_stream_that_may_not_be_read_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn output_is_followed_over_a_break_to_its_end() {
+async fn output_is_followed_across_a_broken_connection() {
     let (run, task) = (RunId::generate(), TaskId::generate());
     let at = "2026-03-26T00:00:00.000Z";
     let record = format!(

@@ -1,4 +1,4 @@
-//! How calls behave against a server that misbehaves: what is sent again, what is not, and what streams survive.
+//! How the client behaves against a faulty server: which calls are repeated, and which faults a stream survives.
 
 #![cfg(test)]
 

@@ -1,4 +1,4 @@
-//! What is sent again after a failure, what is not, and what problems become.
+//! Which failed calls are repeated, which are not, and how problems are reported.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ fn machine_id() -> MachineId {
 }
 
 #[tokio::test]
-async fn a_read_is_tried_until_the_service_is_back() {
+async fn a_read_is_retried_until_the_service_is_back() {
     let server = Server::start(|_, before| match before {
         0 => problem(503, "UNAVAILABLE"),
         1 => Reply::Nothing,
@@ -49,7 +49,7 @@ async fn a_creation_is_repeated_under_the_same_key() {
 }
 
 #[tokio::test]
-async fn what_could_happen_twice_is_sent_once() {
+async fn a_call_that_is_not_idempotent_is_sent_once() {
     let server = Server::start(|_, _| problem(503, "UNAVAILABLE")).await;
     let client = server.client();
     let error = client.retry_run(RunId::generate()).await.unwrap_err();
@@ -62,7 +62,7 @@ async fn what_could_happen_twice_is_sent_once() {
 }
 
 #[tokio::test]
-async fn who_was_turned_away_for_the_rate_comes_back_when_told() {
+async fn a_rate_limited_call_waits_for_retry_after() {
     let server = Server::start(|_, before| match before {
         0 => {
             let body = problem_body(429, "RATE_LIMITED");
@@ -78,7 +78,7 @@ async fn who_was_turned_away_for_the_rate_comes_back_when_told() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_said_within_the_deadline() {
+async fn an_unreachable_server_is_reported_within_the_deadline() {
     let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", gone.local_addr().unwrap());
     drop(gone);
@@ -91,27 +91,27 @@ async fn nobody_there_is_said_within_the_deadline() {
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_is_given_up_on() {
+async fn a_server_that_does_not_respond_causes_a_timeout() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let builder = Client::builder(url).retry(Retry { attempts: 2, ..quick() });
     let client = builder.answer_within(Duration::from_millis(50)).build().unwrap();
     let lease = HeldLease { id: LeaseId::generate(), fence: 1, traceparent: None };
-    let error = client.beat_lease(&lease).await.unwrap_err();
-    assert!(matches!(error, Error::Silent { .. }), "{error:?}");
+    let error = client.lease_heartbeat(&lease).await.unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
 }
 
 #[tokio::test]
-async fn a_deletion_whose_answer_was_lost_is_done() {
+async fn a_deletion_with_a_lost_response_succeeds() {
     let server = Server::start(|_, before| if before == 0 { Reply::Nothing } else { problem(404, "NOT_FOUND") }).await;
     server.client().delete_machine(&machine_id()).await.unwrap();
-    // But what was never there is not found.
+    // A resource that never existed is still "not found".
     let error = server.client().delete_machine(&machine_id()).await.unwrap_err();
     assert!(error.is(Code::NotFound));
 }
 
 #[tokio::test]
-async fn problems_keep_what_they_say() {
+async fn problems_keep_their_members() {
     let server = Server::start(|_, _| {
         let body = r#"{"type":"urn:x","title":"t","status":409,"detail":"d","code":"CONFLICT","expectedOffset":42,
             "requestId":"r","errors":[{"pointer":"/a","detail":"b"}]}"#;
@@ -126,17 +126,17 @@ async fn problems_keep_what_they_say() {
 }
 
 #[tokio::test]
-async fn what_is_not_this_service_is_called_so() {
+async fn a_foreign_server_is_reported() {
     let server = Server::start(|_, _| Reply::Json(404, "text/html", "<h1>Not Found</h1>".to_owned())).await;
     let error = server.client().machine(&machine_id()).await.unwrap_err();
-    assert!(matches!(error, Error::Foreign { status: 404, .. }), "{error:?}");
+    assert!(matches!(error, Error::ForeignServer { status: 404, .. }), "{error:?}");
     let server = Server::start(|_, _| json(200, "{}")).await;
     let error = server.client().machine(&machine_id()).await.unwrap_err();
-    assert!(matches!(error, Error::Unreadable { .. }), "{error:?}");
+    assert!(matches!(error, Error::InvalidResponse { .. }), "{error:?}");
 }
 
 #[tokio::test]
-async fn lists_are_walked_page_by_page() {
+async fn lists_are_read_page_by_page() {
     let server = Server::start(|request, _| match request.path.as_str() {
         "/v1/machines" => json(200, format!(r#"{{"machines":[{MACHINE},{MACHINE}],"nextCursor":"a b&c"}}"#)),
         "/v1/machines?cursor=a+b%26c" => json(200, r#"{"machines":[],"nextCursor":"d"}"#),

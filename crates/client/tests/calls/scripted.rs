@@ -1,4 +1,4 @@
-//! A server that answers as a test says, down to breaking the connection in the middle.
+//! A server that responds as the test says. It can also break the connection in the middle of a response.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
-/// A request, as far as tests look at it.
+/// A request, as far as the tests look at it.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) path: String,
@@ -18,17 +18,17 @@ pub(crate) struct Request {
     pub(crate) body: String,
 }
 
-/// What the server does with a request.
+/// How the server responds to a request.
 pub(crate) enum Reply {
     /// A whole answer.
     Json(u16, &'static str, String),
-    /// As `Json`, with a header more.
+    /// As `Json`, with one more header.
     With(u16, &'static str, (&'static str, &'static str), String),
-    /// A chunked body that is cut off behind these bytes.
+    /// A chunked body that is cut off after these bytes.
     Broken(&'static str, String),
     /// A chunked body with a proper end.
     Stream(&'static str, String),
-    /// The connection is closed without a word.
+    /// The connection is closed without a response.
     Nothing,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// `answer` gets each request and how many came before it.
+    /// `answer` receives each request and the number of requests before it.
     pub(crate) async fn start(answer: impl Fn(&Request, usize) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -82,7 +82,7 @@ impl Drop for Server {
     }
 }
 
-/// The usual timeout, in milliseconds instead of seconds.
+/// The default retry policy, with milliseconds instead of seconds.
 pub(crate) fn quick() -> Retry {
     let (first, longest) = (Duration::from_millis(1), Duration::from_millis(20));
     Retry { attempts: 5, first, longest, deadline: Duration::from_secs(5) }

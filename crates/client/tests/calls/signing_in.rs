@@ -1,4 +1,4 @@
-//! Signing in: bound to the origin, once for many calls, again when a token is refused.
+//! Signing in: bound to the origin, once for many calls, and again when a token is refused.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,7 +12,7 @@ use crate::scripted::{Reply, Request, Server, json, problem, quick};
 const ACCOUNT: &str = r#"{"id":"01890a5d-ac96-774b-bcce-b302099a8057","publicKey":"x","contentPublicKey":null,
     "contentPublicKeySignature":null,"displayName":null,"createdAt":"2026-03-26T00:00:00.000Z"}"#;
 
-/// Signs in anybody; gives the tokens `t1`, `t2`, …; `account` answers the rest.
+/// Accepts every sign-in and returns the tokens `t1`, `t2`, …. `account` answers all other requests.
 fn identity(account: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> impl Fn(&Request, usize) -> Reply {
     let given = AtomicUsize::new(0);
     move |request, _| match request.path.as_str() {
@@ -90,7 +90,7 @@ async fn a_refused_token_is_renewed_once() {
 }
 
 #[tokio::test]
-async fn a_lost_sign_in_takes_another_challenge() {
+async fn a_lost_sign_in_requests_another_challenge() {
     let lost = AtomicUsize::new(0);
     let identity = identity(|_| json(200, ACCOUNT));
     let server = Server::start(move |request, before| {

@@ -1,5 +1,5 @@
-// Reads vectors on standard input, opens and checks every one of them, and writes vectors of its own, sealed anew for
-// the same account and ids, to standard output. Ends with 1 at the first that is wrong.
+// Reads vectors from standard input, opens and checks each, and writes its own vectors for the same account and ids to
+// standard output. Exits with 1 at the first wrong vector.
 
 import assert from "node:assert/strict";
 import * as seal from "./seal.mjs";

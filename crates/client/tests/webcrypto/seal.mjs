@@ -1,4 +1,4 @@
-// docs/ENCRYPTION.md with nothing but WebCrypto, as a browser would do it. No dependency, so that it can be copied.
+// docs/ENCRYPTION.md implemented with WebCrypto only, as in a browser. It has no dependencies, so that it can be copied.
 
 const { subtle } = globalThis.crypto;
 const utf8 = new TextEncoder();
@@ -38,7 +38,7 @@ function versioned(blob) {
 
 const PKCS8 = { Ed25519: 0x70, X25519: 0x6e };
 
-/// A raw 32-byte secret in the only envelope that WebCrypto takes for private keys (RFC 8410, section 7).
+/// Wraps a raw 32-byte secret in the only format that WebCrypto accepts for private keys (RFC 8410, section 7).
 function pkcs8(name, secret) {
   return bytes([0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, PKCS8[name], 4, 0x22, 4, 0x20], secret);
 }
@@ -78,7 +78,7 @@ const KEM = bytes("KEM", [0x00, 0x20]);
 const SUITE = bytes("HPKE", [0x00, 0x20, 0x00, 0x01, 0x00, 0x02]);
 
 async function hmac(key, data) {
-  // WebCrypto takes no empty key; HMAC fills up with zeros, so one zero byte is the same key.
+  // WebCrypto accepts no empty key. HMAC pads keys with zeros, so one zero byte is the same key.
   const raw = key.length === 0 ? new Uint8Array(1) : key;
   const imported = await subtle.importKey("raw", raw, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
   return new Uint8Array(await subtle.sign("HMAC", imported, data));

@@ -1,4 +1,4 @@
-//! Getting what an attempt said and what it came to into the server's hands, however long the server is away.
+//! Sends the output and the report of an attempt to the server, and retries for as long as the server is unavailable.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use ensemble_types::leases::{LeaseFinish, LeaseOutput};
 use ensemble_types::text::Blob;
 use tokio::task::JoinHandle;
 
-use super::heart::{Heart, Pulse};
+use super::heartbeat::{Heartbeat, LeaseState};
 use super::{Context, discard};
 use crate::backoff::Backoff;
 use crate::disk::on_disk;
@@ -15,10 +15,10 @@ use crate::server::ServerError;
 use crate::spool::{OutputSpool, Record};
 use crate::wake;
 
-/// The most that is sent in one piece, in bytes. The interface takes twice as much.
+/// The largest piece that is sent at once, in bytes. The interface accepts twice as much.
 const PIECE: u64 = 512 * 1024;
 
-/// Sends the output as it comes. It ends when the output is closed and taken, or when nobody wants it.
+/// Sends output as it arrives. Ends when the output is closed and fully sent, or abandoned.
 pub(super) struct Sender(JoinHandle<()>);
 
 impl Sender {
@@ -33,12 +33,18 @@ impl Drop for Sender {
     }
 }
 
-/// Waits for the output to be taken, then reports, until the server has answered. Whether the lease is lost is
-/// decided by the answer to the report alone.
-pub(super) async fn deliver(context: &Context, record: Record, finish: LeaseFinish, mut sender: Sender, heart: Heart) {
+/// Waits until all output is sent, then sends the report until the server has answered it. Only that answer decides
+/// whether the lease is lost.
+pub(super) async fn deliver(
+    context: &Context,
+    record: Record,
+    finish: LeaseFinish,
+    mut sender: Sender,
+    heartbeat: Heartbeat,
+) {
     tokio::select! {
         _ = &mut sender.0 => {}
-        () = heart.reached(Pulse::Lost) => {}
+        () = heartbeat.reached(LeaseState::Lost) => {}
     }
     let held = record.held();
     let mut backoff = Backoff::of(&context.config.timing);
@@ -50,13 +56,13 @@ pub(super) async fn deliver(context: &Context, record: Record, finish: LeaseFini
                 tracing::error!(lease.id = %record.lease(), task.id = %record.task(), "The server refused a report: {reason}");
                 let path = record.path().display().to_string();
                 return match on_disk(move || record.refuse()).await {
-                    Ok(()) => tracing::warn!(path, "A refused report is kept for you to look at"),
-                    Err(error) => tracing::error!(path, "Cannot set a refused report aside: {error}"),
+                    Ok(()) => tracing::warn!(path, "The refused report is kept on disk for inspection"),
+                    Err(error) => tracing::error!(path, "Cannot move a refused report: {error}"),
                 };
             }
             Err(error) => error,
         };
-        tracing::debug!(lease.id = %record.lease(), "A report did not arrive, and will be sent again: {error}");
+        tracing::debug!(lease.id = %record.lease(), "Sending a report failed and will be retried: {error}");
         tokio::select! {
             () = tokio::time::sleep(backoff.pause(&error)) => {}
             () = wake::next(&mut woken) => {}
@@ -66,31 +72,31 @@ pub(super) async fn deliver(context: &Context, record: Record, finish: LeaseFini
 
 async fn send(context: Context, lease: HeldLease, output: Arc<OutputSpool>) {
     let timing = context.config.timing;
-    // All attempts of a machine share its rate of requests.
+    // All attempts of a machine share its request rate.
     let interval = timing.output_interval.max(timing.output_interval * context.config.capacity / 5);
     let mut backoff = Backoff::of(&timing);
     let mut woken = context.woken.clone();
-    while let Some(offset) = output.waiting().await {
+    while let Some(offset) = output.next_unsent().await {
         let Some(piece) = read(&output, offset).await else { return output.abandon() };
         let until = offset + u64::try_from(piece.len()).unwrap_or(0);
         match context.server.output(&lease, &LeaseOutput { fence: lease.fence, offset, data: piece }).await {
             Ok(()) => {
                 backoff.reset();
-                output.took(until);
-                // Where much is waiting, waiting for more makes no fewer requests.
+                output.acknowledge(until);
+                // A large backlog needs full pieces, so waiting would not reduce the number of requests.
                 if until - offset < PIECE / 2 && !output.is_closed() {
                     tokio::time::sleep(interval).await;
                 }
             }
             Err(ServerError::Gap(expected)) if expected != offset && expected >= output.oldest() => {
-                output.took(expected)
+                output.acknowledge(expected)
             }
             Err(error @ (ServerError::LeaseLost | ServerError::Refused(_) | ServerError::Gap(_))) => {
-                tracing::warn!(lease.id = %lease.id, "The rest of an attempt's output is not sent: {error}");
+                tracing::warn!(lease.id = %lease.id, "The rest of an attempt's output will not be sent: {error}");
                 return output.abandon();
             }
             Err(error) => {
-                tracing::debug!(lease.id = %lease.id, "Output did not arrive, and will be sent again: {error}");
+                tracing::debug!(lease.id = %lease.id, "Sending output failed and will be retried: {error}");
                 tokio::select! {
                     () = tokio::time::sleep(backoff.pause(&error)) => {}
                     () = wake::next(&mut woken) => {}
@@ -106,11 +112,11 @@ async fn read(output: &Arc<OutputSpool>, offset: u64) -> Option<Blob<0, 1_048_57
     match on_disk(move || reader.read(offset, PIECE)).await {
         Ok(piece) if !piece.is_empty() => Blob::new(piece).ok(),
         Ok(_) => {
-            tracing::error!("What an attempt said is not where it was put");
+            tracing::error!("The stored output of an attempt is missing");
             None
         }
         Err(error) => {
-            tracing::error!("Cannot read what an attempt said: {error}");
+            tracing::error!("Cannot read the stored output of an attempt: {error}");
             None
         }
     }

@@ -1,4 +1,4 @@
-//! A provider's program under its guard, as the runner holds it.
+//! The runner's side of a guard and the provider's program under it.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -17,8 +17,8 @@ use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 
 use crate::config::Config;
 use crate::guard::{Directory, Launch, Order, Report, STAGE, STOP};
+use crate::orphans;
 use crate::provider::Exit;
-use crate::strays;
 
 /// What to start.
 pub(super) struct Start {
@@ -29,7 +29,7 @@ pub(super) struct Start {
     pub(super) prompt: String,
 }
 
-/// A guard and what it guards.
+/// A guard and the program under it.
 pub(super) struct Process {
     lease: LeaseId,
     guard: Child,
@@ -37,12 +37,13 @@ pub(super) struct Process {
     orders: OwnedWriteHalf,
     reports: Lines<BufReader<OwnedReadHalf>>,
     pid: Option<i32>,
-    /// What the guard said last. Kept here, because whoever waits for the guard to go may be called away.
+    /// The guard's last report. It is stored here because the future that waits for the guard may be dropped and
+    /// created again.
     end: Option<Result<Exit, String>>,
 }
 
-/// Descriptors that are being made must not slip into a guard that another thread is starting. Linux makes them
-/// close-on-exec in one step, other systems in two.
+/// Only one guard is started at a time, so that a new descriptor is not inherited by another guard. Linux sets
+/// close-on-exec when it creates a descriptor; other systems set it in a second step.
 static STARTING: Mutex<()> = Mutex::new(());
 
 impl Process {
@@ -63,16 +64,16 @@ impl Process {
         Ok((Self { lease, guard, orders, reports, pid: None, end: None }, stdout, stderr))
     }
 
-    /// Orders the end. The guard goes on to KILL after this grace.
+    /// Orders the guard to end the attempt. The guard sends KILL after this grace period.
     pub(super) async fn stop(&mut self, grace: Duration) {
         let line = format!("{STOP} {}\n", grace.as_millis());
-        // A guard that does not listen any more has ended or is ending.
+        // A guard that no longer reads has ended or is ending.
         let _ = self.orders.write_all(line.as_bytes()).await;
     }
 
-    /// Waits until nothing of the attempt is left. `Err`: it could not be started.
+    /// Waits until no process of the attempt is left. `Err`: the program could not be started.
     ///
-    /// Cancel safe: nothing is lost when the future is dropped and made anew.
+    /// Cancel safe: nothing is lost when the future is dropped and created again.
     pub(super) async fn ended(&mut self) -> Result<Exit, String> {
         loop {
             if let Some(end) = &self.end {
@@ -90,20 +91,20 @@ impl Process {
                         (None, None) => Exit::Unknown,
                     }));
                 }
-                None => return Ok(self.without_guard().await),
+                None => return Ok(self.after_guard_death().await),
             }
         }
     }
 
-    /// The guard has died without a word. What it guarded is ended here.
-    async fn without_guard(&mut self) -> Exit {
-        tracing::error!(lease.id = %self.lease, "A guard has died; ending what it guarded");
+    /// Ends what is left after the guard died without a report.
+    async fn after_guard_death(&mut self) -> Exit {
+        tracing::error!(lease.id = %self.lease, "A guard died; ending its attempt");
         let _ = self.guard.wait().await;
         if let Some(pid) = self.pid {
-            // On Linux its leader died with the guard; the group may have others.
+            // On Linux the program died with the guard, but its process group may have other members.
             let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
         }
-        strays::end(self.lease, Duration::ZERO).await;
+        orphans::end(self.lease, Duration::ZERO).await;
         Exit::Unknown
     }
 }
@@ -116,7 +117,7 @@ fn spawn_guard(config: &Config, lease: LeaseId) -> std::io::Result<(Child, UnixS
     let guard = Command::new(program)
         .args(args)
         .env_clear()
-        .env(strays::MARK, lease.to_string())
+        .env(orphans::LEASE_VARIABLE, lease.to_string())
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -127,7 +128,7 @@ fn spawn_guard(config: &Config, lease: LeaseId) -> std::io::Result<(Child, UnixS
 fn order(config: &Config, lease: LeaseId, start: Start) -> Order {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let mut env = start.env;
-    env.insert(strays::MARK.to_owned(), lease.to_string());
+    env.insert(orphans::LEASE_VARIABLE.to_owned(), lease.to_string());
     Order {
         stage: config.guard.iter().cloned().chain([STAGE.to_owned()]).collect(),
         launch: Launch {
@@ -148,27 +149,27 @@ fn order(config: &Config, lease: LeaseId, start: Start) -> Order {
 mod tests {
     use super::*;
 
-    /// Whoever waits looks after other things every second, and may do so just when the guard has spoken its last word
-    /// and is about to leave.
+    /// The supervisor interrupts its wait once a second for other work. That can happen between the guard's last report
+    /// and its exit.
     #[tokio::test]
-    async fn the_last_word_of_a_guard_outlives_the_one_who_waits() {
+    async fn the_last_report_survives_a_cancelled_wait() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut staying = Command::new("cat");
         let mut guard = staying.stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true).spawn().unwrap();
-        let leave = guard.stdin.take();
+        let guard_input = guard.stdin.take();
         let (read, orders) = ours.into_split();
         let reports = BufReader::new(read).lines();
         let mut process = Process { lease: LeaseId::generate(), guard, orders, reports, pid: None, end: None };
-        let (_, mut says) = theirs.into_split();
-        let mut word = serde_json::to_vec(&Report::Ended { code: Some(0), signal: None }).unwrap();
-        word.push(b'\n');
-        says.write_all(&word).await.unwrap();
+        let (_, mut guard_end) = theirs.into_split();
+        let mut line = serde_json::to_vec(&Report::Ended { code: Some(0), signal: None }).unwrap();
+        line.push(b'\n');
+        guard_end.write_all(&line).await.unwrap();
         while process.end.is_none() {
             let waited = tokio::time::timeout(Duration::from_millis(20), process.ended()).await;
             assert!(waited.is_err(), "the guard is still there");
         }
-        drop(leave);
-        drop(says);
+        drop(guard_input);
+        drop(guard_end);
         assert!(matches!(process.ended().await, Ok(Exit::Code(0))));
     }
 }

@@ -1,21 +1,24 @@
-//! What a program prints, on its way to the transcript and to the spool.
+//! Reads the pipes of a program: its output goes to the transcript and the spool, the end of its standard error is
+//! kept.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ensemble_types::runs::Provider;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{ChildStderr, ChildStdout};
 
 use crate::disk::on_disk;
-use crate::provider::{Lines, Piece, Transcript};
+use crate::provider::{Lines, Piece, Transcript, read_line};
+
 use crate::spool::OutputSpool;
 
-/// How much is read at once.
+/// The size of one read.
 const CHUNK: usize = 64 * 1024;
 
-/// How much of standard error is kept: its end.
-const LAST_WORDS: usize = 8 * 1024;
+/// How much of the end of standard error is kept.
+const STDERR_TAIL: usize = 8 * 1024;
 
-/// What a pump writes and the supervisor reads.
+/// State that a pump writes and the supervisor reads.
 pub(super) struct Shared<T>(Arc<Mutex<T>>);
 
 impl<T> Clone for Shared<T> {
@@ -34,18 +37,23 @@ impl<T> Shared<T> {
     }
 }
 
-/// Reads standard output to its end. When the spool is full the program has to wait.
-pub(super) async fn output(mut stdout: ChildStdout, transcript: Shared<Transcript>, spool: Arc<OutputSpool>) {
+/// Reads standard output to its end. When the spool is full, the program has to wait.
+pub(super) async fn output(
+    provider: Provider,
+    mut stdout: ChildStdout,
+    transcript: Shared<Transcript>,
+    spool: Arc<OutputSpool>,
+) {
     let mut lines = Lines::default();
     let mut chunk = vec![0; CHUNK];
     loop {
-        spool.room().await;
+        spool.wait_for_room().await;
         let read = read(&mut stdout, &mut chunk).await;
         let text = {
             let mut transcript = transcript.lock();
             match chunk.get(..read).filter(|bytes| !bytes.is_empty()) {
-                Some(bytes) => lines.feed(bytes, |piece| tell(&mut transcript, piece)),
-                None => lines.finish(|piece| tell(&mut transcript, piece)),
+                Some(bytes) => lines.feed(bytes, |piece| add(provider, piece, &mut transcript)),
+                None => lines.finish(|piece| add(provider, piece, &mut transcript)),
             }
             transcript.take_text()
         };
@@ -56,38 +64,38 @@ pub(super) async fn output(mut stdout: ChildStdout, transcript: Shared<Transcrip
     }
 }
 
-/// Reads standard error to its end and keeps its last words.
-pub(super) async fn last_words(mut stderr: ChildStderr, kept: Shared<Vec<u8>>) {
+/// Reads standard error to its end and keeps the last part.
+pub(super) async fn stderr_tail(mut stderr: ChildStderr, kept: Shared<Vec<u8>>) {
     let mut chunk = vec![0; CHUNK];
     loop {
         let read = read(&mut stderr, &mut chunk).await;
         let Some(bytes) = chunk.get(..read).filter(|bytes| !bytes.is_empty()) else { return };
         let mut kept = kept.lock();
         kept.extend_from_slice(bytes);
-        let surplus = kept.len().saturating_sub(LAST_WORDS);
+        let surplus = kept.len().saturating_sub(STDERR_TAIL);
         kept.drain(..surplus);
     }
 }
 
-/// Writes to the spool without holding up the others that share this thread.
+/// Writes to the spool on a blocking thread, so that other tasks of this thread can go on.
 pub(super) async fn append(spool: &Arc<OutputSpool>, text: String) {
     if text.is_empty() {
         return;
     }
     let spool = spool.clone();
     if let Err(error) = on_disk(move || spool.append(&text)).await {
-        tracing::error!("Cannot keep what a program said: {error}");
+        tracing::error!("Cannot store the output of a program: {error}");
     }
 }
 
-/// A pipe that fails is a pipe that has ended.
+/// A pipe that fails is treated as a pipe that has ended.
 async fn read(pipe: &mut (impl AsyncRead + Unpin), chunk: &mut [u8]) -> usize {
     pipe.read(chunk).await.unwrap_or(0)
 }
 
-fn tell(transcript: &mut Transcript, piece: Piece) {
+fn add(provider: Provider, piece: Piece, transcript: &mut Transcript) {
     match piece {
-        Piece::Line(line) => transcript.line(&line),
+        Piece::Line(line) => read_line(provider, &line, transcript),
         Piece::Raw(piece) => transcript.raw(&piece),
     }
 }

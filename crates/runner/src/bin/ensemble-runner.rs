@@ -1,5 +1,5 @@
-//! The runner on its own: `ensemble-runner [CONFIG]` runs it, `ensemble-runner runner guard` is what it starts for
-//! each attempt. The command line `ensemble runner` is the same library.
+//! The runner as its own program: `ensemble-runner [CONFIG]` runs it, and it starts `ensemble-runner runner guard` for
+//! each attempt. `ensemble runner` of the command line uses the same library.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,13 +7,13 @@ use std::process::ExitCode;
 use ensemble_runner::{Config, guard_main, run};
 use tracing_subscriber::EnvFilter;
 
-/// Bad usage or configuration (sysexits.h).
+/// Wrong usage or configuration (sysexits.h).
 const EX_USAGE: u8 = 64;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.as_slice() {
-        // The words with which the command line starts a guard, too.
+        // The command line starts a guard with the same arguments.
         [runner, guard, rest @ ..] if runner == "runner" && guard == "guard" => {
             ExitCode::from(u8::try_from(guard_main(rest)).unwrap_or(1))
         }

@@ -24,13 +24,13 @@ use super::{Config, Environment, ProviderConfig, Timing};
 use crate::guard::Limits;
 use crate::provider::Permission;
 
-/// Everything that is wrong with a configuration, so that it can be mended in one go.
+/// Everything that is wrong with a configuration, so that it can be corrected at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigErrors(pub Vec<String>);
 
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the runner's configuration is not usable: {}", self.0.join("; "))
+        write!(f, "the runner's configuration has errors: {}", self.0.join("; "))
     }
 }
 
@@ -66,7 +66,7 @@ struct ProviderFile {
 }
 
 impl Config {
-    /// Reads the file, if there is one to read, and the variables; all that is wrong is reported at once.
+    /// Reads the optional file and the variables. All errors are reported together.
     pub fn read(path: Option<&Path>, environment: &Environment) -> Result<Self, ConfigErrors> {
         let file = match path {
             Some(path) => read_file(path).map_err(|error| ConfigErrors(vec![error]))?,

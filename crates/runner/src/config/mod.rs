@@ -1,6 +1,6 @@
-//! What the runner has to be told, with a default wherever there can be one.
+//! The configuration of the runner. Every setting that can have a default has one.
 //!
-//! [`Config::new`] makes one from code, [`Config::read`] from a file and the environment.
+//! [`Config::new`] builds one in code, [`Config::read`] reads one from a file and the environment.
 
 mod file;
 mod timing;
@@ -18,50 +18,50 @@ use crate::provider::{Permission, default_pass_env};
 pub use file::ConfigErrors;
 pub use timing::Timing;
 
-/// The environment that the runner was started in.
+/// The environment of the runner process.
 pub type Environment = BTreeMap<String, String>;
 
-/// Everything about a runner.
+/// The configuration of a runner.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where the service is: `https://ensemble.example.com`.
+    /// The server's address: `https://ensemble.example.com`.
     pub server: String,
     pub machine: MachineId,
-    /// The machine's token. It reaches no process that the runner starts.
+    /// The machine's token. It is never passed to a process that the runner starts.
     pub token: SecretString,
-    /// Where attempts and undelivered reports are kept. One runner at a time.
+    /// The directory of attempts and undelivered reports. Only one runner may use it at a time.
     pub state_dir: PathBuf,
-    /// How many attempts at once: 1 to 64.
+    /// The number of attempts at a time: 1 to 64.
     pub capacity: u32,
-    /// The directories below which tasks may work. The state directory's workspaces are always allowed.
+    /// The directories in which tasks may work. The workspaces in the state directory are always allowed.
     pub roots: Vec<PathBuf>,
     pub providers: BTreeMap<Provider, ProviderConfig>,
     /// Limits on each process of an attempt.
     pub limits: Limits,
-    /// Lets programs gain rights through set-user-id programs such as `sudo`.
+    /// Allows programs to gain rights through set-user-id programs such as `sudo`.
     pub allow_new_privileges: bool,
-    /// Beyond so many bytes the rest of an attempt's output is not sent.
+    /// The limit of an attempt's output in bytes. Output beyond it is not sent.
     pub max_output_bytes: u64,
-    /// Output that the server has not taken yet waits on disk up to this size; then the program has to wait.
+    /// The limit of output that waits on disk to be sent. When it is reached, the program has to wait.
     pub max_unsent_bytes: u64,
-    /// The program and arguments that end in [`crate::guard_main`]: by default this program with `runner guard`.
+    /// The command that runs [`crate::guard_main`]. The default is this program with `runner guard`.
     pub guard: Vec<String>,
-    /// What programs inherit from, as far as they are allowed to.
+    /// The environment from which programs inherit the allowed variables.
     pub environment: Environment,
     pub timing: Timing,
 }
 
-/// One provider's program.
+/// The program of one provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderConfig {
     pub enabled: bool,
     /// A name on the search path, or a path.
     pub program: PathBuf,
-    /// Arguments beside those that the runner needs.
+    /// Additional arguments.
     pub args: Vec<String>,
-    /// Variables that are set.
+    /// Additional variables.
     pub env: BTreeMap<String, String>,
-    /// Variables that are taken over from the runner's environment; `NAME*` is a prefix.
+    /// Variables to inherit from the runner's environment. `NAME*` is a prefix.
     pub pass_env: Vec<String>,
     pub permission: Permission,
 }
@@ -80,7 +80,7 @@ impl ProviderConfig {
 }
 
 impl Config {
-    /// A runner with the defaults: all three providers from the search path, the home directory as the only root.
+    /// A runner with the defaults: all three providers from the search path, and the home directory as the only root.
     pub fn new(
         server: impl Into<String>,
         machine: MachineId,
@@ -110,10 +110,10 @@ impl Config {
         self.environment.get("PATH").map_or("", String::as_str)
     }
 
-    /// The variables of a provider's program: what it may inherit, and what is set for it.
+    /// The environment of a provider's program: the inherited and the configured variables.
     pub(crate) fn program_env(&self, provider: &ProviderConfig) -> BTreeMap<String, String> {
         let may_pass = |name: &str| {
-            // Ours carry the machine's token, and may come to carry more.
+            // Our own variables include the machine's token, so none of them is passed on.
             !name.starts_with("ENSEMBLE_") && provider.pass_env.iter().any(|pattern| covers(pattern, name))
         };
         let inherited = self.environment.iter().filter(|(name, _)| may_pass(name));
@@ -131,7 +131,7 @@ fn covers(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// This very program, also after an update has replaced its file.
+/// This program. The path stays valid when an update replaces the file.
 fn default_guard() -> Vec<String> {
     let program = if cfg!(target_os = "linux") {
         "/proc/self/exe".to_owned()

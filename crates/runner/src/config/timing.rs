@@ -1,52 +1,52 @@
-//! Every duration of the runner.
+//! The durations of the runner.
 
 use std::time::Duration;
 
 use serde::Deserialize;
 
-/// How long and how often. In the configuration file: milliseconds, as `leaseBeatMs` and so on.
+/// Intervals and timeouts. The configuration file gives them in milliseconds: `leaseBeatMs` and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Timing {
-    /// Between two heartbeats of an attempt; the first is sent at once. A lease lives 30 s.
+    /// The interval of an attempt's heartbeats. The first is sent at once. A lease expires after 30 s.
     #[serde(rename = "leaseBeatMs", with = "millis")]
     pub lease_beat: Duration,
-    /// Between two heartbeats of the machine, which counts as online for 60 s.
+    /// The interval of the machine's heartbeats. A machine counts as online for 60 s.
     #[serde(rename = "machineBeatMs", with = "millis")]
     pub machine_beat: Duration,
-    /// How long the server may hold a request for leases back.
+    /// How long the server may hold a lease request open.
     #[serde(rename = "leaseWaitMs", with = "millis")]
     pub lease_wait: Duration,
     /// Between TERM and KILL.
     #[serde(rename = "termGraceMs", with = "millis")]
     pub term_grace: Duration,
-    /// The same, for what a program leaves behind when it has ended by itself.
+    /// Between TERM and KILL for processes that are left after the program has exited.
     #[serde(rename = "leftoverGraceMs", with = "millis")]
     pub leftover_grace: Duration,
-    /// Between TERM and KILL when another machine may be making the attempt already.
+    /// Between TERM and KILL when another runner may already have the task.
     #[serde(rename = "lostGraceMs", with = "millis")]
     pub lost_grace: Duration,
-    /// How long a runner that was told to stop lets its attempts go on before it hands them back.
+    /// How long attempts may continue after the runner was asked to stop. Then they are handed back.
     #[serde(rename = "drainGraceMs", with = "millis")]
     pub drain_grace: Duration,
-    /// How long a runner that stops tries to deliver its reports; the next start goes on with them.
+    /// How long a stopping runner tries to deliver its reports. The next start delivers the rest.
     #[serde(rename = "deliverGraceMs", with = "millis")]
     pub deliver_grace: Duration,
-    /// The first and the longest pause before a call is tried again.
+    /// The first and the longest pause before a call is retried.
     #[serde(rename = "backoffFirstMs", with = "millis")]
     pub backoff_first: Duration,
     #[serde(rename = "backoffLongestMs", with = "millis")]
     pub backoff_longest: Duration,
-    /// The least time between two pieces of output of one attempt.
+    /// The minimum time between two pieces of output of one attempt.
     #[serde(rename = "outputIntervalMs", with = "millis")]
     pub output_interval: Duration,
-    /// How long the server has to answer.
+    /// The timeout of a call to the server.
     #[serde(rename = "answerWithinMs", with = "millis")]
     pub answer_within: Duration,
-    /// How long a refused token is believed to be a mistake. Then the attempts are ended.
+    /// How long a refused token is retried, because the refusal may be temporary. Then the attempts are ended.
     #[serde(rename = "refusedGraceMs", with = "millis")]
     pub refused_grace: Duration,
-    /// Between two looks for programs that have been installed or removed.
+    /// How often the runner checks for programs that were installed or removed.
     #[serde(rename = "lookForProgramsMs", with = "millis")]
     pub look_for_programs: Duration,
 }

@@ -1,12 +1,12 @@
-//! The guard: a small parent that stands between the runner and a provider's program, and outlives the runner by
-//! exactly as long as it takes to end that program.
+//! The guard: a small process between the runner and a provider's program. If the runner dies, the guard ends the
+//! program.
 //!
-//! It runs in a session of its own, so that no signal meant for the runner reaches the attempt. It ends everything
-//! the attempt started (TERM, a grace, KILL) when the runner says so, when the runner's end of their socket closes,
-//! or when the program itself has ended. On Linux it is a subreaper: what daemonises under it becomes its child and
-//! ends too. Elsewhere it ends the program's process group; a process that leaves the group escapes.
+//! It runs in its own session, so that signals to the runner do not reach the attempt. It ends every process of the
+//! attempt (TERM, a grace period, KILL) when the runner orders it, when the runner's end of their socket closes, or
+//! when the program exits. On Linux the guard is a subreaper: processes that daemonise become its children and end too.
+//! On other systems it ends the program's process group, and a process that leaves the group escapes.
 //!
-//! It never sees the server's token: the runner starts it with an empty environment.
+//! It never has the server's token: the runner starts it with an empty environment.
 
 mod orders;
 mod signals;
@@ -17,13 +17,13 @@ mod watch;
 pub use orders::Limits;
 pub(crate) use orders::{Directory, EXIT_STAGE, Launch, Order, Report, STAGE, STOP};
 
-/// The program behind `ensemble runner guard`. `args` are the words after `guard`; returns the exit code.
+/// The program `ensemble runner guard`. `args` are the arguments after `guard`. Returns the exit code.
 pub fn guard_main(args: &[String]) -> i32 {
     match args {
         [] => watch::watch(),
         [stage] if stage == orders::STAGE => stage::become_program(),
         _ => {
-            eprintln!("the guard is started by the runner, and takes no arguments");
+            eprintln!("the runner starts the guard itself; the guard takes no arguments");
             orders::EXIT_USAGE
         }
     }

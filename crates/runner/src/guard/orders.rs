@@ -1,36 +1,35 @@
-//! What the runner and the guard say to each other: one JSON value per line, over the socket that is the guard's
-//! standard input.
+//! The protocol between runner and guard: one JSON value per line, over the socket that is the guard's standard input.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// The argument that makes the guard's program turn into the provider's program.
+/// The argument with which the guard's program becomes the provider's program.
 pub(crate) const STAGE: &str = "exec";
 
-/// The exit code of a stage that could not become the provider's program; its reason is on standard error.
+/// The exit code of a stage that could not start the provider's program. The reason is on standard error.
 pub(crate) const EXIT_STAGE: i32 = 125;
 
 pub(crate) const EXIT_USAGE: i32 = 64;
 
-/// The line with which the runner ends an attempt; the milliseconds between TERM and KILL follow it.
+/// The line that ends an attempt. It is followed by the milliseconds between TERM and KILL.
 pub(crate) const STOP: &str = "stop";
 
-/// What to run, and how. The first line from the runner.
+/// What to run. The first line from the runner.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
-    /// How to start the stage: the guard's own program and arguments.
+    /// The command of the stage: the guard's own program and arguments.
     pub(crate) stage: Vec<String>,
     pub(crate) launch: Launch,
-    /// Goes to the program's standard input, which is then closed.
+    /// Written to the program's standard input, which is then closed.
     pub(crate) prompt: String,
-    /// Between TERM and KILL, in milliseconds, when it is not the runner that orders the end.
+    /// Milliseconds between TERM and KILL when the end is not ordered by the runner.
     pub(crate) grace_ms: u64,
-    /// The same for what is left when the program has ended by itself.
+    /// The same for processes that are left after the program has exited.
     pub(crate) leftover_grace_ms: u64,
 }
 
-/// What the stage needs to become the program.
+/// What the stage needs to start the program.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Launch {
     pub(crate) program: PathBuf,
@@ -42,7 +41,7 @@ pub(crate) struct Launch {
     pub(crate) no_new_privileges: bool,
 }
 
-/// A working directory as a path below a root that the owner of the machine allows. Both are free of symbolic links.
+/// A working directory below an allowed root. Neither part contains symbolic links.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Directory {
     pub(crate) root: PathBuf,
@@ -50,7 +49,7 @@ pub(crate) struct Directory {
     pub(crate) below: PathBuf,
 }
 
-/// Limits on each process of an attempt; absent means the system's.
+/// Limits on each process of an attempt. An absent limit is that of the system.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Limits {
@@ -58,18 +57,18 @@ pub struct Limits {
     pub open_files: Option<u64>,
     /// Bytes of the largest file that it may write.
     pub file_bytes: Option<u64>,
-    /// Processes of the user, not only of this attempt. On Linux only.
+    /// Processes of the user, not only of this attempt. Only on Linux.
     pub processes: Option<u64>,
 }
 
-/// What the guard tells the runner.
+/// A report from the guard to the runner.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Report {
-    /// The program was started as this process, which leads its own group.
+    /// The program started with this process id, and leads its own process group.
     Started { pid: i32 },
-    /// It could not be started.
+    /// The program could not be started.
     NotStarted { reason: String },
-    /// The program has ended, with a code or by a signal, and nothing that it started is left.
+    /// The program ended with a code or by a signal, and none of its processes is left.
     Ended { code: Option<i32>, signal: Option<i32> },
 }

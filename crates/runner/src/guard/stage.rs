@@ -1,6 +1,6 @@
-//! The moment before the provider's program: a process that narrows itself down and then becomes that program.
+//! The stage: a process that reduces its own rights and then becomes the provider's program.
 //!
-//! Doing this in a process of our own, rather than between fork and exec, keeps it free of unsafe code.
+//! A separate process can do this in safe code; the same between fork and exec would need unsafe code.
 
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -15,7 +15,7 @@ use super::orders::{Directory, EXIT_STAGE, Launch, Limits};
 
 type Result<T> = std::result::Result<T, String>;
 
-/// Returns only when it failed.
+/// Returns only on failure.
 pub(super) fn become_program() -> i32 {
     match prepare() {
         Ok(launch) => {
@@ -35,13 +35,13 @@ fn prepare() -> Result<Launch> {
         give_up_privileges()?;
     }
     set_limits(launch.limits)?;
-    // The guard blocks the signals that it waits for; the program shall get its own.
+    // The guard blocks the signals that it waits for. The program must not inherit that.
     SigSet::empty().thread_set_mask().map_err(|error| format!("cannot reset the signal mask: {error}"))?;
     enter(&launch.directory)?;
     Ok(launch)
 }
 
-/// Reads exactly the launch from standard input: what follows is the prompt, and belongs to the program.
+/// Reads exactly the launch from standard input. The prompt follows it and belongs to the program.
 fn read_launch() -> Result<Launch> {
     let wrong = |error: std::io::Error| format!("cannot read what to start: {error}");
     let input = std::io::stdin().as_fd().try_clone_to_owned().map_err(wrong)?;
@@ -67,7 +67,7 @@ fn set_limit(resource: Resource, limit: Option<u64>) -> Result<()> {
     setrlimit(resource, limit, limit).map_err(|error| format!("cannot set {resource:?} to {limit}: {error}"))
 }
 
-/// Enters the directory so that no symbolic link put there after the check can lead out of the root.
+/// Enters the directory so that a symbolic link that was added after the check cannot lead out of the root.
 #[cfg(target_os = "linux")]
 fn enter(directory: &Directory) -> Result<()> {
     use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
@@ -91,8 +91,8 @@ fn enter(directory: &Directory) -> Result<()> {
     enter_and_look(directory)
 }
 
-/// Enters the directory and then looks where it is: both parts of the path were free of symbolic links, so anywhere
-/// else means that one was put there.
+/// Enters the directory and compares the resulting path. Neither part contained a symbolic link, so a different path
+/// means that one was added.
 fn enter_and_look(directory: &Directory) -> Result<()> {
     let path = directory.root.join(&directory.below);
     let entered = nix::unistd::chdir(&path).and_then(|()| nix::unistd::getcwd());
@@ -107,13 +107,13 @@ fn refused(directory: &Directory, error: &nix::Error) -> String {
     format!("cannot enter the working directory {}: {error}", directory.root.join(&directory.below).display())
 }
 
-/// Dies with the guard, should the guard be killed outright.
+/// Makes the program die when the guard is killed.
 #[cfg(target_os = "linux")]
 fn tie_to_parent() -> Result<()> {
     let before = nix::unistd::getppid();
     nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)
         .map_err(|error| format!("cannot tie the program to its guard: {error}"))?;
-    // The guard may have died before the line above. Its successor as parent is another process.
+    // The guard may have died before the line above. In that case this process has a new parent.
     if nix::unistd::getppid() == before { Ok(()) } else { Err("the guard has died".to_owned()) }
 }
 

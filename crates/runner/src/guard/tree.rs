@@ -1,34 +1,34 @@
-//! All processes of an attempt, and how to signal and await every one of them.
+//! All processes of an attempt: signals them and detects when none is left.
 
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
-/// What was started by the guard: a process that leads a group, and all that came of it.
+/// The process that the guard started, which leads a group, and all its descendants.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tree {
     leader: Pid,
-    /// Whether the leader's number may belong to somebody else by now.
-    leader_is_gone: bool,
-    /// Whether the guard has no child any more.
-    guard_is_alone: bool,
+    /// Whether the system may have given the leader's process id to another process.
+    leader_has_ended: bool,
+    /// Whether the guard has no children left.
+    guard_has_no_children: bool,
 }
 
 impl Tree {
-    pub(super) fn led_by(leader: Pid) -> Self {
-        Self { leader, leader_is_gone: false, guard_is_alone: false }
+    pub(super) fn of(leader: Pid) -> Self {
+        Self { leader, leader_has_ended: false, guard_has_no_children: false }
     }
 
     pub(super) fn leader_ended(&mut self) {
-        self.leader_is_gone = true;
+        self.leader_has_ended = true;
     }
 
-    pub(super) fn nobody_is_left(&mut self) {
-        self.guard_is_alone = true;
+    pub(super) fn no_children_left(&mut self) {
+        self.guard_has_no_children = true;
     }
 
-    /// Sends the signal to the group and to whoever left it. Those that are gone already do not matter.
+    /// Signals the group and every process that left it. Processes that have ended are ignored.
     pub(super) fn signal(self, signal: Signal) {
-        if self.goes_by_group() {
+        if self.signals_group() {
             let _ = killpg(self.leader, signal);
         }
         for pid in descendants() {
@@ -36,22 +36,22 @@ impl Tree {
         }
     }
 
-    /// Whether nobody is left, as far as this system lets us know.
+    /// Whether no process is left, as far as this system can tell.
     ///
-    /// Where orphans are adopted, a guard without children has no descendants: that is certain, as a look at the
-    /// process table is not. Elsewhere the group is asked.
+    /// On Linux orphans are adopted, so a guard without children has no descendants. That is certain, while a scan of
+    /// the process table is not. Other systems only know the group.
     pub(super) fn is_empty(self) -> bool {
-        self.guard_is_alone && (cfg!(target_os = "linux") || killpg(self.leader, None).is_err())
+        self.guard_has_no_children && (cfg!(target_os = "linux") || killpg(self.leader, None).is_err())
     }
 
-    /// Where every process of the attempt is a descendant, the group's number is not needed once its leader is gone.
-    fn goes_by_group(self) -> bool {
-        !(self.leader_is_gone && cfg!(target_os = "linux"))
+    /// On Linux every process of the attempt is a descendant, so the group is not needed once its leader has ended.
+    fn signals_group(self) -> bool {
+        !(self.leader_has_ended && cfg!(target_os = "linux"))
     }
 }
 
-/// Every process below this one, nearest first, zombies left out. One pass over the process table; a process that
-/// forks meanwhile may be missed, so callers repeat until it is empty.
+/// Every descendant of this process, nearest first, without zombies. One scan of the process table can miss a process
+/// that is being forked, so callers repeat it.
 #[cfg(target_os = "linux")]
 fn descendants() -> Vec<Pid> {
     let mut parents = Vec::new();
@@ -71,8 +71,8 @@ fn descendants() -> Vec<Pid> {
     found.into_iter().skip(1).map(Pid::from_raw).collect()
 }
 
-/// The parent of a process that is not a zombie, from its line in /proc (proc(5)): `pid (name) state parent …`, where
-/// the name may contain anything, also `)`.
+/// The parent of a process that is not a zombie, from its line in /proc (proc(5)): `pid (name) state parent …`. The
+/// name may contain any character, also `)`.
 #[cfg(target_os = "linux")]
 fn living_parent(stat: &str) -> Option<i32> {
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();

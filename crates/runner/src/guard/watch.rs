@@ -1,4 +1,5 @@
-//! The guard's life: take the order, start the program, wait for the first reason to end it, leave nothing behind.
+//! The guard's main loop: read the order, start the program, wait for the first reason to end it, end all its
+//! processes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsFd;
@@ -18,22 +19,22 @@ use super::orders::{Launch, Order, Report, STOP};
 use super::signals;
 use super::tree::Tree;
 
-/// How often the guard looks whether the processes that it asked to end are gone.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often the guard checks whether the processes that received TERM have ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How often it looks for those that are to be killed: quicker than they can fork away for long.
-const CHASE: Duration = Duration::from_millis(5);
+/// How often it repeats KILL: faster than processes can escape by forking.
+const KILL_INTERVAL: Duration = Duration::from_millis(5);
 
 const EXIT_FAILURE: i32 = 1;
 
-/// What can happen to a guard.
-enum News {
-    /// The runner said stop, with this grace, or is gone, or the guard itself was told to end.
+/// An event that the guard waits for.
+enum Event {
+    /// End the attempt with this grace period: the runner ordered it or has gone, or the guard received a signal.
     End(Option<Duration>),
-    /// A child, adopted or own, ended.
+    /// A child ended, its own or an adopted one.
     Reaped(WaitStatus),
-    /// There is no child any more.
-    Alone,
+    /// No child is left.
+    NoChildren,
 }
 
 pub(super) fn watch() -> i32 {
@@ -53,7 +54,7 @@ struct Guard {
 
 impl Guard {
     fn set_up() -> std::io::Result<Self> {
-        // Leading a session already is as good.
+        // This fails when the guard already leads a session, which is fine.
         let _ = nix::unistd::setsid();
         become_subreaper()?;
         let signals = signals::block()?;
@@ -68,33 +69,33 @@ impl Guard {
         };
         let order = lines.next().and_then(Result::ok).and_then(|line| serde_json::from_str::<Order>(&line).ok());
         let Some(order) = order else {
-            self.tell(&Report::NotStarted { reason: "the guard got no order".to_owned() });
+            self.report(&Report::NotStarted { reason: "the guard received no order".to_owned() });
             return EXIT_FAILURE;
         };
         let mut child = match start(&order) {
             Ok(child) => child,
             Err(error) => {
-                self.tell(&Report::NotStarted { reason: error.to_string() });
+                self.report(&Report::NotStarted { reason: error.to_string() });
                 return EXIT_FAILURE;
             }
         };
         let leader = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
-        self.tell(&Report::Started { pid: leader.as_raw() });
+        self.report(&Report::Started { pid: leader.as_raw() });
         feed(&mut child, &order.launch, order.prompt);
 
-        let (news, told) = mpsc::channel();
-        listen(lines, news.clone());
-        await_signals(self.signals, news.clone());
-        reap(leader, news);
+        let (events, received) = mpsc::channel();
+        listen(lines, events.clone());
+        await_signals(self.signals, events.clone());
+        reap(leader, events);
         let grace = Duration::from_millis(order.grace_ms);
         let leftover_grace = Duration::from_millis(order.leftover_grace_ms);
-        let ended = end(leader, &told, grace, leftover_grace);
-        self.tell(&ended);
+        let ended = end(leader, &received, grace, leftover_grace);
+        self.report(&ended);
         0
     }
 
-    /// A runner that is gone does not hear it, and that is no reason to stop.
-    fn tell(&self, report: &Report) {
+    /// Sends a report. A runner that has gone cannot receive it, and that is no reason to stop.
+    fn report(&self, report: &Report) {
         if let Ok(mut line) = serde_json::to_vec(report) {
             line.push(b'\n');
             let _ = (&self.runner).write_all(&line);
@@ -107,13 +108,13 @@ fn start(order: &Order) -> std::io::Result<Child> {
     Command::new(program).args(args).env_clear().stdin(Stdio::piped()).process_group(0).spawn()
 }
 
-/// Writes the launch and the prompt, from a thread of its own: a program that does not read must not stop the guard.
+/// Writes the launch and the prompt on a separate thread, so that a program that does not read cannot block the guard.
 fn feed(child: &mut Child, launch: &Launch, prompt: String) {
     let Some(mut input) = child.stdin.take() else { return };
     let Ok(launch) = serde_json::to_vec(launch) else { return };
     thread::spawn(move || {
         let length = u32::try_from(launch.len()).unwrap_or(u32::MAX).to_be_bytes();
-        // A program that ends without reading its prompt is judged by its end.
+        // A program that ends without reading its prompt is judged by its exit.
         let _ = input
             .write_all(&length)
             .and_then(|()| input.write_all(&launch))
@@ -121,56 +122,56 @@ fn feed(child: &mut Child, launch: &Launch, prompt: String) {
     });
 }
 
-fn listen(lines: impl Iterator<Item = std::io::Result<String>> + Send + 'static, news: Sender<News>) {
+fn listen(lines: impl Iterator<Item = std::io::Result<String>> + Send + 'static, events: Sender<Event>) {
     thread::spawn(move || {
         for line in lines.map_while(Result::ok) {
             if let Some(grace) = line.strip_prefix(STOP) {
-                let _ = news.send(News::End(grace.trim().parse().ok().map(Duration::from_millis)));
+                let _ = events.send(Event::End(grace.trim().parse().ok().map(Duration::from_millis)));
             }
         }
-        let _ = news.send(News::End(None));
+        let _ = events.send(Event::End(None));
     });
 }
 
-fn await_signals(signals: SigSet, news: Sender<News>) {
+fn await_signals(signals: SigSet, events: Sender<Event>) {
     thread::spawn(move || {
         while signals.wait().is_ok() {
-            let _ = news.send(News::End(None));
+            let _ = events.send(Event::End(None));
         }
     });
 }
 
-/// Waits for every child until there is none, or, where nothing is adopted, for the one that was started.
-fn reap(leader: Pid, news: Sender<News>) {
-    let whom = if cfg!(target_os = "linux") { None } else { Some(leader) };
+/// Waits for every child on Linux. On other systems, where orphans are not adopted, waits for the started program.
+fn reap(leader: Pid, events: Sender<Event>) {
+    let target = if cfg!(target_os = "linux") { None } else { Some(leader) };
     thread::spawn(move || {
         loop {
-            match waitpid(whom, None) {
+            match waitpid(target, None) {
                 Ok(status) => {
-                    let _ = news.send(News::Reaped(status));
-                    if whom.is_some() {
+                    let _ = events.send(Event::Reaped(status));
+                    if target.is_some() {
                         break;
                     }
                 }
                 Err(Errno::EINTR) => {}
-                // None is left. A subreaper can only get new ones from those it has.
+                // No child is left. A subreaper only gets new children from its descendants.
                 Err(_) => break,
             }
         }
-        let _ = news.send(News::Alone);
+        let _ = events.send(Event::NoChildren);
     });
 }
 
-/// Waits for a reason, ends the tree, and says how the program ended.
-fn end(leader: Pid, told: &Receiver<News>, grace: Duration, leftover_grace: Duration) -> Report {
-    let mut tree = Tree::led_by(leader);
+/// Waits for a reason to end, ends all processes, and returns how the program ended.
+fn end(leader: Pid, received: &Receiver<Event>, grace: Duration, leftover_grace: Duration) -> Report {
+    let mut tree = Tree::of(leader);
     let mut ended = None;
     let mut timeout = None;
     while ended.is_none() && timeout.is_none() {
-        match told.recv() {
-            Ok(News::Reaped(status)) => ended = how(leader, status),
-            Ok(News::End(wanted)) => timeout = Some(wanted.unwrap_or(grace)),
-            Ok(News::Alone) => tree.nobody_is_left(),
+        match received.recv() {
+            Ok(Event::Reaped(status)) => ended = exit_of(leader, status),
+            Ok(Event::End(wanted)) => timeout = Some(wanted.unwrap_or(grace)),
+            Ok(Event::NoChildren) => tree.no_children_left(),
             Err(_) => timeout = Some(grace),
         }
     }
@@ -183,25 +184,25 @@ fn end(leader: Pid, told: &Receiver<News>, grace: Duration, leftover_grace: Dura
         if let Some(ended) = ended.as_ref().filter(|_| tree.is_empty()) {
             return Report::clone(ended);
         }
-        let chasing = Instant::now() >= deadline;
-        match told.recv_timeout(if chasing { CHASE } else { LOOK }) {
-            Ok(News::Reaped(status)) => ended = ended.or(how(leader, status)),
-            // A second order may be more urgent than the first, never less.
-            Ok(News::End(Some(wanted))) => deadline = deadline.min(Instant::now() + wanted),
-            Ok(News::Alone) => tree.nobody_is_left(),
-            Ok(News::End(None)) | Err(_) => {}
+        let killing = Instant::now() >= deadline;
+        match received.recv_timeout(if killing { KILL_INTERVAL } else { POLL_INTERVAL }) {
+            Ok(Event::Reaped(status)) => ended = ended.or(exit_of(leader, status)),
+            // A second order may shorten the grace period but not extend it.
+            Ok(Event::End(Some(wanted))) => deadline = deadline.min(Instant::now() + wanted),
+            Ok(Event::NoChildren) => tree.no_children_left(),
+            Ok(Event::End(None)) | Err(_) => {}
         }
         if ended.is_some() {
             tree.leader_ended();
         }
         if Instant::now() >= deadline {
-            // Again and again: what forks while it is being looked for is found in the next round.
+            // Repeated on purpose: a process that forks during one scan is found by the next.
             tree.signal(Signal::SIGKILL);
         }
     }
 }
 
-fn how(leader: Pid, status: WaitStatus) -> Option<Report> {
+fn exit_of(leader: Pid, status: WaitStatus) -> Option<Report> {
     match status {
         WaitStatus::Exited(pid, code) if pid == leader => Some(Report::Ended { code: Some(code), signal: None }),
         WaitStatus::Signaled(pid, signal, _) if pid == leader => {

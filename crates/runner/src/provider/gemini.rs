@@ -2,57 +2,73 @@
 
 use serde_json::Value;
 
-use super::transcript::{Ending, Refusal, Transcript, count, one_line, text};
-use super::{Call, Invocation, Permission};
+use super::agent::{Agent, Call, Invocation, Permission};
+use super::excerpt::one_line;
+use super::json::{count, text};
+use super::transcript::{Ending, Refusal, Transcript};
 
-/// Without `-p` it takes standard input as the whole prompt.
-pub(super) fn invocation(call: &Call<'_>) -> Invocation {
-    let mode = match call.permission {
-        Permission::Ask => "default",
-        Permission::Edit => "auto_edit",
-        Permission::Bypass => "yolo",
-    };
-    Invocation::default()
-        .args(["--output-format", "stream-json", "--approval-mode", mode])
-        .option("-m", call.model)
-        .option("--resume", call.resume)
-        .args(call.extra.iter().map(String::as_str))
-        // Which directories are trusted is decided by the runner's roots; it cannot be asked of anybody.
-        .env("GEMINI_CLI_TRUST_WORKSPACE", "true")
-}
+/// The `gemini` program.
+pub(super) struct Gemini;
 
-pub(super) fn read(event: &Value, transcript: &mut Transcript) {
-    match text(event, "/type") {
-        "init" => transcript.session(text(event, "/session_id")),
-        "message" if text(event, "/role") == "assistant" => transcript.goes_on_saying(text(event, "/content")),
-        "tool_use" => {
-            let detail = ["/command", "/file_path", "/path", "/pattern", "/description"]
-                .into_iter()
-                .filter_map(|name| event.pointer(&format!("/parameters{name}")).and_then(Value::as_str))
-                .next()
-                .unwrap_or_default();
-            transcript.notes(&format!("[{}] {}", text(event, "/tool_name"), one_line(detail)));
+impl Agent for Gemini {
+    fn inherits(&self) -> &'static [&'static str] {
+        &["GEMINI_*", "GOOGLE_*"]
+    }
+
+    /// Without `-p` Gemini reads the whole prompt from standard input.
+    fn invocation(&self, call: &Call<'_>) -> Invocation {
+        let mode = match call.permission {
+            Permission::Ask => "default",
+            Permission::Edit => "auto_edit",
+            Permission::Bypass => "yolo",
+        };
+        Invocation::default()
+            .args(["--output-format", "stream-json", "--approval-mode", mode])
+            .option("-m", call.model)
+            .option("--resume", call.resume)
+            .args(call.extra.iter().map(String::as_str))
+            // The runner's roots decide which directories are trusted, because a task cannot answer a question.
+            .env("GEMINI_CLI_TRUST_WORKSPACE", "true")
+    }
+
+    fn read(&self, event: &Value, transcript: &mut Transcript) {
+        match text(event, "/type") {
+            "init" => transcript.set_session(text(event, "/session_id")),
+            "message" if text(event, "/role") == "assistant" => transcript.message_delta(text(event, "/content")),
+            "tool_use" => {
+                let detail = ["/command", "/file_path", "/path", "/pattern", "/description"]
+                    .into_iter()
+                    .filter_map(|name| event.pointer(&format!("/parameters{name}")).and_then(Value::as_str))
+                    .next()
+                    .unwrap_or_default();
+                transcript.note(&format!("[{}] {}", text(event, "/tool_name"), one_line(detail)));
+            }
+            "error" => transcript.warn(text(event, "/message")),
+            "result" => result(event, transcript),
+            _ => {}
         }
-        "error" => transcript.warns(text(event, "/message")),
-        "result" => result(event, transcript),
-        _ => {}
+    }
+
+    /// Gemini prints this instead of JSON when the session to resume does not exist.
+    fn lost_session(&self, stderr: &str) -> bool {
+        stderr.contains("Error resuming session")
     }
 }
 
-/// The last line. A blocked answer has `status` error here, and still exit code 0.
+/// The last line of the output. A blocked answer has the `status` error, but still exit code 0.
 fn result(event: &Value, transcript: &mut Transcript) {
-    transcript.used(count(event, "/stats/input_tokens"), count(event, "/stats/output_tokens"), None);
+    transcript.set_usage(count(event, "/stats/input_tokens"), count(event, "/stats/output_tokens"), None);
     if text(event, "/status") == "success" {
-        transcript.ends(Ending::Success { answer: None });
+        transcript.end(Ending::Success { answer: None });
         return;
     }
     let own = text(event, "/error/message").to_owned();
     let message = if own.is_empty() { transcript.last_warning().to_owned() } else { own };
     let refusal = if BLOCKED.iter().any(|sign| message.contains(sign)) { Refusal::Model } else { Refusal::No };
-    transcript.ends(Ending::Failure { message: &message, refusal });
+    transcript.end(Ending::Failure { message: &message, refusal });
 }
 
-/// In its words for an answer that the model's filters withheld.
+/// The messages for an answer that the model's filters withheld.
 const BLOCKED: &[&str] = &[
     "response was blocked",
     "stopped due to safety",
@@ -62,8 +78,3 @@ const BLOCKED: &[&str] = &[
     "stopped due to forbidden",
     "stopped due to sensitive",
 ];
-
-/// What it prints when the session to go on with is not there; no JSON comes then.
-pub(super) fn lost_session(stderr: &str) -> bool {
-    stderr.contains("Error resuming session")
-}

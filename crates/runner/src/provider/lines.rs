@@ -1,23 +1,23 @@
-//! Cuts a stream of bytes into lines without keeping more than one line, and without cutting a character in two.
+//! Splits a stream of bytes into lines. Keeps at most one line and never splits a character.
 
-/// The longest line that is read as one. A program's event with a large file in it fits; a stream without line ends
-/// must not fill the memory.
+/// The longest line that is read as one: enough for an event with a large file in it, while a stream without line ends
+/// cannot fill the memory.
 const LONGEST: usize = 4 << 20;
 
-/// Part of a stream.
+/// A part of the stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
     Line(String),
-    /// Some of a line that is too long to be one.
+    /// A piece of a line that is too long to be read as one.
     Raw(String),
 }
 
-/// The unfinished end of a stream.
+/// The unfinished last line of the stream.
 #[derive(Debug)]
 pub(crate) struct Lines {
     rest: Vec<u8>,
     longest: usize,
-    /// The beginning of this line was given out already.
+    /// Whether the beginning of this line was passed on already.
     overlong: bool,
 }
 
@@ -28,7 +28,7 @@ impl Default for Lines {
 }
 
 impl Lines {
-    /// Takes the next bytes and hands out what they complete. What is not UTF-8 is replaced by U+FFFD.
+    /// Reads the next bytes and passes on what they complete. Bytes that are not UTF-8 are replaced by U+FFFD.
     pub(crate) fn feed(&mut self, mut bytes: &[u8], mut each: impl FnMut(Piece)) {
         while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
             let (line, after) = bytes.split_at(end);
@@ -46,7 +46,7 @@ impl Lines {
         }
     }
 
-    /// The stream has ended; what is left is its last line.
+    /// Ends the stream. The rest is its last line.
     pub(crate) fn finish(&mut self, mut each: impl FnMut(Piece)) {
         if !self.rest.is_empty() {
             each(self.complete());
@@ -70,7 +70,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// How many of these bytes can be given out without splitting a character: all but an unfinished one at the end.
+/// The number of these bytes that end with a whole character.
 pub(crate) fn whole_characters(bytes: &[u8]) -> usize {
     let last_start = bytes.iter().rposition(|byte| byte & 0xC0 != 0x80);
     let Some(start) = last_start.filter(|start| bytes.len() - start < 4) else { return bytes.len() };

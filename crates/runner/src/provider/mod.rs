@@ -1,118 +1,63 @@
-//! The programs that do the work: how each one is called, and how what it prints is read.
+//! The coding agents: how each program is called, and how its output is read.
 //!
-//! All three are called the same way: arguments as a list and never through a shell, the prompt on standard input, one
-//! JSON value per line on standard output. What differs is in one file per program.
+//! All three are called in the same way: arguments as a list and never through a shell, the prompt on standard input,
+//! one JSON value per line on standard output. What differs is in one file per program.
 
+mod agent;
 mod claude;
 mod codex;
+mod excerpt;
 mod gemini;
+mod json;
 mod lines;
+mod names;
 mod program;
 mod transcript;
 mod verdict;
 
-use std::collections::BTreeMap;
-
 use ensemble_types::runs::Provider;
-use serde::{Deserialize, Serialize};
 
+use agent::Agent;
+pub use agent::Permission;
+pub(crate) use agent::{Call, Invocation};
 pub(crate) use lines::{Lines, Piece, whole_characters};
+pub(crate) use names::{is_model, is_session};
 pub use program::{Offer, find};
 pub(crate) use transcript::Transcript;
+use transcript::{Ended, Refusal};
 pub(crate) use verdict::{Exit, Outcome, Stop, judge};
 
-/// How much a provider's program may do without asking. Nobody is there to be asked, so what needs asking is refused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Permission {
-    /// What the program allows by itself: reading, mostly.
-    Ask,
-    /// It may change files in its working directory.
-    #[default]
-    Edit,
-    /// It may do all that this account may do. Each attempt that gets this is logged.
-    Bypass,
-}
-
-impl std::str::FromStr for Permission {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "ask" => Ok(Self::Ask),
-            "edit" => Ok(Self::Edit),
-            "bypass" => Ok(Self::Bypass),
-            _ => Err("must be ask, edit or bypass"),
-        }
-    }
-}
-
-/// One call of a program.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Call<'a> {
-    /// `None`: the program's own choice.
-    pub(crate) model: Option<&'a str>,
-    /// The program's session to go on with.
-    pub(crate) resume: Option<&'a str>,
-    pub(crate) permission: Permission,
-    /// Arguments from the configuration.
-    pub(crate) extra: &'a [String],
-    /// Whether the runner is root, which some programs want to be told is on purpose.
-    pub(crate) as_root: bool,
-}
-
-/// The arguments of a call, and variables that the program needs beside those it inherits.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Invocation {
-    pub(crate) args: Vec<String>,
-    pub(crate) env: BTreeMap<&'static str, &'static str>,
-}
-
-impl Invocation {
-    fn arg(mut self, arg: &str) -> Self {
-        self.args.push(arg.to_owned());
-        self
-    }
-
-    fn args<'a>(mut self, args: impl IntoIterator<Item = &'a str>) -> Self {
-        self.args.extend(args.into_iter().map(str::to_owned));
-        self
-    }
-
-    fn option(self, name: &str, value: Option<&str>) -> Self {
-        match value {
-            Some(value) => self.arg(name).arg(value),
-            None => self,
-        }
-    }
-
-    fn env(mut self, name: &'static str, value: &'static str) -> Self {
-        self.env.insert(name, value);
-        self
+fn agent(provider: Provider) -> &'static dyn Agent {
+    match provider {
+        Provider::Claude => &claude::Claude,
+        Provider::Codex => &codex::Codex,
+        Provider::Gemini => &gemini::Gemini,
     }
 }
 
 pub(crate) fn invocation(provider: Provider, call: &Call<'_>) -> Invocation {
-    match provider {
-        Provider::Claude => claude::invocation(call),
-        Provider::Codex => codex::invocation(call),
-        Provider::Gemini => gemini::invocation(call),
+    agent(provider).invocation(call)
+}
+
+/// Reads one line of a program's output. Lines that are not JSON are shown unchanged.
+pub(crate) fn read_line(provider: Provider, line: &str, transcript: &mut Transcript) {
+    match line.trim_start().starts_with('{').then(|| serde_json::from_str(line).ok()).flatten() {
+        Some(event) => agent(provider).read(&event, transcript),
+        None if line.trim().is_empty() => {}
+        None => transcript.note(line),
     }
 }
 
-/// A model's name as the interface allows it. What would be read as an option, or would need quoting, is none.
-pub(crate) fn is_model(name: &str) -> bool {
-    let inside = |b: u8| b.is_ascii_alphanumeric() || b"._:/[]-".contains(&b);
-    name.len() <= 128 && name.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric) && name.bytes().all(inside)
+/// Whether the program reports that the session to resume does not exist.
+pub(crate) fn lost_session(provider: Provider, transcript: &Transcript, stderr: &str) -> bool {
+    match transcript.ended() {
+        Some(Ended::Failure { refusal, .. }) => *refusal == Refusal::Session,
+        Some(Ended::Success) => false,
+        None => agent(provider).lost_session(stderr),
+    }
 }
 
-/// A session id as the programs make them. Anything else is not handed to one.
-pub(crate) fn is_session(id: &str) -> bool {
-    let inside = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
-    id.len() <= 128 && id.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric) && id.bytes().all(inside)
-}
-
-/// What the environment of each program may take over from the runner's. A name that ends in `*` is a prefix.
+/// The default list of variables that each program inherits from the runner. A name that ends in `*` is a prefix.
 pub fn default_pass_env(provider: Provider) -> Vec<String> {
     const SHARED: &[&str] = &[
         "PATH",
@@ -139,12 +84,7 @@ pub fn default_pass_env(provider: Provider) -> Vec<String> {
         "SSL_CERT_DIR",
         "NODE_EXTRA_CA_CERTS",
     ];
-    let own: &[&str] = match provider {
-        Provider::Claude => &["ANTHROPIC_*", "CLAUDE_*"],
-        Provider::Codex => &["OPENAI_*", "CODEX_*"],
-        Provider::Gemini => &["GEMINI_*", "GOOGLE_*"],
-    };
-    SHARED.iter().chain(own).map(|name| (*name).to_owned()).collect()
+    SHARED.iter().chain(agent(provider).inherits()).map(|name| (*name).to_owned()).collect()
 }
 
 #[cfg(test)]
@@ -186,16 +126,5 @@ mod tests {
         assert!(env(Permission::Bypass, true).contains_key("IS_SANDBOX"));
         assert!(!env(Permission::Bypass, false).contains_key("IS_SANDBOX"));
         assert!(!env(Permission::Edit, true).contains_key("IS_SANDBOX"));
-    }
-
-    #[test]
-    fn names_that_look_like_options_are_refused() {
-        for good in ["gpt-5", "claude-opus-4-8[1m]", "models/x:y", "a"] {
-            assert!(is_model(good), "{good}");
-        }
-        for bad in ["", "-m", "--help", "a b", "a;b", "$(x)", "ä", "a\0", &"x".repeat(129)] {
-            assert!(!is_model(bad), "{bad}");
-            assert!(!is_session(bad), "{bad}");
-        }
     }
 }

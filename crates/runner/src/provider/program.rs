@@ -1,4 +1,4 @@
-//! Where a provider's program is, or why it cannot be offered.
+//! Finds a provider's program, or the reason why it cannot be offered.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -10,11 +10,11 @@ use ensemble_types::runs::Provider;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     pub provider: Provider,
-    /// The program, or why there is none.
+    /// The program, or the reason why there is none.
     pub program: Result<PathBuf, String>,
 }
 
-/// Finds a program as a shell would: a name on the search path, or a path.
+/// Finds a program as a shell does: a name on the search path, or a path.
 pub fn find(name: &Path, search_path: &str) -> Result<PathBuf, String> {
     if name.components().count() > 1 || name.is_absolute() {
         return usable(name).map(|()| name.to_owned());
@@ -22,7 +22,7 @@ pub fn find(name: &Path, search_path: &str) -> Result<PathBuf, String> {
     let candidates = std::env::split_paths(OsStr::new(search_path)).map(|folder| folder.join(name));
     match candidates.into_iter().find(|path| path.is_absolute() && usable(path).is_ok()) {
         Some(path) => Ok(path),
-        None => Err(format!("no program {} on the search path", name.display())),
+        None => Err(format!("the program {} is not on the search path", name.display())),
     }
 }
 
@@ -46,7 +46,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let search = folder.path().to_str().unwrap();
         let program = folder.path().join("tool");
-        assert_eq!(find(Path::new("tool"), search), Err("no program tool on the search path".to_owned()));
+        assert_eq!(find(Path::new("tool"), search), Err("the program tool is not on the search path".to_owned()));
         std::fs::write(&program, "").unwrap();
         std::fs::set_permissions(&program, PermissionsExt::from_mode(0o600)).unwrap();
         assert!(find(&program, search).unwrap_err().ends_with("is not executable"));

@@ -1,18 +1,19 @@
-//! What an attempt came to: judged by how the program ended, by what it said last, and by why it was stopped.
+//! The outcome of an attempt, from the exit of the program, its last output and the reason why it was stopped.
 
 use ensemble_types::leases::{FinishStatus, LeaseError, LeaseFinish};
 use ensemble_types::runs::Provider;
 use ensemble_types::text::{Blob, Text};
 
-use super::transcript::{Ended, MESSAGE_BYTES, Refusal, Transcript, cut};
+use super::excerpt::excerpt;
+use super::transcript::{Ended, MESSAGE_BYTES, Refusal, Transcript};
 
-/// Why the runner ended an attempt that had not ended by itself.
+/// Why the runner stopped an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// The service asked for it.
+    /// The service requested it.
     Cancel,
     Timeout,
-    /// The runner is going away.
+    /// The runner is stopping.
     HandBack,
 }
 
@@ -21,11 +22,11 @@ pub(crate) enum Stop {
 pub(crate) enum Exit {
     Code(i32),
     Signal(i32),
-    /// Nobody saw it.
+    /// The exit was not observed.
     Unknown,
 }
 
-/// What an attempt came to.
+/// The outcome of an attempt.
 #[derive(Clone, Debug)]
 pub(crate) struct Outcome {
     pub(crate) status: FinishStatus,
@@ -34,23 +35,23 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// An attempt that could not be made.
-    pub(crate) fn not_made(code: &str, message: impl Into<String>) -> Self {
+    /// An attempt that could not be started.
+    pub(crate) fn not_startable(code: &str, message: impl Into<String>) -> Self {
         Self { status: FinishStatus::Failed, error: error(code, message), exit_code: None }
     }
 
-    /// An attempt that was not begun, because the service no longer wanted it.
+    /// An attempt that was not started because it was cancelled.
     pub(crate) fn cancelled() -> Self {
         Self { status: FinishStatus::Cancelled, error: None, exit_code: None }
     }
 
-    /// An attempt that the end of the runner interrupted.
+    /// An attempt that was interrupted because the runner stopped.
     pub(crate) fn interrupted() -> Self {
         let message = "The runner on this machine stopped before the attempt had ended.";
         Self { status: FinishStatus::Cancelled, error: error("RUNNER_STOPPED", message), exit_code: None }
     }
 
-    /// The report of it.
+    /// The report for the service.
     pub(crate) fn report(self, fence: i64, transcript: Option<&Transcript>) -> LeaseFinish {
         LeaseFinish {
             fence,
@@ -64,7 +65,7 @@ impl Outcome {
     }
 }
 
-/// Judges an attempt. `stderr` is the end of what the program wrote there.
+/// Determines the outcome. `stderr` is the end of the program's standard error.
 pub(crate) fn judge(
     provider: Provider,
     transcript: &Transcript,
@@ -79,7 +80,7 @@ pub(crate) fn judge(
     let outcome = |status, error| Outcome { status, error, exit_code };
     let succeeded = transcript.ended() == Some(&Ended::Success) && exit == Exit::Code(0);
     match stop {
-        // It had done its work before the order to stop reached it.
+        // The program finished before the order to stop reached it.
         _ if succeeded => outcome(FinishStatus::Completed, None),
         Some(Stop::Cancel) => outcome(FinishStatus::Cancelled, None),
         Some(Stop::Timeout) => {
@@ -91,40 +92,42 @@ pub(crate) fn judge(
 }
 
 fn failure(provider: Provider, transcript: &Transcript, exit: Exit, stderr: &str) -> Option<LeaseError> {
-    let last_words = last_words(stderr);
+    let stderr_tail = stderr_tail(stderr);
     match (transcript.ended(), exit) {
         (Some(Ended::Failure { message, refusal: Refusal::Model }), _) => error("REFUSED", message.as_str()),
         (Some(Ended::Failure { message, .. }), _) if !message.is_empty() => error("MODEL_ERROR", message.as_str()),
-        (_, Exit::Signal(signal)) => {
-            error("CRASHED", format!("{provider} was ended by signal {signal}, and not by the runner.{last_words}"))
-        }
-        (_, Exit::Unknown) => error("CRASHED", format!("How {provider} ended was not seen.{last_words}")),
-        (None, Exit::Code(0)) => error("NO_RESULT", format!("{provider} ended without a result.{last_words}")),
+        (_, Exit::Signal(signal)) => error(
+            "CRASHED",
+            format!("{provider} was ended by signal {signal}, which the runner did not send.{stderr_tail}"),
+        ),
+        (_, Exit::Unknown) => error("CRASHED", format!("The exit of {provider} was not observed.{stderr_tail}")),
+        (None, Exit::Code(0)) => error("NO_RESULT", format!("{provider} ended without a result.{stderr_tail}")),
         (_, Exit::Code(code)) => {
-            error("PROVIDER_FAILED", format!("{provider} ended with exit code {code}.{last_words}"))
+            error("PROVIDER_FAILED", format!("{provider} ended with exit code {code}.{stderr_tail}"))
         }
     }
 }
 
-/// The end of what was written to standard error, as an addition to a sentence.
-fn last_words(stderr: &str) -> String {
+/// The end of standard error, as an addition to a sentence.
+fn stderr_tail(stderr: &str) -> String {
     let stderr = stderr.trim();
-    if stderr.is_empty() { String::new() } else { format!(" Its last words: {}", cut(stderr, 1024)) }
+    if stderr.is_empty() { String::new() } else { format!(" The end of its standard error: {}", excerpt(stderr, 1024)) }
 }
 
 fn error(code: &str, message: impl Into<String>) -> Option<LeaseError> {
-    // The interface refuses U+0000 wherever it comes from, and what is longer than it bears.
-    let message = cut(&message.into().replace('\0', "\u{fffd}"), MESSAGE_BYTES);
+    // The interface refuses U+0000 and messages that are too long.
+    let message = excerpt(&message.into().replace('\0', "\u{fffd}"), MESSAGE_BYTES);
     Some(LeaseError { code: Text::new(code).ok()?, message: Text::new(message).ok()? })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provider::read_line;
 
     fn claude(lines: &[&str]) -> Transcript {
-        let mut transcript = Transcript::of(Provider::Claude);
-        lines.iter().for_each(|line| transcript.line(line));
+        let mut transcript = Transcript::new();
+        lines.iter().for_each(|line| read_line(Provider::Claude, line, &mut transcript));
         transcript
     }
 

@@ -1,7 +1,8 @@
-//! What the runner must not forget: which attempts it has begun, what they said, and what they came to.
+//! The runner's state on disk: which attempts it has started, their output, and their reports.
 //!
-//! One folder per attempt under the state directory, named by its lease. It is there before the program starts, and
-//! goes when the server has taken the report. A runner that starts finds in it what its predecessor left.
+//! There is one folder per attempt in the state directory, named by its lease. It is created before the program starts,
+//! and removed when the server has accepted the report. A runner that starts recovers the attempts of its predecessor
+//! from it.
 
 mod output;
 mod record;
@@ -18,7 +19,7 @@ use nix::fcntl::{Flock, FlockArg};
 pub(crate) use output::{OutputBounds, OutputSpool};
 pub(crate) use record::Record;
 
-/// The state directory, held by this process alone.
+/// The state directory. Only one process can hold it.
 #[derive(Debug)]
 pub(crate) struct Spool {
     root: PathBuf,
@@ -26,7 +27,7 @@ pub(crate) struct Spool {
 }
 
 impl Spool {
-    /// Opens or makes the state directory, for this user's eyes only. Fails when another runner has it.
+    /// Opens or creates the state directory, readable only for this user. Fails when another runner uses it.
     pub(crate) fn open(root: &Path) -> io::Result<Self> {
         private_dir(root)?;
         let root = root.canonicalize()?;
@@ -38,7 +39,7 @@ impl Spool {
         Ok(Self { root, _lock: lock })
     }
 
-    /// Puts down that an attempt begins. `None` when it was put down before.
+    /// Records the start of an attempt. `None` when it is recorded already.
     pub(crate) fn begin(&self, lease: &Lease) -> io::Result<Option<Record>> {
         let path = self.root.join("attempts").join(lease.id.to_string());
         if path.exists() {
@@ -48,8 +49,8 @@ impl Spool {
         Record::begin(path, lease).map(Some)
     }
 
-    /// What a predecessor left, and what could not be read of it.
-    pub(crate) fn left(&self) -> io::Result<Vec<Record>> {
+    /// Reads the attempts of an earlier runner process. A record that cannot be read is logged.
+    pub(crate) fn recover(&self) -> io::Result<Vec<Record>> {
         let mut records = Vec::new();
         for entry in fs::read_dir(self.root.join("attempts"))? {
             let path = entry?.path();
@@ -57,14 +58,14 @@ impl Spool {
                 Ok(Some(record)) => records.push(record),
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::error!(path = %path.display(), "Cannot read what is left of an attempt: {error}")
+                    tracing::error!(path = %path.display(), "Cannot read the record of an attempt: {error}")
                 }
             }
         }
         Ok(records)
     }
 
-    /// Where the tasks of a run work that name no directory: one folder for all, since they build on each other.
+    /// The working directory of a run's tasks that name none. All tasks share it, because they build on each other.
     pub(crate) fn workspace(&self, run: RunId) -> io::Result<PathBuf> {
         let path = self.workspaces().join(run.to_string());
         private_dir(&path)?;
@@ -80,7 +81,7 @@ fn private_dir(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Makes what was written in a folder survive a loss of power.
+/// Makes the changes in a folder survive a power failure.
 fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }

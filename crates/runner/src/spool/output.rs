@@ -1,7 +1,7 @@
-//! What an attempt said, on disk between the program that says it and the server that takes it.
+//! The output of an attempt on disk, between the program that writes it and the server that stores it.
 //!
-//! It is a row of files, each named by the offset of its first byte. What the server has taken is removed, so memory
-//! stays flat whatever the size of the output, and disk is bounded: when too much waits, the program has to wait.
+//! The output is a sequence of files, each named by the offset of its first byte. Files that the server has stored are
+//! removed, so memory use is constant and disk use is bounded: when too much output is unsent, the program has to wait.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -13,46 +13,46 @@ use tokio::sync::Notify;
 
 use crate::provider::whole_characters;
 
-/// A file is followed by the next when it has this size.
+/// The size at which a new file begins.
 const FILE_BYTES: u64 = 4 << 20;
 
-/// How much may be said, and how much of it may wait.
+/// The limits of an attempt's output, in all and unsent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OutputBounds {
-    pub(crate) in_all: u64,
-    pub(crate) waiting: u64,
+    pub(crate) total: u64,
+    pub(crate) unsent: u64,
 }
 
-/// The output of one attempt. Offsets count bytes of UTF-8 since its start.
+/// The output of one attempt. Offsets count bytes of UTF-8 from its start.
 #[derive(Debug)]
 pub(crate) struct OutputSpool {
     folder: PathBuf,
     bounds: OutputBounds,
     state: Mutex<State>,
-    /// Something was added, or nothing more will be.
-    grown: Notify,
-    /// Something was taken.
-    taken: Notify,
+    /// Notified when output was added or the output was closed.
+    added: Notify,
+    /// Notified when the server stored output.
+    acknowledged: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Where each file starts, oldest first.
+    /// The start offset of each file, oldest first.
     starts: VecDeque<u64>,
     newest: Option<File>,
     end: u64,
-    /// Everything before this has been taken.
-    taken: u64,
+    /// The server has stored everything before this offset.
+    acknowledged: u64,
     closed: bool,
-    is_cut: bool,
-    /// Nobody wants it any more.
+    is_truncated: bool,
+    /// The output is no longer needed.
     abandoned: bool,
-    /// The program has ended, so there is nobody left to be made to wait.
+    /// The program has ended, so no writer has to wait.
     unbounded: bool,
 }
 
 impl OutputSpool {
-    /// Opens the output in an attempt's folder, with whatever is there already.
+    /// Opens the output in an attempt's folder, including the existing files.
     pub(crate) fn open(folder: &Path, bounds: OutputBounds) -> io::Result<Arc<Self>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(folder)? {
@@ -64,7 +64,7 @@ impl OutputSpool {
         }
         found.sort_unstable();
         let mut state = State {
-            taken: found.first().map_or(0, |(start, _)| *start),
+            acknowledged: found.first().map_or(0, |(start, _)| *start),
             end: found.last().map_or(0, |(start, length)| start + length),
             starts: found.into_iter().map(|(start, _)| start).collect(),
             ..State::default()
@@ -74,82 +74,79 @@ impl OutputSpool {
             folder: folder.to_owned(),
             bounds,
             state: Mutex::new(state),
-            grown: Notify::new(),
-            taken: Notify::new(),
+            added: Notify::new(),
+            acknowledged: Notify::new(),
         }))
     }
 
-    /// Waits until there is room for more.
-    pub(crate) async fn room(&self) {
+    /// Waits until there is room for more output.
+    pub(crate) async fn wait_for_room(&self) {
         loop {
-            let taken = self.taken.notified();
+            let acknowledged = self.acknowledged.notified();
             {
                 let state = self.lock();
-                if state.abandoned || state.unbounded || state.end - state.taken < self.bounds.waiting {
+                if state.abandoned || state.unbounded || state.end - state.acknowledged < self.bounds.unsent {
                     return;
                 }
             }
-            taken.await;
+            acknowledged.await;
         }
     }
 
-    /// Adds what was said. Blocks for as long as the disk does.
+    /// Adds output. Blocks for as long as the disk does.
     pub(crate) fn append(&self, text: &str) -> io::Result<()> {
         let mut state = self.lock();
-        if text.is_empty() || state.abandoned || state.is_cut {
+        if text.is_empty() || state.abandoned || state.is_truncated {
             return Ok(());
         }
-        let fits = state.end + u64::try_from(text.len()).unwrap_or(u64::MAX) <= self.bounds.in_all;
+        let fits = state.end + u64::try_from(text.len()).unwrap_or(u64::MAX) <= self.bounds.total;
         let result = if fits {
             self.write(&mut state, text)
         } else {
-            state.is_cut = true;
-            self.write(
-                &mut state,
-                &format!("\n[The runner cut the output here, after {} bytes.]\n", self.bounds.in_all),
-            )
+            state.is_truncated = true;
+            self.write(&mut state, &format!("\n[The runner cut the output here, after {} bytes.]\n", self.bounds.total))
         };
         drop(state);
-        self.grown.notify_waiters();
+        self.added.notify_waiters();
         result
     }
 
-    /// Nothing more will be added.
+    /// Closes the output: nothing more will be added.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
-        self.grown.notify_waiters();
+        self.added.notify_waiters();
     }
 
-    /// Nobody is made to wait any more; what still comes is what was in the pipes.
+    /// Lets writers no longer wait. Only the rest of the pipes is still to come.
     pub(crate) fn lift_bound(&self) {
         self.lock().unbounded = true;
-        self.taken.notify_waiters();
+        self.acknowledged.notify_waiters();
     }
 
-    /// Nobody wants it any more: what waits is dropped, and so is what comes.
+    /// Drops the output, also output that is added later.
     pub(crate) fn abandon(&self) {
         self.lock().abandoned = true;
-        self.taken.notify_waiters();
-        self.grown.notify_waiters();
+        self.acknowledged.notify_waiters();
+        self.added.notify_waiters();
     }
 
-    /// Waits for something to send. `None` when it is closed and everything was taken, or when nobody wants it.
-    pub(crate) async fn waiting(&self) -> Option<u64> {
+    /// Waits for output to send and returns its offset. `None` when all output is sent and closed, or abandoned.
+    pub(crate) async fn next_unsent(&self) -> Option<u64> {
         loop {
-            let grown = self.grown.notified();
+            let added = self.added.notified();
             {
                 let state = self.lock();
                 if state.abandoned {
                     return None;
                 }
-                if state.taken < state.end {
-                    return Some(state.taken);
+                if state.acknowledged < state.end {
+                    return Some(state.acknowledged);
                 }
                 if state.closed {
                     return None;
                 }
             }
-            grown.await;
+            added.await;
         }
     }
 
@@ -157,7 +154,7 @@ impl OutputSpool {
         self.lock().closed
     }
 
-    /// At most `most` bytes from this offset on, without splitting a character. Blocks for as long as the disk does.
+    /// At most `most` bytes from this offset, without splitting a character. Blocks for as long as the disk does.
     pub(crate) fn read(&self, from: u64, most: u64) -> io::Result<String> {
         let start = {
             let state = self.lock();
@@ -172,21 +169,21 @@ impl OutputSpool {
         String::from_utf8(bytes).map_err(io::Error::other)
     }
 
-    /// The server has everything before this offset, whatever it was given.
-    pub(crate) fn took(&self, until: u64) {
+    /// Records that the server has stored everything before this offset.
+    pub(crate) fn acknowledge(&self, until: u64) {
         let mut state = self.lock();
-        // A server that has more than was said cannot be helped; it is not given anything twice.
-        state.taken = until.min(state.end);
-        while let Some(next) = state.starts.get(1).copied().filter(|next| *next <= state.taken) {
+        // The server may report more than was written. Nothing is sent twice for that.
+        state.acknowledged = until.min(state.end);
+        while let Some(next) = state.starts.get(1).copied().filter(|next| *next <= state.acknowledged) {
             let oldest = state.starts.pop_front().unwrap_or(next);
-            // A file that stays behind costs only disk, until the attempt's folder goes.
+            // A file that cannot be removed only uses disk space until the attempt's folder is removed.
             let _ = fs::remove_file(self.file(oldest));
         }
         drop(state);
-        self.taken.notify_waiters();
+        self.acknowledged.notify_waiters();
     }
 
-    /// Where what is still here begins.
+    /// The offset of the oldest output on disk.
     pub(crate) fn oldest(&self) -> u64 {
         self.lock().starts.front().copied().unwrap_or(0)
     }
@@ -216,7 +213,7 @@ impl OutputSpool {
     }
 }
 
-/// A predecessor that was killed while writing may have left half a character at the end.
+/// Removes half a character from the end, which a runner that was killed while writing may have left.
 fn trim_torn_character(folder: &Path, state: &mut State) -> io::Result<()> {
     let Some(start) = state.starts.back().copied() else { return Ok(()) };
     let mut file = File::options().read(true).write(true).open(folder.join(format!("output.{start:020}")))?;
@@ -237,7 +234,7 @@ fn trim_torn_character(folder: &Path, state: &mut State) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    const BOUNDS: OutputBounds = OutputBounds { in_all: 100 << 20, waiting: 1 << 20 };
+    const BOUNDS: OutputBounds = OutputBounds { total: 100 << 20, unsent: 1 << 20 };
 
     #[tokio::test]
     async fn what_was_taken_leaves_the_disk() {
@@ -247,15 +244,15 @@ mod tests {
         let mut read = String::new();
         for _ in 0..200 {
             spool.append(&piece).unwrap();
-            let from = spool.waiting().await.unwrap();
+            let from = spool.next_unsent().await.unwrap();
             let got = spool.read(from, 100_000).unwrap();
-            spool.took(from + u64::try_from(got.len()).unwrap());
+            spool.acknowledge(from + u64::try_from(got.len()).unwrap());
             read.push_str(&got);
         }
         spool.close();
-        while let Some(from) = spool.waiting().await {
+        while let Some(from) = spool.next_unsent().await {
             let got = spool.read(from, 99_999).unwrap();
-            spool.took(from + u64::try_from(got.len()).unwrap());
+            spool.acknowledge(from + u64::try_from(got.len()).unwrap());
             read.push_str(&got);
         }
         assert!(read == piece.repeat(200));
@@ -268,13 +265,13 @@ mod tests {
         let spool = OutputSpool::open(folder.path(), BOUNDS).unwrap();
         spool.append("one ").unwrap();
         drop(spool);
-        // Killed in the middle of a character.
+        // The runner was killed in the middle of a character.
         let path = folder.path().join(format!("output.{:020}", 0));
         File::options().append(true).open(&path).unwrap().write_all(&"😀".as_bytes()[..2]).unwrap();
         let spool = OutputSpool::open(folder.path(), BOUNDS).unwrap();
         spool.append("two").unwrap();
         spool.close();
-        assert_eq!(spool.waiting().await, Some(0));
+        assert_eq!(spool.next_unsent().await, Some(0));
         assert_eq!(spool.read(0, 100).unwrap(), "one two");
         assert_eq!(spool.read(4, 100).unwrap(), "two");
     }
@@ -282,7 +279,7 @@ mod tests {
     #[tokio::test]
     async fn the_end_is_marked_where_it_was_cut() {
         let folder = tempfile::tempdir().unwrap();
-        let spool = OutputSpool::open(folder.path(), OutputBounds { in_all: 10, waiting: 4 }).unwrap();
+        let spool = OutputSpool::open(folder.path(), OutputBounds { total: 10, unsent: 4 }).unwrap();
         spool.append("12345678").unwrap();
         spool.append("9012").unwrap();
         spool.append("never").unwrap();

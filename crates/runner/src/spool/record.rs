@@ -1,4 +1,4 @@
-//! One attempt on disk: which one it is, and, once it has ended, its report.
+//! The record of one attempt on disk: its identity and, once it has ended, its report.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -17,10 +17,10 @@ const ATTEMPT: &str = "attempt.json";
 const FINISH: &str = "finish.json";
 const REFUSED: &str = "refused.json";
 
-/// How long a report that the server refused is there to be looked at.
-const REFUSED_IS_KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// How long a refused report is kept for inspection.
+const REFUSED_RETENTION: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Which attempt a folder belongs to. The prompt is not in it.
+/// The identity of an attempt. The prompt is not stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Attempt {
@@ -59,11 +59,11 @@ impl Record {
         Ok(Self { path, attempt, finish: None })
     }
 
-    /// `None` when the folder needs no further care: it was never begun, or its report was refused.
+    /// `None` when there is nothing to recover: the attempt never began, or its report was refused.
     pub(super) fn read(path: PathBuf) -> io::Result<Option<Self>> {
         if let Ok(refused) = fs::metadata(path.join(REFUSED)) {
             let age = refused.modified()?.elapsed().unwrap_or_default();
-            if age > REFUSED_IS_KEPT {
+            if age > REFUSED_RETENTION {
                 fs::remove_dir_all(&path)?;
             }
             return Ok(None);
@@ -84,7 +84,7 @@ impl Record {
         self.attempt.fence
     }
 
-    /// As the server's calls name it.
+    /// The lease for calls to the server.
     pub(crate) fn held(&self) -> HeldLease {
         let Attempt { lease: id, fence, traceparent, .. } = self.attempt.clone();
         HeldLease { id, fence, traceparent }
@@ -98,34 +98,34 @@ impl Record {
         &self.path
     }
 
-    /// The report that a predecessor put down.
+    /// The report that an earlier runner process saved.
     pub(crate) fn finish(&self) -> Option<&LeaseFinish> {
         self.finish.as_ref()
     }
 
-    /// The provider's session that a predecessor noted.
+    /// The provider's session that an earlier runner process saved.
     pub(crate) fn provider_session(&self) -> Option<&str> {
         self.attempt.provider_session_id.as_deref()
     }
 
-    /// Remembers the provider's session, so that it can be resumed even if this process ends here.
-    pub(crate) fn note_session(&self, id: &str) -> io::Result<()> {
+    /// Saves the provider's session, so that it can be resumed even if this process ends now.
+    pub(crate) fn save_session(&self, id: &str) -> io::Result<()> {
         let attempt = Attempt { provider_session_id: Some(id.to_owned()), ..self.attempt.clone() };
         write(&self.path, ATTEMPT, &attempt)
     }
 
-    /// Puts the report down, so that nothing but the server's answer can remove it.
-    pub(crate) fn put_finish(&self, finish: &LeaseFinish) -> io::Result<()> {
+    /// Saves the report. It stays until the server has answered it.
+    pub(crate) fn save_finish(&self, finish: &LeaseFinish) -> io::Result<()> {
         write(&self.path, FINISH, finish)
     }
 
-    /// The server will never take this report. It is kept for people to look at, and not sent again.
+    /// Keeps a report that the server refused for inspection. It is not sent again.
     pub(crate) fn refuse(self) -> io::Result<()> {
         fs::rename(self.path.join(FINISH), self.path.join(REFUSED))?;
         sync_dir(&self.path)
     }
 
-    /// The server has taken the report, or somebody else has the task.
+    /// Removes the record: the server has accepted the report, or another runner has the task.
     pub(crate) fn remove(self) -> io::Result<()> {
         fs::remove_dir_all(&self.path)
     }
@@ -139,7 +139,7 @@ fn read<T: for<'de> Deserialize<'de>>(folder: &Path, name: &str) -> io::Result<O
     }
 }
 
-/// Replaces a file as one step: it is there in full or as before, also after a loss of power.
+/// Replaces a file atomically: even after a power failure it is complete or unchanged.
 fn write(folder: &Path, name: &str, value: &impl Serialize) -> io::Result<()> {
     let text = serde_json::to_vec(value).map_err(io::Error::other)?;
     let new = folder.join(format!("{name}.new"));

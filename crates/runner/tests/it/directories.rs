@@ -1,4 +1,4 @@
-//! Where a task may work.
+//! The working directory of a task.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -12,7 +12,7 @@ fn working_in(directory: &std::path::Path, prompt: &str) -> Lease {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_task_works_where_it_was_told_and_nowhere_else() {
+async fn a_task_runs_in_its_working_directory_below_a_root() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     let _runner = Runner::start(config(&server, &agent, state.path()));
     let inside = state.path().join("my project");
@@ -20,7 +20,7 @@ async fn a_task_works_where_it_was_told_and_nowhere_else() {
     std::fs::write(inside.join("file"), "").unwrap();
     let lease = server.enqueue(working_in(&inside, &format!("pwd\n{DONE}")));
     completed(&server.finished(lease, SOON).await);
-    assert_eq!(server.heard(lease).output, format!("{}\n", inside.canonicalize().unwrap().display()));
+    assert_eq!(server.recorded(lease).output, format!("{}\n", inside.canonicalize().unwrap().display()));
 
     for (directory, wanted) in [
         (inside.join("missing"), "WORKING_DIRECTORY_NOT_FOUND"),
@@ -44,15 +44,15 @@ async fn tasks_of_a_run_without_a_directory_share_one() {
     completed(&server.finished(server.enqueue(first), SOON).await);
     let id = server.enqueue(second);
     completed(&server.finished(id, SOON).await);
-    assert_eq!(server.heard(id).output, "shared\n");
+    assert_eq!(server.recorded(id).output, "shared\n");
 }
 
-/// Root reads everything, so this needs a runner that is somebody else; one that is not root already is.
+/// Root can read everything, so the runner of this test runs as an unprivileged user.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_directory_that_may_not_be_read_is_named() {
-    const NOBODY: u32 = 65_534;
+async fn an_unreadable_directory_is_reported() {
+    const UNPRIVILEGED: u32 = 65_534;
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
-    let as_user = nix::unistd::geteuid().is_root().then_some(NOBODY);
+    let as_user = nix::unistd::geteuid().is_root().then_some(UNPRIVILEGED);
     std::fs::set_permissions(state.path(), PermissionsExt::from_mode(0o777)).unwrap();
     let secret = state.path().join("secret");
     std::fs::create_dir(&secret).unwrap();

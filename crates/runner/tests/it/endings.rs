@@ -1,14 +1,15 @@
-//! However an attempt ends, nothing of it is left.
+//! No process of an attempt is left, however it ends.
 
 use std::time::{Duration, Instant};
 
+use ensemble_testkit::{eventually, eventually_some};
 use ensemble_types::ids::LeaseId;
 use ensemble_types::leases::FinishStatus;
 
 use crate::support::orchestrator::{code, completed, task};
-use crate::support::{DONE, Orchestrator, Runner, RunnerProcess, SOON, ScriptAgent, config, eventually, processes};
+use crate::support::{DONE, Orchestrator, Runner, RunnerProcess, SOON, ScriptAgent, config, processes};
 
-/// Ignores TERM, and so do its children: one in its group, one in a session of its own, one that daemonised.
+/// A script that ignores TERM, with children that do so too: one in its group, one in its own session, one daemonised.
 const STUBBORN: &str = "
     trap '' TERM INT HUP
     (trap '' TERM; while :; do sleep 1; done) &
@@ -19,18 +20,18 @@ const STUBBORN: &str = "
 ";
 
 async fn gone(lease: LeaseId, within: Duration) {
-    eventually("every process to be gone", within, || processes::of(lease).is_empty().then_some(())).await;
+    eventually(within, async || processes::of(lease).is_empty()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_program_that_ignores_term_and_its_children_are_dead_15_s_after_the_cancel() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     let mut config = config(&server, &agent, state.path());
-    // As it is in earnest.
+    // The default of production.
     config.timing.term_grace = ensemble_runner::config::Timing::default().term_grace;
     let _runner = Runner::start(config);
     let lease = server.enqueue(task(STUBBORN));
-    server.says(lease, "ready").await;
+    server.wait_for_output(lease, "ready").await;
     assert!(processes::of(lease).len() >= 5, "the guard, the program and its children");
     server.cancel(lease);
     let asked = Instant::now();
@@ -48,7 +49,7 @@ async fn a_program_that_listens_ends_at_once() {
     config.timing.term_grace = Duration::from_secs(600);
     let _runner = Runner::start(config);
     let lease = server.enqueue(task("echo ready; exec sleep 600"));
-    server.says(lease, "ready").await;
+    server.wait_for_output(lease, "ready").await;
     server.cancel(lease);
     let finish = server.finished(lease, SOON).await;
     assert_eq!((finish.status, code(&finish)), (FinishStatus::Cancelled, ""));
@@ -60,9 +61,9 @@ async fn a_runner_killed_outright_leaves_no_orphan() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     let mut runner = RunnerProcess::start(&server, &agent, state.path(), serde_json::json!({"termGraceMs": 1000}));
     let lease = server.enqueue(task(STUBBORN));
-    server.says(lease, "ready").await;
+    server.wait_for_output(lease, "ready").await;
     assert!(processes::of(lease).len() >= 5);
-    runner.kill_outright();
+    runner.kill();
     gone(lease, Duration::from_secs(5)).await;
 }
 
@@ -71,8 +72,8 @@ async fn a_guard_killed_outright_takes_its_program_along() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     let _runner = Runner::start(config(&server, &agent, state.path()));
     let lease = server.enqueue(task(STUBBORN));
-    server.says(lease, "ready").await;
-    processes::kill_outright(processes::guard(lease).unwrap());
+    server.wait_for_output(lease, "ready").await;
+    processes::kill(processes::guard(lease).unwrap());
     let finish = server.finished(lease, SOON).await;
     assert_eq!((finish.status, code(&finish)), (FinishStatus::Failed, "CRASHED"));
     gone(lease, Duration::from_secs(2)).await;
@@ -104,12 +105,12 @@ async fn a_lost_lease_ends_the_program_and_reports_nothing() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     let _runner = Runner::start(config(&server, &agent, state.path()));
     let lease = server.enqueue(task(STUBBORN));
-    server.says(lease, "ready").await;
+    server.wait_for_output(lease, "ready").await;
     server.lose(lease);
     gone(lease, Duration::from_secs(10)).await;
-    // The runner goes on with other work.
+    // The runner continues with other work.
     completed(&server.finished(server.enqueue(task(DONE)), SOON).await);
-    assert!(server.heard(lease).finishes.is_empty());
+    assert!(server.recorded(lease).finishes.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -121,7 +122,7 @@ async fn a_crash_is_reported_with_the_last_words() {
     assert_eq!((finish.status, code(&finish)), (FinishStatus::Failed, "CRASHED"));
     let message = finish.error.unwrap().message.into_string();
     assert!(message.contains("signal 11") && message.contains("out of luck"), "{message}");
-    assert!(server.heard(lease).output.starts_with("begun\n"));
+    assert!(server.recorded(lease).output.starts_with("begun\n"));
 
     let lease = server.enqueue(task("exit 0"));
     assert_eq!(code(&server.finished(lease, SOON).await), "NO_RESULT");
@@ -131,7 +132,7 @@ async fn a_crash_is_reported_with_the_last_words() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_cancelled_or_lost_before_it_began_is_not_begun() {
+async fn an_attempt_that_is_cancelled_or_lost_before_its_start_is_not_started() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     let _runner = Runner::start(config(&server, &agent, state.path()));
     let trace = state.path().join("begun");
@@ -143,8 +144,8 @@ async fn what_was_cancelled_or_lost_before_it_began_is_not_begun() {
     let finish = server.finished(server.enqueue(cancelled), SOON).await;
     assert_eq!((finish.status, code(&finish)), (FinishStatus::Cancelled, ""));
     let folder = state.path().join(format!("state/attempts/{lost}"));
-    eventually("the lost one to be dropped", SOON, || (server.queued() == 0 && !folder.exists()).then_some(())).await;
-    assert!(server.heard(lost).finishes.is_empty() && !trace.exists());
+    eventually(SOON, async || server.queued() == 0 && !folder.exists()).await;
+    assert!(server.recorded(lost).finishes.is_empty() && !trace.exists());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -155,12 +156,12 @@ async fn a_program_has_the_limits_of_the_configuration() {
     let _runner = Runner::start(config);
     let lease = server.enqueue(task(format!("ulimit -n; ulimit -c; grep NoNewPrivs /proc/self/status\n{DONE}")));
     completed(&server.finished(lease, SOON).await);
-    assert_eq!(server.heard(lease).output, "123\n0\nNoNewPrivs:\t1\n");
+    assert_eq!(server.recorded(lease).output, "123\n0\nNoNewPrivs:\t1\n");
 }
 
-/// Each process starts another in a session of its own and ends, so that whoever is found is gone already.
+/// Each process starts another in its own session and exits, so that a scan only finds processes that have ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn processes_that_run_away_by_forking_are_caught() {
+async fn processes_that_keep_forking_are_killed() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     let _runner = Runner::start(config(&server, &agent, state.path()));
     let (runaway, trace) = (state.path().join("runaway"), state.path().join("trace"));
@@ -169,13 +170,13 @@ async fn processes_that_run_away_by_forking_are_caught() {
     std::fs::write(&runaway, script).unwrap();
     let steps = || std::fs::metadata(&trace).map_or(0, |trace| trace.len());
     let lease = server.enqueue(task(format!("bash {} & sleep 600", runaway.display())));
-    eventually("it to run away", SOON, || (steps() > 20).then_some(())).await;
+    eventually(SOON, async || steps() > 20).await;
     server.cancel(lease);
     let finish = server.finished(lease, SOON).await;
     assert_eq!(finish.status, FinishStatus::Cancelled);
     let last = steps();
     let until = Instant::now() + Duration::from_millis(500);
-    eventually("half a second without a step", SOON, || {
+    eventually_some(SOON, async || {
         assert_eq!(steps(), last, "it is still running");
         (Instant::now() >= until).then_some(())
     })

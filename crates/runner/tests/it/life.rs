@@ -1,16 +1,17 @@
-//! The ordinary life of an attempt, and of the runner itself.
+//! The normal life of an attempt and of the runner.
 
 use std::time::Duration;
 
+use ensemble_testkit::{eventually, eventually_some};
 use ensemble_types::leases::FinishStatus;
 use ensemble_types::problem::Code;
 use ensemble_types::runs::Provider;
 
 use crate::support::orchestrator::{code, completed, task};
-use crate::support::{DONE, Orchestrator, Runner, SOON, ScriptAgent, config, eventually, processes};
+use crate::support::{DONE, Orchestrator, Runner, SOON, ScriptAgent, config, processes};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_task_is_done_streamed_and_reported() {
+async fn a_task_runs_and_its_output_and_report_arrive() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     let _runner = Runner::start(config(&server, &agent, state.path()));
     let script = format!(
@@ -27,10 +28,10 @@ async fn a_task_is_done_streamed_and_reported() {
     assert_eq!(finish.exit_code, Some(0));
     let usage = finish.usage.unwrap();
     assert_eq!((usage.input_tokens, usage.output_tokens, usage.cost_usd), (Some(7), Some(5), Some(0.5)));
-    let heard = server.heard(lease);
-    assert_eq!(heard.output, "At work 😀\n");
-    assert!(!heard.heartbeats.is_empty());
-    eventually("the folder of the attempt goes", SOON, || {
+    let recorded = server.recorded(lease);
+    assert_eq!(recorded.output, "At work 😀\n");
+    assert!(!recorded.heartbeats.is_empty());
+    eventually_some(SOON, async || {
         let left = std::fs::read_dir(state.path().join("state/attempts")).ok()?.count();
         (left == 0).then_some(())
     })
@@ -38,17 +39,17 @@ async fn a_task_is_done_streamed_and_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_first_heartbeat_comes_at_once_and_more_follow() {
+async fn heartbeats_are_sent_regularly() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     let _runner = Runner::start(config(&server, &agent, state.path()));
     let lease = server.enqueue(task(format!("sleep 1.5\n{DONE}")));
     completed(&server.finished(lease, SOON).await);
-    let beats = server.heard(lease).heartbeats;
+    let beats = server.recorded(lease).heartbeats;
     assert!(beats.len() >= 5, "{} beats in 1.5 s at one in 0.2 s", beats.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_missing_program_is_not_offered_and_says_why() {
+async fn a_missing_program_is_not_offered_and_the_reason_is_reported() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     let mut config = config(&server, &agent, state.path());
     let codex = config.providers.get_mut(&Provider::Codex).unwrap();
@@ -56,26 +57,26 @@ async fn a_missing_program_is_not_offered_and_says_why() {
     codex.program = "/nowhere/codex".into();
     config.timing.look_for_programs = Duration::from_millis(50);
     let _runner = Runner::start(config);
-    let told = eventually("the machine's activity", SOON, || server.machine_beats().first().cloned()).await;
-    let providers = told["runner"]["providers"].as_array().unwrap();
+    let activity = eventually_some(SOON, async || server.machine_beats().first().cloned()).await;
+    let providers = activity["runner"]["providers"].as_array().unwrap();
     assert_eq!((&providers[0]["provider"], &providers[0]["offered"]), (&"claude".into(), &true.into()));
     assert_eq!(providers[1]["offered"], false);
-    assert!(providers[1]["reason"].as_str().unwrap().contains("/nowhere/codex: No such file"), "{told}");
-    assert!(providers[2]["reason"].as_str().unwrap().contains("switched off"), "{told}");
-    let asked = eventually("a request for leases", SOON, || server.lease_requests().first().cloned()).await;
+    assert!(providers[1]["reason"].as_str().unwrap().contains("/nowhere/codex: No such file"), "{activity}");
+    assert!(providers[2]["reason"].as_str().unwrap().contains("switched off"), "{activity}");
+    let asked = eventually_some(SOON, async || server.lease_requests().first().cloned()).await;
     assert_eq!(asked.providers, [Provider::Claude]);
 
-    // It is uninstalled, and the runner notices.
+    // The runner detects that the program is uninstalled.
     std::fs::remove_file(agent.program()).unwrap();
-    eventually("the withdrawal", SOON, || {
-        let told = server.machine_beats().last().cloned()?;
-        (told["runner"]["providers"][0]["offered"] == false).then_some(())
+    eventually_some(SOON, async || {
+        let activity = server.machine_beats().last().cloned()?;
+        (activity["runner"]["providers"][0]["offered"] == false).then_some(())
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_as_many_run_as_there_is_room_for() {
+async fn no_more_attempts_run_than_the_capacity() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     let mut config = config(&server, &agent, state.path());
     config.capacity = 2;
@@ -83,9 +84,9 @@ async fn only_as_many_run_as_there_is_room_for() {
     let script = format!("while [ ! -e {} ]; do sleep 0.05; done\n{DONE}", gate.display());
     let leases: Vec<_> = (0..5).map(|_| server.enqueue(task(script.clone()))).collect();
     let _runner = Runner::start(config);
-    eventually("two to run", SOON, || (server.queued() == 3).then_some(())).await;
-    server.beaten(leases[0]).await;
-    server.beaten(leases[1]).await;
+    eventually(SOON, async || server.queued() == 3).await;
+    server.wait_for_heartbeat(leases[0]).await;
+    server.wait_for_heartbeat(leases[1]).await;
     assert_eq!(server.queued(), 3);
     std::fs::write(&gate, "").unwrap();
     for lease in leases {
@@ -94,7 +95,7 @@ async fn only_as_many_run_as_there_is_room_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_token_and_strange_variables_reach_no_program() {
+async fn programs_do_not_get_the_token_or_other_variables() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     let mut config = config(&server, &agent, state.path());
     for (name, value) in
@@ -105,12 +106,12 @@ async fn the_token_and_strange_variables_reach_no_program() {
     let args = state.path().join("args");
     config.providers.get_mut(&Provider::Claude).unwrap().env.insert("ARGS_TO".to_owned(), args.display().to_string());
     let _runner = Runner::start(config);
-    // Its own environment and that of its parent, which is the guard.
+    // The program's own environment and that of its parent, the guard.
     let script =
         format!("cat /proc/$$/environ /proc/$PPID/environ | tr '\\0' '\\n'\necho prompt-canary >/dev/null\n{DONE}");
     let lease = server.enqueue(task(script));
     completed(&server.finished(lease, SOON).await);
-    let output = server.heard(lease).output;
+    let output = server.recorded(lease).output;
     assert!(output.contains("ANTHROPIC_API_KEY=key") && output.contains("LANG=C.UTF-8"), "{output}");
     assert!(!output.contains("canary") && !output.contains("machine-token"), "{output}");
     let args = std::fs::read_to_string(args).unwrap();
@@ -130,11 +131,11 @@ async fn a_model_that_looks_like_an_option_or_a_command_starts_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_comes_back_is_noticed_quickly() {
+async fn work_continues_soon_after_the_server_is_back() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     server.fail_with(Some(Code::Unavailable));
     let _runner = Runner::start(config(&server, &agent, state.path()));
-    eventually("tries", SOON, || (server.calls() > 6).then_some(())).await;
+    eventually(SOON, async || server.calls() > 6).await;
     server.fail_with(None);
     let lease = server.enqueue(task(DONE));
     completed(&server.finished(lease, Duration::from_secs(5)).await);
@@ -145,13 +146,13 @@ async fn two_runners_do_not_share_a_state_directory() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     let wanted = config(&server, &agent, state.path());
     let _runner = Runner::start(wanted.clone());
-    eventually("the first one's beat", SOON, || (!server.machine_beats().is_empty()).then_some(())).await;
+    eventually(SOON, async || !server.machine_beats().is_empty()).await;
     let second = ensemble_runner::run_until(wanted, ensemble_runner::Drain::default()).await;
     assert!(second.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_that_is_gone_is_not_the_end_of_the_task() {
+async fn a_missing_session_is_replaced_by_a_new_one() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     let mut config = config(&server, &agent, state.path());
     let args = state.path().join("args");

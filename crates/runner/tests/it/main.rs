@@ -1,6 +1,6 @@
-//! The runner from outside: a scripted server in front of it, real programs behind it.
+//! Tests of the whole runner with a scripted server and real programs.
 
-// `cfg(test)` holds for all of this anyway; said here, clippy knows that its helpers are test code as well.
+// `cfg(test)` is always set here. Naming it tells clippy that the helpers are test code.
 #[cfg(test)]
 mod support;
 

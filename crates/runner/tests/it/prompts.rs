@@ -1,24 +1,24 @@
-//! Prompts reach the model as they were written.
+//! Prompts reach the model unchanged.
 
 use ensemble_types::runs::Provider;
 
 use crate::support::SOON;
-use crate::support::clis::Bench;
+use crate::support::clis::Fixture;
 use crate::support::orchestrator::completed;
 
-/// 65,536 characters, most of them of four bytes: twice what fits into one argument of a program.
+/// 65,536 characters, most of them of four bytes: twice the limit of a program argument.
 fn large() -> String {
     let filler: String = "😀é\"'`$(x)\\\n".chars().cycle().take(65_536 - 8).collect();
     format!("BEGIN {filler}.E")
 }
 
-async fn arrives_whole(provider: Provider, prompts: &[String]) {
-    let bench = Bench::new(provider);
+async fn arrives_complete(provider: Provider, prompts: &[String]) {
+    let fixture = Fixture::new(provider);
     for prompt in prompts {
-        let finish = bench.server.finished(bench.server.enqueue(bench.task(prompt)), SOON).await;
+        let finish = fixture.server.finished(fixture.server.enqueue(fixture.task(prompt)), SOON).await;
         completed(&finish);
-        let heard = bench.model.heard();
-        let said = heard.iter().flat_map(|heard| &heard.said);
+        let recorded = fixture.model.requests();
+        let said = recorded.iter().flat_map(|recorded| &recorded.user_messages);
         let found = said.clone().any(|text| text.contains(prompt.trim()));
         let nearest = said.map(|text| text.chars().take(120).collect::<String>()).next_back();
         assert!(
@@ -39,15 +39,15 @@ fn prompts() -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn claude() {
-    arrives_whole(Provider::Claude, &prompts()).await;
+    arrives_complete(Provider::Claude, &prompts()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn codex() {
-    arrives_whole(Provider::Codex, &prompts()).await;
+    arrives_complete(Provider::Codex, &prompts()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gemini() {
-    arrives_whole(Provider::Gemini, &prompts()).await;
+    arrives_complete(Provider::Gemini, &prompts()).await;
 }

@@ -1,7 +1,7 @@
-//! `with-postgres <command> [arguments]`: runs a command with a private PostgreSQL beside it, told by `TEST_DATABASE_URL`.
+//! `with-postgres <command> [arguments]`: runs a command with a private PostgreSQL and its URL in `TEST_DATABASE_URL`.
 //!
-//! A server that `TEST_DATABASE_URL` names already is used as it is. `--durable` before the command makes commits reach the
-//! disk, for measuring.
+//! A server that `TEST_DATABASE_URL` already names is used instead. `--durable` before the command flushes commits to
+//! the disk, for measurements.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode};
@@ -23,7 +23,7 @@ fn run() -> Result<ExitCode> {
     let mut arguments = std::env::args_os().skip(1).peekable();
     let durable = arguments.next_if(|argument| argument == "--durable").is_some();
     arguments.next_if(|argument| argument == "--");
-    let program = arguments.next().context("say which command to run")?;
+    let program = arguments.next().context("name the command to run")?;
     let mut command = Command::new(&program);
     command.args(arguments);
     #[expect(clippy::disallowed_methods, reason = "the variable is this program's whole interface")]

@@ -3,8 +3,9 @@
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
+use ensemble_testkit::poll;
 
-use super::world::World;
+use super::fixture::Fixture;
 use crate::load::wrk;
 use crate::machine::{Machine, Options, free_port};
 use crate::stats::Rounds;
@@ -13,14 +14,14 @@ use crate::table::{Report, Target};
 const CLIENTS: u32 = 64;
 
 pub(crate) fn beside_nginx(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
-    let world = World::start(machine)?;
+    let fixture = Fixture::start(machine)?;
     let edge = machine.service(
         "edge-proxy",
         &[
-            ("IDENTITY_URL", &world.identity.public),
-            ("IDENTITY_RPC_URL", &world.identity.internal),
-            ("MACHINE_REGISTRY_URL", &world.registry.public),
-            ("SESSION_STORE_URL", &world.store.public),
+            ("IDENTITY_URL", &fixture.identity.public),
+            ("IDENTITY_RPC_URL", &fixture.identity.internal),
+            ("MACHINE_REGISTRY_URL", &fixture.registry.public),
+            ("SESSION_STORE_URL", &fixture.store.public),
             ("ORCHESTRATOR_URL", "http://127.0.0.1:9"),
             ("VOICE_GATEWAY_URL", "http://127.0.0.1:9"),
             ("PUBLIC_BASE_URL", "http://127.0.0.1:8080"),
@@ -28,24 +29,24 @@ pub(crate) fn beside_nginx(machine: &Machine, options: &Options, report: &mut Re
             ("LIMIT_ADDRESS", "0"),
         ],
     )?;
-    let nginx = Nginx::start(machine, &world.registry.public)?;
-    let env = [("TOKEN", world.token.as_str()), ("PATH_AND_QUERY", "/v1/machines/m")];
+    let nginx = Nginx::start(machine, &fixture.registry.public)?;
+    let env = [("TOKEN", fixture.token.as_str()), ("PATH_AND_QUERY", "/v1/machines/m")];
     let (mut ours, mut theirs) = (Rounds::default(), Rounds::default());
     let (mut our_tail, mut their_tail) = (Rounds::default(), Rounds::default());
     for _ in 0..options.rounds {
-        let rival = wrk(&nginx.url, CLIENTS, options.round, "get.lua", &env)?;
+        let baseline = wrk(&nginx.url, CLIENTS, options.round, "get.lua", &env)?;
         let edge = wrk(&edge.public, CLIENTS, options.round, "get.lua", &env)?;
         ours.push(edge.per_second);
-        theirs.push(rival.per_second);
+        theirs.push(baseline.per_second);
         our_tail.push(edge.p99_ms);
-        their_tail.push(rival.p99_ms);
+        their_tail.push(baseline.p99_ms);
     }
     report.beside("edge: GET through it, 64 clients", "req/s", ours, ("nginx", theirs), Target::AtLeast(0.7));
     report.beside("edge: p99 of the same", "ms", our_tail, ("nginx", their_tail), Target::AtMost(2.0));
     Ok(())
 }
 
-/// One nginx worker with keep-alive to the upstream, as people set it up.
+/// One nginx worker with keep-alive to the upstream, a usual configuration.
 struct Nginx {
     child: Child,
     url: String,
@@ -79,12 +80,9 @@ impl Nginx {
             .context("nginx is not installed (Debian: nginx)")?;
         let nginx = Self { child, url: format!("http://127.0.0.1:{port}") };
         machine.runtime.block_on(async {
-            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-            while reqwest::get(&nginx.url).await.is_err() {
-                anyhow::ensure!(std::time::Instant::now() < deadline, "nginx does not listen after 10 s");
-                tokio::task::yield_now().await;
-            }
-            Ok(())
+            let limit = std::time::Duration::from_secs(10);
+            let listens = poll(limit, async || reqwest::get(&nginx.url).await.ok()).await;
+            listens.map(drop).context("nginx does not listen after 10 s")
         })?;
         Ok(nginx)
     }
@@ -92,7 +90,7 @@ impl Nginx {
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        // The master ends its worker on TERM; after a KILL the worker would stay.
+        // On TERM the master ends its worker. After KILL the worker would continue.
         let _ = nix::sys::signal::kill(
             nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).unwrap_or(0)),
             nix::sys::signal::Signal::SIGTERM,

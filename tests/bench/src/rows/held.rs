@@ -1,5 +1,4 @@
-//! What the edge and session-store keep in memory for what lasts long or is large: 10,000 idle streams, and bodies of
-//! 16 MiB, many at once.
+//! The memory of the edge and session-store for 10,000 idle streams, and for many bodies of 16 MiB at the same time.
 
 use std::time::Duration;
 
@@ -8,22 +7,21 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
 
-use super::siege::edge_before;
-use super::world::World;
+use super::fixture::Fixture;
+use super::slow_clients::unlimited_edge;
 use crate::machine::{Machine, Options, Service};
 use crate::stats::Rounds;
 use crate::table::{Report, Target};
 
 const STREAMS: u64 = 10_000;
-/// Streams that are opened at the same time.
+/// The number of streams that are being opened at the same time.
 const AT_ONCE: usize = 200;
-/// The edge has two sockets for each stream; and whoever has streams has other files, too.
+/// The edge needs two sockets for each stream, and some other files.
 const FILES: u64 = 2 * STREAMS + 200;
 const BODY: usize = 16 << 20;
 const BODIES: usize = 16;
-/// Streams hear something every 15 s; in this time all have, and what was allocated for the opening has gone.
+/// In this time every stream has received a comment (they come every 15 s), and the memory of the opening is released.
 const SETTLED: Duration = Duration::from_secs(20);
 
 pub(crate) fn idle_streams(machine: &Machine, _: &Options, report: &mut Report) -> Result<()> {
@@ -31,22 +29,22 @@ pub(crate) fn idle_streams(machine: &Machine, _: &Options, report: &mut Report) 
     if streams < STREAMS {
         println!("idle-streams: only {streams} streams, because no process may have more files here (ulimit -n)");
     }
-    let world = World::start(machine)?;
-    let session = world.sessions(1)?.pop().context("no session")?;
-    let edge = edge_before(machine, &world, &[("MAX_STREAMS_PER_CALLER", "60000")])?;
+    let fixture = Fixture::start(machine)?;
+    let session = fixture.sessions(1)?.pop().context("no session")?;
+    let edge = unlimited_edge(machine, &fixture, &[("MAX_STREAMS_PER_CALLER", "60000")])?;
     let request = format!(
         "GET /v3/sessions/{session}/messages/stream HTTP/1.1\r\nHost: edge\r\nAuthorization: Bearer {}\r\n\r\n",
-        world.token
+        fixture.token
     );
-    let both = [("edge-proxy", &edge), ("session-store", &world.store)];
-    // What starts with the first stream belongs to none of them.
+    let both = [("edge-proxy", &edge), ("session-store", &fixture.store)];
+    // The memory that the first streams initialise is not counted.
     let first = machine.runtime.block_on(open(&edge, &request, AT_ONCE))?;
-    machine.runtime.block_on(async { sleep(Duration::from_secs(1)).await });
+    settle(machine, Duration::from_secs(1));
     let before = resident(&both)?;
     let rest = machine.runtime.block_on(open(&edge, &request, usize::try_from(streams)? - AT_ONCE))?;
-    machine.runtime.block_on(async { sleep(SETTLED).await });
+    settle(machine, SETTLED);
     let opened = resident(&both)?;
-    machine.runtime.block_on(async { sleep(2 * SETTLED).await });
+    settle(machine, 2 * SETTLED);
     let later = resident(&both)?;
     let open = first.iter().chain(&rest).filter(|stream| is_open(stream)).count();
     ensure!(open == usize::try_from(streams)?, "only {open} of {streams} streams lasted");
@@ -68,24 +66,29 @@ pub(crate) fn idle_streams(machine: &Machine, _: &Options, report: &mut Report) 
 }
 
 pub(crate) fn large_bodies(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
-    let world = World::start(machine)?;
-    let edge = edge_before(machine, &world, &[])?;
-    // White space alone is no JSON, so the service reads all of it, says 400 and stores nothing.
+    let fixture = Fixture::start(machine)?;
+    let edge = unlimited_edge(machine, &fixture, &[])?;
+    // White space is not a JSON document, so the service reads the whole body, answers 400 and stores nothing.
     let head = format!(
         "POST /v1/machines HTTP/1.1\r\nHost: edge\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
          Content-Length: {BODY}\r\n\r\n",
-        world.token
+        fixture.token
     );
     let mut added = Rounds::default();
     machine.runtime.block_on(upload(&edge, &head, 1))?;
     for _ in 0..options.rounds {
         let before = edge.resident_mib()?;
-        forget_peak(&edge)?;
+        reset_peak(&edge)?;
         machine.runtime.block_on(upload(&edge, &head, BODIES))?;
         added.push((peak_mib(&edge)? - before).max(0.0));
     }
     report.alone("edge: memory that 16 bodies of 16 MiB at once add", "MiB", added, Target::AtMost(16.0));
     Ok(())
+}
+
+/// Lets time pass before a measurement. There is no state to wait for: the figure is what memory does over time.
+fn settle(machine: &Machine, time: Duration) {
+    machine.runtime.block_on(tokio::time::sleep(time));
 }
 
 fn one(value: f64) -> Rounds {
@@ -94,13 +97,13 @@ fn one(value: f64) -> Rounds {
     rounds
 }
 
-/// How many files each of our processes may open, after asking for as many as are needed.
+/// The number of files that our processes may open, after raising the limit if possible.
 fn files() -> Result<u64> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     if soft >= FILES {
         return Ok(soft);
     }
-    // Only root may raise the upper bound.
+    // Only root may raise the hard limit.
     let wanted = if setrlimit(Resource::RLIMIT_NOFILE, FILES, FILES.max(hard)).is_ok() { FILES } else { hard };
     setrlimit(Resource::RLIMIT_NOFILE, wanted, wanted.max(hard))?;
     Ok(wanted)
@@ -110,7 +113,7 @@ fn resident(services: &[(&str, &Service)]) -> Result<Vec<f64>> {
     services.iter().map(|(_, service)| service.resident_mib()).collect()
 }
 
-/// Opens streams, each until its head has come.
+/// Opens streams and reads the head of each response.
 async fn open(edge: &Service, request: &str, count: usize) -> Result<Vec<TcpStream>> {
     let address = edge.public.trim_start_matches("http://");
     let (mut opening, mut open) = (JoinSet::new(), Vec::with_capacity(count));
@@ -136,7 +139,7 @@ async fn open(edge: &Service, request: &str, count: usize) -> Result<Vec<TcpStre
     Ok(open)
 }
 
-/// Reads off what has come; an end is no open stream.
+/// Reads the received data. A closed stream is not open.
 fn is_open(stream: &TcpStream) -> bool {
     let mut piece = [0; 4096];
     loop {
@@ -174,13 +177,13 @@ async fn upload(edge: &Service, head: &str, bodies: usize) -> Result<()> {
     Ok(())
 }
 
-/// The highest resident memory since it was last forgotten (`VmHWM` of proc(5)).
+/// The highest resident memory since the last reset (`VmHWM` of proc(5)).
 fn peak_mib(service: &Service) -> Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", service.pid()))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
     Ok(line.trim().trim_end_matches(" kB").parse::<f64>()? / 1024.0)
 }
 
-fn forget_peak(service: &Service) -> Result<()> {
-    std::fs::write(format!("/proc/{}/clear_refs", service.pid()), "5").context("the peak cannot be forgotten")
+fn reset_peak(service: &Service) -> Result<()> {
+    std::fs::write(format!("/proc/{}/clear_refs", service.pid()), "5").context("the peak cannot be reset")
 }

@@ -1,10 +1,10 @@
-//! Pages of a history: their rate beside pgbench running the same select, and what a page costs in a short and in a long
+//! Pages of a history: their rate beside pgbench with the same select, and the cost of a page in a short and a long
 //! history.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::world::World;
+use super::fixture::Fixture;
 use crate::load::{pgbench, wrk};
 use crate::machine::{Machine, Options};
 use crate::stats::Rounds;
@@ -13,19 +13,19 @@ use crate::table::{Report, Target};
 const CLIENTS: u32 = 16;
 const SHORT: u32 = 10_000;
 const LONG: u32 = 1_000_000;
-/// How many pages are looked at for the buffers they touch.
+/// The number of pages whose buffers are counted.
 const PLACES: u32 = 20;
 
 pub(crate) fn pages(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
-    let world = World::start(machine)?;
-    let session = world.sessions(1)?.pop().context("no session")?;
-    world.fill(&session, usize::try_from(SHORT)?, 1024)?;
-    machine.sql(&world.store_database, "VACUUM ANALYZE")?;
-    rate(machine, options, report, &world, &session, SHORT)?;
-    let before = page_buffers(machine, &world, &session, SHORT)?;
-    grow(machine, &world, &session)?;
-    rate(machine, options, report, &world, &session, LONG)?;
-    let after = page_buffers(machine, &world, &session, LONG)?;
+    let fixture = Fixture::start(machine)?;
+    let session = fixture.sessions(1)?.pop().context("no session")?;
+    fixture.fill(&session, usize::try_from(SHORT)?, 1024)?;
+    machine.sql(&fixture.store_database, "VACUUM ANALYZE")?;
+    rate(machine, options, report, &fixture, &session, SHORT)?;
+    let before = page_buffers(machine, &fixture, &session, SHORT)?;
+    grow(machine, &fixture, &session)?;
+    rate(machine, options, report, &fixture, &session, LONG)?;
+    let after = page_buffers(machine, &fixture, &session, LONG)?;
     let mut difference = Rounds::default();
     difference.push((after - before).abs());
     report.alone(
@@ -41,7 +41,7 @@ fn rate(
     machine: &Machine,
     options: &Options,
     report: &mut Report,
-    world: &World<'_>,
+    fixture: &Fixture<'_>,
     session: &str,
     length: u32,
 ) -> Result<()> {
@@ -50,11 +50,11 @@ fn rate(
         "\\set at random(100, {highest})\nSELECT * FROM messages WHERE session_id = '{session}' AND seq < :at ORDER BY seq DESC LIMIT 50;\n"
     );
     let length = length.to_string();
-    let env = [("TOKEN", world.token.as_str()), ("SESSION", session), ("LENGTH", length.as_str())];
+    let env = [("TOKEN", fixture.token.as_str()), ("SESSION", session), ("LENGTH", length.as_str())];
     let (mut ours, mut theirs) = (Rounds::default(), Rounds::default());
     for _ in 0..options.rounds {
-        theirs.push(pgbench(&machine.pgbench, &world.store_database, CLIENTS, options.round, &script)?);
-        ours.push(wrk(&world.store.public, CLIENTS, options.round, "history.lua", &env)?.per_second);
+        theirs.push(pgbench(&machine.pgbench, &fixture.store_database, CLIENTS, options.round, &script)?);
+        ours.push(wrk(&fixture.store.public, CLIENTS, options.round, "history.lua", &env)?.per_second);
     }
     report.beside(
         &format!("history: page of 50 (1 KiB each) of {length}, {CLIENTS} clients"),
@@ -66,10 +66,10 @@ fn rate(
     Ok(())
 }
 
-/// Copies the first message until there are as many as a long history has.
-fn grow(machine: &Machine, world: &World<'_>, session: &str) -> Result<()> {
+/// Copies the first message until the history is long.
+fn grow(machine: &Machine, fixture: &Fixture<'_>, session: &str) -> Result<()> {
     machine.sql(
-        &world.store_database,
+        &fixture.store_database,
         &format!(
             "INSERT INTO messages (session_id, seq, id, sender_id, local_id, content, key_epoch, created_at) \
              SELECT session_id, n, gen_random_uuid(), sender_id, 'grown-' || n, content, key_epoch, created_at \
@@ -77,23 +77,23 @@ fn grow(machine: &Machine, world: &World<'_>, session: &str) -> Result<()> {
              UPDATE sessions SET last_seq = {LONG} WHERE id = '{session}'"
         ),
     )?;
-    machine.sql(&world.store_database, "VACUUM ANALYZE")
+    machine.sql(&fixture.store_database, "VACUUM ANALYZE")
 }
 
-/// Buffers that the service's own statement touches, from `EXPLAIN (ANALYZE, BUFFERS)`: the mean of pages all over the history,
-/// because a page that lies across the border of two buffers touches one more.
-fn page_buffers(machine: &Machine, world: &World<'_>, session: &str, length: u32) -> Result<f64> {
-    let url = &world.store_database;
+/// The buffers that the service's statement touches, from `EXPLAIN (ANALYZE, BUFFERS)`. The mean over the whole
+/// history, because a page of messages can cross the border of two buffers.
+fn page_buffers(machine: &Machine, fixture: &Fixture<'_>, session: &str, length: u32) -> Result<f64> {
+    let url = &fixture.store_database;
     let path = format!("/v3/sessions/{session}/messages?limit=50");
-    world.call(&world.store.public, "GET", &path, Value::Null)?;
+    fixture.call(&fixture.store.public, "GET", &path, Value::Null)?;
     let texts = machine.rows(
         url,
         "SELECT query FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%FROM sessions s LEFT JOIN shares%'",
     )?;
     let text = texts.into_iter().next().and_then(|mut row| row.pop()).context("the service read no page")?;
     ensure!(text.matches("$7").count() == 1 && text.len() < 1_000, "another statement than this row knows: {text}");
-    // The caller, the session, the first and last number, how many, how many bytes, and the session again. EXPLAIN cannot
-    // stand in a subquery, so a function hands its answer on as text.
+    // The caller, the session, the first and last number, the limits of messages and bytes, and the session again.
+    // EXPLAIN is not allowed in a subquery, so a function returns its output as text.
     machine.sql(
         url,
         &format!(
@@ -107,7 +107,7 @@ fn page_buffers(machine: &Machine, world: &World<'_>, session: &str, length: u32
     let mut buffers = 0.0;
     for place in 1..=PLACES {
         let last = length / (PLACES + 1) * place;
-        // The first run may have to read; the second sees a warm cache.
+        // The first run may read from disk; the second has a warm cache.
         let _ = machine.rows(url, &format!("SELECT explained({last})"))?;
         let text = machine.rows(url, &format!("SELECT explained({last})"))?;
         let plan: Value = serde_json::from_str(text.first().and_then(|row| row.first()).context("no plan")?)?;

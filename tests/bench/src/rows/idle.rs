@@ -1,4 +1,4 @@
-//! What a service costs while nothing happens, and how soon it is ready.
+//! The memory of an idle service, and the time from its start to readiness.
 
 use anyhow::Result;
 
@@ -15,21 +15,21 @@ pub(crate) fn memory_and_start(machine: &Machine, options: &Options, report: &mu
         for round in 0..options.rounds {
             let file = machine.scratch.path().join(format!("idle-{name}-{round}.db"));
             let database = format!("sqlite:{}", file.display());
-            // Peers are away on purpose: a service has to start without them.
-            let nobody = "http://127.0.0.1:9";
+            // The peers do not exist: a service must start without them.
+            let unavailable = "http://127.0.0.1:9";
             let service = machine.service(
                 name,
                 &[
                     ("DATABASE_URL", &database),
-                    ("IDENTITY_RPC_URL", nobody),
-                    ("MACHINE_REGISTRY_RPC_URL", nobody),
-                    ("ORCHESTRATOR_RPC_URL", nobody),
-                    ("IDENTITY_URL", nobody),
-                    ("MACHINE_REGISTRY_URL", nobody),
-                    ("SESSION_STORE_URL", nobody),
-                    ("ORCHESTRATOR_URL", nobody),
-                    ("VOICE_GATEWAY_URL", nobody),
-                    ("LIVEKIT_URL", nobody),
+                    ("IDENTITY_RPC_URL", unavailable),
+                    ("MACHINE_REGISTRY_RPC_URL", unavailable),
+                    ("ORCHESTRATOR_RPC_URL", unavailable),
+                    ("IDENTITY_URL", unavailable),
+                    ("MACHINE_REGISTRY_URL", unavailable),
+                    ("SESSION_STORE_URL", unavailable),
+                    ("ORCHESTRATOR_URL", unavailable),
+                    ("VOICE_GATEWAY_URL", unavailable),
+                    ("LIVEKIT_URL", unavailable),
                     ("LIVEKIT_WS_URL", "ws://127.0.0.1:9"),
                     ("LIVEKIT_API_KEY", "bench"),
                     ("LIVEKIT_API_SECRET", "bench-secret-bench-secret-bench-secret"),

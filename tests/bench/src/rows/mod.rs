@@ -1,22 +1,22 @@
-//! The rows of the table, one file for each part of the house.
+//! The rows of the table, one file for each area.
 
 mod edge;
+mod fixture;
 mod held;
 mod history;
 mod idle;
 mod run_latency;
 mod runs;
 mod sessions;
-mod siege;
+mod slow_clients;
 mod voice;
-mod world;
 
 use anyhow::Result;
 
 use crate::machine::{Machine, Options};
 use crate::table::Report;
 
-/// Something that can be measured by itself: `make bench ROWS="append history"`.
+/// A row that can be measured by itself: `make bench ROWS="append history"`.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) measure: fn(&Machine, &Options, &mut Report) -> Result<()>,
@@ -29,7 +29,7 @@ pub(crate) const ALL: &[Row] = &[
     Row { name: "heartbeat", measure: sessions::heartbeat },
     Row { name: "streams", measure: sessions::streams },
     Row { name: "edge", measure: edge::beside_nginx },
-    Row { name: "siege", measure: siege::honest_clients },
+    Row { name: "slow-clients", measure: slow_clients::normal_clients },
     Row { name: "large-bodies", measure: held::large_bodies },
     Row { name: "idle-streams", measure: held::idle_streams },
     Row { name: "runs", measure: runs::throughput },

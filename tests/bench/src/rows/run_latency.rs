@@ -1,5 +1,5 @@
-//! The orchestrator: how soon a task reaches a runner that waits, and how soon a change reaches those who wait for it. All
-//! of it through the edge, and while new runs come and are done at a steady rate.
+//! The latency of the orchestrator: from a submission to a waiting runner, and from a change to its watchers. Measured
+//! through the edge, while runs arrive and complete at a steady rate.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -9,40 +9,40 @@ use anyhow::{Context, Result, ensure};
 use ensemble_testkit::Events;
 use serde_json::{Value, json};
 
-use super::runs::{Field, call, finish, leases, prepare, wanted};
-use super::world::World;
+use super::fixture::Fixture;
+use super::runs::{RunFixture, call, finish, leases, prepare, wanted};
 use crate::machine::{Machine, Options};
 use crate::stats::Rounds;
 use crate::table::{Report, Target};
 
-/// New runs per second: a tenth of what has to go through.
+/// New runs per second: a tenth of the required throughput.
 const RATE: u64 = 100;
-/// Runs per second whose end somebody waits for, beside the others.
+/// Additional runs per second whose end is watched.
 const WATCHED_RATE: u64 = 20;
 const WAITING_RUNNERS: usize = 4;
 const SOON: Duration = Duration::from_secs(20);
 
-/// Milliseconds each.
+/// All in milliseconds.
 #[derive(Default)]
 struct Figures {
-    /// From sending a run to its task's arrival at a runner that was waiting.
+    /// From the submission of a run to the arrival of its task at a waiting runner.
     leases: Vec<f64>,
-    /// From sending a cancel to the answer of a pend, and to the event of a stream.
+    /// From a cancellation to the response of a pend, and to the event of a stream.
     pends: Vec<f64>,
     events: Vec<f64>,
 }
 
 pub(crate) fn latency(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
-    let world = World::start(machine)?;
-    let field = Arc::new(prepare(machine, &world)?);
+    let fixture = Fixture::start(machine)?;
+    let runs = Arc::new(prepare(machine, &fixture)?);
     let names = [
         "submitted → with a waiting runner, 100/s, through the edge",
         "cancelled → pend answered, meanwhile",
-        "cancelled → told by the event stream, meanwhile",
+        "cancelled → event of the stream, meanwhile",
     ];
     let mut rounds = names.map(|_| (Rounds::default(), Rounds::default()));
     for _ in 0..options.rounds {
-        let figures = machine.runtime.block_on(one_round(&field, options.round))?;
+        let figures = machine.runtime.block_on(one_round(&runs, options.round))?;
         for ((median, tail), values) in rounds.iter_mut().zip([figures.leases, figures.pends, figures.events]) {
             median.push(percentile(&values, 50)?);
             tail.push(percentile(&values, 99)?);
@@ -55,13 +55,13 @@ pub(crate) fn latency(machine: &Machine, options: &Options, report: &mut Report)
     Ok(())
 }
 
-async fn one_round(field: &Arc<Field>, time: Duration) -> Result<Figures> {
+async fn one_round(runs: &Arc<RunFixture>, time: Duration) -> Result<Figures> {
     let arrived: Arc<Mutex<HashMap<String, Instant>>> = Arc::default();
     let end = Instant::now() + time;
-    let runner = |_| tokio::spawn(waiting_runner(Arc::clone(field), Arc::clone(&arrived), end));
+    let runner = |_| tokio::spawn(waiting_runner(Arc::clone(runs), Arc::clone(&arrived), end));
     let waiting: Vec<_> = (0..WAITING_RUNNERS).map(runner).collect();
-    let submitting = at_rate(RATE, end, || submit(Arc::clone(field)));
-    let watching = at_rate(WATCHED_RATE, end, || watch(Arc::clone(field)));
+    let submitting = at_rate(RATE, end, || submit(Arc::clone(runs)));
+    let watching = at_rate(WATCHED_RATE, end, || watch(Arc::clone(runs)));
     let (submitted, watched) = tokio::join!(submitting, watching);
     let (submitted, watched) = (submitted?, watched?);
     for runner in waiting {
@@ -75,7 +75,7 @@ async fn one_round(field: &Arc<Field>, time: Duration) -> Result<Figures> {
     Ok(Figures { leases, pends, events })
 }
 
-/// Begins something so often a second until `end`, however long each takes, and gives what all came to.
+/// Starts this many calls a second until `end`, and returns all results. A slow call does not delay the next one.
 async fn at_rate<T, F>(rate: u64, end: Instant, begin: impl Fn() -> F) -> Result<Vec<T>>
 where
     T: Send + 'static,
@@ -94,25 +94,29 @@ where
     Ok(all)
 }
 
-/// The task of a new run, and when it was sent.
-async fn submit(field: Arc<Field>) -> Result<(String, Instant)> {
+/// Submits a run. Returns its task and the time of the submission.
+async fn submit(runs: Arc<RunFixture>) -> Result<(String, Instant)> {
     let sent = Instant::now();
-    let made = new_run(&field, "claude").await?;
+    let made = new_run(&runs, "claude").await?;
     Ok((made.pointer("/tasks/0/id").and_then(Value::as_str).context("no task")?.to_owned(), sent))
 }
 
-async fn new_run(field: &Field, provider: &str) -> Result<Value> {
+async fn new_run(runs: &RunFixture, provider: &str) -> Result<Value> {
     let run = json!({ "tasks": [{ "prompt": "x", "provider": provider, "dependsOn": [] }] });
-    call(&field.http, format!("{}/v1/orchestrator/runs", field.edge), &field.user, &run).await
+    call(&runs.http, format!("{}/v1/orchestrator/runs", runs.edge), &runs.user, &run).await
 }
 
-/// Takes and finishes until `end`, and then what is still there.
-async fn waiting_runner(field: Arc<Field>, arrived: Arc<Mutex<HashMap<String, Instant>>>, end: Instant) -> Result<()> {
+/// Takes and finishes leases until `end`, and then the remaining ones.
+async fn waiting_runner(
+    runs: Arc<RunFixture>,
+    arrived: Arc<Mutex<HashMap<String, Instant>>>,
+    end: Instant,
+) -> Result<()> {
     let mut finishing = Vec::new();
     loop {
         let over = Instant::now() >= end;
         let answer =
-            call(&field.http, format!("{}/v1/orchestrator/leases", field.edge), &field.machine, &wanted(500)).await?;
+            call(&runs.http, format!("{}/v1/orchestrator/leases", runs.edge), &runs.machine, &wanted(500)).await?;
         let (now, leases) = (Instant::now(), leases(&answer));
         if over && leases.is_empty() {
             break;
@@ -121,8 +125,8 @@ async fn waiting_runner(field: Arc<Field>, arrived: Arc<Mutex<HashMap<String, In
             if let (Some(task), Ok(mut arrived)) = (lease.get("taskId").and_then(Value::as_str), arrived.lock()) {
                 arrived.insert(task.to_owned(), now);
             }
-            let field = Arc::clone(&field);
-            finishing.push(tokio::spawn(async move { finish(&field, &lease).await }));
+            let runs = Arc::clone(&runs);
+            finishing.push(tokio::spawn(async move { finish(&runs, &lease).await }));
         }
     }
     for finished in finishing {
@@ -131,24 +135,25 @@ async fn waiting_runner(field: Arc<Field>, arrived: Arc<Mutex<HashMap<String, In
     Ok(())
 }
 
-/// A run that no runner takes is cancelled, and so ends, while a pend and a stream wait for it.
-async fn watch(field: Arc<Field>) -> Result<(f64, f64)> {
-    let made = new_run(&field, "gemini").await?;
+/// Cancels a run that no runner takes, while a pend and a stream wait for its end.
+async fn watch(runs: Arc<RunFixture>) -> Result<(f64, f64)> {
+    let made = new_run(&runs, "gemini").await?;
     let id = made.get("id").and_then(Value::as_str).context("no id")?;
-    let url = format!("{}/v1/orchestrator/runs/{id}", field.edge);
-    let stream = field.http.get(format!("{url}/events")).bearer_auth(&field.user);
+    let url = format!("{}/v1/orchestrator/runs/{id}", runs.edge);
+    let stream = runs.http.get(format!("{url}/events")).bearer_auth(&runs.user);
     let mut events = Events::try_open(stream).await.context("no stream")?;
     next(&mut events).await?;
-    let (http, token, pend) = (field.http.clone(), field.user.clone(), format!("{url}/pend"));
+    let (http, token, pend) = (runs.http.clone(), runs.user.clone(), format!("{url}/pend"));
     let pending = tokio::spawn(async move {
         let answer = call(&http, pend, &token, &json!({ "waitFor": "terminal", "timeoutMs": 20_000 })).await;
         answer.map(|_| Instant::now())
     });
     let reading = tokio::spawn(async move { next(&mut events).await.map(|()| Instant::now()) });
-    // The pend should wait before the cancel is sent; when it does not yet, the figure only gets better by nothing.
+    // Gives the pend time to arrive before the cancellation. Its arrival cannot be observed; a late pend only makes the
+    // figure smaller.
     tokio::time::sleep(Duration::from_millis(20)).await;
     let sent = Instant::now();
-    call(&field.http, format!("{url}/cancel"), &field.user, &json!({})).await?;
+    call(&runs.http, format!("{url}/cancel"), &runs.user, &json!({})).await?;
     Ok((millis(pending.await?? - sent), millis(reading.await?? - sent)))
 }
 

@@ -1,4 +1,4 @@
-//! The orchestrator: how many tasks go through, and whether large runs of every shape do.
+//! The throughput of the orchestrator, and large runs of different shapes.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::world::World;
+use super::fixture::Fixture;
 use crate::machine::{Machine, Options, Service};
 use crate::stats::Rounds;
 use crate::table::{Report, Target};
@@ -16,13 +16,13 @@ use crate::table::{Report, Target};
 const RUNNERS: usize = 8;
 const RUNS: usize = 10;
 const TASKS_OF_EACH: usize = 500;
-/// The largest run there may be.
+/// The largest allowed run.
 const LARGE: usize = 10_000;
 
-/// An orchestrator and an edge before it, a user and a machine.
-pub(super) struct Field {
+/// An orchestrator behind an edge, a user and a machine.
+pub(super) struct RunFixture {
     pub(super) http: reqwest::Client,
-    /// The orchestrator itself, and the same through the edge.
+    /// The address of the orchestrator. `edge` is that of the edge.
     direct: String,
     pub(super) edge: String,
     pub(super) user: String,
@@ -30,21 +30,21 @@ pub(super) struct Field {
     _services: [Service; 2],
 }
 
-pub(super) fn prepare(machine: &Machine, world: &World<'_>) -> Result<Field> {
+pub(super) fn prepare(machine: &Machine, fixture: &Fixture<'_>) -> Result<RunFixture> {
     let orchestrator = machine.service(
         "orchestrator",
         &[
             ("DATABASE_URL", &machine.database("bench_runs")?),
-            ("IDENTITY_RPC_URL", &world.identity.internal),
-            ("MACHINE_REGISTRY_RPC_URL", &world.registry.internal),
+            ("IDENTITY_RPC_URL", &fixture.identity.internal),
+            ("MACHINE_REGISTRY_RPC_URL", &fixture.registry.internal),
         ],
     )?;
     let edge = machine.service(
         "edge-proxy",
         &[
-            ("IDENTITY_URL", &world.identity.public),
-            ("MACHINE_REGISTRY_URL", &world.registry.public),
-            ("SESSION_STORE_URL", &world.store.public),
+            ("IDENTITY_URL", &fixture.identity.public),
+            ("MACHINE_REGISTRY_URL", &fixture.registry.public),
+            ("SESSION_STORE_URL", &fixture.store.public),
             ("ORCHESTRATOR_URL", &orchestrator.public),
             ("VOICE_GATEWAY_URL", "http://127.0.0.1:9"),
             ("LIMIT_ACCOUNT", "0"),
@@ -52,12 +52,12 @@ pub(super) fn prepare(machine: &Machine, world: &World<'_>) -> Result<Field> {
             ("LIMIT_MACHINE", "0"),
         ],
     )?;
-    let made = world.call(&world.identity.public, "POST", "/v1/auth/tokens", json!({ "machineId": "m" }))?;
-    Ok(Field {
+    let made = fixture.call(&fixture.identity.public, "POST", "/v1/auth/tokens", json!({ "machineId": "m" }))?;
+    Ok(RunFixture {
         http: reqwest::Client::builder().no_proxy().build()?,
         direct: orchestrator.public.clone(),
         edge: edge.public.clone(),
-        user: world.token.clone(),
+        user: fixture.token.clone(),
         machine: made.get("token").and_then(Value::as_str).context("no machine token")?.to_owned(),
         _services: [orchestrator, edge],
     })
@@ -81,11 +81,11 @@ pub(super) fn leases(answer: &Value) -> Vec<Value> {
 
 /// Lease → finish with runners that do nothing.
 pub(crate) fn throughput(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
-    let world = World::start(machine)?;
-    let field = Arc::new(prepare(machine, &world)?);
+    let fixture = Fixture::start(machine)?;
+    let runs = Arc::new(prepare(machine, &fixture)?);
     let mut rate = Rounds::default();
     for _ in 0..options.rounds {
-        rate.push(machine.runtime.block_on(one_round(&field))?);
+        rate.push(machine.runtime.block_on(one_round(&runs))?);
     }
     report.alone(
         "runs: tasks through lease → finish, 8 runners that do nothing",
@@ -96,14 +96,14 @@ pub(crate) fn throughput(machine: &Machine, options: &Options, report: &mut Repo
     Ok(())
 }
 
-async fn one_round(field: &Arc<Field>) -> Result<f64> {
+async fn one_round(runs: &Arc<RunFixture>) -> Result<f64> {
     let task = json!({ "prompt": "x", "provider": "claude", "dependsOn": [] });
     let run = json!({ "tasks": vec![task; TASKS_OF_EACH], "maxConcurrency": 64, "spread": true });
     for _ in 0..RUNS {
-        call(&field.http, format!("{}/v1/orchestrator/runs", field.direct), &field.user, &run).await?;
+        call(&runs.http, format!("{}/v1/orchestrator/runs", runs.direct), &runs.user, &run).await?;
     }
     let started = Instant::now();
-    work(field, RUNS * TASKS_OF_EACH, Duration::from_secs(120)).await?;
+    work(runs, RUNS * TASKS_OF_EACH, Duration::from_secs(120)).await?;
     Ok(per_second(RUNS * TASKS_OF_EACH, started))
 }
 
@@ -111,10 +111,10 @@ fn per_second(tasks: usize, since: Instant) -> f64 {
     tasks as f64 / since.elapsed().as_secs_f64()
 }
 
-/// Runs of the largest size through lease → finish, in shapes that make one task wait for others.
+/// Runs of the largest size, in shapes that make tasks wait for others.
 pub(crate) fn shapes(machine: &Machine, _: &Options, report: &mut Report) -> Result<()> {
-    let world = World::start(machine)?;
-    let field = Arc::new(prepare(machine, &world)?);
+    let fixture = Fixture::start(machine)?;
+    let runs = Arc::new(prepare(machine, &fixture)?);
     for (name, targets) in [
         ("a chain", chain as fn(usize) -> Vec<usize>),
         ("one before all others", fan_out),
@@ -122,7 +122,7 @@ pub(crate) fn shapes(machine: &Machine, _: &Options, report: &mut Report) -> Res
         ("a random graph", random),
     ] {
         let mut rate = Rounds::default();
-        rate.push(machine.runtime.block_on(one_shape(&field, targets))?);
+        rate.push(machine.runtime.block_on(one_shape(&runs, targets))?);
         report.alone(&format!("runs: 10,000 tasks, {name}"), "tasks/s", rate, Target::None);
     }
     Ok(())
@@ -136,7 +136,7 @@ fn fan_out(at: usize) -> Vec<usize> {
     if at == 0 { Vec::new() } else { vec![0] }
 }
 
-/// A task may name 256 others, so there are two levels of it.
+/// A task may have 256 dependencies, so there are two levels.
 fn fan_in(at: usize) -> Vec<usize> {
     const WIDE: usize = 250;
     const FIRST: usize = LARGE - LARGE / WIDE - 1;
@@ -147,7 +147,7 @@ fn fan_in(at: usize) -> Vec<usize> {
     }
 }
 
-/// Up to four of the two hundred before it, the same in every run.
+/// Up to four of the two hundred tasks before it. The same in every run.
 fn random(at: usize) -> Vec<usize> {
     let mut state = (at as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let mut targets: Vec<usize> = (0..4)
@@ -162,44 +162,44 @@ fn random(at: usize) -> Vec<usize> {
     targets
 }
 
-async fn one_shape(field: &Arc<Field>, targets: fn(usize) -> Vec<usize>) -> Result<f64> {
+async fn one_shape(runs: &Arc<RunFixture>, targets: fn(usize) -> Vec<usize>) -> Result<f64> {
     let task = |at| {
         let names: Vec<String> = targets(at).iter().map(usize::to_string).collect();
         json!({ "prompt": "x", "provider": "claude", "dependsOn": names })
     };
     let run = json!({ "tasks": (0..LARGE).map(task).collect::<Vec<_>>(), "maxConcurrency": 64 });
-    let runs = format!("{}/v1/orchestrator/runs", field.direct);
-    let made = call(&field.http, runs.clone(), &field.user, &run).await?;
+    let url = format!("{}/v1/orchestrator/runs", runs.direct);
+    let made = call(&runs.http, url.clone(), &runs.user, &run).await?;
     let id = made.get("id").and_then(Value::as_str).context("no id")?;
     let started = Instant::now();
-    work(field, LARGE, Duration::from_secs(600)).await?;
+    work(runs, LARGE, Duration::from_secs(600)).await?;
     let rate = per_second(LARGE, started);
-    let read = call(&field.http, format!("{runs}/{id}/pend"), &field.user, &json!({ "waitFor": "terminal" })).await?;
+    let read = call(&runs.http, format!("{url}/{id}/pend"), &runs.user, &json!({ "waitFor": "terminal" })).await?;
     let completed = read.pointer("/run/summary/completed").and_then(Value::as_u64);
     ensure!(completed == Some(10_000), "the run ended as {read}");
     Ok(rate)
 }
 
-/// Takes and finishes so many tasks.
-async fn work(field: &Arc<Field>, tasks: usize, within: Duration) -> Result<()> {
+/// Takes and finishes this many tasks.
+async fn work(runs: &Arc<RunFixture>, tasks: usize, within: Duration) -> Result<()> {
     let left = Arc::new(AtomicUsize::new(tasks));
     let deadline = Instant::now() + within;
     let runners: Vec<_> =
-        (0..RUNNERS).map(|_| tokio::spawn(idle_runner(Arc::clone(field), Arc::clone(&left), deadline))).collect();
+        (0..RUNNERS).map(|_| tokio::spawn(idle_runner(Arc::clone(runs), Arc::clone(&left), deadline))).collect();
     for runner in runners {
         runner.await??;
     }
     Ok(())
 }
 
-async fn idle_runner(field: Arc<Field>, left: Arc<AtomicUsize>, deadline: Instant) -> Result<()> {
+async fn idle_runner(runs: Arc<RunFixture>, left: Arc<AtomicUsize>, deadline: Instant) -> Result<()> {
     while left.load(SeqCst) > 0 {
         ensure!(Instant::now() < deadline, "{} tasks are left when the time is up", left.load(SeqCst));
         let answer =
-            call(&field.http, format!("{}/v1/orchestrator/leases", field.direct), &field.machine, &wanted(200)).await?;
+            call(&runs.http, format!("{}/v1/orchestrator/leases", runs.direct), &runs.machine, &wanted(200)).await?;
         let finishes = leases(&answer).into_iter().map(|lease| {
-            let field = Arc::clone(&field);
-            tokio::spawn(async move { finish(&field, &lease).await })
+            let runs = Arc::clone(&runs);
+            tokio::spawn(async move { finish(&runs, &lease).await })
         });
         for finished in finishes.collect::<Vec<_>>() {
             finished.await??;
@@ -209,10 +209,10 @@ async fn idle_runner(field: Arc<Field>, left: Arc<AtomicUsize>, deadline: Instan
     Ok(())
 }
 
-pub(super) async fn finish(field: &Field, lease: &Value) -> Result<()> {
+pub(super) async fn finish(runs: &RunFixture, lease: &Value) -> Result<()> {
     let id = lease.get("id").and_then(Value::as_str).context("no lease id")?;
     let body = json!({ "fence": lease.get("fence"), "status": "completed", "exitCode": 0 });
-    call(&field.http, format!("{}/v1/orchestrator/leases/{id}/finish", field.direct), &field.machine, &body)
+    call(&runs.http, format!("{}/v1/orchestrator/leases/{id}/finish", runs.direct), &runs.machine, &body)
         .await
         .map(drop)
 }

@@ -4,13 +4,13 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use super::world::World;
+use super::fixture::Fixture;
 use crate::load::{pgbench, wrk};
 use crate::machine::{Machine, Options};
 use crate::stats::Rounds;
 use crate::table::{Report, Target};
 
-/// The rival's tables: what an append has to write at the least.
+/// The tables of the baseline: the minimum that an append has to write.
 const RIVAL_TABLES: &str = "CREATE TABLE session (id int PRIMARY KEY, seq bigint NOT NULL);
     CREATE TABLE message (session int NOT NULL, seq bigint NOT NULL, content text NOT NULL,
         created timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (session, seq));
@@ -23,7 +23,7 @@ fn content() -> String {
     "x".repeat(1024)
 }
 
-/// Sequence and message in one statement, on one row that everybody wants.
+/// Sequence and message in one statement, on one contended row.
 fn one_hot_session() -> String {
     format!(
         "WITH next AS (UPDATE session SET seq = seq + 1 WHERE id = 1 RETURNING seq) \
@@ -37,11 +37,11 @@ fn plain_insert() -> String {
 }
 
 pub(crate) fn append(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
-    let world = World::start(machine)?;
-    let rival = machine.database("bench_rival")?;
-    machine.sql(&rival, RIVAL_TABLES)?;
-    let many = world.sessions(64)?.join(",");
-    let one = world.sessions(1)?.join(",");
+    let fixture = Fixture::start(machine)?;
+    let baseline = machine.database("bench_rival")?;
+    machine.sql(&baseline, RIVAL_TABLES)?;
+    let many = fixture.sessions(64)?.join(",");
+    let one = fixture.sessions(1)?.join(",");
     let cases = [
         (
             "append: 64 clients, one hot session",
@@ -57,10 +57,10 @@ pub(crate) fn append(machine: &Machine, options: &Options, report: &mut Report) 
     for (case, (name, clients, sessions, script, beside, target)) in cases.into_iter().enumerate() {
         let (mut ours, mut theirs) = (Rounds::default(), Rounds::default());
         for round in 0..options.rounds {
-            theirs.push(pgbench(&machine.pgbench, &rival, clients, options.round, &script)?);
+            theirs.push(pgbench(&machine.pgbench, &baseline, clients, options.round, &script)?);
             let run = format!("{case}-{round}");
-            let env = [("TOKEN", world.token.as_str()), ("SESSIONS", sessions.as_str()), ("RUN", run.as_str())];
-            ours.push(wrk(&world.store.public, clients, options.round, "append.lua", &env)?.per_second);
+            let env = [("TOKEN", fixture.token.as_str()), ("SESSIONS", sessions.as_str()), ("RUN", run.as_str())];
+            ours.push(wrk(&fixture.store.public, clients, options.round, "append.lua", &env)?.per_second);
         }
         report.beside(name, "msg/s", ours, (beside, theirs), target);
     }
@@ -68,12 +68,12 @@ pub(crate) fn append(machine: &Machine, options: &Options, report: &mut Report) 
 }
 
 pub(crate) fn lists(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
-    let world = World::start(machine)?;
-    world.sessions(200)?;
-    let env = [("TOKEN", world.token.as_str()), ("PATH_AND_QUERY", "/v1/sessions?limit=100")];
+    let fixture = Fixture::start(machine)?;
+    fixture.sessions(200)?;
+    let env = [("TOKEN", fixture.token.as_str()), ("PATH_AND_QUERY", "/v1/sessions?limit=100")];
     let (mut rate, mut tail) = (Rounds::default(), Rounds::default());
     for _ in 0..options.rounds {
-        let round = wrk(&world.store.public, 16, options.round, "get.lua", &env)?;
+        let round = wrk(&fixture.store.public, 16, options.round, "get.lua", &env)?;
         rate.push(round.per_second);
         tail.push(round.p99_ms);
     }
@@ -83,44 +83,47 @@ pub(crate) fn lists(machine: &Machine, options: &Options, report: &mut Report) -
 }
 
 pub(crate) fn heartbeat(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
-    let world = World::start(machine)?;
-    let rival = machine.database("bench_rival")?;
-    machine.sql(&rival, RIVAL_TABLES)?;
+    let fixture = Fixture::start(machine)?;
+    let baseline = machine.database("bench_rival")?;
+    machine.sql(&baseline, RIVAL_TABLES)?;
     let script = "UPDATE machine SET activity = '{\"load\":1}', last_active = now() WHERE id = 1;\n";
-    let env =
-        [("TOKEN", world.token.as_str()), ("PATH_AND_QUERY", "/v1/machines/m"), ("BODY", r#"{"activity":{"load":1}}"#)];
+    let env = [
+        ("TOKEN", fixture.token.as_str()),
+        ("PATH_AND_QUERY", "/v1/machines/m"),
+        ("BODY", r#"{"activity":{"load":1}}"#),
+    ];
     let (mut ours, mut theirs) = (Rounds::default(), Rounds::default());
     for _ in 0..options.rounds {
-        theirs.push(pgbench(&machine.pgbench, &rival, 16, options.round, script)?);
-        ours.push(wrk(&world.registry.public, 16, options.round, "patch.lua", &env)?.per_second);
+        theirs.push(pgbench(&machine.pgbench, &baseline, 16, options.round, script)?);
+        ours.push(wrk(&fixture.registry.public, 16, options.round, "patch.lua", &env)?.per_second);
     }
     report.beside("heartbeat: one machine, 16 clients", "beats/s", ours, ("pgbench, one update", theirs), Target::None);
     Ok(())
 }
 
-/// 100 readers of one session; how long until the last of them has a message, from the moment its append was sent.
+/// 100 readers of one session: the time from an append until the last of them has the message.
 pub(crate) fn streams(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
     const READERS: usize = 100;
     const MESSAGES: usize = 20;
-    let world = World::start(machine)?;
-    let session = world.sessions(1)?.pop().context("no session")?;
-    let url = format!("{}/v3/sessions/{session}/messages/stream?after=0", world.store.public);
+    let fixture = Fixture::start(machine)?;
+    let session = fixture.sessions(1)?.pop().context("no session")?;
+    let url = format!("{}/v3/sessions/{session}/messages/stream?after=0", fixture.store.public);
     let (mut median, mut tail) = (Rounds::default(), Rounds::default());
     for round in 0..options.rounds {
         let expected = (round + 1) * MESSAGES;
-        let (sender, mut arrived) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, mut arrived) = tokio::sync::mpsc::channel(READERS);
         let mut readers = Vec::new();
         for _ in 0..READERS {
-            let (url, token, sender) = (url.clone(), world.token.clone(), sender.clone());
+            let (url, token, sender) = (url.clone(), fixture.token.clone(), sender.clone());
             readers.push(machine.runtime.spawn(async move { read_stream(&url, &token, expected, &sender).await }));
         }
         let mut took = Vec::new();
-        // Every reader first catches up with what was there; then each message is timed by itself.
+        // Every reader first receives the existing messages; then each message is timed.
         for message in 0..=MESSAGES {
             if message > 0 {
                 let started = Instant::now();
                 let body = serde_json::json!({ "content": "x", "localId": format!("stream-{round}-{message}") });
-                world.call(&world.store.public, "POST", &format!("/v3/sessions/{session}/messages"), body)?;
+                fixture.call(&fixture.store.public, "POST", &format!("/v3/sessions/{session}/messages"), body)?;
                 machine.runtime.block_on(wait_for(&mut arrived, READERS))?;
                 took.push(started.elapsed().as_secs_f64() * 1e3);
             } else {
@@ -139,7 +142,7 @@ pub(crate) fn streams(machine: &Machine, options: &Options, report: &mut Report)
     Ok(())
 }
 
-async fn wait_for(arrived: &mut tokio::sync::mpsc::UnboundedReceiver<()>, count: usize) -> Result<()> {
+async fn wait_for(arrived: &mut tokio::sync::mpsc::Receiver<()>, count: usize) -> Result<()> {
     for _ in 0..count {
         let next = tokio::time::timeout(std::time::Duration::from_secs(30), arrived.recv()).await;
         ensure!(next.context("a stream was silent for 30 s")?.is_some(), "a stream ended early");
@@ -147,16 +150,11 @@ async fn wait_for(arrived: &mut tokio::sync::mpsc::UnboundedReceiver<()>, count:
     Ok(())
 }
 
-/// Tells `sender` once that it is connected and once for each message, until it has seen `expected`.
-async fn read_stream(
-    url: &str,
-    token: &str,
-    expected: usize,
-    sender: &tokio::sync::mpsc::UnboundedSender<()>,
-) -> Result<()> {
+/// Sends once when it is connected and once for each message, until it has seen `expected`.
+async fn read_stream(url: &str, token: &str, expected: usize, sender: &tokio::sync::mpsc::Sender<()>) -> Result<()> {
     let http = reqwest::Client::builder().no_proxy().build()?;
     let mut answer = http.get(url).bearer_auth(token).send().await?.error_for_status()?;
-    let _ = sender.send(());
+    let _ = sender.send(()).await;
     let (mut seen, mut rest) = (0, Vec::new());
     while seen < expected {
         let chunk = answer.chunk().await?.context("the stream ended")?;
@@ -165,7 +163,7 @@ async fn read_stream(
             let frame: Vec<u8> = rest.drain(..end + 2).collect();
             if String::from_utf8_lossy(&frame).contains("event: message") {
                 seen += 1;
-                let _ = sender.send(());
+                let _ = sender.send(()).await;
             }
         }
     }

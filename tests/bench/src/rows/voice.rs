@@ -1,4 +1,5 @@
-//! What the voice gateway adds to a start. The driver is `voice-bench`, which plays LiveKit as well; this reads its lines.
+//! The time that the voice gateway adds to a start. `voice-bench` drives it and stands in for LiveKit; this parses its
+//! output.
 
 use std::process::Command;
 
@@ -35,13 +36,13 @@ pub(crate) fn starts(machine: &Machine, options: &Options, report: &mut Report) 
     Ok(())
 }
 
-/// What the lines that begin so say after `label`.
+/// The values after `label` in the lines with this beginning.
 fn figures(text: &str, beginning: &str, label: &str) -> Result<Rounds> {
     let figure = |line: &str| line.split_once(label)?.1.split_whitespace().next()?.parse::<f64>().ok();
     let mut all = Rounds::default();
     text.lines().filter(|line| line.starts_with(beginning)).filter_map(figure).for_each(|value| all.push(value));
     if all.median().is_nan() {
-        bail!("voice-bench told no {label} of {beginning:?}: {text}");
+        bail!("voice-bench printed no {label} of {beginning:?}: {text}");
     }
     Ok(all)
 }

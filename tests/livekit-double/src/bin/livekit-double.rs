@@ -1,5 +1,7 @@
 //! The double as a program, for tests that start services as processes. Prints its address and key, and serves.
 
+#![expect(clippy::print_stdout, reason = "the program prints its address and keys")]
+
 use ensemble_livekit_double::{API_KEY, API_SECRET, AgentPlan, Double};
 
 #[tokio::main]

@@ -7,6 +7,8 @@
 //! start waits for two flushes of the disk, so the time of one flush is measured as well. `make bench` reads the lines of
 //! the rounds.
 
+#![expect(clippy::print_stdout, reason = "the benchmark prints its figures")]
+
 use std::io::{Seek, Write};
 use std::net::TcpListener;
 use std::path::Path;

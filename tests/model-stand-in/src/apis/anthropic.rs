@@ -5,18 +5,18 @@ use serde_json::{Value, json};
 
 use super::{Api, Move, decide, list, streamed, text_at, texts};
 use crate::answer::Ending;
-use crate::server::{Heard, Memory};
+use crate::server::{ModelRequest, RequestLog};
 
-pub(super) async fn messages(memory: web::Data<Memory>, body: web::Bytes) -> HttpResponse {
+pub(super) async fn messages(log: web::Data<RequestLog>, body: web::Bytes) -> HttpResponse {
     let Ok(request) = serde_json::from_slice::<Value>(&body) else {
         return HttpResponse::BadRequest().finish();
     };
     let model = text_at(&request, "/model").to_owned();
-    let (next, split) = decide(&memory, read(&request));
+    let (next, split) = decide(&log, read(&request));
     if let Move::Failure(status) = next {
         return HttpResponse::build(status).json(json!({
             "type": "error",
-            "error": {"type": "invalid_request_error", "message": "the stand-in was told to fail"},
+            "error": {"type": "invalid_request_error", "message": "the stand-in was asked to fail"},
         }));
     }
     let reply = Reply { model, next };
@@ -32,20 +32,20 @@ pub(super) async fn count_tokens() -> HttpResponse {
     HttpResponse::Ok().json(json!({"input_tokens": 10}))
 }
 
-fn read(request: &Value) -> Heard {
-    let mut heard = Heard {
+fn read(request: &Value) -> ModelRequest {
+    let mut found = ModelRequest {
         api: Api::Anthropic,
         model: text_at(request, "/model").to_owned(),
-        said: Vec::new(),
+        user_messages: Vec::new(),
         tool_results: Vec::new(),
     };
     for message in list(request, "/messages").filter(|message| text_at(message, "/role") == "user") {
         let Some(content) = message.get("content") else { continue };
-        heard.said.extend(texts(content));
+        found.user_messages.extend(texts(content));
         let results = list(message, "/content").filter(|part| text_at(part, "/type") == "tool_result");
-        heard.tool_results.extend(results.filter_map(|part| part.get("content")).map(|result| texts(result).concat()));
+        found.tool_results.extend(results.filter_map(|part| part.get("content")).map(|result| texts(result).concat()));
     }
-    heard
+    found
 }
 
 struct Reply {

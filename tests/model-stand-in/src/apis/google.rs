@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use super::{Api, Move, decide, list, streamed, text_at, texts};
 use crate::answer::Ending;
-use crate::server::{Heard, Memory};
+use crate::server::{ModelRequest, RequestLog};
 
 /// `<model>:streamGenerateContent`, `<model>:generateContent` or `<model>:countTokens`.
-pub(super) async fn call(memory: web::Data<Memory>, call: web::Path<String>, body: web::Bytes) -> HttpResponse {
+pub(super) async fn call(log: web::Data<RequestLog>, call: web::Path<String>, body: web::Bytes) -> HttpResponse {
     let Ok(request) = serde_json::from_slice::<Value>(&body) else {
         return HttpResponse::BadRequest().finish();
     };
@@ -17,14 +17,14 @@ pub(super) async fn call(memory: web::Data<Memory>, call: web::Path<String>, bod
         return HttpResponse::Ok().json(json!({"totalTokens": 10}));
     }
     if let Some(schema) = request.pointer("/generationConfig/responseJsonSchema") {
-        // The program asks which model suits the prompt. Anything of the right shape will do.
+        // The program asks which model suits the prompt. Any value of the right shape is accepted.
         let answer = fitting(schema).to_string();
         return HttpResponse::Ok().json(candidate(&json!({"text": answer}), Some("STOP")));
     }
-    let (next, split) = decide(&memory, read(model, &request));
+    let (next, split) = decide(&log, read(model, &request));
     if let Move::Failure(status) = next {
         return HttpResponse::build(status).json(json!({
-            "error": {"code": status.as_u16(), "status": "INVALID_ARGUMENT", "message": "the stand-in was told to fail"},
+            "error": {"code": status.as_u16(), "status": "INVALID_ARGUMENT", "message": "the stand-in was asked to fail"},
         }));
     }
     let (chunks, ending) = chunks(&next);
@@ -35,17 +35,18 @@ pub(super) async fn call(memory: web::Data<Memory>, call: web::Path<String>, bod
     }
 }
 
-fn read(model: &str, request: &Value) -> Heard {
-    let mut heard = Heard { api: Api::Google, model: model.to_owned(), said: Vec::new(), tool_results: Vec::new() };
+fn read(model: &str, request: &Value) -> ModelRequest {
+    let mut found =
+        ModelRequest { api: Api::Google, model: model.to_owned(), user_messages: Vec::new(), tool_results: Vec::new() };
     for content in list(request, "/contents").filter(|content| text_at(content, "/role") == "user") {
-        heard.said.extend(content.get("parts").map(texts).unwrap_or_default());
+        found.user_messages.extend(content.get("parts").map(texts).unwrap_or_default());
         let results = list(content, "/parts").filter_map(|part| part.pointer("/functionResponse/response"));
-        heard.tool_results.extend(results.map(|response| match response.get("output").and_then(Value::as_str) {
+        found.tool_results.extend(results.map(|response| match response.get("output").and_then(Value::as_str) {
             Some(output) => output.to_owned(),
             None => response.to_string(),
         }));
     }
-    heard
+    found
 }
 
 /// The simplest value that fits a JSON schema.

@@ -1,4 +1,4 @@
-//! The three wire formats. Each reads a request into what was said, and writes an answer in its own frames.
+//! The three wire formats. Each reads the texts of a request and writes an answer in its own frames.
 
 mod anthropic;
 mod google;
@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use crate::answer::{Answer, Ending};
 use crate::directive::{self, Directive};
-use crate::server::{Heard, Memory};
+use crate::server::{ModelRequest, RequestLog};
 
-/// Whose wire format a request came in.
+/// The wire format of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Api {
     Anthropic,
@@ -29,22 +29,22 @@ pub(crate) fn routes(config: &mut web::ServiceConfig) {
         .route("/v1beta/models/{call}", web::post().to(google::call));
 }
 
-/// What the model says, freed of the directive's detail.
+/// What the model does, without the details of the directive.
 enum Move {
     /// Text in these pieces, then the ending.
     Text(Vec<String>, Ending),
-    /// Perhaps after some text.
+    /// A refusal, optionally after some text.
     Refusal(Option<String>),
     /// A shell command.
     Command(String),
     Failure(StatusCode),
 }
 
-/// Remembers the request and decides what to do about it.
-fn decide(memory: &Memory, heard: Heard) -> (Move, bool) {
-    let (wanted, split) = directive::read(&heard.said.join("\n"));
-    let result = heard.tool_results.last().cloned();
-    memory.keep(heard);
+/// Records the request and decides how to answer it.
+fn decide(log: &RequestLog, request: ModelRequest) -> (Move, bool) {
+    let (wanted, split) = directive::read(&request.user_messages.join("\n"));
+    let result = request.tool_results.last().cloned();
+    log.record(request);
     let next = match wanted {
         Directive::Say(text) => Move::Text(vec![text], Ending::Whole),
         Directive::Repeat(times, text) => Move::Text(vec![text; times], Ending::Whole),

@@ -5,16 +5,16 @@ use serde_json::{Value, json};
 
 use super::{Api, Move, decide, list, streamed, text_at, texts};
 use crate::answer::Ending;
-use crate::server::{Heard, Memory};
+use crate::server::{ModelRequest, RequestLog};
 
-pub(super) async fn responses(memory: web::Data<Memory>, body: web::Bytes) -> HttpResponse {
+pub(super) async fn responses(log: web::Data<RequestLog>, body: web::Bytes) -> HttpResponse {
     let Ok(request) = serde_json::from_slice::<Value>(&body) else {
         return HttpResponse::BadRequest().finish();
     };
-    let (next, split) = decide(&memory, read(&request));
+    let (next, split) = decide(&log, read(&request));
     if let Move::Failure(status) = next {
         return HttpResponse::build(status).json(json!({
-            "error": {"type": "invalid_request_error", "code": "standin", "message": "the stand-in was told to fail"},
+            "error": {"type": "invalid_request_error", "code": "standin", "message": "the stand-in was asked to fail"},
         }));
     }
     let (frames, ending) = frames(&next, &request);
@@ -25,22 +25,22 @@ pub(super) async fn models() -> HttpResponse {
     HttpResponse::Ok().json(json!({"object": "list", "data": [], "models": []}))
 }
 
-fn read(request: &Value) -> Heard {
-    let mut heard = Heard {
+fn read(request: &Value) -> ModelRequest {
+    let mut found = ModelRequest {
         api: Api::OpenAi,
         model: text_at(request, "/model").to_owned(),
-        said: Vec::new(),
+        user_messages: Vec::new(),
         tool_results: Vec::new(),
     };
     for item in list(request, "/input") {
         if text_at(item, "/role") == "user" {
-            heard.said.extend(item.get("content").map(texts).unwrap_or_default());
+            found.user_messages.extend(item.get("content").map(texts).unwrap_or_default());
         }
         if text_at(item, "/type").ends_with("_call_output") {
-            heard.tool_results.extend(item.get("output").map(|output| texts(output).concat()));
+            found.tool_results.extend(item.get("output").map(|output| texts(output).concat()));
         }
     }
-    heard
+    found
 }
 
 fn frames(next: &Move, request: &Value) -> (Vec<String>, Ending) {
@@ -88,7 +88,7 @@ fn message(content: &Value) -> Value {
     json!({"type": "message", "role": "assistant", "id": "msg_standin", "content": [content]})
 }
 
-/// The shell tool has had several names and arguments; the request says which one this program has.
+/// The shell tool has several names and argument formats; the request contains those of the running version.
 fn call(command: &str, request: &Value) -> Value {
     let names: Vec<&str> = list(request, "/tools").map(|tool| text_at(tool, "/name")).collect();
     let (name, arguments) = if names.contains(&"shell_command") {

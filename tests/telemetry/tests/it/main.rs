@@ -1,9 +1,9 @@
-//! One trace runs from the edge to the database; and nobody waits for a collector.
+//! Traces across the services, and requests that do not wait for the collector.
 
 #![cfg(test)]
 
-mod asked;
-mod away;
-mod numbers;
+mod dashboards;
+mod metrics;
 mod traces;
+mod unavailable;
 mod variables;

@@ -1,21 +1,21 @@
-//! The spans of one request, with the right parents, across real programs.
+//! The spans of one request across real programs, with the right parents.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command};
 
 use ensemble_livekit_double::Double;
-use ensemble_telemetry::{City, Collector, Span, program};
+use ensemble_telemetry::{Collector, Span, Stack, program};
 use ensemble_testkit::Api;
 use opentelemetry_proto::tonic::trace::v1::span::SpanKind;
 use serde_json::{Value, json};
 
-/// A trace that a caller began.
-struct Begun {
+/// The trace of a caller.
+struct CallerTrace {
     trace: &'static str,
     span: &'static str,
 }
 
-impl Begun {
+impl CallerTrace {
     const fn new(trace: &'static str, span: &'static str) -> Self {
         Self { trace, span }
     }
@@ -25,8 +25,8 @@ impl Begun {
     }
 }
 
-async fn post(api: &Api, path: &str, body: &Value, begun: &Begun) -> Value {
-    let answer = Api::send(api.request("POST", path).header("traceparent", begun.header()).json(body)).await;
+async fn post(api: &Api, path: &str, body: &Value, caller: &CallerTrace) -> Value {
+    let answer = Api::send(api.request("POST", path).header("traceparent", caller.header()).json(body)).await;
     assert!(answer.status < 300, "{path}: {} {}", answer.status, answer.text);
     answer.json()
 }
@@ -44,26 +44,26 @@ fn list(spans: &[Span]) -> String {
     spans.iter().map(|s| format!("\n  {} {:?} {:?} {} <- {}", s.service, s.kind, s.name, s.id, s.parent)).collect()
 }
 
-async fn city() -> (Collector, City, Double) {
+async fn stack() -> (Collector, Stack, Double) {
     let collector = Collector::start().expect("a free port");
     let livekit = Double::start().expect("a free port");
-    let city = City::start(&collector.url, &livekit, &[]).await;
-    (collector, city, livekit)
+    let stack = Stack::start(&collector.url, &livekit, &[]).await;
+    (collector, stack, livekit)
 }
 
 #[actix_web::test]
 async fn one_trace_runs_from_the_caller_through_the_edge_to_the_database_and_the_peers() {
-    let (collector, city, _livekit) = city().await;
-    let ann = city.person().await;
+    let (collector, stack, _livekit) = stack().await;
+    let user = stack.user().await;
     let machine = json!({ "id": "laptop", "metadata": "sealed", "encryptionKey": "sealed" });
-    ann.api.post("/v1/machines", &machine).await;
+    user.api.post("/v1/machines", &machine).await;
 
-    let begun = Begun::new("11111111111111111111111111111111", "1111111111111111");
-    let wish = json!({ "machineId": "laptop", "metadata": "sealed", "encryptionKey": "sealed" });
-    let session = post(&ann.api, "/v1/sessions", &wish, &begun).await;
+    let caller = CallerTrace::new("11111111111111111111111111111111", "1111111111111111");
+    let body = json!({ "machineId": "laptop", "metadata": "sealed", "encryptionKey": "sealed" });
+    let session = post(&user.api, "/v1/sessions", &body, &caller).await;
     let get = "ensemble.machines.v1.MachineDirectory/Get";
     let spans = collector
-        .trace(begun.trace, |spans| {
+        .trace(caller.trace, |spans| {
             one(spans, "machine-registry", SpanKind::Server, get).is_some()
                 && one(spans, "session-store", SpanKind::Server, "POST /v1/sessions").is_some()
                 && spans.iter().filter(|span| span.kind == SpanKind::Client).count() >= 3
@@ -73,7 +73,7 @@ async fn one_trace_runs_from_the_caller_through_the_edge_to_the_database_and_the
 
     let edge = spans.iter().find(|span| span.service == "ensemble-edge-proxy" && span.kind == SpanKind::Server);
     let edge = edge.unwrap_or_else(|| panic!("no span of the edge in {}", list(&spans)));
-    assert_eq!(edge.parent, begun.span, "the edge continues the caller's trace: {}", list(&spans));
+    assert_eq!(edge.parent, caller.span, "the edge continues the caller's trace: {}", list(&spans));
     let service = must(&spans, "session-store", SpanKind::Server, "POST /v1/sessions");
     assert_eq!(service.parent, edge.id, "the service is called by the edge: {}", list(&spans));
     let call = must(&spans, "session-store", SpanKind::Client, get);
@@ -90,12 +90,12 @@ async fn one_trace_runs_from_the_caller_through_the_edge_to_the_database_and_the
     assert!(databases("session-store", service), "the service's SQL: {}", list(&spans));
     assert!(databases("machine-registry", peer), "the peer's SQL: {}", list(&spans));
 
-    // What is committed together with others still belongs to the trace of who asked.
-    let begun = Begun::new("22222222222222222222222222222222", "2222222222222222");
+    // A batch commits several requests. Its span still belongs to the trace of the request.
+    let caller = CallerTrace::new("22222222222222222222222222222222", "2222222222222222");
     let path = format!("/v3/sessions/{}/messages", session["id"].as_str().expect("an id"));
-    post(&ann.api, &path, &json!({ "content": "sealed", "localId": "1" }), &begun).await;
+    post(&user.api, &path, &json!({ "content": "sealed", "localId": "1" }), &caller).await;
     let spans = collector
-        .trace(begun.trace, |spans| {
+        .trace(caller.trace, |spans| {
             ["append", "append messages", "POST /v3/sessions/{id}/messages"]
                 .iter()
                 .all(|name| spans.iter().any(|span| span.name == *name))
@@ -107,7 +107,7 @@ async fn one_trace_runs_from_the_caller_through_the_edge_to_the_database_and_the
     assert_eq!(must(&spans, "session-store", SpanKind::Client, "append messages").parent, batch.id, "{}", list(&spans));
 }
 
-/// The runner as it is deployed, with an agent that is done at once.
+/// The real runner, with an agent that finishes at once.
 struct Runner {
     child: Child,
     _folder: tempfile::TempDir,
@@ -144,19 +144,19 @@ impl Drop for Runner {
 
 #[actix_web::test]
 async fn a_trace_goes_on_in_the_attempt_of_a_runner_and_in_the_calls_to_livekit() {
-    let (collector, city, _livekit) = city().await;
-    let ann = city.person().await;
-    ann.api.post("/v1/machines", &json!({ "id": "laptop", "metadata": "sealed", "encryptionKey": "sealed" })).await;
-    let token = ann.api.post("/v1/auth/tokens", &json!({ "machineId": "laptop" })).await.json();
-    let _runner = Runner::start(&city.edge().url(""), token["token"].as_str().expect("a token"));
+    let (collector, stack, _livekit) = stack().await;
+    let user = stack.user().await;
+    user.api.post("/v1/machines", &json!({ "id": "laptop", "metadata": "sealed", "encryptionKey": "sealed" })).await;
+    let token = user.api.post("/v1/auth/tokens", &json!({ "machineId": "laptop" })).await.json();
+    let _runner = Runner::start(&stack.edge().url(""), token["token"].as_str().expect("a token"));
 
-    let begun = Begun::new("33333333333333333333333333333333", "3333333333333333");
+    let caller = CallerTrace::new("33333333333333333333333333333333", "3333333333333333");
     let run = json!({ "tasks": [{ "prompt": "say hello", "provider": "claude" }] });
-    post(&ann.api, "/v1/orchestrator/runs", &run, &begun).await;
-    // Ends of attempts are written together with others; a beat is written by itself.
+    post(&user.api, "/v1/orchestrator/runs", &run, &caller).await;
+    // Reports are written in batches, but a heartbeat is written by itself.
     let (beat, finish) = ("POST /v1/orchestrator/leases/{id}/heartbeat", "POST /v1/orchestrator/leases/{id}/finish");
     let spans = collector
-        .trace(begun.trace, |spans| {
+        .trace(caller.trace, |spans| {
             let is_there = |name: &str| one(spans, "orchestrator", SpanKind::Server, name).is_some();
             is_there("POST /v1/orchestrator/runs")
                 && is_there(beat)
@@ -177,14 +177,14 @@ async fn a_trace_goes_on_in_the_attempt_of_a_runner_and_in_the_calls_to_livekit(
     let sql = must(&spans, "orchestrator", SpanKind::Client, "prolong a lease");
     assert_eq!(sql.parent, beat.id, "the SQL of the attempt: {}", list(&spans));
 
-    let begun = Begun::new("44444444444444444444444444444444", "4444444444444444");
-    let wish = json!({ "userId": ann.id, "sessionId": "a", "language": "en" });
+    let caller = CallerTrace::new("44444444444444444444444444444444", "4444444444444444");
+    let body = json!({ "userId": user.id, "sessionId": "a", "language": "en" });
     let start =
-        city.edge().request("POST", "/v1/voice/session/start").header("X-Voice-Key", "voice-key-of-the-test-city");
-    let room = Api::send(start.header("traceparent", begun.header()).json(&wish)).await;
+        stack.edge().request("POST", "/v1/voice/session/start").header("X-Voice-Key", "voice-key-of-the-test-stack");
+    let room = Api::send(start.header("traceparent", caller.header()).json(&body)).await;
     assert_eq!(room.status, 200, "{}", room.text);
     let spans = collector
-        .trace(begun.trace, |spans| {
+        .trace(caller.trace, |spans| {
             one(spans, "voice-gateway", SpanKind::Client, "CreateRoom").is_some()
                 && one(spans, "voice-gateway", SpanKind::Server, "POST /v1/voice/session/start").is_some()
         })

@@ -1,4 +1,4 @@
-//! `.env.example` names every variable that the programs read, and none that nobody reads.
+//! `.env.example` contains exactly the variables that the programs read.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,33 +6,33 @@ use std::process::Command;
 
 use ensemble_telemetry::{SERVICES, program};
 
-/// What docker-compose.yml sets itself: other values would break it.
+/// Variables that docker-compose.yml sets itself. Other values would break it.
 const FIXED: &[&str] = &["PUBLIC_LISTEN", "INTERNAL_LISTEN", "DATABASE_URL"];
 
 #[test]
-fn the_example_names_what_the_programs_read() {
+fn the_example_contains_the_variables_of_the_programs() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     let compose = read("docker-compose.yml");
     let is_fixed = |name: &str| FIXED.contains(&name) || compose.contains(&format!(" {name}: http://"));
-    let told: BTreeSet<String> = SERVICES.iter().flat_map(variables).collect();
-    assert!(told.len() > 50, "only {told:?}");
+    let printed: BTreeSet<String> = SERVICES.iter().flat_map(variables).collect();
+    assert!(printed.len() > 50, "only {printed:?}");
     let example: BTreeSet<String> = read(".env.example").lines().filter_map(assigned).collect();
-    let unnamed: Vec<_> = told.iter().filter(|name| !example.contains(*name) && !is_fixed(name)).collect();
-    // A secret may come from a file, too; compose gives it one.
+    let unnamed: Vec<_> = printed.iter().filter(|name| !example.contains(*name) && !is_fixed(name)).collect();
+    // A secret may also come from a file, which compose mounts.
     let unnamed: Vec<_> =
         unnamed.into_iter().filter(|name| !compose.contains(&format!("\n      {name}: /secrets/"))).collect();
     assert!(unnamed.is_empty(), "not in .env.example (deploy/compose/env_example.py writes it): {unnamed:?}");
-    let idle: Vec<_> =
-        example.iter().filter(|name| !told.contains(*name) && !compose.contains(&format!("${{{name}"))).collect();
-    assert!(idle.is_empty(), "nobody reads what .env.example names: {idle:?}");
+    let unread: Vec<_> =
+        example.iter().filter(|name| !printed.contains(*name) && !compose.contains(&format!("${{{name}"))).collect();
+    assert!(unread.is_empty(), ".env.example contains variables that no program reads: {unread:?}");
 }
 
-/// What a program says that it reads: a name on a line of its own, and its meaning below.
+/// The variables that a program lists: a name on its own line, and its meaning below.
 fn variables(service: &&str) -> Vec<String> {
-    let told = Command::new(program(service)).arg("config").output().expect("a program that tells its variables");
-    assert!(told.status.success(), "{service}: {told:?}");
-    let text = String::from_utf8_lossy(&told.stdout);
+    let printed = Command::new(program(service)).arg("config").output().expect("a program that lists its variables");
+    assert!(printed.status.success(), "{service}: {printed:?}");
+    let text = String::from_utf8_lossy(&printed.stdout);
     text.lines().filter(|line| is_name(line)).map(str::to_owned).collect()
 }
 

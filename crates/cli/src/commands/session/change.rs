@@ -17,7 +17,7 @@ use crate::vault::{Card, card, seal_json};
 pub(crate) struct Rename {
     /// The session's id
     session: SessionId,
-    /// The new title; encrypted
+    /// The new title; it is encrypted
     title: String,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Rename {
 pub(crate) struct Delete {
     /// The session's id
     session: SessionId,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }
@@ -49,7 +49,7 @@ impl Rename {
 impl Delete {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
         if !self.yes && !sure(self.session)? {
-            return Err(Failure::said("Nothing was deleted."));
+            return Err(Failure::message("Nothing was deleted."));
         }
         me.client.delete_session(self.session).await?;
         if context.json {
@@ -76,7 +76,7 @@ pub(super) async fn rekey(context: &Context, me: &Me, id: SessionId) -> Result<(
         return print::json(&session, false);
     }
     print::line(format!(
-        "Session {id} has a new key. A public link has not: make it anew with `ensemble share link {id}`."
+        "Session {id} has a new key. A public link still has the old key: replace it with `ensemble share link {id}`."
     ))
 }
 
@@ -90,7 +90,7 @@ async fn change(context: &Context, me: &Me, id: SessionId, update: &UpdateSessio
 
 fn sure(session: SessionId) -> Result<bool> {
     if !io::stdin().is_terminal() {
-        return Err(Failure::said("Deleting is for good. Say --yes to do it without being asked."));
+        return Err(Failure::message("Deleting cannot be undone. Confirm it with --yes."));
     }
     write!(io::stderr(), "Delete session {session} with all its messages, for everyone? [y/N] ")?;
     let mut answer = String::new();

@@ -1,4 +1,4 @@
-//! `ensemble session create`: makes a key, seals the metadata with it and the key to oneself.
+//! `ensemble session create`: creates a key, seals the metadata with it, and seals the key to the caller.
 
 use std::path::PathBuf;
 
@@ -17,16 +17,16 @@ use crate::vault::{Card, seal_json, seal_ring};
 
 #[derive(Debug, Args)]
 pub(crate) struct Create {
-    /// What to call it; encrypted
+    /// The title; it is encrypted
     #[arg(long, short)]
     title: Option<String>,
-    /// The machine it runs on [default: this one, or the only one]
+    /// The machine of the session [default: this one, or the only one]
     #[arg(long, value_name = "ID")]
     machine: Option<MachineId>,
-    /// The directory it is about; encrypted [default: the current one]
+    /// The directory of the session; it is encrypted [default: the current one]
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
-    /// A name of yours: the same tag again gives the same session. Not encrypted
+    /// Create only once: the same tag again returns the same session. It is not encrypted
     #[arg(long)]
     tag: Option<String>,
 }
@@ -35,10 +35,10 @@ impl Create {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
         let machine_id = match self.machine {
             Some(machine) => machine,
-            None => context.usual_machine(me).await?,
+            None => context.default_machine(me).await?,
         };
         let tag = self.tag.map(Text::new).transpose();
-        let tag = tag.map_err(|error| Failure::said(format!("The tag {error}.")))?;
+        let tag = tag.map_err(|error| Failure::message(format!("The tag {error}.")))?;
         let path = self.path.or_else(|| std::env::current_dir().ok());
         let card = Card {
             title: self.title,
@@ -59,7 +59,7 @@ impl Create {
         }
         print::line(session.id.to_string())?;
         if !created {
-            print::note("There was a session with this tag already; this is its id.");
+            print::note("A session with this tag already exists. This is its id.");
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! `ensemble session list` and `show`: what there is, opened as far as our keys go.
+//! `ensemble session list` and `show`: sessions, decrypted as far as the keys allow.
 
 use clap::Args;
 use ensemble_client::SessionFilter;
@@ -15,13 +15,13 @@ use crate::vault::{Card, card};
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Also those that have ended
+    /// Include ended sessions
     #[arg(long, short)]
     all: bool,
-    /// Also those that others share with you
+    /// Include sessions that others share with you
     #[arg(long, short)]
     shared: bool,
-    /// At most so many
+    /// The maximum number of sessions
     #[arg(long, short = 'n', default_value_t = 50)]
     limit: usize,
 }
@@ -35,7 +35,7 @@ impl List {
             return print::json(&json!({ "sessions": sessions }), false);
         }
         if sessions.is_empty() {
-            return print::line("No sessions. `ensemble session create` makes one.");
+            return print::line("No sessions. Create one with `ensemble session create`.");
         }
         let rows: Vec<_> = sessions.iter().map(|session| row(me, session)).collect();
         print::table(["SESSION", "STATE", "ACCESS", "MESSAGES", "CHANGED (UTC)", "TITLE"], &rows)
@@ -84,7 +84,7 @@ pub(super) async fn show(context: &Context, me: &Me, id: SessionId) -> Result<()
     print::line(format!("changed   {} UTC", print::time(session.updated_at)))?;
     if session.rekey_needed && session.access_level == AccessLevel::Owner {
         print::note(format!(
-            "Somebody lost access since the key was changed last. `ensemble session rekey {}` changes it.",
+            "A user lost access after the last change of the key. Change it with `ensemble session rekey {}`.",
             session.id
         ));
     }
@@ -107,7 +107,7 @@ fn read(me: &Me, session: &Session) -> Result<Card> {
         .map_err(|error| crate::failure::Failure::Seal(format!("The metadata of session {}", session.id), error))
 }
 
-/// The session as the server gave it, and beside it what was under the seals; `null` where that does not open.
+/// The session as the server sent it, with its decrypted fields. A field that cannot be decrypted is `null`.
 fn opened(me: &Me, session: &Session) -> serde_json::Value {
     let ring = me.ring(session).ok();
     let metadata = ring.as_ref().and_then(|ring| card(ring, &session.metadata).ok());

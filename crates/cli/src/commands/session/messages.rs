@@ -1,4 +1,4 @@
-//! `ensemble session send`, `read` and `follow`: what people write to each other, sealed on the way.
+//! `ensemble session send`, `read` and `follow`: writes and reads encrypted messages.
 
 use std::io::Read as _;
 use std::pin::pin;
@@ -22,10 +22,10 @@ use crate::vault::{body, check_keys, seal_json};
 pub(crate) struct Send {
     /// The session's id
     session: SessionId,
-    /// What to say (`-`: what comes from standard input; put `--` before what begins with a hyphen)
+    /// The text (`-`: standard input; put `--` before a text that begins with a hyphen)
     #[arg(required = true, num_args = 1..)]
     text: Vec<String>,
-    /// Your own name for this message: with the same one it is sent once, however often you try
+    /// Send only once: a message with the same id is not sent again
     #[arg(long, value_name = "ID")]
     local_id: Option<String>,
     /// Send even if no earlier message opens with the session's key
@@ -37,16 +37,16 @@ pub(crate) struct Send {
 pub(crate) struct Read {
     /// The session's id
     session: SessionId,
-    /// The newest so many
+    /// The number of messages, from the newest
     #[arg(long, short = 'n', default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
     limit: u32,
-    /// Only those before this number
+    /// Only messages before this number
     #[arg(long, value_name = "SEQ", conflicts_with = "all")]
     before: Option<i64>,
-    /// Only those after this number, from the oldest on
+    /// Only messages after this number, oldest first
     #[arg(long, value_name = "SEQ")]
     after: Option<i64>,
-    /// All of them
+    /// All messages
     #[arg(long, short)]
     all: bool,
 }
@@ -55,7 +55,7 @@ pub(crate) struct Read {
 pub(crate) struct Follow {
     /// The session's id
     session: SessionId,
-    /// Begin after this number instead of now (0: from the beginning)
+    /// Start after this number instead of now (0: from the beginning)
     #[arg(long, value_name = "SEQ")]
     after: Option<i64>,
 }
@@ -79,7 +79,7 @@ impl Send {
             check_keys(me, &session, &ring).await?;
         }
         let local_id = Text::new(self.local_id.unwrap_or_else(idempotency_key))
-            .map_err(|error| Failure::said(format!("The local id {error}.")))?;
+            .map_err(|error| Failure::message(format!("The local id {error}.")))?;
         let body = MessageBody { text, from: Some(me.id), local_id: Some(local_id.to_string()) };
         let message = AppendMessage {
             content: seal_json(&ring, Purpose::Message(session.id), "message", &body)?,
@@ -90,7 +90,7 @@ impl Send {
         if context.json {
             return print::json(&message, false);
         }
-        let what = if sent { "Sent" } else { "Was sent already" };
+        let what = if sent { "Sent" } else { "Already sent" };
         print::line(format!("{what} as message {}.", message.seq))
     }
 }
@@ -108,7 +108,7 @@ impl Read {
         }
         let window = Window { before: self.before, after: self.after, limit: Some(self.limit) };
         let mut page = me.client.message_page(self.session, window).await?;
-        // Newest first when it is a part of the end; people read downwards.
+        // The last part of a history arrives newest first. People read it oldest first.
         page.messages.sort_by_key(|message| message.seq);
         for message in &page.messages {
             reader.print(message)?;
@@ -145,7 +145,7 @@ impl Follow {
     }
 }
 
-/// Opens messages and prints them, one line of JSON or one paragraph each.
+/// Decrypts messages and prints each as one line of JSON or as a paragraph.
 struct Reader {
     json: bool,
     me: UserId,
@@ -158,7 +158,7 @@ impl Reader {
         Ok(Self { json: context.json, me: me.id, session: session.id, ring: me.ring(&session)? })
     }
 
-    /// As [`Self::print`], after fetching the keys again if they were changed in the meantime.
+    /// As [`Self::print`], and fetches the keys again if they were changed in the meantime.
     async fn print_live(&mut self, me: &Me, message: &Message) -> Result<()> {
         let unknown = matches!(
             body(&self.ring, self.session, &message.content),
@@ -182,7 +182,7 @@ impl Reader {
             Ok(body) => {
                 if body.from.is_some_and(|from| from != message.sender_id) {
                     print::note(format!(
-                        "(under the seal it says: from {}. Do not trust this message.)",
+                        "(the encrypted message names another sender: {}. Do not trust this message.)",
                         body.from.map(|id| id.to_string()).unwrap_or_default()
                     ));
                 }

@@ -1,4 +1,4 @@
-//! `ensemble session`: encrypted sessions, from making one to deleting it.
+//! `ensemble session`: encrypted sessions, from creation to deletion.
 
 mod change;
 mod create;
@@ -18,7 +18,7 @@ pub(crate) enum Session {
     /// Create a session
     #[command(visible_alias = "new")]
     Create(create::Create),
-    /// List sessions, the one changed last first
+    /// List sessions, the most recently changed first
     #[command(visible_alias = "ls")]
     List(list::List),
     /// Show a session
@@ -28,7 +28,7 @@ pub(crate) enum Session {
     /// Read the messages
     #[command(visible_alias = "messages")]
     Read(messages::Read),
-    /// Read new messages as they come
+    /// Show new messages as they arrive
     Follow(messages::Follow),
     /// Change the title
     Rename(change::Rename),
@@ -36,18 +36,18 @@ pub(crate) enum Session {
     End(Which),
     /// Make an ended session active again
     Reopen(Which),
-    /// Put a session away
+    /// Archive a session
     Archive(Which),
     /// Take a session out of the archive
     Unarchive(Which),
-    /// Change the key, so that whoever lost access cannot read what comes
+    /// Change the key, so that users who lost access cannot read new messages
     Rekey(Which),
     /// Delete a session for everyone, with all its messages
     #[command(visible_alias = "rm")]
     Delete(change::Delete),
 }
 
-/// Names a session.
+/// A session.
 #[derive(Debug, Args)]
 pub(crate) struct Which {
     /// The session's id

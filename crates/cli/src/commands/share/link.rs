@@ -1,5 +1,5 @@
-//! `ensemble share link` and `open`: a session for whoever has the address. The secret in it is in the fragment, which
-//! reaches no server.
+//! `ensemble share link` and `open`: read access for everyone who has the link. The key is in the fragment of the link,
+//! which browsers never send to a server.
 
 use std::io::Read;
 use std::time::Duration;
@@ -19,24 +19,24 @@ use crate::failure::{Failure, Result};
 use crate::print;
 use crate::vault::{body, card};
 
-/// No address is longer.
+/// Longer than any address.
 const ADDRESS_BYTES: u64 = 8 * 1024;
 
 #[derive(Debug, Args)]
 pub(crate) struct Link {
     /// The session's id
     session: SessionId,
-    /// How long it works (such as 30m, 12h, 7d), or until when (2026-12-31T00:00:00Z)
+    /// When the link expires: a duration (30m, 12h, 7d) or a time (2026-12-31T00:00:00Z)
     #[arg(long, value_name = "WHEN", value_parser = expiry)]
     expires: Option<Expiry>,
-    /// How often it may be opened
+    /// How often the link may be opened
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
     max_uses: Option<i64>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Open {
-    /// The whole address, with what is behind the #; - reads it from standard input, out of sight of other users
+    /// The complete link, including the part after the # (`-`: standard input, so that other users cannot see it)
     address: String,
 }
 
@@ -59,7 +59,9 @@ impl Link {
                 Expiry::At(time) => time,
             }),
             max_uses: self.max_uses,
-            encrypted_key: Some(Blob::new(sealed).map_err(|error| Failure::said(format!("The link's key {error}.")))?),
+            encrypted_key: Some(
+                Blob::new(sealed).map_err(|error| Failure::message(format!("The link's key {error}.")))?,
+            ),
         };
         let (link, first) = me.client.create_link(session.id, &request).await?;
         let address = secret.address(&link.url);
@@ -68,10 +70,10 @@ impl Link {
         }
         print::line(&address)?;
         if !first {
-            print::note("The link that there was before does not work any more.");
+            print::note("The previous link no longer works.");
         }
         print::note(
-            "Whoever has this address can read the session. It cannot be shown again: only its holder knows the end of it.",
+            "Everyone who has this link can read the session. Store it now: it cannot be shown again, because the server does not know its key.",
         );
         Ok(())
     }
@@ -84,14 +86,16 @@ impl Open {
             given => given.to_owned(),
         };
         let (server, token, secret) = parse(address.trim()).ok_or_else(|| {
-            Failure::said("This is not a whole link address. It looks like https://host/share/TOKEN#v1.KEY, with all behind the #.")
+            Failure::message("This is not a complete link. A link looks like https://host/share/TOKEN#v1.KEY, including the part after the #.")
         })?;
         let client = Client::builder(server).build()?;
         let window = Window { after: Some(0), limit: Some(500), before: None };
         let mut view = client.open_link(&token, window, &idempotency_key()).await?;
         let id = view.session.id;
         let sealed = view.encrypted_key.take().ok_or_else(|| {
-            Failure::said("This link was made without a key, so what it shows cannot be decrypted. Ask for a new one.")
+            Failure::message(
+                "This link was created without a key, so the session cannot be decrypted. Ask for a new link.",
+            )
         })?;
         let ring = secret.open(&sealed, id).map_err(|error| Failure::Seal("The link's key".to_owned(), error))?;
         if !context.json {
@@ -117,7 +121,7 @@ impl Open {
             let window = Window { after: Some(last), limit: Some(500), before: None };
             view = client.link_page(&token, &view.view_token, window).await.map_err(|error: Error| {
                 if error.is(Code::LinkNotFound) {
-                    Failure::said("The link was taken back while it was being read.")
+                    Failure::message("The link was deleted while it was being read.")
                 } else {
                     error.into()
                 }
@@ -126,7 +130,7 @@ impl Open {
     }
 }
 
-/// Server, token and secret of `https://host/prefix/share/TOKEN#v1.KEY`.
+/// Splits `https://host/prefix/share/TOKEN#v1.KEY` into server, token and secret.
 fn parse(address: &str) -> Option<(String, String, LinkSecret)> {
     let (place, fragment) = address.split_once('#')?;
     let (server, token) = place.rsplit_once("/share/")?;

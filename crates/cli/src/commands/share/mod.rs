@@ -1,4 +1,4 @@
-//! `ensemble share`: who else may see a session.
+//! `ensemble share`: gives other users access to sessions.
 
 mod link;
 mod users;
@@ -16,23 +16,23 @@ use crate::failure::Result;
 pub(crate) enum Share {
     /// Share a session with a user
     Add(users::Add),
-    /// List whom a session is shared with
+    /// List the users with whom a session is shared
     #[command(visible_alias = "ls")]
     List(Which),
-    /// Change what a user may do
+    /// Change the access of a user
     Change(users::Change),
-    /// Take a session away from a user, and change its key
+    /// Remove a user's access to a session, and change its key
     #[command(visible_alias = "rm")]
     Remove(users::Remove),
-    /// Make a public link, or make it anew (the old one stops working)
+    /// Create or replace the public link (the old one stops working)
     Link(link::Link),
-    /// Take the public link back, and end what came in through it
+    /// Delete the public link, and end all views of it
     Unlink(Which),
     /// Read a session through its public link
     Open(link::Open),
 }
 
-/// What a user may do with a session.
+/// The access level of a user.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Level {
     /// Read
@@ -55,7 +55,7 @@ impl From<Level> for ShareLevel {
 
 impl Share {
     pub(crate) async fn run(self, context: &Context) -> Result {
-        // Whoever has the link needs no account.
+        // Opening a link needs no account.
         let command = match self {
             Self::Open(open) => return open.run(context).await.map(|()| DONE),
             command => command,
@@ -79,5 +79,5 @@ async fn unlink(context: &Context, me: &crate::context::Me, session: SessionId) 
     if context.json {
         return crate::print::json(&serde_json::json!({ "success": true }), false);
     }
-    crate::print::line("The public link does not work any more.")
+    crate::print::line("The public link no longer works.")
 }

@@ -17,9 +17,9 @@ use crate::print;
 pub(crate) struct Add {
     /// The session's id
     session: SessionId,
-    /// The user's id; they see it with `ensemble whoami`
+    /// The user's id; `ensemble whoami` shows it to the user
     user: UserId,
-    /// What they may do
+    /// What the user may do
     #[arg(long, short, value_enum, default_value = "view")]
     level: Level,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Change {
     session: SessionId,
     /// The user's id
     user: UserId,
-    /// What they may do from now on
+    /// What the user may do from now on
     #[arg(long, short, value_enum)]
     level: Level,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Change {
 pub(crate) struct Remove {
     /// The session's id
     session: SessionId,
-    /// The user's id (your own: you leave the session)
+    /// The user's id (with your own id you leave the session)
     user: UserId,
 }
 
@@ -57,7 +57,7 @@ impl Add {
         let user = me.client.user(self.user).await?;
         if let Ok(fingerprint) = fingerprint(&user.public_key) {
             print::note(format!(
-                "Their key's fingerprint is {fingerprint}. Compare it with what `ensemble whoami` shows them."
+                "The fingerprint of the user's key is {fingerprint}. Compare it with what `ensemble whoami` shows the user."
             ));
         }
         Ok(())
@@ -78,7 +78,7 @@ impl Change {
 impl Remove {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
         me.client.delete_share(self.session, self.user).await?;
-        // Whoever left by themselves cannot, and need not, see the session again.
+        // A user who has left cannot read the session any more, and need not change its key.
         if self.user != me.id {
             let session = me.client.session(self.session).await?;
             if session.access_level == AccessLevel::Owner && session.rekey_needed {
@@ -88,7 +88,7 @@ impl Remove {
         if context.json {
             return print::json(&json!({ "success": true }), false);
         }
-        print::line(format!("{} has no access to session {} any more.", self.user, self.session))
+        print::line(format!("{} no longer has access to session {}.", self.user, self.session))
     }
 }
 
@@ -98,7 +98,7 @@ pub(super) async fn list(context: &Context, me: &Me, session: SessionId) -> Resu
         return print::json(&json!({ "shares": shares }), false);
     }
     if shares.is_empty() {
-        return print::line("This session is shared with nobody.");
+        return print::line("This session is not shared with other users.");
     }
     let mut rows = Vec::with_capacity(shares.len());
     for share in shares {

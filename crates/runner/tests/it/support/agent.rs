@@ -1,11 +1,11 @@
-//! A stand-in for `claude` that does what its prompt says: the prompt is a shell script.
+//! A stand-in for `claude` that runs its prompt as a shell script.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-/// The line of a script that ends it well.
+/// The line that ends a script with success.
 pub(crate) const DONE: &str = r#"echo '{"type":"result","subtype":"success","is_error":false,"result":"done"}'"#;
 
 pub(crate) struct ScriptAgent {
@@ -30,8 +30,8 @@ impl ScriptAgent {
     }
 
     fn install(&self, text: &str) {
-        // Another test's fork may hold a file open for writing that is being executed, so it is written under
-        // another name, by a process of its own.
+        // A file that is open for writing cannot be executed. Another test may fork while this one writes, so a
+        // separate process writes the file.
         let program = self.program();
         let written = std::process::Command::new("/bin/sh")
             .args(["-c", "printf '%s' \"$1\" > \"$2\" && chmod 755 \"$2\"", "sh", text])

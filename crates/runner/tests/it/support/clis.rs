@@ -1,4 +1,4 @@
-//! The real coding agents, pointed at the stand-in for their model.
+//! The real coding agents, connected to the stand-in for their model.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,6 +7,7 @@ use ensemble_model_stand_in::StandIn;
 use ensemble_runner::Config;
 use ensemble_runner::config::ProviderConfig;
 use ensemble_runner::provider::Permission;
+use ensemble_testkit::eventually;
 use ensemble_types::leases::Lease;
 use ensemble_types::runs::Provider;
 use tempfile::TempDir;
@@ -14,8 +15,8 @@ use tempfile::TempDir;
 use super::orchestrator::task;
 use super::{Orchestrator, Runner, ScriptAgent, config};
 
-/// A runner that has one real agent.
-pub(crate) struct Bench {
+/// A runner with one real agent, its server and its model.
+pub(crate) struct Fixture {
     pub(crate) provider: Provider,
     pub(crate) server: Orchestrator,
     pub(crate) model: StandIn,
@@ -23,14 +24,14 @@ pub(crate) struct Bench {
     _runner: Runner,
 }
 
-impl Bench {
+impl Fixture {
     pub(crate) fn new(provider: Provider) -> Self {
         Self::with(provider, Permission::Bypass)
     }
 
     pub(crate) fn with(provider: Provider, permission: Permission) -> Self {
         let (server, model, home) = (Orchestrator::start(), StandIn::start().unwrap(), tempfile::tempdir().unwrap());
-        // The script agent is replaced; it only fills the place.
+        // The script agent is only a placeholder and is replaced.
         let mut config = config(&server, &ScriptAgent::new(), home.path());
         set_up(&mut config, provider, permission, &model.url(), home.path());
         config.timing.term_grace = Duration::from_secs(3);
@@ -40,7 +41,7 @@ impl Bench {
 
     /// A task for this agent.
     pub(crate) fn task(&self, prompt: &str) -> Lease {
-        // The default of each program asks for more calls to the model.
+        // The default model of each program causes additional calls.
         let model = match self.provider {
             Provider::Claude => "claude-sonnet-4-5",
             Provider::Codex => "gpt-5",
@@ -50,12 +51,12 @@ impl Bench {
     }
 
     pub(crate) fn was_asked(&self, text: &str) -> bool {
-        self.model.heard().iter().any(|heard| heard.said.iter().any(|said| said.contains(text)))
+        self.model.requests().iter().any(|recorded| recorded.user_messages.iter().any(|said| said.contains(text)))
     }
 
-    /// Waits until the model was asked something with this in it.
-    pub(crate) async fn asked(&self, text: &str) {
-        super::eventually("the model to be asked", super::SOON, || self.was_asked(text).then_some(())).await;
+    /// Waits until the model received a prompt with this text.
+    pub(crate) async fn wait_for_question(&self, text: &str) {
+        eventually(super::SOON, async || self.was_asked(text)).await;
     }
 }
 
@@ -92,7 +93,7 @@ fn set_up(config: &mut Config, provider: Provider, permission: Permission, model
     config.providers.insert(provider, entry);
 }
 
-/// Two of the programs are scripts for `node`, wherever that is.
+/// Two of the programs are scripts for `node`, which may be anywhere on the search path.
 fn search_path() -> String {
     let inherited = std::env::vars().find(|(name, _)| name == "PATH").map(|(_, value)| value);
     inherited.unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".to_owned())

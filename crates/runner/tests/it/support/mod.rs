@@ -1,4 +1,4 @@
-//! What the tests share: a server that follows a script, runners, programs, and waiting with a deadline.
+//! What the tests share: a scripted server, runners, and the programs that they start.
 
 pub(crate) mod agent;
 pub(crate) mod clis;
@@ -6,23 +6,11 @@ pub(crate) mod orchestrator;
 pub(crate) mod processes;
 pub(crate) mod runner;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) use agent::{DONE, ScriptAgent};
 pub(crate) use orchestrator::Orchestrator;
 pub(crate) use runner::{Runner, RunnerProcess, config};
 
-/// Asks again and again until there is an answer. Fails after the deadline.
-pub(crate) async fn eventually<T>(what: &str, within: Duration, mut look: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + within;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < deadline, "{what}: not within {within:?}");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
-
-/// Longer than anything takes on a machine that is busy with something else, too.
+/// A deadline for tests that also holds on a busy machine.
 pub(crate) const SOON: Duration = Duration::from_secs(60);

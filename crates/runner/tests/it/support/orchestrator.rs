@@ -1,5 +1,5 @@
-//! The server's side of the runner's calls, as the tests want it: it hands out what it is given and keeps what it
-//! hears, by the rules of the interface for fences and offsets.
+//! A stand-in for the orchestrator: it grants the leases of the test and records the calls, with the interface's rules
+//! for fences and offsets.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::TcpListener;
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use actix_web::dev::ServerHandle;
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
+use ensemble_testkit::{eventually, eventually_some};
 use ensemble_types::ids::{LeaseId, RunId, TaskId};
 use ensemble_types::leases::{FinishStatus, Lease, LeaseFinish, LeaseHeartbeat, LeaseOutput, LeaseRequest};
 use ensemble_types::problem::{Code, PROBLEM_JSON, Problem};
@@ -16,9 +17,9 @@ use ensemble_types::time::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-/// What was heard of one lease.
+/// The calls about one lease.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct Recorded {
     pub(crate) heartbeats: Vec<Instant>,
     /// The first 4 MiB.
     pub(crate) output: String,
@@ -31,10 +32,10 @@ pub(crate) struct Heard {
 #[derive(Default)]
 struct State {
     queue: VecDeque<Lease>,
-    heard: HashMap<LeaseId, Heard>,
+    recorded: HashMap<LeaseId, Recorded>,
     cancelled: HashSet<LeaseId>,
     lost: HashSet<LeaseId>,
-    /// Every call is answered with this.
+    /// Every call is answered with this error.
     fails_with: Option<Code>,
     forgets_output: bool,
     calls: u64,
@@ -84,7 +85,7 @@ impl Orchestrator {
         Self { url, shared, handle }
     }
 
-    /// Puts a task in the queue and returns its lease's id.
+    /// Queues a task and returns the id of its lease.
     pub(crate) fn enqueue(&self, lease: Lease) -> LeaseId {
         let id = lease.id;
         self.shared.lock().queue.push_back(lease);
@@ -96,7 +97,7 @@ impl Orchestrator {
         self.shared.lock().cancelled.insert(lease);
     }
 
-    /// Somebody else got another lease of that task.
+    /// Acts as if another runner had received the task.
     pub(crate) fn lose(&self, lease: LeaseId) {
         self.shared.lock().lost.insert(lease);
     }
@@ -105,13 +106,13 @@ impl Orchestrator {
         self.shared.lock().fails_with = code;
     }
 
-    /// Loses what it had of every attempt's output, once.
+    /// Discards the stored output of every attempt, once.
     pub(crate) fn forget_output(&self) {
         self.shared.lock().forgets_output = true;
     }
 
-    pub(crate) fn heard(&self, lease: LeaseId) -> Heard {
-        self.shared.lock().heard.get(&lease).cloned().unwrap_or_default()
+    pub(crate) fn recorded(&self, lease: LeaseId) -> Recorded {
+        self.shared.lock().recorded.get(&lease).cloned().unwrap_or_default()
     }
 
     pub(crate) fn calls(&self) -> u64 {
@@ -131,18 +132,16 @@ impl Orchestrator {
     }
 
     pub(crate) async fn finished(&self, lease: LeaseId, within: Duration) -> LeaseFinish {
-        let what = format!("the report of {lease}");
-        super::eventually(&what, within, || self.heard(lease).finishes.first().cloned()).await
+        eventually_some(within, async || self.recorded(lease).finishes.first().cloned()).await
     }
 
-    pub(crate) async fn beaten(&self, lease: LeaseId) {
-        super::eventually("a heartbeat", super::SOON, || self.heard(lease).heartbeats.first().copied()).await;
+    pub(crate) async fn wait_for_heartbeat(&self, lease: LeaseId) {
+        eventually_some(super::SOON, async || self.recorded(lease).heartbeats.first().copied()).await;
     }
 
-    /// Waits until the output contains this.
-    pub(crate) async fn says(&self, lease: LeaseId, text: &str) {
-        let what = format!("output with {text:?}");
-        super::eventually(&what, super::SOON, || self.heard(lease).output.contains(text).then_some(())).await;
+    /// Waits until the output contains this text.
+    pub(crate) async fn wait_for_output(&self, lease: LeaseId, text: &str) {
+        eventually(super::SOON, async || self.recorded(lease).output.contains(text)).await;
     }
 }
 
@@ -152,7 +151,7 @@ impl Drop for Orchestrator {
     }
 }
 
-/// A task for `claude` without a directory of its own.
+/// A task for `claude` without a working directory.
 pub(crate) fn task(prompt: impl Into<String>) -> Lease {
     Lease {
         id: LeaseId::generate(),
@@ -171,7 +170,7 @@ pub(crate) fn task(prompt: impl Into<String>) -> Lease {
     }
 }
 
-/// The error of a report that must have one.
+/// The error code of a report, empty when there is none.
 pub(crate) fn code(finish: &LeaseFinish) -> &str {
     finish.error.as_ref().map_or("", |error| &error.code)
 }
@@ -187,7 +186,7 @@ fn refuse(problem: Problem) -> HttpResponse {
 
 type Data = web::Data<Shared>;
 
-/// Counts the call, and answers it when the script wants every call to fail.
+/// Counts the call, and returns the error that the test wants, if any.
 fn failing(state: &mut State) -> Option<HttpResponse> {
     state.calls += 1;
     state.fails_with.map(|code| refuse(Problem { retry_after: None, ..Problem::new(code, "as the test wants it") }))
@@ -212,7 +211,7 @@ async fn lease(shared: Data, body: web::Json<LeaseRequest>) -> HttpResponse {
             while leases.len() < wanted && state.fails_with.is_none() {
                 let next = state.queue.iter().position(|lease| body.providers.contains(&lease.provider));
                 let Some(lease) = next.and_then(|next| state.queue.remove(next)) else { break };
-                state.heard.entry(lease.id).or_default();
+                state.recorded.entry(lease.id).or_default();
                 leases.push(lease);
             }
             if !leases.is_empty() || tokio::time::Instant::now() >= deadline {
@@ -223,7 +222,7 @@ async fn lease(shared: Data, body: web::Json<LeaseRequest>) -> HttpResponse {
     }
 }
 
-/// The lease's state, unless the call fails.
+/// Runs `answer` with the lease's record, unless the call fails.
 fn held(
     shared: &Shared,
     http: &HttpRequest,
@@ -239,15 +238,15 @@ fn held(
     if state.lost.contains(&id) || fence != 1 {
         return refuse(Problem::new(Code::LeaseLost, "another attempt was granted"));
     }
-    let Some(heard) = state.heard.get_mut(&id) else { return refuse(Problem::not_found()) };
+    let Some(recorded) = state.recorded.get_mut(&id) else { return refuse(Problem::not_found()) };
     let trace = http.headers().get("traceparent").map(|value| value.to_str().unwrap().to_owned());
-    heard.traces.push(trace);
+    recorded.traces.push(trace);
     with(&mut state, id)
 }
 
 async fn heartbeat(shared: Data, http: HttpRequest, body: web::Json<LeaseHeartbeat>) -> HttpResponse {
     held(&shared, &http, body.fence, |state, id| {
-        state.heard.get_mut(&id).unwrap().heartbeats.push(Instant::now());
+        state.recorded.get_mut(&id).unwrap().heartbeats.push(Instant::now());
         let cancel = state.cancelled.contains(&id);
         HttpResponse::Ok().json(json!({"expiresAt": "2030-01-01T00:00:00.000Z", "cancelRequested": cancel}))
     })
@@ -256,20 +255,20 @@ async fn heartbeat(shared: Data, http: HttpRequest, body: web::Json<LeaseHeartbe
 async fn output(shared: Data, http: HttpRequest, body: web::Json<LeaseOutput>) -> HttpResponse {
     held(&shared, &http, body.fence, |state, id| {
         let forgets = std::mem::take(&mut state.forgets_output);
-        let heard = state.heard.get_mut(&id).unwrap();
+        let recorded = state.recorded.get_mut(&id).unwrap();
         if forgets {
-            heard.output.clear();
-            heard.output_bytes = 0;
+            recorded.output.clear();
+            recorded.output_bytes = 0;
         }
-        if body.offset > heard.output_bytes {
-            let gap = Problem::new(Code::Conflict, "a gap").with("expectedOffset", heard.output_bytes);
+        if body.offset > recorded.output_bytes {
+            let gap = Problem::new(Code::Conflict, "a gap").with("expectedOffset", recorded.output_bytes);
             return refuse(gap);
         }
-        let known = usize::try_from(heard.output_bytes - body.offset).unwrap();
+        let known = usize::try_from(recorded.output_bytes - body.offset).unwrap();
         let new = body.data.get(known..).unwrap_or_default();
-        heard.output_bytes += u64::try_from(new.len()).unwrap();
-        if heard.output.len() < 4 << 20 {
-            heard.output.push_str(new);
+        recorded.output_bytes += u64::try_from(new.len()).unwrap();
+        if recorded.output.len() < 4 << 20 {
+            recorded.output.push_str(new);
         }
         HttpResponse::Ok().json(json!({"success": true}))
     })
@@ -277,7 +276,7 @@ async fn output(shared: Data, http: HttpRequest, body: web::Json<LeaseOutput>) -
 
 async fn finish(shared: Data, http: HttpRequest, body: web::Json<LeaseFinish>) -> HttpResponse {
     held(&shared, &http, body.fence, |state, id| {
-        state.heard.get_mut(&id).unwrap().finishes.push(body.into_inner());
+        state.recorded.get_mut(&id).unwrap().finishes.push(body.into_inner());
         HttpResponse::Ok().json(json!({"success": true}))
     })
 }

@@ -1,4 +1,4 @@
-//! Runners: inside the test, or as a process of their own that can be killed.
+//! Runners: inside the test, or as a separate process that can be killed.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -60,8 +60,8 @@ pub(crate) struct Runner {
 impl Runner {
     pub(crate) fn start(config: Config) -> Self {
         let drain = Drain::default();
-        let told = drain.clone();
-        let running = tokio::spawn(async move { run_until(config, told).await.unwrap() });
+        let activity = drain.clone();
+        let running = tokio::spawn(async move { run_until(config, activity).await.unwrap() });
         Self { drain, running }
     }
 
@@ -69,7 +69,7 @@ impl Runner {
         &self.drain
     }
 
-    /// Waits until it has stopped by itself.
+    /// Waits until the runner has stopped.
     pub(crate) async fn stopped(&mut self, within: Duration) {
         tokio::time::timeout(within, &mut self.running).await.expect("the runner stops in time").unwrap();
     }
@@ -95,7 +95,7 @@ impl RunnerProcess {
         Self::start_as(server, agent, state, timing, None)
     }
 
-    /// As another user, when this one may become it.
+    /// The same as another user, if this process may switch users.
     pub(crate) fn start_as(
         server: &Orchestrator,
         agent: &ScriptAgent,
@@ -129,7 +129,7 @@ impl RunnerProcess {
         Pid::from_raw(i32::try_from(self.child.id()).unwrap())
     }
 
-    pub(crate) fn kill_outright(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
@@ -138,7 +138,7 @@ impl RunnerProcess {
         kill(self.pid(), signal).unwrap();
     }
 
-    /// Starts it again with the same state, after its end.
+    /// Starts it again with the same state.
     pub(crate) fn restart(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -146,7 +146,7 @@ impl RunnerProcess {
         assert!(self.folder.path().exists());
     }
 
-    /// The largest amount of memory that it ever held, in bytes.
+    /// The highest memory use so far, in bytes.
     pub(crate) fn peak_memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();

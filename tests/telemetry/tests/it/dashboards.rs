@@ -1,58 +1,58 @@
-//! Dashboards and alerts ask for numbers, and for labels, that the programs really write once everything has happened once.
+//! Dashboards and alerts only use metrics and labels that the programs export.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use ensemble_livekit_double::Double;
-use ensemble_telemetry::{City, SERVICES};
+use ensemble_telemetry::{SERVICES, Stack};
 use ensemble_testkit::{Api, eventually};
 use serde_json::{Value, json};
 
-/// Labels by name of a number.
+/// The labels of each metric.
 type Labels = BTreeMap<String, BTreeSet<String>>;
 
-/// What Prometheus adds, and the bounds of histograms.
+/// Labels that Prometheus adds, and the bounds of histograms.
 const ADDED: &[&str] = &["le", "instance", "job"];
-const VOICE_KEY: (&str, &str) = ("X-Voice-Key", "voice-key-of-the-test-city");
+const VOICE_KEY: (&str, &str) = ("X-Voice-Key", "voice-key-of-the-test-stack");
 
 #[actix_web::test]
-async fn dashboards_and_alerts_ask_for_what_the_programs_write() {
+async fn dashboards_and_alerts_use_existing_metrics() {
     let livekit = Double::start().expect("a free port");
-    let city = City::start("http://127.0.0.1:9", &livekit, &[]).await;
-    livekit.send_webhooks_to(city.edge().url("/hooks/livekit"));
-    work(&city).await;
-    talk(&city, &livekit).await;
+    let stack = Stack::start("http://127.0.0.1:9", &livekit, &[]).await;
+    livekit.send_webhooks_to(stack.edge().url("/hooks/livekit"));
+    use_sessions_and_runs(&stack).await;
+    use_voice(&stack, &livekit).await;
     let asked = expressions();
     assert!(asked.len() > 100, "only {} expressions were found", asked.len());
-    // Some numbers are counted now and then only.
+    // Some metrics are only updated from time to time.
     let timeout = Duration::from_secs(60);
     let (mut missing, began) = (Vec::new(), Instant::now());
     eventually(2 * timeout, async || {
-        let written = written(&city).await;
-        missing = asked.iter().flat_map(|(place, expression)| unanswered(place, expression, &written)).collect();
+        let written = written(&stack).await;
+        missing = asked.iter().flat_map(|(place, expression)| missing_metrics(place, expression, &written)).collect();
         missing.is_empty() || began.elapsed() > timeout
     })
     .await;
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
-/// A session with a message, and a run that a runner finishes.
-async fn work(city: &City) {
-    let ann = city.person().await.api;
+/// Creates a session with a message, and a run that a runner finishes.
+async fn use_sessions_and_runs(stack: &Stack) {
+    let user = stack.user().await.api;
     let sealed = json!({ "metadata": "sealed", "encryptionKey": "sealed" });
     let with = |more: Value| {
         let mut body = sealed.clone();
         body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
         body
     };
-    ann.post("/v1/machines", &with(json!({ "id": "laptop" }))).await.expect(201);
-    let session = ann.post("/v1/sessions", &with(json!({ "machineId": "laptop" }))).await.expect(201);
+    user.post("/v1/machines", &with(json!({ "id": "laptop" }))).await.expect(201);
+    let session = user.post("/v1/sessions", &with(json!({ "machineId": "laptop" }))).await.expect(201);
     let messages = format!("/v3/sessions/{}/messages", text(&session, "id"));
-    ann.post(&messages, &json!({ "content": "sealed", "localId": "1" })).await.expect(201);
-    let runner = ann.post("/v1/auth/tokens", &json!({ "machineId": "laptop" })).await.expect(201);
-    let runner = city.edge().with_token(&text(&runner, "token"));
-    ann.post("/v1/orchestrator/runs", &json!({ "tasks": [{ "prompt": "hi", "provider": "claude" }] }))
+    user.post(&messages, &json!({ "content": "sealed", "localId": "1" })).await.expect(201);
+    let runner = user.post("/v1/auth/tokens", &json!({ "machineId": "laptop" })).await.expect(201);
+    let runner = stack.edge().with_token(&text(&runner, "token"));
+    user.post("/v1/orchestrator/runs", &json!({ "tasks": [{ "prompt": "hi", "provider": "claude" }] }))
         .await
         .expect(201);
     let want = json!({ "machineId": "laptop", "providers": ["claude"], "capacity": 1, "waitMs": 5000 });
@@ -63,16 +63,16 @@ async fn work(city: &City) {
     runner.post(&finish, &end).await.expect(200);
 }
 
-/// A voice session with a person, an agent and a text, from beginning to end.
-async fn talk(city: &City, livekit: &Double) {
-    let ann = city.person().await;
-    let edge = city.edge();
+/// Runs a voice session with a person, an agent and a text, from start to stop.
+async fn use_voice(stack: &Stack, livekit: &Double) {
+    let user = stack.user().await;
+    let edge = stack.edge();
     let voice = async |path: &str, body: &Value| {
         let request = edge.request("POST", path).header(VOICE_KEY.0, VOICE_KEY.1).json(body);
         Api::send(request).await.expect(200)
     };
-    let wish = json!({ "userId": ann.id, "sessionId": "a", "language": "en" });
-    let room = voice("/v1/voice/session/start", &wish).await;
+    let body = json!({ "userId": user.id, "sessionId": "a", "language": "en" });
+    let room = voice("/v1/voice/session/start", &body).await;
     let session = text(&room, "gatewaySessionId");
     livekit.join(&text(&room, "participantToken")).expect("a good token");
     let mut dispatched = None;
@@ -85,8 +85,8 @@ async fn talk(city: &City, livekit: &Double) {
     let events = agent.pointer("/gateway/eventsUrl").and_then(Value::as_str).expect("an address for events");
     let path = events.find("/agent/").and_then(|at| events.get(at..)).expect("a path of the edge");
     let token = agent.pointer("/gateway/token").and_then(Value::as_str).expect("a token for the agent");
-    let told = edge.with_token(token).post(path, &json!({ "type": "ready" })).await;
-    assert!(told.status < 300, "{} {}", told.status, told.text);
+    let reported = edge.with_token(token).post(path, &json!({ "type": "ready" })).await;
+    assert!(reported.status < 300, "{} {}", reported.status, reported.text);
     let this = json!({ "gatewaySessionId": session });
     voice("/v1/voice/session/text", &json!({ "gatewaySessionId": session, "text": "hello" })).await;
     eventually(Duration::from_secs(20), async || {
@@ -100,7 +100,7 @@ fn text(of: &Value, name: &str) -> String {
     of.get(name).and_then(Value::as_str).unwrap_or_else(|| panic!("no {name} in {of}")).to_owned()
 }
 
-/// Every expression of dashboards and alerts, with the file that has it.
+/// Every expression of the dashboards and alerts, with its file.
 fn expressions() -> Vec<(String, String)> {
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
     let mut all = Vec::new();
@@ -127,11 +127,11 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// What all programs write now.
-async fn written(city: &City) -> Labels {
+/// The metrics that the programs export now.
+async fn written(stack: &Stack) -> Labels {
     let mut known = Labels::new();
     for service in SERVICES {
-        let metrics = city.inside(service).get("/metrics").await.text;
+        let metrics = stack.inside(service).get("/metrics").await.text;
         for sample in metrics.lines().filter(|line| !line.starts_with('#')) {
             for (number, labels) in selectors(sample) {
                 known.entry(number).or_default().extend(labels);
@@ -141,28 +141,28 @@ async fn written(city: &City) -> Labels {
     known
 }
 
-/// What of an expression nobody can answer.
-fn unanswered(place: &str, expression: &str, written: &Labels) -> Vec<String> {
+/// The metrics and labels of an expression that do not exist.
+fn missing_metrics(place: &str, expression: &str, written: &Labels) -> Vec<String> {
     let mut missing = Vec::new();
     let mut known: BTreeSet<&str> = ADDED.iter().copied().collect();
     for (number, labels) in selectors(expression) {
         match written.get(&number) {
-            None => missing.push(format!("{place}: nobody writes {number}")),
+            None => missing.push(format!("{place}: no service exports {number}")),
             Some(has) => {
                 known.extend(has.iter().map(String::as_str));
-                let strange = labels.iter().filter(|label| !has.contains(*label) && !ADDED.contains(&label.as_str()));
-                missing.extend(strange.map(|label| format!("{place}: {number} has no label {label}")));
+                let unknown = labels.iter().filter(|label| !has.contains(*label) && !ADDED.contains(&label.as_str()));
+                missing.extend(unknown.map(|label| format!("{place}: {number} has no label {label}")));
             }
         }
     }
     for by in expression.split("by (").skip(1).filter_map(|rest| rest.split(')').next()) {
-        let strange = by.split(',').map(str::trim).filter(|label| !known.contains(label));
-        missing.extend(strange.map(|label| format!("{place}: no label {label} to sum by in {expression}")));
+        let unknown = by.split(',').map(str::trim).filter(|label| !known.contains(label));
+        missing.extend(unknown.map(|label| format!("{place}: no label {label} to sum by in {expression}")));
     }
     missing
 }
 
-/// Our numbers in an expression or a sample, each with the labels that are named with it.
+/// Our metrics in an expression or a sample, each with its labels.
 fn selectors(text: &str) -> Vec<(String, Vec<String>)> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.match_indices("ensemble_")
@@ -179,17 +179,17 @@ fn selectors(text: &str) -> Vec<(String, Vec<String>)> {
         .collect()
 }
 
-/// Up to the closing brace, without what stands in quotes.
+/// The text up to the closing brace, without quoted parts.
 fn outside_quotes(text: &str) -> String {
     let mut is_quoted = false;
-    let mut kept = String::new();
+    let mut stored = String::new();
     for c in text.chars() {
         match c {
             '"' => is_quoted = !is_quoted,
             '}' if !is_quoted => break,
-            _ if !is_quoted => kept.push(c),
+            _ if !is_quoted => stored.push(c),
             _ => {}
         }
     }
-    kept
+    stored
 }

@@ -1,5 +1,5 @@
-//! The clients whose rights are at stake: racers for a version, visitors of public links, a guest whose share comes and
-//! goes, a stranger; and one who has work done.
+//! Clients whose access rights are checked: writers that race for a version, visitors of public links, a guest whose
+//! share changes, a user without access; and a client that submits runs.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -9,22 +9,21 @@ use ensemble_types::time::Timestamp;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
 use crate::history::{Change, Entry, Level, Link, Share};
 use crate::load::{Answer, Call, Client};
 
 const MAX_USES: usize = 10;
-/// How long a link that expires lives.
+/// The lifetime of a link that expires.
 const SHORT_LIFE: Duration = Duration::from_millis(1_500);
 /// How much later than its expiry a link may still open.
 const EXPIRY_GRACE: Duration = Duration::from_secs(1);
 
-/// Tokens of links, those that are dead among them: visitors try both.
+/// Tokens of recent links, including invalid ones. Visitors try all of them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Board(Arc<Mutex<VecDeque<String>>>);
+pub(crate) struct LinkPool(Arc<Mutex<VecDeque<String>>>);
 
-impl Board {
+impl LinkPool {
     fn put(&self, token: String) {
         if let Ok(mut links) = self.0.lock() {
             links.push_back(token);
@@ -40,17 +39,18 @@ impl Board {
     }
 }
 
-pub(crate) struct Person {
+pub(crate) struct User {
     pub(crate) token: String,
     pub(crate) id: String,
 }
 
-async fn pause(random: &mut StdRng, upto_ms: u64) {
-    sleep(Duration::from_millis(random.gen_range(upto_ms / 2..=upto_ms))).await;
-}
-
 impl Client {
-    /// Changes the metadata of one session, each time against the version it last saw.
+    /// Waits a random time between requests, as a person does.
+    async fn think(&self, random: &mut StdRng, up_to_ms: u64) {
+        self.pause(Duration::from_millis(random.gen_range(up_to_ms / 2..=up_to_ms))).await;
+    }
+
+    /// Changes the metadata of one session, each time with the version that it last saw.
     pub(crate) async fn race(self, token: String, session: String, name: usize) {
         let who = format!("racer {name}");
         let (mut count, mut version) = (0_u64, 1);
@@ -68,14 +68,14 @@ impl Client {
                 Some(Answer { status: 409, body, .. }) => {
                     version = body.pointer("/current/version").and_then(Value::as_u64).unwrap_or(version);
                 }
-                _ => sleep(Duration::from_millis(100)).await,
+                _ => self.pause(Duration::from_millis(100)).await,
             }
-            sleep(Duration::from_millis(20)).await;
+            self.pause(Duration::from_millis(20)).await;
         }
     }
 
-    /// Makes public links: each replaces the one before, some expire soon, some are deleted.
-    pub(crate) async fn make_links(self, token: String, session: String, board: Board, seed: u64) {
+    /// Creates public links: each replaces the one before, some expire soon, some are deleted.
+    pub(crate) async fn make_links(self, token: String, session: String, links: LinkPool, seed: u64) {
         let mut random = StdRng::seed_from_u64(seed);
         let path = format!("/v1/sessions/{session}/public-share");
         let call = |method, body| Call { who: "owner", token: &token, method, path: path.clone(), body, expected: &[] };
@@ -87,10 +87,10 @@ impl Client {
                 let now = then.plus(self.now().saturating_sub(at));
                 now.plus(SHORT_LIFE).to_string()
             });
-            let wish = json!({ "maxUses": MAX_USES, "expiresAt": end });
-            let made = self.call(call("POST", Some(wish))).await;
+            let body = json!({ "maxUses": MAX_USES, "expiresAt": end });
+            let made = self.call(call("POST", Some(body))).await;
             let Some(made) = made.filter(|answer| matches!(answer.status, 200 | 201)) else {
-                pause(&mut random, 200).await;
+                self.think(&mut random, 200).await;
                 continue;
             };
             let moment = |name: &str| made.text(name)?.parse::<Timestamp>().ok();
@@ -102,11 +102,11 @@ impl Client {
                     let dead = old.dead_from.map_or(made.when.answered, |dead| dead.min(made.when.answered));
                     old.dead_from = Some(dead);
                 }
-                h.links.insert(link.clone(), Link { max_uses: MAX_USES, viewings: Vec::new(), dead_from: expiry });
+                h.links.insert(link.clone(), Link { max_uses: MAX_USES, views: Vec::new(), dead_from: expiry });
             });
-            board.put(link.clone());
+            links.put(link.clone());
             current = Some(link);
-            pause(&mut random, 2_500).await;
+            self.think(&mut random, 2_500).await;
             if random.gen_ratio(1, 3)
                 && let Some(Answer { status: 200, when, .. }) = self.call(call("DELETE", None)).await
             {
@@ -115,37 +115,37 @@ impl Client {
                         old.dead_from = Some(old.dead_from.map_or(when.answered, |dead| dead.min(when.answered)));
                     }
                 });
-                pause(&mut random, 500).await;
+                self.think(&mut random, 500).await;
             }
         }
     }
 
-    /// Opens public links as somebody new, over and over.
-    pub(crate) async fn visit(self, board: Board, name: usize, seed: u64) {
+    /// Opens public links repeatedly, each time as a new visitor.
+    pub(crate) async fn open_links(self, links: LinkPool, name: usize, seed: u64) {
         let mut random = StdRng::seed_from_u64(seed);
         let who = format!("visitor {name}");
         while !self.stopped() {
-            if let Some(link) = board.any(&mut random) {
+            if let Some(link) = links.any(&mut random) {
                 let path = format!("/v1/public-sessions/{link}");
                 let call = Call { who: &who, token: "", method: "GET", path, body: None, expected: &[404] };
                 if let Some(Answer { status: 200, when, .. }) = self.call(call).await {
-                    self.note(|h| h.links.entry(link).or_default().viewings.push(when));
+                    self.note(|h| h.links.entry(link).or_default().views.push(when));
                 }
             }
-            pause(&mut random, 120).await;
+            self.think(&mut random, 120).await;
         }
     }
 
-    /// The owner shares a session, raises, lowers and takes back what the guest may do, while the guest tries all the time.
-    pub(crate) async fn share(self, owner: String, guest: Person, seed: u64) {
+    /// The owner shares a session and raises, lowers and removes the guest's level, while the guest tries to use it.
+    pub(crate) async fn share(self, owner: String, guest: User, seed: u64) {
         let mut random = StdRng::seed_from_u64(seed);
         while !self.stopped() {
-            // An answer that was lost may still come true later, so after one the story goes on in a new session.
+            // A lost response may take effect later, so the scenario continues in a new session.
             let body = Some(json!({ "machineId": "m", "metadata": "canary-metadata", "encryptionKey": "canary-key" }));
             let path = "/v1/sessions".to_owned();
             let made = self.call(Call { who: "owner", token: &owner, method: "POST", path, body, expected: &[] }).await;
             let Some(session) = made.filter(|made| made.status == 201).and_then(|made| made.text("/id")) else {
-                pause(&mut random, 200).await;
+                self.think(&mut random, 200).await;
                 continue;
             };
             let mut share = Share::default();
@@ -176,12 +176,12 @@ impl Client {
             Level::View => ("POST", shares, share("view")),
             Level::Edit => ("POST", shares, share("edit")),
         };
-        let asked = self.now();
-        // There may be no share to take back.
+        let sent = self.now();
+        // There may be no share to remove.
         let expected: &[u16] = if level == Level::Nothing { &[404] } else { &[] };
         let answer = self.call(Call { who: "owner", token: owner, method, path, body, expected }).await;
         let answered = answer.filter(|answer| answer.status < 500).map(|answer| answer.when.answered);
-        Change { level, asked, answered }
+        Change { level, sent, answered }
     }
 
     async fn try_to_enter(&self, guest: &str, session: &str, random: &mut StdRng) -> Option<Entry> {
@@ -197,8 +197,8 @@ impl Client {
         (answer.status < 300).then_some(Entry { needs, when: answer.when })
     }
 
-    /// A1: somebody with whom nothing was ever shared.
-    pub(crate) async fn intrude(self, stranger: String, session: String, seed: u64) {
+    /// A1: a user with whom nothing was ever shared.
+    pub(crate) async fn probe_without_access(self, stranger: String, session: String, seed: u64) {
         let mut random = StdRng::seed_from_u64(seed);
         while !self.stopped() {
             let (method, path, body) = match random.gen_range(0..4) {
@@ -212,14 +212,14 @@ impl Client {
             };
             let call = Call { who: "stranger", token: &stranger, method, path, body, expected: &[404] };
             if let Some(Answer { status: 200..300, .. }) = self.call(call.clone()).await {
-                self.note(|h| h.strange.push(format!("A1: {} {} let a stranger in", call.method, call.path)));
+                self.note(|h| h.unexpected.push(format!("A1: {} {} succeeded without access", call.method, call.path)));
             }
-            pause(&mut random, 150).await;
+            self.think(&mut random, 150).await;
         }
     }
 
-    /// Submits runs, waits for them and cancels them, and keeps a machine alive.
-    pub(crate) async fn work(self, token: String, seed: u64) {
+    /// Submits runs, waits for them and cancels them, and sends the machine's heartbeat.
+    pub(crate) async fn submit_runs(self, token: String, seed: u64) {
         let mut random = StdRng::seed_from_u64(seed);
         let call =
             |method, path: String, body| Call { who: "worker", token: &token, method, path, body, expected: &[] };
@@ -227,14 +227,14 @@ impl Client {
             let beat = Some(json!({ "activity": { "busy": random.gen_bool(0.5) } }));
             let _ = self.call(call("PATCH", "/v1/machines/m".to_owned(), beat)).await;
             let task = json!({ "prompt": "canary-prompt", "provider": "claude", "machineId": "m" });
-            let wish = Some(json!({ "tasks": [task] }));
+            let body = Some(json!({ "tasks": [task] }));
             let runs = "/v1/orchestrator/runs";
-            if let Some(run) = self.call(call("POST", runs.to_owned(), wish)).await.and_then(|made| made.text("/id")) {
+            if let Some(run) = self.call(call("POST", runs.to_owned(), body)).await.and_then(|made| made.text("/id")) {
                 let pend = Some(json!({ "timeoutMs": random.gen_range(100..1_500) }));
                 let _ = self.call(call("POST", format!("{runs}/{run}/pend"), pend)).await;
                 let _ = self.call(call("POST", format!("{runs}/{run}/cancel"), Some(json!({})))).await;
             }
-            pause(&mut random, 200).await;
+            self.think(&mut random, 200).await;
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The numbers for Prometheus: they are there, and their labels are bounded.
+//! The Prometheus metrics of every service, and the limited set of their labels.
 
 use ensemble_livekit_double::Double;
-use ensemble_telemetry::{City, SERVICES};
+use ensemble_telemetry::{SERVICES, Stack};
 
-/// What every service writes.
+/// The metrics of every service.
 const EVERYWHERE: &[&str] = &[
     "ensemble_build_info",
     "ensemble_http_requests_in_flight",
@@ -23,24 +23,24 @@ const WITH_DATABASE: &[&str] = &[
 ];
 
 #[actix_web::test]
-async fn every_service_writes_what_the_dashboards_ask_for_and_no_path_or_id_becomes_a_label() {
+async fn every_service_exports_the_common_metrics_and_labels_have_no_ids() {
     let livekit = Double::start().expect("a free port");
-    let city = City::start("http://127.0.0.1:9", &livekit, &[]).await;
-    let ann = city.person().await;
+    let stack = Stack::start("http://127.0.0.1:9", &livekit, &[]).await;
+    let user = stack.user().await;
     let canary = "0198c0de-0000-7000-8000-00000000beef";
     for path in [format!("/v1/sessions/{canary}"), format!("/v1/public-sessions/{canary}"), format!("/v1/{canary}/x")] {
-        ann.api.get(&path).await;
+        user.api.get(&path).await;
     }
-    let strange = ann.api.request("BREW", &format!("/v1/sessions/{canary}"));
-    ensemble_testkit::Api::send(strange).await;
+    let unknown = user.api.request("BREW", &format!("/v1/sessions/{canary}"));
+    ensemble_testkit::Api::send(unknown).await;
     for service in SERVICES {
-        let metrics = city.inside(service).get("/metrics").await.text;
+        let metrics = stack.inside(service).get("/metrics").await.text;
         let with_database = if service == "edge-proxy" { &[] } else { WITH_DATABASE };
         for name in EVERYWHERE.iter().chain(with_database) {
-            assert!(metrics.lines().any(|line| line.starts_with(name)), "{service} does not write {name}");
+            assert!(metrics.lines().any(|line| line.starts_with(name)), "{service} does not export {name}");
         }
         assert!(!metrics.contains(canary), "an id is a label of {service}");
         assert!(!metrics.contains("BREW"), "a caller's method is a label of {service}");
-        assert!(!metrics.contains(&ann.id), "an account is a label of {service}");
+        assert!(!metrics.contains(&user.id), "an account is a label of {service}");
     }
 }

@@ -1,4 +1,4 @@
-//! Who may do what: every route of every table × every kind of caller. A route without its row here fails the test.
+//! The access matrix: every route and every kind of caller. A route without a row here fails the test.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,34 +6,34 @@ use std::time::Duration;
 use ed25519_dalek::SigningKey;
 use ensemble_all_in_one::api;
 use ensemble_chassis::auth::{AUDIENCE_USER, Claims, ISSUER, SCOPE_USER, sign};
-use ensemble_e2e::{House, Person, VOICE_KEY, text};
+use ensemble_e2e::{Stack, User, VOICE_KEY, text};
 use ensemble_testkit::Backend;
 use ensemble_types::ids::TokenId;
 use serde_json::{Value, json};
 
-/// The columns. The ninth kind, an expired token, is the owner's own two hours later.
+/// The columns. An expired token is tested separately, with the owner's token two hours later.
 const CALLERS: [&str; 10] =
     ["owner", "admin", "edit", "view", "revoked", "stranger", "anonymous", "machine", "voice key", "foreign-signed"];
 
-/// One call and what each caller is answered.
+/// One route and the status for each caller.
 struct Row {
     method: &'static str,
     path: &'static str,
-    body: fn(&World) -> Value,
-    /// In the order of [`CALLERS`]; 0 where any status but 401 and 403 is right.
+    body: fn(&Fixture) -> Value,
+    /// In the order of [`CALLERS`]; 0 where any status but 401, 403 and 5xx is right.
     answers: [u16; 10],
-    /// Whether the call changes what others in this row would see, so that each caller needs things of its own.
+    /// Whether the call changes resources, so that each caller needs new ones.
     changes: bool,
 }
 
-/// Things that belong to the owner, and the people around them.
-struct World {
-    owner: Person,
-    admin: Person,
-    edit: Person,
-    view: Person,
-    revoked: Person,
-    stranger: Person,
+/// The resources of the owner, and the users with different access to them.
+struct Fixture {
+    owner: User,
+    admin: User,
+    edit: User,
+    view: User,
+    revoked: User,
+    stranger: User,
     machine_token: String,
     foreign: String,
     session: String,
@@ -43,7 +43,7 @@ struct World {
     token_id: String,
 }
 
-impl World {
+impl Fixture {
     fn token(&self, caller: &str) -> &str {
         match caller {
             "owner" => &self.owner.token,
@@ -69,7 +69,7 @@ impl World {
                 || t.contains("voice/session/")
                 || t.starts_with("/agent/") =>
             {
-                NO_ID
+                UNKNOWN_ID
             }
             _ => &self.session,
         };
@@ -84,8 +84,8 @@ impl World {
             ("{run_id}", &self.run),
             ("{sessionId}", &self.session),
             ("{session_id}", &self.session),
-            ("{gatewaySessionId}", NO_ID),
-            ("{gateway_session_id}", NO_ID),
+            ("{gatewaySessionId}", UNKNOWN_ID),
+            ("{gateway_session_id}", UNKNOWN_ID),
             ("{seq}", "1"),
             ("{file}", "no-such-file"),
             ("{id}", id),
@@ -96,15 +96,15 @@ impl World {
     }
 }
 
-/// Well-formed, and nobody's.
-const NO_ID: &str = "01932b5e-7b1a-7c3e-8f00-000000000001";
+/// A valid id that does not exist.
+const UNKNOWN_ID: &str = "01932b5e-7b1a-7c3e-8f00-000000000001";
 
 const fn row(method: &'static str, path: &'static str, answers: [u16; 10]) -> Row {
     Row { method, path, body: |_| Value::Null, answers, changes: false }
 }
 
 impl Row {
-    const fn with(mut self, body: fn(&World) -> Value) -> Self {
+    const fn with(mut self, body: fn(&Fixture) -> Value) -> Self {
         self.body = body;
         self
     }
@@ -115,17 +115,17 @@ impl Row {
     }
 }
 
-/// A session's route: owner, admin, edit, view.
+/// A route of a session: owner, admin, edit, view.
 const fn of_session(method: &'static str, path: &'static str, may: [u16; 4]) -> Row {
     row(method, path, [may[0], may[1], may[2], may[3], 404, 404, 401, 403, 401, 401])
 }
 
-/// A route on which every user has a world of their own, and machines have no business.
+/// A route that every user may call, and machines may not.
 const fn of_user(method: &'static str, path: &'static str, status: u16) -> Row {
     row(method, path, [status, status, status, status, status, status, 401, 403, 401, 401])
 }
 
-/// A route to something that belongs to the owner alone.
+/// A route to a resource that only its owner can see.
 const fn of_owner(method: &'static str, path: &'static str, status: u16) -> Row {
     row(method, path, [status, 404, 404, 404, 404, 404, 401, 403, 401, 401])
 }
@@ -135,7 +135,7 @@ const fn of_machine(method: &'static str, path: &'static str, status: u16) -> Ro
     row(method, path, [403, 403, 403, 403, 403, 403, 401, status, 401, 401])
 }
 
-/// A route that asks for no credentials, and does not mind bad ones.
+/// A route without authentication, which also ignores invalid credentials.
 const fn of_anyone(method: &'static str, path: &'static str, status: u16) -> Row {
     row(method, path, [status; 10])
 }
@@ -203,12 +203,12 @@ const ROWS: &[Row] = &[
     of_machine("POST", "/v1/orchestrator/leases/{id}/heartbeat", 404).with(|_| json!({ "fence": 1 })),
     of_machine("POST", "/v1/orchestrator/leases/{id}/output", 404).with(|_| json!({ "fence": 1, "offset": 0, "data": "x" })),
     of_machine("POST", "/v1/orchestrator/leases/{id}/finish", 404).with(|_| json!({ "fence": 1, "status": "completed" })),
-    // voice-gateway: LiveKit is away in this house
+    // voice-gateway: there is no LiveKit in this stack
     of_voice("POST", "/v1/voice/session/start", 503).with(|w| json!({ "userId": w.owner.id, "sessionId": w.session })),
-    of_voice("POST", "/v1/voice/session/stop", 200).with(|_| json!({ "gatewaySessionId": NO_ID })),
+    of_voice("POST", "/v1/voice/session/stop", 200).with(|_| json!({ "gatewaySessionId": UNKNOWN_ID })),
     of_voice("GET", "/v1/voice/session/{gatewaySessionId}/status", 404),
-    of_voice("POST", "/v1/voice/session/text", 404).with(|_| json!({ "gatewaySessionId": NO_ID, "text": "x" })),
-    of_voice("POST", "/v1/voice/session/context", 404).with(|_| json!({ "gatewaySessionId": NO_ID, "payload": {} })),
+    of_voice("POST", "/v1/voice/session/text", 404).with(|_| json!({ "gatewaySessionId": UNKNOWN_ID, "text": "x" })),
+    of_voice("POST", "/v1/voice/session/context", 404).with(|_| json!({ "gatewaySessionId": UNKNOWN_ID, "payload": {} })),
     of_anyone("POST", "/hooks/livekit", 401),
     of_anyone("GET", "/agent/v1/sessions/{id}/context", 401),
     of_anyone("POST", "/agent/v1/sessions/{id}/events", 401).with(|_| json!({ "kind": "ready" })),
@@ -225,15 +225,15 @@ const ROWS: &[Row] = &[
     of_anyone("GET", "/readyz", 200),
 ];
 
-async fn world(house: &House) -> World {
-    let mut people = Vec::new();
+async fn fixture(stack: &Stack) -> Fixture {
+    let mut users = Vec::new();
     for _ in 0..6 {
-        people.push(house.person().await.unwrap());
+        users.push(stack.user().await.unwrap());
     }
-    let [owner, admin, edit, view, revoked, stranger]: [Person; 6] = people.try_into().unwrap();
-    house.machine(&owner, "m").await.unwrap();
-    let foreign = foreign_signed(house, &owner).await;
-    let mut world = World {
+    let [owner, admin, edit, view, revoked, stranger]: [User; 6] = users.try_into().unwrap();
+    stack.machine(&owner, "m").await.unwrap();
+    let foreign = foreign_signed(stack, &owner).await;
+    let mut fixture = Fixture {
         owner,
         admin,
         edit,
@@ -248,38 +248,38 @@ async fn world(house: &House) -> World {
         task: String::new(),
         token_id: String::new(),
     };
-    refresh(house, &mut world).await;
-    world
+    refresh(stack, &mut fixture).await;
+    fixture
 }
 
-/// New things for the owner: a session shared at each level, a link, a run, a token. What is there already stays.
-async fn refresh(house: &House, world: &mut World) {
-    let owner = world.owner.token.clone();
-    house.machine(&world.owner, "m").await.unwrap();
-    let made = house.must(&owner, "POST", "/v1/auth/tokens", json!({ "machineId": "m" })).await.unwrap();
-    world.machine_token = text(&made, "token").unwrap();
-    world.session = house.session(&world.owner, "m").await.unwrap();
-    let shares = format!("/v1/sessions/{}/shares", world.session);
-    for (person, level) in
-        [(&world.admin, "admin"), (&world.edit, "edit"), (&world.view, "view"), (&world.revoked, "edit")]
+/// Creates new resources of the owner: a session shared at each level, a link, a run, a token.
+async fn refresh(stack: &Stack, fixture: &mut Fixture) {
+    let owner = fixture.owner.token.clone();
+    stack.machine(&fixture.owner, "m").await.unwrap();
+    let made = stack.must(&owner, "POST", "/v1/auth/tokens", json!({ "machineId": "m" })).await.unwrap();
+    fixture.machine_token = text(&made, "token").unwrap();
+    fixture.session = stack.session(&fixture.owner, "m").await.unwrap();
+    let shares = format!("/v1/sessions/{}/shares", fixture.session);
+    for (user, level) in
+        [(&fixture.admin, "admin"), (&fixture.edit, "edit"), (&fixture.view, "view"), (&fixture.revoked, "edit")]
     {
-        let share = json!({ "userId": person.id, "accessLevel": level, "encryptedKey": "sealed" });
-        house.must(&owner, "POST", &shares, share).await.unwrap();
+        let share = json!({ "userId": user.id, "accessLevel": level, "encryptedKey": "sealed" });
+        stack.must(&owner, "POST", &shares, share).await.unwrap();
     }
-    house.must(&owner, "DELETE", &format!("{shares}/{}", world.revoked.id), Value::Null).await.unwrap();
-    let link = format!("/v1/sessions/{}/public-share", world.session);
-    world.link = text(&house.must(&owner, "POST", &link, json!({})).await.unwrap(), "token").unwrap();
+    stack.must(&owner, "DELETE", &format!("{shares}/{}", fixture.revoked.id), Value::Null).await.unwrap();
+    let link = format!("/v1/sessions/{}/public-share", fixture.session);
+    fixture.link = text(&stack.must(&owner, "POST", &link, json!({})).await.unwrap(), "token").unwrap();
     let run = json!({ "tasks": [{ "prompt": "x", "provider": "claude", "dependsOn": [] }] });
-    let run = house.must(&owner, "POST", "/v1/orchestrator/runs", run).await.unwrap();
-    world.run = text(&run, "id").unwrap();
-    world.task = text(&run["tasks"][0], "id").unwrap();
-    let spare = house.must(&owner, "POST", "/v1/auth/tokens", json!({ "machineId": "m" })).await.unwrap();
-    world.token_id = text(&spare, "id").unwrap();
+    let run = stack.must(&owner, "POST", "/v1/orchestrator/runs", run).await.unwrap();
+    fixture.run = text(&run, "id").unwrap();
+    fixture.task = text(&run["tasks"][0], "id").unwrap();
+    let spare = stack.must(&owner, "POST", "/v1/auth/tokens", json!({ "machineId": "m" })).await.unwrap();
+    fixture.token_id = text(&spare, "id").unwrap();
 }
 
-/// Everything right but the key: it bears the name of the real one.
-async fn foreign_signed(house: &House, owner: &Person) -> String {
-    let keys = house.must("", "GET", "/.well-known/jwks.json", Value::Null).await.unwrap();
+/// A valid token except for its signature: signed with another key under the id of the real one.
+async fn foreign_signed(stack: &Stack, owner: &User) -> String {
+    let keys = stack.must("", "GET", "/.well-known/jwks.json", Value::Null).await.unwrap();
     let kid = text(&keys["keys"][0], "kid").unwrap();
     let now = ensemble_chassis::Clock::system().now().unix_seconds();
     let claims = Claims {
@@ -296,14 +296,14 @@ async fn foreign_signed(house: &House, owner: &Person) -> String {
 }
 
 async fn every_cell(backend: Backend) {
-    let house = House::open(backend, &[]).await.unwrap();
-    let mut world = world(&house).await;
+    let stack = Stack::start(backend, &[]).await.unwrap();
+    let mut fixture = fixture(&stack).await;
     let mut wrong = Vec::new();
     for row in ROWS {
         for (caller, expected) in CALLERS.iter().zip(row.answers) {
-            let (path, body) = (world.path(row.path), (row.body)(&world));
+            let (path, body) = (fixture.path(row.path), (row.body)(&fixture));
             let body = (!body.is_null()).then_some(&body);
-            let (status, answer) = house.call(world.token(caller), row.method, &path, body).await.unwrap();
+            let (status, answer) = stack.call(fixture.token(caller), row.method, &path, body).await.unwrap();
             let right = if expected == 0 { !matches!(status, 401 | 403 | 500..) } else { status == expected };
             if !right {
                 wrong
@@ -314,23 +314,23 @@ async fn every_cell(backend: Backend) {
                 wrong.push(format!("{} {} by {caller}: {status} is not a problem: {answer}", row.method, row.path));
             }
             if row.changes && status < 300 {
-                refresh(&house, &mut world).await;
+                refresh(&stack, &mut fixture).await;
             }
         }
     }
     assert!(wrong.is_empty(), "{} cells are wrong:\n{}", wrong.len(), wrong.join("\n"));
 
-    house.advance(Duration::from_secs(2 * 3600));
+    stack.advance(Duration::from_secs(2 * 3600));
     for row in ROWS.iter().filter(|row| row.answers[6] == 401) {
-        let (path, body) = (world.path(row.path), (row.body)(&world));
+        let (path, body) = (fixture.path(row.path), (row.body)(&fixture));
         let body = (!body.is_null()).then_some(&body);
-        let (status, answer) = house.call(&world.owner.token, row.method, &path, body).await.unwrap();
+        let (status, answer) = stack.call(&fixture.owner.token, row.method, &path, body).await.unwrap();
         if status != 401 {
             wrong.push(format!("{} {} with an expired token: {status}: {answer}", row.method, row.path));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(house.stack.stop().await);
+    assert!(stack.services.stop().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -356,6 +356,6 @@ fn every_route_has_its_row() {
     }
     let missing: Vec<_> = there.difference(&known).collect();
     assert!(missing.is_empty(), "routes without a row in the access matrix: {missing:?}");
-    let gone: Vec<_> = known.difference(&there).collect();
-    assert!(gone.is_empty(), "rows for routes that are not there: {gone:?}");
+    let removed: Vec<_> = known.difference(&there).collect();
+    assert!(removed.is_empty(), "rows for routes that do not exist: {removed:?}");
 }

@@ -1,4 +1,4 @@
-//! The processes under test, all children of this program, so that it may kill what it likes and knows when it is dead.
+//! The services under test. They are child processes, so that this program can kill them and observe their exit.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -6,10 +6,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use ensemble_testkit::poll;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// A service with a fixed address, so that it is found again after it was killed.
+/// A service with fixed addresses, so that it has the same ones after a restart.
 pub(crate) struct Process {
     pub(crate) name: &'static str,
     pub(crate) public: SocketAddr,
@@ -20,9 +21,9 @@ pub(crate) struct Process {
     child: Option<Child>,
 }
 
-/// What a process holds.
+/// The resources of a process.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Holdings {
+pub(crate) struct Usage {
     pub(crate) memory_mib: f64,
     pub(crate) files: f64,
     pub(crate) threads: f64,
@@ -62,7 +63,7 @@ impl Process {
         Ok(())
     }
 
-    /// kill -9, and the end of it seen.
+    /// Sends SIGKILL and waits for the exit.
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
@@ -70,55 +71,54 @@ impl Process {
         }
     }
 
-    /// Sends a signal, and gives how it ended and after how long.
+    /// Sends a signal. Returns the exit status and the time to the exit.
     pub(crate) async fn end_with(&mut self, signal: Signal, timeout: Duration) -> Result<(ExitStatus, Duration)> {
         let Some(child) = self.child.as_mut() else { bail!("{} is not running", self.name) };
         let begun = Instant::now();
         kill(Pid::from_raw(i32::try_from(child.id())?), signal)?;
-        while begun.elapsed() < timeout {
-            if let Some(status) = child.try_wait()? {
-                self.child = None;
-                return Ok((status, begun.elapsed()));
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-        bail!("{} has not ended {timeout:?} after {signal}; see {}", self.name, self.log.display())
+        let exited = poll(timeout, async || child.try_wait().transpose()).await;
+        let Some(status) = exited else {
+            bail!("{} has not exited {timeout:?} after {signal}; see {}", self.name, self.log.display())
+        };
+        self.child = None;
+        Ok((status?, begun.elapsed()))
     }
 
-    /// Waits until readiness answers 200; how long it took.
+    /// Waits until the readiness check succeeds. Returns how long that took.
     pub(crate) async fn ready(&mut self, http: &reqwest::Client, timeout: Duration) -> Result<Duration> {
         let started = Instant::now();
         let url = format!("http://{}/readyz", self.internal);
-        while started.elapsed() < timeout {
-            if let Ok(answer) = http.get(&url).timeout(Duration::from_secs(1)).send().await
-                && answer.status().is_success()
-            {
-                return Ok(started.elapsed());
+        let outcome = poll(timeout, async || {
+            let answer = http.get(&url).timeout(Duration::from_secs(1)).send().await;
+            if answer.is_ok_and(|answer| answer.status().is_success()) {
+                return Some(Ok(started.elapsed()));
             }
-            if let Some(status) = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten()) {
-                bail!("{} ended by itself with {status}; see {}", self.name, self.log.display());
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            self.child.as_mut().and_then(|child| child.try_wait().ok().flatten()).map(Err)
+        })
+        .await;
+        match outcome {
+            Some(Ok(took)) => Ok(took),
+            Some(Err(status)) => bail!("{} exited by itself with {status}; see {}", self.name, self.log.display()),
+            None => bail!("{} is not ready after {timeout:?}; see {}", self.name, self.log.display()),
         }
-        bail!("{} is not ready after {timeout:?}; see {}", self.name, self.log.display())
     }
 
-    pub(crate) fn holdings(&self) -> Holdings {
-        let Some(pid) = self.child.as_ref().map(Child::id) else { return Holdings::default() };
+    pub(crate) fn usage(&self) -> Usage {
+        let Some(pid) = self.child.as_ref().map(Child::id) else { return Usage::default() };
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let number = |name: &str| {
             let value = status.lines().find_map(|line| line.strip_prefix(name))?;
             value.trim().trim_end_matches(" kB").parse::<f64>().ok()
         };
         let files = std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
-        Holdings {
+        Usage {
             memory_mib: number("VmRSS:").unwrap_or(0.0) / 1024.0,
             files: files as f64,
             threads: number("Threads:").unwrap_or(0.0),
         }
     }
 
-    /// X3: what was said in confidence, or a panic, in the log, on the command line or in the metrics.
+    /// X3: secrets or panics in the log, in the metrics or on the command line.
     pub(crate) async fn leaks(&self, http: &reqwest::Client, secrets: &[String]) -> Vec<String> {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let metrics = match http.get(format!("http://{}/metrics", self.internal)).send().await {
@@ -134,7 +134,7 @@ impl Process {
     }
 }
 
-/// The first few lines that must not be there.
+/// The first few lines with a secret or a panic.
 fn bad_lines(place: &str, text: &str, secrets: &[String]) -> Vec<String> {
     let bad = |line: &&str| line.contains("panicked at") || secrets.iter().any(|secret| line.contains(secret.as_str()));
     text.lines().filter(bad).take(3).map(|line| format!("X3: {place} has {line:.300}")).collect()

@@ -1,4 +1,4 @@
-//! Every service as the program that is deployed, with an SQLite database each, telling its spans to a collector.
+//! All services as separate programs, each with an SQLite database, sending their spans to a collector.
 
 use std::path::{Path, PathBuf};
 
@@ -12,25 +12,25 @@ use serde_json::{Value, json};
 /// All services, in the order in which they are started.
 pub const SERVICES: [&str; 6] =
     ["identity", "machine-registry", "session-store", "orchestrator", "voice-gateway", "edge-proxy"];
-/// Where people think that they are.
+/// The public origin.
 const ORIGIN: &str = "http://ensemble.test";
-/// What applications show to the voice gateway.
-const VOICE_KEY: &str = "voice-key-of-the-test-city";
+/// The application key of the voice gateway.
+const VOICE_KEY: &str = "voice-key-of-the-test-stack";
 
-/// Running programs; they end with this.
-pub struct City {
+/// The running programs. They end when this is dropped.
+pub struct Stack {
     programs: Vec<(&'static str, Program)>,
     _folder: tempfile::TempDir,
 }
 
-/// Somebody who has signed in, at the edge.
-pub struct Person {
+/// A signed-in user, calling through the edge.
+pub struct User {
     pub id: String,
     pub api: Api,
 }
 
-impl City {
-    /// Starts all of them. `collector` is where their spans go; `vars` win over everything.
+impl Stack {
+    /// Starts all services. They send their spans to `collector`. `vars` override all other variables.
     pub async fn start(collector: &str, livekit: &Double, vars: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("no folder: {error}"));
         let key = folder.path().join("key");
@@ -40,7 +40,7 @@ impl City {
             ("LOG_FORMAT", "json"),
             ("RUST_LOG", "warn"),
             ("WORKERS", "1"),
-            ("INTERNAL_TOKEN", "internal-token-of-the-test-city"),
+            ("INTERNAL_TOKEN", "internal-token-of-the-test-stack"),
             ("PUBLIC_ORIGINS", ORIGIN),
             ("PUBLIC_BASE_URL", ORIGIN),
             ("KEY_ENCRYPTION_KEY_FILE", &key.display().to_string()),
@@ -53,27 +53,27 @@ impl City {
         ] {
             common.push((name.to_owned(), value.to_owned()));
         }
-        let mut city = Self { programs: Vec::new(), _folder: folder };
+        let mut stack = Self { programs: Vec::new(), _folder: folder };
         for service in SERVICES {
             let mut own = common.clone();
-            own.push(("DATABASE_URL".to_owned(), format!("sqlite:{}/{service}.db", city._folder.path().display())));
-            for (peer, program) in &city.programs {
+            own.push(("DATABASE_URL".to_owned(), format!("sqlite:{}/{service}.db", stack._folder.path().display())));
+            for (peer, program) in &stack.programs {
                 let name = peer.to_uppercase().replace('-', "_");
                 own.push((format!("{name}_URL"), program.public_url.clone()));
                 own.push((format!("{name}_RPC_URL"), program.internal_url.clone()));
             }
             own.extend(vars.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-            city.programs.push((service, Program::start(program(service), own).await));
+            stack.programs.push((service, Program::start(program(service), own).await));
         }
-        city
+        stack
     }
 
-    /// At the edge, without credentials.
+    /// A caller of the edge without credentials.
     pub fn edge(&self) -> Api {
         Api::new(&self.of("edge-proxy").public_url)
     }
 
-    /// The internal door of a service.
+    /// A caller of the internal listener of a service.
     pub fn inside(&self, service: &str) -> Api {
         Api::new(&self.of(service).internal_url)
     }
@@ -83,29 +83,29 @@ impl City {
         found.map_or_else(|| panic!("there is no {service}"), |(_, program)| program)
     }
 
-    /// Signs in with a fresh key.
-    pub async fn person(&self) -> Person {
+    /// Signs in with a new account.
+    pub async fn user(&self) -> User {
         let edge = self.edge();
         let key = SigningKey::generate(&mut rand::rngs::OsRng);
         let public = URL_SAFE_NO_PAD.encode(key.verifying_key().as_bytes());
         let challenge = edge.post("/v1/auth/challenge", &json!({})).await.json();
-        let challenge = word(&challenge, "challenge");
+        let challenge = text_of(&challenge, "challenge");
         let message = format!("ensemble-auth-v1\n{ORIGIN}\n{public}\n{challenge}");
         let signature = URL_SAFE_NO_PAD.encode(key.sign(message.as_bytes()).to_bytes());
         let proof = json!({ "publicKey": public, "challenge": challenge, "signature": signature, "origin": ORIGIN });
         let signed = edge.post("/v1/auth", &proof).await;
         assert_eq!(signed.status, 200, "{}", signed.text);
         let signed = signed.json();
-        Person { id: word(&signed, "userId"), api: edge.with_token(&word(&signed, "token")) }
+        User { id: text_of(&signed, "userId"), api: edge.with_token(&text_of(&signed, "token")) }
     }
 }
 
-/// A text field of an answer.
-fn word(of: &Value, name: &str) -> String {
+/// A text field of a response.
+fn text_of(of: &Value, name: &str) -> String {
     of.get(name).and_then(Value::as_str).unwrap_or_else(|| panic!("no {name} in {of}")).to_owned()
 }
 
-/// Programs are built by `cargo build --workspace`, which `make test` does first; they lie beside this test's folder.
+/// The path of a program. `make test` builds all programs first; they are in the folder above this test.
 pub fn program(service: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap_or_else(|error| panic!("no path of this test: {error}"));
     let folder = test.ancestors().nth(2).unwrap_or_else(|| panic!("no folder above {}", test.display()));

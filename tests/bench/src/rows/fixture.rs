@@ -1,4 +1,5 @@
-//! A small world to measure in: identity, machine-registry and session-store on PostgreSQL, one user, one machine.
+//! The services that most rows need: identity, machine-registry and session-store on PostgreSQL, with a user and a
+//! machine.
 
 use anyhow::{Context, Result, bail};
 use ensemble_client::{AccountKey, Client, Credential};
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::machine::{Machine, Service, free_port};
 
-pub(crate) struct World<'a> {
+pub(crate) struct Fixture<'a> {
     machine: &'a Machine,
     pub(crate) identity: Service,
     pub(crate) registry: Service,
@@ -17,7 +18,7 @@ pub(crate) struct World<'a> {
     http: reqwest::Client,
 }
 
-impl<'a> World<'a> {
+impl<'a> Fixture<'a> {
     pub(crate) fn start(machine: &'a Machine) -> Result<Self> {
         let port = free_port()?;
         let identity = machine.service_on(
@@ -38,17 +39,17 @@ impl<'a> World<'a> {
         )?;
         let token = machine.runtime.block_on(sign_in(&identity.public))?;
         let http = reqwest::Client::builder().no_proxy().build()?;
-        let world = Self { machine, identity, registry, store, store_database, token, http };
-        world.call(
-            &world.registry.public,
+        let fixture = Self { machine, identity, registry, store, store_database, token, http };
+        fixture.call(
+            &fixture.registry.public,
             "POST",
             "/v1/machines",
             json!({ "id": "m", "metadata": "x", "encryptionKey": "x" }),
         )?;
-        Ok(world)
+        Ok(fixture)
     }
 
-    /// New sessions; their ids.
+    /// Creates sessions and returns their ids.
     pub(crate) fn sessions(&self, count: usize) -> Result<Vec<String>> {
         let body = json!({ "machineId": "m", "metadata": "bench", "encryptionKey": "bench" });
         (0..count)
@@ -59,7 +60,7 @@ impl<'a> World<'a> {
             .collect()
     }
 
-    /// Fills a session through the front door, 200 messages a call.
+    /// Appends messages to a session through the public interface, 200 in a call.
     pub(crate) fn fill(&self, session: &str, messages: usize, bytes: usize) -> Result<()> {
         let content = "x".repeat(bytes);
         for batch in 0..messages.div_ceil(200) {

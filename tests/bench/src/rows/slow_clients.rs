@@ -1,75 +1,76 @@
-//! The edge under siege: a flood of slow heads and slow bodies (slowhttptest) and 2,000 idle connections, all without the
-//! cap for one address, which would end it at once. Meanwhile honest clients ask at a steady rate, and their answers are
-//! compared with those of undisturbed minutes in between.
+//! The edge with slow clients: a flood of slow heads and slow bodies (slowhttptest) and 2,000 idle connections. The
+//! limit for one address is off, because it would refuse them. Meanwhile normal clients send requests at a steady rate.
+//! Their latency is compared with undisturbed rounds in between.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use ensemble_testkit::poll;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, sleep_until, timeout};
+use tokio::time::{sleep_until, timeout};
 
-use super::world::World;
+use super::fixture::Fixture;
 use crate::machine::{Machine, Options, Service};
 use crate::stats::Rounds;
 use crate::table::{Report, Target};
 
 const IDLE: usize = 2_000;
-/// New slow connections in a second, of each kind, as long as the siege lasts.
+/// New slow connections per second, of each kind.
 const SLOW_PER_SECOND: u32 = 200;
-const HONEST: usize = 25;
-/// Between two requests of one honest client: together they ask 500 times a second.
+const NORMAL_CLIENTS: usize = 25;
+/// The interval of one normal client. Together they send 500 requests a second.
 const PAUSE: Duration = Duration::from_millis(50);
-/// One request in so many comes on a connection of its own.
+/// One of this many requests uses a new connection.
 const FRESH_EVERY: usize = 10;
-/// An honest answer that takes longer has failed.
+/// A slower response counts as failed.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(crate) fn honest_clients(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
+pub(crate) fn normal_clients(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
     if Command::new("slowhttptest").arg("-h").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
-        println!("skipped: siege (slowhttptest is not installed; Debian: slowhttptest)");
+        println!("skipped: slow-clients (slowhttptest is not installed; Debian: slowhttptest)");
         return Ok(());
     }
-    let world = World::start(machine)?;
-    let edge = edge_before(machine, &world, &[])?;
-    let honest = Arc::new(Honest {
+    let fixture = Fixture::start(machine)?;
+    let edge = unlimited_edge(machine, &fixture, &[])?;
+    let normal = Arc::new(NormalClients {
         address: edge.public.trim_start_matches("http://").to_owned(),
-        request: format!("GET /v1/machines/m HTTP/1.1\r\nHost: edge\r\nAuthorization: Bearer {}\r\n", world.token),
+        request: format!("GET /v1/machines/m HTTP/1.1\r\nHost: edge\r\nAuthorization: Bearer {}\r\n", fixture.token),
     });
     let time = options.round.max(Duration::from_secs(8));
-    let (mut calm, mut besieged, mut succeeded, mut held) =
+    let (mut undisturbed, mut under_load, mut succeeded, mut held) =
         (Rounds::default(), Rounds::default(), Rounds::default(), Rounds::default());
-    // The first answers of all warm everything up.
-    machine.runtime.block_on(ask(&honest, Duration::from_secs(2)))?;
+    // Warms up the services.
+    machine.runtime.block_on(ask(&normal, Duration::from_secs(2)))?;
     for _ in 0..options.rounds {
-        calm.push(machine.runtime.block_on(ask(&honest, time))?.p99_ms);
-        let siege = Siege::lay(machine, &edge, &honest, time)?;
-        held.push(connections(machine, &edge)?);
-        let seen = machine.runtime.block_on(ask(&honest, time))?;
-        siege.lift()?;
-        besieged.push(seen.p99_ms);
+        undisturbed.push(machine.runtime.block_on(ask(&normal, time))?.p99_ms);
+        let slow_clients = SlowClients::start(machine, &edge, &normal, time)?;
+        held.push(machine.runtime.block_on(connections(&edge))?);
+        let seen = machine.runtime.block_on(ask(&normal, time))?;
+        slow_clients.stop()?;
+        under_load.push(seen.p99_ms);
         succeeded.push(seen.succeeded);
     }
-    ensure!(held.lowest() >= IDLE as f64, "the siege held only {} connections", held.lowest());
-    report.alone("edge: connections held in a siege of slow and idle ones", "", held, Target::None);
-    report.alone("edge: honest requests that succeed in it", "%", succeeded, Target::AtLeast(99.9));
-    report.beside("edge: their p99, 500 a second", "ms", besieged, ("undisturbed", calm), Target::AtMost(1.5));
+    ensure!(held.lowest() >= IDLE as f64, "the edge held only {} connections", held.lowest());
+    report.alone("edge: connections held with slow and idle clients", "", held, Target::None);
+    report.alone("edge: requests of normal clients that succeed meanwhile", "%", succeeded, Target::AtLeast(99.9));
+    report.beside("edge: their p99, 500 a second", "ms", under_load, ("undisturbed", undisturbed), Target::AtMost(1.5));
     Ok(())
 }
 
 /// An edge without limits on requests and on connections of one address.
-pub(super) fn edge_before(machine: &Machine, world: &World<'_>, vars: &[(&str, &str)]) -> Result<Service> {
-    let nobody = "http://127.0.0.1:9";
+pub(super) fn unlimited_edge(machine: &Machine, fixture: &Fixture<'_>, vars: &[(&str, &str)]) -> Result<Service> {
+    let unavailable = "http://127.0.0.1:9";
     let mut all = vec![
-        ("IDENTITY_URL", world.identity.public.as_str()),
-        ("IDENTITY_RPC_URL", world.identity.internal.as_str()),
-        ("MACHINE_REGISTRY_URL", world.registry.public.as_str()),
-        ("SESSION_STORE_URL", world.store.public.as_str()),
-        ("ORCHESTRATOR_URL", nobody),
-        ("VOICE_GATEWAY_URL", nobody),
+        ("IDENTITY_URL", fixture.identity.public.as_str()),
+        ("IDENTITY_RPC_URL", fixture.identity.internal.as_str()),
+        ("MACHINE_REGISTRY_URL", fixture.registry.public.as_str()),
+        ("SESSION_STORE_URL", fixture.store.public.as_str()),
+        ("ORCHESTRATOR_URL", unavailable),
+        ("VOICE_GATEWAY_URL", unavailable),
         ("PUBLIC_BASE_URL", "http://127.0.0.1:8080"),
         ("LIMIT_ACCOUNT", "0"),
         ("LIMIT_ADDRESS", "0"),
@@ -81,27 +82,27 @@ pub(super) fn edge_before(machine: &Machine, world: &World<'_>, vars: &[(&str, &
     machine.service("edge-proxy", &all)
 }
 
-struct Honest {
+struct NormalClients {
     address: String,
-    /// Without the empty line at its end.
+    /// Without the final empty line.
     request: String,
 }
 
 struct Seen {
     p99_ms: f64,
-    /// In per cent.
+    /// In percent.
     succeeded: f64,
 }
 
-/// All honest clients for a while. Times count from when a request was due, so that a stall is not hidden by the requests
-/// that it held up.
-async fn ask(honest: &Arc<Honest>, time: Duration) -> Result<Seen> {
+/// Runs all normal clients. Times count from when a request was due, so that a stall also counts for the requests that
+/// it delayed.
+async fn ask(normal: &Arc<NormalClients>, time: Duration) -> Result<Seen> {
     let mut clients = JoinSet::new();
     let begin = Instant::now() + Duration::from_millis(20);
-    for client in 0..HONEST {
-        let honest = Arc::clone(honest);
-        let first = begin + PAUSE * u32::try_from(client)? / u32::try_from(HONEST)?;
-        clients.spawn(async move { honest.client(first, begin + time).await });
+    for client in 0..NORMAL_CLIENTS {
+        let normal = Arc::clone(normal);
+        let first = begin + PAUSE * u32::try_from(client)? / u32::try_from(NORMAL_CLIENTS)?;
+        clients.spawn(async move { normal.client(first, begin + time).await });
     }
     let mut times = Vec::new();
     while let Some(client) = clients.join_next().await {
@@ -110,12 +111,12 @@ async fn ask(honest: &Arc<Honest>, time: Duration) -> Result<Seen> {
     let all = times.len();
     let mut good: Vec<Duration> = times.into_iter().flatten().collect();
     good.sort_unstable();
-    let p99 = good.get(good.len() * 99 / 100).context("no honest request succeeded")?;
+    let p99 = good.get(good.len() * 99 / 100).context("no request of a normal client succeeded")?;
     Ok(Seen { p99_ms: p99.as_secs_f64() * 1e3, succeeded: good.len() as f64 * 100.0 / all as f64 })
 }
 
-impl Honest {
-    /// The times of its answers, nothing for those that failed.
+impl NormalClients {
+    /// The response times. `None` for failed requests.
     async fn client(&self, first: Instant, end: Instant) -> Vec<Option<Duration>> {
         let (mut times, mut kept, mut due) = (Vec::new(), None, first);
         while due < end {
@@ -134,7 +135,7 @@ impl Honest {
         times
     }
 
-    /// One request and its whole answer; the connection can be used again.
+    /// Sends one request and reads the response. Returns the connection for reuse.
     async fn once(&self, connection: Option<TcpStream>) -> Result<TcpStream> {
         let mut connection = match connection {
             Some(connection) => connection,
@@ -153,7 +154,7 @@ impl Honest {
     }
 }
 
-/// How long the answer is, once its head is there and all of it has come. Anything but 200 is an error.
+/// The length of the response once it is complete. Any status but 200 is an error.
 fn whole(answer: &[u8]) -> Result<Option<usize>> {
     let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
     let head = String::from_utf8_lossy(answer.get(..end).unwrap_or_default()).to_ascii_lowercase();
@@ -163,16 +164,16 @@ fn whole(answer: &[u8]) -> Result<Option<usize>> {
     Ok((answer.len() >= len).then_some(len))
 }
 
-/// Slow ones and idle ones, for as long as it lives.
-struct Siege {
+/// Slow and idle connections, until it is dropped.
+struct SlowClients {
     slow: Vec<Child>,
     idle: JoinSet<()>,
 }
 
-impl Siege {
-    /// Returns when all of it is there.
-    fn lay(machine: &Machine, edge: &Service, honest: &Arc<Honest>, time: Duration) -> Result<Self> {
-        // Signing in is open to all, so its body is waited for; elsewhere a stranger hears 401 before that.
+impl SlowClients {
+    /// Returns when all connections are open.
+    fn start(machine: &Machine, edge: &Service, normal: &Arc<NormalClients>, time: Duration) -> Result<Self> {
+        // Sign-in needs no credentials, so the edge waits for the body. Other paths answer 401 before that.
         let slow = [["-H", "GET", "/v1/machines"], ["-B", "POST", "/v1/auth"]]
             .into_iter()
             .map(|[kind, verb, path]| {
@@ -195,28 +196,28 @@ impl Siege {
                     .context("slowhttptest does not start")
             })
             .collect::<Result<Vec<Child>>>()?;
-        let mut siege = Self { slow, idle: JoinSet::new() };
+        let mut slow_clients = Self { slow, idle: JoinSet::new() };
         machine.runtime.block_on(async {
             for _ in 0..IDLE {
-                let honest = Arc::clone(honest);
-                siege.idle.spawn(async move {
-                    // What the edge closes after a while comes back.
-                    while let Ok(mut connection) = honest.once(None).await {
+                let normal = Arc::clone(normal);
+                slow_clients.idle.spawn(async move {
+                    // Connections that the edge closes are opened again.
+                    while let Ok(mut connection) = normal.once(None).await {
                         let _ = connection.read(&mut [0]).await;
                     }
                 });
             }
         });
-        let begun = Instant::now();
-        while connections(machine, edge)? < IDLE as f64 + 4.0 * f64::from(SLOW_PER_SECOND) {
-            ensure!(begun.elapsed() < Duration::from_secs(20), "the siege is not laid after 20 s");
-            machine.runtime.block_on(async { sleep(Duration::from_millis(100)).await });
-        }
-        Ok(siege)
+        let wanted = IDLE as f64 + 4.0 * f64::from(SLOW_PER_SECOND);
+        let open = machine.runtime.block_on(poll(Duration::from_secs(20), async || {
+            connections(edge).await.ok().filter(|open| *open >= wanted)
+        }));
+        open.context("the slow connections are not open after 20 s")?;
+        Ok(slow_clients)
     }
 
-    /// Ends it, having made sure that it lasted.
-    fn lift(mut self) -> Result<()> {
+    /// Stops the load, and checks that it lasted until now.
+    fn stop(mut self) -> Result<()> {
         for slow in &mut self.slow {
             ensure!(slow.try_wait()?.is_none(), "slowhttptest ended before the round did");
         }
@@ -224,7 +225,7 @@ impl Siege {
     }
 }
 
-impl Drop for Siege {
+impl Drop for SlowClients {
     fn drop(&mut self) {
         for slow in &mut self.slow {
             let _ = slow.kill();
@@ -233,12 +234,10 @@ impl Drop for Siege {
     }
 }
 
-/// The connections that the edge holds, by its own count.
-fn connections(machine: &Machine, edge: &Service) -> Result<f64> {
-    let metrics = machine.runtime.block_on(async {
-        let http = reqwest::Client::builder().no_proxy().build()?;
-        http.get(format!("{}/metrics", edge.internal)).send().await?.text().await.map_err(anyhow::Error::from)
-    })?;
+/// The number of open connections, from the metrics of the edge.
+async fn connections(edge: &Service) -> Result<f64> {
+    let http = reqwest::Client::builder().no_proxy().build()?;
+    let metrics = http.get(format!("{}/metrics", edge.internal)).send().await?.text().await?;
     let line = metrics.lines().find_map(|line| line.strip_prefix("ensemble_edge_connections"));
     let value = line.and_then(|line| line.rsplit(' ').next()).context("the edge does not count its connections")?;
     Ok(value.parse()?)

@@ -1,4 +1,4 @@
-//! Stories through the edge, with every real service behind it.
+//! Tests through the edge with all real services.
 
 #![cfg(test)]
 

@@ -1,25 +1,25 @@
-//! What a person does first: the commands of the README themselves, as a reader pastes them.
+//! The first steps of the README, run exactly as they are written.
 
 use std::path::Path;
 use std::process::Command;
 
-use ensemble_e2e::House;
+use ensemble_e2e::Stack;
 use ensemble_testkit::Backend;
 
 /// The commands under a heading of the README.
 fn commands_of_readme(heading: &str) -> String {
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
     let readme = std::fs::read_to_string(readme).unwrap();
-    let (_, section) = readme.split_once(heading).expect("the heading stands in the README");
+    let (_, section) = readme.split_once(heading).expect("the README has the heading");
     let (_, commands) = section.split_once("```sh\n").expect("commands follow the heading");
     commands.split_once("```").expect("the commands end").0.to_owned()
 }
 
 async fn first_steps(backend: Backend) {
-    let house = House::open(backend, &[]).await.unwrap();
-    let shown = commands_of_readme("### First steps with curl");
-    let commands = shown.replace("SERVER=http://127.0.0.1:8080", &format!("SERVER={}", house.url()));
-    assert_ne!(commands, shown, "the commands name the server once");
+    let stack = Stack::start(backend, &[]).await.unwrap();
+    let text = commands_of_readme("### First steps with curl");
+    let commands = text.replace("SERVER=http://127.0.0.1:8080", &format!("SERVER={}", stack.url()));
+    assert_ne!(commands, text, "the commands name the server once");
     let folder = tempfile::tempdir().unwrap();
     let mut shell = Command::new("bash");
     shell.args(["-euo", "pipefail", "-c", &commands]).current_dir(folder.path());
@@ -31,7 +31,7 @@ async fn first_steps(backend: Backend) {
     let contents: Vec<&str> =
         page["messages"].as_array().unwrap().iter().map(|m| m["content"].as_str().unwrap()).collect();
     assert_eq!(contents, ["<first ciphertext>", "<second ciphertext>"]);
-    assert!(house.stack.stop().await);
+    assert!(stack.services.stop().await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

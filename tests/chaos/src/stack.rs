@@ -1,4 +1,4 @@
-//! The town: PostgreSQL, the services and the links between them, all on this machine and all breakable.
+//! The stack: PostgreSQL, the services, and the links between them, all on this machine.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,40 +9,40 @@ use ensemble_testkit::postgres::{Cluster, Durability};
 use secrecy::ExposeSecret;
 use tokio::task::spawn_blocking;
 
-use crate::people::Person;
-use crate::proxy::{Link, Weather};
-use crate::stage::Process;
+use crate::clients::User;
+use crate::process::Process;
+use crate::proxy::{Link, LinkState};
 
-/// The longest that the town needed to be itself again.
+/// The slowest reactions of the stack.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Slowest {
     /// From the start of a killed service to its readiness.
     pub(crate) start: Duration,
-    /// From the end of a fault to an answer for every kind of request.
+    /// From the end of a fault to a response for every kind of request.
     pub(crate) recovery: Duration,
-    /// From a question to the answer that the database is away.
-    pub(crate) told: Duration,
+    /// From a request to the refusal because the database is unavailable.
+    pub(crate) refusal: Duration,
 }
 
-pub(crate) struct Town {
+pub(crate) struct Stack {
     cluster: Arc<Mutex<Cluster>>,
     /// The edge is the last.
     pub(crate) services: Vec<Process>,
     pub(crate) links: Vec<Link>,
     pub(crate) http: reqwest::Client,
     pub(crate) slowest: Slowest,
-    /// With whose token it is tried whether clients are answered.
+    /// The token for checking whether clients are served.
     pub(crate) probe: String,
 }
 
-/// Each has a database of the same name; the edge has none.
+/// Each has a database of the same name. The edge has none.
 const SERVICES: [&str; 4] = ["identity", "machine-registry", "session-store", "orchestrator"];
 
-/// Something that each of them answers.
+/// One path of each service.
 pub(crate) const PROBES: [&str; 4] = ["/v1/account", "/v1/machines", "/v1/sessions", "/v1/orchestrator/runs"];
 
-impl Town {
-    /// `folder` gets the logs.
+impl Stack {
+    /// Starts everything. The logs go to `folder`.
     pub(crate) async fn build(folder: &std::path::Path) -> Result<Self> {
         let cluster = spawn_blocking(|| Cluster::start(Durability::Full)).await??;
         let key = folder.join("key");
@@ -71,7 +71,7 @@ impl Town {
         let [identity, registry, store, orchestrator] = services.as_mut_slice() else { anyhow::bail!("four services") };
         identity.set("PUBLIC_ORIGINS", &public);
         registry.set("ORCHESTRATOR_RPC_URL", format!("http://{}", orchestrator.internal));
-        // The edge reaches each service over a link, and so does the store its peer.
+        // The edge reaches each service over a link. The services reach machine-registry over a link.
         for (service, name) in [
             (&*identity, "IDENTITY_URL"),
             (&*registry, "MACHINE_REGISTRY_URL"),
@@ -83,8 +83,8 @@ impl Town {
             links.push(link);
         }
         let to_registry = Link::to(registry.internal).await?;
-        for asker in [store, orchestrator] {
-            asker.set("MACHINE_REGISTRY_RPC_URL", format!("http://{}", to_registry.addr));
+        for requester in [store, orchestrator] {
+            requester.set("MACHINE_REGISTRY_RPC_URL", format!("http://{}", to_registry.addr));
         }
         links.push(to_registry);
         let identity_rpc = format!("http://{}", services.first().context("no identity")?.internal);
@@ -92,7 +92,7 @@ impl Town {
         for service in &mut services {
             service.set("IDENTITY_RPC_URL", &identity_rpc);
         }
-        let mut town = Self {
+        let mut stack = Self {
             cluster: Arc::new(Mutex::new(cluster)),
             services,
             links,
@@ -100,43 +100,43 @@ impl Town {
             slowest: Slowest::default(),
             probe: String::new(),
         };
-        for service in &mut town.services {
+        for service in &mut stack.services {
             service.spawn()?;
-            service.ready(&town.http, Duration::from_secs(60)).await?;
+            service.ready(&stack.http, Duration::from_secs(60)).await?;
         }
-        Ok(town)
+        Ok(stack)
     }
 
-    /// Where people reach it.
+    /// The address of the edge.
     pub(crate) fn edge(&self) -> Result<String> {
         Ok(self.services.last().context("no edge")?.url())
     }
 
-    pub(crate) async fn sign_in(&self) -> Result<Person> {
+    pub(crate) async fn sign_in(&self) -> Result<User> {
         let key = Credential::Account(AccountKey::generate());
         let token = ensemble_client::Client::builder(&self.edge()?).credential(key).build()?.sign_in().await?;
-        Ok(Person { token: token.token.expose_secret().to_owned(), id: token.user_id.to_string() })
+        Ok(User { token: token.token.expose_secret().to_owned(), id: token.user_id.to_string() })
     }
 
-    /// Whether a client gets an answer from every service, by way of the edge.
+    /// Whether every service answers a client through the edge.
     pub(crate) async fn answers(&self) -> bool {
         let Ok(edge) = self.edge() else { return false };
         for path in PROBES {
-            let asked = self.http.get(format!("{edge}{path}")).bearer_auth(&self.probe).timeout(Duration::from_secs(1));
-            if !asked.send().await.is_ok_and(|answer| answer.status().is_success()) {
+            let sent = self.http.get(format!("{edge}{path}")).bearer_auth(&self.probe).timeout(Duration::from_secs(1));
+            if !sent.send().await.is_ok_and(|answer| answer.status().is_success()) {
                 return false;
             }
         }
         true
     }
 
-    /// Asks for so much at once that pools of connections and threads are as large as they may become: how large that is
-    /// belongs to peace, and only what comes on top of it in bad times was not let go of.
-    pub(crate) async fn crowd(&self) -> Result<()> {
+    /// Sends many requests at once, so that pools of connections and threads reach their full size before the
+    /// measurement.
+    pub(crate) async fn fill_pools(&self) -> Result<()> {
         let edge = self.edge()?;
         let ask = async |path: &str| {
-            let asked = self.http.get(format!("{edge}{path}")).bearer_auth(&self.probe).send().await;
-            asked.map(|answer| answer.status())
+            let sent = self.http.get(format!("{edge}{path}")).bearer_auth(&self.probe).send().await;
+            sent.map(|answer| answer.status())
         };
         for _ in 0..5 {
             futures_util::future::join_all((0..48).flat_map(|_| PROBES).map(ask)).await;
@@ -146,18 +146,18 @@ impl Town {
 
     pub(crate) fn heal(&self) {
         for link in &self.links {
-            link.set(Weather::Fair);
+            link.set(LinkState::Open);
         }
     }
 
     pub(crate) async fn with_cluster(
         &self,
-        act: impl FnOnce(&mut Cluster) -> Result<()> + Send + 'static,
+        fault: impl FnOnce(&mut Cluster) -> Result<()> + Send + 'static,
     ) -> Result<()> {
         let cluster = Arc::clone(&self.cluster);
         spawn_blocking(move || match cluster.lock() {
-            Ok(mut cluster) => act(&mut cluster),
-            Err(_) => anyhow::bail!("an act panicked"),
+            Ok(mut cluster) => fault(&mut cluster),
+            Err(_) => anyhow::bail!("a fault panicked"),
         })
         .await?
     }

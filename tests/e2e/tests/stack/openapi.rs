@@ -1,40 +1,40 @@
-//! The document that the edge serves is the one that the route tables make.
+//! The OpenAPI document: the committed file, and the one that the edge serves, match the route tables.
 
 use ensemble_all_in_one::api;
-use ensemble_e2e::House;
+use ensemble_e2e::Stack;
 use ensemble_testkit::Backend;
 use ensemble_types::problem::Code;
 use serde_json::{Value, json};
 
 #[test]
-fn the_written_document_is_fresh() {
+fn the_committed_document_is_current() {
     let written = include_str!("../../../../docs/openapi.json");
     assert!(written == api::as_text().unwrap(), "docs/openapi.json is stale: run `make openapi`");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_edge_serves_the_document_and_a_page_to_try_it() {
-    let house = House::open(Backend::Sqlite, &[]).await.unwrap();
-    let (status, document) = house.call("", "GET", "/openapi.json", None).await.unwrap();
+async fn the_edge_serves_the_document_and_its_page() {
+    let stack = Stack::start(Backend::Sqlite, &[]).await.unwrap();
+    let (status, document) = stack.call("", "GET", "/openapi.json", None).await.unwrap();
     assert_eq!((status, document["openapi"].as_str().unwrap().starts_with("3.1")), (200, true));
     assert!(document["paths"].as_object().unwrap().len() > 30);
-    let page = house.http.get(format!("{}/docs/", house.url())).send().await.unwrap();
+    let page = stack.http.get(format!("{}/docs/", stack.url())).send().await.unwrap();
     assert_eq!(page.status(), 200);
     assert!(page.headers().contains_key("content-security-policy"));
-    let (status, version) = house.call("", "GET", "/v1/version", None).await.unwrap();
+    let (status, version) = stack.call("", "GET", "/v1/version", None).await.unwrap();
     assert_eq!(status, 200, "{version}");
-    assert!(house.stack.stop().await);
+    assert!(stack.services.stop().await);
 }
 
 #[test]
-fn every_reference_leads_somewhere_and_codes_are_those_on_the_wire() {
+fn every_reference_resolves_and_the_codes_are_complete() {
     let document: Value = serde_json::from_str(&api::as_text().unwrap()).unwrap();
     let mut found = 0;
     let mut open = vec![&document];
     while let Some(value) = open.pop() {
         if let Some(to) = value["$ref"].as_str() {
             found += 1;
-            assert!(document.pointer(&to[1..]).is_some(), "{to} leads nowhere");
+            assert!(document.pointer(&to[1..]).is_some(), "{to} does not resolve");
         }
         match value {
             Value::Object(members) => open.extend(members.values()),
@@ -42,7 +42,7 @@ fn every_reference_leads_somewhere_and_codes_are_those_on_the_wire() {
             _ => {}
         }
     }
-    assert!(found > 100, "only {found} references: this looked at the wrong thing");
+    assert!(found > 100, "only {found} references: the document is incomplete");
     let codes: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
     assert_eq!(document.pointer("/components/schemas/Code/enum"), Some(&json!(codes)));
 }

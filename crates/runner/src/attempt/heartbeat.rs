@@ -1,0 +1,118 @@
+//! The heartbeat of one lease: the first at once, then every few seconds, until the report is delivered or the lease is
+//! lost.
+
+use std::time::{Duration, Instant};
+
+use ensemble_client::HeldLease;
+use ensemble_types::leases::LeaseBeat;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::Context;
+use crate::backoff::Backoff;
+use crate::server::ServerError;
+use crate::wake;
+
+const SHORTEST_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The state of a lease, from the server's answers to the heartbeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum LeaseState {
+    /// No answer yet.
+    Unknown,
+    Held,
+    CancelRequested,
+    /// Another runner may have the task.
+    Lost,
+}
+
+/// The heartbeat task. Stops when dropped.
+pub(super) struct Heartbeat {
+    state: watch::Receiver<LeaseState>,
+    task: JoinHandle<()>,
+}
+
+impl Heartbeat {
+    pub(super) fn start(context: &Context, lease: HeldLease) -> Self {
+        let (sender, state) = watch::channel(LeaseState::Unknown);
+        Self { state, task: tokio::spawn(run(context.clone(), lease, sender)) }
+    }
+
+    /// Waits for the first answer, but no longer than `timeout`: an attempt also runs while the server is unavailable.
+    pub(super) async fn first(&self, timeout: Duration) -> LeaseState {
+        // Without an answer in time the state stays as it was.
+        let _ = tokio::time::timeout(timeout, self.reached(LeaseState::Held)).await;
+        *self.state.borrow()
+    }
+
+    /// Waits until the state is at least `wanted`.
+    pub(super) async fn reached(&self, wanted: LeaseState) {
+        if self.state.clone().wait_for(|state| *state >= wanted).await.is_err() {
+            // The heartbeats have ended without reaching this state.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Drop for Heartbeat {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn run(context: Context, lease: HeldLease, state: watch::Sender<LeaseState>) {
+    let timing = context.config.timing;
+    let mut backoff = Backoff::of(&timing);
+    let mut woken = context.woken.clone();
+    let mut refused_since = None;
+    loop {
+        let pause = match send(&context, &lease).await {
+            Ok(beat) => {
+                backoff.reset();
+                refused_since = None;
+                advance(&state, if beat.cancel_requested { LeaseState::CancelRequested } else { LeaseState::Held });
+                timing.lease_beat
+            }
+            Err(ServerError::LeaseLost) => return advance(&state, LeaseState::Lost),
+            Err(error @ (ServerError::Refused(_) | ServerError::Gap(_))) => {
+                tracing::warn!(lease.id = %lease.id, "The server refused the heartbeat, so the lease is lost: {error}");
+                return advance(&state, LeaseState::Lost);
+            }
+            Err(error @ ServerError::Unauthorized(_)) => {
+                let since = *refused_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= timing.refused_grace {
+                    tracing::error!(lease.id = %lease.id, "Ending an attempt because its lease can no longer be renewed: {error}");
+                    return advance(&state, LeaseState::Lost);
+                }
+                backoff.pause(&error)
+            }
+            Err(error @ ServerError::Unavailable { .. }) => {
+                tracing::debug!(lease.id = %lease.id, "A heartbeat failed: {error}");
+                backoff.pause(&error).min(timing.lease_beat)
+            }
+        };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = wake::next(&mut woken) => {}
+        }
+    }
+}
+
+/// Sends one heartbeat. Its timeout is short: after a sleep of the machine the pooled connections are dead.
+async fn send(context: &Context, lease: &HeldLease) -> Result<LeaseBeat, ServerError> {
+    let timeout = (context.config.timing.lease_beat / 2).max(SHORTEST_TIMEOUT);
+    match tokio::time::timeout(timeout, context.server.heartbeat(lease)).await {
+        Ok(answer) => answer,
+        Err(_) => {
+            Err(ServerError::Unavailable { reason: format!("no response within {timeout:?}"), retry_after: None })
+        }
+    }
+}
+
+fn advance(state: &watch::Sender<LeaseState>, to: LeaseState) {
+    state.send_if_modified(|now| {
+        let higher = to > *now;
+        *now = to.max(*now);
+        higher
+    });
+}

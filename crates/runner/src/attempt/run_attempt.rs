@@ -1,0 +1,261 @@
+//! Runs one attempt: checks, starts the program, and ends it at the first reason to stop.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ensemble_types::ids::RunId;
+use ensemble_types::leases::{Lease, LeaseFinish};
+use tokio::time::Instant;
+
+use super::Context;
+use super::heartbeat::{Heartbeat, LeaseState};
+use super::process::{Process, Start};
+use super::pump::{self, Shared};
+use crate::directory;
+use crate::disk::on_disk;
+use crate::drain::Phase;
+use crate::guard::{Directory, EXIT_STAGE};
+use crate::provider::{
+    Call, Exit, Outcome, Permission, Stop, Transcript, invocation, is_model, is_session, judge, lost_session,
+};
+use crate::spool::{OutputSpool, Record};
+
+/// How long to read the pipes after the guard has ended. Only a process that escaped the guard can keep a pipe open.
+const PIPES_GRACE: Duration = Duration::from_secs(2);
+
+/// How long the server has to confirm the lease before the program starts.
+const FIRST_BEAT: Duration = Duration::from_secs(2);
+
+/// Runs the attempt and returns its report. `None`: the lease is lost, and no process of the attempt runs any more.
+pub(super) async fn run_attempt(
+    context: &Context,
+    lease: &Lease,
+    program: Result<PathBuf, String>,
+    record: &Record,
+    output: &Arc<OutputSpool>,
+    heartbeat: &Heartbeat,
+) -> Option<LeaseFinish> {
+    let prepared = match prepare(context, lease, program).await {
+        Ok(prepared) => prepared,
+        Err(outcome) => return Some(outcome.report(lease.fence, None)),
+    };
+    // If the machine slept after it received the lease, another runner may already have the task.
+    match heartbeat.first(FIRST_BEAT).await {
+        LeaseState::Lost => return None,
+        LeaseState::CancelRequested => return Some(Outcome::cancelled().report(lease.fence, None)),
+        LeaseState::Unknown | LeaseState::Held => {}
+    }
+    let deadline = Instant::now() + Duration::from_millis(lease.timeout_ms);
+    let mut resume = lease.resume.as_deref().filter(|session| is_session(session));
+    loop {
+        let start = prepared.start(lease, resume);
+        let mut execution = match Execution::begin(context, lease, start, output).await {
+            Ok(execution) => execution,
+            Err(error) => return Some(spawn_failed(lease, &error.to_string()).report(lease.fence, None)),
+        };
+        let (exit, reason) = execution.supervise(context, heartbeat, record, deadline).await;
+        execution.drain_pipes(output).await;
+        let stop = match reason {
+            StopReason::LeaseLost => return None,
+            StopReason::Stopped(stop) => Some(stop),
+            StopReason::Exited => None,
+        };
+        let exit = match exit {
+            Ok(exit) => exit,
+            Err(reason) => return Some(spawn_failed(lease, &reason).report(lease.fence, None)),
+        };
+        let stderr = String::from_utf8_lossy(&execution.stderr.lock()).into_owned();
+        if stop.is_none() && resume.is_some() && lost_session(lease.provider, &execution.transcript.lock(), &stderr) {
+            tracing::info!(lease.id = %lease.id, "The provider's session no longer exists; starting a new session");
+            resume = None;
+            continue;
+        }
+        let outcome = outcome_of(lease, &execution.transcript.lock(), exit, stop, &stderr);
+        if outcome.error.is_some() && stop.is_none() && !stderr.trim().is_empty() {
+            pump::append(output, format!("\n[standard error]\n{}\n", stderr.trim().replace('\0', "\u{fffd}"))).await;
+        }
+        let report = outcome.report(lease.fence, Some(&execution.transcript.lock()));
+        return Some(report);
+    }
+}
+
+fn outcome_of(lease: &Lease, transcript: &Transcript, exit: Exit, stop: Option<Stop>, stderr: &str) -> Outcome {
+    // The stage prints the reason why it could not start the program.
+    if exit == Exit::Code(EXIT_STAGE) && stop.is_none() && transcript.session_id().is_none() {
+        return spawn_failed(lease, stderr.trim());
+    }
+    judge(lease.provider, transcript, exit, stop, stderr)
+}
+
+fn spawn_failed(lease: &Lease, reason: &str) -> Outcome {
+    Outcome::not_startable("SPAWN_FAILED", format!("{} could not be started: {reason}", lease.provider))
+}
+
+/// The parts that stay the same when the program has to be started a second time.
+struct Prepared<'a> {
+    program: PathBuf,
+    directory: Directory,
+    model: Option<&'a str>,
+    config: &'a crate::config::Config,
+    provider: &'a crate::config::ProviderConfig,
+}
+
+async fn prepare<'a>(
+    context: &'a Context,
+    lease: &'a Lease,
+    program: Result<PathBuf, String>,
+) -> Result<Prepared<'a>, Outcome> {
+    let unavailable = |reason: String| {
+        Outcome::not_startable("PROVIDER_NOT_AVAILABLE", format!("{} cannot run here: {reason}.", lease.provider))
+    };
+    let program = program.map_err(unavailable)?;
+    let config = &*context.config;
+    let provider =
+        config.providers.get(&lease.provider).ok_or_else(|| unavailable("it is not configured".to_owned()))?;
+    let model = lease.model.as_deref().filter(|model| *model != "default");
+    if model.is_some_and(|model| !is_model(model)) {
+        return Err(Outcome::not_startable(
+            "INVALID_MODEL",
+            "The model name contains characters that are not allowed. Correct the task's model.",
+        ));
+    }
+    let (blocking, wanted, run) = (context.clone(), lease.working_directory.clone(), lease.run_id);
+    let directory = on_disk(move || Ok(working_directory(&blocking, wanted.as_deref(), run)))
+        .await
+        .unwrap_or_else(|error| Err(no_directory(&error)))?;
+    if provider.permission == Permission::Bypass {
+        tracing::warn!(lease.id = %lease.id, task.id = %lease.task_id, provider = %lease.provider,
+            "This attempt runs without permission checks, because the configuration sets `permission: bypass`");
+    }
+    Ok(Prepared { program, directory, model, config, provider })
+}
+
+fn working_directory(context: &Context, wanted: Option<&str>, run: RunId) -> Result<Directory, Outcome> {
+    let workspaces = context.spool.workspaces();
+    match wanted {
+        Some(wanted) => {
+            let mut roots = context.config.roots.clone();
+            roots.push(workspaces);
+            directory::find(Path::new(wanted), &roots)
+        }
+        None => {
+            let path = context.spool.workspace(run).map_err(|error| no_directory(&error))?;
+            directory::find(&path, &[workspaces])
+        }
+    }
+}
+
+fn no_directory(error: &std::io::Error) -> Outcome {
+    Outcome::not_startable("RUNNER_DISK", format!("The runner cannot create a working directory: {error}."))
+}
+
+impl Prepared<'_> {
+    fn start(&self, lease: &Lease, resume: Option<&str>) -> Start {
+        let call = Call {
+            model: self.model,
+            resume,
+            permission: self.provider.permission,
+            extra: &self.provider.args,
+            as_root: nix::unistd::geteuid().is_root(),
+        };
+        let invocation = invocation(lease.provider, &call);
+        let mut env = invocation
+            .env
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect::<std::collections::BTreeMap<_, _>>();
+        env.extend(self.config.program_env(self.provider));
+        if let Some(traceparent) = &lease.traceparent {
+            env.insert("TRACEPARENT".to_owned(), traceparent.clone());
+        }
+        Start {
+            program: self.program.clone(),
+            args: invocation.args,
+            env,
+            directory: self.directory.clone(),
+            prompt: lease.prompt.clone(),
+        }
+    }
+}
+
+/// StopReason the program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StopReason {
+    Exited,
+    Stopped(Stop),
+    LeaseLost,
+}
+
+/// One start of the program.
+struct Execution {
+    process: Process,
+    transcript: Shared<Transcript>,
+    stderr: Shared<Vec<u8>>,
+    pumps: Vec<tokio::task::JoinHandle<()>>,
+}
+
+impl Execution {
+    async fn begin(context: &Context, lease: &Lease, start: Start, output: &Arc<OutputSpool>) -> std::io::Result<Self> {
+        let (process, stdout, stderr_pipe) = Process::start(&context.config, lease.id, start).await?;
+        let transcript = Shared::new(Transcript::new());
+        let stderr = Shared::new(Vec::new());
+        let pumps = vec![
+            tokio::spawn(pump::output(lease.provider, stdout, transcript.clone(), output.clone())),
+            tokio::spawn(pump::stderr_tail(stderr_pipe, stderr.clone())),
+        ];
+        Ok(Self { process, transcript, stderr, pumps })
+    }
+
+    /// Waits until the program ends, and stops it at the first reason to do so. A lost lease overrides every other
+    /// reason.
+    async fn supervise(
+        &mut self,
+        context: &Context,
+        heartbeat: &Heartbeat,
+        record: &Record,
+        deadline: Instant,
+    ) -> (Result<Exit, String>, StopReason) {
+        let timing = &context.config.timing;
+        let mut reason = StopReason::Exited;
+        let mut saved_session: Option<String> = None;
+        let mut check = tokio::time::interval(Duration::from_secs(1));
+        loop {
+            let running = reason == StopReason::Exited;
+            let (next, grace) = tokio::select! {
+                exit = self.process.ended() => return (exit, reason),
+                () = heartbeat.reached(LeaseState::Lost), if reason != StopReason::LeaseLost => (StopReason::LeaseLost, timing.lost_grace),
+                () = heartbeat.reached(LeaseState::CancelRequested), if running => (StopReason::Stopped(Stop::Cancel), timing.term_grace),
+                () = tokio::time::sleep_until(deadline), if running => (StopReason::Stopped(Stop::Timeout), timing.term_grace),
+                () = context.drain.reached(Phase::HandingBack), if running => (StopReason::Stopped(Stop::HandBack), timing.term_grace),
+                _ = check.tick(), if saved_session.is_none() => {
+                    saved_session = self.save_session(record).await;
+                    continue;
+                }
+            };
+            reason = next;
+            self.process.stop(grace).await;
+        }
+    }
+
+    /// Saves the id of the provider's session as soon as it is known, so that a later runner can report it.
+    async fn save_session(&self, record: &Record) -> Option<String> {
+        let id = self.transcript.lock().session_id()?.to_owned();
+        let (session, record) = (id.clone(), record.clone());
+        let lease = record.lease();
+        if let Err(error) = on_disk(move || record.save_session(&session)).await {
+            tracing::warn!(lease.id = %lease, "Cannot save the provider's session: {error}");
+        }
+        Some(id)
+    }
+
+    async fn drain_pipes(&mut self, output: &Arc<OutputSpool>) {
+        output.lift_bound();
+        let deadline = Instant::now() + PIPES_GRACE;
+        for pump in &mut self.pumps {
+            if tokio::time::timeout_at(deadline, &mut *pump).await.is_err() {
+                pump.abort();
+            }
+        }
+    }
+}
