@@ -15,7 +15,6 @@ use secrecy::SecretString;
 
 use crate::auth::{Gate, KeySource};
 use crate::config::Vars;
-use crate::http_clients::HttpClients;
 use crate::metrics::Metrics;
 use crate::process::{Drain, ServerSettings};
 use crate::routes::no_such_route;
@@ -101,7 +100,7 @@ pub struct ServiceContext {
     pub drain: Drain,
     pub metrics: Metrics,
     /// For calls to peers.
-    pub http: HttpClients,
+    pub http: reqwest::Client,
     /// Shows peers that we are one of them.
     pub internal_token: SecretString,
     /// Where this service was bound, with the real port.

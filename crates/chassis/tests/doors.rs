@@ -192,6 +192,7 @@ async fn bad_input_is_a_problem_that_names_the_place() {
         (r#"{"text":"x"}"#, 400, "/count"),
         (r#"{"text":7,"count":1}"#, 400, "/text"),
         ("[]", 400, ""),
+        (r#"["x",1]"#, 400, ""),
     ] {
         let (got, problem) = post_note(&notes, Some(&token), body).await;
         assert_eq!(got, status, "{body}: {problem}");
@@ -349,5 +350,17 @@ async fn the_internal_door_wants_its_token() {
     assert_eq!(client.post(&url).bearer_auth("internal").send().await.unwrap().status(), 404);
     let metrics = reqwest::get(format!("{}/metrics", notes.internal_url())).await.unwrap().text().await.unwrap();
     assert!(metrics.contains("ensemble_build_info"), "{metrics}");
+    for (name, kind) in [
+        ("process_cpu_seconds_total", "counter"),
+        ("process_resident_memory_bytes", "gauge"),
+        ("process_open_fds", "gauge"),
+        ("process_max_fds", "gauge"),
+        ("process_threads", "gauge"),
+        ("process_start_time_seconds", "gauge"),
+        ("spans_sent_total", "counter"),
+        ("spans_lost_total", "counter"),
+    ] {
+        assert!(metrics.contains(&format!("# TYPE ensemble_{name} {kind}\n")), "{name}: {metrics}");
+    }
     assert!(notes.stop().await);
 }

@@ -11,10 +11,9 @@ use ensemble_types::time::Timestamp;
 use moka::sync::Cache;
 
 use super::jwt::{self, BadToken, SCOPE_MACHINE};
-use super::{Gate, KeySet, KeySource};
+use super::{Access, Gate, KeySet, KeySource};
 use crate::Clock;
 use crate::http::ApiError;
-use crate::routes::Access;
 
 /// Our clocks and identity's may differ by this much (seconds).
 const LEEWAY_SECONDS: i64 = 30;

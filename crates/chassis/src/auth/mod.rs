@@ -2,11 +2,13 @@
 //!
 //! Every service verifies tokens itself; nothing that the edge adds is trusted.
 
+mod access;
 mod caller;
 mod gate;
 mod jwt;
 mod keys;
 
+pub use access::Access;
 pub use caller::{AuthContext, Caller, bearer, caller_of};
 pub use gate::Gate;
 pub use jwt::{

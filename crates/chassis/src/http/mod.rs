@@ -3,7 +3,6 @@
 mod absent;
 mod body;
 mod fail;
-mod objects;
 pub(crate) mod observe;
 mod params;
 mod reply;

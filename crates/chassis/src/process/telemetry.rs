@@ -4,7 +4,8 @@
 //! limited length without waiting (what does not fit is dropped), and a thread of its own sends what is in there.
 
 use std::io::IsTerminal;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -15,6 +16,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanData, SpanExporter};
+use prometheus::IntCounter;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 use tracing_subscriber::filter::{FilterExt, LevelFilter, filter_fn};
@@ -34,9 +36,6 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
 /// Where requests come from outside, so that a caller's wish to be traced does not bind us.
 const ENTRANCE: &str = "edge-proxy";
 
-static SENT: AtomicU64 = AtomicU64::new(0);
-static LOST: AtomicU64 = AtomicU64::new(0);
-
 /// Where logs and traces go.
 pub struct Telemetry {
     json: bool,
@@ -48,12 +47,12 @@ pub struct Telemetry {
 /// Sends what is left when the process ends.
 pub struct Flush(Option<SdkTracerProvider>);
 
-/// What became of the spans of this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SpanCounts {
-    pub sent: u64,
+/// What became of the spans of this process, for every service in it.
+#[derive(Debug)]
+pub(crate) struct SpanCounters {
+    pub(crate) sent: IntCounter,
     /// The collector did not take them.
-    pub lost: u64,
+    pub(crate) lost: IntCounter,
 }
 
 impl Telemetry {
@@ -114,9 +113,14 @@ impl Drop for Flush {
     }
 }
 
-/// What became of the spans of this process so far.
-pub fn span_counts() -> SpanCounts {
-    SpanCounts { sent: SENT.load(Ordering::Relaxed), lost: LOST.load(Ordering::Relaxed) }
+/// Those of this process, whichever of its services asks.
+pub(crate) fn span_counters() -> Option<&'static SpanCounters> {
+    static COUNTERS: LazyLock<Option<SpanCounters>> = LazyLock::new(|| {
+        let sent = IntCounter::new("spans_sent_total", "Spans that the collector took.").ok()?;
+        let lost = IntCounter::new("spans_lost_total", "Spans that the collector did not take.").ok()?;
+        Some(SpanCounters { sent, lost })
+    });
+    COUNTERS.as_ref()
 }
 
 /// Makes a span the child of what `traceparent` names (W3C Trace Context).
@@ -201,8 +205,9 @@ impl<E: SpanExporter> SpanExporter for Watched<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = u64::try_from(batch.len()).unwrap_or(u64::MAX);
         let outcome = self.exporter.export(batch).await;
-        let counter = if outcome.is_ok() { &SENT } else { &LOST };
-        counter.fetch_add(spans, Ordering::Relaxed);
+        if let Some(counters) = span_counters() {
+            if outcome.is_ok() { &counters.sent } else { &counters.lost }.inc_by(spans);
+        }
         let was_away = self.is_away.swap(outcome.is_err(), Ordering::Relaxed);
         match &outcome {
             Err(error) if !was_away => tracing::warn!(%error, "Spans cannot be sent; they are dropped until they can"),
