@@ -1,4 +1,4 @@
-//! Who is calling: the only place where a token is believed, and the only place where 401 is decided.
+//! Who is calling: the only place where a token is accepted, and the only place where 401 is decided.
 //!
 //! Every service verifies tokens itself; nothing that the edge adds is trusted.
 

@@ -1,7 +1,7 @@
 //! Reads JSON as strictly as RFC 8259 and RFC 7493 allow: what two parsers could understand differently is refused.
 //!
 //! One pass over the text before it is read into a type: no key twice in an object, no U+0000, no lone surrogates, at most
-//! [`MAX_DEPTH`] levels. So free objects can be stored as text, and whoever reads them later reads the same.
+//! [`MAX_DEPTH`] levels. So free objects can be stored as text, and every later reader reads the same.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -48,9 +48,9 @@ fn invalid_field(error: &serde_path_to_error::Error<serde_json::Error>) -> Probl
             _ => {}
         }
     }
-    let told = error.inner().to_string();
+    let text = error.inner().to_string();
     // serde_json adds where in the text it was; the pointer says it better.
-    let detail = told.split(" at line ").next().unwrap_or(&told).to_owned();
+    let detail = text.split(" at line ").next().unwrap_or(&text).to_owned();
     if let Some(missing) = detail.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`')) {
         return Problem::field(format!("{pointer}/{missing}"), "is required");
     }

@@ -33,7 +33,8 @@ pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const SEND_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long the end of the process waits for the last spans.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
-/// Where requests come from outside, so that a caller's wish to be traced does not bind us.
+/// The service that requests from outside reach first. It samples by itself, because outside callers must not decide which
+/// requests are traced.
 const ENTRANCE: &str = "edge-proxy";
 
 /// Where logs and traces go.
@@ -81,8 +82,8 @@ impl Telemetry {
         } else {
             lines.boxed()
         };
-        // The exporter would tell of a collector that is away every few seconds; `Watched` tells it once.
-        // One filter and not two in a row: the outer of two would have everything made that the inner one then throws away.
+        // The exporter logs every few seconds that a collector is away; `Watched` logs it once.
+        // One filter instead of two in a row: the outer of two would make every line, for the inner one to drop.
         let lines = lines.with_filter(filter.and(filter_fn(|line| !line.target().starts_with("opentelemetry"))));
         let provider = self.otlp.as_deref().and_then(|endpoint| provider(endpoint, service, self.ratio));
         // Spans below `info` exist for traces only: without a collector they cost nothing. The layer that is not there has
@@ -130,7 +131,7 @@ pub fn adopt_parent(span: &Span, headers: &HeaderMap) {
     }
 }
 
-/// The same, where a `traceparent` was kept: a task whose run was asked for a while ago.
+/// The same with a `traceparent` that was stored, as for a task whose run was requested a while ago.
 pub fn adopt_traceparent(span: &Span, traceparent: &str) {
     adopt(span, &One(traceparent));
 }
@@ -194,7 +195,7 @@ fn provider(endpoint: &str, service: &str, ratio: f64) -> Option<SdkTracerProvid
     }
 }
 
-/// Counts what is sent, and tells when the collector goes and comes.
+/// Counts what is sent, and logs when the collector goes away and comes back.
 #[derive(Debug)]
 struct Watched<E> {
     exporter: E,

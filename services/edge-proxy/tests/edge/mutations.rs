@@ -1,5 +1,5 @@
 //! Requests with a few bytes changed: whatever gets through, each request that a service sees is one that its client got an
-//! answer to. More would be a request that somebody smuggled.
+//! answer to. More would be a smuggled request.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -86,7 +86,8 @@ fn mutated(numbers: &mut Numbers) -> Vec<u8> {
 
 async fn round(seed: u64, count: usize, passed: &AtomicUsize) {
     let stub = Stub::echo().await;
-    let timeout = [("HEAD_DEADLINE_MS", "1000"), ("BODY_TIMEOUT_MS", "60"), ("IDLE_MS", "1000"), ("LIMIT_ADDRESS", "0")];
+    let timeout =
+        [("HEAD_DEADLINE_MS", "1000"), ("BODY_TIMEOUT_MS", "60"), ("IDLE_MS", "1000"), ("LIMIT_ADDRESS", "0")];
     let edge = Edge::with(&stub, &timeout).await;
     let mut numbers = Numbers(seed);
     for _ in 0..count {
