@@ -17,25 +17,8 @@ use utoipa::openapi::path::{Parameter, ParameterIn};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
-use crate::auth::AuthContext;
+use crate::auth::{Access, AuthContext};
 use crate::http::{ApiError, absent, problem_response, request_id};
-
-/// Who may call a route at all. What a caller may do to a particular thing is decided where the thing is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// No credentials; a bearer is ignored.
-    Public,
-    /// A user's token. A machine token is 403.
-    User,
-    /// A user's or a machine's token.
-    UserOrMachine,
-    /// A machine's token. A user's token is 403.
-    Machine,
-    /// The voice gateway's application key.
-    VoiceKey,
-    /// The handler checks a signature over the request itself.
-    SignedRequest,
-}
 
 /// All the routes of a service.
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! What a service says about itself. Everything else, the chassis does.
+//! What a service defines. The chassis does everything else.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -15,7 +15,6 @@ use secrecy::SecretString;
 
 use crate::auth::{Gate, KeySource};
 use crate::config::Vars;
-use crate::http_clients::HttpClients;
 use crate::metrics::Metrics;
 use crate::process::{Drain, ServerSettings};
 use crate::routes::no_such_route;
@@ -28,14 +27,14 @@ pub type StartError = anyhow::Error;
 pub trait Service: Send + Sync + Sized + 'static {
     /// As in `session-store`.
     const NAME: &'static str;
-    /// The port of the public door unless `PUBLIC_LISTEN` says otherwise; the internal door is 1,000 above.
+    /// The public port unless `PUBLIC_LISTEN` is set; the internal port is 1,000 above.
     const DEFAULT_PORT: u16;
     type Config: Send + 'static;
 
     /// Reads the variables. Mistakes are collected in `vars`; return some value all the same.
     fn configure(vars: &mut Vars) -> Self::Config;
 
-    /// The table of the public door.
+    /// The table of the public listener.
     fn routes() -> Routes;
 
     /// Opens the database, makes clients, and names the loops that run as long as the service does. Runs on the main
@@ -82,7 +81,7 @@ pub trait Service: Send + Sync + Sized + 'static {
         web::to(no_such_route)
     }
 
-    /// What peers may call, on the internal door.
+    /// What peers may call, on the internal listener.
     fn rpc(self: &Arc<Self>) -> Vec<RpcMount> {
         Vec::new()
     }
@@ -101,7 +100,7 @@ pub struct ServiceContext {
     pub drain: Drain,
     pub metrics: Metrics,
     /// For calls to peers.
-    pub http: HttpClients,
+    pub http: reqwest::Client,
     /// Shows peers that we are one of them.
     pub internal_token: SecretString,
     /// Where this service was bound, with the real port.
@@ -121,7 +120,7 @@ impl Worker {
     }
 }
 
-/// One method on the internal door: `POST /rpc/<path>` with a protobuf body.
+/// One method on the internal listener: `POST /rpc/<path>` with a protobuf body.
 #[derive(Clone)]
 pub struct RpcMount {
     /// `ensemble.machines.v1.MachineDirectory/Get`

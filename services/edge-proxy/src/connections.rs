@@ -10,7 +10,7 @@ use actix_web::rt::net::TcpStream;
 use prometheus::IntGauge;
 use socket2::{SockRef, TcpKeepalive};
 
-use crate::domain::client_address::{Network, counted_as};
+use crate::domain::client_address::{Network, limit_address};
 
 /// An idle stream sends nothing for long, so the kernel asks whether the other side is still there.
 const PROBE_AFTER: Duration = Duration::from_secs(30);
@@ -46,7 +46,7 @@ impl Connections {
     pub(crate) fn open(self: &Arc<Self>, peer: IpAddr) -> Connection {
         self.gauge.inc();
         let is_trusted = self.trusted.iter().any(|network| network.contains(peer));
-        let address = (!is_trusted).then(|| counted_as(peer));
+        let address = (!is_trusted).then(|| limit_address(peer));
         let is_admitted = address.is_none_or(|address| {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
             let count = open.entry(address).or_default();

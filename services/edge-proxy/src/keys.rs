@@ -1,7 +1,7 @@
 //! The public keys of tokens, as identity publishes them.
 //!
-//! The edge reads the public key set and not identity's internal door: it only wants to know whom to count, so it needs
-//! neither the list of revoked tokens nor a credential of its own, and it can reach nobody's internal door.
+//! The edge reads the public key set and not identity's internal listener: it only has to know whom to count, so it needs
+//! neither the list of revoked tokens nor a credential of its own, and it can reach no internal listener.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;

@@ -14,9 +14,9 @@ mod limits;
 mod metrics;
 mod middleware;
 mod pages;
+mod request_context;
 mod response_headers;
 mod routes;
-mod seen;
 mod streams;
 mod upstream;
 

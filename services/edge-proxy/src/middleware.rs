@@ -17,8 +17,8 @@ use crate::connections::Connection;
 use crate::domain::refusal::METHODS;
 use crate::domain::request_rules::{self, Head};
 use crate::domain::route_table;
-use crate::limits::Standing;
-use crate::seen::Seen;
+use crate::limits::QuotaStatus;
+use crate::request_context::RequestContext;
 use crate::{EdgeProxy, response_headers};
 
 pub(crate) async fn around(
@@ -28,12 +28,12 @@ pub(crate) async fn around(
     let Some(edge) = request.app_data::<web::Data<EdgeProxy>>().cloned() else { return next.call(request).await };
     let started = Instant::now();
     normalise(&mut request);
-    let seen = Seen::of(&request, &edge);
+    let context = RequestContext::of(&request, &edge);
     let origin = request.headers().get(ORIGIN).and_then(|origin| origin.to_str().ok()).map(str::to_owned);
     let upstream = route_table::upstream(request.path());
-    request.extensions_mut().insert(seen.clone());
+    request.extensions_mut().insert(context.clone());
 
-    let (decided, standing) = decide(&request, &edge, &seen);
+    let (decided, quota) = decide(&request, &edge, &context);
     let mut response = match decided {
         Some(response) => request.into_response(response),
         None => next.call(request).await?,
@@ -41,26 +41,30 @@ pub(crate) async fn around(
 
     let status = response.status();
     let headers = response.headers_mut();
-    if let Some(standing) = &standing {
-        response_headers::add_standing(headers, standing);
+    if let Some(quota) = &quota {
+        response_headers::add_quota(headers, quota);
     }
     if origin.is_some() || !edge.config.cors.is_empty() {
         let allowed = origin.as_deref().and_then(|origin| edge.config.cors.allow(origin));
         response_headers::add_cors(headers, allowed);
     }
-    response_headers::add_safety(headers, &seen);
+    response_headers::add_safety(headers, &context);
     edge.metrics.record(upstream, status, started.elapsed());
     Ok(response)
 }
 
 /// The answer, where the edge need not ask anyone: to what it refuses, and to preflights.
-fn decide(request: &ServiceRequest, edge: &EdgeProxy, seen: &Seen) -> (Option<HttpResponse>, Option<Standing>) {
+fn decide(
+    request: &ServiceRequest,
+    edge: &EdgeProxy,
+    context: &RequestContext,
+) -> (Option<HttpResponse>, Option<QuotaStatus>) {
     if let Some(refused) = refuse(request, edge) {
-        let mut response = problem_response(refused, &seen.id.0);
+        let mut response = problem_response(refused, &context.id.0);
         if response.status().as_u16() == 405 {
             response.headers_mut().insert(ALLOW, HeaderValue::from_static(METHODS));
         }
-        // Nobody knows where the next request on this connection begins, or there is one connection too many.
+        // The next request on this connection may begin elsewhere for another reader, or the connection is one too many.
         response.head_mut().set_connection_type(ConnectionType::Close);
         return (Some(response), None);
     }
@@ -71,9 +75,9 @@ fn decide(request: &ServiceRequest, edge: &EdgeProxy, seen: &Seen) -> (Option<Ht
         }
         return (Some(response), None);
     }
-    let standing = edge.limiter.count(seen.class, seen.counted, seen.client);
-    let refused = standing.and_then(|standing| standing.refused_for).map(too_many);
-    (refused.map(|problem| problem_response(problem, &seen.id.0)), standing)
+    let quota = edge.limiter.count(context.class, context.limit_key, context.client);
+    let refused = quota.and_then(|quota| quota.refused_for).map(too_many);
+    (refused.map(|problem| problem_response(problem, &context.id.0)), quota)
 }
 
 fn refuse(request: &ServiceRequest, edge: &EdgeProxy) -> Option<Problem> {

@@ -9,8 +9,8 @@ use actix_web::http::header::{
 
 use crate::domain::cors;
 use crate::domain::route_table::Class;
-use crate::limits::Standing;
-use crate::seen::Seen;
+use crate::limits::QuotaStatus;
+use crate::request_context::RequestContext;
 
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
@@ -31,15 +31,15 @@ pub(crate) fn add_cors(headers: &mut HeaderMap, allowed: Option<&str>) {
     }
 }
 
-pub(crate) fn add_standing(headers: &mut HeaderMap, standing: &Standing) {
-    if let (Some(limit), Some(policy)) = (standing.rate_limit(), standing.policy()) {
+pub(crate) fn add_quota(headers: &mut HeaderMap, quota: &QuotaStatus) {
+    if let (Some(limit), Some(policy)) = (quota.rate_limit(), quota.policy()) {
         headers.insert(RATE_LIMIT, limit);
         headers.insert(RATE_LIMIT_POLICY, policy);
     }
 }
 
 /// What makes an answer harmless in a browser, wherever the service did not say otherwise.
-pub(crate) fn add_safety(headers: &mut HeaderMap, seen: &Seen) {
+pub(crate) fn add_safety(headers: &mut HeaderMap, context: &RequestContext) {
     const SAFE: [(HeaderName, HeaderValue); 4] = [
         (CACHE_CONTROL, HeaderValue::from_static("no-store")),
         (CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'")),
@@ -52,11 +52,11 @@ pub(crate) fn add_safety(headers: &mut HeaderMap, seen: &Seen) {
         }
     }
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    if seen.class == Class::PublicLink {
+    if context.class == Class::PublicLink {
         // The address is a secret, which search results would publish.
         headers.insert(X_ROBOTS_TAG, HeaderValue::from_static("noindex"));
     }
-    if seen.is_https {
+    if context.is_https {
         headers.insert(STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000; includeSubDomains"));
     }
 }

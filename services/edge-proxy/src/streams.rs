@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::limits::Counted;
+use crate::limits::LimitKey;
 
 /// Counts long answers by caller. Shared by all threads.
 #[derive(Debug)]
 pub(crate) struct Streams {
     per_caller: usize,
-    open: Mutex<HashMap<Counted, usize>>,
+    open: Mutex<HashMap<LimitKey, usize>>,
 }
 
 impl Streams {
@@ -18,7 +18,7 @@ impl Streams {
     }
 
     /// Room for one more, or none.
-    pub(crate) fn open(self: &Arc<Self>, caller: Counted) -> Option<StreamPermit> {
+    pub(crate) fn open(self: &Arc<Self>, caller: LimitKey) -> Option<StreamPermit> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let count = open.entry(caller).or_default();
         if *count >= self.per_caller {
@@ -34,7 +34,7 @@ impl Streams {
 #[derive(Debug)]
 pub(crate) struct StreamPermit {
     streams: Arc<Streams>,
-    caller: Counted,
+    caller: LimitKey,
 }
 
 impl Drop for StreamPermit {
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn each_caller_has_a_share_and_gets_it_back() {
         let streams = Streams::new(1);
-        let (one, other) = (Counted::Address([1, 1, 1, 1].into()), Counted::Address([2, 2, 2, 2].into()));
+        let (one, other) = (LimitKey::Address([1, 1, 1, 1].into()), LimitKey::Address([2, 2, 2, 2].into()));
         let held = streams.open(one).expect("the first fits");
         assert!(streams.open(one).is_none());
         assert!(streams.open(other).is_some());

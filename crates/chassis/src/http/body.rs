@@ -61,7 +61,7 @@ pub struct DeferredJson<T> {
     shape: PhantomData<T>,
 }
 
-/// The caller's name for one wish, and the digest of what was wished.
+/// The caller's name for one request, and the digest of its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdempotencyKey {
     pub key: String,
@@ -234,7 +234,7 @@ fn wants_json(request: &HttpRequest) -> Result<(), Problem> {
     }
 }
 
-/// JSON has one encoding, UTF-8 (RFC 8259, section 8.1): whoever says another one sends something else.
+/// JSON has one encoding, UTF-8 (RFC 8259, section 8.1): a body in another one is something else.
 fn is_json(content_type: &str) -> bool {
     let mut parts = content_type.split(';').map(str::trim);
     let essence = parts.next().unwrap_or_default();
@@ -245,7 +245,7 @@ fn is_json(content_type: &str) -> bool {
     essence.eq_ignore_ascii_case("application/json") && charsets.all(|charset| charset.eq_ignore_ascii_case("utf-8"))
 }
 
-/// A field that says one thing. Of two, one reader would take the first and another the last.
+/// A field that may come once. Of two, one reader would take the first and another the last.
 pub fn only<'a>(request: &'a HttpRequest, name: &HeaderName) -> Result<Option<&'a HeaderValue>, Problem> {
     let mut values = request.headers().get_all(name);
     let value = values.next();

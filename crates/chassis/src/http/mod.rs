@@ -2,11 +2,10 @@
 
 mod absent;
 mod body;
-mod fail;
-mod objects;
+mod error;
 pub(crate) mod observe;
 mod params;
-mod reply;
+mod response;
 pub mod strict_json;
 
 pub use absent::absent;
@@ -14,10 +13,10 @@ pub use body::{
     BodyError, BodyLimits, BoundedBody, DeferredJson, IdempotencyKey, IdempotentJson, Json, OptionalJson, only,
     read_body,
 };
-pub use fail::{ApiError, HandlerResult, IntoProblem, problem_response};
+pub use error::{ApiError, HandlerResult, IntoProblem, problem_response};
 pub use observe::{InFlight, InFlightGuard, RequestId, request_id};
 pub use params::{Path, Query};
-pub use reply::{Created, Upserted};
+pub use response::{Created, Upserted};
 
 /// The service itself, shared by all its handlers.
 pub type State<S> = actix_web::web::Data<S>;

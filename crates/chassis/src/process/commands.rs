@@ -18,7 +18,6 @@ const EXIT_CONFIG: u8 = 64;
 
 /// The whole `main` of a service.
 pub fn run<S: Service>() -> ExitCode {
-    super::take_small_pages();
     super::install_providers();
     let command = std::env::args().nth(1);
     match command.as_deref() {

@@ -3,7 +3,6 @@
 mod commands;
 mod drain;
 mod internal;
-mod memory;
 mod serve;
 mod settings;
 mod stop;
@@ -11,7 +10,6 @@ pub mod telemetry;
 
 pub use commands::run;
 pub use drain::Drain;
-pub use memory::take_small_pages;
 pub use serve::{Listeners, start};
 pub use settings::ServerSettings;
 pub use stop::Running;

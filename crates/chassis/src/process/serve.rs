@@ -19,7 +19,7 @@ use super::stop::Running;
 use crate::auth::AuthContext;
 use crate::config::Vars;
 use crate::http::{InFlight, observe};
-use crate::http_clients::HttpClients;
+use crate::http_client::http_client;
 use crate::metrics::Metrics;
 use crate::service::{Service, ServiceContext, StartError, Worker};
 use crate::{Clock, Routes};
@@ -66,7 +66,7 @@ pub async fn start<S: Service>(mut vars: Vars, listeners: Listeners, clock: Cloc
         clock,
         drain,
         metrics,
-        http: HttpClients::new()?,
+        http: http_client()?,
         internal_token: process.tokens.first().cloned().unwrap_or_default(),
         public_addr,
         internal_addr,

@@ -23,12 +23,12 @@ impl ConnectionOptions {
 }
 
 /// May this field of a request go on to a service? Host, lengths and the forwarding fields are written anew.
-pub fn goes_up(name: &str, options: &ConnectionOptions) -> bool {
-    !is_hop_by_hop(name) && !is_internal(name) && !options.contains(name)
+pub fn forward_to_upstream(name: &str, options: &ConnectionOptions) -> bool {
+    !is_hop_by_hop(name) && !is_reserved(name) && !options.contains(name)
 }
 
 /// May this field of an answer go on to the client? What the edge answers for (CORS, request ids, lengths) does not.
-pub fn comes_down(name: &str, options: &ConnectionOptions) -> bool {
+pub fn forward_to_client(name: &str, options: &ConnectionOptions) -> bool {
     !is_hop_by_hop(name)
         && !options.contains(name)
         && !name.starts_with("access-control-")
@@ -55,7 +55,7 @@ fn is_hop_by_hop(name: &str) -> bool {
     )
 }
 
-fn is_internal(name: &str) -> bool {
+fn is_reserved(name: &str) -> bool {
     match name.as_bytes().first() {
         Some(b'x') => {
             const PREFIXES: [&str; 8] = [
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     fn up(name: &str) -> bool {
-        goes_up(&name.to_ascii_lowercase(), &ConnectionOptions::default())
+        forward_to_upstream(&name.to_ascii_lowercase(), &ConnectionOptions::default())
     }
 
     #[test]
@@ -155,7 +155,11 @@ mod tests {
     fn fields_named_by_connection_end_here() {
         let options = ConnectionOptions::read(["keep-alive, X-Secret ,close"].into_iter());
         for (name, passes) in [("x-secret", false), ("x-other", true)] {
-            assert_eq!((goes_up(name, &options), comes_down(name, &options)), (passes, passes), "{name}");
+            assert_eq!(
+                (forward_to_upstream(name, &options), forward_to_client(name, &options)),
+                (passes, passes),
+                "{name}"
+            );
         }
     }
 
@@ -169,10 +173,10 @@ mod tests {
             "x-internal-note",
             "connection",
         ] {
-            assert!(!comes_down(name, &ConnectionOptions::default()), "{name}");
+            assert!(!forward_to_client(name, &ConnectionOptions::default()), "{name}");
         }
         for name in ["content-type", "retry-after", "allow", "www-authenticate", "etag", "cache-control", "date"] {
-            assert!(comes_down(name, &ConnectionOptions::default()), "{name}");
+            assert!(forward_to_client(name, &ConnectionOptions::default()), "{name}");
         }
     }
 }

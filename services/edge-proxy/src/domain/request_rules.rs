@@ -165,7 +165,7 @@ fn check_escape(after: &[u8]) -> Result<&[u8], Refusal> {
     }
 }
 
-/// The path, or path and query, as everybody would write it who encodes no more than has to be: percent-encoded unreserved
+/// The path, or path and query, with nothing encoded that does not have to be: percent-encoded unreserved
 /// characters of the path become themselves (RFC 3986, section 6.2.2.2). The edge and the services see the same path then.
 pub fn normalise(target: &str) -> Cow<'_, str> {
     let path = target.split('?').next().unwrap_or_default();

@@ -99,17 +99,17 @@ pub enum Class {
     /// Reading a public link: against the address, strictly.
     PublicLink,
     /// A runner's heartbeat or finish, counted and never refused: refusing it would throw work away.
-    RunnerReport,
+    NeverThrottled,
     /// Health, asked for by the platform.
-    Free,
+    Exempt,
 }
 
 pub fn class(is_post: bool, path: &str) -> Class {
     match path {
         "/v1/auth" | "/v1/auth/challenge" => Class::SignIn,
-        "/healthz" | "/readyz" => Class::Free,
+        "/healthz" | "/readyz" => Class::Exempt,
         _ if is_under(path, "/v1/public-sessions/") || is_under(path, "/share/") => Class::PublicLink,
-        _ if is_post && is_runner_report(path) => Class::RunnerReport,
+        _ if is_post && is_runner_report(path) => Class::NeverThrottled,
         _ => Class::Ordinary,
     }
 }
@@ -178,11 +178,11 @@ mod tests {
         assert_eq!(class(true, "/v1/auth/challenge"), Class::SignIn);
         assert_eq!(class(true, "/v1/auth/tokens"), Class::Ordinary);
         assert_eq!(class(false, "/v1/public-sessions/t/stream"), Class::PublicLink);
-        assert_eq!(class(true, "/v1/orchestrator/leases/x/heartbeat"), Class::RunnerReport);
-        assert_eq!(class(true, "/v1/orchestrator/leases/x/finish"), Class::RunnerReport);
+        assert_eq!(class(true, "/v1/orchestrator/leases/x/heartbeat"), Class::NeverThrottled);
+        assert_eq!(class(true, "/v1/orchestrator/leases/x/finish"), Class::NeverThrottled);
         assert_eq!(class(false, "/v1/orchestrator/leases/x/finish"), Class::Ordinary);
         assert_eq!(class(true, "/v1/orchestrator/leases/x/output"), Class::Ordinary);
-        assert_eq!(class(false, "/readyz"), Class::Free);
+        assert_eq!(class(false, "/readyz"), Class::Exempt);
     }
 
     #[test]

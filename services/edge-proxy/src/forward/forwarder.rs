@@ -15,7 +15,7 @@ use super::body::{Live, RelayedBody};
 use super::headers;
 use crate::EdgeProxy;
 use crate::domain::route_table::{self, Class, Upstream, Wait};
-use crate::seen::Seen;
+use crate::request_context::RequestContext;
 use crate::streams::StreamPermit;
 use crate::upstream::failure::Failure;
 use crate::upstream::send::Outgoing;
@@ -79,49 +79,49 @@ async fn exchange(
     payload: Payload,
     upstream: Upstream,
 ) -> Result<HttpResponse, Refused> {
-    let Some(seen) = request.extensions().get::<Seen>().cloned() else {
+    let Some(context) = request.extensions().get::<RequestContext>().cloned() else {
         return Err(Problem::new(Code::Internal, "The edge did not look at this request.").into());
     };
     let is_long_poll = route_table::wait(request.path()) == Wait::LongPoll;
-    let permit = if is_long_poll { Some(permit(edge, &seen)?) } else { None };
+    let permit = if is_long_poll { Some(permit(edge, &context)?) } else { None };
     let body = BoundedBody::new(request, payload.into_inner(), BodyLimits::of(request))?;
     let has_body = body.announced() != Some(0)
         && (body.announced().is_some() || request.headers().contains_key(server::TRANSFER_ENCODING));
     let upload = Upload::begin(body, has_body).await?;
     let method = Method::from_bytes(request.method().as_str().as_bytes()).unwrap_or_default();
     let is_read = matches!(method, Method::GET | Method::HEAD);
-    let may_make_account = upstream != Upstream::Identity || edge.limiter.may_make_account(seen.client);
+    let may_make_account = upstream != Upstream::Identity || edge.limiter.may_make_account(context.client);
     let replicas = edge.replicas.of(upstream);
     let outgoing = Outgoing {
         target: request.uri().path_and_query().map_or("/", |target| target.as_str()),
-        headers: headers::request(request, &seen, &replicas.origin().authority, has_body, may_make_account),
+        headers: headers::request(request, &context, &replicas.origin().authority, has_body, may_make_account),
         is_repeatable: upload.is_empty() && route_table::is_repeatable(is_read, request.path()),
         is_long_poll,
         method,
         upload,
     };
     let answer = outgoing.send(&edge.client, replicas, edge.config.upstream, &edge.drain).await?;
-    Ok(pass_on(edge, request, &seen, answer, permit)?)
+    Ok(pass_on(edge, request, &context, answer, permit)?)
 }
 
 /// Turns a service's answer into the client's.
 fn pass_on(
     edge: &EdgeProxy,
     request: &HttpRequest,
-    seen: &Seen,
+    context: &RequestContext,
     answer: Response,
     permit: Option<StreamPermit>,
 ) -> Result<HttpResponse, Problem> {
     let fields = answer.headers();
-    if seen.class == Class::SignIn && fields.contains_key(NEW_ACCOUNT) {
-        edge.limiter.count_new_account(seen.client);
+    if context.class == Class::SignIn && fields.contains_key(NEW_ACCOUNT) {
+        edge.limiter.count_new_account(context.client);
     }
     let length = content_length(fields);
     let is_events = fields.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
     let is_live =
         is_events || (length.is_none() && fields.get(ACCEL_BUFFERING).is_some_and(|value| value.as_bytes() == b"no"));
     let permit = match permit {
-        None if is_events => Some(self::permit(edge, seen)?),
+        None if is_events => Some(self::permit(edge, context)?),
         held => held,
     };
     let status = StatusCode::from_u16(answer.status().as_u16()).unwrap_or(StatusCode::BAD_GATEWAY);
@@ -148,8 +148,8 @@ fn content_length(fields: &HeaderMap) -> Option<u64> {
     fields.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-fn permit(edge: &EdgeProxy, seen: &Seen) -> Result<StreamPermit, Problem> {
-    edge.streams.open(seen.counted).ok_or_else(|| {
+fn permit(edge: &EdgeProxy, context: &RequestContext) -> Result<StreamPermit, Problem> {
+    edge.streams.open(context.limit_key).ok_or_else(|| {
         Problem::new(Code::RateLimited, "You hold too many streams and long-polls. End some first.").with_retry_after(5)
     })
 }

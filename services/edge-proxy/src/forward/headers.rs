@@ -7,8 +7,8 @@ use ensemble_chassis::process::telemetry::{self, TRACEPARENT};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use tracing::Span;
 
-use crate::domain::header_policy::{ConnectionOptions, comes_down, goes_up};
-use crate::seen::Seen;
+use crate::domain::header_policy::{ConnectionOptions, forward_to_client, forward_to_upstream};
+use crate::request_context::RequestContext;
 
 const NO_NEW_ACCOUNT: HeaderName = HeaderName::from_static("x-internal-no-new-account");
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -19,7 +19,7 @@ const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The fields of a request as a service sees them: the client's own, and what the edge says about it.
 pub(super) fn request(
     request: &HttpRequest,
-    seen: &Seen,
+    context: &RequestContext,
     authority: &str,
     has_body: bool,
     may_make_account: bool,
@@ -30,7 +30,7 @@ pub(super) fn request(
     let parent = telemetry::traceparent_header(&Span::current());
     for (name, value) in fields {
         let is_replaced = parent.is_some() && *name == TRACEPARENT;
-        if !is_replaced && goes_up(name.as_str(), &options) {
+        if !is_replaced && forward_to_upstream(name.as_str(), &options) {
             append(&mut headers, name.as_str(), value.as_bytes());
         }
     }
@@ -53,9 +53,9 @@ pub(super) fn request(
     if let Some(host) = fields.get(HOST) {
         append(&mut headers, X_FORWARDED_HOST.as_str(), host.as_bytes());
     }
-    append(&mut headers, X_FORWARDED_FOR.as_str(), seen.client.to_string().as_bytes());
-    headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(if seen.is_https { "https" } else { "http" }));
-    append(&mut headers, X_REQUEST_ID.as_str(), seen.id.0.as_bytes());
+    append(&mut headers, X_FORWARDED_FOR.as_str(), context.client.to_string().as_bytes());
+    headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(if context.is_https { "https" } else { "http" }));
+    append(&mut headers, X_REQUEST_ID.as_str(), context.id.0.as_bytes());
     headers
 }
 
@@ -66,7 +66,7 @@ pub(super) fn answer(fields: &HeaderMap) -> ServerHeaders {
     let options = ConnectionOptions::read(named);
     let mut headers = ServerHeaders::with_capacity(fields.len());
     for (name, value) in fields {
-        if comes_down(name.as_str(), &options)
+        if forward_to_client(name.as_str(), &options)
             && let Ok(name) = HeaderName::from_bytes(name.as_str().as_bytes())
             && let Ok(value) = HeaderValue::from_bytes(value.as_bytes())
         {

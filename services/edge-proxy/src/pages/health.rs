@@ -1,4 +1,4 @@
-//! Whether the edge lives and wants requests. A service that is away is no reason to send nobody here: the others answer.
+//! Health of the edge. A service that is away does not make the edge unready: the other services still answer.
 
 use actix_web::HttpResponse;
 use ensemble_chassis::{HandlerResult, State};

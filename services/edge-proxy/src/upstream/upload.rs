@@ -92,7 +92,7 @@ impl Streamed {
                     BodyEnded
                 });
                 let is_last = piece.is_err();
-                // Nobody reads any more when the request ended before its body.
+                // The service may answer before the body has ended; then nothing reads the rest.
                 if sender.send(piece).await.is_err() || is_last {
                     return;
                 }

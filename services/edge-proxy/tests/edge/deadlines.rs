@@ -1,4 +1,4 @@
-//! Nobody holds a place by being slow: neither a client nor a service.
+//! Neither a slow client nor a slow service holds a connection for ever.
 
 use std::time::{Duration, Instant};
 

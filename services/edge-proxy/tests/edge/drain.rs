@@ -1,4 +1,4 @@
-//! The end of a replica: whoever got in is served, and whoever waits is told to come back.
+//! The end of a replica: requests that arrived are answered, streams and long-polls end with a hint to come back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -37,7 +37,7 @@ async fn readiness_fails_first_and_connections_are_asked_to_end() {
     assert_eq!((answer.status, answer.header("connection")), (200, Some("close")), "still served");
     assert_eq!(kept.until_closed().await, b"");
     assert!(stopping.await.unwrap(), "nothing had to be cut off");
-    assert!(TcpStream::connect(address).await.is_err(), "the door is closed");
+    assert!(TcpStream::connect(address).await.is_err(), "the listener is closed");
 }
 
 #[tokio::test]

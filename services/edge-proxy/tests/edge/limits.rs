@@ -1,4 +1,4 @@
-//! How much anybody may ask for, who is counted as whom, and how that is told.
+//! How many requests a caller may send, what they count against, and the fields that say so.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -185,10 +185,10 @@ async fn an_address_that_has_made_enough_accounts_is_told_to_identity() {
     .await;
     let edge = Edge::with(&stub, &[("LIMIT_NEW_ACCOUNTS", "2")]).await;
     let sign_in = "POST /v1/auth HTTP/1.1\r\nHost: edge\r\nX-Internal-No-New-Account: 1\r\nContent-Length: 2\r\n\r\n{}";
-    for told in [None, None, Some("1")] {
+    for expected in [None, None, Some("1")] {
         let answer = edge.ask(sign_in).await;
         assert_eq!((answer.status, answer.header("x-internal-new-account")), (200, None));
-        assert_eq!(stub.last().header("x-internal-no-new-account"), told, "the edge's word and not the client's");
+        assert_eq!(stub.last().header("x-internal-no-new-account"), expected, "the edge's field and not the client's");
     }
 }
 

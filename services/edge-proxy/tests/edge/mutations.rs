@@ -1,5 +1,5 @@
 //! Requests with a few bytes changed: whatever gets through, each request that a service sees is one that its client got an
-//! answer to. More would be a request that somebody smuggled.
+//! answer to. More would be a smuggled request.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;

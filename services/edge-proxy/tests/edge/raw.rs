@@ -1,4 +1,4 @@
-//! A client that sends exactly the bytes it is told to, and reads answers strictly.
+//! A client that sends exactly the given bytes, and reads answers strictly.
 
 use std::net::SocketAddr;
 use std::time::Duration;

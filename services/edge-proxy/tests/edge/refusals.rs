@@ -77,7 +77,7 @@ const AMBIGUOUS: &[&str] = &[
     "GET /v1/sessions?a b HTTP/1.1\r\nHost: edge\r\n\r\n",
     "GET * HTTP/1.1\r\nHost: edge\r\n\r\n",
     "GET v1/sessions HTTP/1.1\r\nHost: edge\r\n\r\n",
-    // Upgrades that nobody here speaks
+    // Upgrades to protocols that are not spoken here
     "GET /v1/sessions HTTP/1.1\r\nHost: edge\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
 ];
 

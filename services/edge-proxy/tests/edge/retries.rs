@@ -1,4 +1,4 @@
-//! A request is sent once. It goes to the next address only when nobody took it, and never when it may have had an effect.
+//! A request is sent once. It goes to the next address only when a connection was refused, and never when it may have had an effect.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,7 +8,7 @@ use crate::Edge;
 use crate::stub::{Reaction, Stub, ok};
 
 #[tokio::test]
-async fn nobody_there_is_503_with_retry_after() {
+async fn no_service_is_503_with_retry_after() {
     let stub = Stub::echo().await;
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     for url in [format!("http://{free}"), "http://no-such-name.invalid:80".to_owned()] {
@@ -80,7 +80,7 @@ async fn what_may_have_an_effect_is_not_even_then() {
 }
 
 #[tokio::test]
-async fn a_service_that_closes_while_idle_costs_nobody_a_request() {
+async fn a_service_that_closes_idle_connections_costs_no_request() {
     let stub = Stub::start(|_| Reaction::SayAndClose(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}".to_vec())).await;
     let edge = Edge::before(&stub).await;
     for done in 1..=5 {

@@ -12,22 +12,22 @@ use ensemble_chassis::http::RequestId;
 use crate::EdgeProxy;
 use crate::domain::client_address;
 use crate::domain::route_table::{self, Class};
-use crate::limits::Counted;
+use crate::limits::LimitKey;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
 /// What the edge knows of a request.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct RequestContext {
     pub(crate) id: RequestId,
     pub(crate) client: IpAddr,
     pub(crate) is_https: bool,
     pub(crate) class: Class,
-    pub(crate) counted: Counted,
+    pub(crate) limit_key: LimitKey,
 }
 
-impl Seen {
+impl RequestContext {
     pub(crate) fn of(request: &ServiceRequest, edge: &EdgeProxy) -> Self {
         let peer = request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
         let trusted = &edge.config.trusted_proxies;
@@ -42,6 +42,6 @@ impl Seen {
         let caller = token.and_then(|token| edge.auth.identify(token));
         let id = request.extensions().get::<RequestId>().cloned().unwrap_or_else(|| RequestId("".into()));
         let class = route_table::class(*request.method() == Method::POST, request.path());
-        Self { id, client, is_https, class, counted: Counted::new(caller.as_ref(), client) }
+        Self { id, client, is_https, class, limit_key: LimitKey::new(caller.as_ref(), client) }
     }
 }

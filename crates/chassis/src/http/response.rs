@@ -8,7 +8,7 @@ use ensemble_types::problem::{Code, Problem};
 use serde::Serialize;
 
 use super::body::Json;
-use super::fail::problem_response;
+use super::error::problem_response;
 
 /// 201 with a JSON body.
 pub struct Created<T>(pub T);

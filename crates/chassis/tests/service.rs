@@ -1,4 +1,4 @@
-//! How every service behaves at its doors: credentials before bodies, one body for all errors, an orderly end.
+//! How every service behaves at its listeners: credentials before bodies, one body for all errors, an orderly end.
 
 #![cfg(test)]
 
@@ -116,7 +116,7 @@ async fn post_note(at: &Running, token: Option<&str>, body: &str) -> (u16, Value
 }
 
 #[tokio::test]
-async fn only_a_token_of_ours_is_believed() {
+async fn only_a_token_of_ours_is_accepted() {
     let notes = notes().await;
     let good = token(|_| (), "k1", &signing_key());
     let body = r#"{"text":"hello","count":1}"#;
@@ -167,7 +167,7 @@ async fn only_a_token_of_ours_is_believed() {
 }
 
 #[test]
-fn a_caller_is_looked_at_again_while_an_answer_takes_long() {
+fn a_caller_can_be_checked_again_during_a_long_answer() {
     let now = Clock::system().now();
     let caller = Caller {
         user: UserId::generate(),
@@ -192,6 +192,7 @@ async fn bad_input_is_a_problem_that_names_the_place() {
         (r#"{"text":"x"}"#, 400, "/count"),
         (r#"{"text":7,"count":1}"#, 400, "/text"),
         ("[]", 400, ""),
+        (r#"["x",1]"#, 400, ""),
     ] {
         let (got, problem) = post_note(&notes, Some(&token), body).await;
         assert_eq!(got, status, "{body}: {problem}");
@@ -253,7 +254,7 @@ fn exchange(addr: std::net::SocketAddr, text: &str, half_close: bool) -> String 
 }
 
 #[tokio::test]
-async fn draining_answers_whoever_waits_and_then_ends() {
+async fn draining_answers_long_polls_and_then_ends() {
     let notes = notes().await;
     let waiting = tokio::spawn(reqwest::get(format!("{}/v1/wait", notes.public_url())));
     let ready = format!("{}/readyz", notes.internal_url());
@@ -340,7 +341,7 @@ async fn requests_are_answered_until_the_listener_closes() {
 }
 
 #[tokio::test]
-async fn the_internal_door_wants_its_token() {
+async fn the_internal_listener_requires_its_token() {
     let notes = notes().await;
     let url = format!("{}/rpc/ensemble.notes.v1.Notes/Get", notes.internal_url());
     let client = reqwest::Client::new();
@@ -349,5 +350,17 @@ async fn the_internal_door_wants_its_token() {
     assert_eq!(client.post(&url).bearer_auth("internal").send().await.unwrap().status(), 404);
     let metrics = reqwest::get(format!("{}/metrics", notes.internal_url())).await.unwrap().text().await.unwrap();
     assert!(metrics.contains("ensemble_build_info"), "{metrics}");
+    for (name, kind) in [
+        ("process_cpu_seconds_total", "counter"),
+        ("process_resident_memory_bytes", "gauge"),
+        ("process_open_fds", "gauge"),
+        ("process_max_fds", "gauge"),
+        ("process_threads", "gauge"),
+        ("process_start_time_seconds", "gauge"),
+        ("spans_sent_total", "counter"),
+        ("spans_lost_total", "counter"),
+    ] {
+        assert!(metrics.contains(&format!("# TYPE ensemble_{name} {kind}\n")), "{name}: {metrics}");
+    }
     assert!(notes.stop().await);
 }
