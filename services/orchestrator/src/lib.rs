@@ -1,23 +1,28 @@
-//! orchestrator: runs of tasks that depend on each other, done by coding agents on their owners' machines.
+//! orchestrator: runs of tasks with dependencies, which coding agents execute on the machines of their owners.
 //!
-//! It promises: a task is started at least once and completed at most once; a report of an attempt that was overtaken
-//! changes nothing; a run that was accepted ends, whatever dies on the way; nobody asks again and again while nothing
-//! happens. All state is in the database, so any replica schedules, answers and streams.
-
-pub mod domain;
-
-mod clients;
-mod handlers;
-mod routes;
-mod rpc;
-mod store;
-mod workers;
+//! Its promises:
+//! - A task is started at least once and completed at most once. At most one attempt of it runs at a time.
+//! - A report about an attempt that was superseded changes nothing.
+//! - A run that was accepted ends, even when runners or replicas fail.
+//! - Nothing polls while nothing happens.
+//!
+//! All state is in the database, so any replica can grant leases, answer requests and stream events.
 
 mod config;
 mod error;
 mod metrics;
+mod routes;
 
-use std::sync::{Arc, Mutex, PoisonError};
+mod clients;
+mod domain;
+mod handlers;
+mod operations;
+mod rpc;
+mod store;
+mod workers;
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use ensemble_chassis::{Clock, Drain, KeySource, Routes, RpcMount, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::identity::KeysClient;
@@ -25,32 +30,36 @@ use ensemble_rpc::machines::MachineDirectoryClient;
 use ensemble_rpc::orchestrator::{MachineLeases, mount_machine_leases};
 use ensemble_rpc::{Channel, RemoteKeys};
 use ensemble_store_kit::{Db, Migrate, Migrations};
-use ensemble_types::leases::{FinishStatus, Lease};
-use ensemble_types::runs::TaskError;
 use futures_util::future::BoxFuture;
 
 use crate::clients::Machines;
-use crate::config::Config;
-use crate::error::Error;
+use crate::config::{Config, Limits};
 use crate::metrics::RunMetrics;
-use crate::rpc::Farewells;
-use crate::store::{LeaseCall, Report, Store, Wanted};
-use crate::workers::{Nudge, Roster, Timers};
+use crate::operations::{LeaseReports, PerAccountLock};
+use crate::rpc::MachineDeletions;
+use crate::workers::{ActiveRunners, Alarm, Timers, gauges};
 
-/// The service, with all that its handlers need.
+/// The fuzz tests parse ranges too.
+pub use crate::domain::byte_range;
+
+/// The service, with everything that its handlers need.
 pub struct Orchestrator {
-    store: Store,
+    db: Db,
+    limits: Limits,
+    lease_reports: LeaseReports,
+    per_account_lock: PerAccountLock,
     machines: Machines,
     keys: Arc<RemoteKeys>,
     clock: Clock,
     drain: Drain,
-    nudge: Nudge,
-    roster: Roster,
+    alarm: Alarm,
+    active_runners: ActiveRunners,
     metrics: RunMetrics,
-    timers: Mutex<Option<Timers>>,
+    sweep: Duration,
+    sweep_late: Duration,
 }
 
-/// The schema, for tests that make databases of it.
+/// The schema, for tests that create databases with it.
 pub fn migrations() -> Migrations {
     ensemble_store_kit::migrations!()
 }
@@ -71,33 +80,24 @@ impl Service for Orchestrator {
     async fn build(config: Config, context: ServiceContext) -> Result<Self, StartError> {
         let db = Db::open(&config.database, migrations()).await?;
         db.register(context.metrics.registry())?;
-        let store = Store::new(db, config.terms);
         let directory = MachineDirectoryClient::new(Channel::new(&context, &config.machines));
         let identity = Arc::new(KeysClient::new(Channel::new(&context, &config.identity)));
         let keys = RemoteKeys::start(identity, config.key_refresh).await;
         keys.register(&context.metrics)?;
-        let metrics = RunMetrics::new(&context.metrics)?;
-        let nudge = Nudge::default();
-        let roster = Roster::new(store.clone());
-        let timers = Timers {
-            store: store.clone(),
-            roster: roster.clone(),
-            nudge: nudge.clone(),
-            metrics: metrics.clone(),
-            sweep: config.sweep,
-            sweep_late: config.sweep_late,
-            drain: context.drain.clone(),
-        };
         Ok(Self {
-            store,
+            lease_reports: LeaseReports::start(&db, config.limits, config.database.timeout)?,
+            per_account_lock: PerAccountLock::default(),
             machines: Machines::new(Arc::new(directory), config.machine_cache),
             keys,
             clock: context.clock,
             drain: context.drain,
-            nudge,
-            roster,
-            metrics,
-            timers: Mutex::new(Some(timers)),
+            alarm: Alarm::default(),
+            active_runners: ActiveRunners::new(db.clone(), config.limits.runner_active),
+            metrics: RunMetrics::new(&context.metrics)?,
+            sweep: config.sweep,
+            sweep_late: config.sweep_late,
+            limits: config.limits,
+            db,
         })
     }
 
@@ -112,60 +112,31 @@ impl Service for Orchestrator {
     }
 
     fn rpc(self: &Arc<Self>) -> Vec<RpcMount> {
-        let (store, machines, roster) = (self.store.clone(), self.machines.clone(), self.roster.clone());
-        let farewells = Farewells { store, machines, roster };
-        mount_machine_leases(Arc::new(farewells) as Arc<dyn MachineLeases>)
+        let deletions = MachineDeletions {
+            db: self.db.clone(),
+            max_losses: self.limits.max_losses,
+            machines: self.machines.clone(),
+            active_runners: self.active_runners.clone(),
+        };
+        mount_machine_leases(Arc::new(deletions) as Arc<dyn MachineLeases>)
     }
 
     fn workers(self: &Arc<Self>) -> Vec<Worker> {
-        let timers = self.timers.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let census = workers::census::count(self.store.clone(), self.metrics.clone(), self.drain.clone());
-        let timers = timers.map(|timers| Worker::new("timers", timers.run()));
-        timers.into_iter().chain([Worker::new("census", census)]).collect()
+        let timers = Timers {
+            db: self.db.clone(),
+            limits: self.limits,
+            active_runners: self.active_runners.clone(),
+            alarm: self.alarm.clone(),
+            metrics: self.metrics.clone(),
+            sweep: self.sweep,
+            sweep_late: self.sweep_late,
+            drain: self.drain.clone(),
+        };
+        let gauges = gauges::run(self.db.clone(), self.metrics.clone(), self.drain.clone());
+        vec![Worker::new("timers", timers.run()), Worker::new("gauges", gauges)]
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<(), String>> {
-        Box::pin(self.store.ready())
-    }
-}
-
-impl Orchestrator {
-    /// Leases for a runner. A task whose prompt would be too large with the outputs in it ends here.
-    async fn grant(&self, wanted: &Wanted) -> Result<Vec<Lease>, Error> {
-        loop {
-            let granted = self.store.grant(wanted.clone()).await?;
-            for (lease, fence) in &granted.too_large {
-                let call =
-                    LeaseCall { lease: *lease, owner: wanted.owner, machine: wanted.machine.clone(), fence: *fence };
-                self.store.finish(call, Report::of(prompt_too_large())).await?;
-            }
-            if !granted.leases.is_empty() {
-                self.nudge.within(self.store.terms().first_beat);
-            }
-            if !granted.leases.is_empty() || granted.too_large.is_empty() {
-                return Ok(granted.leases);
-            }
-        }
-    }
-}
-
-impl Report {
-    /// An attempt that never began.
-    fn of(error: TaskError) -> Self {
-        Self {
-            status: FinishStatus::Failed,
-            error: Some(error),
-            exit_code: None,
-            output_summary: None,
-            provider_session_id: None,
-            usage: None,
-        }
-    }
-}
-
-fn prompt_too_large() -> TaskError {
-    TaskError {
-        code: "PROMPT_TOO_LARGE".to_owned(),
-        message: "With the outputs of other tasks in it the prompt would be larger than 1 MiB.".to_owned(),
+        Box::pin(self.db.ready())
     }
 }

@@ -12,7 +12,7 @@ use ensemble_chassis::{Access, Clock, KeySet};
 use ensemble_edge_proxy::domain::body_scanner::BodyScanner;
 use ensemble_edge_proxy::domain::head_scanner::{Framing, HeadLimits, HeadScanner, Progress};
 use ensemble_edge_proxy::domain::request_target;
-use ensemble_orchestrator::domain::byte_range;
+use ensemble_orchestrator::byte_range;
 use ensemble_store_kit::cursor;
 use ensemble_types::ids::{MachineId, SessionId};
 use ensemble_types::time::Timestamp;
