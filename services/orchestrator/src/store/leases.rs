@@ -41,9 +41,11 @@ pub(crate) fn lock_all(
     ids: &[LeaseId],
 ) -> Result<Vec<(LockedRun, LockedTask, LockedLease)>, StoreError> {
     let ids: Vec<DbId> = ids.iter().map(|id| id.db()).collect();
-    let query = leases::table
-        .inner_join(tasks_table::table)
-        .inner_join(runs_table::table)
+    // PostgreSQL locks the rows of each result in the order of the tables. The run must be the first, as in every other
+    // transaction, or two transactions deadlock.
+    let query = runs_table::table
+        .inner_join(leases::table.on(leases::run_id.eq(runs_table::id)))
+        .inner_join(tasks_table::table.on(tasks_table::id.eq(leases::task_id)))
         .filter(leases::id.eq_any(ids))
         .order((runs_table::id, tasks_table::id));
     let rows: Vec<(runs::LockedRow, tasks::LockedRow, LockedLease, Timestamp)> = load_locked!(
