@@ -16,7 +16,7 @@ use diesel::expression::AsExpression;
 use diesel::pg::{Pg, PgValue};
 use diesel::query_builder::{AstPass, QueryFragment, QueryId};
 use diesel::serialize::{self, IsNull, Output, ToSql};
-use diesel::sql_types::{BigInt, SqlType};
+use diesel::sql_types::{BigInt, SqlOrd, SqlType};
 use diesel::sqlite::{Sqlite, SqliteValue};
 use ensemble_types::ids::{GatewaySessionId, LeaseId, MessageId, RunId, SessionId, TaskId, TokenId, UserId};
 use ensemble_types::time::Timestamp;
@@ -31,6 +31,9 @@ pub struct Uid;
 #[derive(Clone, Copy, Debug, Default, SqlType, QueryId)]
 #[diesel(postgres_type(oid = 1184, array_oid = 1185), sqlite_type(name = "Long"))]
 pub struct Moment;
+
+/// Lets queries take the `max` of a time.
+impl SqlOrd for Moment {}
 
 /// An id on its way into a query; `id.db()` makes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, AsExpression, FromSqlRow)]

@@ -1,4 +1,4 @@
-//! machine-registry: whose a machine is.
+//! The client of machine-registry, which knows the owner of a machine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use ensemble_rpc::machines::{GetMachineRequest, MachineDirectory};
 use ensemble_types::ids::{MachineId, UserId};
 use moka::sync::Cache;
 
-/// Accounts and their machines that are remembered.
-const REMEMBERED: u64 = 100_000;
+/// Machines in the cache.
+const CACHE_SIZE: u64 = 100_000;
 
-/// Asks machine-registry and remembers who has which machine, so that known ones do while it is away. What is not there is
-/// not remembered: it may be registered at any moment.
+/// Asks machine-registry for the owner of a machine, and caches the answer so that known machines work while it is not
+/// available. A machine that does not exist is not cached, because it can be registered at any moment.
 #[derive(Clone)]
 pub(crate) struct Machines {
     directory: Arc<dyn MachineDirectory>,
@@ -20,8 +20,8 @@ pub(crate) struct Machines {
 }
 
 impl Machines {
-    pub(crate) fn new(directory: Arc<dyn MachineDirectory>, believed: Duration) -> Self {
-        Self { directory, known: Cache::builder().max_capacity(REMEMBERED).time_to_live(believed).build() }
+    pub(crate) fn new(directory: Arc<dyn MachineDirectory>, time_to_live: Duration) -> Self {
+        Self { directory, known: Cache::builder().max_capacity(CACHE_SIZE).time_to_live(time_to_live).build() }
     }
 
     pub(crate) async fn has(&self, owner: UserId, machine: &MachineId) -> Result<bool, RpcError> {

@@ -1,4 +1,4 @@
-//! What the operator may set.
+//! The settings that an operator can change.
 
 use std::time::Duration;
 
@@ -6,63 +6,89 @@ use ensemble_chassis::Vars;
 use ensemble_rpc::{KeyRefresh, Peer};
 use ensemble_store_kit::{DatabaseConfig, database_config};
 
-use crate::store::Terms;
-
 pub struct Config {
-    /// `DATABASE_URL` and what goes with it.
+    /// `DATABASE_URL` and the variables that belong to it.
     pub(crate) database: DatabaseConfig,
-    /// `IDENTITY_RPC_URL`: token keys come from there.
+    /// `IDENTITY_RPC_URL`: the source of token keys.
     pub(crate) identity: Peer,
-    /// `MACHINE_REGISTRY_RPC_URL`: whose a machine is that a task is pinned to.
+    /// `MACHINE_REGISTRY_RPC_URL`: knows the owner of a machine that a task is pinned to.
     pub(crate) machines: Peer,
     /// `KEYS_REFRESH_MS`, `KEYS_TRUSTED_MS`
     pub(crate) key_refresh: KeyRefresh,
-    /// `ORCHESTRATOR_LEASE_MS` and the other terms of leases.
-    pub(crate) terms: Terms,
-    /// `ORCHESTRATOR_SWEEP_MS`: how often the database is looked at while nothing happens.
+    /// `ORCHESTRATOR_LEASE_MS` and the other limits of leases, runs and outputs.
+    pub(crate) limits: Limits,
+    /// `ORCHESTRATOR_SWEEP_MS`: how often the service looks for missed notifications.
     pub(crate) sweep: Duration,
-    /// `ORCHESTRATOR_SWEEP_LATE_MS`: a sweep that comes so much later than it should was away, and so were the runners.
+    /// `ORCHESTRATOR_SWEEP_LATE_MS`: a sweep that is late by more than this means that the service was stopped, so no
+    /// heartbeat could arrive.
     pub(crate) sweep_late: Duration,
-    /// `ORCHESTRATOR_MACHINE_CACHE_MS`: how long it is remembered whose a machine is.
+    /// `ORCHESTRATOR_MACHINE_CACHE_MS`: how long the owner of a machine is cached.
     pub(crate) machine_cache: Duration,
+}
+
+/// How long things last, and how large they become.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Limits {
+    /// A lease expires this long after a heartbeat.
+    pub(crate) lease: Duration,
+    /// The first heartbeat must arrive within this time.
+    pub(crate) first_heartbeat: Duration,
+    /// A runner has this long after a task's timeout to end the attempt. Then the service ends it.
+    pub(crate) timeout_grace: Duration,
+    /// A runner counts as active for this long after it requested leases.
+    pub(crate) runner_active: Duration,
+    pub(crate) max_losses: i32,
+    /// Unfinished tasks of an account.
+    pub(crate) max_unfinished: i64,
+    /// Stored output of an attempt.
+    pub(crate) max_output_bytes: i64,
 }
 
 impl Config {
     pub(crate) fn read(vars: &mut Vars) -> Self {
-        let terms = Terms {
-            lease: vars.millis("ORCHESTRATOR_LEASE_MS", "how long a lease lives after a heartbeat", 30_000),
-            first_beat: vars.millis(
-                "ORCHESTRATOR_FIRST_BEAT_MS",
-                "a lease whose first heartbeat takes longer goes back to the queue",
-                10_000,
-            ),
-            timeout_grace: vars.millis(
-                "ORCHESTRATOR_TIMEOUT_GRACE_MS",
-                "how long after a task's timeout the service ends an attempt that its runner did not",
-                30_000,
-            ),
-            runner_seen: vars.millis(
-                "ORCHESTRATOR_RUNNER_SEEN_MS",
-                "how long a runner counts as there after it asked for leases",
-                60_000,
-            ),
-            max_losses: vars.parse("ORCHESTRATOR_MAX_MACHINE_LOSSES", "a task fails after so many lost machines", 3),
-            max_unfinished: vars.parse("ORCHESTRATOR_MAX_UNFINISHED_TASKS", "unfinished tasks of an account", 20_000),
-            output_cap: vars.parse("ORCHESTRATOR_OUTPUT_CAP_BYTES", "bytes of output kept of an attempt", 8 << 20),
-        };
         Self {
             database: database_config!(vars, "orchestrator"),
             identity: Peer::identity(vars),
             machines: Peer::machine_registry(vars),
             key_refresh: KeyRefresh::configure(vars),
-            terms,
-            sweep: vars.millis("ORCHESTRATOR_SWEEP_MS", "how often lost wake-ups and timers are looked for", 5_000),
+            limits: Limits::read(vars),
+            sweep: vars.millis("ORCHESTRATOR_SWEEP_MS", "how often missed notifications are looked for", 5_000),
             sweep_late: vars.millis(
                 "ORCHESTRATOR_SWEEP_LATE_MS",
-                "a sweep that comes so much too late gives every lease a fresh life",
+                "a sweep that is late by more than this extends every lease",
                 10_000,
             ),
-            machine_cache: vars.millis("ORCHESTRATOR_MACHINE_CACHE_MS", "how long a known machine is believed", 30_000),
+            machine_cache: vars.millis("ORCHESTRATOR_MACHINE_CACHE_MS", "how long a machine's owner is cached", 30_000),
+        }
+    }
+}
+
+impl Limits {
+    fn read(vars: &mut Vars) -> Self {
+        Self {
+            lease: vars.millis("ORCHESTRATOR_LEASE_MS", "a lease expires this long after a heartbeat", 30_000),
+            first_heartbeat: vars.millis(
+                "ORCHESTRATOR_FIRST_BEAT_MS",
+                "a lease without a first heartbeat within this time goes back to the queue",
+                10_000,
+            ),
+            timeout_grace: vars.millis(
+                "ORCHESTRATOR_TIMEOUT_GRACE_MS",
+                "how long after a task's timeout the service ends an attempt that its runner has not ended",
+                30_000,
+            ),
+            runner_active: vars.millis(
+                "ORCHESTRATOR_RUNNER_SEEN_MS",
+                "a runner counts as active for this long after it requested leases",
+                60_000,
+            ),
+            max_losses: vars.parse("ORCHESTRATOR_MAX_MACHINE_LOSSES", "a task fails after this many lost machines", 3),
+            max_unfinished: vars.parse("ORCHESTRATOR_MAX_UNFINISHED_TASKS", "unfinished tasks of an account", 20_000),
+            max_output_bytes: vars.parse(
+                "ORCHESTRATOR_OUTPUT_CAP_BYTES",
+                "stored bytes of an attempt's output",
+                8 << 20,
+            ),
         }
     }
 }

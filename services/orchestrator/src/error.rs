@@ -1,4 +1,4 @@
-//! Every error of this service, and what a caller is told of it. The only file here that knows codes of problems.
+//! Every error of this service, and the problem that a caller gets for it. No other file of the service knows problem codes.
 
 use ensemble_chassis::IntoProblem;
 use ensemble_rpc::RpcError;
@@ -6,35 +6,35 @@ use ensemble_store_kit::StoreError;
 use ensemble_store_kit::cursor::InvalidCursor;
 use ensemble_types::problem::{Code, Problem};
 
-use crate::domain::{BadGraph, BadRun};
+use crate::domain::{InvalidGraph, InvalidRun};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// Absent, or somebody else's.
-    #[error("there is no such thing")]
+    /// It does not exist, or it belongs to another account.
+    #[error("not found")]
     NotFound,
     #[error(transparent)]
-    BadRun(#[from] BadRun),
-    /// Where in the body, or `?name`, and what is wrong there.
+    InvalidRun(#[from] InvalidRun),
+    /// A JSON Pointer or `?name`, and what is wrong there.
     #[error("{0}: {1}")]
-    BadField(&'static str, &'static str),
+    InvalidField(&'static str, &'static str),
     #[error("the account has no machine {machine:?}")]
     MachineNotFound { task: usize, machine: String },
-    #[error("a machine token acts for its own machine only")]
-    OtherMachine,
+    #[error("a machine token can only act for its own machine")]
+    WrongMachine,
     #[error("the idempotency key was used with another body")]
-    OtherBody,
+    IdempotencyMismatch,
     #[error("the account has {open} unfinished tasks")]
     TooManyTasks { open: i64, limit: i64 },
-    #[error("there is nothing to try again")]
+    #[error("no task of the run can be retried")]
     NothingToRetry,
     #[error("the run is being cancelled")]
     Cancelling,
-    #[error("the lease belongs to an attempt that is over")]
+    #[error("the attempt has ended, or the task has a newer attempt")]
     LeaseLost,
-    #[error("output is missing before this piece")]
-    Gap { expected: u64 },
-    #[error("the range lies outside")]
+    #[error("output before this piece is missing")]
+    OutputGap { expected: u64 },
+    #[error("the range is outside of the output")]
     OutOfRange { length: u64 },
     #[error(transparent)]
     InvalidCursor(#[from] InvalidCursor),
@@ -42,8 +42,8 @@ pub(crate) enum Error {
     Store(#[from] StoreError),
     #[error(transparent)]
     Peer(#[from] RpcError),
-    /// The token expired or was revoked while its bearer waited.
-    #[error("the token does not count any more")]
+    /// The token expired or was revoked while the request waited.
+    #[error("the token is no longer valid")]
     Unauthenticated,
 }
 
@@ -51,39 +51,43 @@ impl IntoProblem for Error {
     fn into_problem(self) -> Problem {
         match self {
             Self::NotFound => Problem::not_found(),
-            Self::BadRun(bad) => bad_run(bad),
-            Self::BadField(pointer, detail) => Problem::field(pointer, detail),
+            Self::InvalidRun(invalid) => invalid_run(invalid),
+            Self::InvalidField(pointer, detail) => Problem::field(pointer, detail),
             Self::MachineNotFound { task, machine } => {
                 Problem::new(Code::MachineNotFound, format!("You have no machine {machine:?}. Register it first."))
-                    .with_field(format!("/tasks/{task}/machineId"), "is not the id of a machine of yours")
+                    .with_field(format!("/tasks/{task}/machineId"), "is not the id of one of your machines")
             }
-            Self::OtherMachine => Problem::new(Code::Forbidden, "This token can only act for its own machine."),
-            Self::OtherBody => {
+            Self::WrongMachine => Problem::new(Code::Forbidden, "This token can only act for its own machine."),
+            Self::IdempotencyMismatch => {
                 Problem::new(Code::IdempotencyMismatch, "Use a new `Idempotency-Key` for a new request.")
             }
             Self::TooManyTasks { open, limit } => Problem::new(
                 Code::RateLimited,
-                format!("You have {open} unfinished tasks, and {limit} is the most. Wait for some to end."),
+                format!("You have {open} unfinished tasks and may have {limit}. Wait until some have ended."),
             )
             .with_retry_after(60),
             Self::NothingToRetry => Problem::new(
                 Code::Conflict,
                 "No task of this run has failed or was cancelled, so there is nothing to retry.",
             ),
-            Self::Cancelling => Problem::new(Code::Conflict, "The run is being cancelled. Retry it when it has ended.")
-                .with_retry_after(5),
+            Self::Cancelling => {
+                Problem::new(Code::Conflict, "The run is being cancelled. Retry it after it has ended.")
+                    .with_retry_after(5)
+            }
             Self::LeaseLost => Problem::new(
                 Code::LeaseLost,
-                "Stop this attempt and drop its report: the task has ended, or is in other hands.",
+                "The task has ended, or another attempt has taken it over. Stop this attempt and discard its report.",
             ),
-            Self::Gap { expected } => {
-                Problem::new(Code::Conflict, "Output before this piece is missing. Go on from `expectedOffset`.")
-                    .with("expectedOffset", expected)
-            }
-            Self::OutOfRange { length } => {
-                Problem::new(Code::RangeNotSatisfiable, format!("The output has {length} bytes so far."))
-                    .with("length", length)
-            }
+            Self::OutputGap { expected } => Problem::new(
+                Code::Conflict,
+                "Output before this piece is missing. Send the output from `expectedOffset` on.",
+            )
+            .with("expectedOffset", expected),
+            Self::OutOfRange { length } => Problem::new(
+                Code::RangeNotSatisfiable,
+                format!("The output has {length} bytes so far. Request a range within them."),
+            )
+            .with("length", length),
             Self::InvalidCursor(invalid) => invalid.into(),
             Self::Store(error) => error.into_problem(),
             Self::Peer(error) => error.into_problem(),
@@ -92,22 +96,25 @@ impl IntoProblem for Error {
     }
 }
 
-fn bad_run(bad: BadRun) -> Problem {
-    match bad {
-        BadRun::Fields(fields) => {
-            let problem = Problem::new(Code::InvalidArgument, "See `errors` for the fields to mend.");
+fn invalid_run(invalid: InvalidRun) -> Problem {
+    match invalid {
+        InvalidRun::Fields(fields) => {
+            let problem = Problem::new(
+                Code::InvalidArgument,
+                "Some fields are invalid. Correct the fields in `errors` and try again.",
+            );
             fields.into_iter().fold(problem, |problem, (pointer, detail)| problem.with_field(pointer, detail))
         }
-        BadRun::Graph(bad) => {
-            let detail = bad.to_string();
-            match &bad {
-                BadGraph::KeyTaken { task, .. } => Problem::field(format!("/tasks/{task}/taskKey"), detail),
-                BadGraph::Cycle(_) => Problem::new(Code::DependencyCycle, format!("In this plan {detail}.")),
-                BadGraph::Unknown { task, place, .. }
-                | BadGraph::Own { task, place }
-                | BadGraph::Repeated { task, place, .. } => Problem::new(
+        InvalidRun::Graph(invalid) => {
+            let detail = invalid.to_string();
+            match &invalid {
+                InvalidGraph::KeyTaken { task, .. } => Problem::field(format!("/tasks/{task}/taskKey"), detail),
+                InvalidGraph::Cycle(_) => Problem::new(Code::DependencyCycle, format!("In this run {detail}. Remove one of these dependencies.")),
+                InvalidGraph::Unknown { task, place, .. }
+                | InvalidGraph::SelfDependency { task, place }
+                | InvalidGraph::Repeated { task, place, .. } => Problem::new(
                     Code::InvalidDependency,
-                    "`dependsOn` names other tasks of the same request, each once: by `taskKey`, or by position (\"0\").",
+                    "`dependsOn` must name other tasks of the same request, each once, by `taskKey` or by position (\"0\").",
                 )
                 .with_field(format!("/tasks/{task}/dependsOn/{place}"), detail),
             }

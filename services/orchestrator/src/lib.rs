@@ -1,21 +1,25 @@
-//! orchestrator: runs of tasks that depend on each other, done by coding agents on their owners' machines.
+//! orchestrator: runs of tasks with dependencies, which coding agents execute on the machines of their owners.
 //!
-//! It promises: a task is started at least once and completed at most once; a report of an attempt that was overtaken
-//! changes nothing; a run that was accepted ends, whatever dies on the way; nobody asks again and again while nothing
-//! happens. All state is in the database, so any replica schedules, answers and streams.
-
-pub mod domain;
-
-mod clients;
-mod handlers;
-mod routes;
-mod rpc;
-mod store;
-mod workers;
+//! Its promises:
+//! - A task is started at least once and completed at most once. At most one attempt of it runs at a time.
+//! - A report about an attempt that was superseded changes nothing.
+//! - A run that was accepted ends, even when runners or replicas fail.
+//! - Nothing polls while nothing happens.
+//!
+//! All state is in the database, so any replica can grant leases, answer requests and stream events.
 
 mod config;
 mod error;
 mod metrics;
+mod routes;
+
+mod clients;
+mod domain;
+mod handlers;
+mod operations;
+mod rpc;
+mod store;
+mod workers;
 
 use std::sync::Arc;
 
@@ -25,31 +29,34 @@ use ensemble_rpc::machines::MachineDirectoryClient;
 use ensemble_rpc::orchestrator::{MachineLeases, mount_machine_leases};
 use ensemble_rpc::{Channel, RemoteKeys};
 use ensemble_store_kit::{Db, Migrate, Migrations};
-use ensemble_types::leases::{FinishStatus, Lease};
-use ensemble_types::runs::TaskError;
 use futures_util::future::BoxFuture;
 
 use crate::clients::Machines;
-use crate::config::Config;
-use crate::error::Error;
+use crate::config::{Config, Limits};
 use crate::metrics::RunMetrics;
-use crate::rpc::Farewells;
-use crate::store::{LeaseCall, Report, Store, Wanted};
-use crate::workers::{Nudge, Roster, Timers};
+use crate::operations::{LeaseReports, PerAccountLock};
+use crate::rpc::MachineDeletions;
+use crate::workers::{ActiveRunners, Alarm, Timers, gauges};
 
-/// The service, with all that its handlers need.
+/// The fuzz tests parse ranges too.
+pub use crate::domain::byte_range;
+
+/// The service, with everything that its handlers need.
 pub struct Orchestrator {
-    store: Store,
+    db: Db,
+    limits: Limits,
+    lease_reports: LeaseReports,
+    per_account_lock: PerAccountLock,
     machines: Machines,
     keys: Arc<RemoteKeys>,
     clock: Clock,
     drain: Drain,
-    nudge: Nudge,
-    roster: Roster,
+    alarm: Alarm,
+    active_runners: ActiveRunners,
     metrics: RunMetrics,
 }
 
-/// The schema, for tests that make databases of it.
+/// The schema, for tests that create databases with it.
 pub fn migrations() -> Migrations {
     ensemble_store_kit::migrations!()
 }
@@ -70,34 +77,37 @@ impl Service for Orchestrator {
     async fn build(config: Config, context: ServiceContext) -> Result<(Arc<Self>, Vec<Worker>), StartError> {
         let db = Db::open(&config.database, migrations()).await?;
         db.register(context.metrics.registry())?;
-        let store = Store::new(db, config.terms);
         let directory = MachineDirectoryClient::new(Channel::new(&context, &config.machines));
         let identity = Arc::new(KeysClient::new(Channel::new(&context, &config.identity)));
         let keys = RemoteKeys::start(identity, config.key_refresh).await;
         keys.register(&context.metrics)?;
         let metrics = RunMetrics::new(&context.metrics)?;
-        let nudge = Nudge::default();
-        let roster = Roster::new(store.clone());
+        let (alarm, drain) = (Alarm::default(), context.drain.clone());
+        let active_runners = ActiveRunners::new(db.clone(), config.limits.runner_active);
         let timers = Timers {
-            store: store.clone(),
-            roster: roster.clone(),
-            nudge: nudge.clone(),
+            db: db.clone(),
+            limits: config.limits,
+            active_runners: active_runners.clone(),
+            alarm: alarm.clone(),
             metrics: metrics.clone(),
             sweep: config.sweep,
             sweep_late: config.sweep_late,
-            drain: context.drain.clone(),
+            drain: drain.clone(),
         };
-        let census = workers::census::count(store.clone(), metrics.clone(), context.drain.clone());
-        let workers = vec![Worker::new("timers", timers.run()), Worker::new("census", census)];
+        let gauges = gauges::run(db.clone(), metrics.clone(), drain);
+        let workers = vec![Worker::new("timers", timers.run()), Worker::new("gauges", gauges)];
         let service = Self {
-            store,
+            lease_reports: LeaseReports::start(&db, config.limits, config.database.timeout)?,
+            per_account_lock: PerAccountLock::default(),
             machines: Machines::new(Arc::new(directory), config.machine_cache),
             keys,
             clock: context.clock,
             drain: context.drain,
-            nudge,
-            roster,
+            alarm,
+            active_runners,
             metrics,
+            limits: config.limits,
+            db,
         };
         Ok((Arc::new(service), workers))
     }
@@ -113,53 +123,16 @@ impl Service for Orchestrator {
     }
 
     fn rpc(self: &Arc<Self>) -> Vec<RpcMount> {
-        let (store, machines, roster) = (self.store.clone(), self.machines.clone(), self.roster.clone());
-        let farewells = Farewells { store, machines, roster };
-        mount_machine_leases(Arc::new(farewells) as Arc<dyn MachineLeases>)
+        let deletions = MachineDeletions {
+            db: self.db.clone(),
+            max_losses: self.limits.max_losses,
+            machines: self.machines.clone(),
+            active_runners: self.active_runners.clone(),
+        };
+        mount_machine_leases(Arc::new(deletions) as Arc<dyn MachineLeases>)
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<(), String>> {
-        Box::pin(self.store.ready())
-    }
-}
-
-impl Orchestrator {
-    /// Leases for a runner. A task whose prompt would be too large with the outputs in it ends here.
-    async fn grant(&self, wanted: &Wanted) -> Result<Vec<Lease>, Error> {
-        loop {
-            let granted = self.store.grant(wanted.clone()).await?;
-            for (lease, fence) in &granted.too_large {
-                let call =
-                    LeaseCall { lease: *lease, owner: wanted.owner, machine: wanted.machine.clone(), fence: *fence };
-                self.store.finish(call, Report::of(prompt_too_large())).await?;
-            }
-            if !granted.leases.is_empty() {
-                self.nudge.within(self.store.terms().first_beat);
-            }
-            if !granted.leases.is_empty() || granted.too_large.is_empty() {
-                return Ok(granted.leases);
-            }
-        }
-    }
-}
-
-impl Report {
-    /// An attempt that never began.
-    fn of(error: TaskError) -> Self {
-        Self {
-            status: FinishStatus::Failed,
-            error: Some(error),
-            exit_code: None,
-            output_summary: None,
-            provider_session_id: None,
-            usage: None,
-        }
-    }
-}
-
-fn prompt_too_large() -> TaskError {
-    TaskError {
-        code: "PROMPT_TOO_LARGE".to_owned(),
-        message: "With the outputs of other tasks in it the prompt would be larger than 1 MiB.".to_owned(),
+        Box::pin(self.db.ready())
     }
 }

@@ -1,4 +1,4 @@
-//! What there is to do, and how soon runners get it. Labels are bounded: statuses and results, never an account.
+//! Metrics of runs and leases. Labels have few values: statuses and results, never an account.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use ensemble_chassis::metrics::Metrics;
 use ensemble_types::leases::FinishStatus;
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGaugeVec, Opts};
 
-use crate::store::Census;
+use crate::operations::runs::Unfinished;
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -22,7 +22,7 @@ pub(crate) struct RunMetrics {
     tasks: IntGaugeVec,
 }
 
-/// A runner that waits for work, until it is dropped.
+/// Counts a runner as waiting until it is dropped.
 pub(crate) struct WaitingRunner(Arc<AtomicUsize>);
 
 impl RunMetrics {
@@ -35,20 +35,18 @@ impl RunMetrics {
             Ok::<_, prometheus::Error>(histogram)
         };
         let waiting = Arc::<AtomicUsize>::default();
-        let reading = Arc::clone(&waiting);
-        metrics.reading("lease_runners_waiting", "Runners that wait for work on this replica.", &[], move || {
-            reading.load(Ordering::Relaxed) as f64
+        let current = Arc::clone(&waiting);
+        metrics.reading("lease_runners_waiting", "Runners that wait for tasks at this replica.", &[], move || {
+            current.load(Ordering::Relaxed) as f64
         })?;
-        let granted = IntCounter::new("leases_granted_total", "Leases that were given to runners.")?;
+        let granted = IntCounter::new("leases_granted_total", "Leases that were granted to runners.")?;
         registry.register(Box::new(granted.clone()))?;
         let ends = Opts::new("lease_finishes_total", "Reports of finished attempts, by status.");
         let ends = IntCounterVec::new(ends, &["status"])?;
         registry.register(Box::new(ends.clone()))?;
-        let machine_losses =
-            IntCounter::new("machine_losses_total", "Leases that ran out while an attempt was being made.")?;
+        let machine_losses = IntCounter::new("machine_losses_total", "Leases that expired while their attempts ran.")?;
         registry.register(Box::new(machine_losses.clone()))?;
-        let tasks =
-            Opts::new("orchestrator_unfinished", "Unfinished runs, their tasks by state, and leases that are held.");
+        let tasks = Opts::new("orchestrator_unfinished", "Unfinished runs, their tasks by status, and open leases.");
         let tasks = IntGaugeVec::new(tasks, &["what"])?;
         registry.register(Box::new(tasks.clone()))?;
         Ok(Self {
@@ -56,28 +54,28 @@ impl RunMetrics {
             granted,
             wake_to_grant: histogram(
                 "lease_wake_to_grant_seconds",
-                "From the wake-up of a waiting runner to its lease.",
+                "From the notification of a waiting runner to its lease.",
             )?,
-            grant: histogram("lease_grant_seconds", "Time to decide who gets which task.")?,
+            grant: histogram("lease_grant_seconds", "Time to grant leases, or to find that no task is ready.")?,
             ends,
             machine_losses,
             tasks,
         })
     }
 
-    pub(crate) fn waits(&self) -> WaitingRunner {
+    pub(crate) fn runner_waiting(&self) -> WaitingRunner {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         WaitingRunner(Arc::clone(&self.waiting))
     }
 
-    pub(crate) fn granted(&self, leases: usize, took: Duration, since_woken: Option<Duration>) {
+    pub(crate) fn granted(&self, leases: usize, took: Duration, since_notified: Option<Duration>) {
         self.grant.observe(took.as_secs_f64());
         if leases == 0 {
             return;
         }
         self.granted.inc_by(u64::try_from(leases).unwrap_or(0));
-        if let Some(woken) = since_woken {
-            self.wake_to_grant.observe(woken.as_secs_f64());
+        if let Some(notified) = since_notified {
+            self.wake_to_grant.observe(notified.as_secs_f64());
         }
     }
 
@@ -91,17 +89,17 @@ impl RunMetrics {
         self.ends.with_label_values(&[status]).inc();
     }
 
-    pub(crate) fn lost(&self, machines: usize) {
+    pub(crate) fn machines_lost(&self, machines: usize) {
         self.machine_losses.inc_by(u64::try_from(machines).unwrap_or(0));
     }
 
-    pub(crate) fn counted(&self, census: Census) {
+    pub(crate) fn set_unfinished(&self, unfinished: Unfinished) {
         for (what, count) in [
-            ("runs", census.runs),
-            ("tasks_queued", census.queued),
-            ("tasks_ready", census.ready),
-            ("tasks_running", census.running),
-            ("leases", census.leases),
+            ("runs", unfinished.runs),
+            ("tasks_queued", unfinished.queued),
+            ("tasks_ready", unfinished.ready),
+            ("tasks_running", unfinished.running),
+            ("leases", unfinished.leases),
         ] {
             self.tasks.with_label_values(&[what]).set(count);
         }

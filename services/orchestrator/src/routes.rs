@@ -1,4 +1,4 @@
-//! The table of the public door.
+//! The table of the public routes.
 
 use ensemble_chassis::{Access, Routes, get, post};
 use ensemble_types::leases::{
@@ -10,34 +10,34 @@ use ensemble_types::problem::Code::{
 };
 use ensemble_types::runs::{CancelRun, CreateRun, Pend, Pended, Run, RunPage};
 
-use crate::handlers::{events, leases, outputs, runs};
+use crate::handlers;
 
 pub(crate) fn table() -> Routes {
-    on_leases(on_runs(Routes::new()))
+    leases(runs(Routes::new()))
 }
 
-fn on_runs(routes: Routes) -> Routes {
+fn runs(routes: Routes) -> Routes {
     const TAG: &str = "Runs";
     let routes = routes
         .row(
             post("/v1/orchestrator/runs")
                 .access(Access::User)
-                .summary(TAG, "Submits a plan: 1 to 10,000 tasks that may depend on each other.")
+                .summary(TAG, "Submits a run of 1 to 10,000 tasks that can depend on each other.")
                 .body::<CreateRun>()
                 .idempotent()
                 .response::<Run>(201)
                 .response::<Run>(200)
                 .errors(&[InvalidDependency, DependencyCycle, MachineNotFound, IdempotencyMismatch, Conflict])
-                .handler(runs::create),
+                .handler(handlers::runs::create),
         )
         .row(
             get("/v1/orchestrator/runs")
                 .access(Access::User)
                 .summary(TAG, "Lists your runs, newest first, without their tasks.")
-                .query::<runs::RunQuery>()
+                .query::<handlers::runs::RunQuery>()
                 .response::<RunPage>(200)
                 .errors(&[InvalidCursor])
-                .handler(runs::list),
+                .handler(handlers::runs::list),
         )
         .row(
             get("/v1/orchestrator/runs/{id}")
@@ -45,108 +45,111 @@ fn on_runs(routes: Routes) -> Routes {
                 .summary(TAG, "Reads a run with all its tasks, in the order they were submitted.")
                 .response::<Run>(200)
                 .errors(&[NotFound])
-                .handler(runs::read),
+                .handler(handlers::runs::read),
         )
         .row(
             post("/v1/orchestrator/runs/{id}/cancel")
                 .access(Access::User)
-                .summary(TAG, "Cancels what is queued and asks the runners of the rest to stop.")
+                .summary(TAG, "Cancels the queued tasks and asks the runners of the others to stop.")
                 .optional_body::<CancelRun>()
                 .response::<Run>(200)
                 .errors(&[NotFound])
-                .handler(runs::cancel),
+                .handler(handlers::runs::cancel),
         )
         .row(
             post("/v1/orchestrator/runs/{id}/retry")
                 .access(Access::User)
-                .summary(TAG, "Makes new attempts for the tasks that failed, were cancelled or were given up.")
+                .summary(TAG, "Queues all tasks again that ended without completing.")
                 .response::<Run>(200)
                 .errors(&[NotFound, Conflict])
-                .handler(runs::retry),
+                .handler(handlers::runs::retry),
         );
-    on_changes(routes)
+    changes(routes)
 }
 
-fn on_changes(routes: Routes) -> Routes {
+fn changes(routes: Routes) -> Routes {
     const TAG: &str = "Runs";
-    const WAITS: &str = "Waits until the run changes, or until it has ended, and tells what changed.";
+    const PEND: &str = "Waits until the run changes or has ended, and returns what changed.";
     routes
         .row(
             post("/v1/orchestrator/runs/{id}/pend")
                 .access(Access::User)
-                .summary(TAG, WAITS)
-                .query::<runs::PendQuery>()
+                .summary(TAG, PEND)
+                .query::<handlers::runs::PendQuery>()
                 .optional_body::<Pend>()
                 .response::<Pended>(200)
                 .errors(&[NotFound, InvalidCursor])
-                .handler(runs::pend),
+                .handler(handlers::runs::pend),
         )
         .row(
             get("/v1/orchestrator/runs/{id}/pend")
                 .access(Access::User)
-                .summary(TAG, WAITS)
-                .query::<runs::PendQuery>()
+                .summary(TAG, PEND)
+                .query::<handlers::runs::PendQuery>()
                 .response::<Pended>(200)
                 .errors(&[NotFound, InvalidCursor])
-                .handler(runs::pend),
+                .handler(handlers::runs::pend),
         )
         .row(
             get("/v1/orchestrator/runs/{id}/events")
                 .access(Access::User)
                 .summary(TAG, "Streams the run's changes until it has ended; an event's id is the run's version.")
-                .query::<events::EventQuery>()
+                .query::<handlers::events::EventQuery>()
                 .response_as(200, "text/event-stream")
                 .errors(&[NotFound, InvalidCursor])
-                .handler(events::stream),
+                .handler(handlers::events::stream),
         )
         .row(
             get("/v1/orchestrator/runs/{id}/tasks/{taskId}/output")
                 .access(Access::User)
                 .summary(TAG, "Reads the output of a task's attempt, whole, in part (`Range`) or live (`follow`).")
-                .query::<outputs::OutputQuery>()
+                .query::<handlers::outputs::OutputQuery>()
                 .response_as(200, "text/plain")
                 .response_as(206, "text/plain")
                 .errors(&[NotFound, RangeNotSatisfiable])
-                .handler(outputs::read),
+                .handler(handlers::outputs::read),
         )
 }
 
-fn on_leases(routes: Routes) -> Routes {
+fn leases(routes: Routes) -> Routes {
     const TAG: &str = "Runners";
     routes
         .row(
             post("/v1/orchestrator/leases")
                 .access(Access::Machine)
-                .summary(TAG, "Takes tasks to run, and waits for some when there are none.")
+                .summary(TAG, "Leases tasks to the machine. Waits when none is ready.")
                 .body::<LeaseRequest>()
                 .response::<Leases>(200)
-                .handler(leases::take),
+                .handler(handlers::leases::request),
         )
         .row(
             post("/v1/orchestrator/leases/{id}/heartbeat")
                 .access(Access::Machine)
-                .summary(TAG, "Says that the attempt goes on; tells whether it should end.")
+                .summary(
+                    TAG,
+                    "Extends the lease of a running attempt. The response says whether the attempt should stop.",
+                )
                 .body::<LeaseHeartbeat>()
                 .response::<LeaseBeat>(200)
                 .errors(&[NotFound, LeaseLost])
-                .handler(leases::beat),
+                .handler(handlers::leases::heartbeat),
         )
         .row(
             post("/v1/orchestrator/leases/{id}/output")
                 .access(Access::Machine)
-                .summary(TAG, "Hands in a piece of the attempt's output.")
+                .summary(TAG, "Appends a piece of the attempt's output.")
                 .body::<LeaseOutput>()
                 .response::<LeaseOutputTaken>(200)
                 .errors(&[NotFound, LeaseLost, Conflict])
-                .handler(leases::output),
+                .handler(handlers::leases::output),
         )
         .row(
             post("/v1/orchestrator/leases/{id}/finish")
                 .access(Access::Machine)
-                .summary(TAG, "Reports how the attempt ended. May be repeated.")
+                .summary(TAG, "Reports how the attempt ended. It is safe to repeat the report.")
                 .body::<LeaseFinish>()
                 .response::<LeaseFinished>(200)
                 .errors(&[NotFound, LeaseLost])
-                .handler(leases::finish),
+                .handler(handlers::leases::finish),
         )
 }

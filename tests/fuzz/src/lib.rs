@@ -11,7 +11,7 @@ use ensemble_chassis::auth::{AuthContext, FixedKeys};
 use ensemble_chassis::http::strict_json;
 use ensemble_chassis::{Access, Clock, KeySet};
 use ensemble_edge_proxy::domain::request_rules;
-use ensemble_orchestrator::domain::byte_range;
+use ensemble_orchestrator::byte_range;
 use ensemble_store_kit::cursor;
 use ensemble_types::ids::{MachineId, SessionId};
 use ensemble_types::time::Timestamp;

@@ -1,4 +1,4 @@
-//! A run as it was submitted, made sure of.
+//! A submitted run that has passed every check, so that the rest of the service need not check it again.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -6,17 +6,18 @@ use std::time::Duration;
 use ensemble_types::ids::{MachineId, TaskId};
 use ensemble_types::runs::{CreateRun, CreateTask, Provider, RetryPolicy};
 
-use super::{BadGraph, Retry, TaskGraph, Template};
+use super::task_key::is_task_key;
+use super::{InvalidGraph, Retry, TaskGraph, Template};
 
-const TASKS: usize = 10_000;
-const DEPENDENCIES_OF_ONE: usize = 256;
-const DEPENDENCIES: usize = 100_000;
-const CONCURRENCY: u32 = 4;
-const TIMEOUT_MS: u64 = 3_600_000;
-/// More mistakes than these need not be told at once.
-const TOLD: usize = 20;
+const MAX_TASKS: usize = 10_000;
+const MAX_DEPENDENCIES_OF_TASK: usize = 256;
+const MAX_DEPENDENCIES: usize = 100_000;
+const DEFAULT_CONCURRENCY: u32 = 4;
+const DEFAULT_TIMEOUT_MS: u64 = 3_600_000;
+/// At most this many field errors are reported at once.
+const MAX_ERRORS: usize = 20;
 
-/// A run that can be made.
+/// A run that can be stored.
 #[derive(Clone, Debug)]
 pub(crate) struct RunDraft {
     pub(crate) title: Option<String>,
@@ -32,7 +33,7 @@ pub(crate) struct TaskDraft {
     pub(crate) key: Option<String>,
     pub(crate) title: Option<String>,
     pub(crate) prompt: String,
-    /// The prompt has places for outputs.
+    /// The prompt contains placeholders for the outputs of other tasks.
     pub(crate) templated: bool,
     pub(crate) provider: Provider,
     pub(crate) model: Option<String>,
@@ -42,40 +43,44 @@ pub(crate) struct TaskDraft {
     pub(crate) retry: Retry,
 }
 
-/// Why a run cannot be made.
+/// Why a run is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BadRun {
-    /// JSON Pointers and what is wrong there.
-    #[error("some fields are wrong")]
+pub(crate) enum InvalidRun {
+    /// JSON Pointers, each with what is wrong there.
+    #[error("some fields are invalid")]
     Fields(Vec<(String, String)>),
     #[error(transparent)]
-    Graph(#[from] BadGraph),
+    Graph(#[from] InvalidGraph),
 }
 
 impl RunDraft {
-    pub(crate) fn new(request: CreateRun) -> Result<Self, BadRun> {
-        let mut faults = Faults::default();
+    pub(crate) fn new(request: CreateRun) -> Result<Self, InvalidRun> {
+        let mut errors = FieldErrors::default();
         let count = request.tasks.len();
-        faults.unless((1..=TASKS).contains(&count), "/tasks", || format!("must be 1 to {TASKS} tasks, not {count}"));
-        let max_concurrency = request.max_concurrency.unwrap_or(CONCURRENCY);
-        faults.unless((1..=64).contains(&max_concurrency), "/maxConcurrency", || "must be 1 to 64".to_owned());
+        errors.require((1..=MAX_TASKS).contains(&count), "/tasks", || {
+            format!("must be 1 to {MAX_TASKS} tasks, not {count}")
+        });
+        let max_concurrency = request.max_concurrency.unwrap_or(DEFAULT_CONCURRENCY);
+        errors.require((1..=64).contains(&max_concurrency), "/maxConcurrency", || "must be 1 to 64".to_owned());
         let edges: usize = request.tasks.iter().map(|task| task.depends_on.len()).sum();
-        faults.unless(edges <= DEPENDENCIES, "/tasks", || format!("name more than {DEPENDENCIES} dependencies"));
-        if !faults.0.is_empty() {
-            return Err(BadRun::Fields(faults.0));
+        errors.require(edges <= MAX_DEPENDENCIES, "/tasks", || {
+            format!("must name at most {MAX_DEPENDENCIES} dependencies in all")
+        });
+        if !errors.0.is_empty() {
+            return Err(InvalidRun::Fields(errors.0));
         }
         for (at, task) in request.tasks.iter().enumerate() {
-            check(task, at, &mut faults);
+            check(task, at, &mut errors);
         }
-        if !faults.0.is_empty() {
-            return Err(BadRun::Fields(faults.0));
+        if !errors.0.is_empty() {
+            return Err(InvalidRun::Fields(errors.0));
         }
         let named: Vec<(Option<&str>, &[String])> =
             request.tasks.iter().map(|task| (task.task_key.as_deref(), task.depends_on.as_slice())).collect();
         let graph = TaskGraph::new(&named)?;
-        check_templates(&request.tasks, &graph, &mut faults);
-        if !faults.0.is_empty() {
-            return Err(BadRun::Fields(faults.0));
+        check_templates(&request.tasks, &graph, &mut errors);
+        if !errors.0.is_empty() {
+            return Err(InvalidRun::Fields(errors.0));
         }
         Ok(Self {
             title: request.title.map(|title| title.into_string()),
@@ -86,7 +91,7 @@ impl RunDraft {
         })
     }
 
-    /// The machines that tasks are pinned to, each with the first task that is.
+    /// The machines that tasks are pinned to, each with the position of the first such task.
     pub(crate) fn machines(&self) -> Vec<(usize, MachineId)> {
         let mut seen = HashSet::new();
         let pinned = self.tasks.iter().enumerate().filter_map(|(at, task)| Some((at, task.machine.clone()?)));
@@ -108,7 +113,7 @@ impl TaskDraft {
             model: task.model.map(|model| model.into_string()),
             working_directory: task.working_directory.map(|path| path.into_string()),
             machine: task.machine_id,
-            timeout: Duration::from_millis(task.timeout_ms.unwrap_or(TIMEOUT_MS)),
+            timeout: Duration::from_millis(task.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS)),
             retry: task.retry.map_or_else(Retry::default, retry),
         }
     }
@@ -123,55 +128,56 @@ fn retry(policy: RetryPolicy) -> Retry {
 }
 
 #[derive(Default)]
-struct Faults(Vec<(String, String)>);
+struct FieldErrors(Vec<(String, String)>);
 
-impl Faults {
-    fn unless(&mut self, fine: bool, pointer: &str, detail: impl FnOnce() -> String) {
-        if !fine && self.0.len() < TOLD {
+impl FieldErrors {
+    fn require(&mut self, valid: bool, pointer: &str, detail: impl FnOnce() -> String) {
+        if !valid && self.0.len() < MAX_ERRORS {
             self.0.push((pointer.to_owned(), detail()));
         }
     }
 }
 
-fn check(task: &CreateTask, at: usize, faults: &mut Faults) {
-    let mut unless = |fine: bool, field: &str, detail: &str| {
-        faults.unless(fine, &format!("/tasks/{at}/{field}"), || detail.to_owned());
+fn check(task: &CreateTask, at: usize, errors: &mut FieldErrors) {
+    let mut require = |valid: bool, field: &str, detail: &str| {
+        errors.require(valid, &format!("/tasks/{at}/{field}"), || detail.to_owned());
     };
-    let of = |text: &Option<_>, fits: fn(&str) -> bool| text.as_deref().is_none_or(fits);
-    unless(
+    require(
         task.task_key.as_deref().is_none_or(is_task_key),
         "taskKey",
         "must be a letter or _ and at most 63 more of A-Z a-z 0-9 _ -",
     );
-    unless(task.model.as_deref().is_none_or(is_model), "model", "must look like the name of a model");
-    unless(of(&task.working_directory, is_directory), "workingDirectory", "must be an absolute path without `..`");
-    unless(task.depends_on.len() <= DEPENDENCIES_OF_ONE, "dependsOn", "must name at most 256 tasks");
-    let timeout = task.timeout_ms.unwrap_or(TIMEOUT_MS);
-    unless((1_000..=86_400_000).contains(&timeout), "timeoutMs", "must be 1,000 to 86,400,000");
+    require(
+        task.model.as_deref().is_none_or(is_model),
+        "model",
+        "must be a letter or digit and at most 127 more of A-Z a-z 0-9 . _ : / [ ] -",
+    );
+    require(
+        task.working_directory.as_deref().is_none_or(is_directory),
+        "workingDirectory",
+        "must be an absolute path without `..`",
+    );
+    require(task.depends_on.len() <= MAX_DEPENDENCIES_OF_TASK, "dependsOn", "must name at most 256 tasks");
+    let timeout = task.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS);
+    require((1_000..=86_400_000).contains(&timeout), "timeoutMs", "must be 1,000 to 86,400,000");
     if let Some(retry) = task.retry {
-        unless((1..=10).contains(&retry.max_attempts), "retry/maxAttempts", "must be 1 to 10");
-        unless(retry.backoff_ms.is_none_or(|ms| ms <= 3_600_000), "retry/backoffMs", "must be at most 3,600,000");
+        require((1..=10).contains(&retry.max_attempts), "retry/maxAttempts", "must be 1 to 10");
+        require(retry.backoff_ms.is_none_or(|ms| ms <= 3_600_000), "retry/backoffMs", "must be at most 3,600,000");
         let factor = retry.backoff_factor.unwrap_or(1.0);
-        unless((1.0..=10.0).contains(&factor), "retry/backoffFactor", "must be 1 to 10");
+        require((1.0..=10.0).contains(&factor), "retry/backoffFactor", "must be 1 to 10");
     }
 }
 
-fn check_templates(tasks: &[CreateTask], graph: &TaskGraph, faults: &mut Faults) {
+fn check_templates(tasks: &[CreateTask], graph: &TaskGraph, errors: &mut FieldErrors) {
     for (at, task) in tasks.iter().enumerate() {
         for key in Template::parse(&task.prompt).keys() {
             let mut needed = graph.dependencies(at).iter().filter_map(|to| tasks.get(*to)?.task_key.as_deref());
             let known = needed.any(|needed| needed == key);
-            faults.unless(known, &format!("/tasks/{at}/prompt"), || {
-                format!("wants the output of {key:?}, which is not in dependsOn")
+            errors.require(known, &format!("/tasks/{at}/prompt"), || {
+                format!("uses the output of {key:?}: name that task in dependsOn")
             });
         }
     }
-}
-
-/// `[A-Za-z_][A-Za-z0-9_-]{0,63}`
-pub(super) fn is_task_key(text: &str) -> bool {
-    let first = text.bytes().next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_');
-    first && text.len() <= 64 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
 /// `[A-Za-z0-9][A-Za-z0-9._:/\[\]-]{0,127}`
@@ -189,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn models_and_directories_keep_to_their_form() {
+    fn malformed_models_and_directories_are_refused() {
         for good in ["o3", "claude-opus-4-1[1m]", "a/b:c.d-e_f"] {
             assert!(is_model(good), "{good}");
         }

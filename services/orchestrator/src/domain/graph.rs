@@ -1,51 +1,51 @@
-//! Which task waits for which. What exists as a [`TaskGraph`] has no circle and no loose end.
+//! The dependencies between the tasks of a run. A [`TaskGraph`] has no cycle, and all its edges lead to tasks of the run.
 
 use std::collections::HashMap;
 
-use super::draft::is_task_key;
+use super::task_key::is_task_key;
 
-/// For each task, by position, the positions of those it waits for, in the order they were named.
+/// For each task, by position: the positions of its dependencies, in the order in which they were named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TaskGraph {
     edges: Vec<Vec<usize>>,
 }
 
-/// Why a plan is not a graph of tasks.
+/// Why the dependencies of a run are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BadGraph {
+pub(crate) enum InvalidGraph {
     #[error("task {task} has the key {key:?} of an earlier task")]
     KeyTaken { task: usize, key: String },
     #[error("{name:?} is neither the key nor the position of a task of this run")]
     Unknown { task: usize, place: usize, name: String },
-    #[error("a task cannot wait for itself")]
-    Own { task: usize, place: usize },
+    #[error("a task cannot depend on itself")]
+    SelfDependency { task: usize, place: usize },
     #[error("{name:?} is named twice")]
     Repeated { task: usize, place: usize, name: String },
-    /// The names of the tasks of one circle, the first one again at its end.
-    #[error("the tasks wait for each other: {}", in_short(.0))]
+    /// The names of the tasks of one cycle. The first name is repeated at the end.
+    #[error("the tasks depend on each other: {}", abbreviate(.0))]
     Cycle(Vec<String>),
 }
 
-/// A circle as a sentence bears it: of a long one its beginning and how many follow.
-fn in_short(circle: &[String]) -> String {
+/// A long cycle is shortened to its beginning and the number of tasks that follow.
+fn abbreviate(cycle: &[String]) -> String {
     const SHOWN: usize = 16;
-    match circle.get(..SHOWN).zip(circle.last()) {
-        Some((begin, last)) if circle.len() > SHOWN + 1 => {
-            format!("{} → … ({} more) → {last}", begin.join(" → "), circle.len() - SHOWN - 1)
+    match cycle.get(..SHOWN).zip(cycle.last()) {
+        Some((begin, last)) if cycle.len() > SHOWN + 1 => {
+            format!("{} → … ({} more) → {last}", begin.join(" → "), cycle.len() - SHOWN - 1)
         }
-        _ => circle.join(" → "),
+        _ => cycle.join(" → "),
     }
 }
 
 impl TaskGraph {
     /// `tasks` are the key and the dependencies of each task, as they were submitted.
-    pub(crate) fn new<'a>(tasks: &[(Option<&'a str>, &'a [String])]) -> Result<Self, BadGraph> {
+    pub(crate) fn new<'a>(tasks: &[(Option<&'a str>, &'a [String])]) -> Result<Self, InvalidGraph> {
         let mut by_key: HashMap<&str, usize> = HashMap::with_capacity(tasks.len());
         for (task, (key, _)) in tasks.iter().enumerate() {
             if let Some(key) = key
                 && by_key.insert(key, task).is_some()
             {
-                return Err(BadGraph::KeyTaken { task, key: (*key).to_owned() });
+                return Err(InvalidGraph::KeyTaken { task, key: (*key).to_owned() });
             }
         }
         let mut edges = Vec::with_capacity(tasks.len());
@@ -54,10 +54,10 @@ impl TaskGraph {
             for (place, name) in names.iter().enumerate() {
                 let target = by_key.get(name.as_str()).copied().or_else(|| position(name, tasks.len()));
                 match target {
-                    None => return Err(BadGraph::Unknown { task, place, name: name.clone() }),
-                    Some(target) if target == task => return Err(BadGraph::Own { task, place }),
+                    None => return Err(InvalidGraph::Unknown { task, place, name: name.clone() }),
+                    Some(target) if target == task => return Err(InvalidGraph::SelfDependency { task, place }),
                     Some(target) if found.contains(&target) => {
-                        return Err(BadGraph::Repeated { task, place, name: name.clone() });
+                        return Err(InvalidGraph::Repeated { task, place, name: name.clone() });
                     }
                     Some(target) => found.push(target),
                 }
@@ -65,21 +65,21 @@ impl TaskGraph {
             edges.push(found);
         }
         let graph = Self { edges };
-        match graph.circle() {
+        match graph.cycle() {
             None => Ok(graph),
-            Some(circle) => {
+            Some(cycle) => {
                 let name = |at: usize| tasks.get(at).and_then(|(key, _)| *key).map_or(at.to_string(), str::to_owned);
-                Err(BadGraph::Cycle(circle.into_iter().map(name).collect()))
+                Err(InvalidGraph::Cycle(cycle.into_iter().map(name).collect()))
             }
         }
     }
 
-    /// What the task at this position waits for.
+    /// The positions of the tasks that the task at this position depends on.
     pub(crate) fn dependencies(&self, task: usize) -> &[usize] {
         self.edges.get(task).map_or(&[], Vec::as_slice)
     }
 
-    /// How many tasks wait for each.
+    /// For each task, how many tasks depend on it.
     pub(crate) fn dependents(&self) -> Vec<i32> {
         let mut counts = vec![0; self.edges.len()];
         for &target in self.edges.iter().flatten() {
@@ -90,8 +90,9 @@ impl TaskGraph {
         counts
     }
 
-    /// One circle, if there is any: takes away what waits for nothing, again and again; what is left waits in circles.
-    fn circle(&self) -> Option<Vec<usize>> {
+    /// One cycle, if there is any. Tasks without open dependencies are removed until none is left to remove (Kahn's
+    /// algorithm); every task that remains is on a cycle or depends on one.
+    fn cycle(&self) -> Option<Vec<usize>> {
         let mut open: Vec<usize> = self.edges.iter().map(Vec::len).collect();
         let mut waiting: Vec<Vec<usize>> = vec![Vec::new(); self.edges.len()];
         for (task, targets) in self.edges.iter().enumerate() {
@@ -113,7 +114,7 @@ impl TaskGraph {
             }
         }
         let mut at = open.iter().position(|count| *count > 0)?;
-        // Whoever is left waits for another that is left, so following them comes back to where it was.
+        // Each remaining task depends on another remaining task, so following these edges ends in a cycle.
         let mut path: Vec<usize> = Vec::new();
         let mut place: HashMap<usize, usize> = HashMap::new();
         while !place.contains_key(&at) {
@@ -121,13 +122,13 @@ impl TaskGraph {
             path.push(at);
             at = *self.dependencies(at).iter().find(|target| open.get(**target).is_some_and(|count| *count > 0))?;
         }
-        let mut circle = path.split_off(*place.get(&at)?);
-        circle.push(at);
-        Some(circle)
+        let mut cycle = path.split_off(*place.get(&at)?);
+        cycle.push(at);
+        Some(cycle)
     }
 }
 
-/// A zero-based position, written without signs or leading zeros.
+/// A zero-based position, written without a sign or leading zeros.
 fn position(name: &str, tasks: usize) -> Option<usize> {
     let plain =
         !is_task_key(name) && name.bytes().all(|b| b.is_ascii_digit()) && (name == "0" || !name.starts_with('0'));
@@ -138,7 +139,7 @@ fn position(name: &str, tasks: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn graph(plan: &[(&str, &[&str])]) -> Result<TaskGraph, BadGraph> {
+    fn graph(plan: &[(&str, &[&str])]) -> Result<TaskGraph, InvalidGraph> {
         let names: Vec<Vec<String>> =
             plan.iter().map(|(_, names)| names.iter().map(|name| (*name).to_owned()).collect()).collect();
         let tasks: Vec<(Option<&str>, &[String])> = plan
@@ -157,32 +158,35 @@ mod tests {
     }
 
     #[test]
-    fn loose_ends_are_refused() {
+    fn unknown_own_and_repeated_names_are_refused() {
         for name in ["b", "2", "00", "01", "+1", "-1", "", " 0", "0x0"] {
-            assert!(matches!(graph(&[("a", &[]), ("", &[name])]), Err(BadGraph::Unknown { task: 1, .. })), "{name}");
+            assert!(
+                matches!(graph(&[("a", &[]), ("", &[name])]), Err(InvalidGraph::Unknown { task: 1, .. })),
+                "{name}"
+            );
         }
-        assert!(matches!(graph(&[("a", &["a"])]), Err(BadGraph::Own { .. })));
-        assert!(matches!(graph(&[("a", &["0"])]), Err(BadGraph::Own { .. })));
-        assert!(matches!(graph(&[("a", &[]), ("b", &["a", "0"])]), Err(BadGraph::Repeated { place: 1, .. })));
-        assert!(matches!(graph(&[("a", &[]), ("a", &[])]), Err(BadGraph::KeyTaken { task: 1, .. })));
+        assert!(matches!(graph(&[("a", &["a"])]), Err(InvalidGraph::SelfDependency { .. })));
+        assert!(matches!(graph(&[("a", &["0"])]), Err(InvalidGraph::SelfDependency { .. })));
+        assert!(matches!(graph(&[("a", &[]), ("b", &["a", "0"])]), Err(InvalidGraph::Repeated { place: 1, .. })));
+        assert!(matches!(graph(&[("a", &[]), ("a", &[])]), Err(InvalidGraph::KeyTaken { task: 1, .. })));
     }
 
     #[test]
-    fn a_circle_is_named() {
-        let circle = |plan| match graph(plan) {
-            Err(BadGraph::Cycle(names)) => names,
+    fn the_tasks_of_a_cycle_are_named() {
+        let cycle = |plan| match graph(plan) {
+            Err(InvalidGraph::Cycle(names)) => names,
             other => panic!("{other:?}"),
         };
-        assert_eq!(circle(&[("a", &["b"]), ("b", &["a"])]), ["a", "b", "a"]);
-        assert_eq!(circle(&[("a", &["b"]), ("b", &["c"]), ("c", &["d"]), ("d", &["b"])]), ["b", "c", "d", "b"]);
-        assert_eq!(circle(&[("", &["1"]), ("", &["0"])]), ["0", "1", "0"]);
+        assert_eq!(cycle(&[("a", &["b"]), ("b", &["a"])]), ["a", "b", "a"]);
+        assert_eq!(cycle(&[("a", &["b"]), ("b", &["c"]), ("c", &["d"]), ("d", &["b"])]), ["b", "c", "d", "b"]);
+        assert_eq!(cycle(&[("", &["1"]), ("", &["0"])]), ["0", "1", "0"]);
         let names: Vec<String> = (0..9_000).chain([0]).map(|n| n.to_string()).collect();
-        let told = BadGraph::Cycle(names).to_string();
-        assert!(told.ends_with("15 → … (8984 more) → 0"), "{told}");
+        let text = InvalidGraph::Cycle(names).to_string();
+        assert!(text.ends_with("15 → … (8984 more) → 0"), "{text}");
     }
 
     #[test]
-    fn a_long_chain_is_no_trouble() {
+    fn a_long_chain_is_accepted() {
         let names: Vec<Vec<String>> =
             (0..10_000).map(|at: usize| at.checked_sub(1).map(|to| to.to_string()).into_iter().collect()).collect();
         let tasks: Vec<(Option<&str>, &[String])> = names.iter().map(|names| (None, names.as_slice())).collect();

@@ -1,19 +1,22 @@
-//! Rules and states of runs, tasks and attempts. No I/O, no clock of its own.
+//! The rules and states of runs, tasks and attempts. This module does no I/O and reads no clock.
 
 mod draft;
 mod graph;
+mod lease;
 mod range;
 mod retry;
 mod run;
 mod task;
+mod task_key;
 mod template;
 mod waiting;
 
-pub(crate) use draft::{BadRun, RunDraft};
-pub(crate) use graph::{BadGraph, TaskGraph};
+pub(crate) use draft::{InvalidRun, RunDraft, TaskDraft};
+pub(crate) use graph::{InvalidGraph, TaskGraph};
+pub(crate) use lease::{ActiveRunner, LeaseCall, RunnerRequest};
 pub use range::byte_range;
 pub(crate) use retry::Retry;
 pub(crate) use run::{Counts, RunEvent, run_transition};
-pub(crate) use task::{Ending, TaskEvent, judge, machine_deleted, task_transition};
+pub(crate) use task::{AttemptEnd, TaskEvent, attempt_outcome, machine_deleted, task_transition};
 pub(crate) use template::Template;
-pub(crate) use waiting::{Runner, Waits, waiting_for};
+pub(crate) use waiting::{Obstacles, Runner, waiting_for};

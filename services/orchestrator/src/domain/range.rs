@@ -1,7 +1,7 @@
 //! Single byte ranges (RFC 9110, section 14.1.2).
 
-/// The first and the last byte that `header`, the value of a `Range` field, asks of `length` bytes. Nothing when it is
-/// malformed, asks for several ranges, or for none of the bytes that are there.
+/// The first and the last byte that `header`, the value of a `Range` field, selects of `length` bytes. `None` when the
+/// header is malformed, has several ranges, or selects no byte.
 pub fn byte_range(header: &str, length: u64) -> Option<(u64, u64)> {
     let (unit, set) = header.trim().split_once('=')?;
     if !unit.trim().eq_ignore_ascii_case("bytes") {
@@ -18,7 +18,7 @@ pub fn byte_range(header: &str, length: u64) -> Option<(u64, u64)> {
     (first <= last).then_some((first, last))
 }
 
-/// Digits only: no sign, no space, no list. A number too large to hold is as good as the largest.
+/// Digits only: no sign, no space, no list. A number that is too large becomes the largest number.
 fn number(digits: &str) -> Option<u64> {
     let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     plain.then(|| digits.parse().unwrap_or(u64::MAX))
@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_cut_to_what_is_there() {
+    fn ranges_are_limited_to_the_available_bytes() {
         for (header, length, expected) in [
             ("bytes=0-0", 10, Some((0, 0))),
             ("bytes=2-", 10, Some((2, 9))),

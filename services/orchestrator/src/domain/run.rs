@@ -1,25 +1,25 @@
-//! The life of a run. Its state follows from its tasks, except that somebody may want it to end.
+//! The states of a run. They follow from the states of its tasks, except that the owner can cancel the run.
 
 use ensemble_types::runs::RunStatus;
 
 /// What happens to a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RunEvent {
-    /// A runner took a task of it.
+    /// A runner leased one of its tasks.
     Dispatched,
-    /// Tasks changed, and not all have ended.
+    /// Tasks changed, and some have not ended.
     StillOpen,
-    /// All tasks have ended, all of them well.
+    /// All tasks have completed.
     AllCompleted,
-    /// All tasks have ended, some not well.
+    /// All tasks have ended, and some did not complete.
     SomeFailed,
-    /// The owner wants it to end.
-    CancelAsked,
-    /// The owner wants new attempts.
+    /// The owner cancelled the run.
+    CancelRequested,
+    /// The owner retried the run.
     Retried,
 }
 
-/// How many tasks are where, as the run's row counts them.
+/// How many tasks of the run are in which state, as the run's row counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) queued: i32,
@@ -27,12 +27,12 @@ pub(crate) struct Counts {
     pub(crate) completed: i32,
     pub(crate) failed: i32,
     pub(crate) cancelled: i32,
-    /// Of the queued ones, those that wait for nothing but a runner.
+    /// Queued tasks that wait for nothing but a runner.
     pub(crate) ready: i32,
 }
 
 impl Counts {
-    /// What the tasks say about their run.
+    /// The event that follows from the states of the tasks.
     pub(crate) fn event(&self) -> RunEvent {
         if self.queued + self.running > 0 {
             RunEvent::StillOpen
@@ -44,7 +44,7 @@ impl Counts {
     }
 }
 
-/// The state after an event; nothing when the event cannot happen in that state.
+/// The state after an event. `None` when the event cannot happen in that state.
 pub(crate) fn run_transition(from: RunStatus, event: RunEvent) -> Option<RunStatus> {
     use RunEvent as E;
     use RunStatus as S;
@@ -54,13 +54,13 @@ pub(crate) fn run_transition(from: RunStatus, event: RunEvent) -> Option<RunStat
         (S::Running, E::StillOpen) => Some(S::Running),
         (S::Queued | S::Running, E::AllCompleted) => Some(S::Completed),
         (S::Queued | S::Running, E::SomeFailed) => Some(S::Failed),
-        (S::Queued | S::Running | S::Canceling, E::CancelAsked) => Some(S::Canceling),
-        // An attempt whose runner comes back late takes its task up again.
+        (S::Queued | S::Running | S::Canceling, E::CancelRequested) => Some(S::Canceling),
+        // A runner that reports late can resume its attempt.
         (S::Canceling, E::Dispatched | E::StillOpen) => Some(S::Canceling),
-        // A run whose cancel was accepted ends cancelled, whatever its tasks came to.
+        // Once a cancel was accepted, the run ends cancelled, however its tasks end.
         (S::Canceling, E::AllCompleted | E::SomeFailed) => Some(S::Cancelled),
-        // Asking again changes nothing.
-        (S::Completed | S::Failed | S::Cancelled, E::CancelAsked) => Some(from),
+        // A second cancel changes nothing.
+        (S::Completed | S::Failed | S::Cancelled, E::CancelRequested) => Some(from),
         (S::Running | S::Completed | S::Failed | S::Cancelled, E::Retried) => Some(S::Running),
         (S::Queued, E::Retried) => Some(S::Queued),
         (S::Canceling, E::Retried)
@@ -87,7 +87,7 @@ mod tests {
         RunEvent::StillOpen,
         RunEvent::AllCompleted,
         RunEvent::SomeFailed,
-        RunEvent::CancelAsked,
+        RunEvent::CancelRequested,
         RunEvent::Retried,
     ];
 
@@ -102,7 +102,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_state_meets_every_event() {
+    fn every_state_and_event_has_the_expected_transition() {
         for (state, row) in STATES.iter().zip(TABLE) {
             for (event, expected) in EVENTS.iter().zip(row) {
                 let found = run_transition(*state, *event).map_or("-", RunStatus::as_str);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_retry_leads_out_of_an_end() {
+    fn only_a_retry_leaves_a_terminal_state() {
         for state in STATES.into_iter().filter(|state| state.is_terminal()) {
             for event in EVENTS {
                 let left = run_transition(state, event).is_some_and(|next| next != state);

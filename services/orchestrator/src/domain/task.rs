@@ -1,4 +1,4 @@
-//! The life of a task, and what an attempt that ended means for it.
+//! The states of a task, and what the end of an attempt means for its task.
 
 use std::time::Duration;
 
@@ -10,30 +10,31 @@ use super::Retry;
 /// What happens to a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskEvent {
-    /// A runner took it.
+    /// A runner got a lease for it.
     Leased,
-    /// The runner's first sign of life, also one that comes after the lease ran out and before another was granted.
-    Begun,
+    /// The runner reported for the first time. This includes a late report, after the lease expired and before another
+    /// one was granted.
+    Started,
     Completed,
     Failed,
     /// The attempt failed or was lost, and there will be another.
     Requeued,
     Cancelled,
-    /// A task that it needed did not complete.
+    /// A task that it depends on did not complete.
     DependencyFailed,
-    /// The owner wants new attempts.
+    /// The owner retried the run.
     Retried,
 }
 
-/// The state after an event; nothing when the event cannot happen in that state.
+/// The state after an event. `None` when the event cannot happen in that state.
 pub(crate) fn task_transition(from: TaskStatus, event: TaskEvent) -> Option<TaskStatus> {
     use TaskEvent as E;
     use TaskStatus as S;
     match (from, event) {
         (S::Queued, E::Leased) => Some(S::Dispatching),
-        (S::Queued | S::Dispatching | S::Running, E::Begun) => Some(S::Running),
+        (S::Queued | S::Dispatching | S::Running, E::Started) => Some(S::Running),
         (S::Dispatching | S::Running, E::Completed) => Some(S::Completed),
-        // Queued: its machine was deleted.
+        // A queued task fails when the machine that it is pinned to is deleted.
         (S::Queued | S::Dispatching | S::Running, E::Failed) => Some(S::Failed),
         (S::Dispatching | S::Running, E::Requeued) => Some(S::Queued),
         (S::Queued | S::Dispatching | S::Running, E::Cancelled) => Some(S::Cancelled),
@@ -43,7 +44,7 @@ pub(crate) fn task_transition(from: TaskStatus, event: TaskEvent) -> Option<Task
         | (S::Dispatching | S::Running, E::Leased | E::DependencyFailed | E::Retried)
         | (
             S::Failed | S::Cancelled | S::DependencyFailed,
-            E::Leased | E::Begun | E::Completed | E::Failed | E::Requeued | E::Cancelled | E::DependencyFailed,
+            E::Leased | E::Started | E::Completed | E::Failed | E::Requeued | E::Cancelled | E::DependencyFailed,
         )
         | (S::Completed, _) => None,
     }
@@ -51,79 +52,84 @@ pub(crate) fn task_transition(from: TaskStatus, event: TaskEvent) -> Option<Task
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// The runner's report, with its error if it gave one.
+pub(crate) enum AttemptEnd {
+    /// The runner reported the end, possibly with an error.
     Reported(FinishStatus, Option<TaskError>),
-    /// The lease ran out.
+    /// The lease expired.
     MachineLost,
-    /// The runner never said that it began: the answer with the lease was lost.
-    NeverBegun,
-    /// The runner did not stop when the time was up.
+    /// The runner never reported a start, probably because the response with the lease was lost.
+    NeverStarted,
+    /// The runner did not stop at the task's timeout.
     TimedOut,
     MachineDeleted {
         pinned: bool,
     },
 }
 
-/// What the task becomes.
+/// What follows for the task from the end of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Verdict {
+pub(crate) struct Outcome {
     pub(crate) event: TaskEvent,
     pub(crate) error: Option<TaskError>,
     pub(crate) failures: i32,
     pub(crate) losses: i32,
-    /// Pause before the next attempt.
+    /// The pause before the next attempt.
     pub(crate) pause: Option<Duration>,
 }
 
-/// Decides what the end of an attempt means. `failures` and `losses` are those before it.
-pub(crate) fn judge(
-    ending: Ending,
+/// Decides what follows from the end of an attempt. `failures` and `losses` are the counts before it.
+pub(crate) fn attempt_outcome(
+    end: AttemptEnd,
     cancelling: bool,
     retry: Retry,
     (failures, losses): (i32, i32),
     max_losses: i32,
-) -> Verdict {
-    let settled = |event, error| Verdict { event, error, failures, losses, pause: None };
+) -> Outcome {
+    let settled = |event, error| Outcome { event, error, failures, losses, pause: None };
     let failed = |error: TaskError| {
         let failures = failures + 1;
         match retry.pause_after(failures).filter(|_| !cancelling) {
             Some(pause) => {
                 let pause = Some(pause).filter(|pause| !pause.is_zero());
-                Verdict { event: TaskEvent::Requeued, error: Some(error), failures, losses, pause }
+                Outcome { event: TaskEvent::Requeued, error: Some(error), failures, losses, pause }
             }
-            None => Verdict { event: TaskEvent::Failed, error: Some(error), failures, losses, pause: None },
+            None => Outcome { event: TaskEvent::Failed, error: Some(error), failures, losses, pause: None },
         }
     };
     let timeout = || task_error("TIMEOUT", "The attempt took longer than the task's timeout.");
-    match ending {
-        Ending::Reported(FinishStatus::Completed, _) => settled(TaskEvent::Completed, None),
-        Ending::Reported(FinishStatus::Cancelled, error) if cancelling => settled(TaskEvent::Cancelled, error),
-        Ending::Reported(FinishStatus::Cancelled, error) => {
+    match end {
+        AttemptEnd::Reported(FinishStatus::Completed, _) => settled(TaskEvent::Completed, None),
+        AttemptEnd::Reported(FinishStatus::Cancelled, error) if cancelling => settled(TaskEvent::Cancelled, error),
+        AttemptEnd::Reported(FinishStatus::Cancelled, error) => {
             let message = error.map_or_else(|| "The runner stopped the attempt.".to_owned(), |error| error.message);
             failed(task_error("RUNNER_STOPPED", &message))
         }
-        Ending::Reported(FinishStatus::Timeout, error) => {
+        AttemptEnd::Reported(FinishStatus::Timeout, error) => {
             failed(error.map_or_else(timeout, |error| task_error("TIMEOUT", &error.message)))
         }
-        Ending::Reported(FinishStatus::Failed, error) => {
-            failed(error.unwrap_or_else(|| task_error("FAILED", "The provider's program failed.")))
+        AttemptEnd::Reported(FinishStatus::Failed, error) => {
+            failed(error.unwrap_or_else(|| task_error("FAILED", "The agent's program failed.")))
         }
-        Ending::MachineLost | Ending::NeverBegun | Ending::TimedOut | Ending::MachineDeleted { .. } if cancelling => {
+        AttemptEnd::MachineLost
+        | AttemptEnd::NeverStarted
+        | AttemptEnd::TimedOut
+        | AttemptEnd::MachineDeleted { .. }
+            if cancelling =>
+        {
             settled(TaskEvent::Cancelled, None)
         }
-        Ending::TimedOut => failed(timeout()),
-        Ending::NeverBegun | Ending::MachineDeleted { pinned: false } => settled(TaskEvent::Requeued, None),
-        Ending::MachineDeleted { pinned: true } => settled(TaskEvent::Failed, Some(machine_deleted())),
-        Ending::MachineLost if losses + 1 >= max_losses => {
-            let message = format!("{} machines in a row went away while they had this task.", losses + 1);
-            Verdict { losses: losses + 1, ..settled(TaskEvent::Failed, Some(task_error("MACHINE_LOST", &message))) }
+        AttemptEnd::TimedOut => failed(timeout()),
+        AttemptEnd::NeverStarted | AttemptEnd::MachineDeleted { pinned: false } => settled(TaskEvent::Requeued, None),
+        AttemptEnd::MachineDeleted { pinned: true } => settled(TaskEvent::Failed, Some(machine_deleted())),
+        AttemptEnd::MachineLost if losses + 1 >= max_losses => {
+            let message = format!("{} machines in a row were lost while they ran this task.", losses + 1);
+            Outcome { losses: losses + 1, ..settled(TaskEvent::Failed, Some(task_error("MACHINE_LOST", &message))) }
         }
-        Ending::MachineLost => Verdict { losses: losses + 1, ..settled(TaskEvent::Requeued, None) },
+        AttemptEnd::MachineLost => Outcome { losses: losses + 1, ..settled(TaskEvent::Requeued, None) },
     }
 }
 
-/// Why a task fails whose machine is gone for good.
+/// The error of a task whose machine was deleted.
 pub(crate) fn machine_deleted() -> TaskError {
     task_error("MACHINE_DELETED", "The machine that this task is pinned to was deleted.")
 }
@@ -147,7 +153,7 @@ mod tests {
     ];
     const EVENTS: [TaskEvent; 8] = [
         TaskEvent::Leased,
-        TaskEvent::Begun,
+        TaskEvent::Started,
         TaskEvent::Completed,
         TaskEvent::Failed,
         TaskEvent::Requeued,
@@ -168,7 +174,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_state_meets_every_event() {
+    fn every_state_and_event_has_the_expected_transition() {
         for (state, row) in STATES.iter().zip(TABLE) {
             for (event, expected) in EVENTS.iter().zip(row) {
                 let found = task_transition(*state, *event).map_or("-", TaskStatus::as_str);
@@ -177,39 +183,44 @@ mod tests {
         }
     }
 
-    fn reported(status: FinishStatus) -> Ending {
-        Ending::Reported(status, None)
+    fn reported(status: FinishStatus) -> AttemptEnd {
+        AttemptEnd::Reported(status, None)
     }
 
     #[test]
-    fn a_failure_is_tried_again_as_often_as_the_policy_says() {
+    fn a_failure_is_retried_as_often_as_the_policy_allows() {
         let twice = Retry { max_attempts: 2, backoff: Duration::from_secs(1), factor: 2.0 };
-        let first = judge(reported(FinishStatus::Failed), false, twice, (0, 0), 3);
+        let first = attempt_outcome(reported(FinishStatus::Failed), false, twice, (0, 0), 3);
         assert_eq!((first.event, first.pause), (TaskEvent::Requeued, Some(Duration::from_secs(1))));
-        let second = judge(reported(FinishStatus::Failed), false, twice, (1, 0), 3);
+        let second = attempt_outcome(reported(FinishStatus::Failed), false, twice, (1, 0), 3);
         assert_eq!(second.event, TaskEvent::Failed);
-        let stopped = judge(reported(FinishStatus::Cancelled), false, twice, (0, 0), 3);
+        let stopped = attempt_outcome(reported(FinishStatus::Cancelled), false, twice, (0, 0), 3);
         assert_eq!((stopped.event, stopped.error.unwrap().code.as_str()), (TaskEvent::Requeued, "RUNNER_STOPPED"));
     }
 
     #[test]
-    fn nothing_is_tried_again_when_the_run_is_to_end() {
+    fn nothing_is_retried_when_the_run_is_being_cancelled() {
         let often = Retry { max_attempts: 9, backoff: Duration::ZERO, factor: 1.0 };
-        assert_eq!(judge(reported(FinishStatus::Failed), true, often, (0, 0), 3).event, TaskEvent::Failed);
-        for ending in [Ending::MachineLost, Ending::NeverBegun, Ending::TimedOut, reported(FinishStatus::Cancelled)] {
-            assert_eq!(judge(ending, true, often, (0, 0), 3).event, TaskEvent::Cancelled);
+        assert_eq!(attempt_outcome(reported(FinishStatus::Failed), true, often, (0, 0), 3).event, TaskEvent::Failed);
+        for end in
+            [AttemptEnd::MachineLost, AttemptEnd::NeverStarted, AttemptEnd::TimedOut, reported(FinishStatus::Cancelled)]
+        {
+            assert_eq!(attempt_outcome(end, true, often, (0, 0), 3).event, TaskEvent::Cancelled);
         }
-        assert_eq!(judge(reported(FinishStatus::Completed), true, often, (0, 0), 3).event, TaskEvent::Completed);
+        assert_eq!(
+            attempt_outcome(reported(FinishStatus::Completed), true, often, (0, 0), 3).event,
+            TaskEvent::Completed
+        );
     }
 
     #[test]
-    fn lost_machines_are_counted_and_lost_answers_are_not() {
+    fn lost_machines_are_counted_and_lost_responses_are_not() {
         let once = Retry::default();
-        let lost = judge(Ending::MachineLost, false, once, (0, 1), 3);
+        let lost = attempt_outcome(AttemptEnd::MachineLost, false, once, (0, 1), 3);
         assert_eq!((lost.event, lost.losses, lost.failures), (TaskEvent::Requeued, 2, 0));
-        let last = judge(Ending::MachineLost, false, once, (0, 2), 3);
+        let last = attempt_outcome(AttemptEnd::MachineLost, false, once, (0, 2), 3);
         assert_eq!((last.event, last.error.unwrap().code.as_str()), (TaskEvent::Failed, "MACHINE_LOST"));
-        let unheard = judge(Ending::NeverBegun, false, once, (0, 2), 3);
-        assert_eq!((unheard.event, unheard.losses), (TaskEvent::Requeued, 2));
+        let never_started = attempt_outcome(AttemptEnd::NeverStarted, false, once, (0, 2), 3);
+        assert_eq!((never_started.event, never_started.losses), (TaskEvent::Requeued, 2));
     }
 }

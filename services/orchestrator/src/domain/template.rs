@@ -1,8 +1,8 @@
-//! Prompts that take in what other tasks came to: `{{tasks.<taskKey>.output}}`.
+//! Prompts with placeholders for the outputs of other tasks: `{{tasks.<taskKey>.output}}`.
 
-use super::draft::is_task_key;
+use super::task_key::is_task_key;
 
-/// A prompt with places for outputs.
+/// A prompt, split at its placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template<'a> {
     parts: Vec<Part<'a>>,
@@ -14,26 +14,26 @@ enum Part<'a> {
     Output(&'a str),
 }
 
-/// A prompt may become so large (bytes).
-pub(crate) const LARGEST_PROMPT: usize = 1 << 20;
+/// The largest prompt after rendering, in bytes.
+pub(crate) const MAX_PROMPT: usize = 1 << 20;
 
 impl<'a> Template<'a> {
-    /// What looks almost like a place is text. `\{{` is `{{`.
+    /// A malformed placeholder is literal text. `\{{` stands for a literal `{{`.
     pub(crate) fn parse(prompt: &'a str) -> Self {
         let mut parts = Vec::new();
         let mut rest = prompt;
         while let Some(at) = rest.find("{{") {
-            let (before, place) = rest.split_at(at);
+            let (before, placeholder) = rest.split_at(at);
             if let Some(before) = before.strip_suffix('\\') {
                 parts.push(Part::Literal(before));
                 parts.push(Part::Literal("{{"));
-                rest = place.get(2..).unwrap_or("");
-            } else if let Some((key, after)) = output_place(place) {
+                rest = placeholder.get(2..).unwrap_or("");
+            } else if let Some((key, after)) = output_placeholder(placeholder) {
                 parts.push(Part::Literal(before));
                 parts.push(Part::Output(key));
                 rest = after;
             } else {
-                // One brace only, so that `{{{tasks.a.output}}` still finds its place.
+                // Skip one brace only, so that the placeholder in `{{{tasks.a.output}}` is found.
                 let (literal, after) = rest.split_at(at + 1);
                 parts.push(Part::Literal(literal));
                 rest = after;
@@ -44,12 +44,12 @@ impl<'a> Template<'a> {
         Self { parts }
     }
 
-    /// Whether the prompt can be used as it is.
+    /// Whether rendering would not change the prompt.
     pub(crate) fn is_plain(&self, prompt: &str) -> bool {
         !prompt.contains("\\{{") && self.keys().next().is_none()
     }
 
-    /// The keys of the tasks whose outputs are wanted.
+    /// The keys of the tasks whose outputs the prompt uses.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &'a str> {
         self.parts.iter().filter_map(|part| match part {
             Part::Output(key) => Some(*key),
@@ -57,8 +57,8 @@ impl<'a> Template<'a> {
         })
     }
 
-    /// The prompt with the outputs in their places; nothing when it would be larger than [`LARGEST_PROMPT`]. Outputs are
-    /// not looked into.
+    /// The prompt with the outputs filled in. `None` when it would be larger than [`MAX_PROMPT`]. Placeholders inside
+    /// outputs are not expanded.
     pub(crate) fn render<'b>(&self, output: impl Fn(&str) -> &'b str) -> Option<String> {
         let mut prompt = String::new();
         for part in &self.parts {
@@ -66,7 +66,7 @@ impl<'a> Template<'a> {
                 Part::Literal(text) => text,
                 Part::Output(key) => output(key),
             };
-            if prompt.len() + piece.len() > LARGEST_PROMPT {
+            if prompt.len() + piece.len() > MAX_PROMPT {
                 return None;
             }
             prompt.push_str(piece);
@@ -75,7 +75,7 @@ impl<'a> Template<'a> {
     }
 }
 
-fn output_place(text: &str) -> Option<(&str, &str)> {
+fn output_placeholder(text: &str) -> Option<(&str, &str)> {
     let (key, after) = text.strip_prefix("{{tasks.")?.split_once(".output}}")?;
     is_task_key(key).then_some((key, after))
 }
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_are_put_in_once_and_never_looked_into() {
+    fn outputs_are_filled_in_once_and_not_expanded_again() {
         for (prompt, expected) in [
             ("x {{tasks.b.output}} y {{tasks.b.output}}", "x B y B"),
             ("{{tasks.a.output}}", "{{tasks.b.output}}"),
@@ -108,8 +108,8 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_does_not_grow_without_bound() {
-        let big = "x".repeat(LARGEST_PROMPT / 2 + 1);
+    fn a_rendered_prompt_has_a_maximum_size() {
+        let big = "x".repeat(MAX_PROMPT / 2 + 1);
         assert!(Template::parse("{{tasks.b.output}}").render(|_| &big).is_some());
         assert!(Template::parse("{{tasks.b.output}}{{tasks.b.output}}").render(|_| &big).is_none());
     }

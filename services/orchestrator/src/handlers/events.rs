@@ -1,5 +1,5 @@
-//! A run's changes as Server-Sent Events. Each event tells the state as it is now of all that changed, so a reader that
-//! comes back misses nothing, though it may not see what came and went in between.
+//! The changes of a run as Server-Sent Events. Each event shows the present state of everything that has changed, so a
+//! reader that reconnects misses no final state. It may miss states that did not last.
 
 use actix_web::{HttpRequest, HttpResponse};
 use ensemble_chassis::live::{Event, sse};
@@ -10,33 +10,34 @@ use futures_util::stream;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::runs::{CHANGED_TASKS, pended, version};
-use super::watch::Watch;
+use super::runs::{CHANGED_TASKS, parse_version, pended};
+use super::token_watch::TokenWatch;
 use crate::Orchestrator;
 use crate::error::Error;
-use crate::store;
+use crate::operations::runs;
+use crate::operations::topics::run_changed;
 
-/// Where to go on.
+/// Where the stream starts.
 #[derive(Clone, Debug, Deserialize, IntoParams)]
 pub(crate) struct EventQuery {
-    /// The version that the reader knows; `Last-Event-ID` beats it. Without either, all tasks are told first.
+    /// The last version that the reader knows. `Last-Event-ID` takes precedence. The default is the beginning.
     after: Option<String>,
 }
 
 pub(crate) async fn stream(
-    orchestrator: State<Orchestrator>,
+    service: State<Orchestrator>,
     caller: Caller,
     http: HttpRequest,
     Path(id): Path<RunId>,
     Query(query): Query<EventQuery>,
 ) -> HandlerResult<HttpResponse> {
     let last = http.headers().get("last-event-id").and_then(|value| value.to_str().ok()).map(str::to_owned);
-    let since = last.or(query.after).map(|text| version(&text)).transpose()?.unwrap_or(0);
-    let news = orchestrator.store.notifier().subscribe(store::changed(id));
-    orchestrator.store.bare_run(caller.user, id).await?;
-    let drain = orchestrator.drain.clone();
-    let watch = Watch::new(&orchestrator, caller.clone());
-    let reader = Reader { orchestrator, caller, id, since, news, watch, stage: Stage::Reading };
+    let since = last.or(query.after).map(|text| parse_version(&text)).transpose()?.unwrap_or(0);
+    let changes = service.db.notifier().subscribe(run_changed(id));
+    runs::read_summary(&service.db, caller.user, id).await?;
+    let drain = service.drain.clone();
+    let token = TokenWatch::new(&service, caller.clone());
+    let reader = Reader { service, caller, id, since, changes, token, stage: Stage::Reading };
     Ok(sse(stream::unfold(reader, Reader::next), &drain))
 }
 
@@ -44,18 +45,18 @@ pub(crate) async fn stream(
 enum Stage {
     Reading,
     Waiting,
-    /// Say why, then end.
+    /// The next event is the last one and has this reason.
     Ending(&'static str),
     Ended,
 }
 
 struct Reader {
-    orchestrator: State<Orchestrator>,
+    service: State<Orchestrator>,
     caller: Caller,
     id: RunId,
     since: i64,
-    news: Subscription,
-    watch: Watch,
+    changes: Subscription,
+    token: TokenWatch,
     stage: Stage,
 }
 
@@ -69,10 +70,10 @@ impl Reader {
                     return Some((Event::end(reason), self));
                 }
                 Stage::Waiting => {
-                    let orchestrator = self.orchestrator.clone();
+                    let service = self.service.clone();
                     tokio::select! {
-                        () = self.news.changed() => {}
-                        () = self.watch.alarm(&orchestrator) => {}
+                        () = self.changes.changed() => {}
+                        () = self.token.needs_check(&service) => {}
                     }
                     self.stage = Stage::Reading;
                 }
@@ -81,25 +82,27 @@ impl Reader {
                     Ok(None) => {}
                     Err(Error::Unauthenticated) => self.stage = Stage::Ending("unauthenticated"),
                     Err(Error::NotFound) => self.stage = Stage::Ending("deleted"),
-                    // The reader comes back and asks again.
+                    // The reader reconnects and continues from its last event.
                     Err(_) => self.stage = Stage::Ending("unavailable"),
                 },
             }
         }
     }
 
-    /// What changed since the last event, if anything did.
+    /// What has changed since the last event, if anything has.
     async fn read(&mut self) -> Result<Option<Event>, Error> {
-        self.watch.check(&self.orchestrator)?;
+        self.token.check(&self.service)?;
+        let (db, owner) = (&self.service.db, self.caller.user);
         let mut limit = CHANGED_TASKS;
-        let mut seen = self.orchestrator.store.seen(self.caller.user, self.id, self.since, limit).await?;
-        // Tasks that changed together have one version, so an event holds all of them or a reader would miss some.
-        while seen.more {
+        let mut changes = runs::changes(db, owner, self.id, self.since, limit).await?;
+        // Tasks that changed together have the same version. An event must contain all of them, because the next one starts
+        // after this version.
+        while changes.has_more {
             limit *= 8;
-            seen = self.orchestrator.store.seen(self.caller.user, self.id, self.since, limit).await?;
+            changes = runs::changes(db, owner, self.id, self.since, limit).await?;
         }
-        let changed = seen.run.version != self.since;
-        self.stage = match (seen.run.status.is_terminal(), changed) {
+        let changed = changes.run.version != self.since;
+        self.stage = match (changes.run.status.is_terminal(), changed) {
             (true, _) => Stage::Ending("terminal"),
             (false, true) => Stage::Reading,
             (false, false) => Stage::Waiting,
@@ -107,9 +110,9 @@ impl Reader {
         if !changed {
             return Ok(None);
         }
-        self.since = seen.run.version;
+        self.since = changes.run.version;
         let id = self.since.to_string();
-        let data = serde_json::to_string(&pended(seen, true)).unwrap_or_default();
+        let data = serde_json::to_string(&pended(changes, true)).unwrap_or_default();
         Ok(Some(Event::new("change", Some(&id), &data)))
     }
 }

@@ -1,4 +1,4 @@
-//! The runner's side: take work, hold it, report it.
+//! The runner's side: request leases, send heartbeats and output, and report the end of an attempt.
 
 use std::time::Duration;
 
@@ -10,116 +10,130 @@ use ensemble_types::leases::{
 use ensemble_types::runs::TaskError;
 use tokio::time::{Instant, sleep_until};
 
-use super::watch::Watch;
+use super::token_watch::TokenWatch;
 use crate::Orchestrator;
+use crate::domain::{LeaseCall, RunnerRequest};
 use crate::error::Error;
-use crate::store::{LeaseCall, Report, Wanted, work, work_for};
+use crate::operations::topics::{work, work_for};
+use crate::operations::{AttemptResults, EndReport, leases, outputs};
 
-pub(crate) async fn take(
-    orchestrator: State<Orchestrator>,
+pub(crate) async fn request(
+    service: State<Orchestrator>,
     caller: Caller,
     Json(body): Json<LeaseRequest>,
 ) -> HandlerResult<Json<Leases>> {
-    let wanted = wanted(&caller, &body)?;
-    let deadline = Instant::now() + Duration::from_millis(body.wait_ms);
-    let wakes = orchestrator.store.notifier();
-    let mut any = wakes.subscribe(work(wanted.owner));
-    let mut own = wakes.subscribe(work_for(wanted.owner, wanted.machine.as_str()));
-    let mut watch = Watch::new(&orchestrator, caller);
-    orchestrator.roster.seen(&wanted, Duration::from_millis(body.wait_ms)).await.map_err(Error::from)?;
-    let _waits = orchestrator.metrics.waits();
-    let mut woken: Option<Instant> = None;
+    let request = runner_request(&caller, &body)?;
+    let wait = Duration::from_millis(body.wait_ms);
+    let deadline = Instant::now() + wait;
+    let notifier = service.db.notifier();
+    let mut any_machine = notifier.subscribe(work(request.owner));
+    let mut this_machine = notifier.subscribe(work_for(request.owner, request.machine.as_str()));
+    let mut token = TokenWatch::new(&service, caller);
+    service.active_runners.requested(&request, wait).await.map_err(Error::from)?;
+    let _waiting = service.metrics.runner_waiting();
+    let mut notified: Option<Instant> = None;
     loop {
         let asked = Instant::now();
-        let leases = orchestrator.grant(&wanted).await?;
-        orchestrator.metrics.granted(leases.len(), asked.elapsed(), woken.map(|woken| woken.elapsed()));
-        if !leases.is_empty() || body.wait_ms == 0 || orchestrator.drain.is_closing() {
+        let leases = grant(&service, &request).await?;
+        service.metrics.granted(leases.len(), asked.elapsed(), notified.map(|notified| notified.elapsed()));
+        if !leases.is_empty() || body.wait_ms == 0 || service.drain.is_closing() {
             return Ok(Json(Leases { leases }));
         }
         tokio::select! {
-            () = any.changed() => {}
-            () = own.changed() => {}
-            () = watch.alarm(&orchestrator) => {}
-            () = orchestrator.drain.closing() => {}
-            // Whatever came until now was told; to ask once more would be one more question for each runner that waits.
+            () = any_machine.changed() => {}
+            () = this_machine.changed() => {}
+            () = token.needs_check(&service) => {}
+            () = service.drain.closing() => {}
+            // Every change until now has notified this request, so there is no need to look again.
             () = sleep_until(deadline) => return Ok(Json(Leases { leases })),
         }
-        woken = Some(Instant::now());
-        watch.check(&orchestrator)?;
+        notified = Some(Instant::now());
+        token.check(&service)?;
     }
 }
 
-fn wanted(caller: &Caller, body: &LeaseRequest) -> Result<Wanted, Error> {
+async fn grant(service: &Orchestrator, request: &RunnerRequest) -> Result<Vec<ensemble_types::leases::Lease>, Error> {
+    let (limits, lock) = (&service.limits, &service.per_account_lock);
+    let granted = leases::grant(&service.db, limits, lock, &service.lease_reports, request).await?;
+    if !granted.is_empty() {
+        service.alarm.due_after(limits.first_heartbeat);
+    }
+    Ok(granted)
+}
+
+fn runner_request(caller: &Caller, body: &LeaseRequest) -> Result<RunnerRequest, Error> {
     let machine = own_machine(caller)?;
     if machine != body.machine_id {
-        return Err(Error::OtherMachine);
+        return Err(Error::WrongMachine);
     }
     let mut providers = body.providers.clone();
     providers.sort_unstable();
     providers.dedup();
     if providers.is_empty() {
-        return Err(Error::BadField("/providers", "must name at least one provider"));
+        return Err(Error::InvalidField("/providers", "must name at least one provider"));
     }
     if !(1..=64).contains(&body.capacity) {
-        return Err(Error::BadField("/capacity", "must be 1 to 64"));
+        return Err(Error::InvalidField("/capacity", "must be 1 to 64"));
     }
     if body.wait_ms > 60_000 {
-        return Err(Error::BadField("/waitMs", "must be 0 to 60,000"));
+        return Err(Error::InvalidField("/waitMs", "must be 0 to 60,000"));
     }
-    Ok(Wanted { owner: caller.user, machine, providers, capacity: body.capacity })
+    Ok(RunnerRequest { owner: caller.user, machine, providers, capacity: body.capacity })
 }
 
 fn own_machine(caller: &Caller) -> Result<MachineId, Error> {
-    caller.machine.clone().ok_or(Error::OtherMachine)
+    caller.machine.clone().ok_or(Error::WrongMachine)
 }
 
-fn call(caller: &Caller, lease: LeaseId, fence: i64) -> Result<LeaseCall, Error> {
+fn lease_call(caller: &Caller, lease: LeaseId, fence: i64) -> Result<LeaseCall, Error> {
     Ok(LeaseCall { lease, owner: caller.user, machine: own_machine(caller)?, fence })
 }
 
-pub(crate) async fn beat(
-    orchestrator: State<Orchestrator>,
+pub(crate) async fn heartbeat(
+    service: State<Orchestrator>,
     caller: Caller,
     Path(id): Path<LeaseId>,
     Json(body): Json<LeaseHeartbeat>,
 ) -> HandlerResult<Json<LeaseBeat>> {
-    let beat = orchestrator.store.beat(call(&caller, id, body.fence)?).await?;
-    orchestrator.nudge.within(orchestrator.store.terms().lease);
-    Ok(Json(LeaseBeat { expires_at: beat.expires_at, cancel_requested: beat.cancel_requested }))
+    let call = lease_call(&caller, id, body.fence)?;
+    let renewed = leases::heartbeat(&service.db, &service.limits, &service.lease_reports, call).await?;
+    service.alarm.due_after(service.limits.lease);
+    Ok(Json(LeaseBeat { expires_at: renewed.expires_at, cancel_requested: renewed.cancel_requested }))
 }
 
 pub(crate) async fn output(
-    orchestrator: State<Orchestrator>,
+    service: State<Orchestrator>,
     caller: Caller,
     Path(id): Path<LeaseId>,
     Json(body): Json<LeaseOutput>,
 ) -> HandlerResult<Json<LeaseOutputTaken>> {
-    let call = call(&caller, id, body.fence)?;
-    let taken = orchestrator.store.append(call, body.offset, body.data.into_string().into()).await?;
-    Ok(Json(LeaseOutputTaken { next_offset: taken.next_offset, truncated: taken.truncated }))
+    let call = lease_call(&caller, id, body.fence)?;
+    let (limits, reports, data) = (&service.limits, &service.lease_reports, body.data.into_string().into());
+    let appended = outputs::append(&service.db, limits, reports, call, body.offset, data).await?;
+    Ok(Json(LeaseOutputTaken { next_offset: appended.next_offset, truncated: appended.truncated }))
 }
 
 pub(crate) async fn finish(
-    orchestrator: State<Orchestrator>,
+    service: State<Orchestrator>,
     caller: Caller,
     Path(id): Path<LeaseId>,
     Json(body): Json<LeaseFinish>,
 ) -> HandlerResult<Json<LeaseFinished>> {
     if body.usage.and_then(|usage| usage.cost_usd).is_some_and(|cost| cost < 0.0) {
-        return Err(Error::BadField("/usage/costUsd", "must not be negative").into());
+        return Err(Error::InvalidField("/usage/costUsd", "must not be negative").into());
     }
-    let report = Report {
-        status: body.status,
-        error: body.error.map(TaskError::from),
+    let results = AttemptResults {
         exit_code: body.exit_code,
         output_summary: body.output_summary.map(|summary| summary.into_string()),
         provider_session_id: body.provider_session_id.map(|id| id.into_string()),
         usage: body.usage,
     };
-    let finished = orchestrator.store.finish(call(&caller, id, body.fence)?, report).await?;
-    orchestrator.metrics.finished(body.status);
+    let report = EndReport { status: body.status, error: body.error.map(TaskError::from), results };
+    let call = lease_call(&caller, id, body.fence)?;
+    let finished = leases::finish(&service.lease_reports, call, report).await?;
+    service.metrics.finished(body.status);
     if let Some(pause) = finished.pause {
-        orchestrator.nudge.within(pause);
+        service.alarm.due_after(pause);
     }
     Ok(Json(LeaseFinished { task_status: finished.status }))
 }

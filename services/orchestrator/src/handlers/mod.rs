@@ -1,8 +1,8 @@
-//! The public door: one file per noun, one function per verb.
+//! The public interface: one file per noun, one function per verb. Handlers translate requests, and operations do the work.
 
 pub(crate) mod events;
 pub(crate) mod leases;
 pub(crate) mod outputs;
+mod run_body;
 pub(crate) mod runs;
-mod watch;
-mod whole;
+mod token_watch;

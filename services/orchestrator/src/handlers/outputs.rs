@@ -1,9 +1,9 @@
-//! What a task's attempts wrote: whole, in part, or live.
+//! The output of a task's attempts: whole, in part, or live.
 
 use std::convert::Infallible;
 
 use actix_web::http::header::{ACCEPT_RANGES, CACHE_CONTROL, CONTENT_RANGE, CONTENT_TYPE, HeaderName, RANGE};
-use actix_web::{HttpRequest, HttpResponse, http::StatusCode};
+use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder, http::StatusCode};
 use bytes::Bytes;
 use ensemble_chassis::{Caller, HandlerResult, Path, Query, State};
 use ensemble_store_kit::Subscription;
@@ -12,49 +12,42 @@ use futures_util::stream;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::watch::Watch;
+use super::token_watch::TokenWatch;
 use crate::Orchestrator;
 use crate::domain::byte_range;
 use crate::error::Error;
-use crate::store::{self, Attempt};
+use crate::operations::outputs::{self, Attempt};
+use crate::operations::topics;
 
-/// The last byte of a range of something that still grows (RFC 8673, section 2.2): the largest whole number of JSON.
+/// The last byte in the range of a response that still grows (RFC 8673, section 2.2): the largest integer of JSON.
 const VERY_LARGE: u64 = (1 << 53) - 1;
 
 /// Which output.
 #[derive(Clone, Debug, Deserialize, IntoParams)]
 pub(crate) struct OutputQuery {
-    /// The latest when absent.
+    /// The number of the attempt. The latest one when absent.
     attempt: Option<u32>,
-    /// Sends what comes, as it comes, until the attempt is over.
+    /// Also sends new output as it arrives, until the attempt has ended.
     follow: Option<bool>,
 }
 
 pub(crate) async fn read(
-    orchestrator: State<Orchestrator>,
+    service: State<Orchestrator>,
     caller: Caller,
     http: HttpRequest,
     Path((run, task)): Path<(RunId, TaskId)>,
     Query(query): Query<OutputQuery>,
 ) -> HandlerResult<HttpResponse> {
-    let attempt = orchestrator.store.attempt(caller.user, run, task, query.attempt).await?;
+    let attempt = outputs::attempt(&service.db, caller.user, run, task, query.attempt).await?;
     let range = http.headers().get(RANGE).and_then(|value| value.to_str().ok());
-    let of = Place { run, task, attempt };
     if query.follow.unwrap_or(false) {
-        Ok(follow(orchestrator, caller, of, range))
+        Ok(follow(service, caller, (run, task, attempt), range))
     } else {
-        Ok(whole(orchestrator, of, range)?)
+        Ok(stored(service, attempt, range)?)
     }
 }
 
-#[derive(Clone, Copy)]
-struct Place {
-    run: RunId,
-    task: TaskId,
-    attempt: Attempt,
-}
-
-fn head(status: StatusCode, attempt: Attempt) -> actix_web::HttpResponseBuilder {
+fn head(status: StatusCode, attempt: Attempt) -> HttpResponseBuilder {
     let mut head = HttpResponse::build(status);
     head.insert_header((CONTENT_TYPE, "text/plain; charset=utf-8"))
         .insert_header((HeaderName::from_static("x-content-type-options"), "nosniff"))
@@ -64,55 +57,61 @@ fn head(status: StatusCode, attempt: Attempt) -> actix_web::HttpResponseBuilder 
     head
 }
 
-/// What is there now. The length is known, and nothing of it can change any more.
-fn whole(orchestrator: State<Orchestrator>, of: Place, range: Option<&str>) -> Result<HttpResponse, Error> {
-    let length = of.attempt.stored;
-    // A range that is not understood is no range (RFC 9110, section 14.2).
-    let asked =
+/// The output that is stored now. Its length is known, and its bytes do not change any more.
+fn stored(service: State<Orchestrator>, attempt: Attempt, range: Option<&str>) -> Result<HttpResponse, Error> {
+    let length = attempt.stored;
+    // A range in an unknown unit, or a list of ranges, is ignored (RFC 9110, section 14.2).
+    let range =
         range.filter(|header| header.trim_start().to_ascii_lowercase().starts_with("bytes=") && !header.contains(','));
-    let (mut answer, from, end) = match asked {
-        None => (head(StatusCode::OK, of.attempt), 0, length),
+    let (mut response, from, end) = match range {
+        None => (head(StatusCode::OK, attempt), 0, length),
         Some(header) => {
             let (first, last) = byte_range(header, length).ok_or(Error::OutOfRange { length })?;
-            let mut answer = head(StatusCode::PARTIAL_CONTENT, of.attempt);
-            answer.insert_header((CONTENT_RANGE, format!("bytes {first}-{last}/{length}")));
-            (answer, first, last + 1)
+            let mut response = head(StatusCode::PARTIAL_CONTENT, attempt);
+            response.insert_header((CONTENT_RANGE, format!("bytes {first}-{last}/{length}")));
+            (response, first, last + 1)
         }
     };
-    let Some(lease) = of.attempt.lease.filter(|_| from < end) else { return Ok(answer.body("")) };
+    let Some(lease) = attempt.lease.filter(|_| from < end) else { return Ok(response.body("")) };
     let pieces = stream::try_unfold(from, move |at| {
-        let store = orchestrator.store.clone();
+        let db = service.db.clone();
         async move {
             if at >= end {
                 return Ok(None);
             }
-            let mut piece = store.read_output(lease, at).await.map_err(std::io::Error::other)?;
+            let mut piece = outputs::read(&db, lease, at).await.map_err(std::io::Error::other)?;
             piece.truncate(usize::try_from(end - at).unwrap_or(usize::MAX));
             if piece.is_empty() {
-                return Err(std::io::Error::other("output that was kept is missing"));
+                return Err(std::io::Error::other("stored output is missing"));
             }
             let next = at + piece.len() as u64;
             Ok(Some((Bytes::from(piece), next)))
         }
     });
-    Ok(answer.no_chunking(end - from).streaming(pieces))
+    Ok(response.no_chunking(end - from).streaming(pieces))
 }
 
-/// What is there and what comes.
-fn follow(orchestrator: State<Orchestrator>, caller: Caller, of: Place, range: Option<&str>) -> HttpResponse {
+/// The output that is stored, and then new output as it arrives.
+fn follow(
+    service: State<Orchestrator>,
+    caller: Caller,
+    (run, task, attempt): (RunId, TaskId, Attempt),
+    range: Option<&str>,
+) -> HttpResponse {
     let from = range.and_then(|header| byte_range(header, VERY_LARGE)).map(|(first, _)| first);
-    let mut answer = match from {
-        None => head(StatusCode::OK, of.attempt),
+    let mut response = match from {
+        None => head(StatusCode::OK, attempt),
         Some(first) => {
-            let mut answer = head(StatusCode::PARTIAL_CONTENT, of.attempt);
-            answer.insert_header((CONTENT_RANGE, format!("bytes {first}-{VERY_LARGE}/*")));
-            answer
+            let mut response = head(StatusCode::PARTIAL_CONTENT, attempt);
+            response.insert_header((CONTENT_RANGE, format!("bytes {first}-{VERY_LARGE}/*")));
+            response
         }
     };
-    let watch = Watch::new(&orchestrator, caller.clone());
-    let changes = orchestrator.store.notifier().subscribe(store::changed(of.run));
-    let live = Live { orchestrator, caller, of, at: from.unwrap_or(0), changes, output: None, watch };
-    answer.insert_header((HeaderName::from_static("x-accel-buffering"), "no")).streaming(stream::unfold(
+    let token = TokenWatch::new(&service, caller.clone());
+    let run_changes = service.db.notifier().subscribe(topics::run_changed(run));
+    let at = from.unwrap_or(0);
+    let live = LiveOutput { service, caller, run, task, attempt, at, run_changes, output: None, token };
+    response.insert_header((HeaderName::from_static("x-accel-buffering"), "no")).streaming(stream::unfold(
         live,
         |live| async move {
             let (piece, live) = live.next().await?;
@@ -121,54 +120,54 @@ fn follow(orchestrator: State<Orchestrator>, caller: Caller, of: Place, range: O
     ))
 }
 
-struct Live {
-    orchestrator: State<Orchestrator>,
+struct LiveOutput {
+    service: State<Orchestrator>,
     caller: Caller,
-    of: Place,
+    run: RunId,
+    task: TaskId,
+    attempt: Attempt,
     at: u64,
-    /// For attempts that end without a word, and for the first one.
-    changes: Subscription,
+    /// Notified when the first attempt starts, and when an attempt ends.
+    run_changes: Subscription,
     output: Option<(LeaseId, Subscription)>,
-    watch: Watch,
+    token: TokenWatch,
 }
 
-impl Live {
-    /// The next piece; nothing when there is no more, when the caller may not go on, or when the service stops.
+impl LiveOutput {
+    /// The next piece. `None` at the end of the attempt, when the token is no longer valid, and when the service stops.
     async fn next(mut self) -> Option<(Bytes, Self)> {
+        let service = self.service.clone();
         loop {
-            let store = self.orchestrator.store.clone();
-            // In this order: what was written before the attempt was over is read after it was seen to be over.
-            let number = Some(self.of.attempt.number).filter(|number| *number > 0);
-            let attempt = store.attempt(self.caller.user, self.of.run, self.of.task, number).await.ok()?;
-            self.of.attempt = attempt;
-            if let Some(lease) = attempt.lease {
+            // The state of the attempt is read before its output, so that no output from before its end is missed.
+            let number = Some(self.attempt.number).filter(|number| *number > 0);
+            self.attempt = outputs::attempt(&service.db, self.caller.user, self.run, self.task, number).await.ok()?;
+            if let Some(lease) = self.attempt.lease {
                 if self.output.as_ref().is_none_or(|(known, _)| *known != lease) {
-                    self.output = Some((lease, store.notifier().subscribe(store::output(lease))));
+                    self.output = Some((lease, service.db.notifier().subscribe(topics::output(lease))));
                     continue;
                 }
-                let piece = store.read_output(lease, self.at).await.ok()?;
+                let piece = outputs::read(&service.db, lease, self.at).await.ok()?;
                 if !piece.is_empty() {
                     self.at += piece.len() as u64;
                     return Some((piece.into(), self));
                 }
             }
-            if attempt.over || self.orchestrator.drain.is_closing() || self.watch.check(&self.orchestrator).is_err() {
+            if self.attempt.is_over || service.drain.is_closing() || self.token.check(&service).is_err() {
                 return None;
             }
-            let orchestrator = self.orchestrator.clone();
             tokio::select! {
-                () = more(&mut self.output) => {}
-                () = self.changes.changed() => {}
-                () = self.watch.alarm(&orchestrator) => {}
-                () = orchestrator.drain.closing() => {}
+                () = more_output(&mut self.output) => {}
+                () = self.run_changes.changed() => {}
+                () = self.token.needs_check(&service) => {}
+                () = service.drain.closing() => {}
             }
         }
     }
 }
 
-async fn more(output: &mut Option<(LeaseId, Subscription)>) {
+async fn more_output(output: &mut Option<(LeaseId, Subscription)>) {
     match output {
-        Some((_, news)) => news.changed().await,
+        Some((_, subscription)) => subscription.changed().await,
         None => std::future::pending().await,
     }
 }

@@ -1,57 +1,53 @@
-//! Who asked for leases lately, so that tasks can say whether they wait for a machine.
-
-use std::time::Duration;
+//! The runners that requested leases recently. With them, tasks can report that they wait for a machine.
 
 use diesel::prelude::*;
-use ensemble_store_kit::{StoreError, on};
-use ensemble_types::ids::{MachineId, UserId};
+use diesel::upsert::excluded;
+use ensemble_store_kit::types::{IntoDb, now};
+use ensemble_store_kit::{Conn, StoreError, on};
+use ensemble_types::ids::UserId;
+use ensemble_types::runs::Provider;
 
-use super::Store;
-use super::sql::{Sql, Value, two_sqls, values};
+use super::schema::runners;
+use crate::domain::{ActiveRunner, Runner};
 
-/// A runner that asked for leases and counts as there for so long.
-#[derive(Clone, Debug)]
-pub(crate) struct SeenRunner {
-    pub(crate) owner: UserId,
-    pub(crate) machine: MachineId,
-    pub(crate) providers: String,
-    pub(crate) within: Duration,
+/// Records active runners.
+pub(crate) fn record(tx: &mut Conn, active: &[ActiveRunner]) -> Result<(), StoreError> {
+    let now = tx.now()?;
+    for runner in active {
+        let row = (
+            runners::owner_id.eq(runner.owner.db()),
+            runners::machine_id.eq(runner.machine.as_str()),
+            runners::providers.eq(&runner.providers),
+            runners::seen_until.eq(now.plus(runner.active_for).db()),
+        );
+        on!(tx, |c| diesel::insert_into(runners::table)
+            .values(row)
+            .on_conflict((runners::owner_id, runners::machine_id))
+            .do_update()
+            .set((
+                runners::providers.eq(excluded(runners::providers)),
+                runners::seen_until.eq(excluded(runners::seen_until)),
+            ))
+            .execute(c))?;
+    }
+    Ok(())
 }
 
-impl SeenRunner {
-    fn row(&self) -> serde_json::Value {
-        serde_json::json!({
-            "owner": self.owner.uuid().simple().to_string(),
-            "machine": self.machine.as_str(),
-            "providers": self.providers,
-            "within": u64::try_from(self.within.as_micros()).unwrap_or(0),
-        })
-    }
+/// The active runners of an account.
+pub(crate) fn active(c: &mut Conn, owner: UserId) -> Result<Vec<Runner>, StoreError> {
+    let rows: Vec<(String, String)> = on!(c, |c| runners::table
+        .filter(runners::owner_id.eq(owner.db()).and(runners::seen_until.gt(now())))
+        .select((runners::machine_id, runners::providers))
+        .load(c))?;
+    let runner = |(machine, names): (String, String)| {
+        let providers =
+            Provider::ALL.into_iter().filter(|provider| names.split(',').any(|name| name == provider.as_str()));
+        Runner { machine, providers: providers.collect() }
+    };
+    Ok(rows.into_iter().map(runner).collect())
 }
 
-impl Store {
-    /// Notes that runners asked for leases, so that tasks know whether they wait for a machine. One statement for all.
-    pub(crate) async fn note_runners(&self, seen: Vec<SeenRunner>) -> Result<(), StoreError> {
-        self.db
-            .write("note runners", move |tx| {
-                let rows: Vec<serde_json::Value> = seen.iter().map(SeenRunner::row).collect();
-                let rows = serde_json::Value::from(rows).to_string();
-                let upsert: Sql<()> = two_sqls(
-                    "INSERT INTO runners (owner_id, machine_id, providers, seen_until) \
-                     SELECT owner, machine, providers, {} + within * interval '1 microsecond' \
-                     FROM json_to_recordset({}::json) AS x (owner uuid, machine text, providers text, within bigint) \
-                     ON CONFLICT (owner_id, machine_id) DO UPDATE \
-                     SET providers = excluded.providers, seen_until = excluded.seen_until",
-                    "INSERT INTO runners (owner_id, machine_id, providers, seen_until) \
-                     SELECT unhex(value ->> 'owner'), value ->> 'machine', value ->> 'providers', \
-                     {} + (value ->> 'within') FROM json_each({}) WHERE TRUE \
-                     ON CONFLICT (owner_id, machine_id) DO UPDATE \
-                     SET providers = excluded.providers, seen_until = excluded.seen_until",
-                    values![Value::Now, rows],
-                );
-                on!(tx, |c| upsert.execute(c))?;
-                Ok(())
-            })
-            .await
-    }
+pub(crate) fn delete(tx: &mut Conn, owner: UserId, machine: &str) -> Result<(), StoreError> {
+    on!(tx, |c| diesel::delete(runners::table.find((owner.db(), machine))).execute(c))?;
+    Ok(())
 }

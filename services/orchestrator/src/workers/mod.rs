@@ -1,8 +1,9 @@
-//! Loops: what is due, and what a lost wake-up would have told.
+//! Background work: timers, the records of active runners, and gauges.
 
-pub(crate) mod census;
-mod roster;
+pub(crate) mod gauges;
+
+mod active_runners;
 mod timers;
 
-pub(crate) use roster::Roster;
-pub(crate) use timers::{Nudge, Timers};
+pub(crate) use active_runners::ActiveRunners;
+pub(crate) use timers::{Alarm, Timers};

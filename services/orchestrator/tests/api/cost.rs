@@ -1,5 +1,5 @@
-//! What things cost the database: as much for a task of a large run as for one of a small one, and next to nothing while
-//! nothing happens. Counted by PostgreSQL itself, in a server of our own that counts.
+//! What operations cost the database: as much for a task of a large run as for a task of a small one, and almost nothing
+//! while nothing happens. PostgreSQL counts the statements itself, in a server of its own.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,12 @@ use ensemble_testkit::{eventually, run};
 use serde_json::{Value, json};
 use tokio_postgres::{Client, NoTls};
 
-use crate::world::{LEASES, RUNS, Runner, World, task};
+use crate::fixture::{Fixture, LEASES, RUNS, Runner, task};
 
-/// Tasks whose cost is taken.
+/// Tasks whose cost is measured.
 const COUNTED: usize = 80;
 
-/// Statements, and the rows that they gave or changed.
+/// Statements, and the rows that they returned or changed.
 #[derive(Clone, Copy, Debug)]
 struct Spent {
     statements: i64,
@@ -35,13 +35,13 @@ impl Counting {
         Self { cluster, client }
     }
 
-    /// A service on a new database of this name.
-    async fn world(&self, database: &str) -> World {
+    /// A service on a new database with this name.
+    async fn fixture(&self, database: &str) -> Fixture {
         self.client.batch_execute(&format!("CREATE DATABASE {database}")).await.unwrap();
-        World::at(self.cluster.url(database), &[]).await
+        Fixture::at(self.cluster.url(database), &[]).await
     }
 
-    /// What was spent in a database so far.
+    /// What a database has spent so far.
     async fn spent(&self, database: &str) -> Spent {
         let query = "SELECT COALESCE(sum(s.calls), 0)::bigint, COALESCE(sum(s.rows), 0)::bigint \
              FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid WHERE d.datname = $1";
@@ -50,10 +50,10 @@ impl Counting {
     }
 }
 
-/// Pairs: the second of each waits for the first.
-fn pairs(count: usize) -> Value {
+/// Tasks that each depend on the one before, so that every task except the last releases one other.
+fn chain(count: usize) -> Value {
     let tasks = (0..count).map(|at| {
-        let names: Vec<String> = (at % 2 == 1).then(|| (at - 1).to_string()).into_iter().collect();
+        let names: Vec<String> = at.checked_sub(1).map(|before| before.to_string()).into_iter().collect();
         json!({ "prompt": "x", "provider": "claude", "dependsOn": names })
     });
     tasks.collect()
@@ -62,18 +62,18 @@ fn pairs(count: usize) -> Value {
 /// Leases and finishes so many tasks, one by one.
 async fn step(runner: &Runner, count: usize) {
     for _ in 0..count {
-        let lease = runner.one().await;
+        let lease = runner.lease_one().await;
         runner.complete(&lease).await;
     }
 }
 
-/// What 80 tasks cost, each leased and finished alone, when the account has so many runs of this size.
+/// What 80 tasks cost, each leased and finished alone, when the account has this many runs of this size.
 async fn cost(counting: &Counting, database: &str, runs: usize, size: usize) -> Spent {
-    let world = counting.world(database).await;
+    let fixture = counting.fixture(database).await;
     for _ in 0..runs {
-        world.submit(pairs(size)).await;
+        fixture.submit(chain(size)).await;
     }
-    let runner = world.runner();
+    let runner = fixture.runner();
     step(&runner, 10).await;
     let before = counting.spent(database).await;
     step(&runner, COUNTED).await;
@@ -84,7 +84,7 @@ async fn cost(counting: &Counting, database: &str, runs: usize, size: usize) -> 
 }
 
 /// Equal within 10 %.
-fn as_much(one: Spent, other: Spent) {
+fn assert_same_cost(one: Spent, other: Spent) {
     let close = |a: i64, b: i64| (a - b).abs() * 10 <= a.max(b);
     assert!(close(one.statements, other.statements) && close(one.rows, other.rows), "{one:?} {other:?}");
 }
@@ -95,9 +95,10 @@ fn a_task_of_a_large_run_costs_as_much_as_one_of_a_small_run() {
         let counting = Counting::start().await;
         let small = cost(&counting, "small", 1, 100).await;
         let large = cost(&counting, "large", 1, 10_000).await;
-        as_much(small, large);
-        // Lease: look, begin, lock, find, two writes, read, write the run, commit. Finish: begin, lock, write, those who
-        // wait, the run, commit. And some for the sweep, and for waiting in vain when the finish was not yet committed.
+        assert_same_cost(small, large);
+        // Lease: look, begin, lock, find, write the task, the run and the lease, read, commit. Finish: begin, lock, write the
+        // lease and the task, find and write the dependents, write the run, commit. Two notifications, and some statements
+        // of the timers.
         assert!(large.statements / 80 <= 20, "{large:?}");
     });
 }
@@ -108,22 +109,28 @@ fn a_task_costs_as_much_among_a_thousand_runs_as_among_ten() {
         let counting = Counting::start().await;
         let few = cost(&counting, "few", 10, 20).await;
         let many = cost(&counting, "many", 1_000, 20).await;
-        as_much(few, many);
+        assert_same_cost(few, many);
     });
+}
+
+/// The time over which an idle service is measured.
+async fn pass(time: Duration) {
+    let began = Instant::now();
+    eventually(time * 2, async || began.elapsed() >= time).await;
 }
 
 #[test]
 fn an_idle_service_leaves_its_database_alone() {
     run(async {
         let counting = Counting::start().await;
-        let world = counting.world("idle").await;
-        // Active runs, half of them of the account whose runners wait, for a provider that no runner has.
+        let fixture = counting.fixture("idle").await;
+        // Active runs for a provider that no runner has. Half of them belong to the account whose runners wait.
         for at in 0..1_000 {
-            let owner = if at % 2 == 0 { world.api.clone() } else { world.stranger() };
+            let owner = if at % 2 == 0 { fixture.api.clone() } else { fixture.other_account() };
             let tasks = vec![json!({ "prompt": "x", "provider": "gemini" })];
             owner.post(RUNS, &json!({ "tasks": tasks })).await.expect(201);
         }
-        let runners: Vec<Runner> = (0..100).map(|_| world.runner()).collect();
+        let runners: Vec<Runner> = (0..100).map(|_| fixture.runner()).collect();
         let waiting: Vec<_> = runners
             .into_iter()
             .map(|runner| {
@@ -134,7 +141,7 @@ fn an_idle_service_leaves_its_database_alone() {
                 })
             })
             .collect();
-        // Until all are waiting and a sweep or two is over.
+        // Wait until all runners wait and a sweep or two has passed.
         let (inside, connection) = tokio_postgres::connect(&counting.cluster.url("idle"), NoTls).await.unwrap();
         tokio::spawn(connection);
         eventually(Duration::from_secs(40), async || {
@@ -143,9 +150,9 @@ fn an_idle_service_leaves_its_database_alone() {
         })
         .await;
         drop(inside);
-        tokio::time::timeout(Duration::from_secs(8), std::future::pending::<()>()).await.unwrap_err();
+        pass(Duration::from_secs(8)).await;
         let (before, began) = (counting.spent("idle").await, Instant::now());
-        tokio::time::timeout(Duration::from_secs(15), std::future::pending::<()>()).await.unwrap_err();
+        pass(Duration::from_secs(15)).await;
         let (after, took) = (counting.spent("idle").await, began.elapsed());
         let rate = (after.statements - before.statements) as f64 / took.as_secs_f64();
         println!("idle with 1,000 active runs and 100 waiting runners: {rate:.2} statements a second");
@@ -153,8 +160,8 @@ fn an_idle_service_leaves_its_database_alone() {
         for task in waiting {
             task.abort();
         }
-        // And it is awake all the same.
-        world.submit(json!([task("a")])).await;
-        world.runner().one().await;
+        // The waiting runners are gone, and the service still grants leases.
+        fixture.submit(json!([task("a")])).await;
+        fixture.runner().lease_one().await;
     });
 }

@@ -3,25 +3,25 @@
 use ensemble_testkit::{Events, SseEvent, on_both_databases};
 use serde_json::{Value, json};
 
-use crate::world::{World, path, task};
+use crate::fixture::{Fixture, path, task};
 
 fn data(event: &SseEvent) -> Value {
     serde_json::from_str(&event.data).unwrap()
 }
 
 on_both_databases! {
-    async fn a_reader_sees_every_state_that_lasts_and_the_end(on: Backend) {
-        let world = World::new(on).await;
-        let run = world.submit(json!([task("a")])).await;
-        let mut events = Events::open(world.api.request("GET", &path(&run, "/events"))).await;
+    async fn a_stream_shows_every_lasting_state_and_the_end(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let run = fixture.submit(json!([task("a")])).await;
+        let mut events = Events::open(fixture.api.request("GET", &path(&run, "/events"))).await;
         assert_eq!(events.status, 200);
         let first = events.expect().await;
         assert_eq!((first.name.as_str(), first.id.as_deref()), ("change", Some("1")));
         assert_eq!(data(&first)["changedTasks"][0]["status"], "queued");
-        let runner = world.runner();
-        let lease = runner.one().await;
+        let runner = fixture.runner();
+        let lease = runner.lease_one().await;
         assert_eq!(data(&events.expect().await)["changedTasks"][0]["status"], "dispatching");
-        runner.beat(&lease).await.expect(200);
+        runner.heartbeat(&lease).await.expect(200);
         assert_eq!(data(&events.expect().await)["changedTasks"][0]["status"], "running");
         runner.complete(&lease).await;
         let last = events.expect().await;
@@ -31,21 +31,21 @@ on_both_databases! {
         assert_eq!(events.next_within(std::time::Duration::from_secs(5)).await, Ok(None));
     }
 
-    async fn a_reader_that_comes_back_is_told_what_changed_meanwhile(on: Backend) {
-        let world = World::new(on).await;
-        let run = world.submit(json!(vec![task("x"); 700])).await;
-        let runner = world.runner();
-        runner.complete(&runner.one().await).await;
-        let request = world.api.request("GET", &path(&run, "/events?after=99")).header("Last-Event-ID", "1");
+    async fn a_reader_that_reconnects_gets_what_changed_meanwhile(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let run = fixture.submit(json!(vec![task("x"); 700])).await;
+        let runner = fixture.runner();
+        runner.complete(&runner.lease_one().await).await;
+        let request = fixture.api.request("GET", &path(&run, "/events?after=99")).header("Last-Event-ID", "1");
         let event = Events::open(request).await.expect().await;
         assert_eq!((event.id.as_deref(), data(&event)["changedTasks"].as_array().unwrap().len()), (Some("3"), 1));
-        let mut all = Events::open(world.api.request("GET", &path(&run, "/events"))).await;
+        let mut all = Events::open(fixture.api.request("GET", &path(&run, "/events"))).await;
         assert_eq!(data(&all.expect().await)["changedTasks"].as_array().unwrap().len(), 700);
-        world.api.post(&path(&run, "/cancel"), &json!({})).await.expect(200);
+        fixture.api.post(&path(&run, "/cancel"), &json!({})).await.expect(200);
         assert_eq!(data(&all.expect().await)["changedTasks"].as_array().unwrap().len(), 699);
-        let after = Events::open(world.api.request("GET", &path(&run, "/events?after=4"))).await.expect().await;
+        let after = Events::open(fixture.api.request("GET", &path(&run, "/events?after=4"))).await.expect().await;
         assert_eq!(after.name, "end");
-        let bad = ensemble_testkit::Api::send(world.api.request("GET", &path(&run, "/events?after=x"))).await;
+        let bad = ensemble_testkit::Api::send(fixture.api.request("GET", &path(&run, "/events?after=x"))).await;
         bad.problem(400, "INVALID_CURSOR");
     }
 }

@@ -1,4 +1,4 @@
-//! Replicas, kills and lost wake-ups: every run ends right, and no task is completed twice.
+//! Replicas, kills and missed notifications: every run ends as it should, and no task is completed twice.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use ensemble_testkit::{Api, Backend, Program, eventually, run, start_service};
 use serde_json::{Value, json};
 use tokio_postgres::NoTls;
 
-use crate::world::{Runner, World, path, task, variables};
+use crate::fixture::{Fixture, Runner, path, task, variables};
 
-/// For what takes a second on a quiet machine.
+/// For steps that take a second on a quiet machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Works at one service until so much is done, through refusals and silence. Gives what was accepted.
+/// Leases and completes tasks until `goal` of them are done, and repeats requests that fail. Returns the completed tasks.
 pub(crate) async fn work(runner: Runner, goal: usize, timeout: Duration) -> Vec<String> {
     let mut done = Vec::new();
     let began = std::time::Instant::now();
     while done.len() < goal && began.elapsed() < timeout {
         let body = json!({ "machineId": runner.id, "providers": ["claude"], "capacity": 8, "waitMs": 500 });
-        let asked = Api::try_send(runner.api.request("POST", crate::world::LEASES).json(&body)).await;
+        let asked = Api::try_send(runner.api.request("POST", crate::fixture::LEASES).json(&body)).await;
         let leases = match asked {
             Ok(answer) if answer.status == 200 => answer.json()["leases"].as_array().unwrap().clone(),
             _ => Vec::new(),
@@ -31,9 +31,9 @@ pub(crate) async fn work(runner: Runner, goal: usize, timeout: Duration) -> Vec<
     done
 }
 
-/// Reports until an answer comes, as a runner does.
+/// Repeats a report until it gets a response, as a runner does.
 async fn report(runner: &Runner, lease: &Value, done: &mut Vec<String>) {
-    let path = format!("{}/{}/finish", crate::world::LEASES, lease["id"].as_str().unwrap());
+    let path = format!("{}/{}/finish", crate::fixture::LEASES, lease["id"].as_str().unwrap());
     let body = json!({ "fence": lease["fence"], "status": "completed" });
     let began = std::time::Instant::now();
     while began.elapsed() < Duration::from_secs(30) {
@@ -43,10 +43,10 @@ async fn report(runner: &Runner, lease: &Value, done: &mut Vec<String>) {
             _ => tokio::task::yield_now().await,
         }
     }
-    panic!("no answer to a report");
+    panic!("no response to a report");
 }
 
-/// Four tasks abreast, each waiting for the one before it.
+/// Four chains of tasks, each task depending on the one before it in its chain.
 pub(crate) fn chain(count: usize) -> Value {
     let tasks: Vec<Value> = (0..count)
         .map(|at| {
@@ -60,36 +60,36 @@ pub(crate) fn chain(count: usize) -> Value {
 #[test]
 fn two_replicas_share_one_database() {
     run(async {
-        let world = World::new(Backend::Postgres).await;
-        let second = start_service::<Orchestrator>(variables(&world.peers, &world.url, &[])).await;
+        let fixture = Fixture::new(Backend::Postgres).await;
+        let second = start_service::<Orchestrator>(variables(&fixture.peers, &fixture.url, &[])).await;
         let there = |runner: Runner| Runner { id: runner.id, api: runner.api.at(&second.public_url()) };
-        // A wake-up crosses from one to the other, for runners and for those who wait for a run.
-        let runner = world.runner();
+        // A notification crosses from one replica to the other, for runners and for requests that wait for a run.
+        let runner = fixture.runner();
         let waiting = tokio::spawn({
             let runner = there(runner.clone());
-            async move { runner.one().await }
+            async move { runner.lease_one().await }
         });
-        tokio::time::timeout(Duration::from_millis(300), std::future::pending::<()>()).await.unwrap_err();
+        eventually(TIMEOUT, async || second.in_flight() == 1).await;
         let before = std::time::Instant::now();
-        let submitted = world.submit(json!([task("a")])).await;
+        let submitted = fixture.submit(json!([task("a")])).await;
         let lease = waiting.await.unwrap();
         assert!(before.elapsed() < Duration::from_secs(3), "not by the sweep");
-        let api = world.api.at(&second.public_url());
+        let api = fixture.api.at(&second.public_url());
         let pend = path(&submitted, "/pend");
         let ended = tokio::spawn(async move { api.post(&pend, &json!({ "waitFor": "terminal" })).await.expect(200) });
-        tokio::time::timeout(Duration::from_millis(300), std::future::pending::<()>()).await.unwrap_err();
+        eventually(TIMEOUT, async || second.in_flight() == 1).await;
         let before = std::time::Instant::now();
         runner.complete(&lease).await;
         assert_eq!(ended.await.unwrap()["status"], "completed");
         assert!(before.elapsed() < Duration::from_secs(3), "not by the sweep");
-        // Work on both at once: each task is done once.
-        let submitted = world.submit_run(json!({ "tasks": chain(200), "maxConcurrency": 64, "spread": true })).await;
+        // Runners work at both replicas: each task is done once.
+        let submitted = fixture.submit_run(json!({ "tasks": chain(200), "maxConcurrency": 64, "spread": true })).await;
         let workers = (0..6).map(|at| {
-            let runner = world.runner();
+            let runner = fixture.runner();
             tokio::spawn(work(if at % 2 == 0 { runner } else { there(runner) }, 34, TIMEOUT))
         });
         let workers: Vec<_> = workers.collect();
-        let ended = world.ended(&submitted).await;
+        let ended = fixture.wait_for_end(&submitted).await;
         assert_eq!((&ended["status"], &ended["summary"]["completed"]), (&json!("completed"), &json!(200)));
         for worker in workers {
             worker.abort();
@@ -99,7 +99,13 @@ fn two_replicas_share_one_database() {
     });
 }
 
-/// The program is killed again and again while runners work.
+/// How many tasks of a run have completed. `None` while the service is not available.
+async fn completed(api: &Api, run: &Value) -> Option<u64> {
+    let answer = Api::try_send(api.request("GET", &path(run, ""))).await.ok()?;
+    (answer.status == 200).then(|| answer.json()["summary"]["completed"].as_u64().unwrap())
+}
+
+/// The program is killed several times while a runner works.
 async fn survives_kills(on: Backend) {
     let vars = [
         ("ORCHESTRATOR_LEASE_MS", "1000"),
@@ -108,27 +114,23 @@ async fn survives_kills(on: Backend) {
         ("ORCHESTRATOR_MAX_MACHINE_LOSSES", "100"),
         ("RUST_LOG", "error"),
     ];
-    let mut world = World::with(on, &vars).await;
-    world.stop().await;
+    let mut fixture = Fixture::with(on, &vars).await;
+    fixture.stop().await;
     let program = env!("CARGO_BIN_EXE_ensemble-orchestrator");
-    let mut service = Program::start(program, variables(&world.peers, &world.url, &vars)).await;
-    let api = world.api.at(&service.public_url);
+    let mut service = Program::start(program, variables(&fixture.peers, &fixture.url, &vars)).await;
+    let api = fixture.api.at(&service.public_url);
     let plan = json!({ "tasks": chain(120), "maxConcurrency": 16 });
-    let submitted = api.post(crate::world::RUNS, &plan).await.expect(201);
-    let runner = world.runner_of(world.user);
+    let submitted = api.post(crate::fixture::RUNS, &plan).await.expect(201);
+    let runner = fixture.runner_of(fixture.user);
     let runner = Runner { id: runner.id, api: runner.api.at(&service.public_url) };
     let worker = tokio::spawn(work(runner, 120, TIMEOUT));
-    for _ in 0..3 {
-        tokio::time::timeout(Duration::from_millis(400), std::future::pending::<()>()).await.unwrap_err();
+    for step in 1..=3 {
+        eventually(TIMEOUT, async || completed(&api, &submitted).await.is_some_and(|done| done >= step * 25)).await;
         service.restart().await;
     }
-    let ended = async || {
-        let answer = Api::try_send(api.request("GET", &path(&submitted, ""))).await;
-        answer.ok().filter(|answer| answer.status == 200).map(|answer| answer.json())
-    };
-    eventually(Duration::from_secs(60), async || ended().await.is_some_and(|run| run["status"] == "completed")).await;
+    eventually(TIMEOUT, async || completed(&api, &submitted).await == Some(120)).await;
     worker.abort();
-    let run = ended().await.unwrap();
+    let run = api.get(&path(&submitted, "")).await.expect(200);
     assert_eq!(
         run["summary"],
         json!({ "total": 120, "queued": 0, "running": 0, "completed": 120, "failed": 0, "cancelled": 0 })
@@ -146,7 +148,7 @@ fn a_run_survives_kills_of_the_service_on_sqlite() {
     run(survives_kills(Backend::Sqlite));
 }
 
-/// Ends every session of the database, as a restart of PostgreSQL does.
+/// Ends the database's sessions, as a restart of PostgreSQL does.
 async fn cut_all(url: &str, which: &str) {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     let connection = tokio::spawn(connection);
@@ -160,46 +162,42 @@ async fn cut_all(url: &str, which: &str) {
 }
 
 #[test]
-fn connections_that_break_cost_a_moment_and_no_task() {
+fn broken_connections_lose_no_task() {
     run(async {
-        let world = World::with(Backend::Postgres, &[("ORCHESTRATOR_SWEEP_MS", "200")]).await;
-        let submitted = world.submit_run(json!({ "tasks": chain(120), "maxConcurrency": 16 })).await;
-        let worker = tokio::spawn(work(world.runner(), 120, TIMEOUT));
-        for _ in 0..4 {
-            tokio::time::timeout(Duration::from_millis(200), std::future::pending::<()>()).await.unwrap_err();
-            cut_all(&world.url, "ensemble%").await;
+        let fixture = Fixture::with(Backend::Postgres, &[("ORCHESTRATOR_SWEEP_MS", "200")]).await;
+        let submitted = fixture.submit_run(json!({ "tasks": chain(120), "maxConcurrency": 16 })).await;
+        let worker = tokio::spawn(work(fixture.runner(), 120, TIMEOUT));
+        for step in 1..=4 {
+            let is_reached = async || completed(&fixture.api, &submitted).await.is_some_and(|done| done >= step * 20);
+            eventually(TIMEOUT, is_reached).await;
+            cut_all(&fixture.url, "ensemble%").await;
         }
-        let state = async || {
-            let answer = world.api.get(&path(&submitted, "")).await;
-            (answer.status == 200).then(|| answer.json())
-        };
-        eventually(Duration::from_secs(60), async || state().await.is_some_and(|run| run["status"] == "completed"))
-            .await;
+        eventually(TIMEOUT, async || completed(&fixture.api, &submitted).await == Some(120)).await;
         let done = worker.await.unwrap();
         assert_eq!(done.iter().collect::<HashSet<_>>().len(), done.len(), "no report was taken twice");
     });
 }
 
 #[test]
-fn the_sweep_finds_what_a_lost_wake_up_did_not_tell() {
+fn the_sweep_finds_changes_without_notifications() {
     run(async {
         let vars = [("ORCHESTRATOR_SWEEP_MS", "300")];
-        let world = World::with(Backend::Postgres, &vars).await;
-        let runner = world.runner();
-        let submitted = world.submit(json!([task("a")])).await;
-        let lease = runner.one().await;
+        let fixture = Fixture::with(Backend::Postgres, &vars).await;
+        let runner = fixture.runner();
+        let submitted = fixture.submit(json!([task("a")])).await;
+        let lease = runner.lease_one().await;
         let pend = path(&submitted, "/pend");
         let ended = {
-            let api = world.api.clone();
+            let api = fixture.api.clone();
             tokio::spawn(async move { api.post(&pend, &json!({ "waitFor": "terminal" })).await.expect(200) })
         };
         let waiting = tokio::spawn({
             let runner = runner.clone();
-            async move { runner.one().await }
+            async move { runner.lease_one().await }
         });
-        tokio::time::timeout(Duration::from_millis(700), std::future::pending::<()>()).await.unwrap_err();
-        // Behind the service's back: a task is done and another one is there, and nobody is told.
-        let (client, connection) = tokio_postgres::connect(&world.url, NoTls).await.unwrap();
+        fixture.wait_for_requests(2).await;
+        // The test changes the database itself, without a notification: the task completes, and then it is queued again.
+        let (client, connection) = tokio_postgres::connect(&fixture.url, NoTls).await.unwrap();
         tokio::spawn(connection);
         client
             .batch_execute(

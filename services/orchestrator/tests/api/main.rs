@@ -1,7 +1,7 @@
-//! The orchestrator as its callers see it: runs, waits, leases, outputs, machines, faults.
+//! The orchestrator through its public interface: runs, waits, leases, outputs, machines and faults.
 #![cfg(test)]
 
-mod world;
+mod fixture;
 
 mod cancelling;
 mod cost;
@@ -10,6 +10,7 @@ mod events;
 mod faults;
 mod granting;
 mod leases;
+mod lifecycle;
 mod losses;
 mod machines;
 mod memory;
@@ -20,4 +21,3 @@ mod retrying;
 mod runs;
 mod scale;
 mod waiting;
-mod walk;

@@ -1,4 +1,4 @@
-//! What passes through the service does not stay in its memory.
+//! Outputs and large runs do not stay in the memory of the service.
 
 use std::time::Duration;
 
@@ -6,40 +6,40 @@ use ensemble_testkit::{Api, Backend, Program, on_both_databases, run};
 use serde_json::{Value, json};
 use tokio_postgres::NoTls;
 
-use crate::world::{RUNS, Runner, World, path, variables};
+use crate::fixture::{Fixture, RUNS, Runner, path, variables};
 
 const MIB: f64 = 1048576.0;
 
-/// The service as a process of its own, whose memory can be seen.
+/// The service as a process of its own, so that its memory can be measured.
 struct Process {
-    world: World,
+    fixture: Fixture,
     program: Program,
     api: Api,
 }
 
 impl Process {
     async fn start(on: Backend) -> Self {
-        let mut world = World::new(on).await;
-        world.stop().await;
-        let vars = variables(&world.peers, &world.url, &[("RUST_LOG", "warn")]);
+        let mut fixture = Fixture::new(on).await;
+        fixture.stop().await;
+        let vars = variables(&fixture.peers, &fixture.url, &[("RUST_LOG", "warn")]);
         let program = Program::start(env!("CARGO_BIN_EXE_ensemble-orchestrator"), vars).await;
-        let api = world.api.at(&program.public_url);
-        Self { world, program, api }
+        let api = fixture.api.at(&program.public_url);
+        Self { fixture, program, api }
     }
 
     fn runner(&self) -> Runner {
-        let runner = self.world.runner();
+        let runner = self.fixture.runner();
         Runner { id: runner.id, api: runner.api.at(&self.program.public_url) }
     }
 
-    /// Resident, in MiB.
+    /// The resident memory, in MiB.
     async fn memory(&self) -> f64 {
-        let told = Api::new(&self.program.internal_url).get("/metrics").await.text;
-        let line = told.lines().find(|line| line.starts_with("ensemble_process_resident_memory_bytes")).unwrap();
+        let response = Api::new(&self.program.internal_url).get("/metrics").await.text;
+        let line = response.lines().find(|line| line.starts_with("ensemble_process_resident_memory_bytes")).unwrap();
         line.rsplit(' ').next().unwrap().parse::<f64>().unwrap() / MIB
     }
 
-    /// The most that is seen while something happens.
+    /// The largest memory while `what` runs.
     async fn most_while<T>(&self, what: impl Future<Output = T>) -> (T, f64) {
         let mut what = std::pin::pin!(what);
         let mut most = 0_f64;
@@ -53,19 +53,19 @@ impl Process {
 }
 
 on_both_databases! {
-    async fn a_hundred_mebibytes_of_output_pass_through_flat_memory(on: Backend) {
+    async fn a_hundred_mebibytes_of_output_need_constant_memory(on: Backend) {
         const PIECE: usize = 512 * 1024;
         let process = Process::start(on).await;
-        let submitted = process.api.post(RUNS, &json!({ "tasks": [crate::world::task("a")] })).await.expect(201);
+        let submitted = process.api.post(RUNS, &json!({ "tasks": [crate::fixture::task("a")] })).await.expect(201);
         let runner = process.runner();
-        let lease = runner.one().await;
+        let lease = runner.lease_one().await;
         let piece = "0123456789abcde\n".repeat(PIECE / 16);
         let send = async |from: usize, to: usize| {
             for at in from..to {
                 runner.output(&lease, at * PIECE, &piece).await.expect(200);
             }
         };
-        // What is kept, and a little of what is only counted.
+        // All that is stored, and some output beyond the limit.
         send(0, 20).await;
         let before = process.memory().await;
         let ((), most) = process.most_while(send(20, 200)).await;
@@ -78,7 +78,7 @@ on_both_databases! {
     }
 }
 
-/// Reads an answer to its end without keeping it; gives its length.
+/// Reads a response to its end and returns its length.
 async fn skim(api: Api, path: String) -> usize {
     let mut answer = api.request("GET", &path).send().await.unwrap();
     assert_eq!(answer.status(), 200);
@@ -90,13 +90,13 @@ async fn skim(api: Api, path: String) -> usize {
 }
 
 #[test]
-fn the_largest_runs_are_read_through_flat_memory() {
+fn the_largest_runs_are_read_in_constant_memory() {
     run(async {
         let process = Process::start(Backend::Postgres).await;
-        let tasks: Vec<Value> = vec![crate::world::task("x"); 10_000];
+        let tasks: Vec<Value> = vec![crate::fixture::task("x"); 10_000];
         let submitted = process.api.post(RUNS, &json!({ "tasks": tasks })).await.expect(201);
-        // Longer texts than any that could be handed in at once; to report 10,000 summaries would take minutes.
-        let (client, connection) = tokio_postgres::connect(&process.world.url, NoTls).await.unwrap();
+        // Set in the database, because 10,000 reports would take minutes.
+        let (client, connection) = tokio_postgres::connect(&process.fixture.url, NoTls).await.unwrap();
         tokio::spawn(connection);
         client
             .batch_execute(

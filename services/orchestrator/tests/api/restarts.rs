@@ -1,5 +1,5 @@
-//! The service is killed and its PostgreSQL dies and is restarted, in the middle of a run: nothing is lost, nothing is
-//! done twice, and whoever waits hears the end.
+//! The service is killed and PostgreSQL is killed and restarted in the middle of a run: no task is lost or completed twice,
+//! and the requests that wait get the end of the run.
 #![expect(
     clippy::disallowed_methods,
     reason = "starting and stopping a PostgreSQL blocks, and only this test waits for it"
@@ -15,7 +15,7 @@ use tokio::task::block_in_place;
 use tokio_postgres::NoTls;
 
 use crate::faults::{chain, work};
-use crate::world::{RUNS, Runner, World, path, variables};
+use crate::fixture::{Fixture, RUNS, Runner, path, variables};
 
 const TASKS: usize = 240;
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -32,7 +32,7 @@ async fn pend_to_the_end(api: Api, run: Value) -> Value {
     }
 }
 
-/// Follows the stream of a run's changes and goes on where it broke. Gives the last state of each task that it was told.
+/// Follows the stream of a run's changes, and reconnects where it broke. Returns the last event and the completed tasks.
 async fn follow_to_the_end(api: Api, run: Value) -> (Value, HashSet<String>) {
     let (mut last, mut completed) = ("0".to_owned(), HashSet::new());
     loop {
@@ -44,12 +44,13 @@ async fn follow_to_the_end(api: Api, run: Value) -> (Value, HashSet<String>) {
         while let Ok(Some(event)) = events.next_within(Duration::from_secs(30)).await {
             let Some(id) = event.id.filter(|_| event.name == "change") else { continue };
             last = id;
-            let told: Value = serde_json::from_str(&event.data).unwrap();
-            for task in told["changedTasks"].as_array().unwrap().iter().filter(|task| task["status"] == "completed") {
+            let response: Value = serde_json::from_str(&event.data).unwrap();
+            for task in response["changedTasks"].as_array().unwrap().iter().filter(|task| task["status"] == "completed")
+            {
                 completed.insert(task["id"].as_str().unwrap().to_owned());
             }
-            if told["terminal"] == true {
-                return (told, completed);
+            if response["terminal"] == true {
+                return (response, completed);
             }
         }
     }
@@ -67,16 +68,16 @@ fn a_run_survives_restarts_of_postgresql_and_of_the_service() {
             ("ORCHESTRATOR_MAX_MACHINE_LOSSES", "100"),
             ("RUST_LOG", "off"),
         ];
-        let mut world = World::at(url.clone(), &vars).await;
-        world.stop().await;
+        let mut fixture = Fixture::at(url.clone(), &vars).await;
+        fixture.stop().await;
         let program = env!("CARGO_BIN_EXE_ensemble-orchestrator");
-        let mut service = Program::start(program, variables(&world.peers, &url, &vars)).await;
-        let api = world.api.at(&service.public_url);
+        let mut service = Program::start(program, variables(&fixture.peers, &url, &vars)).await;
+        let api = fixture.api.at(&service.public_url);
         let plan = json!({ "tasks": chain(TASKS), "maxConcurrency": 16 });
         let submitted = api.post(RUNS, &plan).await.expect(201);
         let pending = tokio::spawn(pend_to_the_end(api.clone(), submitted.clone()));
         let following = tokio::spawn(follow_to_the_end(api.clone(), submitted.clone()));
-        let runner = world.runner();
+        let runner = fixture.runner();
         let runner = Runner { id: runner.id, api: runner.api.at(&service.public_url) };
         let worker = tokio::spawn(work(runner, TASKS, TIMEOUT));
 
@@ -84,7 +85,7 @@ fn a_run_survives_restarts_of_postgresql_and_of_the_service() {
             let answer = Api::try_send(api.request("GET", &path(&submitted, ""))).await.ok()?;
             (answer.status == 200).then(|| answer.json()["summary"]["completed"].as_u64().unwrap())
         };
-        // Each time when some more has been done, so that it is in the middle of work.
+        // Each restart waits for some more completed tasks, so that it happens in the middle of the run.
         for (step, at) in (1..=6).map(|step| (step, step * 32)) {
             eventually(TIMEOUT, async || completed().await.is_some_and(|done| done >= at)).await;
             match step % 3 {
@@ -97,10 +98,14 @@ fn a_run_survives_restarts_of_postgresql_and_of_the_service() {
             }
         }
 
-        let ended = tokio::time::timeout(TIMEOUT, pending).await.expect("a pend hears the end").unwrap();
+        let ended = tokio::time::timeout(TIMEOUT, pending).await.expect("a pend returns the end").unwrap();
         assert_eq!(ended["status"], "completed", "{ended}");
-        let (told, tasks) = tokio::time::timeout(TIMEOUT, following).await.expect("a stream tells the end").unwrap();
-        assert_eq!((&told["status"], tasks.len()), (&json!("completed"), TASKS), "each task's end was told");
+        let (response, tasks) = tokio::time::timeout(TIMEOUT, following).await.expect("a stream has the end").unwrap();
+        assert_eq!(
+            (&response["status"], tasks.len()),
+            (&json!("completed"), TASKS),
+            "the stream has the end of each task"
+        );
         let done = tokio::time::timeout(TIMEOUT, worker).await.expect("every report is answered").unwrap();
         assert_eq!(done.iter().collect::<HashSet<_>>().len(), done.len(), "no report was taken twice");
         let (client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();

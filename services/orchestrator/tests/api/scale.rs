@@ -1,4 +1,4 @@
-//! Large runs of every shape end, and end right.
+//! Large runs of every shape end as they should.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -6,19 +6,19 @@ use std::time::Duration;
 use ensemble_testkit::on_both_databases;
 use serde_json::{Value, json};
 
-use crate::world::{Runner, World};
+use crate::fixture::{Fixture, Runner};
 
 fn node(depends_on: &[usize]) -> Value {
     let names: Vec<String> = depends_on.iter().map(usize::to_string).collect();
     json!({ "prompt": "x", "provider": "claude", "dependsOn": names })
 }
 
-/// Does tasks until there are none for a while; gives their ids in the order in which they ended.
+/// Completes this many tasks. Returns their ids in the order in which they ended.
 async fn work(runner: &Runner, count: usize) -> Vec<String> {
     let mut done = Vec::new();
     while done.len() < count {
         let leases = runner.wait(64, Duration::from_secs(20)).await;
-        assert!(!leases.is_empty(), "after {} of {count} nothing came", done.len());
+        assert!(!leases.is_empty(), "after {} of {count} no lease was granted", done.len());
         let reports = leases.iter().map(|lease| runner.complete(lease));
         futures_util::future::join_all(reports).await;
         done.extend(leases.iter().map(|lease| lease["taskId"].as_str().unwrap().to_owned()));
@@ -26,11 +26,11 @@ async fn work(runner: &Runner, count: usize) -> Vec<String> {
     done
 }
 
-async fn complete(world: &World, tasks: Vec<Value>) {
+async fn complete(fixture: &Fixture, tasks: Vec<Value>) {
     let count = tasks.len();
-    let run = world.submit_run(json!({ "tasks": tasks, "maxConcurrency": 64 })).await;
-    let done = work(&world.runner(), count).await;
-    let run = world.ended(&run).await;
+    let run = fixture.submit_run(json!({ "tasks": tasks, "maxConcurrency": 64 })).await;
+    let done = work(&fixture.runner(), count).await;
+    let run = fixture.wait_for_end(&run).await;
     assert_eq!((&run["status"], &run["summary"]["completed"]), (&json!("completed"), &json!(count)));
     assert_eq!(done.iter().collect::<HashSet<_>>().len(), count, "each task was done once");
     let order: HashMap<&str, usize> = done.iter().enumerate().map(|(at, id)| (id.as_str(), at)).collect();
@@ -46,19 +46,19 @@ async fn complete(world: &World, tasks: Vec<Value>) {
 }
 
 on_both_databases! {
-    async fn ten_thousand_tasks_fan_out_and_in_again(on: Backend) {
-        let world = World::new(on).await;
+    async fn ten_thousand_tasks_fan_out_and_in(on: Backend) {
+        let fixture = Fixture::new(on).await;
         let mut tasks = vec![node(&[])];
         tasks.extend((1..9_960).map(|_| node(&[0])));
-        // As many as one task may name; the last one waits for them all.
+        // Each task depends on as many others as one task may, and the last one on all of these.
         tasks.extend((0..39).map(|at| node(&(1 + at * 255..1 + (at + 1) * 255).collect::<Vec<_>>())));
         tasks.push(node(&(9_960..9_999).collect::<Vec<_>>()));
         assert_eq!(tasks.len(), 10_000);
-        complete(&world, tasks).await;
+        complete(&fixture, tasks).await;
     }
 
-    async fn a_random_graph_is_done_in_an_order_that_fits(on: Backend) {
-        let world = World::new(on).await;
+    async fn a_random_graph_runs_in_the_order_of_its_dependencies(on: Backend) {
+        let fixture = Fixture::new(on).await;
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;
         let mut random = move |below: usize| {
             state ^= state << 13;
@@ -73,23 +73,23 @@ on_both_databases! {
             targets.dedup();
             node(&targets)
         });
-        complete(&world, tasks.collect()).await;
+        complete(&fixture, tasks.collect()).await;
     }
 
-    async fn a_chain_goes_link_by_link(on: Backend) {
-        let world = World::new(on).await;
-        complete(&world, (0..500_usize).map(|at| node(&at.checked_sub(1).into_iter().collect::<Vec<_>>())).collect()).await;
+    async fn a_chain_runs_in_its_order(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        complete(&fixture, (0..500_usize).map(|at| node(&at.checked_sub(1).into_iter().collect::<Vec<_>>())).collect()).await;
     }
 
-    async fn a_failure_at_the_root_of_a_chain_of_ten_thousand_gives_up_all_of_it(on: Backend) {
-        let world = World::new(on).await;
+    async fn a_failure_fails_a_chain_of_ten_thousand(on: Backend) {
+        let fixture = Fixture::new(on).await;
         let tasks: Vec<Value> =
             (0..10_000_usize).map(|at| node(&at.checked_sub(1).into_iter().collect::<Vec<_>>())).collect();
-        let run = world.submit(json!(tasks)).await;
-        let runner = world.runner();
-        let lease = runner.one().await;
+        let run = fixture.submit(json!(tasks)).await;
+        let runner = fixture.runner();
+        let lease = runner.lease_one().await;
         runner.finish(&lease, "failed").await.expect(200);
-        let run = world.ended(&run).await;
+        let run = fixture.wait_for_end(&run).await;
         assert_eq!((&run["status"], &run["summary"]["failed"]), (&json!("failed"), &json!(10_000)));
     }
 }

@@ -1,38 +1,38 @@
-//! `pend`: waiting for a change, or for the end.
+//! `pend`: waiting for a change or for the end of a run.
 
 use std::time::{Duration, Instant};
 
 use ensemble_testkit::{Api, on_both_databases};
 use serde_json::json;
 
-use crate::world::{World, path, task};
+use crate::fixture::{Fixture, path, task};
 
 on_both_databases! {
-    async fn a_change_is_told_with_the_tasks_that_changed(on: Backend) {
-        let world = World::new(on).await;
-        let run = world.submit(json!([task("a"), task("b")])).await;
+    async fn a_change_is_returned_with_the_tasks_that_changed(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let run = fixture.submit(json!([task("a"), task("b")])).await;
         let pend = path(&run, "/pend");
-        let first = world.api.post(&pend, &json!({ "cursor": "0" })).await.expect(200);
+        let first = fixture.api.post(&pend, &json!({ "cursor": "0" })).await.expect(200);
         assert_eq!((&first["changed"], &first["terminal"], &first["cursor"]), (&json!(true), &json!(false), &json!("1")));
         assert_eq!(first["changedTasks"].as_array().unwrap().len(), 2);
         assert!(first["run"].get("tasks").is_none());
         let began = Instant::now();
-        let nothing = world.api.post(&pend, &json!({ "cursor": "1", "timeoutMs": 200 })).await.expect(200);
+        let nothing = fixture.api.post(&pend, &json!({ "cursor": "1", "timeoutMs": 200 })).await.expect(200);
         assert!(began.elapsed() >= Duration::from_millis(200));
         assert_eq!((&nothing["changed"], &nothing["changedTasks"]), (&json!(false), &json!([])));
-        let runner = world.runner();
-        let lease = runner.one().await;
-        let change = world.api.post(&pend, &json!({ "cursor": "1" })).await.expect(200);
+        let runner = fixture.runner();
+        let lease = runner.lease_one().await;
+        let change = fixture.api.post(&pend, &json!({ "cursor": "1" })).await.expect(200);
         assert_eq!(change["changedTasks"], json!([{ "id": lease["taskId"], "status": "dispatching", "attempt": 1, "waitingFor": null, "error": null }]));
         assert_eq!(change["status"], "running");
     }
 
-    async fn a_waiter_is_woken_at_once(on: Backend) {
-        let world = World::new(on).await;
-        let run = world.submit(json!([task("a")])).await;
-        let runner = world.runner();
-        let lease = runner.one().await;
-        let (api, pend) = (world.api.clone(), path(&run, "/pend"));
+    async fn a_waiting_request_is_notified_at_once(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let run = fixture.submit(json!([task("a")])).await;
+        let runner = fixture.runner();
+        let lease = runner.lease_one().await;
+        let (api, pend) = (fixture.api.clone(), path(&run, "/pend"));
         let change = tokio::spawn({
             let (api, pend) = (api.clone(), pend.clone());
             async move { (api.post(&pend, &json!({})).await.expect(200), Instant::now()) }
@@ -40,8 +40,7 @@ on_both_databases! {
         let end = tokio::spawn(async move {
             (api.post(&pend, &json!({ "waitFor": "terminal", "cursor": "2" })).await.expect(200), Instant::now())
         });
-        // Both have to be waiting; that cannot be seen from outside, and to be early makes the test weaker, not wrong.
-        tokio::time::timeout(Duration::from_millis(300), std::future::pending::<()>()).await.unwrap_err();
+        fixture.wait_for_requests(2).await;
         let before = Instant::now();
         runner.complete(&lease).await;
         for task in [change, end] {
@@ -51,15 +50,15 @@ on_both_databases! {
         }
     }
 
-    async fn the_end_is_told_at_once_and_again(on: Backend) {
-        let world = World::new(on).await;
-        let run = world.submit(json!([task("a")])).await;
+    async fn a_run_that_has_ended_is_returned_at_once(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let run = fixture.submit(json!([task("a")])).await;
         let pend = path(&run, "/pend");
-        let zero = world.api.post(&pend, &json!({ "waitFor": "terminal", "timeoutMs": 0 })).await.expect(200);
+        let zero = fixture.api.post(&pend, &json!({ "waitFor": "terminal", "timeoutMs": 0 })).await.expect(200);
         assert_eq!((&zero["terminal"], &zero["changed"]), (&json!(false), &json!(false)));
-        world.api.post(&path(&run, "/cancel"), &json!({})).await.expect(200);
-        for call in [world.api.request("POST", &pend), world.api.request("GET", &format!("{pend}?waitFor=terminal")),
-            world.api.request("GET", &format!("{pend}?cursor=1&timeoutMs=1000")), world.api.request("POST", &format!("{pend}?cursor=99"))] {
+        fixture.api.post(&path(&run, "/cancel"), &json!({})).await.expect(200);
+        for call in [fixture.api.request("POST", &pend), fixture.api.request("GET", &format!("{pend}?waitFor=terminal")),
+            fixture.api.request("GET", &format!("{pend}?cursor=1&timeoutMs=1000")), fixture.api.request("POST", &format!("{pend}?cursor=99"))] {
             let began = Instant::now();
             let ended = Api::send(call).await.expect(200);
             assert_eq!((&ended["terminal"], &ended["status"]), (&json!(true), &json!("cancelled")));
@@ -67,35 +66,35 @@ on_both_databases! {
         }
     }
 
-    async fn bad_waits_are_refused(on: Backend) {
-        let world = World::new(on).await;
-        let run = world.submit(json!([task("a")])).await;
+    async fn invalid_waits_are_refused(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let run = fixture.submit(json!([task("a")])).await;
         let pend = path(&run, "/pend");
-        world.api.post(&pend, &json!({ "cursor": "x" })).await.problem(400, "INVALID_CURSOR");
-        world.api.post(&format!("{pend}?cursor="), &json!({ "cursor": "1" })).await.problem(400, "INVALID_CURSOR");
-        world.api.post(&pend, &json!({ "cursor": "-1" })).await.problem(400, "INVALID_CURSOR");
-        world.api.post(&pend, &json!({ "cursor": "99999999999999999999" })).await.problem(400, "INVALID_CURSOR");
-        assert_eq!(world.api.post(&pend, &json!({ "timeoutMs": 120_001 })).await.bad_fields(), ["/timeoutMs"]);
-        assert_eq!(world.api.post(&pend, &json!({ "waitFor": "ever" })).await.bad_fields(), ["/waitFor"]);
-        assert_eq!(world.api.get(&format!("{pend}?waitFor=ever")).await.bad_fields(), ["?waitFor"]);
+        fixture.api.post(&pend, &json!({ "cursor": "x" })).await.problem(400, "INVALID_CURSOR");
+        fixture.api.post(&format!("{pend}?cursor="), &json!({ "cursor": "1" })).await.problem(400, "INVALID_CURSOR");
+        fixture.api.post(&pend, &json!({ "cursor": "-1" })).await.problem(400, "INVALID_CURSOR");
+        fixture.api.post(&pend, &json!({ "cursor": "99999999999999999999" })).await.problem(400, "INVALID_CURSOR");
+        assert_eq!(fixture.api.post(&pend, &json!({ "timeoutMs": 120_001 })).await.bad_fields(), ["/timeoutMs"]);
+        assert_eq!(fixture.api.post(&pend, &json!({ "waitFor": "ever" })).await.bad_fields(), ["/waitFor"]);
+        assert_eq!(fixture.api.get(&format!("{pend}?waitFor=ever")).await.bad_fields(), ["?waitFor"]);
     }
 
-    async fn at_most_five_hundred_tasks_are_told(on: Backend) {
-        let world = World::new(on).await;
-        let run = world.submit(json!(vec![task("x"); 501])).await;
-        let pended = world.api.post(&path(&run, "/pend"), &json!({ "cursor": "0" })).await.expect(200);
+    async fn at_most_five_hundred_tasks_are_returned(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let run = fixture.submit(json!(vec![task("x"); 501])).await;
+        let pended = fixture.api.post(&path(&run, "/pend"), &json!({ "cursor": "0" })).await.expect(200);
         assert_eq!((pended["changedTasks"].as_array().unwrap().len(), &pended["more"]), (500, &json!(true)));
     }
 
-    async fn a_token_that_is_revoked_waits_no_longer(on: Backend) {
-        let world = World::new(on).await;
-        let run = world.submit(json!([task("a")])).await;
-        let (token, id) = world.peers.issuer().revocable(world.user);
-        let api = world.api.with_token(&token);
+    async fn a_revoked_token_ends_the_wait(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let run = fixture.submit(json!([task("a")])).await;
+        let (token, id) = fixture.peers.issuer().revocable(fixture.user);
+        let api = fixture.api.with_token(&token);
         let pend = path(&run, "/pend");
         let waiting = tokio::spawn(async move { api.post(&pend, &json!({ "timeoutMs": 50_000 })).await });
-        tokio::time::timeout(Duration::from_millis(300), std::future::pending::<()>()).await.unwrap_err();
-        world.peers.issuer().revoke(id);
+        fixture.wait_for_requests(1).await;
+        fixture.peers.issuer().revoke(id);
         waiting.await.unwrap().problem(401, "UNAUTHENTICATED");
     }
 }

@@ -1,5 +1,5 @@
--- No foreign keys: rows of a run are written together and deleted never, and a check for each of 100,000 dependencies
--- would cost more than writing them.
+-- No foreign keys: the rows of a run are inserted together and never deleted, and checking 100,000 dependencies would cost
+-- more than inserting them.
 
 CREATE TABLE runs (
     id              uuid        PRIMARY KEY,
@@ -11,20 +11,20 @@ CREATE TABLE runs (
     spread          boolean     NOT NULL,
     -- Some of its tasks are pinned to machines.
     pinned          boolean     NOT NULL,
-    -- The machine that took the first task that may go anywhere.
+    -- The machine that leased the first task without a machine of its own.
     machine_id      text,
     traceparent     text,
-    -- How many tasks are where; changed by differences, with the tasks, in one transaction.
+    -- How many tasks have which status. A transaction that changes a task changes these counts.
     total           integer     NOT NULL,
     queued          integer     NOT NULL,
     running         integer     NOT NULL,
     completed       integer     NOT NULL,
     failed          integer     NOT NULL,
     cancelled       integer     NOT NULL,
-    -- Of the queued ones, those that wait for nothing but a runner.
+    -- Queued tasks that wait for nothing but a runner.
     ready           integer     NOT NULL,
     version         bigint      NOT NULL,
-    -- When it was last given a runner, for taking turns.
+    -- When a task of it was last leased. The runs of an account take turns by this time.
     served_at       timestamptz NOT NULL,
     created_at      timestamptz NOT NULL,
     updated_at      timestamptz NOT NULL,
@@ -46,33 +46,33 @@ CREATE INDEX runs_newest_first ON runs (owner_id, created_at DESC, id DESC);
 CREATE INDEX runs_active ON runs (owner_id) WHERE finished_at IS NULL;
 CREATE INDEX runs_to_serve ON runs (owner_id, served_at) WHERE ready > 0;
 
--- What changes about a task. What never does is in task_specs, so that these rows stay small.
+-- The state of a task. Its constant part is in task_specs, so that these rows stay small.
 CREATE TABLE tasks (
     id                  uuid        PRIMARY KEY,
     run_id              uuid        NOT NULL,
     owner_id            uuid        NOT NULL,
     position            integer     NOT NULL,
     provider            text        NOT NULL CHECK (provider IN ('claude', 'codex', 'gemini')),
-    -- Where it is pinned to.
+    -- The machine that it is pinned to.
     machine_id          text,
     templated           boolean     NOT NULL,
-    -- How many tasks wait for this one, so that nobody looks for them when there are none.
+    -- How many tasks depend on this one. If there are none, its end needs no search for them.
     dependents          integer     NOT NULL,
     timeout_ms          bigint      NOT NULL,
     max_attempts        integer     NOT NULL,
     backoff_ms          bigint      NOT NULL,
     backoff_factor      double precision NOT NULL,
     status              text        NOT NULL,
-    -- Rises with each lease; it is the fence as well.
+    -- Incremented by each lease. It is the fence of the lease.
     attempt             integer     NOT NULL,
     -- Dependencies that have not completed.
     open_deps           integer     NOT NULL CHECK (open_deps >= 0),
-    -- Attempts that failed, and attempts whose machine was lost, since it was submitted or retried.
+    -- Failed attempts, and attempts whose machine was lost, since the task was submitted or retried.
     failures            integer     NOT NULL,
     losses              integer     NOT NULL CHECK (losses >= 0),
-    -- Until when it pauses before another attempt.
+    -- The end of the pause before the next attempt.
     not_before          timestamptz,
-    -- The run's version when this last changed.
+    -- The run's version of its last change.
     version             bigint      NOT NULL,
     -- The machine of the last attempt.
     ran_on              text,
@@ -113,7 +113,7 @@ CREATE TABLE task_specs (
     working_directory text
 );
 
--- "task_id waits for depends_on".
+-- The task task_id depends on the task depends_on.
 CREATE TABLE dependencies (
     task_id    uuid    NOT NULL,
     place      integer NOT NULL,
@@ -132,18 +132,18 @@ CREATE TABLE leases (
     attempt          integer     NOT NULL,
     granted_at       timestamptz NOT NULL,
     beaten_at        timestamptz,
-    -- What the runner is told.
+    -- The end of the lease, as the runner knows it.
     expires_at       timestamptz NOT NULL,
-    -- The attempt's time is up then, whatever the runner says.
+    -- The end of the attempt, even if the runner still sends heartbeats. NULL before the first heartbeat.
     timeout_at       timestamptz,
-    -- When somebody has to look: the first beat is missing, the lease ran out, or the time is up.
+    -- When the timers have to act: the first heartbeat is missing, the lease expires, or the attempt times out.
     due_at           timestamptz NOT NULL,
     cancel_requested boolean     NOT NULL,
     ended_at         timestamptz,
-    -- How it ended, and for a finish what became of the task, so that a repetition gets the same answer.
+    -- How it ended. After a report also what became of the task, so that a repeated report gets the same response.
     end_reason       text CHECK (end_reason IN ('finished', 'unbeaten', 'expired', 'timeout', 'deleted')),
     outcome          text,
-    -- Bytes of output that were reported, and those that are kept.
+    -- Bytes of output that arrived, and bytes that are stored.
     output_length    bigint      NOT NULL,
     output_stored    bigint      NOT NULL,
     output_cut       boolean     NOT NULL,
@@ -164,7 +164,7 @@ CREATE TABLE output_chunks (
     PRIMARY KEY (lease_id, start_at)
 );
 
--- Who asked for leases lately, to say whether a task waits for a machine.
+-- Runners that requested leases recently. With them, tasks report whether they wait for a machine.
 CREATE TABLE runners (
     owner_id   uuid        NOT NULL,
     machine_id text        NOT NULL,

@@ -1,4 +1,4 @@
-//! A running orchestrator with its database and peers, an account, and runners that do nothing.
+//! A running orchestrator with its database and peers, an account with a client, and machines that request leases.
 
 use std::time::Duration;
 
@@ -9,32 +9,32 @@ use ensemble_rpc::orchestrator::{
 };
 use ensemble_rpc::{Channel, Peer};
 use ensemble_testkit::peers::INTERNAL_TOKEN;
-use ensemble_testkit::{Answer, Api, Backend, Peers, TestDatabase, start_service};
+use ensemble_testkit::{Answer, Api, Backend, Peers, TestDatabase, eventually, start_service};
 use ensemble_types::ids::{MachineId, UserId};
 use serde_json::{Value, json};
 
 pub(crate) const RUNS: &str = "/v1/orchestrator/runs";
 pub(crate) const LEASES: &str = "/v1/orchestrator/leases";
 
-pub(crate) struct World {
+pub(crate) struct Fixture {
     pub(crate) peers: Peers,
-    /// The address of its database.
+    /// The URL of its database.
     pub(crate) url: String,
     _database: Option<TestDatabase>,
-    /// Nothing while it is stopped.
+    /// `None` while the service is stopped.
     pub(crate) running: Option<Running>,
     pub(crate) user: UserId,
     pub(crate) api: Api,
 }
 
-/// A machine that asks for leases.
+/// A machine of the account.
 #[derive(Clone)]
 pub(crate) struct Runner {
     pub(crate) id: MachineId,
     pub(crate) api: Api,
 }
 
-impl World {
+impl Fixture {
     pub(crate) async fn new(on: Backend) -> Self {
         Self::with(on, &[]).await
     }
@@ -45,7 +45,7 @@ impl World {
         Self { _database: Some(database), ..Self::at(url, vars).await }
     }
 
-    /// On a database that the test made.
+    /// A service on a database that the test created.
     pub(crate) async fn at(url: String, vars: &[(&str, &str)]) -> Self {
         let peers = Peers::start().await;
         let service = start_service::<Orchestrator>(variables(&peers, &url, vars)).await;
@@ -64,43 +64,42 @@ impl World {
         }
     }
 
-    /// Starts it again on the same database, elsewhere.
+    /// Starts the service again on the same database and a new port.
     pub(crate) async fn start(&mut self, vars: &[(&str, &str)]) {
         let service = start_service::<Orchestrator>(variables(&self.peers, &self.url, vars)).await;
         self.api = self.api.at(&service.public_url());
         self.running = Some(service);
     }
 
-    /// The same runner at the service as it is now.
-    pub(crate) fn again(&self, runner: &Runner) -> Runner {
+    /// The same runner, connected to the service after a restart.
+    pub(crate) fn reconnect(&self, runner: &Runner) -> Runner {
         Runner { id: runner.id.clone(), api: runner.api.at(&self.service().public_url()) }
     }
 
-    /// The time as this machine knows it, which the test databases share (microseconds since 1970).
+    /// The time of this machine and its test databases, in microseconds since 1970.
     pub(crate) async fn now(&self) -> i64 {
         Clock::system().now().micros()
     }
 
-    /// What machine-registry says when a machine is deleted.
-    pub(crate) async fn end_machine(&self, runner: &Runner, deleted_at: i64) -> EndMachineLeasesResponse {
+    /// Calls the service as machine-registry does when a machine is deleted.
+    pub(crate) async fn delete_machine(&self, runner: &Runner, deleted_at: i64) -> EndMachineLeasesResponse {
         let peer = Peer { url: self.service().internal_url(), deadline: Duration::from_secs(10) };
-        let channel =
-            Channel::with(ensemble_chassis::http_client().unwrap(), INTERNAL_TOKEN.to_owned().into(), &peer);
+        let channel = Channel::with(ensemble_chassis::http_client().unwrap(), INTERNAL_TOKEN.to_owned().into(), &peer);
         let request =
             EndMachineLeasesRequest { user_id: self.user.to_string(), machine_id: runner.id.to_string(), deleted_at };
         MachineLeasesClient::new(channel).end(request).await.expect("the call arrives")
     }
 
-    /// A number that the service tells Prometheus.
+    /// The value of a metric.
     pub(crate) async fn metric(&self, name: &str) -> f64 {
-        let told = Api::new(&self.service().internal_url()).get("/metrics").await.text;
-        let line = told.lines().find(|line| line.starts_with(name));
-        let value = line.and_then(|line| line.rsplit(' ').next()).expect("the service tells it");
+        let response = Api::new(&self.service().internal_url()).get("/metrics").await.text;
+        let line = response.lines().find(|line| line.starts_with(name));
+        let value = line.and_then(|line| line.rsplit(' ').next()).expect("the metric exists");
         value.parse().expect("a number")
     }
 
-    /// Somebody else at the same service.
-    pub(crate) fn stranger(&self) -> Api {
+    /// A client of another account.
+    pub(crate) fn other_account(&self) -> Api {
         self.api.with_token(&self.peers.issuer().user(self.peers.new_user()))
     }
 
@@ -114,7 +113,7 @@ impl World {
         Runner { id, api }
     }
 
-    /// Submits tasks that must be fine.
+    /// Submits valid tasks.
     #[track_caller]
     pub(crate) fn submit(&self, tasks: Value) -> impl Future<Output = Value> {
         self.submit_run(json!({ "tasks": tasks }))
@@ -130,8 +129,13 @@ impl World {
         self.api.get(&path(run, "")).await.expect(200)
     }
 
+    /// Waits until this many requests are open at the service, for requests that wait for a change.
+    pub(crate) async fn wait_for_requests(&self, count: usize) {
+        eventually(Duration::from_secs(20), async || self.service().in_flight() == count).await;
+    }
+
     /// Waits until the run has ended.
-    pub(crate) async fn ended(&self, run: &Value) -> Value {
+    pub(crate) async fn wait_for_end(&self, run: &Value) -> Value {
         let pended = self.api.post(&path(run, "/pend"), &json!({ "waitFor": "terminal", "timeoutMs": 50_000 })).await;
         let pended = pended.expect(200);
         assert_eq!(pended["terminal"], true, "{pended}");
@@ -160,12 +164,12 @@ pub(crate) fn statuses(run: &Value) -> Vec<&str> {
 }
 
 impl Runner {
-    /// Asks for leases without waiting.
-    pub(crate) async fn take(&self, capacity: u32) -> Vec<Value> {
+    /// Requests leases without waiting.
+    pub(crate) async fn lease(&self, capacity: u32) -> Vec<Value> {
         self.wait(capacity, Duration::ZERO).await
     }
 
-    /// Asks for leases and waits for some.
+    /// Requests leases and waits for them.
     pub(crate) async fn wait(&self, capacity: u32, timeout: Duration) -> Vec<Value> {
         let body = json!({ "machineId": self.id, "providers": ["claude", "codex", "gemini"], "capacity": capacity,
             "waitMs": u64::try_from(timeout.as_millis()).expect("short") });
@@ -173,28 +177,28 @@ impl Runner {
         answer["leases"].as_array().expect("leases").clone()
     }
 
-    /// The one lease there is.
-    pub(crate) async fn one(&self) -> Value {
+    /// Waits for one lease.
+    pub(crate) async fn lease_one(&self) -> Value {
         let mut leases = self.wait(1, Duration::from_secs(20)).await;
-        assert_eq!(leases.len(), 1, "nothing came");
+        assert_eq!(leases.len(), 1, "no lease was granted");
         leases.remove(0)
     }
 
-    pub(crate) async fn say(&self, lease: &Value, what: &str, mut body: Value) -> Answer {
+    pub(crate) async fn report(&self, lease: &Value, what: &str, mut body: Value) -> Answer {
         body["fence"] = lease["fence"].clone();
         self.api.post(&format!("{LEASES}/{}/{what}", lease["id"].as_str().expect("a lease has an id")), &body).await
     }
 
-    pub(crate) async fn beat(&self, lease: &Value) -> Answer {
-        self.say(lease, "heartbeat", json!({})).await
+    pub(crate) async fn heartbeat(&self, lease: &Value) -> Answer {
+        self.report(lease, "heartbeat", json!({})).await
     }
 
     pub(crate) async fn output(&self, lease: &Value, offset: usize, data: &str) -> Answer {
-        self.say(lease, "output", json!({ "offset": offset, "data": data })).await
+        self.report(lease, "output", json!({ "offset": offset, "data": data })).await
     }
 
     pub(crate) async fn finish(&self, lease: &Value, status: &str) -> Answer {
-        self.say(lease, "finish", json!({ "status": status })).await
+        self.report(lease, "finish", json!({ "status": status })).await
     }
 
     pub(crate) async fn complete(&self, lease: &Value) {

@@ -1,0 +1,43 @@
+//! What runners name in their requests: the tasks that they can run, and the lease that they hold.
+
+use std::time::Duration;
+
+use ensemble_types::ids::{LeaseId, MachineId, UserId};
+use ensemble_types::runs::Provider;
+
+/// What a runner can run.
+#[derive(Clone, Debug)]
+pub(crate) struct RunnerRequest {
+    pub(crate) owner: UserId,
+    pub(crate) machine: MachineId,
+    pub(crate) providers: Vec<Provider>,
+    /// How many tasks it wants at most.
+    pub(crate) capacity: u32,
+}
+
+/// A runner that requested leases and counts as active for some time.
+#[derive(Clone, Debug)]
+pub(crate) struct ActiveRunner {
+    pub(crate) owner: UserId,
+    pub(crate) machine: MachineId,
+    /// Names of providers, separated by commas.
+    pub(crate) providers: String,
+    pub(crate) active_for: Duration,
+}
+
+/// What identifies a lease in a runner's request. A request for the lease of another account or machine finds nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct LeaseCall {
+    pub(crate) lease: LeaseId,
+    pub(crate) owner: UserId,
+    pub(crate) machine: MachineId,
+    /// The number of the runner's attempt. It does not count any more when the task has a newer attempt.
+    pub(crate) fence: i64,
+}
+
+impl LeaseCall {
+    /// The fence is the number of the attempt. A number that no attempt can have matches none.
+    pub(crate) fn attempt(&self) -> i32 {
+        i32::try_from(self.fence).unwrap_or(-1)
+    }
+}

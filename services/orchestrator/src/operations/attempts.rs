@@ -1,0 +1,111 @@
+//! The end of attempts: what becomes of their tasks, of the tasks that depend on them, and of the runs.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ensemble_store_kit::{Conn, StoreError};
+use ensemble_types::ids::RunId;
+use ensemble_types::runs::TaskStatus;
+
+use super::changes::{LockedRuns, fail_dependents, locked, release_dependents, transition};
+use super::topics::output;
+use crate::domain::{AttemptEnd, attempt_outcome};
+use crate::store::leases::LockedLease;
+use crate::store::runs::LockedRun;
+use crate::store::tasks::{AttemptResults, EndedTask, LockedTask};
+use crate::store::{leases, tasks};
+
+/// An attempt that ends. Its lease is open and its run is locked.
+pub(super) struct EndingAttempt {
+    pub(super) run: RunId,
+    pub(super) task: LockedTask,
+    pub(super) lease: LockedLease,
+    pub(super) end: AttemptEnd,
+    pub(super) results: AttemptResults,
+}
+
+/// What became of a task whose attempt ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Finished {
+    pub(crate) status: TaskStatus,
+    /// The pause before the next attempt.
+    pub(crate) pause: Option<Duration>,
+}
+
+/// Ends attempts and updates the counts of the runs. The caller saves the runs, once for everything that it changed.
+pub(super) fn end_attempts(
+    tx: &mut Conn,
+    runs: &mut LockedRuns,
+    attempts: Vec<EndingAttempt>,
+    max_losses: i32,
+) -> Result<Vec<Finished>, StoreError> {
+    let mut finished = Vec::with_capacity(attempts.len());
+    let (mut completed, mut dependents) = (Vec::new(), 0_i64);
+    let mut failed: BTreeSet<RunId> = BTreeSet::new();
+    for attempt in attempts {
+        let run = locked(runs, attempt.run, tx.operation())?;
+        let (task, has_dependents) = (attempt.task.id, attempt.task.dependents > 0);
+        let expected = i64::from(attempt.task.dependents);
+        let ended = end_attempt(tx, run, attempt, max_losses)?;
+        match ended.status {
+            TaskStatus::Completed if has_dependents => {
+                dependents += expected;
+                completed.push(task);
+            }
+            TaskStatus::Failed | TaskStatus::Cancelled if has_dependents => drop(failed.insert(run.id)),
+            _ => {}
+        }
+        finished.push(ended);
+    }
+    if !completed.is_empty() {
+        release_dependents(tx, runs, &completed, dependents)?;
+    }
+    for run in failed {
+        fail_dependents(tx, locked(runs, run, tx.operation())?)?;
+    }
+    Ok(finished)
+}
+
+fn end_attempt(
+    tx: &mut Conn,
+    run: &mut LockedRun,
+    attempt: EndingAttempt,
+    max_losses: i32,
+) -> Result<Finished, StoreError> {
+    let EndingAttempt { task, lease, end, results, .. } = attempt;
+    let reason = match &end {
+        AttemptEnd::Reported(..) => "finished",
+        AttemptEnd::NeverStarted => "unbeaten",
+        AttemptEnd::MachineLost => "expired",
+        AttemptEnd::TimedOut => "timeout",
+        AttemptEnd::MachineDeleted { .. } => "deleted",
+    };
+    let is_report = matches!(end, AttemptEnd::Reported(..));
+    let outcome = attempt_outcome(end, run.is_cancelling(), task.retry, (task.failures, task.losses), max_losses);
+    let status = transition(tx, task.status, outcome.event)?;
+    run.counts.running -= 1;
+    match status {
+        TaskStatus::Completed => run.counts.completed += 1,
+        TaskStatus::Cancelled => run.counts.cancelled += 1,
+        TaskStatus::Queued => {
+            run.counts.queued += 1;
+            run.counts.ready += i32::from(outcome.pause.is_none());
+        }
+        _ => run.counts.failed += 1,
+    }
+    leases::end(tx, lease.id, run.now, reason, is_report.then_some(status))?;
+    let task = EndedTask {
+        id: task.id,
+        status,
+        version: run.version,
+        failures: outcome.failures,
+        losses: outcome.losses,
+        not_before: outcome.pause.map(|pause| run.now.plus(pause)),
+        error: outcome.error,
+        results,
+        now: run.now,
+    };
+    tasks::end_attempt(tx, &task)?;
+    tx.notify(output(lease.id));
+    Ok(Finished { status, pause: outcome.pause })
+}

@@ -1,0 +1,149 @@
+//! Grants leases in one transaction: chooses tasks, stores their leases, and renders their prompts.
+
+use std::collections::{HashMap, VecDeque};
+
+use ensemble_store_kit::{Conn, StoreError};
+use ensemble_types::ids::{LeaseId, RunId, TaskId};
+use ensemble_types::leases::Lease;
+use ensemble_types::runs::TaskStatus;
+use ensemble_types::time::Timestamp;
+
+use super::changes::{save_run, transition};
+use crate::config::Limits;
+use crate::domain::{RunEvent, RunnerRequest, TaskEvent, Template, run_transition};
+use crate::store::grants::{LeasedTask, ReadyTask, lease_tasks, leased_tasks, outputs_of_dependencies, ready_tasks};
+use crate::store::leases::{self, NewLease};
+use crate::store::runs::{self, LockedRun};
+
+/// The result of a grant.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Granted {
+    pub(super) leases: Vec<Lease>,
+    /// Leases, with their fences, whose prompts would be too large with the outputs filled in.
+    pub(super) too_large: Vec<(LeaseId, i64)>,
+}
+
+/// Leases tasks of the candidates, which are ordered by how long they have waited.
+pub(super) fn grant(
+    tx: &mut Conn,
+    request: &RunnerRequest,
+    candidates: &[RunId],
+    limits: &Limits,
+) -> Result<Granted, StoreError> {
+    let mut open: Vec<OpenRun> = Vec::new();
+    for run in runs::lock_all(tx, candidates)? {
+        let can_start = run_transition(run.status, RunEvent::Dispatched).is_some() && !run.is_cancelling();
+        let slots = (run.max_concurrency - run.counts.running).min(i32::try_from(request.capacity).unwrap_or(i32::MAX));
+        if can_start && slots > 0 {
+            let ready = ready_tasks(tx, &run, request, slots)?;
+            open.push(OpenRun { run, ready: ready.into(), chosen: Vec::new() });
+        }
+    }
+    open.sort_by_key(|open| candidates.iter().position(|id| *id == open.run.id));
+    let order = choose(&mut open, request);
+    let Some(now) = open.iter().map(|open| open.run.now).max().filter(|_| !order.is_empty()) else {
+        return Ok(Granted::default());
+    };
+    let status = transition(tx, TaskStatus::Queued, TaskEvent::Leased)?;
+    for open in open.iter_mut().filter(|open| !open.chosen.is_empty()) {
+        open.run.served_at = now;
+        open.run.started_at.get_or_insert(now);
+        let tasks: Vec<TaskId> = open.chosen.iter().map(|task| task.id).collect();
+        lease_tasks(tx, &open.run, &tasks, status, &request.machine)?;
+        save_run(tx, &mut open.run, RunEvent::Dispatched)?;
+    }
+    insert_leases(tx, request, &order, now, limits)?;
+    let ids: Vec<LeaseId> = order.iter().map(|lease| lease.id).collect();
+    let mut leased = leased_tasks(tx, &ids)?;
+    leased.sort_by_key(|task| ids.iter().position(|id| *id == task.lease));
+    render(tx, leased)
+}
+
+/// A locked run with tasks that the runner can lease.
+struct OpenRun {
+    run: LockedRun,
+    ready: VecDeque<ReadyTask>,
+    chosen: Vec<ReadyTask>,
+}
+
+/// Takes one task of each run in turn, up to the runner's capacity, and updates the counts. Returns the leases in the order
+/// of the choice.
+fn choose(open: &mut [OpenRun], request: &RunnerRequest) -> Vec<NewLease> {
+    let mut leases = Vec::new();
+    let capacity = usize::try_from(request.capacity).unwrap_or(usize::MAX);
+    while leases.len() < capacity {
+        let before = leases.len();
+        for OpenRun { run, ready, chosen } in open.iter_mut() {
+            if leases.len() >= capacity {
+                break;
+            }
+            let Some(task) = ready.pop_front() else { continue };
+            run.counts.ready -= 1;
+            run.counts.queued -= 1;
+            run.counts.running += 1;
+            if task.unpinned && !run.spread && run.machine.is_none() {
+                run.machine = Some(request.machine.to_string());
+            }
+            leases.push(NewLease { id: LeaseId::generate(), run: run.id, task: task.id, attempt: task.attempt + 1 });
+            chosen.push(task);
+        }
+        if leases.len() == before {
+            break;
+        }
+    }
+    leases
+}
+
+fn insert_leases(
+    tx: &mut Conn,
+    request: &RunnerRequest,
+    new: &[NewLease],
+    now: Timestamp,
+    limits: &Limits,
+) -> Result<(), StoreError> {
+    let (expires_at, due_at) = (now.plus(limits.lease), now.plus(limits.first_heartbeat));
+    leases::insert(tx, (request.owner, &request.machine), new, now, (expires_at, due_at))
+}
+
+/// Fills the outputs of dependencies into the prompts that use them.
+fn render(tx: &mut Conn, leased: Vec<LeasedTask>) -> Result<Granted, StoreError> {
+    let templated: Vec<TaskId> = leased.iter().filter(|task| task.templated).map(|task| task.task).collect();
+    let mut outputs: HashMap<(TaskId, String), String> = HashMap::new();
+    if !templated.is_empty() {
+        for (task, key, output) in outputs_of_dependencies(tx, &templated)? {
+            outputs.insert((task, key), output.unwrap_or_default());
+        }
+    }
+    let mut granted = Granted::default();
+    for task in leased {
+        let prompt = if task.templated {
+            let output = |key: &str| outputs.get(&(task.task, key.to_owned())).map_or("", String::as_str);
+            Template::parse(&task.prompt).render(output)
+        } else {
+            Some(task.prompt.clone())
+        };
+        match prompt {
+            Some(prompt) => granted.leases.push(lease(task, prompt)),
+            None => granted.too_large.push((task.lease, i64::from(task.attempt))),
+        }
+    }
+    Ok(granted)
+}
+
+fn lease(task: LeasedTask, prompt: String) -> Lease {
+    Lease {
+        id: task.lease,
+        fence: i64::from(task.attempt),
+        run_id: task.run,
+        task_id: task.task,
+        attempt: u32::try_from(task.attempt).unwrap_or(0),
+        provider: task.provider,
+        model: task.model.filter(|model| model != "default"),
+        prompt,
+        working_directory: task.working_directory,
+        timeout_ms: u64::try_from(task.timeout_ms).unwrap_or(0),
+        resume: task.provider_session_id,
+        traceparent: task.traceparent,
+        expires_at: task.expires_at,
+    }
+}

@@ -1,0 +1,261 @@
+//! Applies the reports of runners about their attempts: that an attempt has started, and how it ended.
+//!
+//! Reports that wait at the same time are applied in one transaction. So the reports of a run with many runners do not wait
+//! for its lock one by one, and many reports wait for the disk once.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use ensemble_store_kit::{BatchConfig, Batcher, Conn, Db, StoreError};
+use ensemble_types::ids::{LeaseId, RunId};
+use ensemble_types::leases::FinishStatus;
+use ensemble_types::runs::{TaskError, TaskStatus};
+use ensemble_types::time::Timestamp;
+
+use super::attempts::{EndingAttempt, Finished, end_attempts};
+use super::changes::{LockedRuns, save_run, transition};
+use crate::config::Limits;
+use crate::domain::{AttemptEnd, LeaseCall, RunEvent, TaskEvent};
+use crate::error::Error;
+use crate::store::leases::{LockedLease, StartedLease};
+use crate::store::runs::LockedRun;
+use crate::store::tasks::{AttemptResults, LockedTask};
+use crate::store::{leases, tasks};
+
+const OPERATION: &str = "apply lease reports";
+/// Reports that can wait. A runner reports again after a 503, so a full queue delays reports and loses none.
+const QUEUE: usize = 4_096;
+/// Reports in one transaction.
+const MAX_BATCH: usize = 64;
+
+/// How an attempt ended, as its runner reports it.
+#[derive(Clone, Debug)]
+pub(crate) struct EndReport {
+    pub(crate) status: FinishStatus,
+    pub(crate) error: Option<TaskError>,
+    pub(crate) results: AttemptResults,
+}
+
+/// A report about an attempt.
+#[derive(Clone, Debug)]
+pub(super) enum LeaseReport {
+    /// It is running. This can be the first report about it.
+    Running,
+    Ended(EndReport),
+}
+
+/// The response to a report.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum LeaseReply {
+    Running(Renewed),
+    Ended(Finished),
+}
+
+/// The response to a heartbeat.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Renewed {
+    pub(crate) expires_at: Timestamp,
+    pub(crate) cancel_requested: bool,
+}
+
+/// The queue of reports. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct LeaseReports(Batcher<(LeaseCall, LeaseReport), LeaseReply, Error>);
+
+impl LeaseReports {
+    /// `timeout` is how long a runner waits for its reply.
+    ///
+    /// # Errors
+    /// The system has no more threads.
+    pub(crate) fn start(db: &Db, limits: Limits, timeout: Duration) -> std::io::Result<Self> {
+        let config = BatchConfig { name: OPERATION, queue: QUEUE, max_batch: MAX_BATCH, timeout };
+        Batcher::start(db, config, move |db, reports| apply_batch(db, reports, &limits)).map(Self)
+    }
+
+    /// Sets the task of an attempt to running, if it is not.
+    pub(super) async fn running(&self, call: LeaseCall) -> Result<Renewed, Error> {
+        match self.0.submit((call, LeaseReport::Running)).await? {
+            LeaseReply::Running(renewed) => Ok(renewed),
+            LeaseReply::Ended(_) => Err(Error::LeaseLost),
+        }
+    }
+
+    /// Ends an attempt. A repeated report gets the same reply.
+    pub(super) async fn ended(&self, call: LeaseCall, report: EndReport) -> Result<Finished, Error> {
+        match self.0.submit((call, LeaseReport::Ended(report))).await? {
+            LeaseReply::Ended(finished) => Ok(finished),
+            LeaseReply::Running(_) => Err(Error::LeaseLost),
+        }
+    }
+}
+
+type Replies = Vec<Result<LeaseReply, Error>>;
+
+fn apply_batch(db: &Db, reports: Vec<(LeaseCall, LeaseReport)>, limits: &Limits) -> Replies {
+    match db.write_blocking(OPERATION, |tx| apply_reports(tx, &reports, limits)) {
+        Ok(replies) => replies,
+        Err(error @ StoreError::Unavailable { .. }) => reports.iter().map(|_| Err(error.clone().into())).collect(),
+        // One report that cannot be stored must not fail the others.
+        Err(error) if reports.len() > 1 => {
+            tracing::warn!(%error, "Applying lease reports one by one");
+            let one = |report| apply_batch(db, vec![report], limits);
+            reports.into_iter().flat_map(one).collect()
+        }
+        Err(error) => vec![Err(error.into())],
+    }
+}
+
+/// Applies reports in their order and stores the result. The outer error is the database's, the inner ones are replies.
+fn apply_reports(tx: &mut Conn, reports: &[(LeaseCall, LeaseReport)], limits: &Limits) -> Result<Replies, StoreError> {
+    let mut batch = ReportBatch::load(tx, reports, limits)?;
+    let mut decisions = Vec::with_capacity(reports.len());
+    for (call, report) in reports {
+        decisions.push(batch.apply(tx, call, report)?);
+    }
+    let ReportBatch { mut runs, changed, ending, .. } = batch;
+    let finished = end_attempts(tx, &mut runs, ending, limits.max_losses)?;
+    for run in runs.values_mut().filter(|run| changed.contains(&run.id)) {
+        save_run(tx, run, run.counts.event())?;
+    }
+    let reply = |decision: Result<Decision, Error>| match decision? {
+        Decision::Running(renewed) => Ok(LeaseReply::Running(renewed)),
+        Decision::Ends(at) => finished.get(at).map(|end| LeaseReply::Ended(*end)).ok_or(Error::LeaseLost),
+        Decision::HasEnded(status) => Ok(LeaseReply::Ended(Finished { status, pause: None })),
+    };
+    Ok(decisions.into_iter().map(reply).collect())
+}
+
+/// What follows from a report.
+enum Decision {
+    Running(Renewed),
+    /// The attempt ends. This is its position in [`ReportBatch::ending`].
+    Ends(usize),
+    /// An earlier report ended the attempt.
+    HasEnded(TaskStatus),
+}
+
+/// The reports of one transaction while they are applied.
+struct ReportBatch<'a> {
+    limits: &'a Limits,
+    runs: LockedRuns,
+    attempts: HashMap<LeaseId, (RunId, LockedTask, LockedLease)>,
+    /// The runs that have to be saved.
+    changed: Vec<RunId>,
+    ending: Vec<EndingAttempt>,
+    /// The leases that a report of this transaction ended, with their positions in `ending`.
+    ended: HashMap<LeaseId, usize>,
+}
+
+impl<'a> ReportBatch<'a> {
+    fn load(tx: &mut Conn, reports: &[(LeaseCall, LeaseReport)], limits: &'a Limits) -> Result<Self, StoreError> {
+        let mut ids: Vec<LeaseId> = reports.iter().map(|(call, _)| call.lease).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let mut runs = LockedRuns::new();
+        let mut attempts = HashMap::new();
+        for (run, task, lease) in leases::lock_all(tx, &ids)? {
+            attempts.insert(lease.id, (run.id, task, lease));
+            runs.entry(run.id).or_insert(run);
+        }
+        Ok(Self { limits, runs, attempts, changed: Vec::new(), ending: Vec::new(), ended: HashMap::new() })
+    }
+
+    /// The outer error is the database's, the inner one is the reply.
+    fn apply(
+        &mut self,
+        tx: &mut Conn,
+        call: &LeaseCall,
+        report: &LeaseReport,
+    ) -> Result<Result<Decision, Error>, StoreError> {
+        if let Some(at) = self.ended.get(&call.lease) {
+            return Ok(repeated(report, Decision::Ends(*at)));
+        }
+        let Some((run, task, lease)) = self.attempts.get_mut(&call.lease) else { return Ok(Err(Error::NotFound)) };
+        let Some(run) = self.runs.get_mut(run) else { return Ok(Err(Error::NotFound)) };
+        if run.owner != call.owner || lease.machine_id != call.machine.as_str() {
+            return Ok(Err(Error::NotFound));
+        }
+        if i64::from(lease.attempt) != call.fence {
+            return Ok(Err(Error::LeaseLost));
+        }
+        if let Some(outcome) = lease.outcome() {
+            return Ok(repeated(report, Decision::HasEnded(outcome)));
+        }
+        let Some(resumed) = resume(tx, run, task, lease)? else { return Ok(Err(Error::LeaseLost)) };
+        match report {
+            LeaseReport::Running => {
+                let started = resumed || task.status != TaskStatus::Running;
+                if started {
+                    self.changed.push(run.id);
+                }
+                let renewed = renew(tx, run, (task, started), lease, self.limits)?;
+                Ok(Ok(Decision::Running(renewed)))
+            }
+            LeaseReport::Ended(EndReport { status, error, results }) => {
+                self.changed.push(run.id);
+                let end = AttemptEnd::Reported(*status, error.clone());
+                let (run, task, lease) = (run.id, task.clone(), lease.clone());
+                self.ended.insert(lease.id, self.ending.len());
+                self.ending.push(EndingAttempt { run, task, lease, end, results: results.clone() });
+                Ok(Ok(Decision::Ends(self.ending.len() - 1)))
+            }
+        }
+    }
+}
+
+/// A report about an attempt that an earlier report ended.
+fn repeated(report: &LeaseReport, decision: Decision) -> Result<Decision, Error> {
+    match report {
+        LeaseReport::Ended(_) => Ok(decision),
+        LeaseReport::Running => Err(Error::LeaseLost),
+    }
+}
+
+/// Whether the lease still counts. `None` when it does not: the task has ended, or a newer attempt has it. `true` when the
+/// lease had expired and the task has no newer attempt: then the runner resumes its attempt.
+fn resume(
+    tx: &Conn,
+    run: &mut LockedRun,
+    task: &mut LockedTask,
+    lease: &mut LockedLease,
+) -> Result<Option<bool>, StoreError> {
+    let is_newest = lease.attempt == task.attempt && !task.status.is_terminal();
+    match lease.end_reason.as_deref() {
+        None => return Ok(is_newest.then_some(false)),
+        // The machine was not lost after all.
+        Some("expired") if is_newest && task.status == TaskStatus::Queued => task.losses = (task.losses - 1).max(0),
+        Some("unbeaten") if is_newest && task.status == TaskStatus::Queued => {}
+        Some(_) => return Ok(None),
+    }
+    lease.end_reason = None;
+    lease.timeout_at = None;
+    task.status = transition(tx, task.status, TaskEvent::Started)?;
+    run.counts.queued -= 1;
+    run.counts.ready -= 1;
+    run.counts.running += 1;
+    run.apply_event(RunEvent::Dispatched, tx.operation())?;
+    Ok(Some(true))
+}
+
+/// Extends a lease, and starts the attempt if it had not started.
+fn renew(
+    tx: &mut Conn,
+    run: &LockedRun,
+    (task, started): (&mut LockedTask, bool),
+    lease: &mut LockedLease,
+    limits: &Limits,
+) -> Result<Renewed, StoreError> {
+    task.status = transition(tx, task.status, TaskEvent::Started)?;
+    if started {
+        tasks::start(tx, task, run.version, run.now)?;
+    }
+    // A runner that was asked to stop has until the end of its lease.
+    if !lease.cancel_requested {
+        lease.expires_at = run.now.plus(limits.lease);
+    }
+    let timeout_at = *lease.timeout_at.get_or_insert_with(|| run.now.plus(task.timeout).plus(limits.timeout_grace));
+    let beaten_at = *lease.beaten_at.get_or_insert(run.now);
+    let started = StartedLease { id: lease.id, beaten_at, expires_at: lease.expires_at, timeout_at };
+    leases::start(tx, &started)?;
+    Ok(Renewed { expires_at: lease.expires_at, cancel_requested: lease.cancel_requested })
+}

@@ -1,0 +1,95 @@
+//! What runners do with leases: request them, keep them, and report how the attempt ended.
+
+use ensemble_store_kit::{Db, StoreError};
+use ensemble_types::leases::{FinishStatus, Lease};
+use ensemble_types::runs::TaskError;
+
+use super::PerAccountLock;
+use super::attempts::Finished;
+use super::grants::{self, Granted};
+use super::lease_reports::{EndReport, LeaseReports, Renewed};
+use crate::config::Limits;
+use crate::domain::{LeaseCall, RunnerRequest};
+use crate::error::Error;
+use crate::store::grants::candidates;
+use crate::store::leases;
+use crate::store::tasks::AttemptResults;
+
+/// Leases tasks to a runner, at most as many as it wants. A task whose prompt would be too large with the outputs filled in
+/// fails here.
+pub(crate) async fn grant(
+    db: &Db,
+    limits: &Limits,
+    lock: &PerAccountLock,
+    reports: &LeaseReports,
+    request: &RunnerRequest,
+) -> Result<Vec<Lease>, Error> {
+    loop {
+        let granted = grant_once(db, limits, lock, request.clone()).await?;
+        for (lease, fence) in &granted.too_large {
+            let (owner, machine) = (request.owner, request.machine.clone());
+            reports.ended(LeaseCall { lease: *lease, owner, machine, fence: *fence }, prompt_too_large()).await?;
+        }
+        if !granted.leases.is_empty() || granted.too_large.is_empty() {
+            return Ok(granted.leases);
+        }
+    }
+}
+
+async fn grant_once(
+    db: &Db,
+    limits: &Limits,
+    lock: &PerAccountLock,
+    request: RunnerRequest,
+) -> Result<Granted, StoreError> {
+    // A new run wakes all runners of the account, and they compete for the same rows. Without this lock each of them would
+    // hold a database connection while it waits for a row.
+    let _guard = lock.lock(request.owner).await?;
+    // Most requests find nothing, so they look for tasks without a transaction.
+    let wanted = request.clone();
+    let found = db.read("look for work", move |c| candidates(c, &wanted)).await?;
+    if found.is_empty() {
+        return Ok(Granted::default());
+    }
+    let limits = *limits;
+    db.write("grant leases", move |tx| grants::grant(tx, &request, &found, &limits)).await
+}
+
+fn prompt_too_large() -> EndReport {
+    let error = TaskError {
+        code: "PROMPT_TOO_LARGE".to_owned(),
+        message: "With the outputs of other tasks filled in, the prompt would be larger than 1 MiB.".to_owned(),
+    };
+    EndReport { status: FinishStatus::Failed, error: Some(error), results: AttemptResults::default() }
+}
+
+/// Extends a lease. The first heartbeat starts the attempt.
+pub(crate) async fn heartbeat(
+    db: &Db,
+    limits: &Limits,
+    reports: &LeaseReports,
+    call: LeaseCall,
+) -> Result<Renewed, Error> {
+    let (running, life) = (call.clone(), limits.lease);
+    let renewed = db
+        .write("extend a lease", move |tx| {
+            let Some(lease) = leases::lock_running(tx, &running)? else { return Ok(None) };
+            // A runner that was asked to stop has until the end of its lease.
+            if lease.cancel_requested {
+                return Ok(Some(Renewed { expires_at: lease.expires_at, cancel_requested: true }));
+            }
+            let expires_at = lease.now.plus(life);
+            leases::extend(tx, running.lease, expires_at, expires_at.min(lease.timeout_at))?;
+            Ok::<_, StoreError>(Some(Renewed { expires_at, cancel_requested: false }))
+        })
+        .await?;
+    match renewed {
+        Some(renewed) => Ok(renewed),
+        None => reports.running(call).await,
+    }
+}
+
+/// Ends an attempt as its runner reports it. A repeated report gets the same reply.
+pub(crate) async fn finish(reports: &LeaseReports, call: LeaseCall, report: EndReport) -> Result<Finished, Error> {
+    reports.ended(call, report).await
+}

@@ -1,0 +1,20 @@
+//! What the service does: each operation loads, applies the rules of `domain/` and stores, in one transaction.
+
+pub(crate) mod attempts;
+pub(crate) mod leases;
+pub(crate) mod machines;
+pub(crate) mod outputs;
+pub(crate) mod runners;
+pub(crate) mod runs;
+pub(crate) mod timers;
+pub(crate) mod topics;
+
+mod changes;
+mod grants;
+mod lease_reports;
+mod per_account_lock;
+
+pub(crate) use lease_reports::{EndReport, LeaseReports};
+pub(crate) use per_account_lock::PerAccountLock;
+
+pub(crate) use crate::store::tasks::AttemptResults;

@@ -1,0 +1,178 @@
+//! The output of attempts: appended by byte offset, stored up to a limit, read in chunks.
+
+use std::sync::Arc;
+
+use ensemble_store_kit::{Conn, Db, StoreError};
+use ensemble_types::ids::{LeaseId, RunId, TaskId, UserId};
+
+use super::LeaseReports;
+use super::topics::output;
+use crate::config::Limits;
+use crate::domain::LeaseCall;
+use crate::error::Error;
+use crate::store::outputs::{self, OutputState};
+
+/// The result of an append.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Appended {
+    /// Where the next piece starts.
+    pub(crate) next_offset: u64,
+    /// Some output was not stored.
+    pub(crate) truncated: bool,
+}
+
+/// An attempt whose output is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attempt {
+    /// `None` before the first attempt.
+    pub(crate) lease: Option<LeaseId>,
+    pub(crate) number: u32,
+    /// Bytes that are stored.
+    pub(crate) stored: u64,
+    /// The output will not grow any more.
+    pub(crate) is_over: bool,
+}
+
+/// Chunks that are read at once. Each has at most 1 MiB.
+const CHUNKS: i64 = 4;
+
+/// Appends a piece of output. `offset` counts the bytes since the start of the attempt.
+pub(crate) async fn append(
+    db: &Db,
+    limits: &Limits,
+    reports: &LeaseReports,
+    call: LeaseCall,
+    offset: u64,
+    data: Arc<str>,
+) -> Result<Appended, Error> {
+    if let Some(appended) = append_to_running(db, limits, call.clone(), offset, data.clone()).await? {
+        return Ok(appended);
+    }
+    reports.running(call.clone()).await?;
+    append_to_running(db, limits, call, offset, data).await?.ok_or(Error::LeaseLost)
+}
+
+/// `None` when the attempt has not started or has ended.
+async fn append_to_running(
+    db: &Db,
+    limits: &Limits,
+    call: LeaseCall,
+    offset: u64,
+    data: Arc<str>,
+) -> Result<Option<Appended>, Error> {
+    let max_bytes = limits.max_output_bytes;
+    db.write("append output", move |tx| {
+        let Some(state) = outputs::lock_running(tx, &call)? else { return Ok(None) };
+        let gap = || Error::OutputGap { expected: bytes(state.length) };
+        let start = i64::try_from(offset).unwrap_or(i64::MAX);
+        if start > state.length {
+            return Err(gap());
+        }
+        let known = usize::try_from(state.length - start).unwrap_or(usize::MAX);
+        if known >= data.len() {
+            return Ok(Some(appended(state)));
+        }
+        // A repeated piece has the same text. If the overlap ends inside a character, it is another text.
+        let fresh = data.get(known..).ok_or_else(gap)?;
+        let state = store(tx, call.lease, state, fresh.as_bytes(), max_bytes)?;
+        tx.notify(output(call.lease));
+        Ok(Some(appended(state)))
+    })
+    .await
+}
+
+fn appended(state: OutputState) -> Appended {
+    Appended { next_offset: bytes(state.length), truncated: state.truncated }
+}
+
+fn bytes(count: i64) -> u64 {
+    u64::try_from(count).unwrap_or(0)
+}
+
+/// Stores as much as the limit allows, and a note where the output was truncated.
+fn store(
+    tx: &mut Conn,
+    lease: LeaseId,
+    state: OutputState,
+    fresh: &[u8],
+    max_bytes: i64,
+) -> Result<OutputState, StoreError> {
+    let count = |bytes: &[u8]| i64::try_from(bytes.len()).unwrap_or(i64::MAX);
+    let mut after = OutputState { length: state.length + count(fresh), ..state };
+    if !state.truncated {
+        let room = usize::try_from(max_bytes.saturating_sub(state.stored).max(0)).unwrap_or(usize::MAX);
+        let mut kept = fresh.get(..whole_characters(fresh, room)).unwrap_or(fresh).to_vec();
+        if kept.len() < fresh.len() {
+            after.truncated = true;
+            kept.extend_from_slice(format!("\n[output truncated after {max_bytes} bytes]\n").as_bytes());
+        }
+        after.stored += count(&kept);
+        outputs::insert_chunk(tx, lease, state.stored, &kept)?;
+    }
+    outputs::save_state(tx, lease, after)?;
+    Ok(after)
+}
+
+/// At most `room` bytes, without splitting a UTF-8 character.
+fn whole_characters(bytes: &[u8], room: usize) -> usize {
+    let mut end = room.min(bytes.len());
+    while end > 0 && end < bytes.len() && bytes.get(end).is_some_and(|byte| byte & 0b1100_0000 == 0b1000_0000) {
+        end -= 1;
+    }
+    end
+}
+
+/// The attempt with this number, or the latest one.
+///
+/// # Errors
+/// The account has no such task, or the task has no such attempt.
+pub(crate) async fn attempt(
+    db: &Db,
+    owner: UserId,
+    run: RunId,
+    task: TaskId,
+    number: Option<u32>,
+) -> Result<Attempt, Error> {
+    db.read("find an attempt", move |c| {
+        let (status, latest) = outputs::task(c, owner, run, task)?.ok_or(Error::NotFound)?;
+        let wanted = number.map_or(latest, |number| i32::try_from(number).unwrap_or(i32::MAX));
+        // Before the first attempt there is a task without output, unless the request names an attempt.
+        let lease = outputs::attempt(c, task, wanted)?;
+        let (lease, stored, number) = match (lease, number) {
+            (Some((lease, stored)), _) => (Some(lease), stored, wanted),
+            (None, None) => (None, 0, 0),
+            (None, Some(_)) => return Err(Error::NotFound),
+        };
+        let is_over = status.is_terminal() || (lease.is_some() && number < latest);
+        let number = u32::try_from(number).unwrap_or(0);
+        Ok(Attempt { lease, number, stored: bytes(stored), is_over })
+    })
+    .await
+}
+
+/// Output of an attempt from this byte on, or nothing at the end of the output.
+pub(crate) async fn read(db: &Db, lease: LeaseId, from: u64) -> Result<Vec<u8>, StoreError> {
+    db.read("read output", move |c| {
+        let from = i64::try_from(from).unwrap_or(i64::MAX);
+        let mut text = Vec::new();
+        for (start, data) in outputs::chunks(c, lease, from, CHUNKS)? {
+            let skip = usize::try_from(from.saturating_sub(start).max(0)).unwrap_or(usize::MAX);
+            text.extend_from_slice(data.get(skip..).unwrap_or(&[]));
+        }
+        Ok(text)
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn characters_are_not_split() {
+        assert_eq!(whole_characters("aä".as_bytes(), 2), 1);
+        assert_eq!(whole_characters("aä".as_bytes(), 3), 3);
+        assert_eq!(whole_characters("aä".as_bytes(), 9), 3);
+        assert_eq!(whole_characters("ä".as_bytes(), 1), 0);
+    }
+}

@@ -1,0 +1,263 @@
+//! What the owners of runs do: submit, read, cancel and retry them.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ensemble_store_kit::idempotency::{self, IdempotencyOutcome, IdempotencyRequest};
+use ensemble_store_kit::{Conn, Db, StoreError};
+use ensemble_types::ids::{RunId, TaskId, UserId};
+use ensemble_types::runs::{ChangedTask, Run, Task, TaskStatus};
+use ensemble_types::time::Timestamp;
+
+use super::changes::{count, save_run, transition};
+use super::topics::{run_changed, work};
+use crate::clients::Machines;
+use crate::domain::{RunDraft, RunEvent, TaskEvent};
+use crate::error::Error;
+use crate::store::{leases, new_run, run_views, runs, tasks};
+
+pub(crate) use crate::store::run_views::{Filter, RunView};
+pub(crate) use crate::store::runs::Unfinished;
+
+/// Tasks of a run that are read at once. With their prompts and outputs, the tasks of a large run are more than the service
+/// should hold in memory. Positions have no gaps, so a page is a range of positions.
+const PAGE: u32 = 100;
+
+/// A run with the first page of its tasks. A later page can show later changes.
+pub(crate) type FirstPage = (RunView, Vec<Task>);
+
+/// A submitted run.
+pub(crate) struct Submitted {
+    pub(crate) run: FirstPage,
+    /// `false` when an earlier request with the same idempotency key created it.
+    pub(crate) is_new: bool,
+}
+
+/// A run that is submitted.
+#[derive(Clone)]
+pub(crate) struct NewRun {
+    pub(crate) owner: UserId,
+    pub(crate) draft: RunDraft,
+    pub(crate) traceparent: Option<String>,
+    pub(crate) key: Option<IdempotencyRequest>,
+}
+
+/// Creates a run, unless an earlier request with the same idempotency key has created it.
+pub(crate) async fn submit(db: &Db, machines: &Machines, max_unfinished: i64, new: NewRun) -> Result<Submitted, Error> {
+    let pinned = new.draft.machines();
+    // The earlier request must be found before the machines are checked, because they can be deleted by now.
+    if let Some(key) = new.key.clone().filter(|_| !pinned.is_empty())
+        && let Some(id) = find_submitted(db, key).await?
+    {
+        return Ok(Submitted { run: read(db, new.owner, id).await?, is_new: false });
+    }
+    for (task, machine) in pinned {
+        if !machines.has(new.owner, &machine).await? {
+            return Err(Error::MachineNotFound { task, machine: machine.to_string() });
+        }
+    }
+    create(db, max_unfinished, new).await
+}
+
+async fn find_submitted(db: &Db, request: IdempotencyRequest) -> Result<Option<RunId>, Error> {
+    let resource = db.read("look for an earlier request", move |c| new_run::submitted_before(c, &request)).await?;
+    Ok(resource.and_then(|id| id.parse().ok()))
+}
+
+async fn create(db: &Db, max_unfinished: i64, new: NewRun) -> Result<Submitted, Error> {
+    let NewRun { owner, draft, traceparent, key } = new;
+    db.write("create a run", move |tx| {
+        let id = RunId::generate();
+        if let Some(key) = &key {
+            match idempotency::claim(tx, key, &id.to_string())? {
+                IdempotencyOutcome::New => {}
+                IdempotencyOutcome::Mismatch => return Err(Error::IdempotencyMismatch),
+                IdempotencyOutcome::Replay { resource } => {
+                    let id = resource.parse().map_err(|error| StoreError::bad_row(tx.operation(), error))?;
+                    return Ok(Submitted { run: first_page(tx, owner, id)?, is_new: false });
+                }
+            }
+        }
+        let tasks = i64::try_from(draft.tasks.len()).unwrap_or(i64::MAX);
+        // A large run takes longer to write than a caller usually waits.
+        tx.extend_deadline(Duration::from_millis(tasks.unsigned_abs()));
+        check_unfinished(tx, owner, tasks, max_unfinished)?;
+        new_run::insert(tx, id, owner, &draft, traceparent.as_deref())?;
+        tx.notify(run_changed(id));
+        tx.notify(work(owner));
+        Ok(Submitted { run: first_page(tx, owner, id)?, is_new: true })
+    })
+    .await
+}
+
+/// Runs with up to this many tasks are checked without a lock while the account is far from its limit.
+const SMALL_RUN: i64 = 100;
+
+/// Refuses more unfinished tasks than an account may have. Near the limit, one transaction of the account decides at a time.
+/// Below half of it, no lock is needed: the small runs of all concurrent transactions fit into the other half.
+fn check_unfinished(tx: &mut Conn, owner: UserId, more: i64, limit: i64) -> Result<(), Error> {
+    if more <= SMALL_RUN && runs::unfinished(tx, owner)?.saturating_add(more) <= limit / 2 {
+        return Ok(());
+    }
+    runs::lock_unfinished(tx, owner)?;
+    let open = runs::unfinished(tx, owner)?;
+    if open.saturating_add(more) > limit { Err(Error::TooManyTasks { open, limit }) } else { Ok(()) }
+}
+
+/// Cancels the queued tasks and asks the runners of the others to stop. A run that has ended stays as it is.
+pub(crate) async fn cancel(db: &Db, owner: UserId, id: RunId, reason: Option<String>) -> Result<FirstPage, Error> {
+    db.write("cancel a run", move |tx| {
+        let mut run = runs::lock(tx, id)?.filter(|run| run.owner == owner).ok_or(Error::NotFound)?;
+        if run.status.is_terminal() || run.is_cancelling() {
+            return first_page(tx, owner, id);
+        }
+        let cancelled = transition(tx, TaskStatus::Queued, TaskEvent::Cancelled)?;
+        run.counts.cancelled += count(tasks::cancel_queued(tx, &run, cancelled)?);
+        (run.counts.queued, run.counts.ready) = (0, 0);
+        leases::request_cancel(tx, id)?;
+        run.cancel_reason.clone_from(&reason);
+        // A run without running tasks ends now and is never seen in the status `canceling`.
+        run.apply_event(RunEvent::CancelRequested, tx.operation())?;
+        let event = run.counts.event();
+        save_run(tx, &mut run, event)?;
+        first_page(tx, owner, id)
+    })
+    .await
+}
+
+/// Queues all tasks that ended without completing.
+pub(crate) async fn retry(db: &Db, max_unfinished: i64, owner: UserId, id: RunId) -> Result<FirstPage, Error> {
+    db.write("retry a run", move |tx| {
+        let mut run = runs::lock(tx, id)?.filter(|run| run.owner == owner).ok_or(Error::NotFound)?;
+        if run.is_cancelling() {
+            return Err(Error::Cancelling);
+        }
+        let more = run.counts.failed + run.counts.cancelled;
+        if more == 0 {
+            return Err(Error::NothingToRetry);
+        }
+        check_unfinished(tx, owner, more.into(), max_unfinished)?;
+        let queued = transition(tx, TaskStatus::Failed, TaskEvent::Retried)?;
+        let requeued: HashSet<TaskId> = tasks::requeue_ended(tx, &run, queued)?.into_iter().collect();
+        let ready = set_open_dependencies(tx, id, &requeued)?;
+        run.counts.queued += count(requeued.len());
+        run.counts.ready += count(ready);
+        (run.counts.failed, run.counts.cancelled) = (0, 0);
+        run.cancel_reason = None;
+        save_run(tx, &mut run, RunEvent::Retried)?;
+        first_page(tx, owner, id)
+    })
+    .await
+}
+
+/// Counts the open dependencies of tasks that were queued again: a dependency can have been queued again as well. Returns
+/// how many of the tasks are ready.
+fn set_open_dependencies(tx: &mut Conn, run: RunId, requeued: &HashSet<TaskId>) -> Result<usize, StoreError> {
+    let mut by_count: BTreeMap<i64, Vec<TaskId>> = BTreeMap::new();
+    let mut waiting: HashSet<TaskId> = HashSet::new();
+    for (task, open) in tasks::open_dependencies(tx, run)? {
+        if requeued.contains(&task) {
+            waiting.insert(task);
+            by_count.entry(open).or_default().push(task);
+        }
+    }
+    let ready: Vec<TaskId> = requeued.difference(&waiting).copied().collect();
+    let is_ready = ready.len();
+    by_count.insert(0, ready);
+    for (open, of) in by_count {
+        tasks::set_open_dependencies(tx, &of, i32::try_from(open).unwrap_or(i32::MAX))?;
+    }
+    Ok(is_ready)
+}
+
+/// A page of an account's runs, without their tasks.
+pub(crate) async fn list(
+    db: &Db,
+    owner: UserId,
+    filter: Filter,
+    after: Option<(Timestamp, RunId)>,
+    limit: u32,
+) -> Result<(Vec<Run>, Option<(Timestamp, RunId)>), Error> {
+    let mut found =
+        db.read("list runs", move |c| run_views::list(c, owner, filter, after, i64::from(limit) + 1)).await?;
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let has_more = found.len() > limit;
+    found.truncate(limit);
+    let next = found.last().filter(|_| has_more).map(|run| (run.created_at, run.id));
+    Ok((found, next))
+}
+
+/// A run with the first page of its tasks.
+pub(crate) async fn read(db: &Db, owner: UserId, id: RunId) -> Result<FirstPage, Error> {
+    db.read("read a run", move |c| first_page(c, owner, id)).await
+}
+
+/// For operations that have changed the run: they read it in the same transaction, so that a committed change cannot end in
+/// an error of a later read.
+fn first_page(c: &mut Conn, owner: UserId, id: RunId) -> Result<FirstPage, Error> {
+    let view = run_views::run(c, owner, id)?.ok_or(Error::NotFound)?;
+    let tasks = page(c, &view, 0)?;
+    Ok((view, tasks))
+}
+
+fn page(c: &mut Conn, view: &RunView, from: u32) -> Result<Vec<Task>, StoreError> {
+    let position = |at: u32| i32::try_from(at).unwrap_or(i32::MAX);
+    run_views::tasks(c, view, position(from), position(from.saturating_add(PAGE)))
+}
+
+/// The page of a run's tasks that starts at this position.
+pub(crate) async fn next_page(db: &Db, view: Arc<RunView>, from: u32) -> Result<Vec<Task>, StoreError> {
+    db.read("read more of a run", move |c| page(c, &view, from)).await
+}
+
+/// A run without its tasks.
+pub(crate) async fn read_summary(db: &Db, owner: UserId, id: RunId) -> Result<Run, Error> {
+    let view = db.read("read a run's state", move |c| run_views::run(c, owner, id)).await?;
+    view.map(|view| view.run).ok_or(Error::NotFound)
+}
+
+/// A run, with the tasks that changed after some version.
+pub(crate) struct RunChanges {
+    pub(crate) run: Run,
+    pub(crate) tasks: Vec<ChangedTask>,
+    /// More tasks have changed than were read.
+    pub(crate) has_more: bool,
+}
+
+/// The tasks of a run that changed after a version, at most `limit`.
+pub(crate) async fn changes(db: &Db, owner: UserId, id: RunId, since: i64, limit: usize) -> Result<RunChanges, Error> {
+    db.read("read the changes of a run", move |c| {
+        let view = run_views::run(c, owner, id)?.ok_or(Error::NotFound)?;
+        if view.run.version <= since {
+            return Ok(RunChanges { run: view.run, tasks: Vec::new(), has_more: false });
+        }
+        let rows = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
+        let mut tasks = run_views::changed_tasks(c, &view, since, rows)?;
+        let has_more = tasks.len() > limit;
+        tasks.truncate(limit);
+        Ok(RunChanges { run: view.run, tasks, has_more })
+    })
+    .await
+}
+
+/// The present versions of runs, to find changes whose notifications were missed.
+pub(crate) async fn versions(db: &Db, ids: Vec<RunId>) -> Result<Vec<(RunId, i64)>, StoreError> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    db.read("read the versions of runs", move |c| runs::versions(c, &ids)).await
+}
+
+/// For each of these accounts with ready tasks: when one of the runs concerned last changed.
+pub(crate) async fn ready_work(db: &Db, owners: Vec<UserId>) -> Result<Vec<(UserId, Timestamp)>, StoreError> {
+    if owners.is_empty() {
+        return Ok(Vec::new());
+    }
+    db.read("read the accounts with ready tasks", move |c| runs::ready_work(c, &owners)).await
+}
+
+/// Counts what is not finished, over all accounts.
+pub(crate) async fn count_unfinished(db: &Db) -> Result<Unfinished, StoreError> {
+    db.read("count the unfinished runs", runs::count_unfinished).await
+}

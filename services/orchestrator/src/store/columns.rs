@@ -1,0 +1,60 @@
+//! Text columns that hold an enum. A value that is not one of the enum's is an error and not a default.
+
+use diesel::backend::Backend;
+use diesel::deserialize::{self, FromSql, FromSqlRow};
+use diesel::sql_types::Text;
+use ensemble_types::runs::{Provider, RunStatus, TaskStatus};
+
+macro_rules! text_column {
+    ($column:ident, $of:ident, $values:expr) => {
+        /// For `#[diesel(deserialize_as)]` in row structs.
+        #[derive(Clone, Copy, Debug, FromSqlRow)]
+        pub(crate) struct $column($of);
+
+        impl<DB: Backend> FromSql<Text, DB> for $column
+        where
+            String: FromSql<Text, DB>,
+        {
+            fn from_sql(value: DB::RawValue<'_>) -> deserialize::Result<Self> {
+                let text = String::from_sql(value)?;
+                let found = $values.into_iter().find(|value: &$of| value.as_str() == text);
+                found.map(Self).ok_or_else(|| format!("{text:?} is not a {}", stringify!($of)).into())
+            }
+        }
+
+        impl From<$column> for $of {
+            fn from(column: $column) -> Self {
+                column.0
+            }
+        }
+    };
+}
+
+text_column!(
+    RunStatusColumn,
+    RunStatus,
+    [
+        RunStatus::Queued,
+        RunStatus::Running,
+        RunStatus::Canceling,
+        RunStatus::Completed,
+        RunStatus::Failed,
+        RunStatus::Cancelled,
+    ]
+);
+
+text_column!(
+    TaskStatusColumn,
+    TaskStatus,
+    [
+        TaskStatus::Queued,
+        TaskStatus::Dispatching,
+        TaskStatus::Running,
+        TaskStatus::Completed,
+        TaskStatus::Failed,
+        TaskStatus::Cancelled,
+        TaskStatus::DependencyFailed,
+    ]
+);
+
+text_column!(ProviderColumn, Provider, Provider::ALL);

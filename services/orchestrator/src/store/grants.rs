@@ -1,0 +1,211 @@
+//! The queries of a grant: which tasks a runner can lease, and what it needs to know to run them.
+//!
+//! The two searches for tasks are measured and written as SQL. A runner repeats them after every wake-up, so they must cost
+//! the same for an account with a thousand runs and for a run with ten thousand tasks:
+//! - PostgreSQL must look for a ready task of each run on its own. As a join or as `EXISTS`, the planner may decide to read
+//!   the tasks of all accounts. A scalar subquery leaves it no choice.
+//! - SQLite must use the index `tasks_ready`, which diesel cannot express. Otherwise it reads all tasks of a run in the
+//!   order of their positions.
+//!
+//! `$1`, `$2`, … first appear in ascending order, because SQLite numbers its parameters in the order of appearance.
+
+use diesel::dsl::case_when;
+use diesel::prelude::*;
+use diesel::sql_query;
+use diesel::sql_types::{Bool, Integer, Text};
+use ensemble_store_kit::types::{DbId, IntoDb, Uid};
+use ensemble_store_kit::{Conn, StoreError, cached, on};
+use ensemble_types::ids::{LeaseId, MachineId, RunId, TaskId};
+use ensemble_types::runs::{Provider, TaskStatus};
+use ensemble_types::time::Timestamp;
+
+use super::columns::ProviderColumn;
+use super::runs::LockedRun;
+use super::schema::{dependencies, leases, runs, task_specs, tasks};
+use crate::domain::RunnerRequest;
+
+/// The three values of `provider IN ($3, $4, $5)`.
+fn providers(request: &RunnerRequest) -> [&'static str; 3] {
+    [0, 1, 2].map(|at| request.providers.get(at).map_or("", |provider| provider.as_str()))
+}
+
+macro_rules! candidates {
+    ($index:literal) => {
+        concat!(
+            "SELECT r.id FROM runs r WHERE r.owner_id = $1 AND r.ready > 0 AND r.running < r.max_concurrency \
+             AND r.status IN ('queued', 'running') \
+             AND (r.pinned OR r.spread OR r.machine_id IS NULL OR r.machine_id = $2) \
+             AND (SELECT 1 FROM tasks t",
+            $index,
+            " WHERE t.run_id = r.id AND t.status = 'queued' AND t.open_deps = 0 AND t.not_before IS NULL \
+             AND (t.machine_id = $2 \
+                  OR (t.machine_id IS NULL AND (r.spread OR r.machine_id IS NULL OR r.machine_id = $2))) \
+             AND t.provider IN ($3, $4, $5) LIMIT 1) = 1 ORDER BY r.served_at, r.id LIMIT $6"
+        )
+    };
+}
+
+#[derive(QueryableByName)]
+struct RunIdRow {
+    #[diesel(sql_type = Uid)]
+    id: RunId,
+}
+
+/// The runs with a task for this runner, the one that was served longest ago first.
+pub(crate) fn candidates(c: &mut Conn, request: &RunnerRequest) -> Result<Vec<RunId>, StoreError> {
+    let [first, second, third] = providers(request);
+    macro_rules! load {
+        ($c:ident, $text:expr) => {
+            cached(
+                sql_query($text)
+                    .bind::<Uid, _>(request.owner.db())
+                    .bind::<Text, _>(request.machine.as_str())
+                    .bind::<Text, _>(first)
+                    .bind::<Text, _>(second)
+                    .bind::<Text, _>(third)
+                    .bind::<Integer, _>(i32::try_from(request.capacity).unwrap_or(i32::MAX)),
+            )
+            .load($c)
+        };
+    }
+    let rows: Vec<RunIdRow> =
+        on!(c, Pg | c | load!(c, candidates!("")), Sqlite | c | load!(c, candidates!(" INDEXED BY tasks_ready")))?;
+    Ok(rows.into_iter().map(|row| row.id).collect())
+}
+
+/// A task that can be leased.
+#[derive(Clone, Copy, Debug, QueryableByName)]
+pub(crate) struct ReadyTask {
+    #[diesel(sql_type = Uid)]
+    pub(crate) id: TaskId,
+    /// The number of its last attempt.
+    #[diesel(sql_type = Integer)]
+    pub(crate) attempt: i32,
+    /// It is not pinned to a machine.
+    #[diesel(sql_type = Bool)]
+    pub(crate) unpinned: bool,
+}
+
+macro_rules! ready_tasks {
+    ($index:literal) => {
+        concat!(
+            "SELECT id, attempt, machine_id IS NULL AS unpinned FROM tasks",
+            $index,
+            " WHERE run_id = $1 AND status = 'queued' AND open_deps = 0 AND not_before IS NULL \
+             AND (machine_id = $2 OR (machine_id IS NULL AND $3)) AND provider IN ($4, $5, $6) \
+             ORDER BY position LIMIT $7"
+        )
+    };
+}
+
+/// The first tasks of a locked run that this runner can lease, in the order of their positions.
+pub(crate) fn ready_tasks(
+    tx: &mut Conn,
+    run: &LockedRun,
+    request: &RunnerRequest,
+    limit: i32,
+) -> Result<Vec<ReadyTask>, StoreError> {
+    let machine = request.machine.as_str();
+    let [first, second, third] = providers(request);
+    let takes_unpinned = run.spread || run.machine.as_deref().is_none_or(|owner| owner == machine);
+    macro_rules! load {
+        ($c:ident, $text:expr) => {
+            cached(
+                sql_query($text)
+                    .bind::<Uid, _>(run.id.db())
+                    .bind::<Text, _>(machine)
+                    .bind::<Bool, _>(takes_unpinned)
+                    .bind::<Text, _>(first)
+                    .bind::<Text, _>(second)
+                    .bind::<Text, _>(third)
+                    .bind::<Integer, _>(limit),
+            )
+            .load($c)
+        };
+    }
+    on!(tx, Pg | c | load!(c, ready_tasks!("")), Sqlite | c | load!(c, ready_tasks!(" INDEXED BY tasks_ready")))
+}
+
+/// Writes that tasks of a run are leased to a machine.
+pub(crate) fn lease_tasks(
+    tx: &mut Conn,
+    run: &LockedRun,
+    of: &[TaskId],
+    status: TaskStatus,
+    machine: &MachineId,
+) -> Result<(), StoreError> {
+    let of: Vec<DbId> = of.iter().map(|id| id.db()).collect();
+    // A session of the agent can be resumed on the machine that it is on, and nowhere else.
+    let session = case_when(tasks::ran_on.eq(machine.as_str()), tasks::provider_session_id);
+    on!(tx, |c| diesel::update(tasks::table.filter(tasks::id.eq_any(of)))
+        .set((
+            tasks::status.eq(status.as_str()),
+            tasks::attempt.eq(tasks::attempt + 1),
+            tasks::version.eq(run.version),
+            tasks::provider_session_id.eq(session),
+            tasks::ran_on.eq(machine.as_str()),
+            tasks::error_code.eq(None::<&str>),
+            tasks::error_message.eq(None::<&str>),
+        ))
+        .execute(c))?;
+    Ok(())
+}
+
+/// What a runner needs to know to run the task of a lease.
+#[derive(Clone, Debug, Queryable)]
+pub(crate) struct LeasedTask {
+    pub(crate) lease: LeaseId,
+    pub(crate) attempt: i32,
+    pub(crate) expires_at: Timestamp,
+    pub(crate) run: RunId,
+    pub(crate) task: TaskId,
+    #[diesel(deserialize_as = ProviderColumn)]
+    pub(crate) provider: Provider,
+    pub(crate) templated: bool,
+    pub(crate) timeout_ms: i64,
+    pub(crate) provider_session_id: Option<String>,
+    pub(crate) prompt: String,
+    pub(crate) model: Option<String>,
+    pub(crate) working_directory: Option<String>,
+    pub(crate) traceparent: Option<String>,
+}
+
+/// Reads what the runner of these leases needs to know, in no particular order.
+pub(crate) fn leased_tasks(tx: &mut Conn, of: &[LeaseId]) -> Result<Vec<LeasedTask>, StoreError> {
+    let of: Vec<DbId> = of.iter().map(|id| id.db()).collect();
+    on!(tx, |c| leases::table
+        .inner_join(tasks::table)
+        .inner_join(task_specs::table.on(task_specs::task_id.eq(leases::task_id)))
+        .inner_join(runs::table)
+        .filter(leases::id.eq_any(of))
+        .select((
+            leases::id,
+            leases::attempt,
+            leases::expires_at,
+            leases::run_id,
+            leases::task_id,
+            tasks::provider,
+            tasks::templated,
+            tasks::timeout_ms,
+            tasks::provider_session_id,
+            task_specs::prompt,
+            task_specs::model,
+            task_specs::working_directory,
+            runs::traceparent,
+        ))
+        .load(c))
+}
+
+/// The outputs of the dependencies of these tasks: the dependent task, the key of the dependency, and its output.
+pub(crate) fn outputs_of_dependencies(
+    tx: &mut Conn,
+    of: &[TaskId],
+) -> Result<Vec<(TaskId, String, Option<String>)>, StoreError> {
+    let of: Vec<DbId> = of.iter().map(|id| id.db()).collect();
+    on!(tx, |c| dependencies::table
+        .inner_join(tasks::table.on(tasks::id.eq(dependencies::depends_on)))
+        .inner_join(task_specs::table.on(task_specs::task_id.eq(dependencies::depends_on)))
+        .filter(dependencies::task_id.eq_any(of).and(task_specs::task_key.is_not_null()))
+        .select((dependencies::task_id, task_specs::task_key.assume_not_null(), tasks::output_summary))
+        .load(c))
+}

@@ -1,0 +1,258 @@
+//! The rows of leases: granted, extended, and ended.
+
+use diesel::prelude::*;
+use ensemble_store_kit::types::{DbId, DbTime, IntoDb, now};
+use ensemble_store_kit::{Conn, StoreError, cached, on};
+use ensemble_types::ids::{LeaseId, MachineId, RunId, TaskId, UserId};
+use ensemble_types::runs::TaskStatus;
+use ensemble_types::time::Timestamp;
+
+use super::columns::TaskStatusColumn;
+use super::runs::{self, LockedRun};
+use super::schema::{leases, runs as runs_table, tasks as tasks_table};
+use super::tasks::{self, LockedTask};
+use crate::domain::LeaseCall;
+
+/// The lease of an attempt.
+#[derive(Clone, Debug, Queryable, Selectable)]
+#[diesel(table_name = leases)]
+pub(crate) struct LockedLease {
+    pub(crate) id: LeaseId,
+    pub(crate) machine_id: String,
+    pub(crate) attempt: i32,
+    pub(crate) beaten_at: Option<Timestamp>,
+    pub(crate) expires_at: Timestamp,
+    pub(crate) timeout_at: Option<Timestamp>,
+    pub(crate) cancel_requested: bool,
+    pub(crate) end_reason: Option<String>,
+    outcome: Option<TaskStatusColumn>,
+}
+
+impl LockedLease {
+    /// What the task became when the runner's report ended the lease.
+    pub(crate) fn outcome(&self) -> Option<TaskStatus> {
+        self.outcome.map(TaskStatus::from)
+    }
+}
+
+/// Locks leases with their tasks and their runs, the runs in the order of their ids. The caller checks the owner.
+pub(crate) fn lock_all(
+    tx: &mut Conn,
+    ids: &[LeaseId],
+) -> Result<Vec<(LockedRun, LockedTask, LockedLease)>, StoreError> {
+    let ids: Vec<DbId> = ids.iter().map(|id| id.db()).collect();
+    // PostgreSQL locks the rows of each result in the order of the tables. The run must be the first, as in every other
+    // transaction, or two transactions deadlock.
+    let query = runs_table::table
+        .inner_join(leases::table.on(leases::run_id.eq(runs_table::id)))
+        .inner_join(tasks_table::table.on(tasks_table::id.eq(leases::task_id)))
+        .filter(leases::id.eq_any(ids))
+        .order((runs_table::id, tasks_table::id));
+    let rows: Vec<(runs::LockedRow, tasks::LockedRow, LockedLease, Timestamp)> = load_locked!(
+        tx,
+        query,
+        (runs::LockedRow::as_select(), tasks::LockedRow::as_select(), LockedLease::as_select(), now())
+    )?;
+    Ok(rows.into_iter().map(|(run, task, lease, now)| (run.locked_at(now), task.into(), lease)).collect())
+}
+
+/// Locks the due leases of a locked run, with their tasks.
+pub(crate) fn lock_due(tx: &mut Conn, run: &LockedRun) -> Result<Vec<(LockedTask, LockedLease)>, StoreError> {
+    let query = leases::table
+        .inner_join(tasks_table::table)
+        .filter(leases::run_id.eq(run.id.db()).and(leases::ended_at.is_null()))
+        .filter(leases::due_at.le(run.now.db()));
+    let rows: Vec<(tasks::LockedRow, LockedLease)> =
+        load_locked!(tx, query, (tasks::LockedRow::as_select(), LockedLease::as_select()))?;
+    Ok(rows.into_iter().map(|(task, lease)| (task.into(), lease)).collect())
+}
+
+/// Locks the open leases of a locked run that a machine was granted until a point in time, with their tasks.
+pub(crate) fn lock_of_machine(
+    tx: &mut Conn,
+    run: &LockedRun,
+    machine: &str,
+    until: Timestamp,
+) -> Result<Vec<(LockedTask, LockedLease)>, StoreError> {
+    let query = leases::table
+        .inner_join(tasks_table::table)
+        .filter(leases::run_id.eq(run.id.db()).and(leases::ended_at.is_null()))
+        .filter(leases::machine_id.eq(machine).and(leases::granted_at.le(until.db())));
+    let rows: Vec<(tasks::LockedRow, LockedLease)> =
+        load_locked!(tx, query, (tasks::LockedRow::as_select(), LockedLease::as_select()))?;
+    Ok(rows.into_iter().map(|(task, lease)| (task.into(), lease)).collect())
+}
+
+/// Whether a machine holds an open lease of a run.
+pub(crate) fn holds_any(tx: &mut Conn, run: RunId, machine: &str) -> Result<bool, StoreError> {
+    let open: i64 = on!(tx, |c| leases::table
+        .filter(leases::run_id.eq(run.db()).and(leases::machine_id.eq(machine)))
+        .filter(leases::ended_at.is_null())
+        .count()
+        .get_result(c))?;
+    Ok(open > 0)
+}
+
+/// A running attempt, as a heartbeat sees it.
+#[derive(Clone, Copy, Debug, Queryable)]
+pub(crate) struct RunningLease {
+    pub(crate) expires_at: Timestamp,
+    pub(crate) timeout_at: Timestamp,
+    pub(crate) cancel_requested: bool,
+    /// The database's clock.
+    pub(crate) now: Timestamp,
+}
+
+/// Locks the lease of an attempt that has started and not ended. `None` when there is no such attempt.
+pub(crate) fn lock_running(tx: &mut Conn, call: &LeaseCall) -> Result<Option<RunningLease>, StoreError> {
+    let query = leases::table
+        .find(call.lease.db())
+        .filter(leases::owner_id.eq(call.owner.db()).and(leases::machine_id.eq(call.machine.as_str())))
+        .filter(leases::attempt.eq(call.attempt()))
+        .filter(leases::ended_at.is_null().and(leases::timeout_at.is_not_null()));
+    let columns = (leases::expires_at, leases::timeout_at.assume_not_null(), leases::cancel_requested, now());
+    let rows: Vec<RunningLease> = load_locked!(tx, query, columns)?;
+    Ok(rows.into_iter().next())
+}
+
+/// Extends a lease.
+pub(crate) fn extend(tx: &mut Conn, id: LeaseId, expires_at: Timestamp, due_at: Timestamp) -> Result<(), StoreError> {
+    on!(tx, |c| cached(
+        diesel::update(leases::table.find(id.db()))
+            .set((leases::expires_at.eq(expires_at.db()), leases::due_at.eq(due_at.db())))
+    )
+    .execute(c))?;
+    Ok(())
+}
+
+/// Extends every open lease that is due before then. Returns how many.
+pub(crate) fn extend_all(tx: &mut Conn, until: Timestamp) -> Result<usize, StoreError> {
+    on!(tx, |c| diesel::update(leases::table)
+        .filter(leases::ended_at.is_null().and(leases::due_at.lt(until.db())))
+        .set((leases::expires_at.eq(until.db()), leases::due_at.eq(until.db())))
+        .execute(c))
+}
+
+/// A lease that is granted.
+#[derive(Clone, Debug)]
+pub(crate) struct NewLease {
+    pub(crate) id: LeaseId,
+    pub(crate) run: RunId,
+    pub(crate) task: TaskId,
+    pub(crate) attempt: i32,
+}
+
+#[derive(Insertable)]
+#[diesel(table_name = leases, treat_none_as_default_value = false)]
+struct NewRow<'a> {
+    id: DbId,
+    run_id: DbId,
+    task_id: DbId,
+    owner_id: DbId,
+    machine_id: &'a str,
+    attempt: i32,
+    granted_at: DbTime,
+    expires_at: DbTime,
+    due_at: DbTime,
+    cancel_requested: bool,
+    output_length: i64,
+    output_stored: i64,
+    output_cut: bool,
+}
+
+/// Inserts leases for a machine, granted at one point in time.
+pub(crate) fn insert(
+    tx: &mut Conn,
+    (owner, machine): (UserId, &MachineId),
+    new: &[NewLease],
+    granted_at: Timestamp,
+    (expires_at, due_at): (Timestamp, Timestamp),
+) -> Result<(), StoreError> {
+    let row = |lease: &NewLease| NewRow {
+        id: lease.id.db(),
+        run_id: lease.run.db(),
+        task_id: lease.task.db(),
+        owner_id: owner.db(),
+        machine_id: machine.as_str(),
+        attempt: lease.attempt,
+        granted_at: granted_at.db(),
+        expires_at: expires_at.db(),
+        due_at: due_at.db(),
+        cancel_requested: false,
+        output_length: 0,
+        output_stored: 0,
+        output_cut: false,
+    };
+    let rows: Vec<NewRow<'_>> = new.iter().map(row).collect();
+    on!(tx, |c| diesel::insert_into(leases::table).values(&rows).execute(c))?;
+    Ok(())
+}
+
+/// An attempt starts, or resumes after its lease had expired.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StartedLease {
+    pub(crate) id: LeaseId,
+    pub(crate) beaten_at: Timestamp,
+    pub(crate) expires_at: Timestamp,
+    pub(crate) timeout_at: Timestamp,
+}
+
+/// Opens the lease of an attempt that has started.
+pub(crate) fn start(tx: &mut Conn, lease: &StartedLease) -> Result<(), StoreError> {
+    on!(tx, |c| cached(diesel::update(leases::table.find(lease.id.db())).set((
+        leases::ended_at.eq(None::<DbTime>),
+        leases::end_reason.eq(None::<&str>),
+        leases::beaten_at.eq(lease.beaten_at.db()),
+        leases::expires_at.eq(lease.expires_at.db()),
+        leases::timeout_at.eq(lease.timeout_at.db()),
+        leases::due_at.eq(lease.expires_at.min(lease.timeout_at).db()),
+    )))
+    .execute(c))?;
+    Ok(())
+}
+
+/// Ends a lease. `outcome` is what the task became, when the runner's report ended it.
+pub(crate) fn end(
+    tx: &mut Conn,
+    id: LeaseId,
+    now: Timestamp,
+    reason: &str,
+    outcome: Option<TaskStatus>,
+) -> Result<(), StoreError> {
+    on!(tx, |c| cached(diesel::update(leases::table.find(id.db())).set((
+        leases::ended_at.eq(now.db()),
+        leases::end_reason.eq(reason),
+        leases::outcome.eq(outcome.map(TaskStatus::as_str)),
+    )))
+    .execute(c))?;
+    Ok(())
+}
+
+/// Asks the runners of a run to stop, with their next heartbeat.
+pub(crate) fn request_cancel(tx: &mut Conn, run: RunId) -> Result<(), StoreError> {
+    on!(tx, |c| diesel::update(leases::table)
+        .filter(leases::run_id.eq(run.db()).and(leases::ended_at.is_null()))
+        .set(leases::cancel_requested.eq(true))
+        .execute(c))?;
+    Ok(())
+}
+
+/// When the next lease is due.
+pub(crate) fn next_due(c: &mut Conn) -> Result<Option<Timestamp>, StoreError> {
+    on!(c, |c| leases::table
+        .filter(leases::ended_at.is_null())
+        .order(leases::due_at)
+        .select(leases::due_at)
+        .first(c)
+        .optional())
+}
+
+/// The runs of leases that are due.
+pub(crate) fn due_runs(c: &mut Conn, now: Timestamp, limit: i64) -> Result<Vec<RunId>, StoreError> {
+    on!(c, |c| leases::table
+        .filter(leases::ended_at.is_null().and(leases::due_at.le(now.db())))
+        .order(leases::due_at)
+        .select(leases::run_id)
+        .limit(limit)
+        .load(c))
+}

@@ -1,0 +1,221 @@
+//! Inserts the rows of a new run.
+
+use std::time::Duration;
+
+use diesel::prelude::*;
+use ensemble_store_kit::idempotency::{IdempotencyRequest, idempotency_keys};
+use ensemble_store_kit::types::{DbId, DbTime, IntoDb};
+use ensemble_store_kit::{Conn, StoreError, on};
+use ensemble_types::ids::{RunId, UserId};
+use ensemble_types::runs::{RunStatus, TaskStatus};
+use ensemble_types::time::Timestamp;
+
+use super::schema::{dependencies, runs, task_specs, tasks};
+use crate::domain::{RunDraft, TaskDraft};
+
+/// Rows in one statement. SQLite allows 32,766 values in a statement, and a task has 22.
+const CHUNK: usize = 1_000;
+
+#[derive(Insertable)]
+#[diesel(table_name = runs, treat_none_as_default_value = false)]
+struct RunRow<'a> {
+    id: DbId,
+    owner_id: DbId,
+    title: Option<&'a str>,
+    status: &'static str,
+    max_concurrency: i32,
+    spread: bool,
+    pinned: bool,
+    traceparent: Option<&'a str>,
+    total: i32,
+    queued: i32,
+    running: i32,
+    completed: i32,
+    failed: i32,
+    cancelled: i32,
+    ready: i32,
+    version: i64,
+    served_at: DbTime,
+    created_at: DbTime,
+    updated_at: DbTime,
+}
+
+#[derive(Insertable)]
+#[diesel(table_name = tasks, treat_none_as_default_value = false)]
+struct TaskRow<'a> {
+    id: DbId,
+    run_id: DbId,
+    owner_id: DbId,
+    position: i32,
+    provider: &'static str,
+    machine_id: Option<&'a str>,
+    templated: bool,
+    dependents: i32,
+    timeout_ms: i64,
+    max_attempts: i32,
+    backoff_ms: i64,
+    backoff_factor: f64,
+    status: &'static str,
+    attempt: i32,
+    open_deps: i32,
+    failures: i32,
+    losses: i32,
+    version: i64,
+    created_at: DbTime,
+}
+
+#[derive(Insertable)]
+#[diesel(table_name = task_specs, treat_none_as_default_value = false)]
+struct SpecRow<'a> {
+    task_id: DbId,
+    task_key: Option<&'a str>,
+    title: Option<&'a str>,
+    prompt: &'a str,
+    model: Option<&'a str>,
+    working_directory: Option<&'a str>,
+}
+
+#[derive(Insertable)]
+#[diesel(table_name = dependencies)]
+struct EdgeRow {
+    task_id: DbId,
+    place: i32,
+    depends_on: DbId,
+}
+
+/// The id of what an earlier request with this key and body created.
+pub(crate) fn submitted_before(c: &mut Conn, request: &IdempotencyRequest) -> Result<Option<String>, StoreError> {
+    on!(c, |c| idempotency_keys::table
+        .find((&request.scope, request.route, &request.key))
+        .filter(idempotency_keys::body_hash.eq(request.body_hash.as_slice()))
+        .select(idempotency_keys::resource)
+        .first(c)
+        .optional())
+}
+
+/// Inserts a run with its tasks and their dependencies.
+pub(crate) fn insert(
+    tx: &mut Conn,
+    id: RunId,
+    owner: UserId,
+    draft: &RunDraft,
+    traceparent: Option<&str>,
+) -> Result<(), StoreError> {
+    let now = tx.now()?;
+    insert_run(tx, (id, owner), draft, traceparent, now)?;
+    let dependents = draft.graph.dependents();
+    let tasks: Vec<TaskRow<'_>> = (0..)
+        .zip(&draft.tasks)
+        .zip(dependents)
+        .enumerate()
+        .map(|(at, ((position, task), dependents))| {
+            task_row((id, owner), task, position, (draft.graph.dependencies(at).len(), dependents), now)
+        })
+        .collect();
+    for rows in tasks.chunks(CHUNK) {
+        on!(tx, |c| diesel::insert_into(tasks::table).values(rows).execute(c))?;
+    }
+    let specs: Vec<SpecRow<'_>> = draft.tasks.iter().map(spec_row).collect();
+    for rows in specs.chunks(CHUNK) {
+        on!(tx, |c| diesel::insert_into(task_specs::table).values(rows).execute(c))?;
+    }
+    for rows in edge_rows(draft).chunks(CHUNK) {
+        on!(tx, |c| diesel::insert_into(dependencies::table).values(rows).execute(c))?;
+    }
+    Ok(())
+}
+
+fn insert_run(
+    tx: &mut Conn,
+    (id, owner): (RunId, UserId),
+    draft: &RunDraft,
+    traceparent: Option<&str>,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let total = int(draft.tasks.len());
+    let ready = (0..draft.tasks.len()).filter(|at| draft.graph.dependencies(*at).is_empty()).count();
+    let row = RunRow {
+        id: id.db(),
+        owner_id: owner.db(),
+        title: draft.title.as_deref(),
+        status: RunStatus::Queued.as_str(),
+        max_concurrency: i32::try_from(draft.max_concurrency).unwrap_or(i32::MAX),
+        spread: draft.spread,
+        pinned: draft.tasks.iter().any(|task| task.machine.is_some()),
+        traceparent,
+        total,
+        queued: total,
+        running: 0,
+        completed: 0,
+        failed: 0,
+        cancelled: 0,
+        ready: int(ready),
+        version: 1,
+        served_at: now.db(),
+        created_at: now.db(),
+        updated_at: now.db(),
+    };
+    on!(tx, |c| diesel::insert_into(runs::table).values(&row).execute(c))?;
+    Ok(())
+}
+
+fn task_row<'a>(
+    (run, owner): (RunId, UserId),
+    task: &'a TaskDraft,
+    position: i32,
+    (dependencies, dependents): (usize, i32),
+    now: Timestamp,
+) -> TaskRow<'a> {
+    TaskRow {
+        id: task.id.db(),
+        run_id: run.db(),
+        owner_id: owner.db(),
+        position,
+        provider: task.provider.as_str(),
+        machine_id: task.machine.as_ref().map(|machine| machine.as_str()),
+        templated: task.templated,
+        dependents,
+        timeout_ms: millis(task.timeout),
+        max_attempts: task.retry.max_attempts,
+        backoff_ms: millis(task.retry.backoff),
+        backoff_factor: task.retry.factor,
+        status: TaskStatus::Queued.as_str(),
+        attempt: 0,
+        open_deps: int(dependencies),
+        failures: 0,
+        losses: 0,
+        version: 1,
+        created_at: now.db(),
+    }
+}
+
+fn spec_row(task: &TaskDraft) -> SpecRow<'_> {
+    SpecRow {
+        task_id: task.id.db(),
+        task_key: task.key.as_deref(),
+        title: task.title.as_deref(),
+        prompt: &task.prompt,
+        model: task.model.as_deref(),
+        working_directory: task.working_directory.as_deref(),
+    }
+}
+
+fn edge_rows(draft: &RunDraft) -> Vec<EdgeRow> {
+    let mut rows = Vec::new();
+    for (position, task) in draft.tasks.iter().enumerate() {
+        for (place, target) in (0..).zip(draft.graph.dependencies(position)) {
+            if let Some(target) = draft.tasks.get(*target) {
+                rows.push(EdgeRow { task_id: task.id.db(), place, depends_on: target.id.db() });
+            }
+        }
+    }
+    rows
+}
+
+fn int(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,97 @@
+//! The rows of an attempt's output: chunks by byte offset, and the lengths in its lease.
+
+use diesel::dsl::max;
+use diesel::prelude::*;
+use ensemble_store_kit::types::IntoDb;
+use ensemble_store_kit::{Conn, StoreError, cached, on};
+use ensemble_types::ids::{LeaseId, RunId, TaskId, UserId};
+use ensemble_types::runs::TaskStatus;
+
+use super::columns::TaskStatusColumn;
+use super::schema::{leases, output_chunks, tasks};
+use crate::domain::LeaseCall;
+
+/// How much output of an attempt has arrived.
+#[derive(Clone, Copy, Debug, Queryable)]
+pub(crate) struct OutputState {
+    /// Bytes that the runner has sent.
+    pub(crate) length: i64,
+    /// Bytes that are stored.
+    pub(crate) stored: i64,
+    /// The limit was reached, so later output is not stored.
+    pub(crate) truncated: bool,
+}
+
+/// Locks the lease of an attempt that has started and not ended. `None` when there is no such attempt. No other row of the
+/// run is locked.
+pub(crate) fn lock_running(tx: &mut Conn, call: &LeaseCall) -> Result<Option<OutputState>, StoreError> {
+    let query = leases::table
+        .find(call.lease.db())
+        .filter(leases::owner_id.eq(call.owner.db()).and(leases::machine_id.eq(call.machine.as_str())))
+        .filter(leases::attempt.eq(call.attempt()))
+        .filter(leases::ended_at.is_null().and(leases::timeout_at.is_not_null()));
+    let columns = (leases::output_length, leases::output_stored, leases::output_cut);
+    let rows: Vec<OutputState> = load_locked!(tx, query, columns)?;
+    Ok(rows.into_iter().next())
+}
+
+/// Inserts a chunk of output that starts at this byte of what is stored.
+pub(crate) fn insert_chunk(tx: &mut Conn, lease: LeaseId, start: i64, data: &[u8]) -> Result<(), StoreError> {
+    on!(tx, |c| diesel::insert_into(output_chunks::table)
+        .values((
+            output_chunks::lease_id.eq(lease.db()),
+            output_chunks::start_at.eq(start),
+            output_chunks::data.eq(data)
+        ))
+        .execute(c))?;
+    Ok(())
+}
+
+pub(crate) fn save_state(tx: &mut Conn, lease: LeaseId, state: OutputState) -> Result<(), StoreError> {
+    on!(tx, |c| cached(diesel::update(leases::table.find(lease.db())).set((
+        leases::output_length.eq(state.length),
+        leases::output_stored.eq(state.stored),
+        leases::output_cut.eq(state.truncated),
+    )))
+    .execute(c))?;
+    Ok(())
+}
+
+/// The status of a task, and the number of its latest attempt.
+pub(crate) fn task(
+    c: &mut Conn,
+    owner: UserId,
+    run: RunId,
+    task: TaskId,
+) -> Result<Option<(TaskStatus, i32)>, StoreError> {
+    let row: Option<(TaskStatusColumn, i32)> = on!(c, |c| tasks::table
+        .find(task.db())
+        .filter(tasks::run_id.eq(run.db()).and(tasks::owner_id.eq(owner.db())))
+        .select((tasks::status, tasks::attempt))
+        .first(c)
+        .optional())?;
+    Ok(row.map(|(status, attempt)| (status.into(), attempt)))
+}
+
+/// The lease of an attempt, and how many bytes of its output are stored.
+pub(crate) fn attempt(c: &mut Conn, task: TaskId, number: i32) -> Result<Option<(LeaseId, i64)>, StoreError> {
+    on!(c, |c| leases::table
+        .filter(leases::task_id.eq(task.db()).and(leases::attempt.eq(number)))
+        .select((leases::id, leases::output_stored))
+        .first(c)
+        .optional())
+}
+
+/// Chunks of output with their starts, the first of which contains this byte. Each has at most 1 MiB.
+pub(crate) fn chunks(c: &mut Conn, lease: LeaseId, from: i64, limit: i64) -> Result<Vec<(i64, Vec<u8>)>, StoreError> {
+    let first: Option<i64> = on!(c, |c| output_chunks::table
+        .filter(output_chunks::lease_id.eq(lease.db()).and(output_chunks::start_at.le(from)))
+        .select(max(output_chunks::start_at))
+        .first(c))?;
+    on!(c, |c| output_chunks::table
+        .filter(output_chunks::lease_id.eq(lease.db()).and(output_chunks::start_at.ge(first.unwrap_or(0))))
+        .order(output_chunks::start_at)
+        .select((output_chunks::start_at, output_chunks::data))
+        .limit(limit)
+        .load(c))
+}

@@ -1,0 +1,277 @@
+//! Reads runs and tasks as their owners see them.
+
+use std::collections::HashMap;
+
+use diesel::prelude::*;
+use ensemble_store_kit::types::IntoDb;
+use ensemble_store_kit::{Conn, StoreError, on};
+use ensemble_types::ids::{RunId, TaskId, UserId};
+use ensemble_types::runs::{ChangedTask, Provider, Run, RunStatus, RunSummary, Task, TaskError, TaskStatus, Usage};
+use ensemble_types::time::Timestamp;
+
+use super::columns::{ProviderColumn, RunStatusColumn, TaskStatusColumn};
+use super::runners;
+use super::schema::{dependencies, runs, task_specs, tasks};
+use crate::domain::{Obstacles, Runner, waiting_for};
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = runs)]
+struct RunRow {
+    id: RunId,
+    title: Option<String>,
+    #[diesel(deserialize_as = RunStatusColumn)]
+    status: RunStatus,
+    cancel_reason: Option<String>,
+    max_concurrency: i32,
+    spread: bool,
+    machine_id: Option<String>,
+    total: i32,
+    queued: i32,
+    running: i32,
+    completed: i32,
+    failed: i32,
+    cancelled: i32,
+    version: i64,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    started_at: Option<Timestamp>,
+    finished_at: Option<Timestamp>,
+}
+
+impl From<RunRow> for Run {
+    fn from(row: RunRow) -> Self {
+        let count = |count: i32| u32::try_from(count).unwrap_or(0);
+        Self {
+            id: row.id,
+            title: row.title,
+            status: row.status,
+            cancel_reason: row.cancel_reason,
+            max_concurrency: count(row.max_concurrency),
+            spread: row.spread,
+            summary: RunSummary {
+                total: count(row.total),
+                queued: count(row.queued),
+                running: count(row.running),
+                completed: count(row.completed),
+                failed: count(row.failed),
+                cancelled: count(row.cancelled),
+            },
+            version: row.version,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+            started_at: row.started_at,
+            finished_at: row.finished_at,
+            tasks: None,
+        }
+    }
+}
+
+/// Which runs to list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Filter {
+    All,
+    Active,
+    Terminal,
+    Only(RunStatus),
+}
+
+/// The runs of an account, newest first, after the run that was created at this time and has this id.
+pub(crate) fn list(
+    c: &mut Conn,
+    owner: UserId,
+    filter: Filter,
+    after: Option<(Timestamp, RunId)>,
+    limit: i64,
+) -> Result<Vec<Run>, StoreError> {
+    let rows: Vec<RunRow> = on!(c, |c| {
+        let mut query = runs::table
+            .filter(runs::owner_id.eq(owner.db()))
+            .order((runs::created_at.desc(), runs::id.desc()))
+            .limit(limit)
+            .select(RunRow::as_select())
+            .into_boxed();
+        query = match filter {
+            Filter::All => query,
+            Filter::Active => query.filter(runs::finished_at.is_null()),
+            Filter::Terminal => query.filter(runs::finished_at.is_not_null()),
+            Filter::Only(status) => query.filter(runs::status.eq(status.as_str())),
+        };
+        if let Some((at, id)) = after {
+            let older = runs::created_at.lt(at.db());
+            query = query.filter(older.or(runs::created_at.eq(at.db()).and(runs::id.lt(id.db()))));
+        }
+        query.load(c)
+    })?;
+    Ok(rows.into_iter().map(Run::from).collect())
+}
+
+/// A run without its tasks, and what decides what its tasks wait for.
+#[derive(Clone, Debug)]
+pub(crate) struct RunView {
+    pub(crate) run: Run,
+    /// The machine that runs the tasks without a `machineId`.
+    machine: Option<String>,
+    runners: Vec<Runner>,
+}
+
+/// Reads a run without its tasks.
+pub(crate) fn run(c: &mut Conn, owner: UserId, id: RunId) -> Result<Option<RunView>, StoreError> {
+    let row: Option<RunRow> = on!(c, |c| runs::table
+        .find(id.db())
+        .filter(runs::owner_id.eq(owner.db()))
+        .select(RunRow::as_select())
+        .first(c)
+        .optional())?;
+    let Some(row) = row else { return Ok(None) };
+    let machine = row.machine_id.clone().filter(|_| !row.spread);
+    let run = Run::from(row);
+    let runners = if run.summary.queued > 0 { runners::active(c, owner)? } else { Vec::new() };
+    Ok(Some(RunView { run, machine, runners }))
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = tasks)]
+struct StateRow {
+    id: TaskId,
+    #[diesel(deserialize_as = TaskStatusColumn)]
+    status: TaskStatus,
+    attempt: i32,
+    open_deps: i32,
+    not_before: Option<Timestamp>,
+    #[diesel(deserialize_as = ProviderColumn)]
+    provider: Provider,
+    machine_id: Option<String>,
+    error_code: Option<String>,
+    error_message: Option<String>,
+}
+
+impl StateRow {
+    fn changed_task(self, view: &RunView) -> ChangedTask {
+        let obstacles = Obstacles {
+            status: self.status,
+            open_deps: self.open_deps,
+            paused: self.not_before.is_some(),
+            provider: self.provider,
+            machine: self.machine_id.as_deref().or(view.machine.as_deref()),
+            run_is_full: view.run.summary.running >= view.run.max_concurrency,
+        };
+        ChangedTask {
+            id: self.id,
+            status: self.status,
+            attempt: u32::try_from(self.attempt).unwrap_or(0),
+            waiting_for: waiting_for(obstacles, &view.runners),
+            // A task that is retried keeps the error of its last attempt until the next one starts.
+            error: self.error_code.map(|code| TaskError { code, message: self.error_message.unwrap_or_default() }),
+        }
+    }
+}
+
+/// The tasks of a run that changed after a version, at most `limit`.
+pub(crate) fn changed_tasks(
+    c: &mut Conn,
+    view: &RunView,
+    since: i64,
+    limit: i64,
+) -> Result<Vec<ChangedTask>, StoreError> {
+    let rows: Vec<StateRow> = on!(c, |c| tasks::table
+        .filter(tasks::run_id.eq(view.run.id.db()).and(tasks::version.gt(since)))
+        .order((tasks::version, tasks::position))
+        .select(StateRow::as_select())
+        .limit(limit)
+        .load(c))?;
+    Ok(rows.into_iter().map(|row| row.changed_task(view)).collect())
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = tasks)]
+struct ResultRow {
+    ran_on: Option<String>,
+    output_summary: Option<String>,
+    exit_code: Option<i32>,
+    input_tokens: Option<i64>,
+    output_tokens: Option<i64>,
+    cost_usd: Option<f64>,
+    provider_session_id: Option<String>,
+    created_at: Timestamp,
+    started_at: Option<Timestamp>,
+    finished_at: Option<Timestamp>,
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = task_specs)]
+struct SpecRow {
+    task_key: Option<String>,
+    title: Option<String>,
+    prompt: String,
+    model: Option<String>,
+    working_directory: Option<String>,
+}
+
+/// Reads the tasks of a run whose positions lie in this range.
+pub(crate) fn tasks(c: &mut Conn, view: &RunView, from: i32, until: i32) -> Result<Vec<Task>, StoreError> {
+    let part = tasks::run_id.eq(view.run.id.db()).and(tasks::position.ge(from)).and(tasks::position.lt(until));
+    let rows: Vec<(StateRow, ResultRow, SpecRow)> = on!(c, |c| tasks::table
+        .inner_join(task_specs::table)
+        .filter(part)
+        .order(tasks::position)
+        .select((StateRow::as_select(), ResultRow::as_select(), SpecRow::as_select()))
+        .load(c))?;
+    let edges: Vec<(TaskId, TaskId)> = on!(c, |c| tasks::table
+        .inner_join(dependencies::table.on(dependencies::task_id.eq(tasks::id)))
+        .filter(part)
+        .order((dependencies::task_id, dependencies::place))
+        .select((dependencies::task_id, dependencies::depends_on))
+        .load(c))?;
+    let mut depends_on: HashMap<TaskId, Vec<TaskId>> = HashMap::new();
+    for (task, target) in edges {
+        depends_on.entry(task).or_default().push(target);
+    }
+    let operation = c.operation();
+    let task = |(state, result, spec): (StateRow, ResultRow, SpecRow)| {
+        let depends_on = depends_on.remove(&state.id).unwrap_or_default();
+        task(view, state, result, spec, depends_on).map_err(|error| StoreError::bad_row(operation, error))
+    };
+    rows.into_iter().map(task).collect()
+}
+
+/// # Errors
+/// The machine's id in the row is malformed.
+fn task(
+    view: &RunView,
+    state: StateRow,
+    result: ResultRow,
+    spec: SpecRow,
+    depends_on: Vec<TaskId>,
+) -> Result<Task, Box<dyn std::error::Error + Send + Sync>> {
+    let provider = state.provider;
+    let machine_id = result.ran_on.or_else(|| state.machine_id.clone()).map(|id| id.parse()).transpose()?;
+    let count = |count: Option<i64>| count.and_then(|count| u64::try_from(count).ok());
+    let usage = Usage {
+        input_tokens: count(result.input_tokens),
+        output_tokens: count(result.output_tokens),
+        cost_usd: result.cost_usd,
+    };
+    let state = state.changed_task(view);
+    Ok(Task {
+        id: state.id,
+        task_key: spec.task_key,
+        title: spec.title,
+        prompt: spec.prompt,
+        provider,
+        model: spec.model,
+        working_directory: spec.working_directory,
+        machine_id,
+        depends_on,
+        status: state.status,
+        attempt: state.attempt,
+        waiting_for: state.waiting_for,
+        error: state.error,
+        output_summary: result.output_summary,
+        exit_code: result.exit_code,
+        usage: (usage != Usage::default()).then_some(usage),
+        provider_session_id: result.provider_session_id,
+        created_at: result.created_at,
+        started_at: result.started_at,
+        finished_at: result.finished_at,
+    })
+}

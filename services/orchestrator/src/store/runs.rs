@@ -1,0 +1,230 @@
+//! The rows of runs: locked, changed, and counted.
+
+use diesel::dsl::{count_star, max, sql, sum};
+use diesel::prelude::*;
+use diesel::sql_types::Bool;
+use ensemble_store_kit::types::{DbId, DbTime, IntoDb, now};
+use ensemble_store_kit::{AdvisoryLock, Conn, StoreError, cached, on};
+use ensemble_types::ids::{RunId, UserId};
+use ensemble_types::runs::RunStatus;
+use ensemble_types::time::Timestamp;
+
+use super::columns::RunStatusColumn;
+use super::schema::{leases, runs, tasks};
+use crate::domain::Counts;
+
+/// A run whose row is locked until the transaction ends.
+#[derive(Clone, Debug)]
+pub(crate) struct LockedRun {
+    pub(crate) id: RunId,
+    pub(crate) owner: UserId,
+    pub(crate) status: RunStatus,
+    pub(crate) cancel_reason: Option<String>,
+    pub(crate) max_concurrency: i32,
+    pub(crate) spread: bool,
+    pub(crate) pinned: bool,
+    /// The machine that runs the tasks without a `machineId`.
+    pub(crate) machine: Option<String>,
+    pub(crate) counts: Counts,
+    /// The version that this transaction creates.
+    pub(crate) version: i64,
+    pub(crate) served_at: Timestamp,
+    pub(crate) started_at: Option<Timestamp>,
+    /// The database's clock when the row was read.
+    pub(crate) now: Timestamp,
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = runs)]
+pub(super) struct LockedRow {
+    id: RunId,
+    owner_id: UserId,
+    #[diesel(deserialize_as = RunStatusColumn)]
+    status: RunStatus,
+    cancel_reason: Option<String>,
+    max_concurrency: i32,
+    spread: bool,
+    pinned: bool,
+    machine_id: Option<String>,
+    queued: i32,
+    running: i32,
+    completed: i32,
+    failed: i32,
+    cancelled: i32,
+    ready: i32,
+    version: i64,
+    served_at: Timestamp,
+    started_at: Option<Timestamp>,
+}
+
+impl LockedRow {
+    pub(super) fn locked_at(self, now: Timestamp) -> LockedRun {
+        LockedRun {
+            id: self.id,
+            owner: self.owner_id,
+            status: self.status,
+            cancel_reason: self.cancel_reason,
+            max_concurrency: self.max_concurrency,
+            spread: self.spread,
+            pinned: self.pinned,
+            machine: self.machine_id,
+            counts: Counts {
+                queued: self.queued,
+                running: self.running,
+                completed: self.completed,
+                failed: self.failed,
+                cancelled: self.cancelled,
+                ready: self.ready,
+            },
+            version: self.version + 1,
+            served_at: self.served_at,
+            started_at: self.started_at,
+            now,
+        }
+    }
+}
+
+/// Locks a run. `None` when it does not exist.
+pub(crate) fn lock(tx: &mut Conn, id: RunId) -> Result<Option<LockedRun>, StoreError> {
+    let rows: Vec<(LockedRow, Timestamp)> =
+        load_locked!(tx, runs::table.find(id.db()), (LockedRow::as_select(), now()))?;
+    Ok(rows.into_iter().next().map(|(row, now)| row.locked_at(now)))
+}
+
+/// Locks a run, unless another transaction holds its lock.
+pub(crate) fn try_lock(tx: &mut Conn, id: RunId) -> Result<Option<LockedRun>, StoreError> {
+    let run = runs::table.find(id.db());
+    let row: Option<(LockedRow, Timestamp)> = on!(
+        tx,
+        Pg | c | run.select((LockedRow::as_select(), now())).for_update().skip_locked().first(c).optional(),
+        Sqlite | c | run.select((LockedRow::as_select(), now())).first(c).optional()
+    )?;
+    Ok(row.map(|(row, now)| row.locked_at(now)))
+}
+
+/// Locks several runs, in the order of their ids as every other transaction does, so that no two can deadlock.
+pub(crate) fn lock_all(tx: &mut Conn, ids: &[RunId]) -> Result<Vec<LockedRun>, StoreError> {
+    let ids: Vec<DbId> = ids.iter().map(|id| id.db()).collect();
+    let query = runs::table.filter(runs::id.eq_any(ids)).order(runs::id);
+    let rows: Vec<(LockedRow, Timestamp)> = load_locked!(tx, query, (LockedRow::as_select(), now()))?;
+    Ok(rows.into_iter().map(|(row, now)| row.locked_at(now)).collect())
+}
+
+#[derive(AsChangeset)]
+#[diesel(table_name = runs, treat_none_as_null = true)]
+struct Changes<'a> {
+    status: &'static str,
+    cancel_reason: Option<&'a str>,
+    machine_id: Option<&'a str>,
+    queued: i32,
+    running: i32,
+    completed: i32,
+    failed: i32,
+    cancelled: i32,
+    ready: i32,
+    version: i64,
+    served_at: DbTime,
+    updated_at: DbTime,
+    started_at: Option<DbTime>,
+    finished_at: Option<DbTime>,
+}
+
+/// Writes a locked run as it is now.
+pub(crate) fn save(tx: &mut Conn, run: &LockedRun) -> Result<(), StoreError> {
+    let changes = Changes {
+        status: run.status.as_str(),
+        cancel_reason: run.cancel_reason.as_deref(),
+        machine_id: run.machine.as_deref(),
+        queued: run.counts.queued,
+        running: run.counts.running,
+        completed: run.counts.completed,
+        failed: run.counts.failed,
+        cancelled: run.counts.cancelled,
+        ready: run.counts.ready,
+        version: run.version,
+        served_at: run.served_at.db(),
+        updated_at: run.now.db(),
+        started_at: run.started_at.db(),
+        finished_at: run.status.is_terminal().then_some(run.now).db(),
+    };
+    on!(tx, |c| cached(diesel::update(runs::table.find(run.id.db())).set(changes)).execute(c))?;
+    Ok(())
+}
+
+/// Lets one transaction at a time decide about the number of an account's unfinished tasks, until its commit.
+pub(crate) fn lock_unfinished(tx: &mut Conn, owner: UserId) -> Result<(), StoreError> {
+    let (high, low) = owner.uuid().as_u64_pair();
+    tx.lock(AdvisoryLock((high ^ low).cast_signed()))
+}
+
+/// The number of an account's unfinished tasks.
+pub(crate) fn unfinished(tx: &mut Conn, owner: UserId) -> Result<i64, StoreError> {
+    let open: Option<i64> = on!(tx, |c| runs::table
+        .filter(runs::owner_id.eq(owner.db()).and(runs::finished_at.is_null()))
+        .select(sum(runs::queued + runs::running))
+        .first(c))?;
+    Ok(open.unwrap_or(0))
+}
+
+/// The unfinished runs that a machine has something to do with: an open lease, a pinned task, or the run's other tasks.
+pub(crate) fn of_machine(c: &mut Conn, owner: UserId, machine: &str) -> Result<Vec<RunId>, StoreError> {
+    let leased = leases::table
+        .filter(leases::owner_id.eq(owner.db()).and(leases::machine_id.eq(machine)))
+        .filter(leases::ended_at.is_null())
+        .select(leases::run_id);
+    let pinned = tasks::table
+        .filter(tasks::owner_id.eq(owner.db()).and(tasks::machine_id.eq(machine)))
+        .filter(tasks::finished_at.is_null())
+        .select(tasks::run_id);
+    let taken = runs::table
+        .filter(runs::owner_id.eq(owner.db()).and(runs::machine_id.eq(machine)))
+        .filter(runs::finished_at.is_null())
+        .select(runs::id);
+    let mut found: Vec<RunId> = on!(c, |c| leased.load(c))?;
+    found.append(&mut on!(c, |c| pinned.load(c))?);
+    found.append(&mut on!(c, |c| taken.load(c))?);
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
+}
+
+/// The present versions of these runs.
+pub(crate) fn versions(c: &mut Conn, ids: &[RunId]) -> Result<Vec<(RunId, i64)>, StoreError> {
+    let ids: Vec<DbId> = ids.iter().map(|id| id.db()).collect();
+    on!(c, |c| runs::table.filter(runs::id.eq_any(ids)).select((runs::id, runs::version)).load(c))
+}
+
+/// For each of these accounts that has tasks ready for a runner: when one of the runs concerned last changed.
+pub(crate) fn ready_work(c: &mut Conn, owners: &[UserId]) -> Result<Vec<(UserId, Timestamp)>, StoreError> {
+    let owners: Vec<DbId> = owners.iter().map(|id| id.db()).collect();
+    on!(c, |c| runs::table
+        .filter(runs::owner_id.eq_any(owners))
+        // Written out: neither database matches a partial index (`runs_to_serve`) with a bound value.
+        .filter(sql::<Bool>("runs.ready > 0"))
+        .filter(runs::running.lt(runs::max_concurrency))
+        .group_by(runs::owner_id)
+        .select((runs::owner_id, max(runs::updated_at).assume_not_null()))
+        .load(c))
+}
+
+/// What is not finished, over all accounts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unfinished {
+    pub(crate) runs: i64,
+    pub(crate) queued: i64,
+    /// Queued tasks that wait for nothing but a runner.
+    pub(crate) ready: i64,
+    pub(crate) running: i64,
+    pub(crate) leases: i64,
+}
+
+pub(crate) fn count_unfinished(c: &mut Conn) -> Result<Unfinished, StoreError> {
+    type Sums = (i64, Option<i64>, Option<i64>, Option<i64>);
+    let (count, queued, ready, running): Sums = on!(c, |c| runs::table
+        .filter(runs::finished_at.is_null())
+        .select((count_star(), sum(runs::queued), sum(runs::ready), sum(runs::running)))
+        .first(c))?;
+    let leases = on!(c, |c| leases::table.filter(leases::ended_at.is_null()).count().get_result(c))?;
+    let sum = |sum: Option<i64>| sum.unwrap_or(0);
+    Ok(Unfinished { runs: count, queued: sum(queued), ready: sum(ready), running: sum(running), leases })
+}

@@ -1,0 +1,153 @@
+//! The tables, as diesel sees them. `migrations/` says what each column is for.
+
+use diesel::{allow_tables_to_appear_in_same_query, joinable, table};
+
+table! {
+    use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
+    use ensemble_store_kit::types::{Moment, Uid};
+
+    runs (id) {
+        id -> Uid,
+        owner_id -> Uid,
+        title -> Nullable<Text>,
+        status -> Text,
+        cancel_reason -> Nullable<Text>,
+        max_concurrency -> Integer,
+        spread -> Bool,
+        pinned -> Bool,
+        machine_id -> Nullable<Text>,
+        traceparent -> Nullable<Text>,
+        total -> Integer,
+        queued -> Integer,
+        running -> Integer,
+        completed -> Integer,
+        failed -> Integer,
+        cancelled -> Integer,
+        ready -> Integer,
+        version -> BigInt,
+        served_at -> Moment,
+        created_at -> Moment,
+        updated_at -> Moment,
+        started_at -> Nullable<Moment>,
+        finished_at -> Nullable<Moment>,
+    }
+}
+
+table! {
+    use diesel::sql_types::{BigInt, Bool, Double, Integer, Nullable, Text};
+    use ensemble_store_kit::types::{Moment, Uid};
+
+    tasks (id) {
+        id -> Uid,
+        run_id -> Uid,
+        owner_id -> Uid,
+        position -> Integer,
+        provider -> Text,
+        machine_id -> Nullable<Text>,
+        templated -> Bool,
+        dependents -> Integer,
+        timeout_ms -> BigInt,
+        max_attempts -> Integer,
+        backoff_ms -> BigInt,
+        backoff_factor -> Double,
+        status -> Text,
+        attempt -> Integer,
+        open_deps -> Integer,
+        failures -> Integer,
+        losses -> Integer,
+        not_before -> Nullable<Moment>,
+        version -> BigInt,
+        ran_on -> Nullable<Text>,
+        error_code -> Nullable<Text>,
+        error_message -> Nullable<Text>,
+        output_summary -> Nullable<Text>,
+        exit_code -> Nullable<Integer>,
+        input_tokens -> Nullable<BigInt>,
+        output_tokens -> Nullable<BigInt>,
+        cost_usd -> Nullable<Double>,
+        provider_session_id -> Nullable<Text>,
+        created_at -> Moment,
+        started_at -> Nullable<Moment>,
+        finished_at -> Nullable<Moment>,
+    }
+}
+
+table! {
+    use diesel::sql_types::{Nullable, Text};
+    use ensemble_store_kit::types::Uid;
+
+    task_specs (task_id) {
+        task_id -> Uid,
+        task_key -> Nullable<Text>,
+        title -> Nullable<Text>,
+        prompt -> Text,
+        model -> Nullable<Text>,
+        working_directory -> Nullable<Text>,
+    }
+}
+
+table! {
+    use diesel::sql_types::Integer;
+    use ensemble_store_kit::types::Uid;
+
+    dependencies (task_id, place) {
+        task_id -> Uid,
+        place -> Integer,
+        depends_on -> Uid,
+    }
+}
+
+table! {
+    use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
+    use ensemble_store_kit::types::{Moment, Uid};
+
+    leases (id) {
+        id -> Uid,
+        run_id -> Uid,
+        task_id -> Uid,
+        owner_id -> Uid,
+        machine_id -> Text,
+        attempt -> Integer,
+        granted_at -> Moment,
+        beaten_at -> Nullable<Moment>,
+        expires_at -> Moment,
+        timeout_at -> Nullable<Moment>,
+        due_at -> Moment,
+        cancel_requested -> Bool,
+        ended_at -> Nullable<Moment>,
+        end_reason -> Nullable<Text>,
+        outcome -> Nullable<Text>,
+        output_length -> BigInt,
+        output_stored -> BigInt,
+        output_cut -> Bool,
+    }
+}
+
+table! {
+    use diesel::sql_types::{BigInt, Binary};
+    use ensemble_store_kit::types::Uid;
+
+    output_chunks (lease_id, start_at) {
+        lease_id -> Uid,
+        start_at -> BigInt,
+        data -> Binary,
+    }
+}
+
+table! {
+    use diesel::sql_types::Text;
+    use ensemble_store_kit::types::{Moment, Uid};
+
+    runners (owner_id, machine_id) {
+        owner_id -> Uid,
+        machine_id -> Text,
+        providers -> Text,
+        seen_until -> Moment,
+    }
+}
+
+joinable!(tasks -> runs (run_id));
+joinable!(task_specs -> tasks (task_id));
+joinable!(leases -> runs (run_id));
+joinable!(leases -> tasks (task_id));
+allow_tables_to_appear_in_same_query!(runs, tasks, task_specs, dependencies, leases);

@@ -1,0 +1,341 @@
+//! The rows of tasks. Every function that changes a task expects that the caller holds the lock of its run.
+
+use std::time::Duration;
+
+use diesel::dsl::{case_when, count_star};
+use diesel::prelude::*;
+use ensemble_store_kit::types::{DbId, DbTime, IntoDb};
+use ensemble_store_kit::{Conn, StoreError, cached, on};
+use ensemble_types::ids::{RunId, TaskId};
+use ensemble_types::runs::{TaskError, TaskStatus, Usage};
+use ensemble_types::time::Timestamp;
+
+use super::columns::TaskStatusColumn;
+use super::runs::LockedRun;
+use super::schema::{dependencies, tasks};
+use crate::domain::Retry;
+
+/// What the rules need to know about a task whose run is locked.
+#[derive(Clone, Debug)]
+pub(crate) struct LockedTask {
+    pub(crate) id: TaskId,
+    pub(crate) status: TaskStatus,
+    pub(crate) attempt: i32,
+    /// The machine that it is pinned to.
+    pub(crate) pin: Option<String>,
+    pub(crate) failures: i32,
+    pub(crate) losses: i32,
+    pub(crate) retry: Retry,
+    pub(crate) dependents: i32,
+    pub(crate) timeout: Duration,
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = tasks)]
+pub(super) struct LockedRow {
+    id: TaskId,
+    #[diesel(deserialize_as = TaskStatusColumn)]
+    status: TaskStatus,
+    attempt: i32,
+    machine_id: Option<String>,
+    failures: i32,
+    losses: i32,
+    max_attempts: i32,
+    backoff_ms: i64,
+    backoff_factor: f64,
+    dependents: i32,
+    timeout_ms: i64,
+}
+
+impl From<LockedRow> for LockedTask {
+    fn from(row: LockedRow) -> Self {
+        let millis = |ms: i64| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
+        Self {
+            id: row.id,
+            status: row.status,
+            attempt: row.attempt,
+            pin: row.machine_id,
+            failures: row.failures,
+            losses: row.losses,
+            retry: Retry {
+                max_attempts: row.max_attempts,
+                backoff: millis(row.backoff_ms),
+                factor: row.backoff_factor,
+            },
+            dependents: row.dependents,
+            timeout: millis(row.timeout_ms),
+        }
+    }
+}
+
+/// The runner of an attempt has started, or resumed, its work on the task.
+pub(crate) fn start(tx: &mut Conn, task: &LockedTask, version: i64, now: Timestamp) -> Result<(), StoreError> {
+    on!(tx, |c| cached(diesel::update(tasks::table.find(task.id.db())).set((
+        tasks::status.eq(TaskStatus::Running.as_str()),
+        tasks::version.eq(version),
+        tasks::losses.eq(task.losses),
+        tasks::started_at.eq(case_when(tasks::started_at.is_null(), Some(now.db())).otherwise(tasks::started_at)),
+    )))
+    .execute(c))?;
+    Ok(())
+}
+
+/// What a runner reported about an attempt, apart from how it ended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AttemptResults {
+    pub(crate) exit_code: Option<i32>,
+    pub(crate) output_summary: Option<String>,
+    pub(crate) provider_session_id: Option<String>,
+    pub(crate) usage: Option<Usage>,
+}
+
+/// A task after the end of an attempt.
+#[derive(Clone, Debug)]
+pub(crate) struct EndedTask {
+    pub(crate) id: TaskId,
+    pub(crate) status: TaskStatus,
+    pub(crate) version: i64,
+    pub(crate) failures: i32,
+    pub(crate) losses: i32,
+    pub(crate) not_before: Option<Timestamp>,
+    pub(crate) error: Option<TaskError>,
+    pub(crate) results: AttemptResults,
+    pub(crate) now: Timestamp,
+}
+
+#[derive(AsChangeset)]
+#[diesel(table_name = tasks, treat_none_as_null = true)]
+struct EndChanges<'a> {
+    status: &'static str,
+    version: i64,
+    failures: i32,
+    losses: i32,
+    not_before: Option<DbTime>,
+    error_code: Option<&'a str>,
+    error_message: Option<&'a str>,
+    output_summary: Option<&'a str>,
+    exit_code: Option<i32>,
+    input_tokens: Option<i64>,
+    output_tokens: Option<i64>,
+    cost_usd: Option<f64>,
+    finished_at: Option<DbTime>,
+}
+
+/// Writes a task after the end of an attempt.
+pub(crate) fn end_attempt(tx: &mut Conn, task: &EndedTask) -> Result<(), StoreError> {
+    let usage = task.results.usage.unwrap_or_default();
+    let tokens = |count: Option<u64>| count.map(|count| i64::try_from(count).unwrap_or(i64::MAX));
+    let changes = EndChanges {
+        status: task.status.as_str(),
+        version: task.version,
+        failures: task.failures,
+        losses: task.losses,
+        not_before: task.not_before.db(),
+        error_code: task.error.as_ref().map(|error| error.code.as_str()),
+        error_message: task.error.as_ref().map(|error| error.message.as_str()),
+        output_summary: task.results.output_summary.as_deref(),
+        exit_code: task.results.exit_code,
+        input_tokens: tokens(usage.input_tokens),
+        output_tokens: tokens(usage.output_tokens),
+        cost_usd: usage.cost_usd,
+        finished_at: task.status.is_terminal().then_some(task.now).db(),
+    };
+    let started_at = case_when(tasks::started_at.is_null(), Some(task.now.db())).otherwise(tasks::started_at);
+    // A report without a session keeps the session of an earlier attempt, which the next attempt can resume.
+    let session = task.results.provider_session_id.as_deref();
+    let session = session.map(|session| tasks::provider_session_id.eq(session));
+    on!(tx, |c| cached(diesel::update(tasks::table.find(task.id.db())).set((
+        changes,
+        session,
+        tasks::started_at.eq(started_at)
+    )))
+    .execute(c))?;
+    Ok(())
+}
+
+/// A queued task that depends on some of the given tasks.
+#[derive(Clone, Copy, Debug, Queryable)]
+pub(crate) struct Dependent {
+    pub(crate) run: RunId,
+    pub(crate) id: TaskId,
+    pub(crate) open_deps: i32,
+    /// How many of the given tasks it depends on.
+    pub(crate) met: i64,
+}
+
+/// The queued tasks that depend on some of these tasks.
+pub(crate) fn dependents(tx: &mut Conn, of: &[TaskId]) -> Result<Vec<Dependent>, StoreError> {
+    let of: Vec<DbId> = of.iter().map(|id| id.db()).collect();
+    on!(tx, |c| dependencies::table
+        .inner_join(tasks::table.on(tasks::id.eq(dependencies::task_id)))
+        .filter(dependencies::depends_on.eq_any(of))
+        .filter(tasks::status.eq(TaskStatus::Queued.as_str()))
+        .group_by((tasks::run_id, tasks::id, tasks::open_deps))
+        .select((tasks::run_id, tasks::id, tasks::open_deps, count_star()))
+        .load(c))
+}
+
+/// Counts down the open dependencies of tasks. With a `version` they become ready and change with this version.
+pub(crate) fn meet_dependencies(
+    tx: &mut Conn,
+    of: &[TaskId],
+    met: i32,
+    version: Option<i64>,
+) -> Result<(), StoreError> {
+    let of: Vec<DbId> = of.iter().map(|id| id.db()).collect();
+    on!(tx, |c| diesel::update(tasks::table.filter(tasks::id.eq_any(of)))
+        .set((tasks::open_deps.eq(tasks::open_deps - met), version.map(|version| tasks::version.eq(version))))
+        .execute(c))?;
+    Ok(())
+}
+
+/// Fails queued tasks of a run for one reason.
+pub(crate) fn fail_queued(
+    tx: &mut Conn,
+    run: &LockedRun,
+    of: &[TaskId],
+    status: TaskStatus,
+    error: &TaskError,
+) -> Result<(), StoreError> {
+    let of: Vec<DbId> = of.iter().map(|id| id.db()).collect();
+    on!(tx, |c| diesel::update(tasks::table.filter(tasks::id.eq_any(of)))
+        .set((
+            tasks::status.eq(status.as_str()),
+            tasks::version.eq(run.version),
+            tasks::finished_at.eq(run.now.db()),
+            tasks::not_before.eq(None::<DbTime>),
+            tasks::error_code.eq(&error.code),
+            tasks::error_message.eq(&error.message),
+        ))
+        .execute(c))?;
+    Ok(())
+}
+
+/// Cancels all queued tasks of a run. Returns how many there were.
+pub(crate) fn cancel_queued(tx: &mut Conn, run: &LockedRun, cancelled: TaskStatus) -> Result<usize, StoreError> {
+    on!(tx, |c| diesel::update(tasks::table)
+        .filter(tasks::run_id.eq(run.id.db()).and(tasks::status.eq(TaskStatus::Queued.as_str())))
+        .set((
+            tasks::status.eq(cancelled.as_str()),
+            tasks::version.eq(run.version),
+            tasks::finished_at.eq(run.now.db()),
+            tasks::not_before.eq(None::<DbTime>),
+        ))
+        .execute(c))
+}
+
+/// What a task loses when its run is retried.
+#[derive(AsChangeset)]
+#[diesel(table_name = tasks, treat_none_as_null = true)]
+struct RetryChanges {
+    status: &'static str,
+    version: i64,
+    failures: i32,
+    losses: i32,
+    error_code: Option<String>,
+    error_message: Option<String>,
+    output_summary: Option<String>,
+    exit_code: Option<i32>,
+    input_tokens: Option<i64>,
+    output_tokens: Option<i64>,
+    cost_usd: Option<f64>,
+    started_at: Option<DbTime>,
+    finished_at: Option<DbTime>,
+}
+
+/// Queues the tasks of a run that ended without completing, and returns them.
+pub(crate) fn requeue_ended(tx: &mut Conn, run: &LockedRun, queued: TaskStatus) -> Result<Vec<TaskId>, StoreError> {
+    let ended = [TaskStatus::Failed, TaskStatus::Cancelled, TaskStatus::DependencyFailed].map(TaskStatus::as_str);
+    let changes = RetryChanges {
+        status: queued.as_str(),
+        version: run.version,
+        failures: 0,
+        losses: 0,
+        error_code: None,
+        error_message: None,
+        output_summary: None,
+        exit_code: None,
+        input_tokens: None,
+        output_tokens: None,
+        cost_usd: None,
+        started_at: None,
+        finished_at: None,
+    };
+    on!(tx, |c| diesel::update(tasks::table)
+        .filter(tasks::run_id.eq(run.id.db()).and(tasks::status.eq_any(ended)))
+        .set(changes)
+        .returning(tasks::id)
+        .get_results(c))
+}
+
+/// For each task of a run with dependencies that have not completed: how many.
+pub(crate) fn open_dependencies(tx: &mut Conn, run: RunId) -> Result<Vec<(TaskId, i64)>, StoreError> {
+    on!(tx, |c| dependencies::table
+        .inner_join(tasks::table.on(tasks::id.eq(dependencies::depends_on)))
+        .filter(tasks::run_id.eq(run.db()).and(tasks::status.ne(TaskStatus::Completed.as_str())))
+        .group_by(dependencies::task_id)
+        .select((dependencies::task_id, count_star()))
+        .load(c))
+}
+
+/// Sets how many dependencies of these tasks are open.
+pub(crate) fn set_open_dependencies(tx: &mut Conn, of: &[TaskId], open: i32) -> Result<(), StoreError> {
+    let of: Vec<DbId> = of.iter().map(|id| id.db()).collect();
+    on!(tx, |c| diesel::update(tasks::table.filter(tasks::id.eq_any(of))).set(tasks::open_deps.eq(open)).execute(c))?;
+    Ok(())
+}
+
+/// The tasks whose pause before the next attempt is over, with their runs.
+pub(crate) fn due_pauses(c: &mut Conn, now: Timestamp, limit: i64) -> Result<Vec<(RunId, TaskId)>, StoreError> {
+    on!(c, |c| tasks::table
+        .filter(tasks::not_before.le(now.db()))
+        .order(tasks::not_before)
+        .select((tasks::run_id, tasks::id))
+        .limit(limit)
+        .load(c))
+}
+
+/// When the next pause ends.
+pub(crate) fn next_pause_end(c: &mut Conn) -> Result<Option<Timestamp>, StoreError> {
+    let found: Option<Option<Timestamp>> = on!(c, |c| tasks::table
+        .filter(tasks::not_before.is_not_null())
+        .order(tasks::not_before)
+        .select(tasks::not_before)
+        .first(c)
+        .optional())?;
+    Ok(found.flatten())
+}
+
+/// Ends the pauses of these tasks that are over. Returns how many.
+pub(crate) fn end_pauses(tx: &mut Conn, run: &LockedRun, of: &[TaskId]) -> Result<usize, StoreError> {
+    let of: Vec<DbId> = of.iter().map(|id| id.db()).collect();
+    on!(tx, |c| diesel::update(tasks::table)
+        .filter(tasks::id.eq_any(of).and(tasks::run_id.eq(run.id.db())).and(tasks::not_before.le(run.now.db())))
+        .set((tasks::not_before.eq(None::<DbTime>), tasks::version.eq(run.version)))
+        .execute(c))
+}
+
+/// A queued task that is pinned to a machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PinnedTask {
+    pub(crate) id: TaskId,
+    /// It waits for nothing but its machine.
+    pub(crate) is_ready: bool,
+}
+
+/// The queued tasks of a run that are pinned to a machine and were created until then.
+pub(crate) fn pinned(
+    tx: &mut Conn,
+    run: RunId,
+    machine: &str,
+    until: Timestamp,
+) -> Result<Vec<PinnedTask>, StoreError> {
+    let rows: Vec<(TaskId, i32, Option<Timestamp>)> = on!(tx, |c| tasks::table
+        .filter(tasks::run_id.eq(run.db()).and(tasks::machine_id.eq(machine)))
+        .filter(tasks::status.eq(TaskStatus::Queued.as_str()).and(tasks::created_at.le(until.db())))
+        .select((tasks::id, tasks::open_deps, tasks::not_before))
+        .load(c))?;
+    let task =
+        |(id, open, pause): (TaskId, i32, Option<Timestamp>)| PinnedTask { id, is_ready: open == 0 && pause.is_none() };
+    Ok(rows.into_iter().map(task).collect())
+}
