@@ -1,15 +1,16 @@
-//! Machines: the computers on which a user's agents run. Who has which, what they say of themselves, whether they are
-//! there.
+//! Machines: the computers on which a user's agents run.
 //!
-//! This service promises: a machine belongs to one account for ever; what its owner sealed is kept as it came and never
+//! This service promises: a machine belongs to one account for ever; what its owner sealed is stored as it came and never
 //! read; presence is decided by the database's clock; a deleted machine's tokens and leases end, even when the services
-//! that hold them are away at the time.
+//! that hold them cannot be reached at the time.
 
 mod routes;
 
 mod handlers;
 mod rpc;
 mod workers;
+
+mod operations;
 
 mod domain;
 mod store;
@@ -24,19 +25,20 @@ use ensemble_rpc::identity::{AccountsClient, KeysClient};
 use ensemble_rpc::machines::{MachineDirectory, mount_machine_directory};
 use ensemble_rpc::orchestrator::MachineLeasesClient;
 use ensemble_rpc::{Channel, RemoteKeys};
-use ensemble_store_kit::{DatabaseConfig, Db, Migrate, Migrations};
+use ensemble_store_kit::{Db, Migrations};
 use futures_util::future::BoxFuture;
 
 use crate::config::Config;
 use crate::rpc::Directory;
-use crate::store::Store;
-use crate::workers::Farewell;
+use crate::store::machines::OnlineFor;
+use crate::workers::DeletionNotifier;
 
-/// The service, with all that its handlers need.
+/// The service: what its handlers and workers share.
 pub struct MachineRegistry {
-    store: Store,
+    db: Db,
+    online_for: OnlineFor,
     keys: Arc<RemoteKeys>,
-    farewell: Farewell,
+    deletion_notifier: DeletionNotifier,
 }
 
 /// The schema, for tests that make databases of it.
@@ -62,9 +64,8 @@ impl Service for MachineRegistry {
         db.register(context.metrics.registry())?;
         let identity = Channel::new(&context, &config.identity);
         let orchestrator = Channel::new(&context, &config.orchestrator);
-        let store = Store::new(db, config.online_for);
-        let farewell = Farewell {
-            store: store.clone(),
+        let deletion_notifier = DeletionNotifier {
+            db: db.clone(),
             accounts: Arc::new(AccountsClient::new(identity.clone())),
             leases: Arc::new(MachineLeasesClient::new(orchestrator)),
             retry_after: config.departure_retry,
@@ -72,12 +73,11 @@ impl Service for MachineRegistry {
         };
         let keys = RemoteKeys::start(Arc::new(KeysClient::new(identity)), config.key_refresh).await;
         keys.register(&context.metrics)?;
-        Ok(Self { store, keys, farewell })
+        Ok(Self { db, online_for: config.online_for, keys, deletion_notifier })
     }
 
     async fn migrate(config: Config) -> Result<(), StartError> {
-        let database = DatabaseConfig { migrate: Migrate::Auto, ..config.database };
-        Ok(Db::open(&database, migrations()).await.map(drop)?)
+        Ok(Db::migrate(&config.database, migrations()).await?)
     }
 
     fn keys(&self) -> Arc<dyn KeySource> {
@@ -85,14 +85,14 @@ impl Service for MachineRegistry {
     }
 
     fn rpc(self: &Arc<Self>) -> Vec<RpcMount> {
-        mount_machine_directory(Arc::new(Directory::new(self.store.clone())) as Arc<dyn MachineDirectory>)
+        mount_machine_directory(Arc::new(Directory(Arc::clone(self))) as Arc<dyn MachineDirectory>)
     }
 
     fn workers(self: &Arc<Self>) -> Vec<Worker> {
-        vec![Worker::new("farewell", self.farewell.clone().run())]
+        vec![Worker::new("deletion notifier", self.deletion_notifier.clone().run())]
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<(), String>> {
-        Box::pin(self.store.ready())
+        Box::pin(self.db.ready())
     }
 }

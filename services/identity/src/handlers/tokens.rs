@@ -16,7 +16,7 @@ use crate::store::tokens::After;
 /// Selects a page.
 #[derive(Deserialize, IntoParams)]
 pub(crate) struct PageQuery {
-    /// How many, 100 by default.
+    /// How many, 100 unless said otherwise.
     #[serde(default)]
     #[param(inline)]
     limit: Limit<100, 500>,
