@@ -204,7 +204,7 @@ fn store(db: &Db, jobs: &[Job]) -> Result<Vec<Outcome>, StoreError> {
     if repeats_itself(&all) {
         return careful(db, &all);
     }
-    let quick = match db.statement_here(OPERATION, |c| of_owners(c, &all)) {
+    let quick = match db.write_blocking(OPERATION, |c| of_owners(c, &all)) {
         Err(StoreError::Duplicate { .. }) => return careful(db, &all),
         quick => quick?,
     };

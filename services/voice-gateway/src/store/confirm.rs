@@ -142,7 +142,7 @@ fn alone(db: &Db, job: &[Job]) -> Result<bool, StoreError> {
 /// For each whether it went live.
 fn store(db: &Db, jobs: &[Job]) -> Result<Vec<bool>, StoreError> {
     // Repeated after a lost answer the statement finds nothing to change, and the careful way finds the session live.
-    let ids = match db.statement_here(OPERATION, |c| match jobs {
+    let ids = match db.write_blocking(OPERATION, |c| match jobs {
         [job] if c.is_postgres() => one(c, job).map(|live| Some(live.then_some(job.id).into_iter().collect())),
         _ => in_one_statement(c, jobs),
     })? {

@@ -117,7 +117,7 @@ impl Store {
         let (lasts, bounds, turn) = (limits.session, limits.bounds(IN_FLIGHT), user_turn(&new.session));
         let mut repeated = false;
         self.db
-            .statement(IN_ONE_CALL, move |c| {
+            .write(IN_ONE_CALL, move |c| {
                 // Here and no earlier: what is known now may be old news when a connection is free.
                 let (since, total) = (Instant::now(), known.total());
                 let Some(now) = known.now() else { return Ok(None) };
@@ -142,7 +142,8 @@ impl Store {
     async fn open_carefully(&self, new: Arc<NewSession>, limits: Limits) -> Result<Opened, Stop> {
         let (rules, known) = (self.rules.clone(), self.known.clone());
         self.db
-            .write_ahead(OPERATION, user_turn(&new.session), move |tx| {
+            .write(OPERATION, move |tx| {
+                tx.lock(user_turn(&new.session))?;
                 let mut session = new.session.clone();
                 if let Some(StartKey { key, body_hash }) = new.key.clone() {
                     let wish =
