@@ -54,6 +54,8 @@ impl Settings {
         let defaults = HashMap::from([
             ("KEY_ENCRYPTION_KEY_FILE", secrets.key_encryption_key.display().to_string()),
             ("PUBLIC_BASE_URL", url.clone()),
+            // No load balancer has to notice that the services stop.
+            ("DRAIN_DELAY_MS", "0".to_owned()),
             // Two threads for each of six services are plenty on one machine.
             ("WORKERS", "2".to_owned()),
         ]);

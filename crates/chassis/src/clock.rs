@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use ensemble_types::time::Timestamp;
 
-/// Tells the time. Cheap to clone.
+/// Gives the time. Cheap to clone.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 

@@ -1,4 +1,4 @@
-//! Configuration: environment variables, each with its meaning beside its name, and every mistake told at once.
+//! Configuration: environment variables, each with its meaning beside its name. All mistakes are reported at once.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -37,7 +37,7 @@ impl Vars {
         Self::from_fn(|name| std::env::var(name).ok())
     }
 
-    /// Variables that a test or a parent program made up.
+    /// Variables that a test or a parent program sets.
     pub fn from_pairs<N: Into<String>, V: Into<String>>(pairs: impl IntoIterator<Item = (N, V)>) -> Self {
         let map: HashMap<String, String> = pairs.into_iter().map(|(n, v)| (n.into(), v.into())).collect();
         Self::from_fn(move |name| map.get(name).cloned())
@@ -145,7 +145,7 @@ impl Vars {
         })
     }
 
-    /// Tells that a variable has a value that cannot be used.
+    /// Reports that a variable has a value that cannot be used.
     pub fn add_error(&mut self, name: &str, what: &str) {
         self.faults.push(format!("{name} {what}"));
     }
@@ -178,15 +178,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_mistake_is_told_at_once() {
+    fn every_mistake_is_reported_at_once() {
         let mut vars = Vars::from_pairs([("PORT", "eighty"), ("ON", "perhaps"), ("EMPTY", "")]);
         assert_eq!(vars.parse("PORT", "where", 80_u16), 80);
         assert!(vars.flag("ON", "whether", true));
         assert_eq!(vars.text("EMPTY", "what", "fallback"), "fallback");
         vars.required("MISSING", "who");
-        let told = vars.finish().unwrap_err().to_string();
+        let report = vars.finish().unwrap_err().to_string();
         for name in ["PORT", "ON", "MISSING"] {
-            assert!(told.contains(name), "{told}");
+            assert!(report.contains(name), "{report}");
         }
         assert_eq!(vars.known().len(), 4);
     }

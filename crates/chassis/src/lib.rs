@@ -8,7 +8,7 @@ pub mod auth;
 pub mod clock;
 pub mod config;
 pub mod http;
-pub mod http_clients;
+mod http_client;
 pub mod live;
 pub mod metrics;
 pub mod openapi;
@@ -16,14 +16,14 @@ pub mod process;
 pub mod routes;
 pub mod service;
 
-pub use auth::{Caller, Gate, KeySet, KeySource, KeysUnavailable};
+pub use auth::{Access, Caller, Gate, KeySet, KeySource, KeysUnavailable};
 pub use clock::Clock;
 pub use config::Vars;
 pub use http::{
     ApiError, Created, DeferredJson, HandlerResult, IdempotencyKey, IdempotentJson, IntoProblem, Json, OptionalJson,
     Path, Query, State, Upserted,
 };
-pub use http_clients::HttpClients;
+pub use http_client::http_client;
 pub use process::{Drain, Listeners, Running, run, start};
-pub use routes::{Access, Routes, delete, get, patch, post};
+pub use routes::{Routes, delete, get, patch, post};
 pub use service::{RpcCall, RpcMount, RpcStatus, Service, ServiceContext, StartError, Worker};

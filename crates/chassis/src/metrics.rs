@@ -1,15 +1,16 @@
 //! Numbers for Prometheus. Labels are bounded: routes by their template, statuses by their code, never an id.
 
-mod process;
-
 use std::time::Duration;
 
 use actix_web::http::Method;
 use prometheus::core::{Collector, Desc};
+#[cfg(target_os = "linux")]
+use prometheus::process_collector::ProcessCollector;
 use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, Gauge, HistogramOpts, HistogramVec, Opts, Registry, TextEncoder};
 
 use crate::http::InFlight;
+use crate::process::telemetry::span_counters;
 
 /// The registry of one running service. Cheap to clone; give it your own collectors.
 #[derive(Clone, Debug)]
@@ -32,7 +33,12 @@ impl Metrics {
                 .buckets(vec![0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0]);
         let histogram = HistogramVec::new(options, &["method", "route", "status"])?;
         registry.register(Box::new(histogram.clone()))?;
-        registry.register(Box::new(process::ProcessCollector::new()?))?;
+        #[cfg(target_os = "linux")]
+        registry.register(Box::new(ProcessCollector::for_self()))?;
+        if let Some(spans) = span_counters() {
+            registry.register(Box::new(spans.sent.clone()))?;
+            registry.register(Box::new(spans.lost.clone()))?;
+        }
         let build = Opts::new("build_info", "Always 1; says which build this is.")
             .const_label("version", env!("CARGO_PKG_VERSION"));
         let build = Gauge::with_opts(build)?;

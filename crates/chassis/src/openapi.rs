@@ -16,7 +16,8 @@ use utoipa::openapi::{
     Ref, RefOr, Required, ResponseBuilder, Schema, Type,
 };
 
-use crate::routes::{Access, Routes, Row, SchemaRef};
+use crate::auth::Access;
+use crate::routes::{Routes, Row, SchemaRef};
 
 /// One document for all the tables.
 pub fn document(title: &str, description: &str, version: &str, tables: &[Routes]) -> OpenApi {

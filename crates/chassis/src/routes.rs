@@ -3,41 +3,22 @@
 //! From the rows come the routing, the 401 and 403 of credentials, the 405, the OpenAPI document and the access-matrix test.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use actix_web::body::{BodySize, BoxBody, MessageBody};
+use actix_web::body::MessageBody;
 use actix_web::http::Method;
 use actix_web::http::header::{ALLOW, HeaderValue};
-use actix_web::{FromRequest, Handler, HttpMessage, HttpRequest, HttpResponse, Resource, Responder, dev::Payload, web};
-use bytes::Bytes;
+use actix_web::{
+    FromRequest, Handler, HttpMessage, HttpRequest, HttpResponse, Resource, Responder, Route, dev::Payload, web,
+};
 use ensemble_types::problem::{Code, Problem};
 use futures_util::future::LocalBoxFuture;
 use utoipa::openapi::path::{Parameter, ParameterIn};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
-use crate::auth::AuthContext;
-use crate::http::{ApiError, problem_response, request_id};
-
-/// Who may call a route at all. What a caller may do to a particular thing is decided where the thing is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// No credentials; a bearer is ignored.
-    Public,
-    /// A user's token. A machine token is 403.
-    User,
-    /// A user's or a machine's token.
-    UserOrMachine,
-    /// A machine's token. A user's token is 403.
-    Machine,
-    /// The voice gateway's application key.
-    VoiceKey,
-    /// The handler checks a signature over the request itself.
-    SignedRequest,
-}
+use crate::auth::{Access, AuthContext};
+use crate::http::{ApiError, absent, problem_response, request_id};
 
 /// All the routes of a service.
 #[derive(Default)]
@@ -116,7 +97,7 @@ impl Routes {
     }
 
     /// Registers every row with an actix application.
-    pub(crate) fn configure(&self, app: &mut web::ServiceConfig) {
+    pub(crate) fn configure(&self, app: &mut web::ServiceConfig, no_match: Route) {
         let mut by_path: BTreeMap<&'static str, Vec<&Row>> = BTreeMap::new();
         for row in &self.rows {
             by_path.entry(row.path).or_default().push(row);
@@ -124,7 +105,7 @@ impl Routes {
         for (path, rows) in by_path {
             app.service(resource(path, &rows));
         }
-        app.default_service(web::to(no_such_route));
+        app.default_service(no_match);
     }
 }
 
@@ -267,7 +248,7 @@ fn resource(path: &str, rows: &[&Row]) -> Resource {
             let run = Arc::clone(&row.run);
             let call = move |request: HttpRequest, payload: web::Payload| {
                 let answer = run(request, payload.into_inner());
-                async move { answer.await.map_body(|_, body| BoxBody::new(Absent(body.size()))) }
+                async move { answer.await.map_body(|_, body| absent(body.size())) }
             };
             resource = resource.route(web::head().to(call));
             allowed.push("HEAD");
@@ -285,26 +266,7 @@ fn resource(path: &str, rows: &[&Row]) -> Resource {
     }))
 }
 
-/// The body of an answer to HEAD: the size of the one that GET would have, and none of it. The server would go on until a
-/// body ends, though it sends none of it, and a stream has no end: meanwhile nothing else is answered on the connection.
-struct Absent(BodySize);
-
-impl MessageBody for Absent {
-    type Error = Infallible;
-
-    fn size(&self) -> BodySize {
-        match self.0 {
-            BodySize::Stream => BodySize::None,
-            size => size,
-        }
-    }
-
-    fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, Infallible>>> {
-        Poll::Ready(None)
-    }
-}
-
-async fn no_such_route(request: HttpRequest) -> HttpResponse {
+pub(crate) async fn no_such_route(request: HttpRequest) -> HttpResponse {
     let problem = Problem::new(Code::NotFound, "There is no such path. /openapi.json lists all there are.");
     problem_response(problem, &request_id(&request))
 }

@@ -1,19 +1,23 @@
-//! What a service says about itself. Everything else, the chassis does.
+//! What a service defines. The chassis does everything else.
 
 use std::future::Future;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use actix_web::body::BoxBody;
+use actix_web::dev::{Extensions, ServiceRequest, ServiceResponse};
+use actix_web::middleware::Next;
+use actix_web::rt::net::TcpStream;
+use actix_web::{Route, web};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use secrecy::SecretString;
 
 use crate::auth::{Gate, KeySource};
 use crate::config::Vars;
-use crate::http_clients::HttpClients;
 use crate::metrics::Metrics;
-use crate::process::{Drain, OpenDoor, PublicDoor};
+use crate::process::{Drain, ServerSettings};
+use crate::routes::no_such_route;
 use crate::{Clock, Routes};
 
 /// Why a service could not start.
@@ -23,18 +27,22 @@ pub type StartError = anyhow::Error;
 pub trait Service: Send + Sync + Sized + 'static {
     /// As in `session-store`.
     const NAME: &'static str;
-    /// The port of the public door unless `PUBLIC_LISTEN` says otherwise; the internal door is 1,000 above.
+    /// The public port unless `PUBLIC_LISTEN` is set; the internal port is 1,000 above.
     const DEFAULT_PORT: u16;
     type Config: Send + 'static;
 
     /// Reads the variables. Mistakes are collected in `vars`; return some value all the same.
     fn configure(vars: &mut Vars) -> Self::Config;
 
-    /// The table of the public door.
+    /// The table of the public listener.
     fn routes() -> Routes;
 
-    /// Opens the database, makes clients. Runs on the main runtime. Must not fail because a peer is away.
-    fn build(config: Self::Config, context: ServiceContext) -> impl Future<Output = Result<Self, StartError>> + Send;
+    /// Opens the database, makes clients, and names the loops that run as long as the service does. Runs on the main
+    /// runtime. Must not fail because a peer is away.
+    fn build(
+        config: Self::Config,
+        context: ServiceContext,
+    ) -> impl Future<Output = Result<(Self, Vec<Worker>), StartError>> + Send;
 
     /// Brings the database up to date and nothing else: the `migrate` command.
     fn migrate(config: Self::Config) -> impl Future<Output = Result<(), StartError>> + Send {
@@ -50,18 +58,31 @@ pub trait Service: Send + Sync + Sized + 'static {
         None
     }
 
-    /// Opens the public door. Only a service that must see bytes before HTTP is made of them has a reason to do it itself.
-    fn open(self: &Arc<Self>, door: PublicDoor) -> io::Result<OpenDoor> {
-        door.open()
+    /// Limits of the public listener that differ from the usual ones.
+    fn server_settings(&self) -> ServerSettings {
+        ServerSettings::default()
     }
 
-    /// What peers may call, on the internal door.
+    /// Looks at a connection that was accepted; what it puts beside it, [`actix_web::HttpRequest::conn_data`] gives back.
+    fn on_connect(&self, connection: &TcpStream, data: &mut Extensions) {
+        let _ = (connection, data);
+    }
+
+    /// Surrounds every request of the public listener.
+    fn middleware(
+        request: ServiceRequest,
+        next: Next<BoxBody>,
+    ) -> impl Future<Output = Result<ServiceResponse, actix_web::Error>> {
+        next.call(request)
+    }
+
+    /// Answers requests that no row of the table matches: a 404 problem.
+    fn default_service() -> Route {
+        web::to(no_such_route)
+    }
+
+    /// What peers may call, on the internal listener.
     fn rpc(self: &Arc<Self>) -> Vec<RpcMount> {
-        Vec::new()
-    }
-
-    /// Loops that run as long as the service does.
-    fn workers(self: &Arc<Self>) -> Vec<Worker> {
         Vec::new()
     }
 
@@ -79,7 +100,7 @@ pub struct ServiceContext {
     pub drain: Drain,
     pub metrics: Metrics,
     /// For calls to peers.
-    pub http: HttpClients,
+    pub http: reqwest::Client,
     /// Shows peers that we are one of them.
     pub internal_token: SecretString,
     /// Where this service was bound, with the real port.
@@ -99,7 +120,7 @@ impl Worker {
     }
 }
 
-/// One method on the internal door: `POST /rpc/<path>` with a protobuf body.
+/// One method on the internal listener: `POST /rpc/<path>` with a protobuf body.
 #[derive(Clone)]
 pub struct RpcMount {
     /// `ensemble.machines.v1.MachineDirectory/Get`

@@ -1,4 +1,4 @@
-//! What becomes of a connection: nobody works for who has gone, and an answer ends where its reader expects the end.
+//! Connections: a handler is cancelled when its client disconnects, and an answer ends where its reader expects the end.
 
 #![cfg(test)]
 
@@ -12,7 +12,7 @@ use ensemble_chassis::auth::FixedKeys;
 use ensemble_chassis::live::sse;
 use ensemble_chassis::{
     Access, Clock, Drain, HandlerResult, IdempotentJson, Json, KeySet, KeySource, Listeners, Routes, Running, Service,
-    ServiceContext, StartError, State, Vars, get, post, start,
+    ServiceContext, StartError, State, Vars, Worker, get, post, start,
 };
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
@@ -66,8 +66,8 @@ impl Service for Waits {
             .row(get("/v1/things").access(Access::Public).response::<Thing>(200).handler(read))
     }
 
-    async fn build((): (), context: ServiceContext) -> Result<Self, StartError> {
-        Ok(Self(context.drain))
+    async fn build((): (), context: ServiceContext) -> Result<(Self, Vec<Worker>), StartError> {
+        Ok((Self(context.drain), Vec::new()))
     }
 
     fn keys(&self) -> Arc<dyn KeySource> {
@@ -76,11 +76,11 @@ impl Service for Waits {
 }
 
 async fn waits() -> Running {
-    let vars = Vars::from_pairs([("INTERNAL_TOKEN", "internal"), ("WORKERS", "1")]);
+    let vars = Vars::from_pairs([("INTERNAL_TOKEN", "internal"), ("DRAIN_DELAY_MS", "0"), ("WORKERS", "1")]);
     start::<Waits>(vars, Listeners::loopback().unwrap(), Clock::system()).await.unwrap()
 }
 
-/// A client that sends the bytes it is told to. The service has threads of its own, so it may block.
+/// A client that sends exactly the given bytes. The service has threads of its own, so this may block.
 struct Raw(TcpStream);
 
 impl Raw {
@@ -143,7 +143,7 @@ async fn the_answer_to_head_is_over_with_its_head() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_who_has_gone() {
+async fn handlers_of_disconnected_clients_are_cancelled() {
     let waits = waits().await;
     let with_body = "POST /v1/poll HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 12\r\n\r\n\
         {\"name\":\"x\"}";
@@ -177,7 +177,7 @@ async fn a_body_that_breaks_off_is_400() {
 }
 
 #[tokio::test]
-async fn what_is_said_twice_or_in_another_alphabet_is_refused() {
+async fn repeated_fields_and_other_charsets_are_refused() {
     let waits = waits().await;
     const JSON: &str = "Content-Type: application/json\r\n";
     let key = |name: &str| format!("Idempotency-Key: {name}-0123456789abcdef\r\n");

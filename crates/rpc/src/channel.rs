@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use ensemble_chassis::ServiceContext;
 use ensemble_chassis::process::telemetry::traceparent;
-use ensemble_chassis::{HttpClients, ServiceContext};
 use prost::Message;
 use reqwest::StatusCode;
 use reqwest::header::{CONTENT_TYPE, HeaderName};
@@ -21,7 +21,7 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// The way to one peer. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Channel {
-    http: HttpClients,
+    http: reqwest::Client,
     url: String,
     token: SecretString,
     deadline: Duration,
@@ -49,7 +49,7 @@ impl Channel {
     }
 
     /// For programs that are not services.
-    pub fn with(http: HttpClients, token: SecretString, peer: &Peer) -> Self {
+    pub fn with(http: reqwest::Client, token: SecretString, peer: &Peer) -> Self {
         Self { http, url: peer.url.clone(), token, deadline: peer.deadline }
     }
 
@@ -92,7 +92,6 @@ impl Channel {
         let lost = |error: reqwest::Error| RpcError::Unavailable(format!("{method}: {}", with_causes(&error)));
         let mut request = self
             .http
-            .for_this_thread()
             .post(format!("{}/rpc/{method}", self.url))
             .bearer_auth(self.token.expose_secret())
             .header(CONTENT_TYPE, PROTOBUF)

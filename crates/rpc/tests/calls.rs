@@ -9,7 +9,8 @@ use std::time::Duration;
 use ed25519_dalek::SigningKey;
 use ensemble_chassis::auth::FixedKeys;
 use ensemble_chassis::{
-    Clock, KeySet, KeySource, Listeners, Routes, RpcMount, Running, Service, ServiceContext, StartError, Vars, start,
+    Clock, KeySet, KeySource, Listeners, Routes, RpcMount, Running, Service, ServiceContext, StartError, Vars, Worker,
+    start,
 };
 use ensemble_rpc::identity::{
     Accounts, AccountsClient, GetAccountRequest, GetAccountResponse, Keys, KeysClient, RevokeMachineTokensRequest,
@@ -97,9 +98,9 @@ impl Service for Peerhood {
         Routes::new()
     }
 
-    async fn build(script: usize, context: ServiceContext) -> Result<Self, StartError> {
+    async fn build(script: usize, context: ServiceContext) -> Result<(Self, Vec<Worker>), StartError> {
         CONTEXTS.lock().unwrap().push(context);
-        Ok(Self(Arc::clone(&SCRIPTS.lock().unwrap()[script])))
+        Ok((Self(Arc::clone(&SCRIPTS.lock().unwrap()[script])), Vec::new()))
     }
 
     fn keys(&self) -> Arc<dyn KeySource> {
@@ -120,7 +121,12 @@ async fn peer() -> (Running, Arc<Script>, Channel) {
         scripts.push(Arc::clone(&script));
         scripts.len() - 1
     };
-    let vars = Vars::from_pairs([("INTERNAL_TOKEN", "secret"), ("WORKERS", "1"), ("SCRIPT", &index.to_string())]);
+    let vars = Vars::from_pairs([
+        ("INTERNAL_TOKEN", "secret"),
+        ("DRAIN_DELAY_MS", "0"),
+        ("WORKERS", "1"),
+        ("SCRIPT", &index.to_string()),
+    ]);
     let running = start::<Peerhood>(vars, Listeners::loopback().unwrap(), Clock::system()).await.unwrap();
     let context =
         CONTEXTS.lock().unwrap().iter().find(|context| context.internal_addr == running.internal_addr).unwrap().clone();

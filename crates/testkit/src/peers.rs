@@ -9,7 +9,7 @@ use std::time::Duration;
 use actix_web::http::StatusCode;
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
 use bytes::Bytes;
-use ensemble_chassis::{HttpClients, RpcCall, RpcMount};
+use ensemble_chassis::{RpcCall, RpcMount, http_client};
 use ensemble_rpc::identity::{
     Accounts, GetAccountRequest, GetAccountResponse, Keys, RevokeMachineTokensRequest, RevokeMachineTokensResponse,
     SnapshotRequest, SnapshotResponse, VerificationKey, mount_accounts, mount_keys,
@@ -134,7 +134,7 @@ impl Peers {
 pub fn channel_to(internal_url: &str) -> Channel {
     ensemble_chassis::process::install_providers();
     let peer = Peer { url: internal_url.to_owned(), deadline: Duration::from_secs(20) };
-    let http = HttpClients::new().unwrap_or_else(|error| panic!("no HTTP client: {error}"));
+    let http = http_client().unwrap_or_else(|error| panic!("no HTTP client: {error}"));
     Channel::with(http, INTERNAL_TOKEN.to_owned().into(), &peer)
 }
 

@@ -17,8 +17,10 @@ pub async fn start_service<S: Service>(vars: impl IntoIterator<Item = (String, S
 
 /// The same, with a clock that the test owns.
 pub async fn start_service_at<S: Service>(vars: impl IntoIterator<Item = (String, String)>, clock: Clock) -> Running {
-    let doors = Listeners::loopback().unwrap_or_else(|error| panic!("no free ports: {error}"));
-    let started = start::<S>(Vars::from_pairs(vars), doors, clock).await;
+    let listeners = Listeners::loopback().unwrap_or_else(|error| panic!("no free ports: {error}"));
+    // No load balancer sends requests to a test's service, so nothing waits for one.
+    let vars = [("DRAIN_DELAY_MS".to_owned(), "0".to_owned())].into_iter().chain(vars);
+    let started = start::<S>(Vars::from_pairs(vars), listeners, clock).await;
     started.unwrap_or_else(|error| panic!("{} does not start: {error:#}", S::NAME))
 }
 

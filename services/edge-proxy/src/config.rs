@@ -3,26 +3,27 @@
 use std::time::Duration;
 
 use ensemble_chassis::Vars;
+use ensemble_chassis::process::ServerSettings;
 
 use crate::domain::client_address::Network;
 use crate::domain::cors::{Origins, origin_of};
-use crate::domain::head_scanner::HeadLimits;
+use crate::domain::request_rules::HeadLimits;
 use crate::domain::route_table::{PerUpstream, Upstream};
-use crate::guard::admission::AdmissionLimits;
-use crate::guard::limits;
 use crate::limits::Quotas;
 use crate::upstream::addresses::Origin;
-use crate::upstream::pool::PoolLimits;
 
 /// Everything that can be set.
 pub struct Config {
     pub upstreams: PerUpstream<Origin>,
     pub resolve_every: Duration,
     pub keys_every: Duration,
-    pub pool: PoolLimits,
-    pub timeout: Patience,
-    pub guard: limits::Limits,
-    pub admission: AdmissionLimits,
+    pub upstream: UpstreamLimits,
+    pub head: HeadLimits,
+    pub server: ServerSettings,
+    /// How long a client may take nothing of its answer.
+    pub send_stall: Duration,
+    pub connections_per_address: usize,
+    pub trusted_proxies: Vec<Network>,
     pub quotas: Quotas,
     pub streams_per_caller: usize,
     pub cors: Origins,
@@ -30,56 +31,40 @@ pub struct Config {
     pub public_base_url: String,
 }
 
-/// How long the edge waits for services.
+/// How long the edge waits for services, and how it keeps its connections to them.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct UpstreamLimits {
+    pub connect: Duration,
+    /// To the head of an answer.
     pub ordinary: Duration,
     pub long_poll: Duration,
     /// Within the body of an answer whose length is known.
     pub stall: Duration,
+    pub idle: Duration,
+    pub max_idle: usize,
 }
 
 impl Config {
     pub fn read(vars: &mut Vars) -> Self {
         let public_base_url =
             vars.text("PUBLIC_BASE_URL", "where people reach the edge, as in https://api.example.com", "");
-        let trusted: Vec<Network> = networks(vars);
         Self {
             upstreams: PerUpstream::new(|upstream| origin(vars, upstream)),
             resolve_every: vars.millis("RESOLVE_INTERVAL_MS", "how often the services' names are looked up", 2_000),
             keys_every: vars.millis("KEYS_INTERVAL_MS", "how often the published keys of tokens are fetched", 10_000),
-            pool: PoolLimits {
-                connect: vars.millis("UPSTREAM_CONNECT_MS", "how long connecting to a service may take", 1_000),
-                idle: vars.millis(
-                    "UPSTREAM_IDLE_MS",
-                    "how long an unused connection is kept; less than the services keep theirs",
-                    30_000,
-                ),
-                kept: vars.parse("UPSTREAM_KEPT", "unused connections kept to one address, per thread", 256),
+            upstream: upstream(vars),
+            head: HeadLimits {
+                fields: vars.parse("MAX_HEADER_FIELDS", "header fields of a request", 64),
+                bytes: vars.parse("MAX_HEAD_BYTES", "bytes of a request's header fields", 32 * 1024),
             },
-            timeout: Patience {
-                ordinary: vars.millis("UPSTREAM_TIMEOUT_MS", "how long a service may take to begin its answer", 10_000),
-                long_poll: vars.millis(
-                    "LONG_POLL_TIMEOUT_MS",
-                    "the same for long-polls, which may wait 120 s",
-                    130_000,
-                ),
-                stall: vars.millis(
-                    "UPSTREAM_STALL_MS",
-                    "how long a service may stop within an answer of known length",
-                    30_000,
-                ),
-            },
-            guard: guard(vars),
-            admission: AdmissionLimits {
-                in_all: vars.parse("MAX_CONNECTIONS", "client connections in all", 20_000),
-                per_address: vars.parse(
-                    "MAX_CONNECTIONS_PER_ADDRESS",
-                    "client connections from one address (IPv6: one /64)",
-                    256,
-                ),
-                trusted,
-            },
+            server: server(vars),
+            send_stall: vars.millis("SEND_STALL_MS", "how long a client may take nothing of an answer", 30_000),
+            connections_per_address: vars.parse(
+                "MAX_CONNECTIONS_PER_ADDRESS",
+                "client connections from one address (IPv6: one /64)",
+                256,
+            ),
+            trusted_proxies: networks(vars),
             quotas: quotas(vars),
             streams_per_caller: vars.parse(
                 "MAX_STREAMS_PER_CALLER",
@@ -101,27 +86,30 @@ fn origin(vars: &mut Vars, upstream: Upstream) -> Origin {
         Upstream::VoiceGateway => ("VOICE_GATEWAY_URL", 8085),
     };
     let default = Origin { authority: format!("127.0.0.1:{port}").into() };
-    vars.parse(name, &format!("the public door of {}; its name may have many addresses", upstream.name()), default)
+    vars.parse(name, &format!("the public address of {}; its name may have many addresses", upstream.name()), default)
 }
 
-fn guard(vars: &mut Vars) -> limits::Limits {
-    limits::Limits {
-        head: HeadLimits {
-            fields: vars.parse("MAX_HEADER_FIELDS", "header fields of a request", 64),
-            head: vars.parse("MAX_HEAD_BYTES", "bytes of a request's head", 32 * 1024),
-            body: vars.parse("MAX_BODY_BYTES", "the largest request body", 16 * 1024 * 1024),
-        },
-        head_deadline: vars.millis("HEAD_DEADLINE_MS", "how long a request's head may take", 5_000),
-        body_timeout: vars.millis("BODY_TIMEOUT_MS", "how long a body may take before its rate counts", 15_000),
-        body_min_rate: vars.parse(
-            "BODY_MIN_RATE",
-            "bytes per second that a body must have on average after that",
-            1_024,
+fn upstream(vars: &mut Vars) -> UpstreamLimits {
+    UpstreamLimits {
+        connect: vars.millis("UPSTREAM_CONNECT_MS", "how long connecting to a service may take", 1_000),
+        ordinary: vars.millis("UPSTREAM_TIMEOUT_MS", "how long a service may take to begin its answer", 10_000),
+        long_poll: vars.millis("LONG_POLL_TIMEOUT_MS", "the same for long-polls, which may wait 120 s", 130_000),
+        stall: vars.millis("UPSTREAM_STALL_MS", "how long a service may stop within an answer of known length", 30_000),
+        idle: vars.millis(
+            "UPSTREAM_IDLE_MS",
+            "how long an unused connection is kept; less than the services keep theirs",
+            30_000,
         ),
-        body_deadline: vars.millis("BODY_DEADLINE_MS", "how long the edge waits for a body in all", 120_000),
-        idle: vars.millis("IDLE_MS", "how long a connection may be unused", 60_000),
-        send_stall: vars.millis("SEND_STALL_MS", "how long a client may take nothing of an answer", 30_000),
-        linger: vars.millis("LINGER_MS", "how long a refused client may go on sending", 1_000),
+        max_idle: vars.parse("UPSTREAM_KEPT", "unused connections kept to one address", 256),
+    }
+}
+
+fn server(vars: &mut Vars) -> ServerSettings {
+    ServerSettings {
+        max_connections: vars.parse("MAX_CONNECTIONS", "client connections in all", 20_000),
+        head_timeout: vars.millis("HEAD_DEADLINE_MS", "how long a request's head may take", 5_000),
+        keep_alive: vars.millis("IDLE_MS", "how long a connection may be unused", 60_000),
+        ..ServerSettings::default()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The public keys of tokens, as identity publishes them.
 //!
-//! The edge reads the public key set and not identity's internal door: it only wants to know whom to count, so it needs
-//! neither the list of revoked tokens nor a credential of its own, and it can reach nobody's internal door.
+//! The edge reads the public key set and not identity's internal listener: it only has to know whom to count, so it needs
+//! neither the list of revoked tokens nor a credential of its own, and it can reach no internal listener.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -9,13 +9,13 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ed25519_dalek::VerifyingKey;
-use ensemble_chassis::{Drain, HttpClients, KeySet, KeySource, KeysUnavailable};
+use ensemble_chassis::{Drain, KeySet, KeySource, KeysUnavailable};
 use serde::Deserialize;
 use tokio::sync::watch;
 
 /// The keys last seen.
 #[derive(Debug)]
-pub struct PublishedKeys {
+pub(crate) struct PublishedKeys {
     last: RwLock<Arc<KeySet>>,
     changed: watch::Sender<()>,
 }
@@ -34,15 +34,15 @@ struct PublishedKey {
 }
 
 impl PublishedKeys {
-    pub fn none() -> Arc<Self> {
+    pub(crate) fn none() -> Arc<Self> {
         Arc::new(Self { last: RwLock::default(), changed: watch::Sender::new(()) })
     }
 
     /// Fetches the keys now and every `interval`, until the drain. What cannot be fetched leaves the last ones in force:
     /// a caller who is counted by an old key is better than one who is not known.
-    pub async fn follow(self: Arc<Self>, http: HttpClients, url: String, interval: Duration, drain: Drain) {
+    pub(crate) async fn follow(self: Arc<Self>, http: reqwest::Client, url: String, interval: Duration, drain: Drain) {
         loop {
-            match fetch(http.for_this_thread(), &url).await {
+            match fetch(&http, &url).await {
                 Ok(keys) => {
                     *self.last.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
                     self.changed.send_replace(());

@@ -1,45 +1,48 @@
-//! edge-proxy: the one door to everything.
+//! edge-proxy: the public entrance.
 //!
-//! It lets a request in only when no two readers can understand it differently ([`guard`], [`domain`]), counts it
-//! ([`limits`]), sends it to the service that its path belongs to ([`forward`], [`upstream`]), and answers for itself what
-//! concerns no service: CORS, health, the documentation, the page behind a public link ([`handlers`]). It reads no body and
-//! keeps no state that a restart could lose. The services behind it trust nothing that it says.
+//! It refuses requests that two readers could understand differently ([`domain`]), counts them ([`limits`]), sends them to
+//! the service that their path belongs to, and answers itself what concerns no service: CORS, health, the documentation,
+//! the page behind a public link ([`pages`]). It keeps no state that a restart could lose. The services behind it trust
+//! nothing that it says.
 
-pub mod config;
+mod config;
+mod connections;
 pub mod domain;
-pub mod forward;
-pub mod guard;
-pub mod handlers;
-pub mod keys;
-pub mod limits;
-pub mod metrics;
-pub mod routes;
-pub mod server;
-mod sockets;
-pub mod upstream;
+mod forward;
+mod keys;
+mod limits;
+mod metrics;
+mod middleware;
+mod pages;
+mod request_context;
+mod response_headers;
+mod routes;
+mod streams;
+mod upstream;
 
-use std::io;
-use std::net::SocketAddr;
+use std::future::Future;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use actix_web::body::BoxBody;
+use actix_web::dev::{Extensions, ServiceRequest, ServiceResponse};
+use actix_web::middleware::Next;
+use actix_web::rt::net::TcpStream;
+use actix_web::{Route, web};
 use ensemble_chassis::auth::AuthContext;
-use ensemble_chassis::process::{OpenDoor, PublicDoor};
+use ensemble_chassis::process::ServerSettings;
 use ensemble_chassis::{Drain, KeySource, Routes, Service, ServiceContext, StartError, Vars, Worker};
-use tokio::sync::watch;
 
-use crate::config::{Config, Patience};
-use crate::domain::client_address::Network;
-use crate::domain::cors::Origins;
+use crate::config::Config;
+use crate::connections::Connections;
 use crate::domain::route_table::{PerUpstream, Upstream};
-use crate::forward::streams::Streams;
-use crate::guard::admission::Admission;
-use crate::handlers::share::SharePage;
 use crate::keys::PublishedKeys;
 use crate::limits::Limiter;
 use crate::metrics::EdgeMetrics;
-use crate::upstream::addresses::{self, Addresses};
-use crate::upstream::pool::PoolLimits;
+use crate::pages::share::SharePage;
+use crate::streams::Streams;
+use crate::upstream::addresses::Replicas;
 
 /// How often counters that are full again are forgotten.
 const FORGET: Duration = Duration::from_secs(10);
@@ -47,14 +50,15 @@ const FORGET: Duration = Duration::from_secs(10);
 /// The edge: what all its threads share.
 pub struct EdgeProxy {
     config: Config,
-    context: ServiceContext,
+    drain: Drain,
     keys: Arc<PublishedKeys>,
     auth: AuthContext,
-    limiter: Limiter,
+    limiter: Arc<Limiter>,
     streams: Arc<Streams>,
-    admission: Arc<Admission>,
+    connections: Arc<Connections>,
     metrics: EdgeMetrics,
-    known: PerUpstream<watch::Sender<Arc<[SocketAddr]>>>,
+    client: reqwest::Client,
+    replicas: PerUpstream<Arc<Replicas>>,
     share_page: SharePage,
 }
 
@@ -71,130 +75,95 @@ impl Service for EdgeProxy {
         routes::routes()
     }
 
-    async fn build(config: Config, context: ServiceContext) -> Result<Self, StartError> {
+    async fn build(config: Config, context: ServiceContext) -> Result<(Self, Vec<Worker>), StartError> {
+        raise_file_limit();
         let keys = PublishedKeys::none();
-        let auth = AuthContext::new(Arc::clone(&keys) as Arc<dyn KeySource>, None, context.clock.clone());
         let metrics = EdgeMetrics::new(context.metrics.registry())?;
-        let known = PerUpstream::new(|_| watch::Sender::new(Arc::from([])));
+        let replicas = PerUpstream::new(|upstream| Arc::new(Replicas::new(config.upstreams.of(upstream).clone())));
         for upstream in Upstream::ALL {
             // A service that is not there yet is found later.
-            if let Ok(addresses) = addresses::look_up(&config.upstreams.of(upstream).authority).await {
-                known.of(upstream).send_replace(addresses.into());
-            }
+            let _ = replicas.of(upstream).look_up().await;
         }
-        Ok(Self {
-            limiter: Limiter::new(config.quotas),
+        let trusted = config.trusted_proxies.clone();
+        let edge = Self {
+            auth: AuthContext::new(Arc::clone(&keys) as Arc<dyn KeySource>, None, context.clock.clone()),
+            limiter: Arc::new(Limiter::new(config.quotas)),
             streams: Streams::new(config.streams_per_caller),
-            admission: Admission::new(config.admission.clone()),
+            connections: Connections::new(config.connections_per_address, trusted, metrics.connections.clone()),
             share_page: SharePage::new(&config.public_base_url),
+            client: upstream::send::client(config.upstream)?,
+            drain: context.drain,
             config,
-            context,
             keys,
-            auth,
             metrics,
-            known,
-        })
+            replicas,
+        };
+        let workers = edge.workers();
+        Ok((edge, workers))
     }
 
     fn keys(&self) -> Arc<dyn KeySource> {
         Arc::clone(&self.keys) as Arc<dyn KeySource>
     }
 
-    fn open(self: &Arc<Self>, door: PublicDoor) -> io::Result<OpenDoor> {
-        server::open(self, door)
+    fn server_settings(&self) -> ServerSettings {
+        self.config.server
     }
 
-    fn workers(self: &Arc<Self>) -> Vec<Worker> {
-        let drain = &self.context.drain;
-        let mut workers: Vec<Worker> = Upstream::ALL
-            .map(|upstream| {
-                let origin = self.config.upstreams.of(upstream).clone();
-                let known = self.known.of(upstream).clone();
-                Worker::new("addresses", addresses::follow(origin, self.config.resolve_every, known, drain.clone()))
-            })
-            .into();
-        let jwks = format!("{}/.well-known/jwks.json", self.config.upstreams.of(Upstream::Identity));
-        let keys = Arc::clone(&self.keys);
-        let http = self.context.http.clone();
-        workers.push(Worker::new("keys", keys.follow(http, jwks, self.config.keys_every, drain.clone())));
-        workers.push(Worker::new("counters", forget(Arc::clone(self))));
-        workers
-    }
-}
-
-/// Forgets counters that say nothing any more.
-async fn forget(edge: Arc<EdgeProxy>) {
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(FORGET) => edge.limiter.sweep(),
-            () = edge.context.drain.closing() => return,
+    fn on_connect(&self, connection: &TcpStream, data: &mut Extensions) {
+        connections::prepare(connection, self.config.send_stall);
+        if let Ok(peer) = connection.peer_addr() {
+            data.insert(Rc::new(self.connections.open(peer.ip())));
         }
+    }
+
+    fn middleware(
+        request: ServiceRequest,
+        next: Next<BoxBody>,
+    ) -> impl Future<Output = Result<ServiceResponse, actix_web::Error>> {
+        middleware::around(request, next)
+    }
+
+    fn default_service() -> Route {
+        web::to(forward::forward)
     }
 }
 
 impl EdgeProxy {
-    pub(crate) fn addresses(&self, upstream: Upstream) -> Addresses {
-        self.known.of(upstream).subscribe()
+    fn workers(&self) -> Vec<Worker> {
+        let drain = &self.drain;
+        let mut workers: Vec<Worker> = Upstream::ALL
+            .map(|upstream| {
+                let replicas = Arc::clone(self.replicas.of(upstream));
+                Worker::new("addresses", replicas.follow(self.config.resolve_every, drain.clone()))
+            })
+            .into();
+        let jwks = format!("{}/.well-known/jwks.json", self.config.upstreams.of(Upstream::Identity));
+        let keys = Arc::clone(&self.keys);
+        let client = self.client.clone();
+        workers.push(Worker::new("keys", keys.follow(client, jwks, self.config.keys_every, drain.clone())));
+        workers.push(Worker::new("counters", forget(Arc::clone(&self.limiter), drain.clone())));
+        workers
     }
+}
 
-    pub(crate) fn authority(&self, upstream: Upstream) -> &str {
-        &self.config.upstreams.of(upstream).authority
+/// Forgets counters that are full again.
+async fn forget(limiter: Arc<Limiter>, drain: Drain) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(FORGET) => limiter.sweep(),
+            () = drain.closing() => return,
+        }
     }
+}
 
-    pub(crate) fn pool_limits(&self) -> PoolLimits {
-        self.config.pool
-    }
-
-    pub(crate) fn guard_limits(&self) -> guard::limits::Limits {
-        self.config.guard
-    }
-
-    pub(crate) fn timeout(&self) -> Patience {
-        self.config.timeout
-    }
-
-    pub(crate) fn trusted_proxies(&self) -> &[Network] {
-        &self.config.admission.trusted
-    }
-
-    /// Whether answers depend on who asks from a browser.
-    pub(crate) fn has_cors(&self) -> bool {
-        !self.config.cors.is_empty()
-    }
-
-    pub(crate) fn cors(&self) -> &Origins {
-        &self.config.cors
-    }
-
-    pub(crate) fn is_https(&self) -> bool {
-        self.config.public_base_url.starts_with("https://")
-    }
-
-    pub(crate) fn admission(&self) -> &Arc<Admission> {
-        &self.admission
-    }
-
-    pub(crate) fn streams(&self) -> &Arc<Streams> {
-        &self.streams
-    }
-
-    pub(crate) fn limiter(&self) -> &Limiter {
-        &self.limiter
-    }
-
-    pub(crate) fn auth(&self) -> &AuthContext {
-        &self.auth
-    }
-
-    pub(crate) fn drain(&self) -> &Drain {
-        &self.context.drain
-    }
-
-    pub(crate) fn metrics(&self) -> &EdgeMetrics {
-        &self.metrics
-    }
-
-    pub(crate) fn share_page(&self) -> &SharePage {
-        &self.share_page
+/// Each stream is two files, so the limit that a shell sets is soon reached; a program may raise it up to the hard one.
+fn raise_file_limit() {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
+        && soft < hard
+        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
+    {
+        tracing::debug!(%error, "The limit of open files stays as it is");
     }
 }

@@ -1,4 +1,4 @@
-//! How much anybody may ask for, and how that is told (RateLimit header fields for HTTP, draft 11).
+//! How many requests a caller may send, and the fields that say so (RateLimit header fields for HTTP, draft 11).
 //!
 //! GCRA, by the key that knows most of the caller: the machine token, the account, or the address. Counters live in this
 //! process and are forgotten when they are full again.
@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use actix_http::header::HeaderValue;
+use actix_web::http::header::HeaderValue;
 use ensemble_chassis::Caller;
 use ensemble_types::ids::{TokenId, UserId};
 use governor::clock::{Clock as _, DefaultClock};
@@ -18,7 +18,7 @@ use governor::middleware::StateInformationMiddleware;
 use governor::state::keyed::DashMapStateStore;
 use governor::{Quota, RateLimiter};
 
-use crate::domain::client_address::counted_as;
+use crate::domain::client_address::limit_address;
 use crate::domain::route_table::Class;
 
 /// Requests per minute; 0 is no limit.
@@ -34,7 +34,7 @@ pub struct Quotas {
 }
 
 /// Counts requests. Shared by all threads.
-pub struct Limiter {
+pub(crate) struct Limiter {
     account: Policy<UserId>,
     address: Policy<IpAddr>,
     machine: Policy<TokenId>,
@@ -45,9 +45,9 @@ pub struct Limiter {
     exhausted: Mutex<HashMap<IpAddr, Instant>>,
 }
 
-/// What a limiter says of one request. Its header values are made only when an answer is.
+/// What a limiter decided about one request.
 #[derive(Clone, Copy, Debug)]
-pub struct Standing {
+pub(crate) struct QuotaStatus {
     policy: &'static str,
     quota: u32,
     window: Duration,
@@ -56,26 +56,26 @@ pub struct Standing {
     pub refused_for: Option<Duration>,
 }
 
-/// What the caller of a request is counted as.
+/// What a request is counted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Counted {
+pub(crate) enum LimitKey {
     Account(UserId),
     Machine(TokenId),
     Address(IpAddr),
 }
 
-impl Counted {
-    pub fn new(caller: Option<&Caller>, address: IpAddr) -> Self {
+impl LimitKey {
+    pub(crate) fn new(caller: Option<&Caller>, address: IpAddr) -> Self {
         match caller {
             Some(caller) if caller.machine.is_some() => Self::Machine(caller.token),
             Some(caller) => Self::Account(caller.user),
-            None => Self::Address(counted_as(address)),
+            None => Self::Address(limit_address(address)),
         }
     }
 }
 
 impl Limiter {
-    pub fn new(quotas: Quotas) -> Self {
+    pub(crate) fn new(quotas: Quotas) -> Self {
         let minute = Duration::from_secs(60);
         Self {
             account: Policy::new("\"account\"", quotas.account, minute),
@@ -89,42 +89,42 @@ impl Limiter {
     }
 
     /// Counts one request; `None` where there is no limit.
-    pub fn count(&self, class: Class, counted: Counted, address: IpAddr) -> Option<Standing> {
-        match (class, counted) {
-            (Class::Free, _) => None,
-            (Class::SignIn, _) => self.sign_in.count(&counted_as(address)),
-            (Class::PublicLink, _) => self.public_link.count(&counted_as(address)),
-            (Class::Lifeline, Counted::Machine(token)) => {
-                self.machine.count(&token).map(|standing| Standing { refused_for: None, ..standing })
+    pub(crate) fn count(&self, class: Class, limit_key: LimitKey, address: IpAddr) -> Option<QuotaStatus> {
+        match (class, limit_key) {
+            (Class::Exempt, _) => None,
+            (Class::SignIn, _) => self.sign_in.count(&limit_address(address)),
+            (Class::PublicLink, _) => self.public_link.count(&limit_address(address)),
+            (Class::NeverThrottled, LimitKey::Machine(token)) => {
+                self.machine.count(&token).map(|quota| QuotaStatus { refused_for: None, ..quota })
             }
-            (_, Counted::Machine(token)) => self.machine.count(&token),
-            (_, Counted::Account(user)) => self.account.count(&user),
-            (_, Counted::Address(address)) => self.address.count(&address),
+            (_, LimitKey::Machine(token)) => self.machine.count(&token),
+            (_, LimitKey::Account(user)) => self.account.count(&user),
+            (_, LimitKey::Address(address)) => self.address.count(&address),
         }
     }
 
-    /// Counts one new account. Only identity knows which sign-in makes one; it tells the edge afterwards.
-    pub fn count_new_account(&self, address: IpAddr) {
-        let address = counted_as(address);
-        if let Some(standing) = self.new_accounts.count(&address)
-            && standing.remaining == 0
+    /// Counts one new account. Only identity knows which sign-in makes one; its answer says so.
+    pub(crate) fn count_new_account(&self, address: IpAddr) {
+        let address = limit_address(address);
+        if let Some(quota) = self.new_accounts.count(&address)
+            && quota.remaining == 0
         {
-            let until = Instant::now() + standing.window / standing.quota.max(1);
+            let until = Instant::now() + quota.window / quota.quota.max(1);
             self.exhausted().insert(address, until);
         }
     }
 
     /// May a sign-in from `address` make an account?
-    pub fn may_make_account(&self, address: IpAddr) -> bool {
-        self.exhausted().get(&counted_as(address)).is_none_or(|until| *until <= Instant::now())
+    pub(crate) fn may_make_account(&self, address: IpAddr) -> bool {
+        self.exhausted().get(&limit_address(address)).is_none_or(|until| *until <= Instant::now())
     }
 
     fn exhausted(&self) -> MutexGuard<'_, HashMap<IpAddr, Instant>> {
         self.exhausted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets whoever has not used any of their share.
-    pub fn sweep(&self) {
+    /// Forgets the callers whose whole share is there again.
+    pub(crate) fn sweep(&self) {
         self.account.sweep();
         self.address.sweep();
         self.machine.sweep();
@@ -135,16 +135,16 @@ impl Limiter {
     }
 }
 
-impl Standing {
+impl QuotaStatus {
     /// `"account";r=599;t=1`: what is left, and the seconds until all of it is there again.
-    pub fn rate_limit(&self) -> Option<HeaderValue> {
+    pub(crate) fn rate_limit(&self) -> Option<HeaderValue> {
         let spent = u64::from(self.quota.saturating_sub(self.remaining));
         let refill = (spent * self.window.as_secs()).div_ceil(u64::from(self.quota.max(1)));
         HeaderValue::try_from(format!("{};r={};t={refill}", self.policy, self.remaining)).ok()
     }
 
     /// `"account";q=600;w=60`
-    pub fn policy(&self) -> Option<HeaderValue> {
+    pub(crate) fn policy(&self) -> Option<HeaderValue> {
         HeaderValue::try_from(format!("{};q={};w={}", self.policy, self.quota, self.window.as_secs())).ok()
     }
 }
@@ -167,12 +167,12 @@ impl<K: Hash + Eq + Clone> Policy<K> {
         Self { name, quota, window, limiter, clock: DefaultClock::default() }
     }
 
-    fn count(&self, key: &K) -> Option<Standing> {
+    fn count(&self, key: &K) -> Option<QuotaStatus> {
         let (remaining, refused_for) = match self.limiter.as_ref()?.check_key(key) {
             Ok(state) => (state.remaining_burst_capacity(), None),
             Err(not_yet) => (0, Some(not_yet.wait_time_from(self.clock.now()))),
         };
-        Some(Standing { policy: self.name, quota: self.quota, window: self.window, remaining, refused_for })
+        Some(QuotaStatus { policy: self.name, quota: self.quota, window: self.window, remaining, refused_for })
     }
 
     fn sweep(&self) {
@@ -199,7 +199,7 @@ mod tests {
     fn each_key_has_a_share_of_its_own() {
         let limiter = limiter();
         let (one, other) = (UserId::generate(), UserId::generate());
-        let count = |user| limiter.count(Class::Ordinary, Counted::Account(user), ip("1.1.1.1")).expect("a limit");
+        let count = |user| limiter.count(Class::Ordinary, LimitKey::Account(user), ip("1.1.1.1")).expect("a limit");
         assert_eq!((0..3).filter(|_| count(one).refused_for.is_none()).count(), 3);
         let refused = count(one);
         assert!(refused.refused_for.is_some_and(|wait| wait > Duration::ZERO && wait <= Duration::from_secs(20)));
@@ -207,44 +207,43 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_told() {
-        let standing =
-            limiter().count(Class::Ordinary, Counted::Account(UserId::generate()), ip("1.1.1.1")).expect("a limit");
-        assert_eq!(standing.rate_limit().expect("a value"), "\"account\";r=2;t=20");
-        assert_eq!(standing.policy().expect("a value"), "\"account\";q=3;w=60");
+    fn the_fields_say_what_is_left() {
+        let quota =
+            limiter().count(Class::Ordinary, LimitKey::Account(UserId::generate()), ip("1.1.1.1")).expect("a limit");
+        assert_eq!(quota.rate_limit().expect("a value"), "\"account\";r=2;t=20");
+        assert_eq!(quota.policy().expect("a value"), "\"account\";q=3;w=60");
     }
 
     #[test]
-    fn a_lifeline_is_counted_and_not_refused() {
+    fn a_runners_report_is_counted_and_not_refused() {
         let limiter = limiter();
-        let token = Counted::Machine(TokenId::generate());
+        let token = LimitKey::Machine(TokenId::generate());
         for _ in 0..5 {
-            let standing = limiter.count(Class::Lifeline, token, ip("1.1.1.1")).expect("a limit");
-            assert_eq!(standing.refused_for, None);
+            let quota = limiter.count(Class::NeverThrottled, token, ip("1.1.1.1")).expect("a limit");
+            assert_eq!(quota.refused_for, None);
         }
-        assert!(
-            limiter.count(Class::Ordinary, token, ip("1.1.1.1")).is_some_and(|standing| standing.refused_for.is_some())
-        );
-        let stranger = Counted::new(None, ip("2.2.2.2"));
+        assert!(limiter.count(Class::Ordinary, token, ip("1.1.1.1")).is_some_and(|quota| quota.refused_for.is_some()));
+        let stranger = LimitKey::new(None, ip("2.2.2.2"));
         let refused =
-            (0..3).filter_map(|_| limiter.count(Class::Lifeline, stranger, ip("2.2.2.2"))?.refused_for).count();
-        assert_eq!(refused, 1, "a lifeline without a token is a request like others");
+            (0..3).filter_map(|_| limiter.count(Class::NeverThrottled, stranger, ip("2.2.2.2"))?.refused_for).count();
+        assert_eq!(refused, 1, "a report without a token is a request like others");
     }
 
     #[test]
-    fn strict_classes_count_by_address_whoever_calls() {
+    fn strict_classes_count_by_address() {
         let limiter = limiter();
-        let count = |class| limiter.count(class, Counted::Account(UserId::generate()), ip("3.3.3.3")).expect("a limit");
+        let count =
+            |class| limiter.count(class, LimitKey::Account(UserId::generate()), ip("3.3.3.3")).expect("a limit");
         assert!(count(Class::SignIn).refused_for.is_none());
         assert!(count(Class::SignIn).refused_for.is_some());
         assert!(count(Class::PublicLink).refused_for.is_none(), "another share");
-        assert!(limiter.count(Class::Free, Counted::Address(ip("3.3.3.3")), ip("3.3.3.3")).is_none());
+        assert!(limiter.count(Class::Exempt, LimitKey::Address(ip("3.3.3.3")), ip("3.3.3.3")).is_none());
     }
 
     #[test]
     fn zero_is_no_limit() {
         let none = Quotas { account: 0, address: 0, machine: 0, sign_in: 0, public_link: 0, new_accounts: 0 };
-        assert!(Limiter::new(none).count(Class::SignIn, Counted::Address(ip("1.1.1.1")), ip("1.1.1.1")).is_none());
+        assert!(Limiter::new(none).count(Class::SignIn, LimitKey::Address(ip("1.1.1.1")), ip("1.1.1.1")).is_none());
     }
 
     #[test]

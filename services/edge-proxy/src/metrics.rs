@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use actix_http::StatusCode;
+use actix_web::http::StatusCode;
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntGauge, Registry};
 
-use crate::domain::route_table::{Destination, PerUpstream};
+use crate::domain::route_table::{PerUpstream, Upstream};
 
 /// By service and class of status. All of them are made at the start, so that counting is an atomic addition.
 #[derive(Clone, Debug)]
-pub struct EdgeMetrics {
+pub(crate) struct EdgeMetrics {
     services: PerUpstream<ByStatus>,
     edge: ByStatus,
     pub connections: IntGauge,
@@ -21,7 +21,7 @@ struct ByStatus([Histogram; 4]);
 impl EdgeMetrics {
     /// # Errors
     /// The names are taken.
-    pub fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+    pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let options = HistogramOpts::new(
             "edge_request_duration_seconds",
             "Time to the head of the answer, by service and class of status.",
@@ -40,11 +40,9 @@ impl EdgeMetrics {
         })
     }
 
-    pub fn record(&self, destination: Destination, status: StatusCode, took: Duration) {
-        let ByStatus([success, redirect, client, server]) = match destination {
-            Destination::Service(upstream) => self.services.of(upstream),
-            Destination::Edge | Destination::Nowhere => &self.edge,
-        };
+    pub(crate) fn record(&self, upstream: Option<Upstream>, status: StatusCode, took: Duration) {
+        let ByStatus([success, redirect, client, server]) =
+            upstream.map_or(&self.edge, |upstream| self.services.of(upstream));
         let histogram = match status.as_u16() {
             ..300 => success,
             300..400 => redirect,

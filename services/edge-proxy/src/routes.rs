@@ -3,10 +3,10 @@
 use ensemble_chassis::{Access, Routes, get};
 use ensemble_types::problem::Code;
 
-use crate::handlers::version::Version;
-use crate::handlers::{docs, health, share, version};
+use crate::pages::version::Version;
+use crate::pages::{docs, health, share, version};
 
-pub fn routes() -> Routes {
+pub(crate) fn routes() -> Routes {
     Routes::new()
         .row(
             get("/v1/version")

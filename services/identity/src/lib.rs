@@ -41,8 +41,6 @@ pub struct Identity {
     rules: Rules,
     challenges: Arc<OpenChallenges>,
     metrics: IdentityMetrics,
-    cleanup: Cleanup,
-    key_refresh: KeyRefresh,
 }
 
 /// The schema, for tests that make databases of it.
@@ -63,7 +61,7 @@ impl Service for Identity {
         routes::table()
     }
 
-    async fn build(config: Config, context: ServiceContext) -> Result<Self, StartError> {
+    async fn build(config: Config, context: ServiceContext) -> Result<(Self, Vec<Worker>), StartError> {
         let previous = config.previous_key_file.as_deref();
         let vault = Vault::read(&config.key_file, previous)
             .map_err(|error| anyhow::anyhow!("KEY_ENCRYPTION_KEY_FILE {}: {error}", config.key_file.display()))?;
@@ -81,7 +79,8 @@ impl Service for Identity {
         };
         let key_refresh =
             KeyRefresh { db: db.clone(), ring: Arc::clone(&ring), every: config.ring_refresh, drain: context.drain };
-        Ok(Self { db, ring, rules: config.rules, challenges, metrics, cleanup, key_refresh })
+        let workers = vec![Worker::new("key refresh", key_refresh.run()), Worker::new("cleanup", cleanup.run())];
+        Ok((Self { db, ring, rules: config.rules, challenges, metrics }, workers))
     }
 
     async fn migrate(config: Config) -> Result<(), StartError> {
@@ -97,13 +96,6 @@ impl Service for Identity {
         let mut mounts = mount_keys(Arc::clone(&server) as Arc<dyn ensemble_rpc::identity::Keys>);
         mounts.extend(mount_accounts(server));
         mounts
-    }
-
-    fn workers(self: &Arc<Self>) -> Vec<Worker> {
-        vec![
-            Worker::new("key refresh", self.key_refresh.clone().run()),
-            Worker::new("cleanup", self.cleanup.clone().run()),
-        ]
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<(), String>> {

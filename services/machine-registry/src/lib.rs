@@ -38,7 +38,6 @@ pub struct MachineRegistry {
     db: Db,
     online_for: OnlineFor,
     keys: Arc<RemoteKeys>,
-    deletion_notifier: DeletionNotifier,
 }
 
 /// The schema, for tests that make databases of it.
@@ -59,7 +58,7 @@ impl Service for MachineRegistry {
         routes::table()
     }
 
-    async fn build(config: Config, context: ServiceContext) -> Result<Self, StartError> {
+    async fn build(config: Config, context: ServiceContext) -> Result<(Self, Vec<Worker>), StartError> {
         let db = Db::open(&config.database, migrations()).await?;
         db.register(context.metrics.registry())?;
         let identity = Channel::new(&context, &config.identity);
@@ -73,7 +72,8 @@ impl Service for MachineRegistry {
         };
         let keys = RemoteKeys::start(Arc::new(KeysClient::new(identity)), config.key_refresh).await;
         keys.register(&context.metrics)?;
-        Ok(Self { db, online_for: config.online_for, keys, deletion_notifier })
+        let workers = vec![Worker::new("deletion notifier", deletion_notifier.run())];
+        Ok((Self { db, online_for: config.online_for, keys }, workers))
     }
 
     async fn migrate(config: Config) -> Result<(), StartError> {
@@ -86,10 +86,6 @@ impl Service for MachineRegistry {
 
     fn rpc(self: &Arc<Self>) -> Vec<RpcMount> {
         mount_machine_directory(Arc::new(Directory(Arc::clone(self))) as Arc<dyn MachineDirectory>)
-    }
-
-    fn workers(self: &Arc<Self>) -> Vec<Worker> {
-        vec![Worker::new("deletion notifier", self.deletion_notifier.clone().run())]
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<(), String>> {

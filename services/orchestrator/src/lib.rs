@@ -17,7 +17,7 @@ mod config;
 mod error;
 mod metrics;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use ensemble_chassis::{Clock, Drain, KeySource, Routes, RpcMount, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::identity::KeysClient;
@@ -47,7 +47,6 @@ pub struct Orchestrator {
     nudge: Nudge,
     roster: Roster,
     metrics: RunMetrics,
-    timers: Mutex<Option<Timers>>,
 }
 
 /// The schema, for tests that make databases of it.
@@ -68,7 +67,7 @@ impl Service for Orchestrator {
         routes::table()
     }
 
-    async fn build(config: Config, context: ServiceContext) -> Result<Self, StartError> {
+    async fn build(config: Config, context: ServiceContext) -> Result<(Self, Vec<Worker>), StartError> {
         let db = Db::open(&config.database, migrations()).await?;
         db.register(context.metrics.registry())?;
         let store = Store::new(db, config.terms);
@@ -88,7 +87,9 @@ impl Service for Orchestrator {
             sweep_late: config.sweep_late,
             drain: context.drain.clone(),
         };
-        Ok(Self {
+        let census = workers::census::count(store.clone(), metrics.clone(), context.drain.clone());
+        let workers = vec![Worker::new("timers", timers.run()), Worker::new("census", census)];
+        let service = Self {
             store,
             machines: Machines::new(Arc::new(directory), config.machine_cache),
             keys,
@@ -97,8 +98,8 @@ impl Service for Orchestrator {
             nudge,
             roster,
             metrics,
-            timers: Mutex::new(Some(timers)),
-        })
+        };
+        Ok((service, workers))
     }
 
     async fn migrate(config: Config) -> Result<(), StartError> {
@@ -115,13 +116,6 @@ impl Service for Orchestrator {
         let (store, machines, roster) = (self.store.clone(), self.machines.clone(), self.roster.clone());
         let farewells = Farewells { store, machines, roster };
         mount_machine_leases(Arc::new(farewells) as Arc<dyn MachineLeases>)
-    }
-
-    fn workers(self: &Arc<Self>) -> Vec<Worker> {
-        let timers = self.timers.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let census = workers::census::count(self.store.clone(), self.metrics.clone(), self.drain.clone());
-        let timers = timers.map(|timers| Worker::new("timers", timers.run()));
-        timers.into_iter().chain([Worker::new("census", census)]).collect()
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<(), String>> {

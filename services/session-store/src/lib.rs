@@ -17,7 +17,6 @@ mod error;
 mod metrics;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ensemble_chassis::{Clock, Drain, KeySource, Routes, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::identity::{AccountsClient, KeysClient};
@@ -40,8 +39,6 @@ pub struct SessionStore {
     clock: Clock,
     drain: Drain,
     share_base_url: String,
-    sweep_every: Duration,
-    purge_every: Duration,
 }
 
 /// The schema, for tests that make databases of it.
@@ -62,7 +59,7 @@ impl Service for SessionStore {
         routes::table()
     }
 
-    async fn build(config: Config, context: ServiceContext) -> Result<Self, StartError> {
+    async fn build(config: Config, context: ServiceContext) -> Result<(Self, Vec<Worker>), StartError> {
         let db = Db::open(&config.database, migrations()).await?;
         db.register(context.metrics.registry())?;
         let identity = Channel::new(&context, &config.identity);
@@ -74,17 +71,21 @@ impl Service for SessionStore {
             Arc::new(MachineDirectoryClient::new(registry)),
             config.machine_cache,
         );
-        Ok(Self {
-            appender: Appender::start(db.clone(), config.append, AppendMetrics::new(&context.metrics)?)?,
-            store: Store::new(db, config.online_for),
+        let (store, drain) = (Store::new(db.clone(), config.online_for), &context.drain);
+        let workers = vec![
+            Worker::new("sweep", workers::sweep(store.clone(), config.sweep_every, drain.clone())),
+            Worker::new("purge", workers::purge(store.clone(), config.purge_every, drain.clone())),
+        ];
+        let service = Self {
+            appender: Appender::start(db, config.append, AppendMetrics::new(&context.metrics)?)?,
+            store,
             peers,
             keys,
             clock: context.clock,
             drain: context.drain,
             share_base_url: config.share_base_url,
-            sweep_every: config.sweep_every,
-            purge_every: config.purge_every,
-        })
+        };
+        Ok((service, workers))
     }
 
     async fn migrate(config: Config) -> Result<(), StartError> {
@@ -94,14 +95,6 @@ impl Service for SessionStore {
 
     fn keys(&self) -> Arc<dyn KeySource> {
         Arc::clone(&self.keys) as Arc<dyn KeySource>
-    }
-
-    fn workers(self: &Arc<Self>) -> Vec<Worker> {
-        let (store, drain) = (&self.store, &self.drain);
-        vec![
-            Worker::new("sweep", workers::sweep(store.clone(), self.sweep_every, drain.clone())),
-            Worker::new("purge", workers::purge(store.clone(), self.purge_every, drain.clone())),
-        ]
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<(), String>> {

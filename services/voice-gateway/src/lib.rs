@@ -18,7 +18,7 @@ mod error;
 mod metrics;
 mod rates;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ensemble_chassis::{Clock, Drain, Gate, KeySource, Routes, Service, ServiceContext, StartError, Vars, Worker};
@@ -45,14 +45,15 @@ use crate::rates::Rates;
 use crate::store::{Nudges, Store};
 use crate::workers::Births;
 
-/// A running voice gateway.
+/// A running voice gateway. Cheap to clone.
+#[derive(Clone)]
 pub struct VoiceGateway {
     store: Store,
-    livekit: LiveKit,
+    livekit: Arc<LiveKit>,
     livekit_key: ApiKey,
     livekit_ws_url: String,
-    webhook_keys: WebhookKeys,
-    rpc_support: RpcSupport,
+    webhook_keys: Arc<WebhookKeys>,
+    rpc_support: Arc<RpcSupport>,
     voice_keys: Arc<VoiceKeys>,
     require_user: bool,
     rates: Arc<Rates>,
@@ -70,13 +71,6 @@ pub struct VoiceGateway {
     clock: Clock,
     drain: Drain,
     keys: Arc<RemoteKeys>,
-    inboxes: Mutex<Option<Inboxes>>,
-}
-
-/// What loops take from, until they have begun.
-struct Inboxes {
-    deliveries: mpsc::Receiver<GatewaySessionId>,
-    births: mpsc::Receiver<String>,
 }
 
 /// The migrations of this service, for its tests and for tools.
@@ -97,7 +91,7 @@ impl Service for VoiceGateway {
         routes::table()
     }
 
-    async fn build(config: VoiceConfig, context: ServiceContext) -> Result<Self, StartError> {
+    async fn build(config: VoiceConfig, context: ServiceContext) -> Result<(Self, Vec<Worker>), StartError> {
         config.warn();
         let metrics = VoiceMetrics::new(context.metrics.registry())?;
         let db = Db::open(&config.database, migrations()).await?;
@@ -112,13 +106,13 @@ impl Service for VoiceGateway {
         let keys = RemoteKeys::start(identity, config.keys).await;
         keys.register(&context.metrics)?;
         let public_url = config.public_url.unwrap_or_else(|| format!("http://{}", context.public_addr));
-        Ok(Self {
+        let service = Self {
             store: Store::start(db, config.rules, nudges, metrics.clone())?,
-            livekit: LiveKit::new(twirp, livekit.budgets),
+            livekit: Arc::new(LiveKit::new(twirp, livekit.budgets)),
             livekit_key: livekit.key,
             livekit_ws_url: livekit.ws_url,
-            webhook_keys: WebhookKeys::new(&livekit.webhook_keys),
-            rpc_support: RpcSupport::default(),
+            webhook_keys: Arc::new(WebhookKeys::new(&livekit.webhook_keys)),
+            rpc_support: Arc::default(),
             voice_keys: Arc::new(VoiceKeys::new(&config.voice_keys, Arc::clone(&rates))),
             require_user: config.require_user,
             rates,
@@ -135,8 +129,9 @@ impl Service for VoiceGateway {
             clock: context.clock,
             drain: context.drain,
             keys,
-            inboxes: Mutex::new(Some(Inboxes { deliveries, births: born })),
-        })
+        };
+        let workers = service.workers(deliveries, born);
+        Ok((service, workers))
     }
 
     async fn migrate(config: VoiceConfig) -> Result<(), StartError> {
@@ -152,24 +147,6 @@ impl Service for VoiceGateway {
         Some(Arc::clone(&self.voice_keys) as Arc<dyn Gate>)
     }
 
-    fn workers(self: &Arc<Self>) -> Vec<Worker> {
-        let Some(inboxes) = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner).take() else {
-            return Vec::new();
-        };
-        let (this, drain) = (|| Arc::clone(self), || self.drain.clone());
-        let mut loops = vec![
-            Worker::new("timers", workers::run_timers(this(), drain())),
-            Worker::new("pump", workers::pump(this(), inboxes.deliveries, drain())),
-            Worker::new("reaper", workers::reap(this(), inboxes.births, drain())),
-            Worker::new("prober", workers::probe(this(), drain())),
-            Worker::new("upkeep", workers::keep_up(this(), drain())),
-        ];
-        if !self.livekit_key.key.is_empty() {
-            loops.push(Worker::new("reconciler", workers::reconcile(this(), drain())));
-        }
-        loops
-    }
-
     fn ready(&self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async {
             self.store.ready().await?;
@@ -179,6 +156,22 @@ impl Service for VoiceGateway {
 }
 
 impl VoiceGateway {
+    fn workers(&self, deliveries: mpsc::Receiver<GatewaySessionId>, births: mpsc::Receiver<String>) -> Vec<Worker> {
+        let shared = Arc::new(self.clone());
+        let (this, drain) = (|| Arc::clone(&shared), || self.drain.clone());
+        let mut loops = vec![
+            Worker::new("timers", workers::run_timers(this(), drain())),
+            Worker::new("pump", workers::pump(this(), deliveries, drain())),
+            Worker::new("reaper", workers::reap(this(), births, drain())),
+            Worker::new("prober", workers::probe(this(), drain())),
+            Worker::new("upkeep", workers::keep_up(this(), drain())),
+        ];
+        if !self.livekit_key.key.is_empty() {
+            loops.push(Worker::new("reconciler", workers::reconcile(this(), drain())));
+        }
+        loops
+    }
+
     /// Waits a moment for the agent to take a text.
     async fn await_text(&self, id: GatewaySessionId, seq: i64) -> Result<VoiceDelivery, Error> {
         let mut news = self.store.notifier().subscribe(store::topic(id));

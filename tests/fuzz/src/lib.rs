@@ -9,9 +9,7 @@ use ed25519_dalek::SigningKey;
 use ensemble_chassis::auth::{AuthContext, FixedKeys};
 use ensemble_chassis::http::strict_json;
 use ensemble_chassis::{Access, Clock, KeySet};
-use ensemble_edge_proxy::domain::body_scanner::BodyScanner;
-use ensemble_edge_proxy::domain::head_scanner::{Framing, HeadLimits, HeadScanner, Progress};
-use ensemble_edge_proxy::domain::request_target;
+use ensemble_edge_proxy::domain::request_rules;
 use ensemble_orchestrator::domain::byte_range;
 use ensemble_store_kit::cursor;
 use ensemble_types::ids::{MachineId, SessionId};
@@ -23,9 +21,7 @@ pub type Target = (&'static str, fn(&[u8]));
 pub const TARGETS: &[Target] = &[
     ("cursor", cursor_of_a_list),
     ("token", token),
-    ("request_target", path_normaliser),
-    ("request_head", request_head),
-    ("chunked_body", chunked_body),
+    ("request_target", request_target),
     ("json", json),
     ("ids_and_times", ids_and_times),
     ("events", events),
@@ -55,56 +51,18 @@ pub fn token(data: &[u8]) {
     assert!(context.admit(Access::User, &request).is_err(), "a token that we never signed was believed");
 }
 
-/// What passes has none of the forms that two readers understand differently.
-pub fn path_normaliser(data: &[u8]) {
-    // The authority of an absolute target is compared with Host, which is the head scanner's affair.
-    if data.starts_with(b"/") && request_target::check(data).is_ok() {
-        let lower = data.to_ascii_lowercase();
-        let path = lower.split(|b| *b == b'?').next().unwrap_or_default();
-        for no in [&b"%00"[..], b"%2e", b"%2f", b"%5c", b"/../", b"/./", b"\\", b"\0"] {
-            assert!(!path.windows(no.len()).any(|part| part == no), "{} passed", String::from_utf8_lossy(data));
+/// What passes has none of the forms that two readers understand differently, and still passes when it is normalised.
+pub fn request_target(data: &[u8]) {
+    let Ok(target) = std::str::from_utf8(data) else { return };
+    if request_rules::check_target(target).is_ok() {
+        let lower = target.to_ascii_lowercase();
+        let path = lower.split('?').next().unwrap_or_default();
+        for no in ["%00", "%2e", "%2f", "%5c", "/../", "/./", "\\", "\0"] {
+            assert!(!path.contains(no), "{target} passed");
         }
+        let plain = request_rules::normalise(target);
+        assert!(request_rules::check_target(&plain).is_ok(), "{target} became {plain}");
     }
-}
-
-/// The verdict is the same whether the head comes whole or byte by byte.
-pub fn request_head(data: &[u8]) {
-    let limits = HeadLimits { fields: 64, head: 32 << 10, body: 16 << 20 };
-    let whole = HeadScanner::default().scan(data, &limits);
-    let mut scanner = HeadScanner::default();
-    let mut piecewise = Ok(Progress::More);
-    for end in 1..=data.len() {
-        piecewise = scanner.scan(data.get(..end).unwrap_or_default(), &limits);
-        if !matches!(piecewise, Ok(Progress::More)) {
-            break;
-        }
-    }
-    if let (Ok(Progress::Complete { len, framing }), Ok(piecewise)) = (&whole, &piecewise) {
-        assert_eq!(&Progress::Complete { len: *len, framing: *framing }, piecewise);
-        let head = data.get(..*len).unwrap_or_default();
-        assert!(head.ends_with(b"\r\n\r\n"), "a head ended with something else");
-        assert!(!head.contains(&0), "a NUL passed");
-    }
-    if !data.is_empty() {
-        assert_eq!(whole.is_err(), piecewise.is_err(), "{}", String::from_utf8_lossy(data));
-    }
-}
-
-/// A body's end is found at the same place however it is cut.
-pub fn chunked_body(data: &[u8]) {
-    let end = |pieces: &mut dyn Iterator<Item = &[u8]>| {
-        let mut scanner = BodyScanner::new(Framing::Chunked, 1 << 20)?;
-        let mut seen = 0;
-        for piece in pieces {
-            match scanner.scan(piece) {
-                Ok((taken, true)) => return Some(seen + taken),
-                Ok((taken, false)) => seen += taken,
-                Err(_) => return None,
-            }
-        }
-        None
-    };
-    assert_eq!(end(&mut std::iter::once(data)), end(&mut data.chunks(1)), "{}", String::from_utf8_lossy(data));
 }
 
 /// What is strict JSON is JSON, and has no key twice.

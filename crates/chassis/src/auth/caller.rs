@@ -11,15 +11,14 @@ use ensemble_types::time::Timestamp;
 use moka::sync::Cache;
 
 use super::jwt::{self, BadToken, SCOPE_MACHINE};
-use super::{Gate, KeySet, KeySource};
+use super::{Access, Gate, KeySet, KeySource};
 use crate::Clock;
 use crate::http::ApiError;
-use crate::routes::Access;
 
 /// Our clocks and identity's may differ by this much (seconds).
 const LEEWAY_SECONDS: i64 = 30;
-/// Verified tokens that are remembered, so that a signature is checked once and not with every request.
-const REMEMBERED_TOKENS: u64 = 20_000;
+/// Verified tokens that are cached, so that a signature is checked once and not with every request.
+const CACHED_TOKENS: u64 = 20_000;
 
 /// The account, and where it has one the machine, that a verified token stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,11 +45,11 @@ pub struct AuthContext {
     keys: Arc<dyn KeySource>,
     gate: Option<Arc<dyn Gate>>,
     clock: Clock,
-    remembered: Cache<Box<str>, Remembered>,
+    cached: Cache<Box<str>, CachedToken>,
 }
 
 #[derive(Clone)]
-struct Remembered {
+struct CachedToken {
     kid: Arc<str>,
     caller: Caller,
 }
@@ -58,7 +57,7 @@ struct Remembered {
 impl AuthContext {
     pub fn new(keys: Arc<dyn KeySource>, gate: Option<Arc<dyn Gate>>, clock: Clock) -> Self {
         jwt::install_provider();
-        Self { keys, gate, clock, remembered: Cache::new(REMEMBERED_TOKENS) }
+        Self { keys, gate, clock, cached: Cache::new(CACHED_TOKENS) }
     }
 
     /// The caller of a request with a valid bearer token: 401 without one, 503 when the keys are not to be had.
@@ -74,7 +73,7 @@ impl AuthContext {
         })
     }
 
-    /// Whose token this is, for those who only want to know whom to count.
+    /// Whose token this is, for rate limits.
     pub fn identify(&self, token: &str) -> Option<Caller> {
         let keys = self.keys.current().ok()?;
         self.verify(token, &keys).ok()
@@ -106,7 +105,7 @@ impl AuthContext {
 
     fn verify(&self, token: &str, keys: &KeySet) -> Result<Caller, BadToken> {
         let now = self.clock.now();
-        if let Some(known) = self.remembered.get(token)
+        if let Some(known) = self.cached.get(token)
             && keys.key(&known.kid).is_some()
         {
             known.caller.check(keys, now)?;
@@ -125,7 +124,7 @@ impl AuthContext {
             expires_at: Timestamp::from_unix_seconds(claims.exp),
         };
         caller.check(keys, now)?;
-        self.remembered.insert(token.into(), Remembered { kid: kid.into(), caller: caller.clone() });
+        self.cached.insert(token.into(), CachedToken { kid: kid.into(), caller: caller.clone() });
         Ok(caller)
     }
 }

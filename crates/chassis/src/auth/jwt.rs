@@ -37,7 +37,7 @@ pub struct Claims {
     pub machine_id: Option<MachineId>,
 }
 
-/// A token that is not believed. Why is for our logs only.
+/// Why a token is refused; for logs only.
 #[derive(Debug, thiserror::Error)]
 pub enum BadToken {
     #[error("the token has the wrong form")]

@@ -19,7 +19,7 @@ pub struct KeySet {
 #[error("the signing keys cannot be fetched")]
 pub struct KeysUnavailable;
 
-/// Where the keys come from: identity's own database, or its internal door.
+/// Where the keys come from: identity's own database, or its internal listener.
 pub trait KeySource: Send + Sync {
     /// The latest picture; cheap, no I/O.
     fn current(&self) -> Result<Arc<KeySet>, KeysUnavailable>;

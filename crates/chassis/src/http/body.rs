@@ -4,6 +4,7 @@ use std::future::{Ready, ready};
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use actix_web::error::PayloadError;
 use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
 use actix_web::{FromRequest, HttpRequest, dev::Payload};
 use bytes::{Bytes, BytesMut};
@@ -12,7 +13,7 @@ use futures_util::StreamExt;
 use futures_util::future::LocalBoxFuture;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use super::{ApiError, strict_json};
 
@@ -26,6 +27,13 @@ pub struct BodyLimits {
     pub timeout: Duration,
     /// Each second beyond it wants this many bytes more.
     pub min_bytes_per_second: u32,
+}
+
+impl BodyLimits {
+    /// Those of the service that answers this request.
+    pub fn of(request: &HttpRequest) -> Self {
+        request.app_data::<Self>().copied().unwrap_or_default()
+    }
 }
 
 impl Default for BodyLimits {
@@ -53,7 +61,7 @@ pub struct DeferredJson<T> {
     shape: PhantomData<T>,
 }
 
-/// The caller's name for one wish, and the digest of what was wished.
+/// The caller's name for one request, and the digest of its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdempotencyKey {
     pub key: String,
@@ -93,7 +101,7 @@ impl<T: DeserializeOwned + Default + 'static> FromRequest for OptionalJson<T> {
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
         let (request, payload) = (request.clone(), payload.take());
         Box::pin(async move {
-            let bytes = read_body(&request, payload, limits(&request)).await?;
+            let bytes = read_body(&request, payload, BodyLimits::of(&request)).await?;
             if bytes.is_empty() {
                 return Ok(Self(T::default()));
             }
@@ -119,53 +127,96 @@ impl<T: DeserializeOwned + 'static> FromRequest for IdempotentJson<T> {
     }
 }
 
-/// Reads a whole body within the limits: 413 when it is too large, 408 when it comes too slowly, 400 when it ends early.
-pub async fn read_body(request: &HttpRequest, mut payload: Payload, limits: BodyLimits) -> Result<Bytes, Problem> {
-    let announced =
-        request.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<usize>().ok());
-    if announced.is_some_and(|length| length > limits.max_bytes) {
-        return Err(too_large(limits));
+/// A body as it comes, held to the limits.
+pub struct BoundedBody {
+    payload: Payload,
+    limits: BodyLimits,
+    announced: Option<usize>,
+    received: usize,
+    /// Only waiting for the client counts, not what the reader does in between.
+    waited: Duration,
+}
+
+/// Why a body was not read to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum BodyError {
+    #[error("A body may have at most {0} bytes.")]
+    TooLarge(usize),
+    #[error("The body came too slowly. Send it faster, or in smaller parts.")]
+    TooSlow,
+    #[error("The body could not be read to its end: {0}.")]
+    Broken(#[source] PayloadError),
+}
+
+impl BoundedBody {
+    /// `payload` is the body of `request`. Fails when the announced length is too large.
+    pub fn new(request: &HttpRequest, payload: Payload, limits: BodyLimits) -> Result<Self, BodyError> {
+        let length = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+        let announced = length.map(|length| length.parse().unwrap_or(usize::MAX));
+        if announced.is_some_and(|length| length > limits.max_bytes) {
+            return Err(BodyError::TooLarge(limits.max_bytes));
+        }
+        Ok(Self { payload, limits, announced, received: 0, waited: Duration::ZERO })
     }
-    let start = Instant::now();
-    let mut whole = BytesMut::new();
-    let mut deadline = start + limits.timeout;
-    loop {
-        let chunk = match timeout_at(deadline, payload.next()).await {
-            Err(_) => {
-                return Err(Problem::new(
-                    Code::RequestTimeout,
-                    "The body came too slowly. Send it faster, or in smaller parts.",
-                ));
-            }
-            Ok(None) => return Ok(whole.freeze()),
-            Ok(Some(Err(error))) => {
-                return Err(Problem::new(
-                    Code::InvalidArgument,
-                    format!("The body could not be read to its end: {error}."),
-                ));
-            }
-            Ok(Some(Ok(chunk))) => chunk,
+
+    /// What `Content-Length` says.
+    pub fn announced(&self) -> Option<usize> {
+        self.announced
+    }
+
+    /// The next piece; `None` at the end.
+    pub async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
+        let earned = self.received as u64 * 1_000 / u64::from(self.limits.min_bytes_per_second.max(1));
+        let allowed = self.limits.timeout + Duration::from_millis(earned);
+        let started = Instant::now();
+        let piece = match timeout(allowed.saturating_sub(self.waited), self.payload.next()).await {
+            Err(_) => return Some(Err(BodyError::TooSlow)),
+            Ok(None) => return None,
+            Ok(Some(Err(error))) => return Some(Err(BodyError::Broken(error))),
+            Ok(Some(Ok(piece))) => piece,
         };
-        if whole.len() + chunk.len() > limits.max_bytes {
-            return Err(too_large(limits));
+        self.waited += started.elapsed();
+        self.received += piece.len();
+        if self.received > self.limits.max_bytes {
+            return Some(Err(BodyError::TooLarge(self.limits.max_bytes)));
         }
-        if announced == Some(chunk.len()) {
-            // Small bodies come in one piece, which need not be copied.
-            return Ok(chunk);
-        }
-        whole.extend_from_slice(&chunk);
-        let earned = whole.len() as u64 * 1_000 / u64::from(limits.min_bytes_per_second.max(1));
-        deadline = start + limits.timeout + Duration::from_millis(earned);
+        Some(Ok(piece))
     }
+
+    /// All of it.
+    pub async fn read(mut self) -> Result<Bytes, BodyError> {
+        let mut whole = BytesMut::new();
+        while let Some(piece) = self.next().await {
+            let piece = piece?;
+            if self.announced == Some(piece.len()) {
+                // Small bodies come in one piece, which need not be copied.
+                return Ok(piece);
+            }
+            whole.extend_from_slice(&piece);
+        }
+        Ok(whole.freeze())
+    }
+}
+
+impl From<BodyError> for Problem {
+    fn from(error: BodyError) -> Self {
+        let code = match error {
+            BodyError::TooLarge(_) => Code::PayloadTooLarge,
+            BodyError::TooSlow => Code::RequestTimeout,
+            BodyError::Broken(_) => Code::InvalidArgument,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+/// Reads a whole body within the limits: 413 when it is too large, 408 when it comes too slowly, 400 when it ends early.
+pub async fn read_body(request: &HttpRequest, payload: Payload, limits: BodyLimits) -> Result<Bytes, Problem> {
+    Ok(BoundedBody::new(request, payload, limits)?.read().await?)
 }
 
 async fn read_json(request: &HttpRequest, payload: Payload) -> Result<Bytes, Problem> {
     wants_json(request)?;
-    read_body(request, payload, limits(request)).await
-}
-
-fn limits(request: &HttpRequest) -> BodyLimits {
-    request.app_data::<BodyLimits>().copied().unwrap_or_default()
+    read_body(request, payload, BodyLimits::of(request)).await
 }
 
 fn wants_json(request: &HttpRequest) -> Result<(), Problem> {
@@ -183,7 +234,7 @@ fn wants_json(request: &HttpRequest) -> Result<(), Problem> {
     }
 }
 
-/// JSON has one encoding, UTF-8 (RFC 8259, section 8.1): whoever says another one sends something else.
+/// JSON has one encoding, UTF-8 (RFC 8259, section 8.1): a body in another one is something else.
 fn is_json(content_type: &str) -> bool {
     let mut parts = content_type.split(';').map(str::trim);
     let essence = parts.next().unwrap_or_default();
@@ -194,7 +245,7 @@ fn is_json(content_type: &str) -> bool {
     essence.eq_ignore_ascii_case("application/json") && charsets.all(|charset| charset.eq_ignore_ascii_case("utf-8"))
 }
 
-/// A field that says one thing. Of two, one reader would take the first and another the last.
+/// A field that may come once. Of two, one reader would take the first and another the last.
 pub fn only<'a>(request: &'a HttpRequest, name: &HeaderName) -> Result<Option<&'a HeaderValue>, Problem> {
     let mut values = request.headers().get_all(name);
     let value = values.next();
@@ -212,8 +263,4 @@ fn idempotency_key(request: &HttpRequest) -> Result<Option<String>, Problem> {
             Err(Problem::new(Code::InvalidArgument, "`Idempotency-Key` must be 16 to 128 printable ASCII characters."))
         }
     }
-}
-
-fn too_large(limits: BodyLimits) -> Problem {
-    Problem::new(Code::PayloadTooLarge, format!("A body may have at most {} bytes.", limits.max_bytes))
 }

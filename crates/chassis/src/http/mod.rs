@@ -1,18 +1,22 @@
 //! The HTTP side of a handler: what it takes ([`Json`], [`Query`], [`Path`]) and what it gives ([`HandlerResult`]).
 
+mod absent;
 mod body;
-mod fail;
-mod objects;
+mod error;
 pub(crate) mod observe;
 mod params;
-mod reply;
+mod response;
 pub mod strict_json;
 
-pub use body::{BodyLimits, DeferredJson, IdempotencyKey, IdempotentJson, Json, OptionalJson, only, read_body};
-pub use fail::{ApiError, HandlerResult, IntoProblem, problem_response};
+pub use absent::absent;
+pub use body::{
+    BodyError, BodyLimits, BoundedBody, DeferredJson, IdempotencyKey, IdempotentJson, Json, OptionalJson, only,
+    read_body,
+};
+pub use error::{ApiError, HandlerResult, IntoProblem, problem_response};
 pub use observe::{InFlight, InFlightGuard, RequestId, request_id};
 pub use params::{Path, Query};
-pub use reply::{Created, Upserted};
+pub use response::{Created, Upserted};
 
 /// The service itself, shared by all its handlers.
 pub type State<S> = actix_web::web::Data<S>;

@@ -1,5 +1,5 @@
-//! What happens to every request on its way in and out: its id, its span, its line in the log, its place in the metrics,
-//! and the count of what is in flight, which draining waits for.
+//! Gives every request an id, a span, a line in the log and a place in the metrics, and counts what is in flight, which
+//! draining waits for.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ pub(crate) async fn observe<B: MessageBody>(
     let Some(observer) = request.app_data::<web::Data<Observer>>().cloned() else {
         return Err(actix_web::error::ErrorInternalServerError("no observer"));
     };
-    let passage = observer.in_flight.enter();
+    let guard = observer.in_flight.enter();
     let started = Instant::now();
     let id = RequestId(take_request_id(request.headers()));
     request.extensions_mut().insert(id.clone());
@@ -74,7 +74,7 @@ pub(crate) async fn observe<B: MessageBody>(
     // The route's template, never the path: a path can hold a link's token.
     let route = request.match_pattern().unwrap_or_else(|| "unmatched".to_owned());
     let span = tracing::info_span!("request", otel.name = %format_args!("{method} {route}"), otel.kind = "server",
-        http.request.method = %method, http.route = %route, request.id = %id.0, trace_id = tracing::field::Empty,
+        http.request.method = %method, http.route = %route, peer.service = tracing::field::Empty, request.id = %id.0, trace_id = tracing::field::Empty,
         http.response.status_code = tracing::field::Empty, otel.status_code = tracing::field::Empty);
     telemetry::adopt_parent(&span, request.headers());
     if let Some(trace_id) = telemetry::trace_id(&span, request.headers()) {
@@ -97,7 +97,7 @@ pub(crate) async fn observe<B: MessageBody>(
     let took = started.elapsed();
     observer.requests.record(&method, &route, status, took);
     span.in_scope(|| tracing::info!(status, took_ms = took.as_secs_f64() * 1e3, "Answered"));
-    Ok(response.map_body(|_, body| Counted { body, passage }))
+    Ok(response.map_body(|_, body| Counted { body, guard }))
 }
 
 /// The id that [`observe`] gave a request.
@@ -121,7 +121,7 @@ pin_project_lite::pin_project! {
     pub(crate) struct Counted<B> {
         #[pin]
         body: B,
-        passage: InFlightGuard,
+        guard: InFlightGuard,
     }
 }
 
@@ -137,7 +137,7 @@ impl<B: MessageBody> MessageBody for Counted<B> {
     }
 
     fn try_into_bytes(self) -> Result<Bytes, Self> {
-        let Self { body, passage } = self;
-        body.try_into_bytes().map_err(|body| Self { body, passage })
+        let Self { body, guard } = self;
+        body.try_into_bytes().map_err(|body| Self { body, guard })
     }
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::serve::{Listeners, ProcessConfig, start};
+use super::serve::{Listeners, start};
+use super::settings::ProcessConfig;
 use super::telemetry::Telemetry;
 use crate::service::{Service, StartError};
 use crate::{Clock, Vars};
@@ -17,7 +18,6 @@ const EXIT_CONFIG: u8 = 64;
 
 /// The whole `main` of a service.
 pub fn run<S: Service>() -> ExitCode {
-    super::take_small_pages();
     super::install_providers();
     let command = std::env::args().nth(1);
     match command.as_deref() {
@@ -42,10 +42,10 @@ struct Addresses {
 
 fn addresses<S: Service>(vars: &mut Vars) -> Addresses {
     Addresses {
-        public: vars.parse("PUBLIC_LISTEN", "address of the public door", ([0, 0, 0, 0], S::DEFAULT_PORT).into()),
+        public: vars.parse("PUBLIC_LISTEN", "address of the public listener", ([0, 0, 0, 0], S::DEFAULT_PORT).into()),
         internal: vars.parse(
             "INTERNAL_LISTEN",
-            "address of the internal door: rpc, health, metrics",
+            "address of the internal listener: rpc, health, metrics",
             ([0, 0, 0, 0], S::DEFAULT_PORT + 1000).into(),
         ),
     }
@@ -79,24 +79,24 @@ fn runtime() -> Result<tokio::runtime::Runtime, StartError> {
 }
 
 fn serve<S: Service>(at: Addresses) -> Result<bool, StartError> {
-    let doors = Listeners::bind(at.public, at.internal)
+    let listeners = Listeners::bind(at.public, at.internal)
         .map_err(|error| anyhow::anyhow!("cannot listen on {} and {}: {error}", at.public, at.internal))?;
     runtime()?.block_on(async {
-        // Both signals mean the same, and are heard from the first moment.
+        // Both signals mean the same. The handlers are installed before anything else starts.
         let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let mut told = async || tokio::select! { _ = terminate.recv() => (), _ = interrupt.recv() => () };
+        let mut signalled = async || tokio::select! { _ = terminate.recv() => (), _ = interrupt.recv() => () };
         let running = tokio::select! {
-            started = start::<S>(Vars::from_env(), doors, Clock::system()) => started?,
-            () = told() => return Ok(true),
+            started = start::<S>(Vars::from_env(), listeners, Clock::system()) => started?,
+            () = signalled() => return Ok(true),
         };
-        told().await;
+        signalled().await;
         tracing::info!("Draining; a second signal ends at once");
         tokio::select! {
             clean = running.stop() => {
                 tracing::info!(clean, "Ended");
                 Ok(true)
             }
-            () = told() => Ok(false),
+            () = signalled() => Ok(false),
         }
     })
 }

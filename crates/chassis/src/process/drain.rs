@@ -1,4 +1,4 @@
-//! The end of a process, told to everything that waits.
+//! Signals the end of a process to everything that waits.
 
 use tokio::sync::watch;
 
@@ -11,7 +11,7 @@ pub(super) enum Stage {
     Closing,
 }
 
-/// Tells when to stop. Cheap to clone.
+/// Signals when to stop. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Drain {
     stage: watch::Receiver<Stage>,
@@ -39,7 +39,7 @@ impl Drain {
         *self.stage.borrow() >= Stage::Closing
     }
 
-    /// Completes when whoever waits should stop waiting.
+    /// Completes when long-polls should answer and streams should end.
     pub async fn closing(&self) {
         let mut stage = self.stage.clone();
         // The sender is only dropped with the process, which is a reason to stop waiting, too.

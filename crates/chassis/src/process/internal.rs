@@ -1,4 +1,4 @@
-//! The internal door: health, metrics and the calls of peers. The edge never reaches it.
+//! The internal listener: health, metrics and the calls of peers. The edge never reaches it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::service::{RpcCall, RpcMount, RpcStatus};
 
 type Readiness = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
-pub(super) struct InternalDoor {
+pub(super) struct InternalListener {
     pub(super) drain: Drain,
     pub(super) metrics: Metrics,
     pub(super) ready: Readiness,
@@ -33,7 +33,7 @@ pub(super) struct InternalDoor {
     pub(super) tokens: Vec<[u8; 32]>,
 }
 
-impl InternalDoor {
+impl InternalListener {
     pub(super) fn rpc_by_path(mounts: Vec<RpcMount>) -> HashMap<String, RpcCall> {
         mounts.into_iter().map(|mount| (mount.path, mount.call)).collect()
     }
@@ -62,27 +62,27 @@ async fn alive() -> &'static str {
     "alive\n"
 }
 
-async fn readiness(door: web::Data<InternalDoor>) -> HttpResponse {
-    if door.drain.is_draining() {
+async fn readiness(state: web::Data<InternalListener>) -> HttpResponse {
+    if state.drain.is_draining() {
         return HttpResponse::ServiceUnavailable().body("draining\n");
     }
-    match (door.ready)().await {
+    match (state.ready)().await {
         Ok(()) => HttpResponse::Ok().body("ready\n"),
         Err(why) => HttpResponse::ServiceUnavailable().body(format!("{why}\n")),
     }
 }
 
-async fn metrics(door: web::Data<InternalDoor>) -> HttpResponse {
-    HttpResponse::Ok().content_type("text/plain; version=0.0.4; charset=utf-8").body(door.metrics.render())
+async fn metrics(state: web::Data<InternalListener>) -> HttpResponse {
+    HttpResponse::Ok().content_type("text/plain; version=0.0.4; charset=utf-8").body(state.metrics.render())
 }
 
 async fn rpc(
     request: HttpRequest,
     path: web::Path<(String, String)>,
     body: Bytes,
-    door: web::Data<InternalDoor>,
+    state: web::Data<InternalListener>,
 ) -> HttpResponse {
-    if !door.admits(&request) {
+    if !state.admits(&request) {
         return failure(&RpcStatus {
             code: "unauthenticated",
             message: "INTERNAL_TOKEN is missing or wrong".to_owned(),
@@ -90,10 +90,10 @@ async fn rpc(
     }
     let (service, method) = path.into_inner();
     let name = format!("{service}/{method}");
-    let Some(call) = door.rpc.get(&name) else {
+    let Some(call) = state.rpc.get(&name) else {
         return failure(&RpcStatus { code: "bad_route", message: format!("no method {name}") });
     };
-    let _passage = door.in_flight.enter();
+    let _guard = state.in_flight.enter();
     let span = tracing::info_span!("rpc", otel.name = %name, otel.kind = "server", rpc.system = "twirp",
         rpc.service = %service, rpc.method = %method, trace_id = tracing::field::Empty, otel.status_code = tracing::field::Empty);
     telemetry::adopt_parent(&span, request.headers());
@@ -106,7 +106,7 @@ async fn rpc(
     if status >= 500 {
         span.record("otel.status_code", "ERROR");
     }
-    door.metrics.requests().record(&Method::POST, &name, status, started.elapsed());
+    state.metrics.requests().record(&Method::POST, &name, status, started.elapsed());
     match called {
         Ok(answer) => HttpResponse::Ok().insert_header((CONTENT_TYPE, "application/protobuf")).body(answer),
         Err(status) => failure(&status),

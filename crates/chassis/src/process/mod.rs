@@ -1,21 +1,18 @@
 //! The life of a process: configure, bind, build, serve, drain, end.
 
 mod commands;
-mod door;
-mod doorway;
 mod drain;
 mod internal;
-mod memory;
 mod serve;
-mod server;
+mod settings;
+mod stop;
 pub mod telemetry;
 
 pub use commands::run;
-pub use door::{DoorHandle, Handlers, OpenDoor, PublicDoor, ThreadHandlers};
-pub use doorway::{Inbox, open_doorway};
 pub use drain::Drain;
-pub use memory::take_small_pages;
-pub use serve::{Listeners, Running, start};
+pub use serve::{Listeners, start};
+pub use settings::ServerSettings;
+pub use stop::Running;
 
 /// Installs what a process needs once: the TLS provider and the token provider. Safe to call again.
 pub fn install_providers() {

@@ -4,7 +4,8 @@
 //! limited length without waiting (what does not fit is dropped), and a thread of its own sends what is in there.
 
 use std::io::IsTerminal;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -15,6 +16,7 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanData, SpanExporter};
+use prometheus::IntCounter;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 use tracing_subscriber::filter::{FilterExt, LevelFilter, filter_fn};
@@ -31,11 +33,9 @@ pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const SEND_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long the end of the process waits for the last spans.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
-/// Where requests come from outside, so that a caller's wish to be traced does not bind us.
+/// The service that requests from outside reach first. It samples by itself, because outside callers must not decide which
+/// requests are traced.
 const ENTRANCE: &str = "edge-proxy";
-
-static SENT: AtomicU64 = AtomicU64::new(0);
-static LOST: AtomicU64 = AtomicU64::new(0);
 
 /// Where logs and traces go.
 pub struct Telemetry {
@@ -48,12 +48,12 @@ pub struct Telemetry {
 /// Sends what is left when the process ends.
 pub struct Flush(Option<SdkTracerProvider>);
 
-/// What became of the spans of this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SpanCounts {
-    pub sent: u64,
+/// What became of the spans of this process, for every service in it.
+#[derive(Debug)]
+pub(crate) struct SpanCounters {
+    pub(crate) sent: IntCounter,
     /// The collector did not take them.
-    pub lost: u64,
+    pub(crate) lost: IntCounter,
 }
 
 impl Telemetry {
@@ -82,8 +82,8 @@ impl Telemetry {
         } else {
             lines.boxed()
         };
-        // The exporter would tell of a collector that is away every few seconds; `Watched` tells it once.
-        // One filter and not two in a row: the outer of two would have everything made that the inner one then throws away.
+        // The exporter logs every few seconds that a collector is away; `Watched` logs it once.
+        // One filter instead of two in a row: the outer of two would make every line, for the inner one to drop.
         let lines = lines.with_filter(filter.and(filter_fn(|line| !line.target().starts_with("opentelemetry"))));
         let provider = self.otlp.as_deref().and_then(|endpoint| provider(endpoint, service, self.ratio));
         // Spans below `info` exist for traces only: without a collector they cost nothing. The layer that is not there has
@@ -114,9 +114,14 @@ impl Drop for Flush {
     }
 }
 
-/// What became of the spans of this process so far.
-pub fn span_counts() -> SpanCounts {
-    SpanCounts { sent: SENT.load(Ordering::Relaxed), lost: LOST.load(Ordering::Relaxed) }
+/// Those of this process, whichever of its services asks.
+pub(crate) fn span_counters() -> Option<&'static SpanCounters> {
+    static COUNTERS: LazyLock<Option<SpanCounters>> = LazyLock::new(|| {
+        let sent = IntCounter::new("spans_sent_total", "Spans that the collector took.").ok()?;
+        let lost = IntCounter::new("spans_lost_total", "Spans that the collector did not take.").ok()?;
+        Some(SpanCounters { sent, lost })
+    });
+    COUNTERS.as_ref()
 }
 
 /// Makes a span the child of what `traceparent` names (W3C Trace Context).
@@ -126,7 +131,7 @@ pub fn adopt_parent(span: &Span, headers: &HeaderMap) {
     }
 }
 
-/// The same, where a `traceparent` was kept: a task whose run was asked for a while ago.
+/// The same with a `traceparent` that was stored, as for a task whose run was requested a while ago.
 pub fn adopt_traceparent(span: &Span, traceparent: &str) {
     adopt(span, &One(traceparent));
 }
@@ -190,7 +195,7 @@ fn provider(endpoint: &str, service: &str, ratio: f64) -> Option<SdkTracerProvid
     }
 }
 
-/// Counts what is sent, and tells when the collector goes and comes.
+/// Counts what is sent, and logs when the collector goes away and comes back.
 #[derive(Debug)]
 struct Watched<E> {
     exporter: E,
@@ -201,8 +206,9 @@ impl<E: SpanExporter> SpanExporter for Watched<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = u64::try_from(batch.len()).unwrap_or(u64::MAX);
         let outcome = self.exporter.export(batch).await;
-        let counter = if outcome.is_ok() { &SENT } else { &LOST };
-        counter.fetch_add(spans, Ordering::Relaxed);
+        if let Some(counters) = span_counters() {
+            if outcome.is_ok() { &counters.sent } else { &counters.lost }.inc_by(spans);
+        }
         let was_away = self.is_away.swap(outcome.is_err(), Ordering::Relaxed);
         match &outcome {
             Err(error) if !was_away => tracing::warn!(%error, "Spans cannot be sent; they are dropped until they can"),

@@ -55,11 +55,7 @@ mod services {
             log("warn,ensemble_runner=info");
             let mut signals = Signals::listen()?;
             let data = self.data.unwrap_or_else(|| context.home.path().join("data"));
-            let mut config = Config::new(&data, self.listen);
-            if std::env::var_os("DRAIN_DELAY_MS").is_none() {
-                // There is no load balancer that has to hear of it first.
-                config.vars.push(("DRAIN_DELAY_MS".to_owned(), "0".to_owned()));
-            }
+            let config = Config::new(&data, self.listen);
             let stack = tokio::select! {
                 stack = Stack::start(config) => stack.map_err(|error| Failure::said(format!("{error:#}.")))?,
                 () = signals.next() => return Ok(DONE),

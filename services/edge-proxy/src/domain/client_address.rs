@@ -1,6 +1,6 @@
 //! Whose request it is, when other proxies stand before the edge.
 //!
-//! Anybody can write `X-Forwarded-For`. So it is read from the right, and only as far as the hops that were configured as
+//! Any client can write `X-Forwarded-For`. So it is read from the right, and only as far as the hops that were configured as
 //! trusted; the first address that is not one of them is the client.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -65,7 +65,7 @@ pub fn client<'a>(
 }
 
 /// What one household or machine is counted as: an IPv4 address, or the /64 that IPv6 gives to one link.
-pub fn counted_as(address: IpAddr) -> IpAddr {
+pub fn limit_address(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => IpAddr::V4(Ipv4Addr::from_bits(v4.to_bits())),
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & (u128::MAX << 64))),
@@ -116,6 +116,6 @@ mod tests {
     #[test]
     fn ipv6_is_counted_by_link() {
         let address: IpAddr = "2001:db8:1:2:3:4:5:6".parse().expect("an address");
-        assert_eq!(counted_as(address).to_string(), "2001:db8:1:2::");
+        assert_eq!(limit_address(address).to_string(), "2001:db8:1:2::");
     }
 }

@@ -29,7 +29,3 @@ pub const HEAD_TOO_LARGE: Refusal =
     Refusal::new(Code::HeadersTooLarge, "The header fields are larger in all than the edge accepts.");
 pub const TOO_MANY_FIELDS: Refusal =
     Refusal::new(Code::HeadersTooLarge, "There are more header fields than the edge accepts.");
-pub const BODY_TOO_LARGE: Refusal = Refusal::new(Code::PayloadTooLarge, "The body is larger than the edge accepts.");
-pub const HEAD_TOO_SLOW: Refusal = Refusal::new(Code::RequestTimeout, "The request head did not arrive in time.");
-pub const BODY_TOO_SHORT: Refusal = Refusal::malformed("The body is shorter than was announced.");
-pub const BODY_TOO_SLOW: Refusal = Refusal::new(Code::RequestTimeout, "The body arrived too slowly.");

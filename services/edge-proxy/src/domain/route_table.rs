@@ -45,19 +45,6 @@ impl<T> PerUpstream<T> {
             Upstream::VoiceGateway => voice_gateway,
         }
     }
-
-    pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.0.iter()
-    }
-}
-
-/// Who answers a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Destination {
-    Service(Upstream),
-    /// One of the edge's own pages.
-    Edge,
-    Nowhere,
 }
 
 /// A prefix that ends in a slash takes what lies below it; any other takes itself and what lies below it.
@@ -76,17 +63,12 @@ const TABLE: [(&str, Upstream); 12] = [
     ("/v1/users/", Upstream::Identity),
 ];
 
-/// Looks a path up; it has passed [`super::request_target::check`].
-pub fn destination(path: &str) -> Destination {
-    if let Some((_, upstream)) = TABLE.iter().find(|(prefix, _)| is_under(path, prefix)) {
-        return Destination::Service(*upstream);
+/// The service that answers a path; none for the edge's own pages and for what is no path.
+pub fn upstream(path: &str) -> Option<Upstream> {
+    if path == "/.well-known/jwks.json" {
+        return Some(Upstream::Identity);
     }
-    match path {
-        "/.well-known/jwks.json" => Destination::Service(Upstream::Identity),
-        "/" | "/openapi.json" | "/docs" | "/v1/version" | "/healthz" | "/readyz" => Destination::Edge,
-        _ if is_under(path, "/docs/") || is_under(path, "/share/") => Destination::Edge,
-        _ => Destination::Nowhere,
-    }
+    TABLE.iter().find(|(prefix, _)| is_under(path, prefix)).map(|(_, upstream)| *upstream)
 }
 
 fn is_under(path: &str, prefix: &str) -> bool {
@@ -95,16 +77,16 @@ fn is_under(path: &str, prefix: &str) -> bool {
 
 /// How long the edge waits for the head of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum Wait {
     Ordinary,
     /// The service answers when something happens, or when the caller's own deadline is over.
     LongPoll,
 }
 
-pub fn timeout(path: &str) -> Patience {
+pub fn wait(path: &str) -> Wait {
     let is_long_poll =
         path.strip_prefix("/v1/orchestrator/").is_some_and(|rest| rest == "leases" || rest.ends_with("/pend"));
-    if is_long_poll { Patience::LongPoll } else { Patience::Ordinary }
+    if is_long_poll { Wait::LongPoll } else { Wait::Ordinary }
 }
 
 /// Which limit a request counts against.
@@ -117,22 +99,22 @@ pub enum Class {
     /// Reading a public link: against the address, strictly.
     PublicLink,
     /// A runner's heartbeat or finish, counted and never refused: refusing it would throw work away.
-    Lifeline,
+    NeverThrottled,
     /// Health, asked for by the platform.
-    Free,
+    Exempt,
 }
 
 pub fn class(is_post: bool, path: &str) -> Class {
     match path {
         "/v1/auth" | "/v1/auth/challenge" => Class::SignIn,
-        "/healthz" | "/readyz" => Class::Free,
+        "/healthz" | "/readyz" => Class::Exempt,
         _ if is_under(path, "/v1/public-sessions/") || is_under(path, "/share/") => Class::PublicLink,
-        _ if is_post && is_lifeline(path) => Class::Lifeline,
+        _ if is_post && is_runner_report(path) => Class::NeverThrottled,
         _ => Class::Ordinary,
     }
 }
 
-fn is_lifeline(path: &str) -> bool {
+fn is_runner_report(path: &str) -> bool {
     path.strip_prefix("/v1/orchestrator/leases/")
         .and_then(|rest| rest.split_once('/'))
         .is_some_and(|(_, verb)| matches!(verb, "heartbeat" | "finish"))
@@ -141,7 +123,7 @@ fn is_lifeline(path: &str) -> bool {
 /// May the request be sent again when a connection that had been idle turns out to be dead before the first byte of an
 /// answer? Only what changes nothing; reading a public link counts a use, and a long-poll may have taken something.
 pub fn is_repeatable(is_read: bool, path: &str) -> bool {
-    is_read && !is_under(path, "/v1/public-sessions/") && timeout(path) == Patience::Ordinary
+    is_read && !is_under(path, "/v1/public-sessions/") && wait(path) == Wait::Ordinary
 }
 
 #[cfg(test)]
@@ -167,12 +149,12 @@ mod tests {
             ("/v1/users/x", Upstream::Identity),
             ("/.well-known/jwks.json", Upstream::Identity),
         ] {
-            assert_eq!(destination(path), Destination::Service(upstream), "{path}");
+            assert_eq!(super::upstream(path), Some(upstream), "{path}");
         }
     }
 
     #[test]
-    fn what_is_no_route_goes_nowhere() {
+    fn other_paths_belong_to_no_service() {
         for path in [
             "/v1",
             "/v1/sessionsx",
@@ -182,28 +164,11 @@ mod tests {
             "/V1/sessions",
             "/metrics",
             "/rpc/x",
-            "/docsx",
-            "/share",
+            "/share/abc",
             "/v4/sessions",
             "/.well-known/x",
         ] {
-            assert_eq!(destination(path), Destination::Nowhere, "{path}");
-        }
-    }
-
-    #[test]
-    fn own_pages_are_the_edges() {
-        for path in [
-            "/openapi.json",
-            "/docs",
-            "/docs/",
-            "/docs/swagger-ui.css",
-            "/v1/version",
-            "/share/abc",
-            "/healthz",
-            "/readyz",
-        ] {
-            assert_eq!(destination(path), Destination::Edge, "{path}");
+            assert_eq!(upstream(path), None, "{path}");
         }
     }
 
@@ -213,18 +178,18 @@ mod tests {
         assert_eq!(class(true, "/v1/auth/challenge"), Class::SignIn);
         assert_eq!(class(true, "/v1/auth/tokens"), Class::Ordinary);
         assert_eq!(class(false, "/v1/public-sessions/t/stream"), Class::PublicLink);
-        assert_eq!(class(true, "/v1/orchestrator/leases/x/heartbeat"), Class::Lifeline);
-        assert_eq!(class(true, "/v1/orchestrator/leases/x/finish"), Class::Lifeline);
+        assert_eq!(class(true, "/v1/orchestrator/leases/x/heartbeat"), Class::NeverThrottled);
+        assert_eq!(class(true, "/v1/orchestrator/leases/x/finish"), Class::NeverThrottled);
         assert_eq!(class(false, "/v1/orchestrator/leases/x/finish"), Class::Ordinary);
         assert_eq!(class(true, "/v1/orchestrator/leases/x/output"), Class::Ordinary);
-        assert_eq!(class(false, "/readyz"), Class::Free);
+        assert_eq!(class(false, "/readyz"), Class::Exempt);
     }
 
     #[test]
-    fn long_polls_get_patience_and_no_repetition() {
-        assert_eq!(timeout("/v1/orchestrator/runs/x/pend"), Patience::LongPoll);
-        assert_eq!(timeout("/v1/orchestrator/leases"), Patience::LongPoll);
-        assert_eq!(timeout("/v1/sessions/x/pend"), Patience::Ordinary);
+    fn long_polls_may_take_long_and_are_not_repeated() {
+        assert_eq!(wait("/v1/orchestrator/runs/x/pend"), Wait::LongPoll);
+        assert_eq!(wait("/v1/orchestrator/leases"), Wait::LongPoll);
+        assert_eq!(wait("/v1/sessions/x/pend"), Wait::Ordinary);
         assert!(is_repeatable(true, "/v1/sessions"));
         assert!(!is_repeatable(false, "/v1/sessions"));
         assert!(!is_repeatable(true, "/v1/public-sessions/t"));

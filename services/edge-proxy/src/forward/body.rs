@@ -1,51 +1,41 @@
-//! The bodies of the edge's answers.
+//! The body of a service's answer on its way to the client.
 
+use std::error::Error;
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use actix_http::body::{BodySize, BoxBody, MessageBody};
+use actix_web::body::{BodySize, MessageBody};
 use bytes::Bytes;
 use ensemble_chassis::Drain;
-use ensemble_chassis::http::InFlightGuard;
+use futures_util::stream::BoxStream;
+use tokio::time::{Sleep, sleep};
 
-use super::streams::StreamPermit;
-use crate::guard::connection::Answering;
-use crate::upstream::answer_head::AnswerFraming;
-use crate::upstream::exchange::Answer;
+use crate::streams::StreamPermit;
 
-/// Tells a reader of Server-Sent Events to come back, to another replica.
+/// Makes a reader of Server-Sent Events come back, to another replica.
 const COME_BACK: &[u8] = b"retry: 1000\n\n";
 
-/// A body, with everything that must last until its last byte is out.
-pub struct EdgeBody {
-    content: Content,
-    _held: Held,
+/// A body that passes through piece by piece. An error cuts the client's connection, so that an answer that broke off does
+/// not look complete; dropping it closes the service's.
+pub(super) struct RelayedBody {
+    pieces: BoxStream<'static, reqwest::Result<Bytes>>,
+    size: BodySize,
+    stall: Option<Stall>,
+    live: Option<Live>,
+    _permit: Option<StreamPermit>,
 }
 
-/// What an answer in the making keeps from others.
-#[derive(Default)]
-pub struct Held {
-    pub answering: Option<Answering>,
-    pub passage: Option<InFlightGuard>,
-    pub stream: Option<StreamPermit>,
+/// How long a service may stop within an answer of known length.
+struct Stall {
+    limit: Duration,
+    timer: Option<Pin<Box<Sleep>>>,
 }
 
-enum Content {
-    Whole(Bytes),
-    Page(BoxBody),
-    /// The answer to HEAD has the size of what it does not carry.
-    Absent(BodySize),
-    Service {
-        answer: Answer,
-        size: BodySize,
-    },
-    Live(Live),
-}
-
-/// What goes on for as long as there is something to tell.
-struct Live {
-    answer: Answer,
+/// An answer without an end in sight, which the drain ends.
+pub(super) struct Live {
     is_events: bool,
     closing: Pin<Box<dyn Future<Output = ()>>>,
     is_closing: bool,
@@ -54,83 +44,73 @@ struct Live {
     is_over: bool,
 }
 
-impl EdgeBody {
-    pub fn whole(bytes: impl Into<Bytes>, held: Held) -> Self {
-        Self { content: Content::Whole(bytes.into()), _held: held }
-    }
-
-    pub fn page(body: BoxBody, held: Held) -> Self {
-        Self { content: Content::Page(body), _held: held }
-    }
-
-    /// `length` is what Content-Length said of a body that is not sent.
-    pub fn absent(length: Option<u64>, held: Held) -> Self {
-        Self { content: Content::Absent(length.map_or(BodySize::None, BodySize::Sized)), _held: held }
-    }
-
-    pub fn service(answer: Answer, framing: AnswerFraming, held: Held) -> Self {
-        let size = match framing {
-            AnswerFraming::None => BodySize::Sized(0),
-            AnswerFraming::Length(length) => BodySize::Sized(length),
-            AnswerFraming::Chunked | AnswerFraming::UntilClose => BodySize::Stream,
-        };
-        Self { content: Content::Service { answer, size }, _held: held }
-    }
-
-    /// Passes on what comes until the service ends it or the edge closes: events with a hint to come back; text, which has
-    /// no place for one, as it ends when the service closes. Who reads it asks whether there is more in any case.
-    pub fn live(answer: Answer, is_events: bool, drain: Drain, held: Held) -> Self {
-        let closing = Box::pin(async move { drain.closing().await });
-        let live = Live { answer, is_events, closing, is_closing: false, tail: *b"\n\n", is_over: false };
-        Self { content: Content::Live(live), _held: held }
-    }
-}
-
 impl Live {
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<std::io::Result<Bytes>>> {
+    /// Events end between two of them with a hint to come back. Text, which has no place for one, ends at once; its reader
+    /// asks whether there is more in any case.
+    pub(super) fn new(is_events: bool, drain: Drain) -> Self {
+        let closing = Box::pin(async move { drain.closing().await });
+        Self { is_events, closing, is_closing: false, tail: *b"\n\n", is_over: false }
+    }
+
+    /// What to send instead of the next piece: nothing special, the last bytes, or the end.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Option<Option<Bytes>> {
         if self.is_over {
-            return Poll::Ready(None);
+            return Some(None);
         }
         self.is_closing = self.is_closing || self.closing.as_mut().poll(cx).is_ready();
-        if self.is_closing && !self.is_events {
-            self.is_over = true;
-            return Poll::Ready(None);
+        if !self.is_closing || (self.is_events && self.tail != *b"\n\n") {
+            return None;
         }
-        if self.is_closing && self.tail == *b"\n\n" {
-            self.is_over = true;
-            return Poll::Ready(Some(Ok(Bytes::from_static(COME_BACK))));
+        self.is_over = true;
+        Some(self.is_events.then(|| Bytes::from_static(COME_BACK)))
+    }
+
+    fn sent(&mut self, bytes: &Bytes) {
+        for byte in bytes.iter().skip(bytes.len().saturating_sub(2)) {
+            self.tail = [self.tail[1], *byte];
         }
-        let piece = std::task::ready!(self.answer.poll_piece(cx));
-        if let Some(Ok(bytes)) = &piece {
-            for byte in bytes.iter().skip(bytes.len().saturating_sub(2)) {
-                self.tail = [self.tail[1], *byte];
-            }
-        }
-        Poll::Ready(piece)
     }
 }
 
-impl MessageBody for EdgeBody {
-    type Error = Box<dyn std::error::Error>;
+impl RelayedBody {
+    pub(super) fn new(
+        pieces: BoxStream<'static, reqwest::Result<Bytes>>,
+        length: Option<u64>,
+        stall: Duration,
+        live: Option<Live>,
+        permit: Option<StreamPermit>,
+    ) -> Self {
+        // A service that says how long its answer is has no reason to stop within it; a stream may be silent.
+        let stall = length.map(|_| Stall { limit: stall, timer: None });
+        Self { pieces, size: length.map_or(BodySize::Stream, BodySize::Sized), stall, live, _permit: permit }
+    }
+}
+
+impl MessageBody for RelayedBody {
+    type Error = Box<dyn Error>;
 
     fn size(&self) -> BodySize {
-        match &self.content {
-            Content::Whole(bytes) => BodySize::Sized(bytes.len() as u64),
-            Content::Page(body) => body.size(),
-            Content::Absent(size) | Content::Service { size, .. } => *size,
-            Content::Live(_) => BodySize::Stream,
-        }
+        self.size
     }
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {
-        let poll = match &mut self.get_mut().content {
-            Content::Whole(bytes) if bytes.is_empty() => return Poll::Ready(None),
-            Content::Whole(bytes) => return Poll::Ready(Some(Ok(std::mem::take(bytes)))),
-            Content::Page(body) => return Pin::new(body).poll_next(cx),
-            Content::Absent(_) => return Poll::Ready(None),
-            Content::Service { answer, .. } => answer.poll_piece(cx),
-            Content::Live(events) => events.poll_next(cx),
-        };
-        poll.map(|piece| piece.map(|piece| piece.map_err(Into::into)))
+        let this = self.get_mut();
+        if let Some(last) = this.live.as_mut().and_then(|live| live.poll_end(cx)) {
+            return Poll::Ready(last.map(Ok));
+        }
+        if let Poll::Ready(piece) = this.pieces.as_mut().poll_next(cx) {
+            if let Some(stall) = &mut this.stall {
+                stall.timer = None;
+            }
+            if let (Some(live), Some(Ok(bytes))) = (&mut this.live, &piece) {
+                live.sent(bytes);
+            }
+            return Poll::Ready(piece.map(|piece| piece.map_err(Into::into)));
+        }
+        let Some(stall) = &mut this.stall else { return Poll::Pending };
+        let timer = stall.timer.get_or_insert_with(|| Box::pin(sleep(stall.limit)));
+        ready!(timer.as_mut().poll(cx));
+        let error = io::Error::new(io::ErrorKind::TimedOut, "the service stopped in the middle of its answer");
+        Poll::Ready(Some(Err(error.into())))
     }
 }

@@ -1,9 +1,7 @@
-//! From a client's request to an answer: who asks, may they, where it goes, and what comes back.
+//! From a request that no page of the edge answers to the answer of a service.
 
-pub mod body;
-mod failure;
-pub mod front;
-mod relay;
-mod reply;
-pub mod request_ids;
-pub mod streams;
+mod body;
+mod forwarder;
+mod headers;
+
+pub(crate) use forwarder::forward;

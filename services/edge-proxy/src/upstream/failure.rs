@@ -1,41 +1,71 @@
-//! What can go wrong behind the edge.
+//! What can go wrong behind the edge, and what the client and the log get to know of it.
 
-use std::io;
+use ensemble_chassis::http::BodyError;
+use ensemble_types::problem::{Code, Problem};
 
-use actix_http::error::PayloadError;
+use crate::domain::route_table::Upstream;
 
-use super::answer_head::BadHead;
-
+/// Why there is no answer of a service.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
-    /// Nothing was sent: no address, or every address refused.
-    #[error("no address of the service takes connections")]
-    NowhereToGo,
+pub(crate) enum Failure {
+    /// Nothing was sent: the name has no address.
+    #[error("the service has no address")]
+    NoAddress,
     /// Nothing was sent.
-    #[error("the connection to the service could not be made")]
-    Connect(#[source] io::Error),
-    #[error("the service was not reached in time")]
-    ConnectTimeout,
+    #[error("no address of the service takes connections")]
+    Connect(#[source] reqwest::Error),
     /// The service may have acted on the request.
-    #[error("the connection to the service broke before the answer")]
-    Broken(#[source] io::Error),
-    #[error("the service closed the connection before the answer")]
-    Closed,
-    #[error("the answer of the service is malformed")]
-    Head(#[from] BadHead),
+    #[error("the connection broke before the answer")]
+    Broken(#[source] reqwest::Error),
+    /// The service may have acted on the request.
     #[error("the service did not answer in time")]
     Timeout,
-    /// The edge is closing, and this long-poll would outlast it.
-    #[error("the edge is closing")]
-    Closing,
+    /// The edge stops, and this long-poll would outlast it.
+    #[error("the edge stops")]
+    Draining,
     /// The client's side failed; no fault of the service.
     #[error("the body of the request did not arrive")]
-    Client(#[source] PayloadError),
+    Client(#[source] BodyError),
 }
 
 impl Failure {
-    /// The connection died without a byte of an answer: on one that had been idle, most likely before the request arrived.
-    pub fn is_silent_death(&self) -> bool {
-        matches!(self, Self::Broken(_) | Self::Closed)
+    /// The text for the client.
+    pub(crate) fn into_problem(self, upstream: Upstream) -> Problem {
+        let name = upstream.name();
+        match self {
+            Self::Connect(error) if error.is_timeout() => Problem::new(
+                Code::UpstreamTimeout,
+                format!("The service {name} was not reached in time. Nothing was done; try again."),
+            ),
+            Self::NoAddress | Self::Connect(_) => Problem::new(
+                Code::Unavailable,
+                format!("The service {name} cannot be reached. Nothing was done; try again."),
+            )
+            .with_retry_after(1),
+            Self::Timeout => Problem::new(
+                Code::UpstreamTimeout,
+                format!("The service {name} did not answer in time. It may have done what was asked."),
+            ),
+            Self::Draining => {
+                Problem::new(Code::Unavailable, "The edge is being restarted. Ask again.").with_retry_after(1)
+            }
+            Self::Broken(_) => Problem::new(
+                Code::UpstreamError,
+                format!("The service {name} broke off before its answer. It may have done what was asked."),
+            ),
+            Self::Client(error) => error.into(),
+        }
+    }
+
+    /// One line in the log. A client's mistake is not worth a warning.
+    pub(crate) fn log(&self, upstream: Upstream) {
+        let service = upstream.name();
+        match self {
+            Self::Client(_) | Self::Draining => tracing::debug!(service, error = %self, "A request was not finished"),
+            _ => {
+                let cause = std::error::Error::source(self).map(|cause| format!("{cause:?}")).unwrap_or_default();
+                tracing::warn!(service, error = %self, cause, "A service did not answer");
+            }
+        }
     }
 }

@@ -1,123 +1,118 @@
-//! The request on its way to a service: a head that is written already, and the body as the client sends it.
+//! The body of a request on its way to a service.
 
-use std::io::Write;
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use actix_http::Payload;
-use actix_http::error::PayloadError;
-use bytes::{BufMut, Bytes, BytesMut};
-use futures_util::Stream;
+use bytes::Bytes;
+use ensemble_chassis::http::{BodyError, BoundedBody};
+use futures_util::{StreamExt, stream};
+use tokio::sync::{mpsc, watch};
 
-use super::connection::Connection;
-use crate::domain::head_scanner::Framing;
+/// A body up to this announced length is read before it is sent, so that a service sees no half of it.
+const SMALL: usize = 64 * 1024;
+/// Pieces between the client's connection and the service's.
+const PIECES: usize = 2;
 
-pub(super) struct Upload {
-    /// `None` when all of it has been taken from the client, or the service does not want the rest.
-    payload: Option<Payload>,
-    is_chunked: bool,
-    /// The head waits for the first bytes of the body, to travel with them.
-    head_may_wait: bool,
-    is_cut: bool,
-    /// Whether anything of the body moved in the last poll.
-    pub(super) has_moved_body: bool,
+/// A request body that can be offered to several addresses until one of them takes it.
+pub(crate) enum Upload {
+    Empty,
+    Whole(Bytes),
+    Streamed(Streamed),
 }
 
-/// What an upload stands still for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standstill {
-    /// Everything is sent, or the service does not listen any more.
-    Over,
-    Client,
-    Service,
+/// A body that passes through. actix's payload belongs to its thread and the client wants one that does not, so a task of
+/// this thread moves it piece by piece.
+pub(crate) struct Streamed {
+    pieces: Arc<Mutex<Option<Pieces>>>,
+    length: Option<usize>,
+    /// Whether the client is waited for now; a service's time counts only when it is not.
+    waits_for_client: watch::Receiver<bool>,
+    failure: Rc<RefCell<Option<BodyError>>>,
 }
+
+type Pieces = mpsc::Receiver<Result<Bytes, BodyEnded>>;
+
+/// The client's body ended early, so that the service must not take it for a whole one.
+#[derive(Debug, thiserror::Error)]
+#[error("the client's body ended early")]
+struct BodyEnded;
 
 impl Upload {
-    pub(super) fn new(payload: Payload, framing: Framing) -> Self {
-        Self {
-            payload: (framing != Framing::None).then_some(payload),
-            is_chunked: framing == Framing::Chunked,
-            head_may_wait: true,
-            is_cut: false,
-            has_moved_body: false,
+    /// Reads a small body, and begins to pass on a large one.
+    pub(crate) async fn begin(body: BoundedBody, has_body: bool) -> Result<Self, BodyError> {
+        match body.announced() {
+            _ if !has_body => Ok(Self::Empty),
+            Some(length) if length <= SMALL => Ok(Self::Whole(body.read().await?)),
+            length => Ok(Self::Streamed(Streamed::begin(body, length))),
         }
     }
 
-    /// Was the request sent to its end? Only then can the connection carry another one.
-    pub(super) fn is_complete(&self) -> bool {
-        self.payload.is_none() && !self.is_cut
+    /// The body for one try, and its length where only the client knows it.
+    pub(crate) fn body(&self) -> (reqwest::Body, Option<usize>) {
+        match self {
+            Self::Empty => (reqwest::Body::default(), None),
+            Self::Whole(bytes) => (bytes.clone().into(), None),
+            Self::Streamed(streamed) => (streamed.body(), streamed.length),
+        }
     }
 
-    /// Sends until one side stands still.
-    ///
-    /// # Errors
-    /// The client's body broke off or is malformed.
-    pub(super) fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-        connection: &mut Connection,
-    ) -> Result<Standstill, PayloadError> {
-        self.has_moved_body = false;
-        let has_body = self.payload.is_some();
-        loop {
-            if !self.holds_head_back(connection) {
-                let before = connection.outbound.len();
-                match connection.poll_drain(cx) {
-                    Poll::Ready(Ok(())) => self.has_moved_body |= has_body && before > 0,
-                    // It may have answered before it stopped listening: what it said is read next.
-                    Poll::Ready(Err(_)) => {
-                        connection.outbound.clear();
-                        self.payload = None;
-                        self.is_cut = true;
-                    }
-                    Poll::Pending => {
-                        self.has_moved_body |= connection.outbound.len() < before;
-                        return Ok(Standstill::Service);
-                    }
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self, Self::Empty)
+    }
+
+    /// Whether the client is waited for, where that changes.
+    pub(crate) fn waits_for_client(&self) -> Option<watch::Receiver<bool>> {
+        match self {
+            Self::Streamed(streamed) => Some(streamed.waits_for_client.clone()),
+            _ => None,
+        }
+    }
+
+    /// What the client did wrong, if anything.
+    pub(crate) fn take_failure(&self) -> Option<BodyError> {
+        match self {
+            Self::Streamed(streamed) => streamed.failure.borrow_mut().take(),
+            _ => None,
+        }
+    }
+}
+
+impl Streamed {
+    fn begin(mut body: BoundedBody, length: Option<usize>) -> Self {
+        let (sender, pieces) = mpsc::channel(PIECES);
+        let (waits, waits_for_client) = watch::channel(true);
+        let failure = Rc::new(RefCell::new(None));
+        let failed = Rc::clone(&failure);
+        actix_web::rt::spawn(async move {
+            while let Some(piece) = body.next().await {
+                waits.send_replace(false);
+                let piece = piece.map_err(|error| {
+                    *failed.borrow_mut() = Some(error);
+                    BodyEnded
+                });
+                let is_last = piece.is_err();
+                // The service may answer before the body has ended; then nothing reads the rest.
+                if sender.send(piece).await.is_err() || is_last {
+                    return;
                 }
+                waits.send_replace(true);
             }
-            let Some(payload) = &mut self.payload else { return Ok(Standstill::Over) };
-            match Pin::new(payload).poll_next(cx) {
-                Poll::Ready(Some(Ok(bytes))) => {
-                    self.head_may_wait = false;
-                    self.frame(&bytes, &mut connection.outbound);
-                }
-                Poll::Ready(Some(Err(error))) => return Err(error),
-                Poll::Ready(None) => {
-                    self.head_may_wait = false;
-                    self.payload = None;
-                    if self.is_chunked {
-                        connection.outbound.put_slice(b"0\r\n\r\n");
-                    }
-                }
-                Poll::Pending if self.holds_head_back(connection) => {
-                    // The server decodes a body only after it has polled its handler once; that has happened now.
-                    self.head_may_wait = false;
-                    cx.waker().wake_by_ref();
-                    return Ok(Standstill::Client);
-                }
-                Poll::Pending => return Ok(Standstill::Client),
-            }
-        }
+            waits.send_replace(false);
+        });
+        Self { pieces: Arc::new(Mutex::new(Some(pieces))), length, waits_for_client, failure }
     }
 
-    fn holds_head_back(&self, connection: &Connection) -> bool {
-        self.head_may_wait && self.payload.is_some() && !connection.outbound.is_empty()
-    }
-
-    /// Frames the body anew: nothing of the client's chunks goes on, least of all their extensions.
-    fn frame(&self, bytes: &Bytes, out: &mut BytesMut) {
-        if bytes.is_empty() {
-            return;
-        }
-        out.reserve(bytes.len() + 20);
-        if self.is_chunked {
-            // Writing to a growing buffer cannot fail.
-            let _ = write!(out.writer(), "{:x}\r\n", bytes.len());
-        }
-        out.put_slice(bytes);
-        if self.is_chunked {
-            out.put_slice(b"\r\n");
-        }
+    /// Takes the pieces when it is read for the first time: a connection that is refused never reads it.
+    fn body(&self) -> reqwest::Body {
+        let pieces = Arc::clone(&self.pieces);
+        let taken = stream::once(async move {
+            let pieces = pieces.lock().unwrap_or_else(PoisonError::into_inner).take();
+            stream::unfold(pieces, |pieces| async move {
+                let mut pieces = pieces?;
+                Some((pieces.recv().await?, Some(pieces)))
+            })
+        });
+        reqwest::Body::wrap_stream(taken.flatten())
     }
 }

@@ -193,7 +193,7 @@ async fn an_answer_before_the_end_of_the_body_counts() {
     });
     let edge = Edge::with(&stub, &[("SESSION_STORE_URL", &format!("http://{address}"))]).await;
     let mut raw = edge.connect().await;
-    raw.send("POST /v1/sessions HTTP/1.1\r\nHost: edge\r\nContent-Length: 1000\r\n\r\nhello").await;
+    raw.send("POST /v1/sessions HTTP/1.1\r\nHost: edge\r\nContent-Length: 1000000\r\n\r\nhello").await;
     let answer = raw.answer().await;
     assert_eq!((answer.status, answer.text().as_str(), answer.header("connection")), (403, "no", Some("close")));
 }

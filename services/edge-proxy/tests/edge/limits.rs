@@ -1,4 +1,4 @@
-//! How much anybody may ask for, who is counted as whom, and how that is told.
+//! How many requests a caller may send, what they count against, and the fields that say so.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -158,13 +158,19 @@ async fn connections_are_bounded_for_each_address() {
     }
     let mut third = edge.connect().await;
     third.send("GET /v1/sessions HTTP/1.1\r\nHost: edge\r\n\r\n").await;
-    assert_eq!(third.until_closed().await, b"");
+    let refused = third.answer().await;
+    assert_eq!(
+        (refused.status, refused.code(), refused.header("connection")),
+        (429, "RATE_LIMITED".to_owned(), Some("close"))
+    );
+    assert_eq!(stub.count(), 2);
+    drop(third);
     held.pop();
     let deadline = std::time::Instant::now() + crate::raw::SOON;
     loop {
         let mut raw = edge.connect().await;
         raw.send("GET /v1/sessions HTTP/1.1\r\nHost: edge\r\nConnection: close\r\n\r\n").await;
-        if !raw.until_closed().await.is_empty() {
+        if raw.answer().await.status == 200 {
             break;
         }
         assert!(std::time::Instant::now() < deadline, "the place was not given back");
@@ -179,10 +185,10 @@ async fn an_address_that_has_made_enough_accounts_is_told_to_identity() {
     .await;
     let edge = Edge::with(&stub, &[("LIMIT_NEW_ACCOUNTS", "2")]).await;
     let sign_in = "POST /v1/auth HTTP/1.1\r\nHost: edge\r\nX-Internal-No-New-Account: 1\r\nContent-Length: 2\r\n\r\n{}";
-    for told in [None, None, Some("1")] {
+    for expected in [None, None, Some("1")] {
         let answer = edge.ask(sign_in).await;
         assert_eq!((answer.status, answer.header("x-internal-new-account")), (200, None));
-        assert_eq!(stub.last().header("x-internal-no-new-account"), told, "the edge's word and not the client's");
+        assert_eq!(stub.last().header("x-internal-no-new-account"), expected, "the edge's field and not the client's");
     }
 }
 

@@ -37,7 +37,12 @@ impl Edge {
     }
 
     async fn at(service: &str, variables: &[(&str, &str)]) -> Self {
-        let mut all = vec![("INTERNAL_TOKEN", "internal"), ("WORKERS", "1"), ("KEYS_INTERVAL_MS", "100000")];
+        let mut all = vec![
+            ("INTERNAL_TOKEN", "internal"),
+            ("DRAIN_DELAY_MS", "0"),
+            ("WORKERS", "1"),
+            ("KEYS_INTERVAL_MS", "100000"),
+        ];
         for name in
             ["IDENTITY_URL", "MACHINE_REGISTRY_URL", "SESSION_STORE_URL", "ORCHESTRATOR_URL", "VOICE_GATEWAY_URL"]
         {

@@ -1,4 +1,4 @@
-//! A client that sends exactly the bytes it is told to, and reads answers strictly.
+//! A client that sends exactly the given bytes, and reads answers strictly.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl Raw {
         Self { stream: TcpStream::connect(address).await.unwrap(), buffer: Vec::new() }
     }
 
-    /// `None` when the door is closed.
+    /// `None` when the listener is closed.
     pub(crate) async fn connect_or_refused(address: SocketAddr) -> Option<Self> {
         TcpStream::connect(address).await.ok().map(|stream| Self { stream, buffer: Vec::new() })
     }
@@ -56,6 +56,16 @@ impl Raw {
     pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         // A server that has closed already is found when its answer is read.
         let _ = self.stream.write_all(bytes.as_ref()).await;
+    }
+
+    /// One request and its answer; `None` when the connection was reset before a byte of it came.
+    pub(crate) async fn ask_or_reset(&mut self, request: &str) -> Option<Answer> {
+        self.send(request).await;
+        let mut byte = [0; 1];
+        match timeout(SOON, self.stream.peek(&mut byte)).await.expect("an answer in time") {
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => None,
+            _ => Some(self.answer().await),
+        }
     }
 
     /// Reads one answer; the next one stays in the buffer.
@@ -97,7 +107,7 @@ impl Raw {
         let head = String::from_utf8(head).unwrap();
         let mut lines = head.trim_end().split("\r\n");
         let status_line = lines.next().unwrap();
-        assert!(status_line.starts_with("HTTP/1.1 "), "{status_line}");
+        assert!(status_line.starts_with("HTTP/1."), "{status_line}");
         let status = status_line[9..12].parse().unwrap();
         let headers = lines.map(|line| {
             let (name, value) = line.split_once(": ").unwrap();
@@ -128,6 +138,13 @@ impl Raw {
         let mut rest = std::mem::take(&mut self.buffer);
         // A reset closes, too.
         let _ = timeout(SOON, self.stream.read_to_end(&mut rest)).await.expect("closed in time");
+        rest
+    }
+
+    /// Reads until the other side closes or `time` is over: what it sent.
+    pub(crate) async fn for_at_most(&mut self, time: Duration) -> Vec<u8> {
+        let mut rest = std::mem::take(&mut self.buffer);
+        let _ = timeout(time, self.stream.read_to_end(&mut rest)).await;
         rest
     }
 

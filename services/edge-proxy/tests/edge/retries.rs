@@ -1,4 +1,4 @@
-//! A request is sent once. It goes to the next address only when nobody took it, and never when it may have had an effect.
+//! A request is sent once. It goes to the next address only when a connection was refused, and never when it may have had an effect.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,7 +8,7 @@ use crate::Edge;
 use crate::stub::{Reaction, Stub, ok};
 
 #[tokio::test]
-async fn nobody_there_is_503_with_retry_after() {
+async fn no_service_is_503_with_retry_after() {
     let stub = Stub::echo().await;
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     for url in [format!("http://{free}"), "http://no-such-name.invalid:80".to_owned()] {
@@ -28,8 +28,9 @@ async fn a_request_that_was_taken_is_never_sent_again() {
     for (count, request) in [
         "POST /v1/sessions HTTP/1.1\r\nHost: edge\r\nContent-Length: 2\r\n\r\n{}",
         "DELETE /v1/sessions/x HTTP/1.1\r\nHost: edge\r\n\r\n",
-        "GET /v1/sessions HTTP/1.1\r\nHost: edge\r\n\r\n",
+        "POST /v1/sessions HTTP/1.1\r\nHost: edge\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
         "GET /v1/public-sessions/t HTTP/1.1\r\nHost: edge\r\n\r\n",
+        "GET /v1/orchestrator/runs/x/pend HTTP/1.1\r\nHost: edge\r\n\r\n",
     ]
     .iter()
     .enumerate()
@@ -64,6 +65,7 @@ async fn what_may_have_an_effect_is_not_even_then() {
     for request in [
         "POST /v1/sessions HTTP/1.1\r\nHost: edge\r\nContent-Length: 2\r\n\r\n{}",
         "POST /v1/sessions HTTP/1.1\r\nHost: edge\r\n\r\n",
+        "POST /v1/sessions HTTP/1.1\r\nHost: edge\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
         "DELETE /v1/sessions/x HTTP/1.1\r\nHost: edge\r\n\r\n",
         "GET /v1/public-sessions/t HTTP/1.1\r\nHost: edge\r\n\r\n",
         "GET /v1/public-sessions/t/stream HTTP/1.1\r\nHost: edge\r\n\r\n",
@@ -78,7 +80,7 @@ async fn what_may_have_an_effect_is_not_even_then() {
 }
 
 #[tokio::test]
-async fn a_service_that_closes_while_idle_costs_nobody_a_request() {
+async fn a_service_that_closes_idle_connections_costs_no_request() {
     let stub = Stub::start(|_| Reaction::SayAndClose(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}".to_vec())).await;
     let edge = Edge::before(&stub).await;
     for done in 1..=5 {
@@ -91,7 +93,7 @@ async fn a_service_that_closes_while_idle_costs_nobody_a_request() {
 
 #[tokio::test]
 async fn all_addresses_are_used_and_one_that_refuses_is_passed_by() {
-    // Seen from outside only where `localhost` has two addresses; `upstream::pool` has it tested everywhere.
+    // Visible from outside only where `localhost` has two addresses; `upstream::addresses` tests the order everywhere.
     let first = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = first.local_addr().unwrap().port();
     let second = match TcpListener::bind(("::1", port)).await {
@@ -113,4 +115,13 @@ async fn all_addresses_are_used_and_one_that_refuses_is_passed_by() {
         let answer = edge.ask("POST /v1/sessions HTTP/1.1\r\nHost: edge\r\nContent-Length: 2\r\n\r\n{}").await;
         assert_eq!(answer.status, 200, "a refused connection is no failed request");
     }
+}
+
+#[tokio::test]
+async fn a_read_that_broke_is_asked_once_more_and_no_further() {
+    let stub = Stub::start(|_| Reaction::SayAndClose(Vec::new())).await;
+    let edge = Edge::before(&stub).await;
+    let answer = edge.get("/v1/sessions").await;
+    assert_eq!((answer.status, answer.code()), (502, "UPSTREAM_ERROR".to_owned()));
+    assert_eq!(stub.count(), 2);
 }

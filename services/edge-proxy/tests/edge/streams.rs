@@ -1,4 +1,4 @@
-//! Long answers: passed on as they come, let go when the client goes, bounded, and cheap while nothing happens.
+//! Long answers: passed on as they come, closed when the client disconnects, limited in number, and cheap while idle.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,7 +28,7 @@ pub(crate) async fn eventually(is_so: impl Fn() -> bool) {
 pub(crate) const TEXT_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain; charset=utf-8\r\n\
     x-accel-buffering: no\r\ntransfer-encoding: chunked\r\n\r\n";
 
-/// A service that streams to everybody what a test says.
+/// A service that streams what a test says to all its clients.
 pub(crate) struct Broadcast {
     pub(crate) url: String,
     pub(crate) say: broadcast::Sender<&'static str>,
@@ -162,7 +162,7 @@ async fn a_stream_may_be_silent_longer_than_any_other_answer() {
         ("UPSTREAM_STALL_MS", "50"),
         ("IDLE_MS", "100"),
         ("UPSTREAM_TIMEOUT_MS", "100"),
-        ("HEAD_DEADLINE_MS", "100"),
+        ("HEAD_DEADLINE_MS", "1000"),
     ];
     let edge = Edge::with(&stub, &variables).await;
     let mut raw = edge.connect().await;

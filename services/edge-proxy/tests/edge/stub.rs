@@ -1,4 +1,4 @@
-//! A service that answers what a test tells it to, and remembers every byte that reached it.
+//! A service that answers as a test says, and records every byte that reached it.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};

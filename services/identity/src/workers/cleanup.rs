@@ -9,7 +9,6 @@ use ensemble_store_kit::{Db, StoreError};
 use crate::operations::cleanup;
 use crate::operations::sign_in::{OpenChallenges, count_challenges};
 
-#[derive(Clone)]
 pub(crate) struct Cleanup {
     pub(crate) db: Db,
     pub(crate) challenges: Arc<OpenChallenges>,

@@ -10,7 +10,6 @@ use crate::keys::KeyRing;
 use crate::operations::signing_keys;
 use crate::store::revocations;
 
-#[derive(Clone)]
 pub(crate) struct KeyRefresh {
     pub(crate) db: Db,
     pub(crate) ring: Arc<KeyRing>,

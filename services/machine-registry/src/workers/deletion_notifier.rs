@@ -13,7 +13,6 @@ use crate::operations::deletions;
 use crate::store::deletions::{Deletion, topic};
 
 /// What the loop needs. Several replicas may run it at once.
-#[derive(Clone)]
 pub(crate) struct DeletionNotifier {
     pub(crate) db: Db,
     pub(crate) accounts: Arc<dyn Accounts>,

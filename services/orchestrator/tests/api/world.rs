@@ -85,7 +85,7 @@ impl World {
     pub(crate) async fn end_machine(&self, runner: &Runner, deleted_at: i64) -> EndMachineLeasesResponse {
         let peer = Peer { url: self.service().internal_url(), deadline: Duration::from_secs(10) };
         let channel =
-            Channel::with(ensemble_chassis::HttpClients::new().unwrap(), INTERNAL_TOKEN.to_owned().into(), &peer);
+            Channel::with(ensemble_chassis::http_client().unwrap(), INTERNAL_TOKEN.to_owned().into(), &peer);
         let request =
             EndMachineLeasesRequest { user_id: self.user.to_string(), machine_id: runner.id.to_string(), deleted_at };
         MachineLeasesClient::new(channel).end(request).await.expect("the call arrives")

@@ -40,6 +40,7 @@ pub struct VoiceConfig {
     pub(crate) keys: KeyRefresh,
 }
 
+#[derive(Clone)]
 pub(crate) struct RoomConfig {
     pub(crate) prefix: String,
     pub(crate) agent_name: String,

@@ -1,4 +1,4 @@
-//! Drives `ensemble_fuzz::path_normaliser`.
+//! Drives `ensemble_fuzz::request_target`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| ensemble_fuzz::path_normaliser(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| ensemble_fuzz::request_target(data));

@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ensemble_chassis::HttpClients;
 use livekit_api::access_token::VideoGrants;
 use prost::Message;
 use reqwest::header::CONTENT_TYPE;
@@ -14,7 +13,7 @@ use super::{ApiKey, Breaker, CallError};
 use crate::metrics::VoiceMetrics;
 
 pub(crate) struct Twirp {
-    http: HttpClients,
+    http: reqwest::Client,
     /// `http://host/base`, without a slash at the end.
     base: String,
     key: ApiKey,
@@ -35,7 +34,7 @@ const MSG_MAX: usize = 200;
 
 impl Twirp {
     /// `url` as LiveKit's own tools take it: `ws`, `wss`, `http` or `https`, with or without a path.
-    pub(crate) fn new(http: HttpClients, url: &str, key: ApiKey, breaker: Breaker, metrics: VoiceMetrics) -> Self {
+    pub(crate) fn new(http: reqwest::Client, url: &str, key: ApiKey, breaker: Breaker, metrics: VoiceMetrics) -> Self {
         let url = url.trim_end_matches('/');
         let base = match url.split_once("://") {
             Some(("ws", rest)) => format!("http://{rest}"),
@@ -134,7 +133,6 @@ impl Twirp {
         let token = self.key.for_call(grants)?;
         let sent = self
             .http
-            .for_this_thread()
             .post(format!("{}/twirp/livekit.{service}/{method}", self.base))
             .bearer_auth(token)
             .header(CONTENT_TYPE, "application/protobuf")

@@ -1,0 +1,182 @@
+//! Which header fields travel through the edge.
+//!
+//! Hop-by-hop fields end here (RFC 9110, section 7.6.1), and so does everything by which a client could speak in the
+//! edge's name or make a service read another path, method or address than the edge did.
+
+/// The fields that `Connection` names, which end here too. Nearly always empty.
+#[derive(Debug, Default)]
+pub struct ConnectionOptions(Vec<String>);
+
+impl ConnectionOptions {
+    /// Reads the values of all `Connection` fields.
+    pub fn read<'a>(values: impl Iterator<Item = &'a str>) -> Self {
+        let options = values.flat_map(|value| value.split(',')).map(str::trim);
+        let names = options.filter(|option| {
+            !option.is_empty() && !option.eq_ignore_ascii_case("keep-alive") && !option.eq_ignore_ascii_case("close")
+        });
+        Self(names.map(str::to_ascii_lowercase).collect())
+    }
+
+    fn contains(&self, name: &str) -> bool {
+        self.0.iter().any(|named| named == name)
+    }
+}
+
+/// May this field of a request go on to a service? Host, lengths and the forwarding fields are written anew.
+pub fn forward_to_upstream(name: &str, options: &ConnectionOptions) -> bool {
+    !is_hop_by_hop(name) && !is_reserved(name) && !options.contains(name)
+}
+
+/// May this field of an answer go on to the client? What the edge answers for (CORS, request ids, lengths) does not.
+pub fn forward_to_client(name: &str, options: &ConnectionOptions) -> bool {
+    !is_hop_by_hop(name)
+        && !options.contains(name)
+        && !name.starts_with("access-control-")
+        && !name.starts_with("x-internal-")
+        && !matches!(
+            name,
+            "content-length" | "x-request-id" | "server" | "x-powered-by" | "ratelimit" | "ratelimit-policy"
+        )
+}
+
+fn is_hop_by_hop(name: &str) -> bool {
+    matches!(
+        name,
+        "connection"
+            | "keep-alive"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "proxy-connection"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+            | "http2-settings"
+    )
+}
+
+fn is_reserved(name: &str) -> bool {
+    match name.as_bytes().first() {
+        Some(b'x') => {
+            const PREFIXES: [&str; 8] = [
+                "x-forwarded-",
+                "x-internal-",
+                "x-user-",
+                "x-original-",
+                "x-rewrite-",
+                "x-http-method",
+                "x-accel-",
+                "x-envoy-",
+            ];
+            PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+                || matches!(
+                    name,
+                    "x-real-ip" | "x-request-id" | "x-client-ip" | "x-cluster-client-ip" | "x-method-override"
+                )
+                || has_underscore(name)
+        }
+        Some(b'c') => matches!(name, "content-length" | "cf-connecting-ip") || has_underscore(name),
+        _ => {
+            matches!(name, "host" | "forwarded" | "expect" | "via" | "true-client-ip" | "fastly-client-ip")
+                || has_underscore(name)
+        }
+    }
+}
+
+/// Some servers read `x_user_id` as `X-User-Id`.
+fn has_underscore(name: &str) -> bool {
+    name.contains('_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn up(name: &str) -> bool {
+        forward_to_upstream(&name.to_ascii_lowercase(), &ConnectionOptions::default())
+    }
+
+    #[test]
+    fn what_is_the_clients_own_goes_up() {
+        for name in [
+            "authorization",
+            "content-type",
+            "accept",
+            "idempotency-key",
+            "x-view-token",
+            "x-voice-key",
+            "last-event-id",
+            "traceparent",
+            "range",
+            "user-agent",
+            "origin",
+            "if-none-match",
+            "cookie",
+        ] {
+            assert!(up(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_ends_here_does_not_go_up() {
+        for name in [
+            "Connection",
+            "Keep-Alive",
+            "TE",
+            "Trailer",
+            "Transfer-Encoding",
+            "Upgrade",
+            "Proxy-Authorization",
+            "Proxy-Connection",
+            "Content-Length",
+            "Host",
+            "Expect",
+            "Forwarded",
+            "X-Forwarded-For",
+            "X-Forwarded-Anything",
+            "X-Real-IP",
+            "X-User-Id",
+            "X-Internal-Account",
+            "X-Request-Id",
+            "X-Original-URL",
+            "X-Rewrite-URL",
+            "X-HTTP-Method-Override",
+            "x_user_id",
+            "content_type",
+            "a_b",
+            "Via",
+            "HTTP2-Settings",
+        ] {
+            assert!(!up(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn fields_named_by_connection_end_here() {
+        let options = ConnectionOptions::read(["keep-alive, X-Secret ,close"].into_iter());
+        for (name, passes) in [("x-secret", false), ("x-other", true)] {
+            assert_eq!(
+                (forward_to_upstream(name, &options), forward_to_client(name, &options)),
+                (passes, passes),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn answers_lose_what_the_edge_answers_for() {
+        for name in [
+            "access-control-allow-origin",
+            "transfer-encoding",
+            "server",
+            "x-request-id",
+            "x-internal-note",
+            "connection",
+        ] {
+            assert!(!forward_to_client(name, &ConnectionOptions::default()), "{name}");
+        }
+        for name in ["content-type", "retry-after", "allow", "www-authenticate", "etag", "cache-control", "date"] {
+            assert!(forward_to_client(name, &ConnectionOptions::default()), "{name}");
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Which requests pass, judged by the head that the server has parsed (RFC 9112, sections 3 and 6).
+//!
+//! A request that two programs read differently can reach what it should not. So a request passes only when every reader
+//! must understand it alike. One thing is rewritten, because all readers agree on what it means: letters, digits and the
+//! like that were percent-encoded without need.
+
+use std::borrow::Cow;
+
+use super::refusal::{HEAD_TOO_LARGE, METHOD, METHODS, Refusal, TOO_MANY_FIELDS, URI_TOO_LONG};
+
+/// The longest target, in bytes.
+pub const MAX_TARGET: usize = 8 * 1024;
+
+/// How large a head may be.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadLimits {
+    pub fields: usize,
+    /// Bytes of all names and values.
+    pub bytes: usize,
+}
+
+/// A request's head as the server has parsed it.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    pub method: &'a str,
+    pub is_http_10: bool,
+    /// The authority of a target in absolute-form.
+    pub authority: Option<&'a str>,
+    /// Path and query.
+    pub target: &'a str,
+    /// Names in lower case.
+    pub fields: &'a [(&'a str, &'a [u8])],
+}
+
+/// Refuses what two readers could understand differently, and what is too large.
+///
+/// # Errors
+/// The first thing that is wrong with it.
+pub fn check(head: &Head<'_>, limits: HeadLimits) -> Result<(), Refusal> {
+    if !METHODS.split(", ").any(|method| method == head.method) {
+        return Err(METHOD);
+    }
+    check_target(head.target)?;
+    if head.fields.len() > limits.fields {
+        return Err(TOO_MANY_FIELDS);
+    }
+    if head.fields.iter().map(|(name, value)| name.len() + value.len() + 4).sum::<usize>() > limits.bytes {
+        return Err(HEAD_TOO_LARGE);
+    }
+    check_host(head)?;
+    check_framing(head)?;
+    if head.values("upgrade").any(|protocol| protocol.eq_ignore_ascii_case(b"websocket")) {
+        return Err(Refusal::malformed("There are no WebSockets here. Read a stream of events instead."));
+    }
+    Ok(())
+}
+
+impl<'a> Head<'a> {
+    fn values(&self, name: &'static str) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        self.fields.iter().filter(move |(known, _)| *known == name).map(|(_, value)| *value)
+    }
+}
+
+fn check_host(head: &Head<'_>) -> Result<(), Refusal> {
+    let mut hosts = head.values("host");
+    let (Some(host), None) = (hosts.next(), hosts.next()) else {
+        return Err(Refusal::malformed("Send exactly one `Host`."));
+    };
+    let (name, port) = match host.iter().rposition(|byte| *byte == b':') {
+        Some(colon) if !host.ends_with(b"]") => host.split_at(colon),
+        _ => (host, &b":0"[..]),
+    };
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~[]:".contains(byte);
+    let is_port = port.len() <= 6 && port.iter().skip(1).all(u8::is_ascii_digit);
+    if name.is_empty() || !name.iter().all(is_name) || !is_port {
+        return Err(Refusal::malformed("`Host` must be a name or an address, with or without a port."));
+    }
+    if head.authority.is_some_and(|authority| !authority.as_bytes().eq_ignore_ascii_case(host)) {
+        return Err(Refusal::malformed("The request target and `Host` name two hosts."));
+    }
+    Ok(())
+}
+
+/// RFC 9112, section 6.3: the body ends where every reader says it ends.
+fn check_framing(head: &Head<'_>) -> Result<(), Refusal> {
+    let (mut lengths, mut codings) = (head.values("content-length"), head.values("transfer-encoding"));
+    match (lengths.next(), codings.next()) {
+        (None, None) => Ok(()),
+        (Some(_), Some(_)) => Err(Refusal::malformed("Send `Content-Length` or `Transfer-Encoding`, not both.")),
+        (Some(length), None) => {
+            let is_number = !length.is_empty() && length.iter().all(u8::is_ascii_digit);
+            if is_number && lengths.next().is_none() {
+                return Ok(());
+            }
+            Err(Refusal::malformed("`Content-Length` must be one number."))
+        }
+        (None, Some(coding)) => {
+            let is_chunked = coding.eq_ignore_ascii_case(b"chunked") && codings.next().is_none();
+            if is_chunked && !head.is_http_10 {
+                return Ok(());
+            }
+            Err(Refusal::malformed("The only `Transfer-Encoding` is `chunked`, once, in HTTP/1.1."))
+        }
+    }
+}
+
+/// Refuses a path or path and query that two readers could understand differently.
+///
+/// # Errors
+/// The reason why some reader might take it for another path.
+pub fn check_target(target: &str) -> Result<(), Refusal> {
+    if target.len() > MAX_TARGET {
+        return Err(URI_TOO_LONG);
+    }
+    if !target.starts_with('/') {
+        return Err(Refusal::malformed("The request target must be a path."));
+    }
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    check_path(path.as_bytes())?;
+    check_query(query.as_bytes())
+}
+
+fn check_path(path: &[u8]) -> Result<(), Refusal> {
+    let mut rest = path;
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        match byte {
+            b'/' => check_segment_start(after)?,
+            b'%' => rest = check_escape(after)?,
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => {}
+            // The rest of pchar (RFC 3986, section 3.3).
+            b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'='
+            | b':' | b'@' => {}
+            _ => return Err(Refusal::malformed("The path has a character that must be percent-encoded.")),
+        }
+    }
+    Ok(())
+}
+
+/// `after` is what follows a slash: neither another slash nor a dot segment may.
+fn check_segment_start(after: &[u8]) -> Result<(), Refusal> {
+    match after {
+        [b'/', ..] => Err(Refusal::malformed("The path has an empty segment (`//`).")),
+        [b'.'] | [b'.', b'/' | b';', ..] | [b'.', b'.'] | [b'.', b'.', b'/' | b';', ..] => {
+            Err(Refusal::malformed("The path has a dot segment (`.` or `..`)."))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `after` is what follows a percent sign. Encoded dots, slashes, backslashes and control characters have one use only:
+/// to look different to two readers.
+fn check_escape(after: &[u8]) -> Result<&[u8], Refusal> {
+    let (digits, rest) = after.split_at_checked(2).ok_or(BAD_ESCAPE)?;
+    let value = std::str::from_utf8(digits)
+        .ok()
+        .filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        .and_then(|text| u8::from_str_radix(text, 16).ok())
+        .ok_or(BAD_ESCAPE)?;
+    match value {
+        b'.' | b'/' | b'\\' | 0..=0x1f | 0x7f => {
+            Err(Refusal::malformed("The path has an encoded dot, slash, backslash or control character."))
+        }
+        _ => Ok(rest),
+    }
+}
+
+/// The path, or path and query, with nothing encoded that does not have to be: percent-encoded unreserved
+/// characters of the path become themselves (RFC 3986, section 6.2.2.2). The edge and the services see the same path then.
+pub fn normalise(target: &str) -> Cow<'_, str> {
+    let path = target.split('?').next().unwrap_or_default();
+    if !path.contains('%') {
+        return Cow::Borrowed(target);
+    }
+    let mut plain = String::with_capacity(target.len());
+    let mut rest = target;
+    while let Some((before, escape)) = rest.split_once('%').filter(|(before, _)| !before.contains('?')) {
+        plain.push_str(before);
+        let digits = escape.get(..2);
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()).map(char::from);
+        match byte.filter(|byte| byte.is_ascii_alphanumeric() || matches!(byte, '-' | '_' | '~')) {
+            Some(byte) => {
+                plain.push(byte);
+                rest = escape.get(2..).unwrap_or_default();
+            }
+            None => {
+                plain.push('%');
+                rest = escape;
+            }
+        }
+    }
+    plain.push_str(rest);
+    Cow::Owned(plain)
+}
+
+const BAD_ESCAPE: Refusal = Refusal::malformed("The path has a percent sign without two hexadecimal digits.");
+
+fn check_query(query: &[u8]) -> Result<(), Refusal> {
+    if query.iter().all(|byte| matches!(byte, 0x21..=0x7e) && !matches!(byte, b'#' | b'"' | b'<' | b'>')) {
+        return Ok(());
+    }
+    Err(Refusal::malformed("The query has a character that must be percent-encoded."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ensemble_types::problem::Code;
+
+    #[test]
+    fn plain_paths_and_queries_pass() {
+        for target in [
+            "/",
+            "/v1/sessions",
+            "/v3/sessions/0190/messages?after=5&limit=50",
+            "/v1/machines/my_machine-1",
+            "/docs/",
+            "/a.b/..c/c../d",
+            "/.well-known/jwks.json",
+            "/x?path=/../..//%2e%00",
+            "/x%20y",
+        ] {
+            assert_eq!(check_target(target), Ok(()), "{target}");
+        }
+    }
+
+    #[test]
+    fn ambiguous_paths_are_refused() {
+        for target in [
+            "",
+            "*",
+            "v1/sessions",
+            "//",
+            "/v1//sessions",
+            "/v1/sessions//",
+            "/.",
+            "/..",
+            "/v1/../x",
+            "/v1/./x",
+            "/v1/..",
+            "/..;/x",
+            "/.;a",
+            "/%2e",
+            "/%2E%2e/x",
+            "/a%2fb",
+            "/a%2Fb",
+            "/a%5cb",
+            "/a\\b",
+            "/%00",
+            "/%0a",
+            "/%7f",
+            "/%",
+            "/%2",
+            "/%zz",
+            "/%+1",
+            "/a b",
+            "/a\"b",
+            "/<x>",
+            "/a#b",
+            "/a?b#c",
+            "/a?b c",
+            "/a?<b>",
+            "/\u{e9}",
+            "/a?\u{e9}",
+        ] {
+            assert_eq!(check_target(target).map_err(|refusal| refusal.code), Err(Code::InvalidArgument), "{target:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_encoded_without_need_is_decoded_once() {
+        for (target, plain) in [
+            ("/v1/auth/%63hallenge", "/v1/auth/challenge"),
+            ("/v1/orchestrator/%6C%65ases?x=%63", "/v1/orchestrator/leases?x=%63"),
+            ("/%7Ea%2D%5fb%30", "/~a-_b0"),
+            ("/%2563", "/%2563"),
+            ("/%25%36%33", "/%2563"),
+            ("/a%20b%3Fc%3a", "/a%20b%3Fc%3a"),
+            ("/a%C3%A9%41", "/a%C3%A9A"),
+            ("/plain?%41", "/plain?%41"),
+            ("/a?b%41?c", "/a?b%41?c"),
+        ] {
+            assert_eq!(normalise(target), plain, "{target}");
+            assert!(check_target(target).is_ok(), "{target}");
+        }
+    }
+
+    fn judge(method: &str, authority: Option<&str>, is_http_10: bool, fields: &[(&str, &[u8])]) -> Option<Code> {
+        let head = Head { method, is_http_10, authority, target: "/", fields };
+        check(&head, HeadLimits { fields: 4, bytes: 200 }).err().map(|refusal| refusal.code)
+    }
+
+    #[test]
+    fn a_head_has_one_host_and_one_length() {
+        let host: (&str, &[u8]) = ("host", b"edge:8080");
+        let length = |value: &'static str| ("content-length", value.as_bytes());
+        let coding = |value: &'static str| ("transfer-encoding", value.as_bytes());
+        for fields in [
+            &[host][..],
+            &[("host", b"[::1]")],
+            &[("host", b"[::1]:80")],
+            &[host, length("5")],
+            &[host, coding("Chunked")],
+        ] {
+            assert_eq!(judge("POST", None, false, fields), None, "{fields:?}");
+        }
+        for fields in [
+            &[][..],
+            &[host, host],
+            &[("host", b"")],
+            &[("host", b"a/b@c")],
+            &[("host", b"a, b")],
+            &[("host", b"a:b")],
+            &[host, length("5"), length("5")],
+            &[host, length("5, 5")],
+            &[host, length("+5")],
+            &[host, length("")],
+            &[host, length("5"), coding("chunked")],
+            &[host, coding("gzip, chunked")],
+            &[host, coding("identity")],
+            &[host, coding("chunked"), coding("chunked")],
+            &[host, ("upgrade", b"websocket")],
+        ] {
+            assert_eq!(judge("POST", None, false, fields), Some(Code::InvalidArgument), "{fields:?}");
+        }
+        assert_eq!(judge("POST", None, true, &[host, coding("chunked")]), Some(Code::InvalidArgument));
+        assert_eq!(judge("GET", Some("EDGE:8080"), false, &[host]), None);
+        assert_eq!(judge("GET", Some("other"), false, &[host]), Some(Code::InvalidArgument));
+    }
+
+    #[test]
+    fn methods_and_sizes_are_limited() {
+        let host: (&str, &[u8]) = ("host", b"edge");
+        for method in ["CONNECT", "TRACE", "get", "PROPFIND", "GET, HEAD"] {
+            assert_eq!(judge(method, None, false, &[host]), Some(Code::MethodNotAllowed), "{method}");
+        }
+        assert_eq!(judge("GET", None, false, &[host; 5]), Some(Code::HeadersTooLarge));
+        assert_eq!(judge("GET", None, false, &[host, ("x", &[b'y'; 200])]), Some(Code::HeadersTooLarge));
+    }
+
+    #[test]
+    fn a_long_target_is_414() {
+        let target = format!("/{}", "a".repeat(MAX_TARGET));
+        assert_eq!(check_target(&target), Err(URI_TOO_LONG));
+        assert!(check_target(&target[..MAX_TARGET]).is_ok());
+    }
+}

@@ -1,0 +1,155 @@
+//! One request to the service that its path belongs to.
+
+use actix_web::body::{BodySize, BoxBody};
+use actix_web::http::{ConnectionType, StatusCode, Version, header as server};
+use actix_web::web::Payload;
+use actix_web::{HttpMessage, HttpRequest, HttpResponse};
+use ensemble_chassis::State;
+use ensemble_chassis::http::{BodyError, BodyLimits, BoundedBody, absent, problem_response, request_id};
+use ensemble_types::problem::{Code, Problem};
+use futures_util::StreamExt;
+use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
+use reqwest::{Method, Response};
+
+use super::body::{Live, RelayedBody};
+use super::headers;
+use crate::EdgeProxy;
+use crate::domain::route_table::{self, Class, Upstream, Wait};
+use crate::request_context::RequestContext;
+use crate::streams::StreamPermit;
+use crate::upstream::failure::Failure;
+use crate::upstream::send::Outgoing;
+use crate::upstream::upload::Upload;
+
+const NEW_ACCOUNT: &str = "x-internal-new-account";
+/// How services mark an answer that must not be held back, of which there is no end in sight.
+const ACCEL_BUFFERING: &str = "x-accel-buffering";
+
+/// Answers what no page of the edge does.
+pub(crate) async fn forward(edge: State<EdgeProxy>, request: HttpRequest, payload: Payload) -> HttpResponse {
+    let id = request_id(&request);
+    let Some(upstream) = route_table::upstream(request.path()) else {
+        let problem = Problem::new(Code::NotFound, "There is no such path. /openapi.json lists all there are.");
+        return problem_response(problem, &id);
+    };
+    tracing::Span::current().record("peer.service", upstream.name());
+    match exchange(&edge, &request, payload, upstream).await {
+        Ok(response) => response,
+        Err(Refused::Edge(problem)) => problem_response(problem, &id),
+        Err(Refused::Service(failure)) => {
+            failure.log(upstream);
+            let is_clients = matches!(failure, Failure::Client(_));
+            let mut response = problem_response(failure.into_problem(upstream), &id);
+            if is_clients {
+                // The rest of the body may still come.
+                response.head_mut().set_connection_type(ConnectionType::Close);
+            }
+            response
+        }
+    }
+}
+
+/// Why there is no answer of a service to pass on.
+enum Refused {
+    Edge(Problem),
+    Service(Failure),
+}
+
+impl From<Problem> for Refused {
+    fn from(problem: Problem) -> Self {
+        Self::Edge(problem)
+    }
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self::Service(failure)
+    }
+}
+
+impl From<BodyError> for Refused {
+    fn from(error: BodyError) -> Self {
+        Self::Service(Failure::Client(error))
+    }
+}
+
+async fn exchange(
+    edge: &EdgeProxy,
+    request: &HttpRequest,
+    payload: Payload,
+    upstream: Upstream,
+) -> Result<HttpResponse, Refused> {
+    let Some(context) = request.extensions().get::<RequestContext>().cloned() else {
+        return Err(Problem::new(Code::Internal, "The edge did not look at this request.").into());
+    };
+    let is_long_poll = route_table::wait(request.path()) == Wait::LongPoll;
+    let permit = if is_long_poll { Some(permit(edge, &context)?) } else { None };
+    let body = BoundedBody::new(request, payload.into_inner(), BodyLimits::of(request))?;
+    let has_body = body.announced() != Some(0)
+        && (body.announced().is_some() || request.headers().contains_key(server::TRANSFER_ENCODING));
+    let upload = Upload::begin(body, has_body).await?;
+    let method = Method::from_bytes(request.method().as_str().as_bytes()).unwrap_or_default();
+    let is_read = matches!(method, Method::GET | Method::HEAD);
+    let may_make_account = upstream != Upstream::Identity || edge.limiter.may_make_account(context.client);
+    let replicas = edge.replicas.of(upstream);
+    let outgoing = Outgoing {
+        target: request.uri().path_and_query().map_or("/", |target| target.as_str()),
+        headers: headers::request(request, &context, &replicas.origin().authority, has_body, may_make_account),
+        is_repeatable: upload.is_empty() && route_table::is_repeatable(is_read, request.path()),
+        is_long_poll,
+        method,
+        upload,
+    };
+    let answer = outgoing.send(&edge.client, replicas, edge.config.upstream, &edge.drain).await?;
+    Ok(pass_on(edge, request, &context, answer, permit)?)
+}
+
+/// Turns a service's answer into the client's.
+fn pass_on(
+    edge: &EdgeProxy,
+    request: &HttpRequest,
+    context: &RequestContext,
+    answer: Response,
+    permit: Option<StreamPermit>,
+) -> Result<HttpResponse, Problem> {
+    let fields = answer.headers();
+    if context.class == Class::SignIn && fields.contains_key(NEW_ACCOUNT) {
+        edge.limiter.count_new_account(context.client);
+    }
+    let length = content_length(fields);
+    let is_events = fields.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+    let is_live =
+        is_events || (length.is_none() && fields.get(ACCEL_BUFFERING).is_some_and(|value| value.as_bytes() == b"no"));
+    let permit = match permit {
+        None if is_events => Some(self::permit(edge, context)?),
+        held => held,
+    };
+    let status = StatusCode::from_u16(answer.status().as_u16()).unwrap_or(StatusCode::BAD_GATEWAY);
+    let mut response = HttpResponse::new(status);
+    *response.headers_mut() = headers::answer(fields);
+    let is_head = request.method() == actix_web::http::Method::HEAD;
+    if is_head || matches!(status.as_u16(), 204 | 304) {
+        // The length of a body that is not there belongs to HEAD alone.
+        let size = length.filter(|_| is_head).map_or(BodySize::None, BodySize::Sized);
+        return Ok(response.set_body(absent(size)));
+    }
+    if length.is_none() && request.version() == Version::HTTP_10 {
+        // HTTP/1.0 has no chunks (RFC 9112, section 7.1): the body ends with the connection.
+        response.head_mut().no_chunking(true);
+        response.head_mut().set_connection_type(ConnectionType::Close);
+    }
+    let live = is_live.then(|| Live::new(is_events, edge.drain.clone()));
+    let pieces = answer.bytes_stream().boxed();
+    let body = RelayedBody::new(pieces, length, edge.config.upstream.stall, live, permit);
+    Ok(response.set_body(BoxBody::new(body)))
+}
+
+fn content_length(fields: &HeaderMap) -> Option<u64> {
+    fields.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+fn permit(edge: &EdgeProxy, context: &RequestContext) -> Result<StreamPermit, Problem> {
+    edge.streams.open(context.limit_key).ok_or_else(|| {
+        Problem::new(Code::RateLimited, "You hold too many streams and long-polls. End some first.").with_retry_after(5)
+    })
+}

@@ -1,0 +1,129 @@
+//! What happens to every request before a page or a service answers it, and to every answer after it.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use actix_web::body::BoxBody;
+use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::header::{ACCESS_CONTROL_REQUEST_METHOD, ALLOW, HeaderValue, ORIGIN};
+use actix_web::http::{ConnectionType, Method, Version};
+use actix_web::middleware::Next;
+use actix_web::{HttpMessage, HttpResponse, web};
+use ensemble_chassis::http::problem_response;
+use ensemble_types::problem::{Code, Problem};
+
+use crate::connections::Connection;
+use crate::domain::refusal::METHODS;
+use crate::domain::request_rules::{self, Head};
+use crate::domain::route_table;
+use crate::limits::QuotaStatus;
+use crate::request_context::RequestContext;
+use crate::{EdgeProxy, response_headers};
+
+pub(crate) async fn around(
+    mut request: ServiceRequest,
+    next: Next<BoxBody>,
+) -> Result<ServiceResponse, actix_web::Error> {
+    let Some(edge) = request.app_data::<web::Data<EdgeProxy>>().cloned() else { return next.call(request).await };
+    let started = Instant::now();
+    normalise(&mut request);
+    let context = RequestContext::of(&request, &edge);
+    let origin = request.headers().get(ORIGIN).and_then(|origin| origin.to_str().ok()).map(str::to_owned);
+    let upstream = route_table::upstream(request.path());
+    request.extensions_mut().insert(context.clone());
+
+    let (decided, quota) = decide(&request, &edge, &context);
+    let mut response = match decided {
+        Some(response) => request.into_response(response),
+        None => next.call(request).await?,
+    };
+
+    let status = response.status();
+    let headers = response.headers_mut();
+    if let Some(quota) = &quota {
+        response_headers::add_quota(headers, quota);
+    }
+    if origin.is_some() || !edge.config.cors.is_empty() {
+        let allowed = origin.as_deref().and_then(|origin| edge.config.cors.allow(origin));
+        response_headers::add_cors(headers, allowed);
+    }
+    response_headers::add_safety(headers, &context);
+    edge.metrics.record(upstream, status, started.elapsed());
+    Ok(response)
+}
+
+/// The answer, where the edge need not ask anyone: to what it refuses, and to preflights.
+fn decide(
+    request: &ServiceRequest,
+    edge: &EdgeProxy,
+    context: &RequestContext,
+) -> (Option<HttpResponse>, Option<QuotaStatus>) {
+    if let Some(refused) = refuse(request, edge) {
+        let mut response = problem_response(refused, &context.id.0);
+        if response.status().as_u16() == 405 {
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static(METHODS));
+        }
+        // The next request on this connection may begin elsewhere for another reader, or the connection is one too many.
+        response.head_mut().set_connection_type(ConnectionType::Close);
+        return (Some(response), None);
+    }
+    if let Some(origin) = preflight_origin(request) {
+        let mut response = HttpResponse::Ok().finish();
+        if edge.config.cors.allow(origin).is_some() {
+            response_headers::add_preflight(response.headers_mut());
+        }
+        return (Some(response), None);
+    }
+    let quota = edge.limiter.count(context.class, context.limit_key, context.client);
+    let refused = quota.and_then(|quota| quota.refused_for).map(too_many);
+    (refused.map(|problem| problem_response(problem, &context.id.0)), quota)
+}
+
+fn refuse(request: &ServiceRequest, edge: &EdgeProxy) -> Option<Problem> {
+    let connection = request.conn_data::<Rc<Connection>>();
+    if connection.is_some_and(|connection| connection.is_refused.get()) {
+        return Some(Problem::new(Code::InvalidArgument, "A request before this one was refused. Connect again."));
+    }
+    if connection.is_some_and(|connection| !connection.is_admitted) {
+        let problem = Problem::new(Code::RateLimited, "There are too many connections from your address. Close some.");
+        return Some(problem.with_retry_after(5));
+    }
+    let uri = request.uri();
+    let fields: Vec<(&str, &[u8])> =
+        request.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+    let head = Head {
+        method: request.method().as_str(),
+        is_http_10: request.version() == Version::HTTP_10,
+        authority: uri.authority().map(|authority| authority.as_str()),
+        target: uri.path_and_query().map_or("", |target| target.as_str()),
+        fields: &fields,
+    };
+    let refusal = request_rules::check(&head, edge.config.head).err()?;
+    if let Some(connection) = connection {
+        connection.is_refused.set(true);
+    }
+    Some(Problem::new(refusal.code, refusal.detail))
+}
+
+fn preflight_origin(request: &ServiceRequest) -> Option<&str> {
+    let headers = request.headers();
+    let asks = *request.method() == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+    headers.get(ORIGIN).filter(|_| asks)?.to_str().ok()
+}
+
+/// From here on the edge, which classifies the path, and the service, which decodes it, read the same path.
+fn normalise(request: &mut ServiceRequest) {
+    let target = request.uri().path_and_query().map_or("", |target| target.as_str());
+    if let Cow::Owned(plain) = request_rules::normalise(target)
+        && let Ok(uri) = plain.parse()
+    {
+        request.match_info_mut().get_mut().update(&uri);
+        request.head_mut().uri = uri;
+    }
+}
+
+fn too_many(wait: Duration) -> Problem {
+    let seconds = u32::try_from(wait.as_secs_f64().ceil() as u64).unwrap_or(u32::MAX).max(1);
+    Problem::new(Code::RateLimited, format!("Slow down: try again in {seconds} s.")).with_retry_after(seconds)
+}

@@ -1,0 +1,28 @@
+//! Which build answers, and which versions of the interface.
+
+use ensemble_chassis::{HandlerResult, Json};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// The build and the interface.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Version {
+    /// `ensemble`
+    pub name: &'static str,
+    /// The release, as in `0.1.0`.
+    pub version: &'static str,
+    /// The commit it was built from, where the build knew it.
+    pub commit: Option<&'static str>,
+    /// The versions of the interface that are served, as path prefixes.
+    pub api: [&'static str; 3],
+}
+
+pub(crate) async fn version() -> HandlerResult<Json<Version>> {
+    Ok(Json(Version {
+        name: "ensemble",
+        version: env!("CARGO_PKG_VERSION"),
+        commit: option_env!("BUILD_COMMIT"),
+        api: ["v1", "v2", "v3"],
+    }))
+}

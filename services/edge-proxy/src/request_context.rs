@@ -1,0 +1,47 @@
+//! What the edge knows of a request beside its head: who sent it, from where, and what it counts as.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use actix_web::HttpMessage;
+use actix_web::dev::ServiceRequest;
+use actix_web::http::Method;
+use actix_web::http::header::HeaderName;
+use ensemble_chassis::auth::bearer;
+use ensemble_chassis::http::RequestId;
+
+use crate::EdgeProxy;
+use crate::domain::client_address;
+use crate::domain::route_table::{self, Class};
+use crate::limits::LimitKey;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// What the edge knows of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct RequestContext {
+    pub(crate) id: RequestId,
+    pub(crate) client: IpAddr,
+    pub(crate) is_https: bool,
+    pub(crate) class: Class,
+    pub(crate) limit_key: LimitKey,
+}
+
+impl RequestContext {
+    pub(crate) fn of(request: &ServiceRequest, edge: &EdgeProxy) -> Self {
+        let peer = request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
+        let trusted = &edge.config.trusted_proxies;
+        let headers = request.headers();
+        let forwarded: Vec<&str> = headers.get_all(X_FORWARDED_FOR).filter_map(|value| value.to_str().ok()).collect();
+        let client = client_address::client(peer, forwarded.into_iter(), trusted);
+        let is_https = edge.config.public_base_url.starts_with("https://")
+            || (client != peer.to_canonical()
+                && headers.get(X_FORWARDED_PROTO).is_some_and(|scheme| scheme.as_bytes() == b"https"));
+        // A JWT begins with an encoded brace; anything else, a voice key for instance, need not be parsed.
+        let token = bearer(request.request()).filter(|token| token.starts_with("ey"));
+        let caller = token.and_then(|token| edge.auth.identify(token));
+        let id = request.extensions().get::<RequestId>().cloned().unwrap_or_else(|| RequestId("".into()));
+        let class = route_table::class(*request.method() == Method::POST, request.path());
+        Self { id, client, is_https, class, limit_key: LimitKey::new(caller.as_ref(), client) }
+    }
+}

@@ -1,4 +1,0 @@
-//! Drives `ensemble_fuzz::request_head`.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| ensemble_fuzz::request_head(data));
