@@ -29,20 +29,6 @@ pub struct Conn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdvisoryLock(pub i64);
 
-impl AdvisoryLock {
-    /// Held until the transaction ends (PostgreSQL's manual, section 13.3.5).
-    fn sql(self) -> String {
-        format!("SELECT pg_advisory_xact_lock({})", self.0)
-    }
-}
-
-/// When a commit reaches the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flush {
-    AtCommit,
-    Later,
-}
-
 /// The connection itself. It returns to its pool when it is dropped.
 #[doc(hidden)]
 pub enum Raw {
@@ -162,36 +148,22 @@ impl Conn {
         std::mem::take(&mut self.topics)
     }
 
-    /// Waits for a lock and holds it until the transaction ends. SQLite has one writer, so it needs none.
+    /// Waits for a lock and holds it until the transaction ends (PostgreSQL's manual, section 13.3.5). SQLite has one
+    /// writer, so it needs none.
     pub fn lock(&mut self, lock: AdvisoryLock) -> Result<(), StoreError> {
-        if self.is_postgres() { self.batch(&lock.sql()) } else { Ok(()) }
+        if !self.is_postgres() {
+            return Ok(());
+        }
+        self.batch(&format!("SELECT pg_advisory_xact_lock({})", lock.0))
     }
 
-    /// Begins a transaction and takes a lock in the same round trip.
-    pub(crate) fn begin(&mut self, flush: Flush, lock: Option<AdvisoryLock>) -> Result<(), StoreError> {
-        let (postgres, sqlite) = match flush {
-            Flush::AtCommit => ("BEGIN", "BEGIN IMMEDIATE"),
-            Flush::Later => (
-                "BEGIN; SET LOCAL synchronous_commit = off",
-                // It cannot be changed inside a transaction (sqlite.org/pragma.html#pragma_synchronous).
-                "PRAGMA synchronous = NORMAL; BEGIN IMMEDIATE",
-            ),
-        };
-        let locked = lock.map(|lock| format!("{postgres}; {}", lock.sql()));
-        let postgres = locked.as_deref().unwrap_or(postgres);
+    pub(crate) fn begin(&mut self) -> Result<(), StoreError> {
         on!(
             self,
-            Pg | c | AnsiTransactionManager::begin_transaction_sql(c, postgres),
-            Sqlite | c | AnsiTransactionManager::begin_transaction_sql(c, sqlite)
+            Pg | c | AnsiTransactionManager::begin_transaction_sql(c, "BEGIN"),
+            // The writer's lock is taken at the beginning, because a transaction that takes it later may have to start again.
+            Sqlite | c | AnsiTransactionManager::begin_transaction_sql(c, "BEGIN IMMEDIATE")
         )
-    }
-
-    /// After a transaction that was not to be flushed: the next one is. A connection that cannot be brought back is not
-    /// used again.
-    pub(crate) fn flush_again(&mut self) {
-        if !self.is_postgres() && self.batch("PRAGMA synchronous = FULL").is_err() {
-            self.state = ConnState::Broken;
-        }
     }
 
     pub(crate) fn commit(&mut self) -> Result<(), StoreError> {

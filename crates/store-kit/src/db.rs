@@ -6,7 +6,6 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use crate::conn::Flush;
 use crate::connect::{Target, lock_file};
 use crate::deadline::Deadline;
 use crate::error::ConnState;
@@ -27,16 +26,16 @@ const SQLITE_TIMEOUT: Duration = Duration::from_millis(4_500);
 /// A database. Cheap to clone.
 #[derive(Clone)]
 pub struct Db {
-    pub(crate) inner: Arc<Inner>,
+    inner: Arc<Inner>,
 }
 
-pub(crate) struct Inner {
+struct Inner {
     readers: Arc<Pool>,
     /// The same pool on PostgreSQL, one connection on SQLite.
-    pub(crate) writers: Arc<Pool>,
-    pub(crate) notifier: Notifier,
+    writers: Arc<Pool>,
+    notifier: Notifier,
     /// Runs the blocking jobs. The workers of the HTTP server have small runtimes of their own.
-    pub(crate) runtime: Handle,
+    runtime: Handle,
     deadline: Duration,
     metrics: DbMetrics,
     /// Held as long as the database is open.
@@ -136,10 +135,7 @@ impl Db {
         E: From<StoreError> + Send + 'static,
     {
         let notifier = self.inner.notifier.clone();
-        self.run(&self.inner.writers, operation, job, move |conn, job| {
-            attempt_write(conn, job, &notifier, Flush::AtCommit, None)
-        })
-        .await
+        self.run(&self.inner.writers, operation, job, move |conn, job| attempt_write(conn, job, &notifier)).await
     }
 
     /// Like [`Db::write`], on the calling thread, which must not belong to a runtime: for the thread of a
@@ -151,9 +147,7 @@ impl Db {
     ) -> Result<T, E> {
         let (pool, notifier) = (&self.inner.writers, &self.inner.notifier);
         let _permit = self.inner.runtime.block_on(pool.permit(operation))?;
-        self.work(pool, operation, None, &mut job, |conn, job| {
-            attempt_write(conn, job, notifier, Flush::AtCommit, None)
-        })
+        self.work(pool, operation, None, &mut job, |conn, job| attempt_write(conn, job, notifier))
     }
 
     /// Subscriptions to what transactions publish.
@@ -178,7 +172,7 @@ impl Db {
         self.read("readiness", |c| c.now()).await.map(|_| ()).map_err(|e: StoreError| e.to_string())
     }
 
-    pub(crate) async fn run<T, E, F>(
+    async fn run<T, E, F>(
         &self,
         pool: &Arc<Pool>,
         operation: &'static str,
@@ -214,7 +208,7 @@ impl Db {
     }
 
     /// Runs a job on a connection, and again when the connection is the reason for its failure.
-    pub(crate) fn work<T, E: From<StoreError>, F>(
+    fn work<T, E: From<StoreError>, F>(
         &self,
         pool: &Pool,
         operation: &'static str,
@@ -282,24 +276,22 @@ impl Db {
 }
 
 /// How a run of a job ended, and whether it may run once more if its connection is the reason.
-pub(crate) struct Attempt<T, E> {
-    pub(crate) result: Result<T, E>,
+struct Attempt<T, E> {
+    result: Result<T, E>,
     may_repeat: bool,
 }
 
-pub(crate) fn attempt_read<T, E>(conn: &mut Conn, job: &mut impl FnMut(&mut Conn) -> Result<T, E>) -> Attempt<T, E> {
+fn attempt_read<T, E>(conn: &mut Conn, job: &mut impl FnMut(&mut Conn) -> Result<T, E>) -> Attempt<T, E> {
     let result = job(conn);
     Attempt { may_repeat: result.is_err(), result }
 }
 
-pub(crate) fn attempt_write<T, E: From<StoreError>>(
+fn attempt_write<T, E: From<StoreError>>(
     conn: &mut Conn,
     job: &mut impl FnMut(&mut Conn) -> Result<T, E>,
     notifier: &Notifier,
-    flush: Flush,
-    lock: Option<crate::AdvisoryLock>,
 ) -> Attempt<T, E> {
-    if let Err(error) = conn.begin(flush, lock) {
+    if let Err(error) = conn.begin() {
         return Attempt { result: Err(error.into()), may_repeat: true };
     }
     match job(conn) {

@@ -77,7 +77,6 @@ pub mod cursor;
 mod db;
 mod deadline;
 mod error;
-mod fast_path;
 pub mod idempotency;
 mod metrics;
 mod migrate;

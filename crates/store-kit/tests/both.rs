@@ -10,9 +10,7 @@ use diesel::prelude::*;
 use diesel_migrations::{EmbeddedMigrations, embed_migrations};
 use ensemble_store_kit::idempotency::{IdempotencyOutcome, IdempotencyRequest, claim};
 use ensemble_store_kit::types::{IntoDb, now};
-use ensemble_store_kit::{
-    AdvisoryLock, Conn, DatabaseConfig, Db, Migrate, Migrations, OpenError, StoreError, Topic, cached, on,
-};
+use ensemble_store_kit::{Conn, DatabaseConfig, Db, Migrate, Migrations, OpenError, StoreError, Topic, cached, on};
 use ensemble_testkit::postgres::{Cluster, Durability};
 use ensemble_testkit::{Backend, TestDatabase, on_both_databases};
 use ensemble_types::ids::SessionId;
@@ -132,40 +130,6 @@ on_both_databases! {
         assert_eq!(count(&db).await, 0);
         db.write("insert", |tx| { insert(tx, SessionId::generate(), "a")?; tx.notify(Topic::new("note", 1)); Ok::<_, StoreError>(()) }).await.unwrap();
         timeout(Duration::from_secs(2), waiting.changed()).await.unwrap();
-    }
-
-    async fn only_what_is_written_ahead_does_not_wait_for_the_disk(on: Backend) {
-        let (db, _database) = open(on).await;
-        #[derive(QueryableByName)]
-        struct Setting {
-            #[diesel(sql_type = diesel::sql_types::Text)]
-            value: String,
-        }
-        let setting = |tx: &mut Conn| -> Result<String, StoreError> {
-            let found: Setting = on!(
-                tx,
-                Pg |c| diesel::sql_query("SELECT current_setting('synchronous_commit') AS value").get_result(c),
-                Sqlite |c| diesel::sql_query("SELECT CAST(synchronous AS TEXT) AS value FROM pragma_synchronous").get_result(c)
-            )?;
-            Ok(found.value)
-        };
-        let (ahead, always) = if on == Backend::Postgres { ("off", "on") } else { ("1", "2") };
-        for _ in 0..2 {
-            let id = SessionId::generate();
-            let seen = db.write_ahead("ahead", AdvisoryLock(1), move |tx| insert(tx, id, &id.to_string()).and_then(|()| setting(tx))).await;
-            assert_eq!(seen.map_err(|e: StoreError| e).unwrap(), ahead);
-            assert_eq!(db.write("always", setting).await.map_err(|e: StoreError| e).unwrap(), always);
-        }
-        assert_eq!(count(&db).await, 2);
-        let refused: Result<(), StoreError> = db
-            .write_ahead("ahead", AdvisoryLock(1), |tx| {
-                insert(tx, SessionId::generate(), "b")?;
-                Err(StoreError::bad_row(tx.operation(), "enough"))
-            })
-            .await;
-        assert!(refused.is_err());
-        assert_eq!(count(&db).await, 2);
-        assert_eq!(db.write("always", setting).await.map_err(|e: StoreError| e).unwrap(), always);
     }
 
     async fn a_duplicate_names_its_constraint_and_cannot_be_ignored(on: Backend) {

@@ -1,4 +1,4 @@
-//! What the operator may set.
+//! The settings of the operator.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use ensemble_chassis::Vars;
 use ensemble_store_kit::{DatabaseConfig, database_config};
 
-use crate::domain::{Newcomers, Origin, Schedule, TokenLifetimes};
+use crate::domain::{Origin, Registration, Schedule, TokenLifetimes};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
@@ -28,16 +28,16 @@ pub struct Config {
     pub(crate) rules: Rules,
 }
 
-/// What handlers go by.
+/// The rules that operations apply.
 pub(crate) struct Rules {
     /// `PUBLIC_ORIGINS`
     pub(crate) origins: Vec<Origin>,
     /// `REGISTRATION`
-    pub(crate) newcomers: Newcomers,
+    pub(crate) registration: Registration,
     /// `USER_TOKEN_MS`, `MACHINE_TOKEN_MAX_SECONDS`
     pub(crate) lifetimes: TokenLifetimes,
     /// `CHALLENGE_MS`
-    pub(crate) challenge_lives: Duration,
+    pub(crate) challenge_lifetime: Duration,
     /// `CHALLENGE_LIMIT`
     pub(crate) challenge_limit: i64,
     /// `MACHINE_TOKEN_LIMIT`
@@ -50,7 +50,7 @@ impl Config {
         let rotate_every =
             vars.millis("KEY_ROTATE_MS", "how long a signing key signs before the next one does", 30 * DAY_MS);
         let publish_before =
-            vars.millis("KEY_PUBLISH_BEFORE_MS", "how long a signing key is known before it signs", DAY_MS);
+            vars.millis("KEY_PUBLISH_BEFORE_MS", "how long a signing key is published before it signs", DAY_MS);
         if publish_before > rotate_every {
             vars.add_error("KEY_PUBLISH_BEFORE_MS", "must not be longer than KEY_ROTATE_MS");
         }
@@ -68,13 +68,17 @@ impl Config {
             previous_key_file: vars
                 .optional(
                     "KEY_ENCRYPTION_KEY_PREVIOUS_FILE",
-                    "the file before, until the signing keys that it sealed sign no more",
+                    "the file that was used before, until the signing keys that it sealed no longer sign",
                 )
                 .map(PathBuf::from),
             schedule: Schedule { rotate_every, publish_before, keep_after },
-            ring_refresh: vars.millis("KEY_RING_REFRESH_MS", "how often keys and revocations are read anew", 2_000),
-            keys_trusted_for: vars.millis("KEYS_TRUSTED_MS", "how long they hold while the database is away", 300_000),
-            sweep_every: vars.millis("SWEEP_MS", "how often expired challenges and tokens are removed", 1_000),
+            ring_refresh: vars.millis("KEY_RING_REFRESH_MS", "how often keys and revocations are loaded", 2_000),
+            keys_trusted_for: vars.millis(
+                "KEYS_TRUSTED_MS",
+                "how long keys are trusted while the database cannot be reached",
+                300_000,
+            ),
+            sweep_every: vars.millis("SWEEP_MS", "how often expired challenges and tokens are deleted", 1_000),
             rules,
         }
     }
@@ -82,26 +86,29 @@ impl Config {
 
 impl Rules {
     fn read(vars: &mut Vars) -> Self {
-        let registration =
-            vars.text("REGISTRATION", "open: whoever signs in first gets an account; closed: nobody new", "open");
+        let registration = vars.text(
+            "REGISTRATION",
+            "open: a first sign-in makes an account; closed: only existing accounts sign in",
+            "open",
+        );
         if registration != "open" && registration != "closed" {
             vars.add_error("REGISTRATION", "must be open or closed");
         }
         let user_ms = vars.millis("USER_TOKEN_MS", "how long a user's token lives", 3_600_000);
         let machine_max = vars.parse(
             "MACHINE_TOKEN_MAX_SECONDS",
-            "how long a machine's token may live, and does when nobody says otherwise",
+            "how long a machine's token may live, which is also the default",
             7_776_000,
         );
         Self {
             origins: origins(vars),
-            newcomers: if registration == "open" { Newcomers::Welcome } else { Newcomers::Never },
+            registration: if registration == "open" { Registration::Open } else { Registration::Closed },
             lifetimes: TokenLifetimes { user: user_ms, machine_max_seconds: machine_max },
-            challenge_lives: vars.millis("CHALLENGE_MS", "how long a challenge can be signed", 60_000),
-            challenge_limit: vars.parse("CHALLENGE_LIMIT", "challenges that may be out at once", 100_000),
+            challenge_lifetime: vars.millis("CHALLENGE_MS", "how long a challenge can be signed", 60_000),
+            challenge_limit: vars.parse("CHALLENGE_LIMIT", "challenges that may be open at once", 100_000),
             machine_token_limit: vars.parse(
                 "MACHINE_TOKEN_LIMIT",
-                "machine tokens of an account that have not expired, revoked ones among them",
+                "machine tokens of an account that have not expired, including revoked ones",
                 1_000,
             ),
         }
@@ -114,7 +121,7 @@ fn origins(vars: &mut Vars) -> Vec<Origin> {
     let base_origin: String = base.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
     let listed = vars.list(
         "PUBLIC_ORIGINS",
-        "origins that a sign-in may be for, as clients dial them; that of PUBLIC_BASE_URL when none is named",
+        "origins that a sign-in may be for, as clients call them; by default that of PUBLIC_BASE_URL",
         "",
     );
     let texts = if listed.is_empty() { vec![base_origin] } else { listed };

@@ -1,29 +1,29 @@
-//! Every error of this service, and what a caller is told of it. The only file here that knows HTTP.
+//! Every error of this service, and the problem that a caller gets for it. The only file here that knows HTTP statuses.
 
 use ensemble_chassis::IntoProblem;
 use ensemble_store_kit::StoreError;
 use ensemble_store_kit::cursor::InvalidCursor;
 use ensemble_types::problem::{Code, Problem};
 
-use crate::domain::{BadAccountChange, BadLifetime, MalformedProof, Newcomers};
+use crate::domain::{BadAccountChange, BadLifetime, MalformedProof, Registration};
 use crate::keys::RingError;
 
-/// A tenth of an hour: about when the next of ten accounts an hour may be made.
+/// A tenth of an hour. The edge allows ten new accounts an hour, so the next one is allowed after about this.
 const NEXT_ACCOUNT_SECONDS: u32 = 360;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("there is no such account")]
-    NoSuchAccount,
+    AccountNotFound,
     #[error("the account has no such token")]
-    NoSuchToken,
-    #[error("the sign-in proves nothing")]
-    BadProof,
-    #[error("there is no such account, and none is made")]
-    TurnedAway(Newcomers),
-    #[error("as many challenges are out as may be")]
+    TokenNotFound,
+    #[error("the challenge or the proof is not valid")]
+    InvalidProof,
+    #[error("there is no such account, and none may be made")]
+    NoAccount(Registration),
+    #[error("too many challenges are open")]
     TooManyChallenges,
-    #[error("the account has as many machine tokens as it may")]
+    #[error("the account has too many machine tokens")]
     TooManyTokens,
     #[error(transparent)]
     MalformedProof(#[from] MalformedProof),
@@ -42,27 +42,26 @@ pub(crate) enum Error {
 impl IntoProblem for Error {
     fn into_problem(self) -> Problem {
         match self {
-            Self::NoSuchAccount | Self::NoSuchToken => Problem::not_found(),
-            // One text for whatever was wrong, so that nobody learns which part was right.
-            Self::BadProof => Problem::new(
+            Self::AccountNotFound | Self::TokenNotFound => Problem::not_found(),
+            // The same text for every reason, so that it does not reveal which part was right.
+            Self::InvalidProof => Problem::new(
                 Code::Unauthenticated,
-                "The sign-in was not accepted. Ask for a new challenge, and sign it for the origin that you dialled.",
+                "The sign-in was not accepted. Ask for a new challenge, and sign it for the origin that you called.",
             ),
-            Self::TurnedAway(Newcomers::Later) => Problem::new(
-                Code::RateLimited,
-                "Too many accounts were made from your address lately. Try again later.",
-            )
-            .with_retry_after(NEXT_ACCOUNT_SECONDS),
-            Self::TurnedAway(_) => {
-                Problem::new(Code::RegistrationClosed, "Ask whoever runs this server for an account.")
+            Self::NoAccount(Registration::Limited) => {
+                Problem::new(Code::RateLimited, "Too many accounts were made from your address. Try again later.")
+                    .with_retry_after(NEXT_ACCOUNT_SECONDS)
+            }
+            Self::NoAccount(_) => {
+                Problem::new(Code::RegistrationClosed, "This server makes no new accounts. Ask its operator for one.")
             }
             Self::TooManyChallenges => {
-                Problem::new(Code::Unavailable, "Too many sign-ins are under way. Try again shortly.")
+                Problem::new(Code::Unavailable, "Too many sign-ins are in progress. Try again shortly.")
                     .with_retry_after(5)
             }
             Self::TooManyTokens => Problem::new(
                 Code::Conflict,
-                "The account has as many machine tokens as it may. Wait until some have expired.",
+                "The account has the maximum number of machine tokens. Wait until some have expired.",
             ),
             Self::MalformedProof(malformed) => Problem::field(format!("/{}", malformed.field), malformed.rule),
             Self::BadAccountChange(BadAccountChange::Empty) => {

@@ -1,14 +1,16 @@
-//! Accounts and credentials: who is who, and what proves it.
+//! Accounts and credentials.
 //!
-//! This service promises: an account is a key pair, and nobody acts for it without the key or a token that the key
-//! asked for; a sign-in cannot be repeated, nor passed on by another server; a revoked token stops working everywhere
-//! within seconds; signing keys change without anybody noticing.
+//! This service promises: an account is a key pair, and only the holder of the key, or of a token that the key asked for,
+//! acts for it; a sign-in cannot be repeated, nor passed on by another server; a revoked token is refused by every service
+//! within seconds; a rotation of the signing keys has no effect that a client could notice.
 
 mod routes;
 
 mod handlers;
 mod rpc;
 mod workers;
+
+mod operations;
 
 mod domain;
 mod keys;
@@ -19,30 +21,27 @@ mod error;
 mod metrics;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use ensemble_chassis::{KeySource, Routes, RpcMount, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::identity::{mount_accounts, mount_keys};
-use ensemble_store_kit::{DatabaseConfig, Db, Migrate, Migrations};
+use ensemble_store_kit::{Db, Migrations};
 use futures_util::future::BoxFuture;
 
 use crate::config::{Config, Rules};
 use crate::keys::{KeyRing, Vault};
 use crate::metrics::IdentityMetrics;
-use crate::store::Store;
+use crate::operations::sign_in::OpenChallenges;
+use crate::operations::signing_keys;
+use crate::workers::{Cleanup, KeyRefresh};
 
-/// The service, with all that its handlers need.
+/// The service: what its handlers and workers share.
 pub struct Identity {
-    store: Store,
+    db: Db,
     ring: Arc<KeyRing>,
     rules: Rules,
     challenges: Arc<OpenChallenges>,
     metrics: IdentityMetrics,
 }
-
-/// How many challenges are out, about: counted by a worker, so that giving one does not count them all.
-#[derive(Debug, Default)]
-struct OpenChallenges(AtomicI64);
 
 /// The schema, for tests that make databases of it.
 pub fn migrations() -> Migrations {
@@ -68,25 +67,24 @@ impl Service for Identity {
             .map_err(|error| anyhow::anyhow!("KEY_ENCRYPTION_KEY_FILE {}: {error}", config.key_file.display()))?;
         let db = Db::open(&config.database, migrations()).await?;
         db.register(context.metrics.registry())?;
-        let store = Store::new(db);
-        let ring = Arc::new(KeyRing::open(store.clone(), vault, config.schedule, config.keys_trusted_for).await?);
+        let ring = Arc::new(KeyRing::new(vault, config.schedule, config.keys_trusted_for));
+        signing_keys::refresh(&db, &ring).await?;
         let challenges = Arc::<OpenChallenges>::default();
         let metrics = IdentityMetrics::new(&context.metrics, &ring, &challenges)?;
-        let loops = workers::Loops {
-            store: store.clone(),
-            ring: Arc::clone(&ring),
+        let cleanup = Cleanup {
+            db: db.clone(),
             challenges: Arc::clone(&challenges),
-            ring_refresh: config.ring_refresh,
-            sweep_every: config.sweep_every,
-            drain: context.drain,
+            every: config.sweep_every,
+            drain: context.drain.clone(),
         };
-        let workers = vec![Worker::new("key ring", loops.clone().turn_keys()), Worker::new("sweep", loops.sweep())];
-        Ok((Arc::new(Self { store, ring, rules: config.rules, challenges, metrics }), workers))
+        let key_refresh =
+            KeyRefresh { db: db.clone(), ring: Arc::clone(&ring), every: config.ring_refresh, drain: context.drain };
+        let workers = vec![Worker::new("key refresh", key_refresh.run()), Worker::new("cleanup", cleanup.run())];
+        Ok((Arc::new(Self { db, ring, rules: config.rules, challenges, metrics }), workers))
     }
 
     async fn migrate(config: Config) -> Result<(), StartError> {
-        let database = DatabaseConfig { migrate: Migrate::Auto, ..config.database };
-        Ok(Db::open(&database, migrations()).await.map(drop)?)
+        Ok(Db::migrate(&config.database, migrations()).await?)
     }
 
     fn keys(&self) -> Arc<dyn KeySource> {
@@ -94,27 +92,13 @@ impl Service for Identity {
     }
 
     fn rpc(self: &Arc<Self>) -> Vec<RpcMount> {
-        let door = Arc::new(rpc::Door { store: self.store.clone(), ring: Arc::clone(&self.ring) });
-        let mut mounts = mount_keys(Arc::clone(&door) as Arc<dyn ensemble_rpc::identity::Keys>);
-        mounts.extend(mount_accounts(door));
+        let server = Arc::new(rpc::RpcServer { db: self.db.clone(), ring: Arc::clone(&self.ring) });
+        let mut mounts = mount_keys(Arc::clone(&server) as Arc<dyn ensemble_rpc::identity::Keys>);
+        mounts.extend(mount_accounts(server));
         mounts
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<(), String>> {
-        Box::pin(self.store.ready())
-    }
-}
-
-impl OpenChallenges {
-    fn count(&self) -> i64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn add_one(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn counted(&self, open: i64) {
-        self.0.store(open, Ordering::Relaxed);
+        Box::pin(self.db.ready())
     }
 }

@@ -1,13 +1,13 @@
-//! How many sign in, and what is kept to decide it. Labels are bounded: outcomes, never an account.
+//! Counts sign-ins, open challenges and keys. Labels are outcomes and never an account, so their number is bounded.
 
 use std::sync::Arc;
 
 use ensemble_chassis::metrics::Metrics;
 use prometheus::{IntCounterVec, Opts};
 
+use crate::domain::Registration;
 use crate::keys::KeyRing;
-use crate::store::SignInOutcome;
-use crate::{OpenChallenges, domain::Newcomers};
+use crate::operations::sign_in::{OpenChallenges, Outcome};
 
 /// Cheap to clone.
 #[derive(Clone, Debug)]
@@ -27,9 +27,9 @@ impl IdentityMetrics {
         let open = Arc::clone(challenges);
         metrics.reading(
             "identity_challenges_open",
-            "Challenges that were given out and not come back, about.",
+            "About how many challenges were given and not used.",
             &[],
-            move || open.count() as f64,
+            move || open.get() as f64,
         )?;
         let keys = Arc::clone(ring);
         metrics.reading("identity_signing_keys", "Signing keys that verify.", &[], move || keys.size().0 as f64)?;
@@ -38,19 +38,22 @@ impl IdentityMetrics {
             revoked.size().1 as f64
         })?;
         let age = Arc::clone(ring);
-        metrics.reading("identity_keys_age_seconds", "Since keys and revocations were last read.", &[], move || {
-            age.age().as_secs_f64()
-        })?;
+        metrics.reading(
+            "identity_keys_age_seconds",
+            "Seconds since keys and revocations were loaded.",
+            &[],
+            move || age.age().as_secs_f64(),
+        )?;
         Ok(Self { sign_ins })
     }
 
-    pub(crate) fn ended(&self, outcome: SignInOutcome) {
+    pub(crate) fn signed_in(&self, outcome: Outcome) {
         let outcome = match outcome {
-            SignInOutcome::In { is_new: true, .. } => "new_account",
-            SignInOutcome::In { .. } => "in",
-            SignInOutcome::Refused => "refused",
-            SignInOutcome::TurnedAway(Newcomers::Later) => "too_many_accounts",
-            SignInOutcome::TurnedAway(_) => "registration_closed",
+            Outcome::SignedIn { is_new: true, .. } => "new_account",
+            Outcome::SignedIn { .. } => "in",
+            Outcome::Refused => "refused",
+            Outcome::NoAccount(Registration::Limited) => "too_many_accounts",
+            Outcome::NoAccount(_) => "registration_closed",
         };
         self.sign_ins.with_label_values(&[outcome]).inc();
     }

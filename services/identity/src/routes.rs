@@ -1,4 +1,4 @@
-//! The table of the public door.
+//! The routes of the public listener.
 
 use ensemble_chassis::{Access, Routes, delete, get, patch, post};
 use ensemble_types::accounts::{
@@ -19,7 +19,7 @@ pub(crate) fn table() -> Routes {
         .row(
             post("/v1/auth/challenge")
                 .access(Access::Public)
-                .summary(TAG, "Gives random bytes to sign, good once and for a minute.")
+                .summary(TAG, "Gives random bytes to sign, valid once and for a minute.")
                 .response::<Challenge>(200)
                 .errors(&[Unavailable])
                 .handler(auth::challenge),
@@ -53,10 +53,7 @@ pub(crate) fn table() -> Routes {
         .row(
             get("/v1/users/{id}")
                 .access(Access::User)
-                .summary(
-                    TAG,
-                    "Reads what may be known of a user. Verify the signature before sealing to the content key.",
-                )
+                .summary(TAG, "Reads a user's public data. Verify the signature before sealing to the content key.")
                 .response::<PublicUser>(200)
                 .errors(&[NotFound])
                 .handler(users::read),
@@ -64,7 +61,7 @@ pub(crate) fn table() -> Routes {
         .row(
             post("/v1/auth/tokens")
                 .access(Access::User)
-                .summary(TAG, "Makes a token that can only act as one machine's runner; it is shown this once.")
+                .summary(TAG, "Makes a token that can only act as one machine's runner; it is shown only once.")
                 .body::<CreateMachineToken>()
                 .response::<CreatedMachineToken>(201)
                 .errors(&[Conflict])
@@ -73,7 +70,7 @@ pub(crate) fn table() -> Routes {
         .row(
             get("/v1/auth/tokens")
                 .access(Access::User)
-                .summary(TAG, "Lists your machine tokens that are good, newest first.")
+                .summary(TAG, "Lists your valid machine tokens, newest first.")
                 .query::<PageQuery>()
                 .response::<MachineTokenPage>(200)
                 .errors(&[InvalidCursor])

@@ -1,4 +1,4 @@
-//! What the operator may set.
+//! The settings of the operator.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub struct Config {
     pub key_refresh: KeyRefresh,
     /// `MACHINE_ONLINE_MS`: how long a machine counts as online after a heartbeat.
     pub online_for: Duration,
-    /// `DEPARTURE_RETRY_MS`: when a peer that could not be told of a deletion is told again.
+    /// `DEPARTURE_RETRY_MS`: when a peer that could not be notified of a deletion is notified again.
     pub departure_retry: Duration,
 }
 
@@ -35,7 +35,7 @@ impl Config {
             ),
             departure_retry: vars.millis(
                 "DEPARTURE_RETRY_MS",
-                "when a peer that could not be told of a deleted machine is told again",
+                "when a peer that could not be notified of a deleted machine is notified again",
                 5_000,
             ),
         }

@@ -1,4 +1,4 @@
-//! Every error of this service, and what a caller is told of it. The only file here that knows HTTP.
+//! Every error of this service, and the problem that a caller gets for it. The only file here that knows HTTP statuses.
 
 use ensemble_chassis::IntoProblem;
 use ensemble_store_kit::StoreError;
@@ -11,9 +11,9 @@ use crate::domain::{BadChange, OtherMachine, VersionMismatch};
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("the account has no such machine")]
-    NoSuchMachine,
+    MachineNotFound,
     #[error("the idempotency key was used with another body")]
-    OtherBody,
+    IdempotencyMismatch,
     #[error(transparent)]
     OtherMachine(#[from] OtherMachine),
     #[error(transparent)]
@@ -29,15 +29,20 @@ pub(crate) enum Error {
 impl IntoProblem for Error {
     fn into_problem(self) -> Problem {
         match self {
-            Self::NoSuchMachine => Problem::not_found(),
-            Self::OtherBody => {
+            Self::MachineNotFound => Problem::not_found(),
+            Self::IdempotencyMismatch => {
                 Problem::new(Code::IdempotencyMismatch, "Use a new `Idempotency-Key` for a new request.")
             }
-            Self::OtherMachine(_) => Problem::new(Code::Forbidden, "This token can only act for its own machine."),
+            Self::OtherMachine(_) => {
+                Problem::new(Code::Forbidden, "This token acts for its own machine only. Use a user's token.")
+            }
             Self::BadChange(bad) => bad.into_problem(),
             Self::VersionMismatch(mismatch) => Problem::new(
                 Code::VersionMismatch,
-                format!("`{}` was changed since. Merge with `current` and send its version.", mismatch.field),
+                format!(
+                    "`{}` has another version. Merge your change with `current` and send its version.",
+                    mismatch.field
+                ),
             )
             .with("field", mismatch.field)
             .with("current", json!({ "version": mismatch.current.version, "value": mismatch.current.value })),

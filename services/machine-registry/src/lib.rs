@@ -1,15 +1,16 @@
-//! Machines: the computers on which a user's agents run. Who has which, what they say of themselves, whether they are
-//! there.
+//! Machines: the computers on which a user's agents run.
 //!
-//! This service promises: a machine belongs to one account for ever; what its owner sealed is kept as it came and never
+//! This service promises: a machine belongs to one account for ever; what its owner sealed is stored as it came and never
 //! read; presence is decided by the database's clock; a deleted machine's tokens and leases end, even when the services
-//! that hold them are away at the time.
+//! that hold them cannot be reached at the time.
 
 mod routes;
 
 mod handlers;
 mod rpc;
 mod workers;
+
+mod operations;
 
 mod domain;
 mod store;
@@ -24,17 +25,18 @@ use ensemble_rpc::identity::{AccountsClient, KeysClient};
 use ensemble_rpc::machines::{MachineDirectory, mount_machine_directory};
 use ensemble_rpc::orchestrator::MachineLeasesClient;
 use ensemble_rpc::{Channel, RemoteKeys};
-use ensemble_store_kit::{DatabaseConfig, Db, Migrate, Migrations};
+use ensemble_store_kit::{Db, Migrations};
 use futures_util::future::BoxFuture;
 
 use crate::config::Config;
 use crate::rpc::Directory;
-use crate::store::Store;
-use crate::workers::Farewell;
+use crate::store::machines::OnlineFor;
+use crate::workers::DeletionNotifier;
 
-/// The service, with all that its handlers need.
+/// The service: what its handlers and workers share.
 pub struct MachineRegistry {
-    store: Store,
+    db: Db,
+    online_for: OnlineFor,
     keys: Arc<RemoteKeys>,
 }
 
@@ -61,9 +63,8 @@ impl Service for MachineRegistry {
         db.register(context.metrics.registry())?;
         let identity = Channel::new(&context, &config.identity);
         let orchestrator = Channel::new(&context, &config.orchestrator);
-        let store = Store::new(db, config.online_for);
-        let farewell = Farewell {
-            store: store.clone(),
+        let deletion_notifier = DeletionNotifier {
+            db: db.clone(),
             accounts: Arc::new(AccountsClient::new(identity.clone())),
             leases: Arc::new(MachineLeasesClient::new(orchestrator)),
             retry_after: config.departure_retry,
@@ -71,12 +72,12 @@ impl Service for MachineRegistry {
         };
         let keys = RemoteKeys::start(Arc::new(KeysClient::new(identity)), config.key_refresh).await;
         keys.register(&context.metrics)?;
-        Ok((Arc::new(Self { store, keys }), vec![Worker::new("farewell", farewell.run())]))
+        let workers = vec![Worker::new("deletion notifier", deletion_notifier.run())];
+        Ok((Arc::new(Self { db, online_for: config.online_for, keys }), workers))
     }
 
     async fn migrate(config: Config) -> Result<(), StartError> {
-        let database = DatabaseConfig { migrate: Migrate::Auto, ..config.database };
-        Ok(Db::open(&database, migrations()).await.map(drop)?)
+        Ok(Db::migrate(&config.database, migrations()).await?)
     }
 
     fn keys(&self) -> Arc<dyn KeySource> {
@@ -84,10 +85,10 @@ impl Service for MachineRegistry {
     }
 
     fn rpc(self: &Arc<Self>) -> Vec<RpcMount> {
-        mount_machine_directory(Arc::new(Directory::new(self.store.clone())) as Arc<dyn MachineDirectory>)
+        mount_machine_directory(Arc::new(Directory(Arc::clone(self))) as Arc<dyn MachineDirectory>)
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<(), String>> {
-        Box::pin(self.store.ready())
+        Box::pin(self.db.ready())
     }
 }

@@ -1,4 +1,4 @@
-//! The table of the public door.
+//! The routes of the public listener.
 
 use ensemble_chassis::{Access, Routes, delete, get, patch, post};
 use ensemble_types::deleted::Deleted;

@@ -1,4 +1,4 @@
-//! What an account is, and who may change its content key: nobody but the holder of the account key.
+//! Accounts, and the rule that only the holder of the account key can change the content key.
 
 use ed25519_dalek::{Signature, VerifyingKey};
 use ensemble_types::accounts::{self, PublicUser, UpdateAccount};
@@ -8,7 +8,7 @@ use ensemble_types::time::Timestamp;
 use super::encode;
 use super::encoding::decode;
 
-/// An account: a key pair that somebody holds.
+/// An account. It belongs to the holder of the private key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
     pub(crate) id: UserId,
@@ -19,7 +19,7 @@ pub(crate) struct Account {
     pub(crate) created_at: Timestamp,
 }
 
-/// What others seal keys to, and the account's word for it.
+/// The key that others seal keys to, with the account's signature of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ContentKey {
     /// X25519.
@@ -28,18 +28,18 @@ pub(crate) struct ContentKey {
     pub(crate) signature: [u8; 64],
 }
 
-/// What becomes of somebody who proves to hold a key that no account has.
+/// Whether a sign-in with an unknown key makes an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Newcomers {
-    /// An account is made.
-    Welcome,
-    /// This server takes nobody new.
-    Never,
-    /// Too many came from the same place lately.
-    Later,
+pub(crate) enum Registration {
+    /// It does.
+    Open,
+    /// This server makes no new accounts.
+    Closed,
+    /// The address has made too many accounts lately.
+    Limited,
 }
 
-/// An update that changes something. The content key is not vouched for yet.
+/// An update that changes something. The content key's signature is not checked yet.
 #[derive(Clone, Debug)]
 pub(crate) struct AccountChange {
     pub(crate) display_name: Option<String>,
@@ -78,7 +78,7 @@ impl AccountChange {
 }
 
 impl Account {
-    /// The account after the change, if the account key vouches for the new content key.
+    /// The account after the change, if the account key signed the new content key.
     pub(crate) fn change(self, change: AccountChange) -> Result<Self, BadAccountChange> {
         if let Some(key) = &change.content_key {
             key.check(&self.public_key)?;

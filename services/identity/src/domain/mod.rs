@@ -7,9 +7,9 @@ mod schedule;
 mod sign_in;
 mod token;
 
-pub(crate) use account::{Account, AccountChange, BadAccountChange, ContentKey, Newcomers};
+pub(crate) use account::{Account, AccountChange, BadAccountChange, ContentKey, Registration};
 pub(crate) use encoding::encode;
 pub(crate) use origin::Origin;
-pub(crate) use schedule::{Published, Schedule};
+pub(crate) use schedule::{Plan, Published, Schedule};
 pub(crate) use sign_in::{MalformedProof, Proof};
 pub(crate) use token::{BadLifetime, MachineToken, TokenLifetimes};

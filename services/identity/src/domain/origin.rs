@@ -1,4 +1,4 @@
-//! Where a client believes it signs in: scheme, host and port (RFC 6454, section 6.2).
+//! The origin that a client signs in to: scheme, host and port (RFC 6454, section 6.2).
 
 use std::fmt;
 use std::str::FromStr;

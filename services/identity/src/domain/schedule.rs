@@ -1,24 +1,24 @@
-//! When signing keys come and go.
+//! When signing keys are made and deleted.
 //!
-//! A key is published well before it signs, so that everybody who verifies has it by then; it is kept until the last
-//! token that it can have signed has expired. So a rotation is noticed by nobody.
+//! A key is published well before it signs, so that every service that verifies has it by then. It is kept until the last
+//! token that it can have signed has expired. So a rotation has no effect that a client could notice.
 
 use std::time::Duration;
 
 use ensemble_types::time::Timestamp;
 
-/// How a key's life is divided.
+/// The phases of a key's life.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
     /// How long a key signs.
     pub(crate) rotate_every: Duration,
-    /// How long it is known before.
+    /// How long it is published before it signs.
     pub(crate) publish_before: Duration,
-    /// How long it is kept after: the longest life of a token, and what clocks may differ by.
+    /// How long it is kept after it has signed: the longest life of a token, and the difference that clocks may have.
     pub(crate) keep_after: Duration,
 }
 
-/// A key that others know.
+/// A key that peers have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Published {
     /// Counts up with each new key.
@@ -26,7 +26,7 @@ pub(crate) struct Published {
     pub(crate) signs_from: Timestamp,
 }
 
-/// What is to be done now.
+/// Which keys to make and to delete now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// A key to make.
@@ -39,7 +39,7 @@ impl Schedule {
     /// `keys` by generation, the oldest first.
     pub(crate) fn plan(&self, keys: &[Published], now: Timestamp) -> Plan {
         let make = match keys.last() {
-            // The very first key signs at once: nobody holds an older picture.
+            // The first key signs at once, because no peer has keys loaded yet.
             None => Some(Published { generation: 1, signs_from: now }),
             Some(newest) => {
                 let due = newest.signs_from.plus(self.rotate_every);
@@ -59,10 +59,10 @@ impl Schedule {
         Plan { make, drop }
     }
 
-    /// The key that signs now: the newest whose time has come.
+    /// The key that signs now: the newest that has begun.
     pub(crate) fn signs_now(keys: &[Published], now: Timestamp) -> Option<i64> {
         let begun = keys.iter().rev().find(|key| key.signs_from <= now);
-        // The clock was set back: better the oldest key than none.
+        // If the clock was set back, the oldest key is better than none.
         begun.or(keys.first()).map(|key| key.generation)
     }
 }
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_key_signs_at_once_and_the_next_is_known_a_day_before() {
+    fn the_first_key_signs_at_once_and_the_next_is_published_a_day_before() {
         let schedule = schedule();
         let first = Published { generation: 1, signs_from: day(100) };
         assert_eq!(schedule.plan(&[], day(100)).make, Some(first));
@@ -99,15 +99,15 @@ mod tests {
     }
 
     #[test]
-    fn a_rotation_that_was_missed_still_gives_notice() {
+    fn a_late_rotation_still_publishes_before_it_signs() {
         let late = schedule().plan(&[Published { generation: 1, signs_from: day(100) }], day(500)).make;
         assert_eq!(late, Some(Published { generation: 2, signs_from: day(501) }));
     }
 
-    /// Whatever the schedule and however seldom anybody looks: the key that signs is known long enough, and a key is
-    /// there as long as a token of its own can be.
+    /// For every interval between two rotations: a key has been published long enough before it signs, and it is kept as
+    /// long as its tokens are valid.
     #[test]
-    fn nobody_ever_meets_a_token_without_its_key() {
+    fn every_valid_token_has_its_key() {
         let schedule = schedule();
         for step in [1, 7, 29, 31, 45, 200] {
             let mut keys: Vec<(Published, Timestamp)> = Vec::new();

@@ -1,4 +1,4 @@
-//! What a sign-in proves, and to whom it may be proven.
+//! The proof of a sign-in, and the origins that it may be for.
 
 use ed25519_dalek::{Signature, VerifyingKey};
 use ensemble_types::accounts::SignIn;
@@ -6,7 +6,7 @@ use ensemble_types::accounts::SignIn;
 use super::encoding::{decode, decode_canonical};
 use super::{Origin, encode};
 
-/// A sign-in of the right form. What it proves is another question.
+/// A sign-in of the right form. It is not checked yet.
 #[derive(Debug)]
 pub(crate) struct Proof {
     /// The account.
@@ -26,10 +26,10 @@ pub(crate) struct MalformedProof {
     pub(crate) rule: &'static str,
 }
 
-/// The proof is not good. Which part of it was bad, nobody is told.
+/// The proof is not valid. It does not say which part of it, so that callers cannot learn it either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the sign-in proves nothing")]
-pub(crate) struct BadProof;
+#[error("the proof is not valid")]
+pub(crate) struct InvalidProof;
 
 impl Proof {
     pub(crate) fn new(body: &SignIn) -> Result<Self, MalformedProof> {
@@ -45,13 +45,13 @@ impl Proof {
 
     /// Whether the holder of the account's key signed this challenge for one of our origins. The check is strict: keys of
     /// small order and signatures that are not in canonical form are refused (RFC 8032, section 5.1.7).
-    pub(crate) fn check(&self, ours: &[Origin]) -> Result<(), BadProof> {
-        let origin = self.origin.parse::<Origin>().map_err(|_| BadProof)?;
+    pub(crate) fn check(&self, ours: &[Origin]) -> Result<(), InvalidProof> {
+        let origin = self.origin.parse::<Origin>().map_err(|_| InvalidProof)?;
         if !ours.contains(&origin) {
-            return Err(BadProof);
+            return Err(InvalidProof);
         }
-        let key = VerifyingKey::from_bytes(&self.public_key).map_err(|_| BadProof)?;
+        let key = VerifyingKey::from_bytes(&self.public_key).map_err(|_| InvalidProof)?;
         let signed = format!("ensemble-auth-v1\n{}\n{}\n{}", self.origin, encode(&self.public_key), self.received);
-        key.verify_strict(signed.as_bytes(), &Signature::from_bytes(&self.signature)).map_err(|_| BadProof)
+        key.verify_strict(signed.as_bytes(), &Signature::from_bytes(&self.signature)).map_err(|_| InvalidProof)
     }
 }

@@ -6,14 +6,14 @@ use ensemble_types::accounts;
 use ensemble_types::ids::{MachineId, TokenId, UserId};
 use ensemble_types::time::Timestamp;
 
-/// No machine token lives shorter.
+/// The shortest life of a machine token.
 const MACHINE_MIN_SECONDS: u32 = 60;
 
 /// How long tokens live.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TokenLifetimes {
     pub(crate) user: Duration,
-    /// What a machine token may live, and does unless its maker says otherwise.
+    /// The longest life of a machine token, and the default.
     pub(crate) machine_max_seconds: u32,
 }
 
@@ -35,12 +35,12 @@ pub(crate) struct BadLifetime {
 }
 
 impl TokenLifetimes {
-    /// No token of ours lives longer.
+    /// The longest life of any token.
     pub(crate) fn longest(&self) -> Duration {
         self.user.max(Duration::from_secs(u64::from(self.machine_max_seconds)))
     }
 
-    /// How long a machine's token shall live.
+    /// The life of a machine's token.
     pub(crate) fn machine(&self, wanted_seconds: Option<u32>) -> Result<Duration, BadLifetime> {
         let max = self.machine_max_seconds;
         match wanted_seconds {

@@ -1,4 +1,4 @@
-//! The public door: one file per noun, one function per verb.
+//! The public listener: one file per noun, one function per verb.
 
 pub(crate) mod account;
 pub(crate) mod auth;

@@ -1,4 +1,4 @@
-//! What tokens say (RFC 9068, section 2.2).
+//! The claims of tokens (RFC 9068, section 2.2).
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use ensemble_types::time::Timestamp;
 
 use crate::domain::MachineToken;
 
-pub(super) fn of_user(user: UserId, now: Timestamp, lives: Duration) -> Claims {
+pub(super) fn of_user(user: UserId, now: Timestamp, lifetime: Duration) -> Claims {
     Claims {
         iss: ISSUER.to_owned(),
         aud: AUDIENCE_USER.to_owned(),
         sub: user,
         jti: TokenId::generate(),
         iat: now.unix_seconds(),
-        exp: now.plus(lives).unix_seconds(),
+        exp: now.plus(lifetime).unix_seconds(),
         scope: SCOPE_USER.to_owned(),
         machine_id: None,
     }

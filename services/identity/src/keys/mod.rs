@@ -1,4 +1,4 @@
-//! The signing keys: sealed in the database, opened in memory, their public halves told to whoever verifies.
+//! The signing keys: sealed in the database, opened in memory, with their public halves published.
 
 mod claims;
 mod ring;

@@ -1,7 +1,7 @@
-//! The keys as this replica knows them: what signs, what verifies, what was revoked.
+//! The keys in this replica's memory: the one that signs, those that verify, and what was revoked.
 //!
-//! The picture is taken from the database again and again, and at once when somebody revoked a token or made a key.
-//! Verifying and answering peers asks nobody.
+//! `operations::signing_keys` loads them from the database regularly, and at once when a token was revoked or a key made.
+//! Verifying tokens and answering peers needs no query.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,29 +20,28 @@ use tokio::time::Instant;
 
 use super::vault::CannotOpen;
 use super::{Vault, claims};
-use crate::domain::{MachineToken, Published, Schedule, encode};
-use crate::store::{KeyRow, KeyTable, Store};
+use crate::domain::{MachineToken, Plan, Published, Schedule, encode};
+use crate::store::signing_keys::{KeyRow, KeyTable};
 
-/// Peers get a picture that is at most this old, so that what they are told was true a moment ago.
+/// Peers get keys that are at most this old, so that they do not trust keys for longer than they intend.
 const SNAPSHOT_FRESH_FOR: Duration = Duration::from_secs(15);
 
 /// The keys of this replica.
 pub(crate) struct KeyRing {
-    store: Store,
     vault: Vault,
     schedule: Schedule,
-    /// How long the last picture holds while the database is away.
+    /// How long loaded keys are trusted while the database cannot be reached.
     trusted_for: Duration,
-    picture: Mutex<Option<Arc<Picture>>>,
+    loaded: Mutex<Option<Arc<Loaded>>>,
     changed: watch::Sender<()>,
 }
 
-struct Picture {
+struct Loaded {
     snapshot: SnapshotResponse,
     keys: Arc<KeySet>,
     jwks: Jwks,
     signer: Arc<Signer>,
-    taken: Instant,
+    at: Instant,
 }
 
 struct Signer {
@@ -59,37 +58,21 @@ pub(crate) enum RingError {
     CannotOpen(#[from] CannotOpen),
     #[error("there is no signing key")]
     NoKey,
-    #[error("the signing key {0} is not one")]
+    #[error("the signing key {0} is not a valid key")]
     BadKey(String),
     #[error("a token could not be signed")]
     Sign(String),
 }
 
 impl KeyRing {
-    /// Makes the first key when there is none.
-    pub(crate) async fn open(
-        store: Store,
-        vault: Vault,
-        schedule: Schedule,
-        trusted_for: Duration,
-    ) -> Result<Self, RingError> {
-        let changed = watch::Sender::new(());
-        let ring = Self { store, vault, schedule, trusted_for, picture: Mutex::new(None), changed };
-        ring.turn().await?;
-        Ok(ring)
+    /// A ring without keys.
+    pub(crate) fn new(vault: Vault, schedule: Schedule, trusted_for: Duration) -> Self {
+        Self { vault, schedule, trusted_for, loaded: Mutex::new(None), changed: watch::Sender::new(()) }
     }
 
-    /// Makes and drops keys when it is time, and takes a new picture.
-    pub(crate) async fn turn(&self) -> Result<(), RingError> {
-        let mut table = self.store.key_table().await?;
-        let published: Vec<Published> = table.keys.iter().map(|row| row.published).collect();
-        let plan = self.schedule.plan(&published, table.now);
-        if plan.make.is_some() || !plan.drop.is_empty() {
-            let made = plan.make.map(|published| self.make(published)).transpose()?;
-            self.store.turn_keys(made, plan.drop).await?;
-            table = self.store.key_table().await?;
-        }
-        self.show(table)
+    /// Which keys to make and to delete now.
+    pub(crate) fn plan(&self, keys: &[Published], now: Timestamp) -> Plan {
+        self.schedule.plan(keys, now)
     }
 
     /// The token of a user who has signed in, and when it expires.
@@ -97,42 +80,43 @@ impl KeyRing {
         &self,
         user: UserId,
         now: Timestamp,
-        lives: Duration,
+        lifetime: Duration,
     ) -> Result<(String, Timestamp), RingError> {
-        let claims = claims::of_user(user, now, lives);
-        let token = self.picture()?.signer.sign(&claims)?;
+        let claims = claims::of_user(user, now, lifetime);
+        let token = self.loaded()?.signer.sign(&claims)?;
         Ok((token, Timestamp::from_unix_seconds(claims.exp)))
     }
 
     pub(crate) fn machine_token(&self, token: &MachineToken) -> Result<String, RingError> {
-        self.picture()?.signer.sign(&claims::of_machine(token))
+        self.loaded()?.signer.sign(&claims::of_machine(token))
     }
 
     pub(crate) fn jwks(&self) -> Result<Jwks, RingError> {
-        Ok(self.picture()?.jwks.clone())
+        Ok(self.loaded()?.jwks.clone())
     }
 
-    /// What peers verify with; `None` when the picture is too old to be told on.
+    /// What peers verify with; `None` when it is too old to be passed on.
     pub(crate) fn snapshot(&self, known_version: &str) -> Option<SnapshotResponse> {
-        let picture = self.picture().ok().filter(|picture| picture.taken.elapsed() <= SNAPSHOT_FRESH_FOR)?;
-        if picture.snapshot.version == known_version {
+        let keys = self.loaded().ok().filter(|keys| keys.at.elapsed() <= SNAPSHOT_FRESH_FOR)?;
+        if keys.snapshot.version == known_version {
             let version = known_version.to_owned();
             return Some(SnapshotResponse { version, unchanged: true, ..SnapshotResponse::default() });
         }
-        Some(picture.snapshot.clone())
+        Some(keys.snapshot.clone())
     }
 
     /// How many keys verify, and how many tokens are revoked.
     pub(crate) fn size(&self) -> (usize, usize) {
-        self.picture().map_or((0, 0), |picture| (picture.snapshot.keys.len(), picture.snapshot.revoked_token_ids.len()))
+        self.loaded().map_or((0, 0), |keys| (keys.snapshot.keys.len(), keys.snapshot.revoked_token_ids.len()))
     }
 
-    /// How long ago the picture was taken.
+    /// How long ago the keys were loaded.
     pub(crate) fn age(&self) -> Duration {
-        self.picture().map_or(Duration::ZERO, |picture| picture.taken.elapsed())
+        self.loaded().map_or(Duration::ZERO, |keys| keys.at.elapsed())
     }
 
-    fn make(&self, published: Published) -> Result<KeyRow, RingError> {
+    /// A new key, sealed for the database.
+    pub(crate) fn make(&self, published: Published) -> Result<KeyRow, RingError> {
         let key = SigningKey::generate(&mut rand::rngs::OsRng);
         let public_key = key.verifying_key().to_bytes();
         let key_id = thumbprint(&public_key);
@@ -141,8 +125,9 @@ impl KeyRing {
         Ok(KeyRow { published, key_id, public_key, sealed })
     }
 
-    fn show(&self, table: KeyTable) -> Result<(), RingError> {
-        let taken = Instant::now();
+    /// Replaces the keys in memory.
+    pub(crate) fn replace(&self, table: KeyTable) -> Result<(), RingError> {
+        let at = Instant::now();
         let published: Vec<Published> = table.keys.iter().map(|row| row.published).collect();
         let signs = Schedule::signs_now(&published, table.now).ok_or(RingError::NoKey)?;
         let row = table.keys.iter().find(|row| row.published.generation == signs).ok_or(RingError::NoKey)?;
@@ -153,27 +138,27 @@ impl KeyRing {
             verifying.push((row.key_id.clone(), key));
         }
         let snapshot = snapshot(&table);
-        let mut shown = self.lock();
-        let is_news = shown.as_ref().is_none_or(|old| old.snapshot.version != snapshot.version);
-        let keys = match shown.as_ref().filter(|_| !is_news) {
+        let mut loaded = self.lock();
+        let has_changed = loaded.as_ref().is_none_or(|old| old.snapshot.version != snapshot.version);
+        let keys = match loaded.as_ref().filter(|_| !has_changed) {
             Some(old) => Arc::clone(&old.keys),
             None => Arc::new(KeySet::new(verifying, table.revoked.iter().copied())),
         };
         let jwks = Jwks { keys: table.keys.iter().map(jwk).collect() };
-        *shown = Some(Arc::new(Picture { snapshot, keys, jwks, signer, taken }));
-        drop(shown);
-        if is_news {
+        *loaded = Some(Arc::new(Loaded { snapshot, keys, jwks, signer, at }));
+        drop(loaded);
+        if has_changed {
             self.changed.send_replace(());
         }
         Ok(())
     }
 
-    /// The key that signs, opened once.
+    /// The key that signs. It is opened when it begins to sign, and kept.
     fn signer(&self, row: &KeyRow) -> Result<Arc<Signer>, RingError> {
-        if let Ok(picture) = self.picture()
-            && picture.signer.key_id == row.key_id
+        if let Ok(keys) = self.loaded()
+            && keys.signer.key_id == row.key_id
         {
-            return Ok(Arc::clone(&picture.signer));
+            return Ok(Arc::clone(&keys.signer));
         }
         let key = self.vault.open(&row.key_id, &row.sealed)?;
         if key.verifying_key().to_bytes() != row.public_key {
@@ -183,19 +168,19 @@ impl KeyRing {
         Ok(Arc::new(Signer { key_id: row.key_id.clone(), key }))
     }
 
-    fn picture(&self) -> Result<Arc<Picture>, RingError> {
+    fn loaded(&self) -> Result<Arc<Loaded>, RingError> {
         self.lock().clone().ok_or(RingError::NoKey)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<Picture>>> {
-        self.picture.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Loaded>>> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl KeySource for KeyRing {
     fn current(&self) -> Result<Arc<KeySet>, KeysUnavailable> {
-        let picture = self.picture().map_err(|_| KeysUnavailable)?;
-        if picture.taken.elapsed() <= self.trusted_for { Ok(Arc::clone(&picture.keys)) } else { Err(KeysUnavailable) }
+        let keys = self.loaded().map_err(|_| KeysUnavailable)?;
+        if keys.at.elapsed() <= self.trusted_for { Ok(Arc::clone(&keys.keys)) } else { Err(KeysUnavailable) }
     }
 
     fn changes(&self) -> watch::Receiver<()> {

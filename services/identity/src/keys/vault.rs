@@ -1,4 +1,4 @@
-//! Seals private keys for the database, with a key that is not in the database.
+//! Encrypts private keys for the database, with a key that is not in the database.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,15 +13,15 @@ use secrecy::zeroize::Zeroizing;
 
 /// Bytes of a nonce (NIST SP 800-38D, section 8.2.2: random, 96 bits).
 const NONCE: usize = 12;
-/// Others may read such a file, or the group may change it.
+/// Permission bits that let others read the file or the group change it.
 const TOO_OPEN: u32 = 0o037;
 
 /// The key-encryption key, and the one before it while it is being replaced.
 #[derive(Clone)]
 pub(crate) struct Vault {
-    seals: Aes256Gcm,
+    current: Aes256Gcm,
     /// Opens what was sealed before the key was replaced.
-    opened: Option<Aes256Gcm>,
+    previous: Option<Aes256Gcm>,
 }
 
 /// The file with the key-encryption key cannot be used.
@@ -42,14 +42,14 @@ pub(crate) struct CannotOpen;
 
 impl Vault {
     pub(crate) fn read(file: &Path, previous: Option<&Path>) -> Result<Self, BadKeyFile> {
-        Ok(Self { seals: read_key(file)?, opened: previous.map(read_key).transpose()? })
+        Ok(Self { current: read_key(file)?, previous: previous.map(read_key).transpose()? })
     }
 
-    /// Nonce and ciphertext; only good together with `name`.
+    /// Nonce and ciphertext. They can be opened with the same `name` only.
     pub(crate) fn seal(&self, name: &str, key: &SigningKey) -> Result<Vec<u8>, CannotOpen> {
         let nonce = Aes256Gcm::generate_nonce(&mut OsRng);
         let payload = Payload { msg: key.as_bytes(), aad: name.as_bytes() };
-        let ciphertext = self.seals.encrypt(&nonce, payload).map_err(|_| CannotOpen)?;
+        let ciphertext = self.current.encrypt(&nonce, payload).map_err(|_| CannotOpen)?;
         Ok([nonce.as_slice(), &ciphertext].concat())
     }
 
@@ -58,9 +58,9 @@ impl Vault {
         let payload = || Payload { msg: ciphertext, aad: name.as_bytes() };
         let nonce = Nonce::from_slice(nonce);
         let opened = self
-            .seals
+            .current
             .decrypt(nonce, payload())
-            .or_else(|error| self.opened.as_ref().map_or(Err(error), |key| key.decrypt(nonce, payload())))
+            .or_else(|error| self.previous.as_ref().map_or(Err(error), |key| key.decrypt(nonce, payload())))
             .map(Zeroizing::new)
             .map_err(|_| CannotOpen)?;
         let seed = opened.as_slice().try_into().map_err(|_| CannotOpen)?;
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_opens_with_the_same_key_and_name_only() {
+    fn a_sealed_key_opens_with_the_same_key_and_name_only() {
         let folder = tempfile::tempdir().unwrap();
         let old = file(&folder, "old", &[1; 32], 0o400);
         let new = file(&folder, "new", format!("{}\n", STANDARD.encode([2; 32])).as_bytes(), 0o440);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_others_may_read_or_that_holds_no_key_is_refused() {
+    fn a_readable_or_malformed_key_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let refused =
             |name, content: &[u8], mode| Vault::read(&file(&folder, name, content, mode), None).err().unwrap();

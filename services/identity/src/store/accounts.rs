@@ -6,10 +6,8 @@ use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::ids::UserId;
 use ensemble_types::time::Timestamp;
 
-use super::Store;
 use super::schema::accounts;
-use crate::domain::{Account, AccountChange, ContentKey};
-use crate::error::Error;
+use crate::domain::{Account, ContentKey};
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = accounts)]
@@ -22,48 +20,42 @@ struct Row {
     created_at: Timestamp,
 }
 
-impl Store {
-    pub(crate) async fn account(&self, id: UserId) -> Result<Account, Error> {
-        self.db
-            .read("read an account", move |c| {
-                let query = accounts::table.find(id.db());
-                let row: Option<Row> = on!(c, |c| query.select(Row::as_select()).first(c).optional())?;
-                Ok(row.ok_or(Error::NoSuchAccount)?.account(c)?)
-            })
-            .await
-    }
-
-    pub(crate) async fn change_account(&self, id: UserId, change: AccountChange) -> Result<Account, Error> {
-        self.db
-            .write("change an account", move |tx| {
-                let query = accounts::table.find(id.db());
-                let row: Option<Row> = on!(
-                    tx,
-                    Pg | c | query.select(Row::as_select()).for_update().first(c).optional(),
-                    Sqlite | c | query.select(Row::as_select()).first(c).optional()
-                )?;
-                let account = row.ok_or(Error::NoSuchAccount)?.account(tx)?.change(change.clone())?;
-                let key = account.content_key.as_ref();
-                let changed = (
-                    accounts::display_name.eq(&account.display_name),
-                    accounts::content_public_key.eq(key.map(|key| key.public.as_slice())),
-                    accounts::content_public_key_signature.eq(key.map(|key| key.signature.as_slice())),
-                );
-                on!(tx, |c| diesel::update(query).set(changed).execute(c))?;
-                Ok(account)
-            })
-            .await
-    }
+pub(crate) fn find(c: &mut Conn, id: UserId) -> Result<Option<Account>, StoreError> {
+    let query = accounts::table.find(id.db());
+    let row: Option<Row> = on!(c, |c| query.select(Row::as_select()).first(c).optional())?;
+    row.map(|row| row.account(c)).transpose()
 }
 
-/// The account of a public key.
-pub(super) fn find(tx: &mut Conn, public_key: &[u8; 32]) -> Result<Option<UserId>, StoreError> {
+/// Finds an account and locks it until the transaction ends.
+pub(crate) fn lock(tx: &mut Conn, id: UserId) -> Result<Option<Account>, StoreError> {
+    let query = accounts::table.find(id.db());
+    let row: Option<Row> = on!(
+        tx,
+        Pg | c | query.select(Row::as_select()).for_update().first(c).optional(),
+        Sqlite | c | query.select(Row::as_select()).first(c).optional()
+    )?;
+    row.map(|row| row.account(tx)).transpose()
+}
+
+/// Writes what a user can change.
+pub(crate) fn update(tx: &mut Conn, account: &Account) -> Result<(), StoreError> {
+    let key = account.content_key.as_ref();
+    let changed = (
+        accounts::display_name.eq(&account.display_name),
+        accounts::content_public_key.eq(key.map(|key| key.public.as_slice())),
+        accounts::content_public_key_signature.eq(key.map(|key| key.signature.as_slice())),
+    );
+    on!(tx, |c| diesel::update(accounts::table.find(account.id.db())).set(changed).execute(c))?;
+    Ok(())
+}
+
+pub(crate) fn find_by_key(tx: &mut Conn, public_key: &[u8; 32]) -> Result<Option<UserId>, StoreError> {
     let query = accounts::table.filter(accounts::public_key.eq(public_key.as_slice())).select(accounts::id);
     on!(tx, |c| query.first(c).optional())
 }
 
-/// A new account, unless somebody with the same key was quicker.
-pub(super) fn insert(tx: &mut Conn, public_key: &[u8; 32]) -> Result<Option<UserId>, StoreError> {
+/// Makes an account. `None` if another transaction has made one with the same key.
+pub(crate) fn insert(tx: &mut Conn, public_key: &[u8; 32]) -> Result<Option<UserId>, StoreError> {
     let id = UserId::generate();
     let row =
         (accounts::id.eq(id.db()), accounts::public_key.eq(public_key.as_slice()), accounts::created_at.eq(now()));

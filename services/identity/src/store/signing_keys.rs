@@ -1,16 +1,15 @@
-//! The table `signing_keys`, and with it what else verifying takes: the revocations.
+//! The table `signing_keys`.
 
 use diesel::prelude::*;
-use ensemble_store_kit::types::{IntoDb, now};
-use ensemble_store_kit::{StoreError, Subscription, Topic, on};
+use ensemble_store_kit::types::IntoDb;
+use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::ids::TokenId;
 use ensemble_types::time::Timestamp;
 
-use super::Store;
-use super::schema::{revocations, signing_keys};
+use super::schema::signing_keys;
 use crate::domain::Published;
 
-/// A signing key at rest.
+/// A signing key as it is stored.
 pub(crate) struct KeyRow {
     pub(crate) published: Published,
     pub(crate) key_id: String,
@@ -18,7 +17,7 @@ pub(crate) struct KeyRow {
     pub(crate) sealed: Vec<u8>,
 }
 
-/// Everything that verifying takes, at one moment.
+/// Everything that verifying needs, at one moment.
 pub(crate) struct KeyTable {
     /// The oldest first.
     pub(crate) keys: Vec<KeyRow>,
@@ -36,61 +35,38 @@ struct Row {
     signs_from: Timestamp,
 }
 
-impl Store {
-    /// Notifier when keys or revocations have changed.
-    pub(crate) fn keys_change(&self) -> Subscription {
-        self.db.notifier().subscribe(topic())
-    }
-
-    pub(crate) async fn key_table(&self) -> Result<KeyTable, StoreError> {
-        self.db
-            .read("read the signing keys", |c| {
-                let rows: Vec<Row> =
-                    on!(c, |c| signing_keys::table.order(signing_keys::generation).select(Row::as_select()).load(c))?;
-                let revoked =
-                    revocations::table.filter(revocations::expires_at.gt(now())).select(revocations::token_id);
-                let revoked: Vec<TokenId> = on!(c, |c| revoked.load(c))?;
-                let keys = rows.into_iter().map(|row| {
-                    let public_key = row.public_key.as_slice().try_into();
-                    Ok(KeyRow {
-                        published: Published { generation: row.generation, signs_from: row.signs_from },
-                        key_id: row.key_id,
-                        public_key: public_key.map_err(|error| StoreError::bad_row(c.operation(), error))?,
-                        sealed: row.sealed,
-                    })
-                });
-                let keys = keys.collect::<Result<_, StoreError>>()?;
-                Ok(KeyTable { keys, revoked, now: c.now()? })
-            })
-            .await
-    }
-
-    /// Adds a key, unless another replica was quicker, and drops others.
-    pub(crate) async fn turn_keys(&self, made: Option<KeyRow>, dropped: Vec<i64>) -> Result<(), StoreError> {
-        self.db
-            .write("turn the signing keys", move |tx| {
-                if let Some(key) = &made {
-                    let row = (
-                        signing_keys::generation.eq(key.published.generation),
-                        signing_keys::key_id.eq(&key.key_id),
-                        signing_keys::public_key.eq(key.public_key.as_slice()),
-                        signing_keys::sealed.eq(&key.sealed),
-                        signing_keys::signs_from.eq(key.published.signs_from.db()),
-                    );
-                    let insert = diesel::insert_into(signing_keys::table);
-                    on!(tx, |c| insert.values(row).on_conflict_do_nothing().execute(c))?;
-                }
-                for generation in &dropped {
-                    on!(tx, |c| diesel::delete(signing_keys::table.find(generation)).execute(c))?;
-                }
-                tx.notify(topic());
-                Ok(())
-            })
-            .await
-    }
+/// All keys, the oldest first.
+pub(crate) fn load(c: &mut Conn) -> Result<Vec<KeyRow>, StoreError> {
+    let rows: Vec<Row> =
+        on!(c, |c| signing_keys::table.order(signing_keys::generation).select(Row::as_select()).load(c))?;
+    let key = |row: Row| {
+        let public_key = row.public_key.as_slice().try_into();
+        Ok(KeyRow {
+            published: Published { generation: row.generation, signs_from: row.signs_from },
+            key_id: row.key_id,
+            public_key: public_key.map_err(|error| StoreError::bad_row(c.operation(), error))?,
+            sealed: row.sealed,
+        })
+    };
+    rows.into_iter().map(key).collect()
 }
 
-/// What the other replicas are woken by.
-pub(super) fn topic() -> Topic {
-    Topic::new("keys", "all")
+/// Adds a key, unless there is one of its generation.
+pub(crate) fn insert(tx: &mut Conn, key: &KeyRow) -> Result<(), StoreError> {
+    let row = (
+        signing_keys::generation.eq(key.published.generation),
+        signing_keys::key_id.eq(&key.key_id),
+        signing_keys::public_key.eq(key.public_key.as_slice()),
+        signing_keys::sealed.eq(&key.sealed),
+        signing_keys::signs_from.eq(key.published.signs_from.db()),
+    );
+    on!(tx, |c| diesel::insert_into(signing_keys::table).values(row).on_conflict_do_nothing().execute(c))?;
+    Ok(())
+}
+
+pub(crate) fn delete(tx: &mut Conn, generations: &[i64]) -> Result<(), StoreError> {
+    for generation in generations {
+        on!(tx, |c| diesel::delete(signing_keys::table.find(generation)).execute(c))?;
+    }
+    Ok(())
 }

@@ -4,7 +4,7 @@ use ensemble_testkit::on_both_databases;
 use ensemble_types::ids::UserId;
 use serde_json::{Value, json};
 
-use crate::{Stage, base64url, new_key, sign};
+use crate::{Fixture, base64url, new_key, sign};
 
 fn content_key(key: &[u8; 32], by: &ed25519_dalek::SigningKey) -> Value {
     let public = base64url(key);
@@ -13,9 +13,9 @@ fn content_key(key: &[u8; 32], by: &ed25519_dalek::SigningKey) -> Value {
 }
 
 on_both_databases! {
-    async fn an_account_says_who_it_is(on: Backend) {
-        let stage = Stage::new(on).await;
-        let (key, alice, id) = stage.account().await;
+    async fn an_account_can_be_read_and_changed(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (key, alice, id) = fixture.account().await;
         let account = alice.get("/v1/account").await.expect(200);
         assert_eq!(account["id"], id.as_str());
         assert_eq!(account["publicKey"], base64url(key.verifying_key().as_bytes()));
@@ -28,13 +28,13 @@ on_both_databases! {
         let keyed = alice.patch("/v1/account", &change).await.expect(200);
         assert_eq!(keyed["contentPublicKey"], change["contentPublicKey"]);
         assert_eq!(keyed["contentPublicKeySignature"], change["contentPublicKeySignature"]);
-        assert_eq!(keyed["displayName"], "Zoë", "what is not named stays");
+        assert_eq!(keyed["displayName"], "Zoë", "fields that are not sent stay");
         assert_eq!(alice.get("/v1/account").await.expect(200), keyed);
     }
 
-    async fn a_content_key_needs_the_word_of_the_account_key(on: Backend) {
-        let stage = Stage::new(on).await;
-        let (key, alice, _) = stage.account().await;
+    async fn a_content_key_needs_the_account_keys_signature(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (key, alice, _) = fixture.account().await;
         alice.patch("/v1/account", &content_key(&[5; 32], &key)).await.expect(200);
         let foreign = content_key(&[6; 32], &new_key());
         let swapped = json!({
@@ -57,9 +57,9 @@ on_both_databases! {
         assert_eq!(account["displayName"], Value::Null);
     }
 
-    async fn changes_that_make_no_sense_are_refused(on: Backend) {
-        let stage = Stage::new(on).await;
-        let (_, alice, _) = stage.account().await;
+    async fn invalid_changes_are_refused(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (_, alice, _) = fixture.account().await;
         alice.patch("/v1/account", &json!({ "displayName": "x".repeat(128) })).await.expect(200);
         alice.patch("/v1/account", &json!({ "displayName": "ä".repeat(128) })).await.expect(200);
         for name in [json!("x".repeat(129)), json!(7), json!(["x"])] {
@@ -70,10 +70,10 @@ on_both_databases! {
         }
     }
 
-    async fn others_see_what_they_need_to_share(on: Backend) {
-        let stage = Stage::new(on).await;
-        let (key, alice, id) = stage.account().await;
-        let (_, bob, _) = stage.account().await;
+    async fn other_users_see_the_public_fields(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (key, alice, id) = fixture.account().await;
+        let (_, bob, _) = fixture.account().await;
         alice.patch("/v1/account", &content_key(&[5; 32], &key)).await.expect(200);
         let seen = bob.get(&format!("/v1/users/{id}")).await.expect(200);
         let own = alice.get("/v1/account").await.expect(200);
@@ -86,11 +86,11 @@ on_both_databases! {
         }
     }
 
-    async fn without_a_users_token_there_is_nothing_to_see(on: Backend) {
-        let stage = Stage::new(on).await;
-        let (_, alice, id) = stage.account().await;
+    async fn every_route_needs_a_users_token(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (_, alice, id) = fixture.account().await;
         let made = alice.post("/v1/auth/tokens", &json!({ "machineId": "m" })).await.expect(201);
-        let runner = stage.api.with_token(made["token"].as_str().unwrap());
+        let runner = fixture.api.with_token(made["token"].as_str().unwrap());
         for (method, path) in [
             ("GET", "/v1/account".to_owned()),
             ("PATCH", "/v1/account".to_owned()),
@@ -99,17 +99,17 @@ on_both_databases! {
             ("GET", "/v1/auth/tokens".to_owned()),
             ("DELETE", format!("/v1/auth/tokens/{}", made["id"].as_str().unwrap())),
         ] {
-            let nobody = stage.api.request(method, &path).json(&json!({ "machineId": "m", "displayName": "x" }));
-            ensemble_testkit::Api::send(nobody).await.problem(401, "UNAUTHENTICATED");
+            let anonymous = fixture.api.request(method, &path).json(&json!({ "machineId": "m", "displayName": "x" }));
+            ensemble_testkit::Api::send(anonymous).await.problem(401, "UNAUTHENTICATED");
             let machine = runner.request(method, &path).json(&json!({ "machineId": "m", "displayName": "x" }));
             ensemble_testkit::Api::send(machine).await.problem(403, "FORBIDDEN");
         }
         let foreign = ensemble_testkit::Issuer::new();
         for (what, token) in foreign.bad_tokens(id.parse().unwrap()) {
-            let refused = stage.api.with_token(&token).get("/v1/account").await;
+            let refused = fixture.api.with_token(&token).get("/v1/account").await;
             assert_eq!(refused.status, 401, "{what}");
         }
         let stranger = foreign.user(id.parse().unwrap());
-        assert_eq!(stage.api.with_token(&stranger).get("/v1/account").await.status, 401, "somebody else's issuer");
+        assert_eq!(fixture.api.with_token(&stranger).get("/v1/account").await.status, 401, "another issuer");
     }
 }

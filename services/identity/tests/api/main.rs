@@ -1,4 +1,4 @@
-//! Knocks at the doors of identity, on both databases.
+//! The interface of identity, on both databases.
 
 #![cfg(test)]
 
@@ -21,12 +21,12 @@ use ensemble_testkit::peers::INTERNAL_TOKEN;
 use ensemble_testkit::{Answer, Api, Backend, TestDatabase, start_service};
 use serde_json::{Value, json};
 
-/// How long anything may take before a test gives up.
+/// How long a test waits for a condition.
 const TIMEOUT: Duration = Duration::from_secs(20);
 const ORIGIN: &str = "https://api.example.com";
 
 /// A running service with its database.
-struct Stage {
+struct Fixture {
     service: Running,
     api: Api,
     vars: Vec<(String, String)>,
@@ -34,7 +34,7 @@ struct Stage {
     _database: TestDatabase,
 }
 
-impl Stage {
+impl Fixture {
     async fn new(on: Backend) -> Self {
         Self::with(on, &[]).await
     }
@@ -60,7 +60,7 @@ impl Stage {
         Self { service, api, vars, _database: database }
     }
 
-    /// Another one on the same database.
+    /// Another replica on the same database.
     async fn replica(&self) -> Running {
         start_service::<Identity>(self.vars.clone()).await
     }
@@ -70,7 +70,7 @@ impl Stage {
         answer["challenge"].as_str().unwrap().to_owned()
     }
 
-    /// A new account that has signed in: its key, its caller, its id.
+    /// A new account that has signed in: its key, its client, its id.
     async fn account(&self) -> (SigningKey, Api, String) {
         let key = new_key();
         let signed_in = self.sign_in(&key).await.expect(200);
@@ -96,7 +96,7 @@ fn sign(key: &SigningKey, text: &str) -> String {
     base64url(&key.sign(text.as_bytes()).to_bytes())
 }
 
-/// The body of a good sign-in.
+/// The body of a valid sign-in.
 fn signed(key: &SigningKey, origin: &str, challenge: &str) -> Value {
     let public = base64url(key.verifying_key().as_bytes());
     let signature = sign(key, &format!("ensemble-auth-v1\n{origin}\n{public}\n{challenge}"));

@@ -1,18 +1,18 @@
-//! Who may become somebody: REGISTRATION=closed, and addresses that have made many accounts.
+//! Who may make an account: REGISTRATION=closed, and addresses that have made many.
 
 use ensemble_identity::Identity;
 use ensemble_testkit::{Api, on_both_databases, start_service};
 use serde_json::json;
 
-use crate::{ORIGIN, Stage, new_key, signed};
+use crate::{Fixture, ORIGIN, new_key, signed};
 
 on_both_databases! {
-    async fn a_closed_server_lets_in_whom_it_knows(on: Backend) {
-        let stage = Stage::new(on).await;
-        let (key, _, user) = stage.account().await;
-        let mut vars = stage.vars.clone();
+    async fn a_closed_server_signs_in_existing_accounts_only(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (key, _, user) = fixture.account().await;
+        let mut vars = fixture.vars.clone();
         vars.push(("REGISTRATION".to_owned(), "closed".to_owned()));
-        stage.service.stop().await;
+        fixture.service.stop().await;
         let closed = start_service::<Identity>(vars).await;
         let api = Api::new(&closed.public_url());
         let challenge = async || {
@@ -29,14 +29,14 @@ on_both_databases! {
     }
 
     async fn an_address_that_has_made_many_accounts_makes_no_more(on: Backend) {
-        let stage = Stage::new(on).await;
-        let (key, _, user) = stage.account().await;
+        let fixture = Fixture::new(on).await;
+        let (key, _, user) = fixture.account().await;
         let sign_in = async |key: &ed25519_dalek::SigningKey| {
-            let body = signed(key, ORIGIN, &stage.challenge().await);
-            let request = stage.api.request("POST", "/v1/auth").header("x-internal-no-new-account", "1");
+            let body = signed(key, ORIGIN, &fixture.challenge().await);
+            let request = fixture.api.request("POST", "/v1/auth").header("x-internal-no-new-account", "1");
             Api::send(request.json(&body)).await
         };
-        assert_eq!(sign_in(&key).await.expect(200)["userId"], user.as_str(), "who is known comes in");
+        assert_eq!(sign_in(&key).await.expect(200)["userId"], user.as_str(), "an existing account signs in");
         let refused = sign_in(&new_key()).await;
         refused.problem(429, "RATE_LIMITED");
         assert!(refused.header("retry-after").is_some());

@@ -1,4 +1,4 @@
-//! Signing keys come and go, and nobody notices.
+//! Signing keys rotate without a request failing.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,22 +14,22 @@ use ensemble_testkit::peers::channel_to;
 use ensemble_testkit::{eventually, on_both_databases, start_service};
 use serde_json::Value;
 
-use crate::{Stage, TIMEOUT, new_key};
+use crate::{Fixture, TIMEOUT, new_key};
 
 fn kid(token: &str) -> String {
     let header = URL_SAFE_NO_PAD.decode(token.split('.').next().unwrap()).unwrap();
     serde_json::from_slice::<Value>(&header).unwrap()["kid"].as_str().unwrap().to_owned()
 }
 
-async fn published(stage: &Stage) -> Vec<String> {
-    let jwks = stage.api.get("/.well-known/jwks.json").await.expect(200);
+async fn published(fixture: &Fixture) -> Vec<String> {
+    let jwks = fixture.api.get("/.well-known/jwks.json").await.expect(200);
     let keys = jwks["keys"].as_array().unwrap().clone();
     for key in &keys {
         for (member, value) in [("kty", "OKP"), ("crv", "Ed25519"), ("alg", "EdDSA"), ("use", "sig")] {
             assert_eq!(key[member], value);
         }
         assert_eq!(URL_SAFE_NO_PAD.decode(key["x"].as_str().unwrap()).unwrap().len(), 32);
-        assert!(key.get("d").is_none(), "the private half stays here");
+        assert!(key.get("d").is_none(), "the private key is not published");
     }
     keys.iter().map(|key| key["kid"].as_str().unwrap().to_owned()).collect()
 }
@@ -39,40 +39,40 @@ on_both_databases! {
         let rotation = [
             ("KEY_ROTATE_MS", "400"), ("KEY_PUBLISH_BEFORE_MS", "250"), ("KEY_RING_REFRESH_MS", "20"),
         ];
-        let stage = Stage::with(on, &rotation).await;
-        // As every other service does it, only quicker.
+        let fixture = Fixture::with(on, &rotation).await;
+        // As every other service does, with a shorter interval.
         let refresh = KeyRefresh { every: Duration::from_millis(50), trusted_for: Duration::from_secs(60) };
         let elsewhere =
-            RemoteKeys::start(Arc::new(KeysClient::new(channel_to(&stage.service.internal_url()))), refresh).await;
+            RemoteKeys::start(Arc::new(KeysClient::new(channel_to(&fixture.service.internal_url()))), refresh).await;
         let key = new_key();
         let (mut signers, mut tokens): (HashSet<String>, Vec<String>) = (HashSet::new(), Vec::new());
         eventually(TIMEOUT, async || {
-            let token = stage.sign_in(&key).await.expect(200)["token"].as_str().unwrap().to_owned();
-            assert!(elsewhere.current().unwrap().key(&kid(&token)).is_some(), "known before it signs");
+            let token = fixture.sign_in(&key).await.expect(200)["token"].as_str().unwrap().to_owned();
+            assert!(elsewhere.current().unwrap().key(&kid(&token)).is_some(), "published before it signs");
             signers.insert(kid(&token));
             tokens.push(token);
             for token in tokens.iter().rev().take(3).chain(tokens.first()) {
-                stage.api.with_token(token).get("/v1/account").await.expect(200);
+                fixture.api.with_token(token).get("/v1/account").await.expect(200);
             }
             signers.len() >= 4
         })
         .await;
         for token in &tokens {
-            stage.api.with_token(token).get("/v1/account").await.expect(200);
+            fixture.api.with_token(token).get("/v1/account").await.expect(200);
             assert!(elsewhere.current().unwrap().key(&kid(token)).is_some());
         }
     }
 
-    async fn a_key_goes_when_its_last_token_has_expired(on: Backend) {
+    async fn a_key_is_deleted_when_its_last_token_has_expired(on: Backend) {
         let rotation = [
             ("KEY_ROTATE_MS", "300"), ("KEY_PUBLISH_BEFORE_MS", "100"), ("KEY_RING_REFRESH_MS", "20"),
             ("USER_TOKEN_MS", "1000"), ("MACHINE_TOKEN_MAX_SECONDS", "1"), ("KEY_KEEP_MARGIN_MS", "0"),
         ];
-        let stage = Stage::with(on, &rotation).await;
-        let first = published(&stage).await;
+        let fixture = Fixture::with(on, &rotation).await;
+        let first = published(&fixture).await;
         assert_eq!(first.len(), 1);
         eventually(TIMEOUT, async || {
-            let now = published(&stage).await;
+            let now = published(&fixture).await;
             assert!((1..=8).contains(&now.len()), "{now:?}");
             !now.contains(&first[0])
         })
@@ -80,30 +80,30 @@ on_both_databases! {
     }
 
     async fn a_restart_keeps_the_keys_and_their_tokens(on: Backend) {
-        let stage = Stage::new(on).await;
-        let token = stage.sign_in(&new_key()).await.expect(200)["token"].as_str().unwrap().to_owned();
-        let before = published(&stage).await;
-        let (vars, api) = (stage.vars.clone(), stage.api.clone());
-        assert!(stage.service.stop().await);
+        let fixture = Fixture::new(on).await;
+        let token = fixture.sign_in(&new_key()).await.expect(200)["token"].as_str().unwrap().to_owned();
+        let before = published(&fixture).await;
+        let (vars, api) = (fixture.vars.clone(), fixture.api.clone());
+        assert!(fixture.service.stop().await);
         let again = start_service::<Identity>(vars).await;
         let api = api.at(&again.public_url());
         assert_eq!(api.get("/.well-known/jwks.json").await.expect(200)["keys"][0]["kid"], before[0].as_str());
         api.with_token(&token).get("/v1/account").await.expect(200);
     }
 
-    async fn another_key_encryption_key_does_not_start(on: Backend) {
-        let stage = Stage::new(on).await;
-        let other = stage._database.folder.path().join("other");
+    async fn the_service_does_not_start_with_another_key_encryption_key(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let other = fixture._database.folder.path().join("other");
         std::fs::write(&other, [8; 32]).unwrap();
         std::fs::set_permissions(&other, std::os::unix::fs::PermissionsExt::from_mode(0o400)).unwrap();
-        let own = stage._database.folder.path().join("key-encryption-key").display().to_string();
-        let mut vars = stage.vars.clone();
-        assert!(stage.service.stop().await);
+        let own = fixture._database.folder.path().join("key-encryption-key").display().to_string();
+        let mut vars = fixture.vars.clone();
+        assert!(fixture.service.stop().await);
         vars.push(("KEY_ENCRYPTION_KEY_FILE".to_owned(), other.display().to_string()));
-        let doors = ensemble_chassis::Listeners::loopback().unwrap();
+        let listeners = ensemble_chassis::Listeners::loopback().unwrap();
         let clock = ensemble_chassis::Clock::system();
         let refused = ensemble_chassis::start::<Identity>(
-            ensemble_chassis::Vars::from_pairs(vars.clone()), doors, clock,
+            ensemble_chassis::Vars::from_pairs(vars.clone()), listeners, clock,
         ).await;
         assert!(refused.unwrap_err().to_string().contains("key-encryption key"));
         vars.push(("KEY_ENCRYPTION_KEY_PREVIOUS_FILE".to_owned(), own));
@@ -116,17 +116,17 @@ on_both_databases! {
 #[test]
 fn replicas_share_their_keys() {
     ensemble_testkit::run(async {
-        let stage = Stage::with(ensemble_testkit::Backend::Postgres, &[("KEY_RING_REFRESH_MS", "50")]).await;
+        let fixture = Fixture::with(ensemble_testkit::Backend::Postgres, &[("KEY_RING_REFRESH_MS", "50")]).await;
         let mut replicas = Vec::new();
         for _ in 0..3 {
-            replicas.push(stage.replica().await);
+            replicas.push(fixture.replica().await);
         }
         let key = new_key();
-        let token = stage.sign_in(&key).await.expect(200)["token"].as_str().unwrap().to_owned();
+        let token = fixture.sign_in(&key).await.expect(200)["token"].as_str().unwrap().to_owned();
         for replica in &replicas {
-            let api = stage.api.at(&replica.public_url()).with_token(&token);
+            let api = fixture.api.at(&replica.public_url()).with_token(&token);
             api.get("/v1/account").await.expect(200);
         }
-        assert_eq!(published(&stage).await.len(), 1);
+        assert_eq!(published(&fixture).await.len(), 1);
     });
 }

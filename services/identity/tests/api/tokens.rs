@@ -8,30 +8,30 @@ use hmac::{Hmac, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
-use crate::{Stage, TIMEOUT, base64url, claims, new_key, sign};
+use crate::{Fixture, TIMEOUT, base64url, claims, new_key, sign};
 
 on_both_databases! {
     async fn a_machine_token_acts_for_its_machine_only(on: Backend) {
-        let stage = Stage::new(on).await;
-        let (_, alice, id) = stage.account().await;
+        let fixture = Fixture::new(on).await;
+        let (_, alice, id) = fixture.account().await;
         let made = alice.post("/v1/auth/tokens", &json!({ "machineId": "laptop", "expiresInSeconds": 60 })).await;
         let made = made.expect(201);
-        let said = claims(made["token"].as_str().unwrap());
+        let claimed = claims(made["token"].as_str().unwrap());
         for (claim, value) in
             [("aud", "ensemble:machine"), ("scope", "machine"), ("machineId", "laptop"), ("sub", id.as_str())]
         {
-            assert_eq!(said[claim], value);
+            assert_eq!(claimed[claim], value);
         }
-        assert_eq!(said["jti"], made["id"]);
-        assert_eq!(said["exp"].as_i64().unwrap() - said["iat"].as_i64().unwrap(), 60);
+        assert_eq!(claimed["jti"], made["id"]);
+        assert_eq!(claimed["exp"].as_i64().unwrap() - claimed["iat"].as_i64().unwrap(), 60);
         let longest = alice.post("/v1/auth/tokens", &json!({ "machineId": "laptop" })).await.expect(201);
-        let said = claims(longest["token"].as_str().unwrap());
-        assert_eq!(said["exp"].as_i64().unwrap() - said["iat"].as_i64().unwrap(), 7_776_000);
+        let claimed = claims(longest["token"].as_str().unwrap());
+        assert_eq!(claimed["exp"].as_i64().unwrap() - claimed["iat"].as_i64().unwrap(), 7_776_000);
     }
 
-    async fn tokens_are_listed_newest_first_without_themselves(on: Backend) {
-        let stage = Stage::new(on).await;
-        let ((_, alice, _), (_, bob, _)) = (stage.account().await, stage.account().await);
+    async fn tokens_are_listed_newest_first_without_their_text(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let ((_, alice, _), (_, bob, _)) = (fixture.account().await, fixture.account().await);
         let mut made = Vec::new();
         for n in 0..5 {
             let token = alice.post("/v1/auth/tokens", &json!({ "machineId": format!("m{n}") })).await.expect(201);
@@ -57,12 +57,12 @@ on_both_databases! {
         alice.get("/v1/auth/tokens?cursor=bWFjaGluZXMKWzEsImEiXQ").await.problem(400, "INVALID_CURSOR");
     }
 
-    async fn a_revoked_token_is_refused_and_forgotten(on: Backend) {
-        let stage = Stage::new(on).await;
-        let ((_, alice, _), (_, bob, _)) = (stage.account().await, stage.account().await);
+    async fn a_revoked_token_is_refused_and_no_longer_listed(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let ((_, alice, _), (_, bob, _)) = (fixture.account().await, fixture.account().await);
         let made = alice.post("/v1/auth/tokens", &json!({ "machineId": "m" })).await.expect(201);
         let path = format!("/v1/auth/tokens/{}", made["id"].as_str().unwrap());
-        let runner = stage.api.with_token(made["token"].as_str().unwrap());
+        let runner = fixture.api.with_token(made["token"].as_str().unwrap());
         runner.get("/v1/account").await.problem(403, "FORBIDDEN");
         bob.delete(&path).await.problem(404, "NOT_FOUND");
         runner.get("/v1/account").await.problem(403, "FORBIDDEN");
@@ -76,10 +76,10 @@ on_both_databases! {
     }
 
     async fn a_user_signs_out_by_revoking_the_token_in_use(on: Backend) {
-        let stage = Stage::new(on).await;
-        let (key, alice, _) = stage.account().await;
-        let token = stage.sign_in(&key).await.expect(200)["token"].as_str().unwrap().to_owned();
-        let second = stage.api.with_token(&token);
+        let fixture = Fixture::new(on).await;
+        let (key, alice, _) = fixture.account().await;
+        let token = fixture.sign_in(&key).await.expect(200)["token"].as_str().unwrap().to_owned();
+        let second = fixture.api.with_token(&token);
         let id = claims(&token)["jti"].as_str().unwrap().to_owned();
         alice.delete(&format!("/v1/auth/tokens/{id}")).await.problem(404, "NOT_FOUND");
         second.delete(&format!("/v1/auth/tokens/{id}")).await.expect(200);
@@ -87,9 +87,9 @@ on_both_databases! {
         alice.get("/v1/account").await.expect(200);
     }
 
-    async fn requests_that_make_no_sense_are_refused(on: Backend) {
-        let stage = Stage::with(on, &[("MACHINE_TOKEN_LIMIT", "3")]).await;
-        let (_, alice, _) = stage.account().await;
+    async fn invalid_requests_are_refused(on: Backend) {
+        let fixture = Fixture::with(on, &[("MACHINE_TOKEN_LIMIT", "3")]).await;
+        let (_, alice, _) = fixture.account().await;
         for seconds in [json!(0), json!(59), json!(7_776_001), json!(-1), json!("60"), json!(60.5), json!(1e300)] {
             let refused = alice.post("/v1/auth/tokens", &json!({ "machineId": "m", "expiresInSeconds": seconds })).await;
             assert_eq!(refused.bad_fields(), ["/expiresInSeconds"], "{seconds}: {}", refused.text);
@@ -107,8 +107,8 @@ on_both_databases! {
     }
 
     async fn the_limit_holds_when_many_are_made_at_once(on: Backend) {
-        let stage = Stage::with(on, &[("MACHINE_TOKEN_LIMIT", "3")]).await;
-        let (_, alice, _) = stage.account().await;
+        let fixture = Fixture::with(on, &[("MACHINE_TOKEN_LIMIT", "3")]).await;
+        let (_, alice, _) = fixture.account().await;
         let mut together = Vec::new();
         for _ in 0..24 {
             let alice = alice.clone();
@@ -125,9 +125,9 @@ on_both_databases! {
         assert_eq!(made, 3);
     }
 
-    async fn a_cursor_that_somebody_made_up_is_refused(on: Backend) {
-        let stage = Stage::new(on).await;
-        let (_, alice, _) = stage.account().await;
+    async fn a_forged_cursor_is_refused(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (_, alice, _) = fixture.account().await;
         let id = "01a1ffd5-0000-7000-8000-000000000000";
         for written in [
             format!("machines\n[0,\"{id}\"]"),
@@ -143,10 +143,10 @@ on_both_databases! {
         }
     }
 
-    async fn expired_tokens_are_cleared_away(on: Backend) {
+    async fn expired_tokens_are_deleted(on: Backend) {
         let settings = [("MACHINE_TOKEN_MAX_SECONDS", "1"), ("SWEEP_MS", "50"), ("MACHINE_TOKEN_LIMIT", "1")];
-        let stage = Stage::with(on, &settings).await;
-        let (_, alice, _) = stage.account().await;
+        let fixture = Fixture::with(on, &settings).await;
+        let (_, alice, _) = fixture.account().await;
         let make = async || alice.post("/v1/auth/tokens", &json!({ "machineId": "m" })).await.status;
         assert_eq!((make().await, make().await), (201, 409));
         eventually(TIMEOUT, async || make().await == 201).await;
@@ -154,13 +154,13 @@ on_both_databases! {
 }
 
 on_both_databases! {
-    async fn a_token_is_believed_only_as_it_was_made(on: Backend) {
-        let stage = Stage::new(on).await;
-        let token = stage.sign_in(&new_key()).await.expect(200)["token"].as_str().unwrap().to_owned();
+    async fn a_changed_token_is_refused(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let token = fixture.sign_in(&new_key()).await.expect(200)["token"].as_str().unwrap().to_owned();
         let [head, payload, signature] = token.split('.').collect::<Vec<_>>().try_into().unwrap();
         let header: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(head).unwrap()).unwrap();
         let kid = header["kid"].as_str().unwrap();
-        let jwks = stage.api.get("/.well-known/jwks.json").await.expect(200);
+        let jwks = fixture.api.get("/.well-known/jwks.json").await.expect(200);
         let x = jwks["keys"][0]["x"].as_str().unwrap().to_owned();
         let public = URL_SAFE_NO_PAD.decode(&x).unwrap();
         let own = new_key();
@@ -204,21 +204,21 @@ on_both_databases! {
         ];
         assert!(!kid.is_empty());
         for (what, forged) in forged {
-            stage.api.with_token(&forged).get("/v1/account").await.problem(401, "UNAUTHENTICATED");
+            fixture.api.with_token(&forged).get("/v1/account").await.problem(401, "UNAUTHENTICATED");
             assert_ne!(forged, token, "{what}");
         }
-        stage.api.with_token(&token).get("/v1/account").await.expect(200);
+        fixture.api.with_token(&token).get("/v1/account").await.expect(200);
     }
 }
 
-/// On PostgreSQL there may be several replicas; each hears of a revocation at once.
+/// On PostgreSQL there may be several replicas. Each is notified of a revocation at once.
 #[test]
 fn a_revocation_reaches_the_other_replica() {
     ensemble_testkit::run(async {
         let settings = [("KEY_RING_REFRESH_MS", "60000")];
-        let stage = Stage::with(ensemble_testkit::Backend::Postgres, &settings).await;
-        let replica = stage.replica().await;
-        let (_, alice, _) = stage.account().await;
+        let fixture = Fixture::with(ensemble_testkit::Backend::Postgres, &settings).await;
+        let replica = fixture.replica().await;
+        let (_, alice, _) = fixture.account().await;
         let made = alice.post("/v1/auth/tokens", &json!({ "machineId": "m" })).await.expect(201);
         let elsewhere = Api::new(&replica.public_url()).with_token(made["token"].as_str().unwrap());
         elsewhere.get("/v1/account").await.problem(403, "FORBIDDEN");

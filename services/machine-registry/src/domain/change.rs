@@ -1,11 +1,11 @@
-//! How a machine changes: which updates make sense, and which come too late.
+//! Changes of a machine: which updates are valid, and which conflict with an earlier one.
 
 use ensemble_types::machines::{Activity, UpdateMachine};
 use ensemble_types::time::Timestamp;
 
 use super::{Machine, Presence, Versioned};
 
-/// An update that changes something and says of each expected version which field it is about.
+/// An update that changes something, with the field that each expected version belongs to.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) metadata: Option<Edit>,
@@ -22,7 +22,7 @@ pub(crate) struct Edit {
     pub(crate) expected: Option<i64>,
 }
 
-/// An update that makes no sense, whatever the machine is like.
+/// An update that is invalid for any machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadChange {
     #[error("at least one of metadata, daemonState and activity is needed")]
@@ -35,7 +35,7 @@ pub(crate) enum BadChange {
     StrayVersion(&'static str),
 }
 
-/// Somebody else changed the field first; nothing was changed.
+/// The field has another version than the update expects. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is at version {}", current.version)]
 pub(crate) struct VersionMismatch {
@@ -66,7 +66,7 @@ impl Change {
         })
     }
 
-    /// The activity, when there is nothing else: such an update cannot fail and needs not read the machine first.
+    /// The activity, if there is nothing else. Such an update cannot conflict, so it need not read the machine first.
     pub(crate) fn heartbeat(&self) -> Option<&Activity> {
         self.activity.as_ref().filter(|_| self.metadata.is_none() && self.daemon_state.is_none())
     }
@@ -85,7 +85,7 @@ impl Machine {
             (self.daemon_state, self.updated_at) = (Versioned { value: Some(edit.value), version }, now);
         }
         if let Some(activity) = change.activity {
-            (self.activity, self.presence) = (Some(activity), Presence::beaten(now));
+            (self.activity, self.presence) = (Some(activity), Presence::after_heartbeat(now));
         }
         Ok(self)
     }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_must_say_which_version_it_means() {
+    fn an_expected_version_must_belong_to_one_field() {
         let refused = |body: UpdateMachine| Change::new(body).unwrap_err();
         assert_eq!(refused(UpdateMachine::default()), BadChange::Empty);
         let two = UpdateMachine { expected_version: Some(1), ..update(Some("a"), Some("b")) };
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_update_is_told_what_is_there() {
+    fn a_conflicting_update_gets_the_current_value() {
         let body = UpdateMachine { expected_version: Some(3), ..update(Some("m2"), None) };
         let refused = machine().change(Change::new(body).unwrap(), now()).unwrap_err();
         let current = Versioned { value: Some("m1".to_owned()), version: 1 };

@@ -1,4 +1,4 @@
-//! What a machine is.
+//! A machine and its presence.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use ensemble_types::ids::MachineId;
 use ensemble_types::machines::{self, Activity, RegisterMachine};
 use ensemble_types::time::Timestamp;
 
-/// A machine of some account.
+/// A machine of an account.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Machine {
     pub(crate) id: MachineId,
@@ -16,21 +16,21 @@ pub(crate) struct Machine {
     pub(crate) encryption_key: String,
     /// Sealed by the owner. Version 0: never set.
     pub(crate) daemon_state: Versioned<Option<String>>,
-    /// What came with the last heartbeat.
+    /// Sent with the last heartbeat.
     pub(crate) activity: Option<Activity>,
     pub(crate) presence: Presence,
     pub(crate) created_at: Timestamp,
     pub(crate) updated_at: Timestamp,
 }
 
-/// A value and how often it was set.
+/// A value and the number of times that it was set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Versioned<T> {
     pub(crate) value: T,
     pub(crate) version: i64,
 }
 
-/// Whether the machine is there.
+/// Whether a machine is online.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Presence {
     pub(crate) last_active_at: Option<Timestamp>,
@@ -46,14 +46,13 @@ pub(crate) struct Draft {
 }
 
 impl Presence {
-    /// All three by one clock: the database's.
+    /// Both times are the database's.
     pub(crate) fn new(last_active_at: Option<Timestamp>, now: Timestamp, online_for: Duration) -> Self {
         let online = last_active_at.is_some_and(|beat| now < beat.plus(online_for));
         Self { last_active_at, online }
     }
 
-    /// A heartbeat just came.
-    pub(crate) fn beaten(now: Timestamp) -> Self {
+    pub(crate) fn after_heartbeat(now: Timestamp) -> Self {
         Self { last_active_at: Some(now), online: true }
     }
 }
@@ -97,6 +96,6 @@ mod tests {
         let online = |seconds| Presence::new(Some(beat), Timestamp::from_unix_seconds(seconds), online_for).online;
         assert!(online(1_000) && online(1_059));
         assert!(!online(1_060) && !online(5_000));
-        assert!(!Presence::new(None, beat, online_for).online, "it never beat");
+        assert!(!Presence::new(None, beat, online_for).online, "it has sent no heartbeat");
     }
 }

@@ -1,8 +1,8 @@
-//! Whose machine it is: a machine is named by its account and its id together, everywhere.
+//! The owner of a machine. A machine is identified by its account and its id together.
 
 use ensemble_types::ids::{MachineId, UserId};
 
-/// A machine of the caller's own account that the caller may act for. Whether it exists is another question.
+/// A machine of the caller's account that the caller may act for. It need not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnMachine {
     pub(crate) owner: UserId,
@@ -15,7 +15,7 @@ pub(crate) struct OwnMachine {
 pub(crate) struct OtherMachine;
 
 impl OwnMachine {
-    /// `token_for` is the machine that the caller's token is bound to; a user's token is bound to none.
+    /// `token_for` is the machine that the caller's token is bound to. A user's token is bound to none.
     pub(crate) fn of(owner: UserId, token_for: Option<MachineId>, id: MachineId) -> Result<Self, OtherMachine> {
         match token_for {
             Some(bound) if bound != id => Err(OtherMachine),

@@ -1,3 +1,3 @@
-//! The public door: one file per noun, one function per verb.
+//! The public listener: one file per noun, one function per verb.
 
 pub(crate) mod machines;

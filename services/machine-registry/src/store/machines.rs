@@ -1,37 +1,34 @@
 //! The table `machines`.
 
+use std::time::Duration;
+
 use diesel::prelude::*;
-use ensemble_store_kit::idempotency::{self, IdempotencyOutcome, IdempotencyRequest};
+use ensemble_store_kit::cursor::{self, InvalidCursor};
 use ensemble_store_kit::types::{DbId, DbTime, IntoDb, now};
-use ensemble_store_kit::{Conn, StoreError, cached, cursor, on};
+use ensemble_store_kit::{Conn, StoreError, cached, on};
 use ensemble_types::ids::{MachineId, UserId};
 use ensemble_types::machines::Activity;
 use ensemble_types::time::Timestamp;
 
 use super::schema::{machines, octet_length};
-use super::{Store, departures};
 use crate::domain::{Change, Draft, Machine, OwnMachine, Presence, Versioned};
-use crate::error::Error;
 
-/// A page ends here even when it holds fewer machines than were asked for; one it always holds.
+/// A page ends at this size even with fewer machines than were asked for. It holds at least one.
 const PAGE_BYTES: i64 = 4 << 20;
-/// What a machine takes up in an answer beside its texts.
+/// Bytes of a machine in a response, beside its texts.
 const SMALL_FIELDS: i64 = 512;
 
-/// A machine that was registered now or before.
-pub(crate) struct Registered {
-    pub(crate) machine: Machine,
-    pub(crate) is_new: bool,
-}
+/// How long a machine counts as online after a heartbeat.
+pub(crate) type OnlineFor = Duration;
 
 /// A part of the list of an account's machines, newest first.
 pub(crate) struct Page {
     pub(crate) machines: Vec<Machine>,
-    /// Where the next part begins, if there is one.
+    /// The position of the next page, if there is one.
     pub(crate) next: Option<After>,
 }
 
-/// A place in that list: behind the machine that was made then and has this id.
+/// A position in that list: after the machine that was made then and has this id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct After {
     created_at: Timestamp,
@@ -53,7 +50,7 @@ struct Row {
     updated_at: Timestamp,
 }
 
-/// What an update writes; `None` leaves the column alone.
+/// The columns of an update; `None` leaves a column as it is.
 #[derive(AsChangeset)]
 #[diesel(table_name = machines)]
 struct Changed<'a> {
@@ -66,142 +63,113 @@ struct Changed<'a> {
     updated_at: DbTime,
 }
 
-impl Store {
-    /// Registers a machine, or gives the one that has the id already, as it is.
-    pub(crate) async fn register(
-        &self,
-        owner: UserId,
-        draft: Draft,
-        wish: Option<IdempotencyRequest>,
-    ) -> Result<Registered, Error> {
-        let store = self.clone();
-        self.db
-            .write("register a machine", move |tx| {
-                if let Some(wish) = &wish {
-                    match idempotency::claim(tx, wish, draft.id.as_str())? {
-                        IdempotencyOutcome::New => {}
-                        IdempotencyOutcome::Mismatch => return Err(Error::OtherBody),
-                        IdempotencyOutcome::Replay { resource } => return store.replay(tx, owner, &resource),
-                    }
-                }
-                let is_new = insert(tx, owner, &draft)?;
-                let own = OwnMachine { owner, id: draft.id.clone() };
-                let machine = store.get(tx, &own)?.ok_or(Error::NoSuchMachine)?;
-                Ok(Registered { machine, is_new })
-            })
-            .await
-    }
+/// False if the id is taken.
+pub(crate) fn insert(tx: &mut Conn, owner: UserId, draft: &Draft) -> Result<bool, StoreError> {
+    let at = tx.now()?;
+    let row = (
+        machines::owner_id.eq(owner.db()),
+        machines::id.eq(draft.id.as_str()),
+        machines::metadata.eq(&draft.metadata),
+        machines::metadata_version.eq(1),
+        machines::encryption_key.eq(&draft.encryption_key),
+        machines::daemon_state_version.eq(0),
+        machines::created_at.eq(at.db()),
+        machines::updated_at.eq(at.db()),
+    );
+    let inserted = on!(tx, |c| diesel::insert_into(machines::table).values(row).on_conflict_do_nothing().execute(c))?;
+    Ok(inserted == 1)
+}
 
-    /// The machines of an account behind a place in the list, at most `limit` and [`PAGE_BYTES`].
-    pub(crate) async fn page(&self, owner: UserId, after: After, limit: u32) -> Result<Page, Error> {
-        let store = self.clone();
-        self.db
-            .read("list machines", move |c| {
-                let sizes = sizes(c, owner, &after, i64::from(limit) + 1)?;
-                let fitting = how_many_fit(&sizes, usize::try_from(limit).unwrap_or(usize::MAX));
-                let more = sizes.len() > fitting;
-                let query = behind(owner.db(), after.created_at.db(), &after.id)
-                    .limit(i64::try_from(fitting).unwrap_or(i64::MAX));
-                let rows: Vec<(Row, Timestamp)> = on!(c, |c| query.select((Row::as_select(), now())).load(c))?;
-                let machines = rows.into_iter().map(|(row, at)| store.machine(c, row, at));
-                let machines: Vec<Machine> = machines.collect::<Result<_, _>>()?;
-                let next = machines.last().filter(|_| more).map(After::of);
-                Ok(Page { machines, next })
-            })
-            .await
-    }
+pub(crate) fn find(c: &mut Conn, own: &OwnMachine, online_for: OnlineFor) -> Result<Option<Machine>, StoreError> {
+    let query = machines::table.find(key(own));
+    let found: Option<(Row, Timestamp)> = on!(c, |c| query.select((Row::as_select(), now())).first(c).optional())?;
+    found.map(|(row, at)| row.machine(c, at, online_for)).transpose()
+}
 
-    pub(crate) async fn find(&self, own: OwnMachine) -> Result<Machine, Error> {
-        let store = self.clone();
-        self.db.read("read a machine", move |c| store.get(c, &own)?.ok_or(Error::NoSuchMachine)).await
-    }
+/// Finds a machine and locks it until the transaction ends.
+pub(crate) fn lock(tx: &mut Conn, own: &OwnMachine, online_for: OnlineFor) -> Result<Option<Machine>, StoreError> {
+    let query = machines::table.find(key(own));
+    let found: Option<(Row, Timestamp)> = on!(
+        tx,
+        Pg | c | query.select((Row::as_select(), now())).for_update().first(c).optional(),
+        Sqlite | c | query.select((Row::as_select(), now())).first(c).optional()
+    )?;
+    found.map(|(row, at)| row.machine(tx, at, online_for)).transpose()
+}
 
-    /// Changes a machine, unless it is at another version than the change expects.
-    pub(crate) async fn update(&self, own: OwnMachine, change: Change) -> Result<Machine, Error> {
-        let store = self.clone();
-        self.db
-            .write("update a machine", move |tx| {
-                if let Some(activity) = change.heartbeat() {
-                    return store.beat(tx, &own, activity);
-                }
-                let machine = store.lock(tx, &own)?.ok_or(Error::NoSuchMachine)?;
-                let at = tx.now()?;
-                let machine = machine.change(change.clone(), at)?;
-                let changed = Changed {
-                    metadata: change.metadata.as_ref().map(|edit| edit.value.as_str()),
-                    metadata_version: change.metadata.as_ref().map(|_| machine.metadata.version),
-                    daemon_state: change.daemon_state.as_ref().map(|edit| edit.value.as_str()),
-                    daemon_state_version: change.daemon_state.as_ref().map(|_| machine.daemon_state.version),
-                    activity: change.activity.as_ref().map(Activity::as_text),
-                    last_active_at: change.activity.as_ref().map(|_| at.db()),
-                    updated_at: machine.updated_at.db(),
-                };
-                on!(tx, |c| cached(diesel::update(machines::table.find(key(&own))).set(&changed)).execute(c))?;
-                Ok(machine)
-            })
-            .await
-    }
+/// Writes the fields of `change` as they are in `machine` after it.
+pub(crate) fn update(
+    tx: &mut Conn,
+    own: &OwnMachine,
+    change: &Change,
+    machine: &Machine,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let changed = Changed {
+        metadata: change.metadata.as_ref().map(|edit| edit.value.as_str()),
+        metadata_version: change.metadata.as_ref().map(|_| machine.metadata.version),
+        daemon_state: change.daemon_state.as_ref().map(|edit| edit.value.as_str()),
+        daemon_state_version: change.daemon_state.as_ref().map(|_| machine.daemon_state.version),
+        activity: change.activity.as_ref().map(Activity::as_text),
+        last_active_at: change.activity.as_ref().map(|_| now.db()),
+        updated_at: machine.updated_at.db(),
+    };
+    on!(tx, |c| diesel::update(machines::table.find(key(own))).set(&changed).execute(c))?;
+    Ok(())
+}
 
-    /// Deletes a machine and notes, in the same transaction, that peers are to be told.
-    pub(crate) async fn delete(&self, own: OwnMachine) -> Result<(), Error> {
-        self.db
-            .write("delete a machine", move |tx| {
-                let deleted = on!(tx, |c| diesel::delete(machines::table.find(key(&own))).execute(c))?;
-                if deleted == 0 {
-                    return Err(Error::NoSuchMachine);
-                }
-                Ok(departures::insert(tx, &own)?)
-            })
-            .await
-    }
+/// Records a heartbeat in one statement, because heartbeats are the most frequent request.
+pub(crate) fn heartbeat(
+    tx: &mut Conn,
+    own: &OwnMachine,
+    activity: &Activity,
+    online_for: OnlineFor,
+) -> Result<Option<Machine>, StoreError> {
+    let beat = (machines::activity.eq(activity.as_text()), machines::last_active_at.eq(now().nullable()));
+    let row: Option<(Row, Timestamp)> = on!(tx, |c| cached(
+        diesel::update(machines::table.find(key(own))).set(beat).returning((Row::as_returning(), now()))
+    )
+    .get_result(c)
+    .optional())?;
+    row.map(|(row, at)| row.machine(tx, at, online_for)).transpose()
+}
 
-    /// The resource of an earlier request with the same idempotency key, as it is now.
-    fn replay(&self, tx: &mut Conn, owner: UserId, id: &str) -> Result<Registered, Error> {
-        let id = machine_id(tx, id)?;
-        let machine = self.get(tx, &OwnMachine { owner, id })?.ok_or(Error::NoSuchMachine)?;
-        Ok(Registered { machine, is_new: false })
-    }
+/// False if there is no such machine.
+pub(crate) fn delete(tx: &mut Conn, own: &OwnMachine) -> Result<bool, StoreError> {
+    Ok(on!(tx, |c| diesel::delete(machines::table.find(key(own))).execute(c))? == 1)
+}
 
-    /// A heartbeat: one statement, because there are many.
-    fn beat(&self, tx: &mut Conn, own: &OwnMachine, activity: &Activity) -> Result<Machine, Error> {
-        let beaten = (machines::activity.eq(activity.as_text()), machines::last_active_at.eq(now().nullable()));
-        let row: Option<(Row, Timestamp)> = on!(tx, |c| cached(
-            diesel::update(machines::table.find(key(own))).set(beaten).returning((Row::as_returning(), now()))
-        )
-        .get_result(c)
-        .optional())?;
-        let (row, at) = row.ok_or(Error::NoSuchMachine)?;
-        Ok(self.machine(tx, row, at)?)
-    }
+/// The machines of an account after a position of its list, at most `limit` and [`PAGE_BYTES`].
+pub(crate) fn page(
+    c: &mut Conn,
+    owner: UserId,
+    after: &After,
+    limit: u32,
+    online_for: OnlineFor,
+) -> Result<Page, StoreError> {
+    let sizes = sizes(c, owner, after, i64::from(limit) + 1)?;
+    let fitting = count_fitting(&sizes, usize::try_from(limit).unwrap_or(usize::MAX));
+    let has_more = sizes.len() > fitting;
+    let query = older(owner.db(), after.created_at.db(), &after.id).limit(i64::try_from(fitting).unwrap_or(i64::MAX));
+    let rows: Vec<(Row, Timestamp)> = on!(c, |c| query.select((Row::as_select(), now())).load(c))?;
+    let machines = rows.into_iter().map(|(row, at)| row.machine(c, at, online_for));
+    let machines: Vec<Machine> = machines.collect::<Result<_, _>>()?;
+    let next = machines.last().filter(|_| has_more).map(After::of);
+    Ok(Page { machines, next })
+}
 
-    fn get(&self, c: &mut Conn, own: &OwnMachine) -> Result<Option<Machine>, StoreError> {
-        let query = machines::table.find(key(own));
-        let found: Option<(Row, Timestamp)> = on!(c, |c| query.select((Row::as_select(), now())).first(c).optional())?;
-        found.map(|(row, at)| self.machine(c, row, at)).transpose()
-    }
-
-    /// The machine, and nobody else may change it until the transaction ends.
-    fn lock(&self, tx: &mut Conn, own: &OwnMachine) -> Result<Option<Machine>, StoreError> {
-        let query = machines::table.find(key(own));
-        let found: Option<(Row, Timestamp)> = on!(
-            tx,
-            Pg | c | query.select((Row::as_select(), now())).for_update().first(c).optional(),
-            Sqlite | c | query.select((Row::as_select(), now())).first(c).optional()
-        )?;
-        found.map(|(row, at)| self.machine(tx, row, at)).transpose()
-    }
-
-    fn machine(&self, c: &Conn, row: Row, at: Timestamp) -> Result<Machine, StoreError> {
-        let activity = row.activity.map(Activity::from_text).transpose();
+impl Row {
+    fn machine(self, c: &Conn, now: Timestamp, online_for: OnlineFor) -> Result<Machine, StoreError> {
+        let activity = self.activity.map(Activity::from_text).transpose();
         Ok(Machine {
-            id: machine_id(c, &row.id)?,
-            metadata: Versioned { value: row.metadata, version: row.metadata_version },
-            encryption_key: row.encryption_key,
-            daemon_state: Versioned { value: row.daemon_state, version: row.daemon_state_version },
+            id: parse_id(c, &self.id)?,
+            metadata: Versioned { value: self.metadata, version: self.metadata_version },
+            encryption_key: self.encryption_key,
+            daemon_state: Versioned { value: self.daemon_state, version: self.daemon_state_version },
             activity: activity.map_err(|error| StoreError::bad_row(c.operation(), error))?,
-            presence: Presence::new(row.last_active_at, at, self.online_for),
-            created_at: row.created_at,
-            updated_at: row.updated_at,
+            presence: Presence::new(self.last_active_at, now, online_for),
+            created_at: self.created_at,
+            updated_at: self.updated_at,
         })
     }
 }
@@ -209,14 +177,14 @@ impl Store {
 impl After {
     const LIST: &str = "machines";
 
-    /// The beginning: behind a machine that is made at the end of the year 9999.
+    /// The beginning of the list: after a machine that is made at the end of the year 9999.
     pub(crate) fn start() -> Self {
         Self { created_at: Timestamp::from_unix_seconds(253_402_300_799), id: String::new() }
     }
 
     /// # Errors
     /// It is not a cursor of this list.
-    pub(crate) fn decode(text: &str) -> Result<Self, Error> {
+    pub(crate) fn decode(text: &str) -> Result<Self, InvalidCursor> {
         let (micros, id) = cursor::decode(Self::LIST, text)?;
         Ok(Self { created_at: Timestamp::from_micros(micros), id })
     }
@@ -234,35 +202,18 @@ fn key(own: &OwnMachine) -> (DbId, &str) {
     (own.owner.db(), own.id.as_str())
 }
 
-/// False when the id is taken already.
-fn insert(tx: &mut Conn, owner: UserId, draft: &Draft) -> Result<bool, StoreError> {
-    let at = tx.now()?;
-    let row = (
-        machines::owner_id.eq(owner.db()),
-        machines::id.eq(draft.id.as_str()),
-        machines::metadata.eq(&draft.metadata),
-        machines::metadata_version.eq(1),
-        machines::encryption_key.eq(&draft.encryption_key),
-        machines::daemon_state_version.eq(0),
-        machines::created_at.eq(at.db()),
-        machines::updated_at.eq(at.db()),
-    );
-    let inserted = on!(tx, |c| diesel::insert_into(machines::table).values(row).on_conflict_do_nothing().execute(c))?;
-    Ok(inserted == 1)
-}
-
-/// The machines of an account behind a place in its list.
+/// The machines of an account after a position of its list.
 #[diesel::dsl::auto_type]
-fn behind<'a>(owner: DbId, at: DbTime, id: &'a str) -> _ {
+fn older<'a>(owner: DbId, at: DbTime, id: &'a str) -> _ {
     machines::table
         .filter(machines::owner_id.eq(owner))
-        // Says again what the next filter says, in a way that an index understands.
+        // Implied by the next filter, and in a form that the index can be searched by.
         .filter(machines::created_at.le(at))
         .filter(machines::created_at.lt(at).or(machines::id.lt(id)))
         .order((machines::created_at.desc(), machines::id.desc()))
 }
 
-/// How large the machines are that a page could hold, in bytes of the answer.
+/// The sizes of the machines that a page could hold, in bytes of the response.
 fn sizes(c: &mut Conn, owner: UserId, after: &After, limit: i64) -> Result<Vec<i64>, StoreError> {
     let texts = (
         octet_length(machines::metadata.nullable()),
@@ -270,7 +221,7 @@ fn sizes(c: &mut Conn, owner: UserId, after: &After, limit: i64) -> Result<Vec<i
         octet_length(machines::daemon_state),
         octet_length(machines::activity),
     );
-    let query = behind(owner.db(), after.created_at.db(), &after.id).limit(limit).select(texts);
+    let query = older(owner.db(), after.created_at.db(), &after.id).limit(limit).select(texts);
     let rows: Vec<[Option<i32>; 4]> = on!(c, |c| query
         .load::<(Option<i32>, Option<i32>, Option<i32>, Option<i32>)>(c))?
     .into_iter()
@@ -279,7 +230,7 @@ fn sizes(c: &mut Conn, owner: UserId, after: &After, limit: i64) -> Result<Vec<i
     Ok(rows.iter().map(|texts| SMALL_FIELDS + texts.iter().flatten().map(|n| i64::from(*n)).sum::<i64>()).collect())
 }
 
-fn how_many_fit(sizes: &[i64], limit: usize) -> usize {
+fn count_fitting(sizes: &[i64], limit: usize) -> usize {
     let totals = sizes.iter().scan(0_i64, |total, size| {
         *total += size;
         Some(*total)
@@ -287,7 +238,7 @@ fn how_many_fit(sizes: &[i64], limit: usize) -> usize {
     totals.take(limit).take_while(|total| *total <= PAGE_BYTES).count().max(1)
 }
 
-fn machine_id(c: &Conn, text: &str) -> Result<MachineId, StoreError> {
+pub(crate) fn parse_id(c: &Conn, text: &str) -> Result<MachineId, StoreError> {
     text.parse().map_err(|error| StoreError::bad_row(c.operation(), error))
 }
 
@@ -297,9 +248,9 @@ mod tests {
 
     #[test]
     fn a_page_ends_at_its_bytes_but_is_never_empty() {
-        assert_eq!(how_many_fit(&[10, 10, 10], 2), 2);
-        assert_eq!(how_many_fit(&[PAGE_BYTES, 1], 9), 1);
-        assert_eq!(how_many_fit(&[PAGE_BYTES + 1, 1], 9), 1);
-        assert_eq!(how_many_fit(&[PAGE_BYTES / 2, PAGE_BYTES / 2, 1], 9), 2);
+        assert_eq!(count_fitting(&[10, 10, 10], 2), 2);
+        assert_eq!(count_fitting(&[PAGE_BYTES, 1], 9), 1);
+        assert_eq!(count_fitting(&[PAGE_BYTES + 1, 1], 9), 1);
+        assert_eq!(count_fitting(&[PAGE_BYTES / 2, PAGE_BYTES / 2, 1], 9), 2);
     }
 }

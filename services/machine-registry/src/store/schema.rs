@@ -1,4 +1,5 @@
-//! The tables, as `migrations/` makes them.
+//! The tables, as `migrations/` makes them. `departures` and its columns have newer names in the code; renaming them in
+//! the database would break replicas of the release before.
 
 diesel::table! {
     use diesel::sql_types::{BigInt, Nullable, Text};
@@ -23,17 +24,20 @@ diesel::table! {
     use diesel::sql_types::{Bool, Text};
     use ensemble_store_kit::types::{Moment, Uid};
 
-    departures (owner_id, machine_id) {
+    #[sql_name = "departures"]
+    deletions (owner_id, machine_id) {
         owner_id -> Uid,
         machine_id -> Text,
         deleted_at -> Moment,
-        identity_told -> Bool,
-        orchestrator_told -> Bool,
+        #[sql_name = "identity_told"]
+        identity_notified -> Bool,
+        #[sql_name = "orchestrator_told"]
+        orchestrator_notified -> Bool,
         next_try_at -> Moment,
     }
 }
 
 diesel::define_sql_function! {
-    /// Bytes of a text. Neither database reads a long text for it.
+    /// Bytes of a text. Neither database loads a long text to count them.
     fn octet_length(text: diesel::sql_types::Nullable<diesel::sql_types::Text>) -> diesel::sql_types::Nullable<diesel::sql_types::Integer>;
 }

@@ -1,5 +1,5 @@
 //! Loops that run as long as the service does.
 
-mod farewell;
+mod deletion_notifier;
 
-pub(crate) use farewell::Farewell;
+pub(crate) use deletion_notifier::DeletionNotifier;

@@ -1,12 +1,12 @@
-//! Who may do what.
+//! Access: tokens, owners, and machine tokens.
 
 use ensemble_testkit::{Api, on_both_databases};
 use ensemble_types::ids::MachineId;
 use serde_json::json;
 
-use crate::{Stage, draft};
+use crate::{Fixture, draft};
 
-/// Every call, as (method, path); bodies are good ones, so that nothing but the caller can be wrong.
+/// Every route, as (method, path). Bodies are valid, so that only the caller can be refused.
 const CALLS: [(&str, &str); 5] = [
     ("POST", "/v1/machines"),
     ("GET", "/v1/machines"),
@@ -26,13 +26,13 @@ async fn call(api: &Api, method: &str, path: &str) -> ensemble_testkit::Answer {
 }
 
 on_both_databases! {
-    async fn without_a_good_token_every_call_is_the_same_401(on: Backend) {
-        let stage = Stage::new(on).await;
-        let (user, alice) = stage.user();
+    async fn every_route_refuses_invalid_tokens_with_the_same_401(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (user, alice) = fixture.user();
         alice.post("/v1/machines", &draft("m")).await.expect(201);
-        let mut callers = vec![("nobody", stage.anonymous())];
-        for (what, token) in stage.peers.issuer().bad_tokens(user) {
-            callers.push((what, stage.bearing(&token)));
+        let mut callers = vec![("no token", fixture.anonymous())];
+        for (what, token) in fixture.peers.issuer().bad_tokens(user) {
+            callers.push((what, fixture.with_token(&token)));
         }
         for (what, caller) in &callers {
             for (method, path) in CALLS {
@@ -45,9 +45,9 @@ on_both_databases! {
         alice.get("/v1/machines/m").await.expect(200);
     }
 
-    async fn what_is_not_yours_does_not_exist(on: Backend) {
-        let stage = Stage::new(on).await;
-        let ((_, alice), (_, bob)) = (stage.user(), stage.user());
+    async fn machines_of_other_accounts_are_not_found(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let ((_, alice), (_, bob)) = (fixture.user(), fixture.user());
         alice.post("/v1/machines", &draft("m")).await.expect(201);
         for path in ["/v1/machines/m", "/v1/machines/unknown", "/v1/machines/a%20b", "/v1/machines/%00"] {
             for method in ["GET", "PATCH", "DELETE"] {
@@ -59,12 +59,12 @@ on_both_databases! {
     }
 
     async fn a_machine_token_reads_and_changes_its_own_machine_only(on: Backend) {
-        let stage = Stage::new(on).await;
-        let (user, alice) = stage.user();
+        let fixture = Fixture::new(on).await;
+        let (user, alice) = fixture.user();
         alice.post("/v1/machines", &draft("m")).await.expect(201);
         alice.post("/v1/machines", &draft("n")).await.expect(201);
-        let token = stage.peers.issuer().machine(user, &"m".parse::<MachineId>().unwrap());
-        let runner = stage.bearing(&token);
+        let token = fixture.peers.issuer().machine(user, &"m".parse::<MachineId>().unwrap());
+        let runner = fixture.with_token(&token);
         assert_eq!(runner.get("/v1/machines/m").await.expect(200)["id"], "m");
         assert_eq!(runner.patch("/v1/machines/m", &json!({ "activity": {} })).await.expect(200)["online"], true);
         for (method, path) in [
@@ -80,12 +80,12 @@ on_both_databases! {
     }
 
     async fn a_revoked_token_stops_working(on: Backend) {
-        let stage = Stage::new(on).await;
-        let user = stage.peers.new_user();
-        let (token, id) = stage.peers.issuer().revocable(user);
-        let alice = stage.bearing(&token);
+        let fixture = Fixture::new(on).await;
+        let user = fixture.peers.new_user();
+        let (token, id) = fixture.peers.issuer().revocable(user);
+        let alice = fixture.with_token(&token);
         alice.get("/v1/machines").await.expect(200);
-        stage.peers.issuer().revoke(id);
+        fixture.peers.issuer().revoke(id);
         ensemble_testkit::eventually(crate::TIMEOUT, async || alice.get("/v1/machines").await.status == 401).await;
     }
 }

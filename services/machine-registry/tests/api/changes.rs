@@ -3,12 +3,12 @@
 use ensemble_testkit::{eventually, on_both_databases};
 use serde_json::json;
 
-use crate::{Stage, TIMEOUT, draft};
+use crate::{Fixture, TIMEOUT, draft};
 
 on_both_databases! {
     async fn a_change_raises_the_version_of_its_field(on: Backend) {
-        let stage = Stage::new(on).await;
-        let (_, alice) = stage.user();
+        let fixture = Fixture::new(on).await;
+        let (_, alice) = fixture.user();
         alice.post("/v1/machines", &draft("m")).await.expect(201);
         let one = alice.patch("/v1/machines/m", &json!({ "metadata": "m2" })).await.expect(200);
         assert_eq!((&one["metadata"], &one["metadataVersion"]), (&json!("m2"), &json!(2)));
@@ -21,9 +21,9 @@ on_both_databases! {
         assert_eq!(alice.get("/v1/machines/m").await.expect(200), both);
     }
 
-    async fn a_late_change_changes_nothing_and_is_told_what_is_there(on: Backend) {
-        let stage = Stage::new(on).await;
-        let (_, alice) = stage.user();
+    async fn a_conflicting_change_changes_nothing_and_gets_the_current_value(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (_, alice) = fixture.user();
         alice.post("/v1/machines", &draft("m")).await.expect(201);
         let change = |body| { let alice = alice.clone(); async move { alice.patch("/v1/machines/m", &body).await } };
         change(json!({ "metadata": "m2", "expectedVersion": 1 })).await.expect(200);
@@ -44,9 +44,9 @@ on_both_databases! {
         change(both).await.expect(200);
     }
 
-    async fn of_many_changes_to_one_version_one_wins(on: Backend) {
-        let stage = Stage::new(on).await;
-        let (_, alice) = stage.user();
+    async fn of_many_changes_to_one_version_one_succeeds(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (_, alice) = fixture.user();
         alice.post("/v1/machines", &draft("m")).await.expect(201);
         let mut together = Vec::new();
         for n in 0..12 {
@@ -54,20 +54,20 @@ on_both_databases! {
             let body = json!({ "metadata": format!("by {n}"), "expectedVersion": 1 });
             together.push(tokio::spawn(async move { alice.patch("/v1/machines/m", &body).await.status }));
         }
-        let mut won = 0;
+        let mut succeeded = 0;
         for one in together {
             match one.await.unwrap() {
-                200 => won += 1,
+                200 => succeeded += 1,
                 status => assert_eq!(status, 409),
             }
         }
-        assert_eq!(won, 1);
+        assert_eq!(succeeded, 1);
         assert_eq!(alice.get("/v1/machines/m").await.expect(200)["metadataVersion"], 2);
     }
 
-    async fn without_an_expectation_no_change_is_lost(on: Backend) {
-        let stage = Stage::new(on).await;
-        let (_, alice) = stage.user();
+    async fn changes_without_an_expected_version_all_succeed(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (_, alice) = fixture.user();
         alice.post("/v1/machines", &draft("m")).await.expect(201);
         let mut together = Vec::new();
         for n in 0..12 {
@@ -81,24 +81,24 @@ on_both_databases! {
         assert_eq!(alice.get("/v1/machines/m").await.expect(200)["daemonStateVersion"], 12);
     }
 
-    async fn a_heartbeat_tells_presence_and_nothing_else(on: Backend) {
-        let stage = Stage::with(on, &[("MACHINE_ONLINE_MS", "300")]).await;
-        let (_, alice) = stage.user();
+    async fn a_heartbeat_changes_presence_only(on: Backend) {
+        let fixture = Fixture::with(on, &[("MACHINE_ONLINE_MS", "300")]).await;
+        let (_, alice) = fixture.user();
         let made = alice.post("/v1/machines", &draft("m")).await.expect(201);
-        let beaten = alice.patch("/v1/machines/m", &json!({ "activity": { "a": 1.50 } })).await;
-        assert!(beaten.text.contains(r#""activity":{"a":1.5"#), "{}", beaten.text);
-        let beaten = beaten.expect(200);
-        assert_eq!((&beaten["online"], &beaten["updatedAt"]), (&json!(true), &made["updatedAt"]));
-        assert_eq!((&beaten["metadataVersion"], &beaten["daemonStateVersion"]), (&json!(1), &json!(0)));
-        assert!(beaten["lastActiveAt"].is_string());
+        let updated = alice.patch("/v1/machines/m", &json!({ "activity": { "a": 1.50 } })).await;
+        assert!(updated.text.contains(r#""activity":{"a":1.5"#), "{}", updated.text);
+        let updated = updated.expect(200);
+        assert_eq!((&updated["online"], &updated["updatedAt"]), (&json!(true), &made["updatedAt"]));
+        assert_eq!((&updated["metadataVersion"], &updated["daemonStateVersion"]), (&json!(1), &json!(0)));
+        assert!(updated["lastActiveAt"].is_string());
         eventually(TIMEOUT, async || alice.get("/v1/machines/m").await.expect(200)["online"] == false).await;
         let away = alice.get("/v1/machines").await.expect(200);
-        assert_eq!(away["machines"][0]["lastActiveAt"], beaten["lastActiveAt"], "when it was there is remembered");
+        assert_eq!(away["machines"][0]["lastActiveAt"], updated["lastActiveAt"], "the time of the last heartbeat stays");
     }
 
-    async fn changes_that_make_no_sense_are_refused(on: Backend) {
-        let stage = Stage::new(on).await;
-        let (_, alice) = stage.user();
+    async fn invalid_changes_are_refused(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (_, alice) = fixture.user();
         alice.post("/v1/machines", &draft("m")).await.expect(201);
         let large = "x".repeat(16_384);
         for (body, pointer) in [

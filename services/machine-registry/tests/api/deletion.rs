@@ -1,21 +1,21 @@
-//! DELETE /v1/machines/{id}, and who is told of it.
+//! DELETE /v1/machines/{id}, and the notification of peers.
 
 use ensemble_machine_registry::MachineRegistry;
 use ensemble_testkit::{eventually, on_both_databases, start_service};
 use serde_json::json;
 
-use crate::{Stage, TIMEOUT, draft};
+use crate::{Fixture, TIMEOUT, draft};
 
 on_both_databases! {
-    async fn a_deleted_machine_is_gone_and_its_peers_know(on: Backend) {
-        let stage = Stage::new(on).await;
-        let (user, alice) = stage.user();
+    async fn a_deleted_machine_is_gone_and_peers_are_notified(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (user, alice) = fixture.user();
         alice.post("/v1/machines", &draft("m")).await.expect(201);
         assert_eq!(alice.delete("/v1/machines/m").await.expect(200), json!({ "success": true }));
         alice.get("/v1/machines/m").await.problem(404, "NOT_FOUND");
         alice.delete("/v1/machines/m").await.problem(404, "NOT_FOUND");
         assert_eq!(alice.get("/v1/machines").await.expect(200)["machines"], json!([]));
-        let peers = &stage.peers;
+        let peers = &fixture.peers;
         eventually(TIMEOUT, async || !peers.revoked_machines().is_empty()).await;
         eventually(TIMEOUT, async || !peers.ended_machines().is_empty()).await;
         let (revoked, ended) = (peers.revoked_machines(), peers.ended_machines());
@@ -27,10 +27,10 @@ on_both_databases! {
         assert_eq!(again["metadataVersion"], 1, "the id is free again");
     }
 
-    async fn neighbours_that_are_away_are_told_later(on: Backend) {
-        let stage = Stage::with(on, &[("DEPARTURE_RETRY_MS", "100")]).await;
-        let (_, alice) = stage.user();
-        let peers = &stage.peers;
+    async fn unreachable_peers_are_notified_later(on: Backend) {
+        let fixture = Fixture::with(on, &[("DEPARTURE_RETRY_MS", "100")]).await;
+        let (_, alice) = fixture.user();
+        let peers = &fixture.peers;
         alice.post("/v1/machines", &draft("m")).await.expect(201);
         alice.post("/v1/machines", &draft("n")).await.expect(201);
         peers.orchestrator_away(true);
@@ -42,20 +42,20 @@ on_both_databases! {
         assert_eq!(peers.ended_machines().len(), 0);
         peers.orchestrator_away(false);
         eventually(TIMEOUT, async || peers.ended_machines().len() == 2).await;
-        let mut told: Vec<String> = peers.ended_machines().into_iter().map(|end| end.machine_id).collect();
-        told.sort();
-        assert_eq!(told, ["m", "n"]);
-        assert_eq!(peers.revoked_machines().len(), 2, "who has heard it is not told again");
+        let mut notified: Vec<String> = peers.ended_machines().into_iter().map(|end| end.machine_id).collect();
+        notified.sort();
+        assert_eq!(notified, ["m", "n"]);
+        assert_eq!(peers.revoked_machines().len(), 2, "a peer that has answered is not notified again");
     }
 
-    async fn a_deletion_is_told_after_a_restart(on: Backend) {
-        let stage = Stage::with(on, &[("DEPARTURE_RETRY_MS", "100")]).await;
-        let (_, alice) = stage.user();
+    async fn a_deletion_is_notified_after_a_restart(on: Backend) {
+        let fixture = Fixture::with(on, &[("DEPARTURE_RETRY_MS", "100")]).await;
+        let (_, alice) = fixture.user();
         alice.post("/v1/machines", &draft("m")).await.expect(201);
-        stage.peers.identity_away(true);
-        stage.peers.orchestrator_away(true);
+        fixture.peers.identity_away(true);
+        fixture.peers.orchestrator_away(true);
         alice.delete("/v1/machines/m").await.expect(200);
-        let Stage { peers, service, vars, _database } = stage;
+        let Fixture { peers, service, vars, _database } = fixture;
         assert!(service.stop().await);
         peers.identity_away(false);
         peers.orchestrator_away(false);
@@ -66,13 +66,13 @@ on_both_databases! {
     }
 }
 
-/// Replicas share the work: whoever takes a departure keeps the others from it.
+/// Replicas share the work: a deletion that one has taken is not taken by another.
 #[test]
-fn replicas_tell_each_deletion_once() {
+fn replicas_notify_each_deletion_once() {
     ensemble_testkit::run(async {
-        let stage = Stage::with(ensemble_testkit::Backend::Postgres, &[("DEPARTURE_RETRY_MS", "60000")]).await;
-        let replicas = [stage.replica().await, stage.replica().await];
-        let (_, alice) = stage.user();
+        let fixture = Fixture::with(ensemble_testkit::Backend::Postgres, &[("DEPARTURE_RETRY_MS", "60000")]).await;
+        let replicas = [fixture.replica().await, fixture.replica().await];
+        let (_, alice) = fixture.user();
         let mut together = Vec::new();
         for n in 0..30 {
             let api = alice.at(&replicas[n % 2].public_url());
@@ -85,16 +85,16 @@ fn replicas_tell_each_deletion_once() {
         for one in together {
             one.await.unwrap();
         }
-        eventually(TIMEOUT, async || stage.peers.ended_machines().len() >= 30).await;
-        eventually(TIMEOUT, async || stage.peers.revoked_machines().len() >= 30).await;
-        for mut told in [
-            stage.peers.ended_machines().into_iter().map(|end| end.machine_id).collect::<Vec<_>>(),
-            stage.peers.revoked_machines().into_iter().map(|revoke| revoke.machine_id).collect(),
+        eventually(TIMEOUT, async || fixture.peers.ended_machines().len() >= 30).await;
+        eventually(TIMEOUT, async || fixture.peers.revoked_machines().len() >= 30).await;
+        for mut notified in [
+            fixture.peers.ended_machines().into_iter().map(|end| end.machine_id).collect::<Vec<_>>(),
+            fixture.peers.revoked_machines().into_iter().map(|revoke| revoke.machine_id).collect(),
         ] {
-            told.sort();
-            told.dedup();
-            assert_eq!(told.len(), 30);
+            notified.sort();
+            notified.dedup();
+            assert_eq!(notified.len(), 30);
         }
-        assert_eq!(stage.peers.ended_machines().len(), 30, "nobody is told twice");
+        assert_eq!(fixture.peers.ended_machines().len(), 30, "no peer is notified twice");
     });
 }

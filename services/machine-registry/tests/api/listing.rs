@@ -5,7 +5,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ensemble_testkit::{Api, on_both_databases};
 use serde_json::{Value, json};
 
-use crate::{Stage, draft};
+use crate::{Fixture, draft};
 
 async fn walk(api: &Api, limit: u32) -> (Vec<String>, Vec<usize>) {
     let (mut ids, mut pages, mut cursor) = (Vec::new(), Vec::new(), None::<String>);
@@ -24,9 +24,9 @@ async fn walk(api: &Api, limit: u32) -> (Vec<String>, Vec<usize>) {
 }
 
 on_both_databases! {
-    async fn machines_come_newest_first_page_by_page(on: Backend) {
-        let stage = Stage::new(on).await;
-        let ((_, alice), (_, bob)) = (stage.user(), stage.user());
+    async fn machines_are_listed_newest_first_in_pages(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let ((_, alice), (_, bob)) = (fixture.user(), fixture.user());
         let mut made = Vec::new();
         for n in 0..7 {
             let machine = alice.post("/v1/machines", &draft(&format!("m{n}"))).await.expect(201);
@@ -39,13 +39,13 @@ on_both_databases! {
             assert!(pages.iter().all(|size| *size <= limit as usize));
         }
         assert_eq!(walk(&bob, 100).await.0, ["bobs"]);
-        let (_, nobody) = stage.user();
-        assert_eq!(nobody.get("/v1/machines").await.expect(200), json!({ "machines": [], "nextCursor": null }));
+        let (_, carol) = fixture.user();
+        assert_eq!(carol.get("/v1/machines").await.expect(200), json!({ "machines": [], "nextCursor": null }));
     }
 
-    async fn a_cursor_that_somebody_made_up_is_refused(on: Backend) {
-        let stage = Stage::new(on).await;
-        let (_, alice) = stage.user();
+    async fn a_forged_cursor_is_refused(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (_, alice) = fixture.user();
         alice.post("/v1/machines", &draft("m")).await.expect(201);
         for written in [
             "machine-tokens\n[0,\"m\"]",
@@ -57,16 +57,16 @@ on_both_databases! {
             let cursor = URL_SAFE_NO_PAD.encode(written);
             alice.get(&format!("/v1/machines?cursor={cursor}")).await.problem(400, "INVALID_CURSOR");
         }
-        // One that could be ours shows nobody else's machines.
-        let (_, bob) = stage.user();
+        // A valid one shows only the caller's machines.
+        let (_, bob) = fixture.user();
         let far = URL_SAFE_NO_PAD.encode("machines\n[253402300799000000,\"z\"]");
         let page = bob.get(&format!("/v1/machines?cursor={far}")).await.expect(200);
         assert_eq!(page["machines"], json!([]));
     }
 
-    async fn machines_of_the_same_moment_are_each_listed_once(on: Backend) {
-        let stage = Stage::new(on).await;
-        let (_, alice) = stage.user();
+    async fn machines_made_at_the_same_time_are_each_listed_once(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (_, alice) = fixture.user();
         let mut together = Vec::new();
         for n in 0..20 {
             let alice = alice.clone();
@@ -83,8 +83,8 @@ on_both_databases! {
     }
 
     async fn a_page_ends_at_four_mebibytes(on: Backend) {
-        let stage = Stage::new(on).await;
-        let (_, alice) = stage.user();
+        let fixture = Fixture::new(on).await;
+        let (_, alice) = fixture.user();
         let large = "x".repeat(262_144);
         for n in 0..10 {
             let body = json!({ "id": format!("m{n}"), "metadata": large, "encryptionKey": "k" });
@@ -99,9 +99,9 @@ on_both_databases! {
         assert_eq!((ids.len(), pages.as_slice()), (10, [7, 3].as_slice()));
     }
 
-    async fn limits_and_cursors_that_make_no_sense_are_refused(on: Backend) {
-        let stage = Stage::new(on).await;
-        let (_, alice) = stage.user();
+    async fn invalid_limits_and_cursors_are_refused(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (_, alice) = fixture.user();
         for limit in ["0", "501", "-1", "ten", "1.5", "", "99999999999999999999"] {
             let refused = alice.get(&format!("/v1/machines?limit={limit}")).await;
             assert_eq!(refused.bad_fields(), ["?limit"], "{limit}");

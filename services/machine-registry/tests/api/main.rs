@@ -1,4 +1,4 @@
-//! Knocks at the doors of machine-registry, on both databases.
+//! The interface of machine-registry, on both databases.
 
 #![cfg(test)]
 
@@ -17,11 +17,11 @@ use ensemble_testkit::{Api, Backend, Peers, TestDatabase, start_service};
 use ensemble_types::ids::UserId;
 use serde_json::{Value, json};
 
-/// How long anything may take before a test gives up.
+/// How long a test waits for a condition.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A running service with its peers and its database.
-struct Stage {
+struct Fixture {
     peers: Peers,
     service: Running,
     vars: Vec<(String, String)>,
@@ -29,7 +29,7 @@ struct Stage {
     _database: TestDatabase,
 }
 
-impl Stage {
+impl Fixture {
     async fn new(on: Backend) -> Self {
         Self::with(on, &[]).await
     }
@@ -45,7 +45,7 @@ impl Stage {
         Self { peers, service, vars, _database: database }
     }
 
-    /// Another one on the same database.
+    /// Another replica on the same database.
     async fn replica(&self) -> Running {
         start_service::<MachineRegistry>(self.vars.clone()).await
     }
@@ -54,13 +54,13 @@ impl Stage {
         Api::new(&self.service.public_url())
     }
 
-    fn bearing(&self, token: &str) -> Api {
+    fn with_token(&self, token: &str) -> Api {
         self.anonymous().with_token(token)
     }
 
     fn user(&self) -> (UserId, Api) {
         let user = self.peers.new_user();
-        (user, self.bearing(&self.peers.issuer().user(user)))
+        (user, self.with_token(&self.peers.issuer().user(user)))
     }
 }
 

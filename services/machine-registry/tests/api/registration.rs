@@ -3,12 +3,12 @@
 use ensemble_testkit::on_both_databases;
 use serde_json::json;
 
-use crate::{Stage, draft};
+use crate::{Fixture, draft};
 
 on_both_databases! {
     async fn a_machine_is_registered_and_read_back(on: Backend) {
-        let stage = Stage::new(on).await;
-        let (_, alice) = stage.user();
+        let fixture = Fixture::new(on).await;
+        let (_, alice) = fixture.user();
         let made = alice.post("/v1/machines", &json!({ "metadata": "m", "encryptionKey": "k" })).await.expect(201);
         let id = made["id"].as_str().unwrap();
         assert!((1..=64).contains(&id.len()), "{made}");
@@ -29,19 +29,19 @@ on_both_databases! {
         assert_eq!(alice.get(&format!("/v1/machines/{id}")).await.expect(200), made);
     }
 
-    async fn an_id_that_is_taken_answers_with_what_is_there(on: Backend) {
-        let stage = Stage::new(on).await;
-        let ((_, alice), (_, bob)) = (stage.user(), stage.user());
+    async fn a_taken_id_answers_with_the_stored_machine(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let ((_, alice), (_, bob)) = (fixture.user(), fixture.user());
         let first = alice.post("/v1/machines", &draft("laptop")).await.expect(201);
         let other = json!({ "id": "laptop", "metadata": "other", "encryptionKey": "other" });
         assert_eq!(alice.post("/v1/machines", &other).await.expect(200), first);
         assert_eq!(bob.post("/v1/machines", &other).await.expect(201)["metadata"], "other");
-        assert_eq!(alice.get("/v1/machines/laptop").await.expect(200), first, "somebody else's laptop is another one");
+        assert_eq!(alice.get("/v1/machines/laptop").await.expect(200), first, "another account's laptop is another machine");
     }
 
-    async fn one_wish_makes_one_machine(on: Backend) {
-        let stage = Stage::new(on).await;
-        let ((_, alice), (_, bob)) = (stage.user(), stage.user());
+    async fn requests_with_one_idempotency_key_make_one_machine(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let ((_, alice), (_, bob)) = (fixture.user(), fixture.user());
         let (key, body) = ("0123456789abcdef", json!({ "metadata": "m", "encryptionKey": "k" }));
         let mut together = Vec::new();
         for _ in 0..8 {
@@ -68,9 +68,9 @@ on_both_databases! {
         alice.post_keyed("/v1/machines", "too short", &body).await.problem(400, "INVALID_ARGUMENT");
     }
 
-    async fn a_body_that_does_not_fit_names_the_field_and_writes_nothing(on: Backend) {
-        let stage = Stage::new(on).await;
-        let (_, alice) = stage.user();
+    async fn a_malformed_body_names_the_field_and_writes_nothing(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (_, alice) = fixture.user();
         let long = |bytes: usize| "x".repeat(bytes);
         for (body, pointer) in [
             (json!({ "encryptionKey": "k" }), "/metadata"),

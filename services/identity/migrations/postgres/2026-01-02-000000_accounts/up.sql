@@ -31,7 +31,7 @@ CREATE TABLE machine_tokens (
 CREATE INDEX machine_tokens_newest_first ON machine_tokens (user_id, created_at DESC, id DESC);
 CREATE INDEX machine_tokens_expiring ON machine_tokens (expires_at);
 
--- Tokens that must not be believed although they have not expired.
+-- Tokens that are refused although they have not expired.
 CREATE TABLE revocations (
     token_id   uuid        PRIMARY KEY,
     expires_at timestamptz NOT NULL

@@ -16,7 +16,7 @@ CREATE TABLE machines (
 
 CREATE INDEX machines_newest_first ON machines (owner_id, created_at DESC, id DESC);
 
--- Deleted machines that neighbours have not been told of yet.
+-- Deleted machines of which a peer has not been notified yet.
 CREATE TABLE departures (
     owner_id          BLOB    NOT NULL,
     machine_id        TEXT    NOT NULL,

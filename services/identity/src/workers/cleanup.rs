@@ -1,0 +1,36 @@
+//! Deletes what has expired, and counts the open challenges.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ensemble_chassis::Drain;
+use ensemble_store_kit::{Db, StoreError};
+
+use crate::operations::cleanup;
+use crate::operations::sign_in::{OpenChallenges, count_challenges};
+
+pub(crate) struct Cleanup {
+    pub(crate) db: Db,
+    pub(crate) challenges: Arc<OpenChallenges>,
+    pub(crate) every: Duration,
+    pub(crate) drain: Drain,
+}
+
+impl Cleanup {
+    pub(crate) async fn run(self) {
+        loop {
+            if let Err(error) = self.run_once().await {
+                tracing::warn!(%error, "Expired challenges and tokens could not be deleted");
+            }
+            tokio::select! {
+                () = tokio::time::sleep(self.every) => {}
+                () = self.drain.closing() => return,
+            }
+        }
+    }
+
+    async fn run_once(&self) -> Result<(), StoreError> {
+        cleanup::delete_expired(&self.db).await?;
+        count_challenges(&self.db, &self.challenges).await
+    }
+}

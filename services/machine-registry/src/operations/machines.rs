@@ -1,0 +1,92 @@
+//! Registering, reading, changing and deleting machines.
+
+use ensemble_store_kit::idempotency::{self, IdempotencyOutcome, IdempotencyRequest};
+use ensemble_store_kit::{Conn, StoreError};
+use ensemble_types::ids::UserId;
+
+use crate::MachineRegistry;
+use crate::domain::{Change, Draft, Machine, OwnMachine};
+use crate::error::Error;
+use crate::store::deletions;
+use crate::store::machines::{self, After, OnlineFor, Page};
+
+/// A machine that was registered now or before.
+pub(crate) struct Registered {
+    pub(crate) machine: Machine,
+    pub(crate) is_new: bool,
+}
+
+/// Registers a machine. If its id is taken, returns the stored machine unchanged.
+pub(crate) async fn register(
+    service: &MachineRegistry,
+    owner: UserId,
+    draft: Draft,
+    request: Option<IdempotencyRequest>,
+) -> Result<Registered, Error> {
+    let online_for = service.online_for;
+    let register = move |tx: &mut Conn| {
+        if let Some(request) = &request {
+            match idempotency::claim(tx, request, draft.id.as_str())? {
+                IdempotencyOutcome::New => {}
+                IdempotencyOutcome::Mismatch => return Err(Error::IdempotencyMismatch),
+                IdempotencyOutcome::Replay { resource } => return replay(tx, owner, &resource, online_for),
+            }
+        }
+        let is_new = machines::insert(tx, owner, &draft)?;
+        let own = OwnMachine { owner, id: draft.id.clone() };
+        let machine = machines::find(tx, &own, online_for)?.ok_or(Error::MachineNotFound)?;
+        Ok(Registered { machine, is_new })
+    };
+    service.db.write("register a machine", register).await
+}
+
+/// The machine of an earlier request with the same idempotency key, as it is now.
+fn replay(tx: &mut Conn, owner: UserId, id: &str, online_for: OnlineFor) -> Result<Registered, Error> {
+    let id = machines::parse_id(tx, id)?;
+    let machine = machines::find(tx, &OwnMachine { owner, id }, online_for)?.ok_or(Error::MachineNotFound)?;
+    Ok(Registered { machine, is_new: false })
+}
+
+/// The machines of an account after a position of its list.
+pub(crate) async fn page(
+    service: &MachineRegistry,
+    owner: UserId,
+    after: After,
+    limit: u32,
+) -> Result<Page, StoreError> {
+    let online_for = service.online_for;
+    service.db.read("list machines", move |c| machines::page(c, owner, &after, limit, online_for)).await
+}
+
+pub(crate) async fn read(service: &MachineRegistry, own: OwnMachine) -> Result<Machine, Error> {
+    let online_for = service.online_for;
+    let find = move |c: &mut Conn| machines::find(c, &own, online_for)?.ok_or(Error::MachineNotFound);
+    service.db.read("read a machine", find).await
+}
+
+/// Changes a machine, unless it is at another version than the change expects.
+pub(crate) async fn update(service: &MachineRegistry, own: OwnMachine, change: Change) -> Result<Machine, Error> {
+    let online_for = service.online_for;
+    let update = move |tx: &mut Conn| {
+        if let Some(activity) = change.heartbeat() {
+            return machines::heartbeat(tx, &own, activity, online_for)?.ok_or(Error::MachineNotFound);
+        }
+        let machine = machines::lock(tx, &own, online_for)?.ok_or(Error::MachineNotFound)?;
+        let now = tx.now()?;
+        let machine = machine.change(change.clone(), now)?;
+        machines::update(tx, &own, &change, &machine, now)?;
+        Ok(machine)
+    };
+    service.db.write("update a machine", update).await
+}
+
+/// Deletes a machine, and records in the same transaction that peers have to be notified.
+pub(crate) async fn delete(service: &MachineRegistry, own: OwnMachine) -> Result<(), Error> {
+    let delete = move |tx: &mut Conn| {
+        if !machines::delete(tx, &own)? {
+            return Err(Error::MachineNotFound);
+        }
+        Ok(deletions::insert(tx, &own)?)
+    };
+    service.db.write("delete a machine", delete).await
+}
