@@ -28,7 +28,7 @@ use ensemble_rpc::identity::KeysClient;
 use ensemble_rpc::machines::MachineDirectoryClient;
 use ensemble_rpc::orchestrator::{MachineLeases, mount_machine_leases};
 use ensemble_rpc::{Channel, RemoteKeys};
-use ensemble_store_kit::{Db, Migrate, Migrations};
+use ensemble_store_kit::{Db, Migrations};
 use futures_util::future::BoxFuture;
 
 use crate::clients::Machines;
@@ -113,9 +113,7 @@ impl Service for Orchestrator {
     }
 
     async fn migrate(config: Config) -> Result<(), StartError> {
-        let mut database = config.database;
-        database.migrate = Migrate::Auto;
-        Ok(Db::open(&database, migrations()).await.map(drop)?)
+        Ok(Db::migrate(&config.database, migrations()).await?)
     }
 
     fn keys(&self) -> Arc<dyn KeySource> {

@@ -25,7 +25,7 @@ use ensemble_chassis::{Clock, Drain, KeySource, Routes, Service, ServiceContext,
 use ensemble_rpc::identity::{AccountsClient, KeysClient};
 use ensemble_rpc::machines::MachineDirectoryClient;
 use ensemble_rpc::{Channel, RemoteKeys};
-use ensemble_store_kit::{DatabaseConfig, Db, Migrate, Migrations};
+use ensemble_store_kit::{Db, Migrations};
 use futures_util::future::BoxFuture;
 
 use crate::clients::Peers;
@@ -97,8 +97,7 @@ impl Service for SessionStore {
     }
 
     async fn migrate(config: Config) -> Result<(), StartError> {
-        let database = DatabaseConfig { migrate: Migrate::Auto, ..config.database };
-        Ok(Db::open(&database, migrations()).await.map(drop)?)
+        Ok(Db::migrate(&config.database, migrations()).await?)
     }
 
     fn keys(&self) -> Arc<dyn KeySource> {

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use ensemble_chassis::{Clock, Drain, Gate, KeySource, Routes, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::identity::KeysClient;
 use ensemble_rpc::{Channel, RemoteKeys};
-use ensemble_store_kit::{DatabaseConfig, Db, Migrate, Migrations, migrations};
+use ensemble_store_kit::{Db, Migrations, migrations};
 use futures_util::future::BoxFuture;
 
 use crate::clients::livekit::{ApiKey, Breaker, LiveKit, Twirp, WebhookKeys};
@@ -132,8 +132,7 @@ impl Service for VoiceGateway {
     }
 
     async fn migrate(config: VoiceConfig) -> Result<(), StartError> {
-        let database = DatabaseConfig { migrate: Migrate::Auto, ..config.database };
-        Ok(Db::open(&database, migrations()).await.map(drop)?)
+        Ok(Db::migrate(&config.database, migrations()).await?)
     }
 
     fn keys(&self) -> Arc<dyn KeySource> {
