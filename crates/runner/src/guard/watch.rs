@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const KILL_INTERVAL: Duration = Duration::from_millis(5);
 
 const EXIT_FAILURE: i32 = 1;
+/// Events that wait to be handled. A thread with one more waits.
+const EVENTS: usize = 64;
 
 /// An event that the guard waits for.
 enum Event {
@@ -83,7 +85,7 @@ impl Guard {
         self.report(&Report::Started { pid: leader.as_raw() });
         feed(&mut child, &order.launch, order.prompt);
 
-        let (events, received) = mpsc::channel();
+        let (events, received) = mpsc::sync_channel(EVENTS);
         listen(lines, events.clone());
         await_signals(self.signals, events.clone());
         reap(leader, events);
@@ -122,7 +124,7 @@ fn feed(child: &mut Child, launch: &Launch, prompt: String) {
     });
 }
 
-fn listen(lines: impl Iterator<Item = std::io::Result<String>> + Send + 'static, events: Sender<Event>) {
+fn listen(lines: impl Iterator<Item = std::io::Result<String>> + Send + 'static, events: SyncSender<Event>) {
     thread::spawn(move || {
         for line in lines.map_while(Result::ok) {
             if let Some(grace) = line.strip_prefix(STOP) {
@@ -133,7 +135,7 @@ fn listen(lines: impl Iterator<Item = std::io::Result<String>> + Send + 'static,
     });
 }
 
-fn await_signals(signals: SigSet, events: Sender<Event>) {
+fn await_signals(signals: SigSet, events: SyncSender<Event>) {
     thread::spawn(move || {
         while signals.wait().is_ok() {
             let _ = events.send(Event::End(None));
@@ -142,7 +144,7 @@ fn await_signals(signals: SigSet, events: Sender<Event>) {
 }
 
 /// Waits for every child on Linux. On other systems, where orphans are not adopted, waits for the started program.
-fn reap(leader: Pid, events: Sender<Event>) {
+fn reap(leader: Pid, events: SyncSender<Event>) {
     let target = if cfg!(target_os = "linux") { None } else { Some(leader) };
     thread::spawn(move || {
         loop {

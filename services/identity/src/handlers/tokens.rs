@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 use crate::Identity;
 use crate::error::Error;
 use crate::operations::tokens;
-use crate::store::tokens::After;
+use crate::operations::tokens::After;
 
 /// Selects a page.
 #[derive(Deserialize, IntoParams)]

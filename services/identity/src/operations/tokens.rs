@@ -11,7 +11,8 @@ use super::signing_keys;
 use crate::Identity;
 use crate::domain::MachineToken;
 use crate::error::Error;
-use crate::store::tokens::{After, Page};
+pub(crate) use crate::store::tokens::After;
+use crate::store::tokens::Page;
 use crate::store::{accounts, revocations, tokens};
 
 /// Makes a token for a machine. It is returned once and not stored.

@@ -13,7 +13,7 @@ use crate::MachineRegistry;
 use crate::domain::{Change, Draft, OwnMachine};
 use crate::error::Error;
 use crate::operations::machines;
-use crate::store::machines::After;
+use crate::operations::machines::After;
 
 /// Selects a page.
 #[derive(Deserialize, IntoParams)]

@@ -8,7 +8,8 @@ use crate::MachineRegistry;
 use crate::domain::{Change, Draft, Machine, OwnMachine};
 use crate::error::Error;
 use crate::store::deletions;
-use crate::store::machines::{self, After, OnlineFor, Page};
+pub(crate) use crate::store::machines::After;
+use crate::store::machines::{self, OnlineFor, Page};
 
 /// A machine that was registered now or before.
 pub(crate) struct Registered {

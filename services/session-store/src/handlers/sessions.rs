@@ -14,8 +14,8 @@ use crate::SessionStore;
 use crate::domain::session::SessionChange;
 use crate::error::Error;
 use crate::operations;
+use crate::operations::sessions::NewSession;
 use crate::operations::sessions::{Created, ListRequest};
-use crate::store::sessions::NewSession;
 
 /// Which sessions.
 #[derive(Debug, Deserialize, IntoParams)]

@@ -13,7 +13,7 @@ use crate::SessionStore;
 use crate::domain::Invalid;
 use crate::error::Error;
 use crate::operations;
-use crate::store::shares::NewShare;
+use crate::operations::shares::NewShare;
 
 #[derive(Debug, Deserialize, IntoParams)]
 pub(crate) struct ListQuery {

@@ -18,7 +18,8 @@ use crate::domain::session::{SessionChange, Versioned};
 use crate::error::Error;
 use crate::store;
 use crate::store::session_list::{Entry, Slice};
-use crate::store::sessions::{ContentColumns, NewSession, SessionColumns, SessionRow, WholeSession, status};
+pub(crate) use crate::store::sessions::NewSession;
+use crate::store::sessions::{ContentColumns, SessionColumns, SessionRow, WholeSession, status};
 
 /// A session, and whether this call created it.
 pub(crate) struct Created {

@@ -13,7 +13,7 @@ use crate::domain::share::{MAX_SHARES, check_recipient};
 use crate::error::Error;
 use crate::store;
 use crate::store::sessions::SessionRow;
-use crate::store::shares::NewShare;
+pub(crate) use crate::store::shares::NewShare;
 
 /// Shares a session, or replaces the recipient's share. True when the share is new.
 pub(crate) async fn create(service: &SessionStore, new: NewShare) -> Result<(Share, bool), Error> {
