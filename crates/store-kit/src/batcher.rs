@@ -7,9 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, timeout_at};
 use tracing::Span;
 
+use crate::deadline::{Deadline, Deadlines};
 use crate::{Db, StoreError};
 
 /// The limits of a [`Batcher`].
@@ -21,7 +21,8 @@ pub struct BatchConfig {
     pub queue: usize,
     /// Jobs in one batch; at least 1.
     pub max_batch: usize,
-    /// How long a caller waits for its answer.
+    /// How long a caller waits for its answer. A job that has much to do extends it for its batch
+    /// ([`Conn::extend_deadline`](crate::Conn::extend_deadline)).
     pub timeout: Duration,
 }
 
@@ -36,7 +37,7 @@ pub struct Batcher<J, R, E> {
 
 struct Waiting<J, R, E> {
     job: J,
-    deadline: Instant,
+    deadline: Deadline,
     span: Span,
     answer: oneshot::Sender<Result<R, E>>,
 }
@@ -75,14 +76,14 @@ where
     pub async fn submit(&self, job: J) -> Result<R, E> {
         let operation = self.config.name;
         let unavailable = |reason: &str| E::from(StoreError::Unavailable { operation, reason: reason.to_owned() });
-        let deadline = Instant::now() + self.config.timeout;
+        let deadline = Deadline::new(self.config.timeout);
         let (answer, answered) = oneshot::channel();
-        let waiting = Waiting { job, deadline, span: Span::current(), answer };
+        let waiting = Waiting { job, deadline: deadline.clone(), span: Span::current(), answer };
         self.queue.try_send(waiting).map_err(|_| unavailable("too many jobs are waiting"))?;
-        match timeout_at(deadline, answered).await {
-            Ok(Ok(outcome)) => outcome,
-            Ok(Err(_)) => Err(unavailable("the batch gave no answer")),
-            Err(_) => Err(unavailable("the batch did not answer in time")),
+        tokio::select! {
+            biased;
+            outcome = answered => outcome.unwrap_or_else(|_| Err(unavailable("the batch gave no answer"))),
+            () = deadline.passed() => Err(unavailable("the batch did not answer in time")),
         }
     }
 }
@@ -105,8 +106,7 @@ fn next_batch<J, R, E>(
     {
         batch.push(next);
     }
-    let now = Instant::now();
-    batch.retain(|waiting| now < waiting.deadline);
+    batch.retain(|waiting| !waiting.deadline.has_passed());
     batch
 }
 
@@ -117,12 +117,14 @@ fn run_batch<J, R, E>(
     run: &mut impl FnMut(&Db, Vec<J>) -> Vec<Result<R, E>>,
 ) {
     let span = span_of(name, &batch);
+    let callers: Deadlines = batch.iter().map(|waiting| waiting.deadline.clone()).collect();
     let (jobs, answers): (Vec<J>, Vec<_>) = batch.into_iter().map(|waiting| (waiting.job, waiting.answer)).unzip();
     if jobs.is_empty() {
         return;
     }
     // A panic must not end the thread. Its callers get no answer, which `submit` turns into an error.
-    let outcomes = span.in_scope(|| catch_unwind(AssertUnwindSafe(|| run(db, jobs)))).unwrap_or_default();
+    let outcomes =
+        span.in_scope(|| catch_unwind(AssertUnwindSafe(|| run(&db.for_batch(callers), jobs)))).unwrap_or_default();
     if outcomes.len() != answers.len() {
         tracing::error!(
             batch = name,

@@ -7,7 +7,7 @@ use diesel::r2d2::{ConnectionManager, PooledConnection};
 use diesel::{PgConnection, QueryResult, RunQueryDsl, SqliteConnection};
 use ensemble_types::time::Timestamp;
 
-use crate::deadline::Deadline;
+use crate::deadline::Deadlines;
 use crate::error::{ConnState, classify};
 use crate::notifier::Topic;
 use crate::{StoreError, types};
@@ -22,7 +22,7 @@ pub struct Conn {
     /// A statement of this transaction failed, so PostgreSQL will not commit it.
     failed: bool,
     topics: Vec<Topic>,
-    deadline: Option<Deadline>,
+    deadlines: Deadlines,
 }
 
 /// The key of a lock that one transaction at a time may hold, on all replicas.
@@ -76,8 +76,8 @@ macro_rules! on {
 }
 
 impl Conn {
-    pub(crate) fn new(raw: Raw, operation: &'static str, deadline: Option<Deadline>) -> Self {
-        Self { raw, operation, state: ConnState::Healthy, failed: false, topics: Vec::new(), deadline }
+    pub(crate) fn new(raw: Raw, operation: &'static str, deadlines: Deadlines) -> Self {
+        Self { raw, operation, state: ConnState::Healthy, failed: false, topics: Vec::new(), deadlines }
     }
 
     /// The database's clock; whole milliseconds on SQLite.
@@ -120,11 +120,9 @@ impl Conn {
         })
     }
 
-    /// Lets the caller of this job wait longer, because the job is about to wait itself or has much to do.
+    /// Lets the callers of this job wait longer, because the job is about to wait itself or has much to do.
     pub fn extend_deadline(&self, by: Duration) {
-        if let Some(deadline) = &self.deadline {
-            deadline.extend(by);
-        }
+        self.deadlines.extend(by);
     }
 
     /// Runs `waiting`, which may wait for other transactions for up to `longest`. The time that it takes does not count
@@ -133,10 +131,8 @@ impl Conn {
         let begun = Instant::now();
         self.extend_deadline(longest);
         let outcome = waiting(self);
-        if let Some(deadline) = &self.deadline {
-            // Take back what was not needed, so that a database that goes away after this is reported in time.
-            deadline.shorten(longest.saturating_sub(begun.elapsed()));
-        }
+        // Take back what was not needed, so that a database that goes away after this is reported in time.
+        self.deadlines.shorten(longest.saturating_sub(begun.elapsed()));
         outcome
     }
 

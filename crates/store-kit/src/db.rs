@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::connect::{Target, lock_file};
-use crate::deadline::Deadline;
+use crate::deadline::{Deadline, Deadlines};
 use crate::error::ConnState;
 use crate::metrics::{DbMetrics, Outcome};
 use crate::migrate::{Migrations, OpenError, migrate};
@@ -27,6 +27,8 @@ const SQLITE_TIMEOUT: Duration = Duration::from_millis(4_500);
 #[derive(Clone)]
 pub struct Db {
     inner: Arc<Inner>,
+    /// Of the batch that uses this clone; none otherwise.
+    batch: Deadlines,
 }
 
 struct Inner {
@@ -68,7 +70,7 @@ impl Db {
         let metrics = DbMetrics::new().map_err(|error| unreachable(error.to_string()))?;
         let runtime = Handle::current();
         let inner = Inner { readers, writers, notifier, runtime, deadline, metrics, _lock: lock };
-        let db = Self { inner: Arc::new(inner) };
+        let db = Self { inner: Arc::new(inner), batch: Deadlines::default() };
         tokio::spawn(forget_old_keys(Arc::downgrade(&db.inner)));
         Ok(db)
     }
@@ -87,7 +89,7 @@ impl Db {
         loop {
             let (pool, mode, name) = (Arc::clone(pool), config.migrate, database.clone());
             let attempt = tokio::task::spawn_blocking(move || {
-                let mut conn = Conn::new(pool.take("open")?, "open", None);
+                let mut conn = Conn::new(pool.take("open")?, "open", Deadlines::default());
                 let migrated = migrate(&mut conn, migrations, mode, &name);
                 if let Err(OpenError::Migration { .. }) = &migrated {
                     // If the server went away in the middle, this fails too, and the next attempt waits for it.
@@ -147,7 +149,12 @@ impl Db {
     ) -> Result<T, E> {
         let (pool, notifier) = (&self.inner.writers, &self.inner.notifier);
         let _permit = self.inner.runtime.block_on(pool.permit(operation))?;
-        self.work(pool, operation, None, &mut job, |conn, job| attempt_write(conn, job, notifier))
+        self.work(pool, operation, self.batch.clone(), &mut job, |conn, job| attempt_write(conn, job, notifier))
+    }
+
+    /// The same database for a batch, whose jobs may extend the wait of all its callers.
+    pub(crate) fn for_batch(&self, callers: Deadlines) -> Self {
+        Self { inner: Arc::clone(&self.inner), batch: callers }
     }
 
     /// Subscriptions to what transactions publish.
@@ -192,7 +199,7 @@ impl Db {
         let mut running = self.inner.runtime.spawn_blocking(move || {
             let _entered = span.enter();
             let _permit = permit;
-            db.work(&pool, operation, Some(job_deadline), &mut job, attempt)
+            db.work(&pool, operation, Deadlines::one(job_deadline), &mut job, attempt)
         });
         tokio::select! {
             biased;
@@ -212,7 +219,7 @@ impl Db {
         &self,
         pool: &Pool,
         operation: &'static str,
-        deadline: Option<Deadline>,
+        deadlines: Deadlines,
         job: &mut F,
         attempt: impl Fn(&mut Conn, &mut F) -> Attempt<T, E>,
     ) -> Result<T, E> {
@@ -226,7 +233,7 @@ impl Db {
         );
         let _entered = span.enter();
         let started = Instant::now();
-        let (outcome, result) = self.try_often(pool, operation, deadline, job, attempt);
+        let (outcome, result) = self.try_often(pool, operation, deadlines, job, attempt);
         if matches!(outcome, Outcome::Unavailable) {
             span.record("otel.status_code", "ERROR");
         }
@@ -238,11 +245,11 @@ impl Db {
         &self,
         pool: &Pool,
         operation: &'static str,
-        deadline: Option<Deadline>,
+        deadlines: Deadlines,
         job: &mut F,
         attempt: impl Fn(&mut Conn, &mut F) -> Attempt<T, E>,
     ) -> (Outcome, Result<T, E>) {
-        let is_late = || deadline.as_ref().is_some_and(Deadline::has_passed);
+        let is_late = || deadlines.have_passed();
         let mut tries = 0;
         loop {
             tries += 1;
@@ -252,7 +259,7 @@ impl Db {
                     let reason = "the caller has timed out".to_owned();
                     return (Outcome::Unavailable, Err(StoreError::Unavailable { operation, reason }.into()));
                 }
-                Ok(raw) => Conn::new(raw, operation, deadline.clone()),
+                Ok(raw) => Conn::new(raw, operation, deadlines.clone()),
                 Err(error) => return (Outcome::Unavailable, Err(error.into())),
             };
             let Attempt { result, may_repeat } = attempt(&mut conn, job);
@@ -314,7 +321,7 @@ async fn forget_old_keys(inner: std::sync::Weak<Inner>) {
     loop {
         tokio::time::sleep(FORGET_EVERY).await;
         let Some(inner) = inner.upgrade() else { return };
-        let db = Db { inner };
+        let db = Db { inner, batch: Deadlines::default() };
         while let Ok(1..) = db.write("forget idempotency keys", |tx| idempotency::forget_old(tx, 500)).await {}
     }
 }

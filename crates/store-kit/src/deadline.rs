@@ -55,3 +55,32 @@ impl Deadline {
         }
     }
 }
+
+/// The deadlines of all callers of one job: of none, of one, or of each job in a batch.
+#[derive(Clone, Default)]
+pub(crate) struct Deadlines(Arc<[Deadline]>);
+
+impl Deadlines {
+    pub(crate) fn one(deadline: Deadline) -> Self {
+        Self(Arc::new([deadline]))
+    }
+
+    pub(crate) fn extend(&self, by: Duration) {
+        self.0.iter().for_each(|deadline| deadline.extend(by));
+    }
+
+    pub(crate) fn shorten(&self, by: Duration) {
+        self.0.iter().for_each(|deadline| deadline.shorten(by));
+    }
+
+    /// Every caller has stopped waiting.
+    pub(crate) fn have_passed(&self) -> bool {
+        !self.0.is_empty() && self.0.iter().all(Deadline::has_passed)
+    }
+}
+
+impl FromIterator<Deadline> for Deadlines {
+    fn from_iter<I: IntoIterator<Item = Deadline>>(deadlines: I) -> Self {
+        Self(deadlines.into_iter().collect())
+    }
+}

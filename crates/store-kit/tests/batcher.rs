@@ -147,6 +147,31 @@ fn a_job_whose_caller_timed_out_is_not_run() {
 }
 
 #[test]
+fn a_job_with_much_to_do_lets_its_callers_wait_longer() {
+    ensemble_testkit::run(async {
+        let (db, _database) = open(Backend::Sqlite).await;
+        let (extended, is_extended) = sync_channel(1);
+        let (allow, allowed) = sync_channel::<()>(1);
+        let timeout = Duration::from_millis(500);
+        let batcher: Squares = Batcher::start(&db, BatchConfig { timeout, ..CONFIG }, move |db, jobs: Vec<i64>| {
+            let written = db.write_blocking("square", |tx| {
+                tx.extend_deadline(Duration::from_secs(60));
+                extended.send(()).unwrap();
+                allowed.recv().unwrap();
+                tx.batch("SELECT 1")
+            });
+            jobs.iter().map(|job| written.clone().map(|()| job * job)).collect()
+        })
+        .unwrap();
+        let mut running = submit(&batcher, 7).await;
+        is_extended.recv().unwrap();
+        assert!(tokio::time::timeout(timeout * 2, &mut running).await.is_err(), "the caller did not wait");
+        allow.send(()).unwrap();
+        assert_eq!(running.await.unwrap().unwrap(), 49);
+    });
+}
+
+#[test]
 fn what_was_accepted_is_run_before_the_thread_ends() {
     ensemble_testkit::run(async {
         let (db, _database) = open(Backend::Sqlite).await;

@@ -56,12 +56,37 @@ impl TestDatabase {
             Backend::Postgres => {
                 let server = tokio::task::spawn_blocking(postgres::shared_url).await??;
                 let template = template(&server, service, migrations).await?;
-                let name = format!("{PREFIX}{}", TokenId::generate().uuid().simple());
-                let admin = admin(&server).await?;
-                admin.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE {template}")).await?;
-                Ok(Self { url: with_database(&server, &name)?, folder, name: Some(name) })
+                Self::created_from(&server, &template, folder).await
             }
         }
+    }
+
+    /// A database without any tables.
+    pub async fn empty(backend: Backend) -> Self {
+        match Self::try_empty(backend).await {
+            Ok(database) => database,
+            Err(error) => panic!("no empty {backend:?} database for this test: {error:#}"),
+        }
+    }
+
+    async fn try_empty(backend: Backend) -> Result<Self> {
+        let folder = tempfile::Builder::new().prefix("ensemble-test-").tempdir()?;
+        match backend {
+            Backend::Sqlite => {
+                Ok(Self { url: format!("sqlite:{}/test.db", folder.path().display()), folder, name: None })
+            }
+            Backend::Postgres => {
+                let server = tokio::task::spawn_blocking(postgres::shared_url).await??;
+                Self::created_from(&server, "template0", folder).await
+            }
+        }
+    }
+
+    async fn created_from(server: &str, template: &str, folder: TempDir) -> Result<Self> {
+        let name = format!("{PREFIX}{}", TokenId::generate().uuid().simple());
+        let admin = admin(server).await?;
+        admin.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE {template}")).await?;
+        Ok(Self { url: with_database(server, &name)?, folder, name: Some(name) })
     }
 
     pub fn config(&self) -> DatabaseConfig {

@@ -161,7 +161,7 @@ async fn a_trace_goes_on_in_the_attempt_of_a_runner_and_in_the_calls_to_livekit(
             is_there("POST /v1/orchestrator/runs")
                 && is_there(beat)
                 && is_there(finish)
-                && one(spans, "orchestrator", SpanKind::Client, "prolong a lease").is_some()
+                && one(spans, "orchestrator", SpanKind::Client, "extend a lease").is_some()
                 && spans.iter().filter(|span| span.service == "ensemble-edge-proxy").count() >= 3
         })
         .await;
@@ -174,7 +174,7 @@ async fn a_trace_goes_on_in_the_attempt_of_a_runner_and_in_the_calls_to_livekit(
         assert_eq!(edge.parent, submitted.id, "the attempt's parent is the submission: {}", list(&spans));
     }
     let beat = must(&spans, "orchestrator", SpanKind::Server, beat);
-    let sql = must(&spans, "orchestrator", SpanKind::Client, "prolong a lease");
+    let sql = must(&spans, "orchestrator", SpanKind::Client, "extend a lease");
     assert_eq!(sql.parent, beat.id, "the SQL of the attempt: {}", list(&spans));
 
     let caller = CallerTrace::new("44444444444444444444444444444444", "4444444444444444");
