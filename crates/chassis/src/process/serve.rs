@@ -159,6 +159,8 @@ fn serve_internal<S: Service>(
     });
     let server = HttpServer::new(move || App::new().app_data(state.clone()).configure(internal::configure))
         .workers(1)
+        // As on the public listener: a call whose caller has gone ends, and does not hold up the drain.
+        .h1_allow_half_closed(false)
         .disable_signals()
         .listen(listener)?;
     Ok(server.run())
