@@ -85,8 +85,8 @@ fn origin(vars: &mut Vars, upstream: Upstream) -> Origin {
         Upstream::Orchestrator => ("ORCHESTRATOR_URL", 8084),
         Upstream::VoiceGateway => ("VOICE_GATEWAY_URL", 8085),
     };
-    let default = Origin { authority: format!("127.0.0.1:{port}").into() };
-    vars.parse(name, &format!("the public address of {}; its name may have many addresses", upstream.name()), default)
+    let meaning = format!("the public address of {}, or several with commas between", upstream.name());
+    vars.parse(name, &meaning, Origin::local(port))
 }
 
 fn upstream(vars: &mut Vars) -> UpstreamLimits {

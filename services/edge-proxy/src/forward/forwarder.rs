@@ -94,7 +94,7 @@ async fn exchange(
     let replicas = edge.replicas.of(upstream);
     let outgoing = Outgoing {
         target: request.uri().path_and_query().map_or("/", |target| target.as_str()),
-        headers: headers::request(request, &context, &replicas.origin().authority, has_body, may_make_account),
+        headers: headers::request(request, &context, replicas.origin().host(), has_body, may_make_account),
         is_repeatable: upload.is_empty() && route_table::is_repeatable(is_read, request.path()),
         is_long_poll,
         method,
