@@ -115,3 +115,17 @@ async fn a_read_that_broke_is_asked_once_more_and_no_further() {
     assert_eq!((answer.status, answer.code()), (502, "UPSTREAM_ERROR".to_owned()));
     assert_eq!(stub.count(), 2);
 }
+
+#[tokio::test]
+async fn a_service_that_is_about_to_stop_is_avoided() {
+    const LAST: &[u8] = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}";
+    let (stays, stops) = (Stub::echo().await, Stub::start(|_| Reaction::SayAndClose(LAST.to_vec())).await);
+    let urls = format!("http://{},http://{}", stays.address, stops.address);
+    let edge = Edge::with(&stays, &[("SESSION_STORE_URL", &urls)]).await;
+    for _ in 0..10 {
+        assert_eq!(edge.get("/v1/sessions").await.status, 200);
+    }
+    assert_eq!((stays.count(), stops.count()), (9, 1));
+    drop(stays);
+    assert_eq!(edge.get("/v1/sessions").await.status, 200, "it is used when there is no other");
+}
