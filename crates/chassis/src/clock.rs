@@ -1,4 +1,4 @@
-//! The time, from outside, so that tests own it. What decides across processes is decided by the database's clock.
+//! The clock of a service, which tests can replace. Decisions that concern several processes use the database's clock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use ensemble_types::time::Timestamp;
 
-/// Gives the time. Cheap to clone.
+/// Returns the current time. Cheap to clone.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
@@ -16,7 +16,7 @@ impl Clock {
         Self(Arc::new(system_now))
     }
 
-    /// A clock that a test moves.
+    /// A clock that a test sets.
     pub fn from_fn(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }

@@ -1,4 +1,4 @@
-//! Configuration: environment variables, each with its meaning beside its name. All mistakes are reported at once.
+//! Configuration from environment variables. Each has a description, and all mistakes are reported together.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
-/// Reads variables, remembers what each is for, and collects what is wrong with them.
+/// Reads variables, and collects their descriptions and their mistakes.
 pub struct Vars {
     source: Source,
     faults: Vec<String>,
@@ -17,7 +17,7 @@ pub struct Vars {
 
 type Source = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// One variable as documentation shows it.
+/// One variable for the documentation.
 #[derive(Clone, Debug)]
 pub struct Variable {
     pub name: String,
@@ -25,7 +25,7 @@ pub struct Variable {
     pub default: String,
 }
 
-/// Everything that was wrong with the configuration, a line each.
+/// All mistakes in the configuration, one on each line.
 #[derive(Debug, thiserror::Error)]
 #[error("the configuration is not usable:\n  {}", .0.join("\n  "))]
 pub struct ConfigFaults(pub Vec<String>);
@@ -43,7 +43,7 @@ impl Vars {
         Self::from_fn(move |name| map.get(name).cloned())
     }
 
-    /// Variables that `choose` picks, which may ask for those of this process.
+    /// Variables that `choose` returns.
     pub fn over_env(
         choose: impl Fn(&str, &dyn Fn(&str) -> Option<String>) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
@@ -70,7 +70,7 @@ impl Vars {
         })
     }
 
-    /// Any type with a textual form.
+    /// A value of any type that can be parsed.
     pub fn parse<T: FromStr + Display>(&mut self, name: &str, meaning: &str, default: T) -> T
     where
         T::Err: Display,
@@ -84,8 +84,8 @@ impl Vars {
         }
     }
 
-    /// Any type with a textual form, from the variable or from the file that `<NAME>_FILE` names, because the text may
-    /// hold a password. A value that cannot be read is not repeated.
+    /// The same from the variable or from the file that `<NAME>_FILE` names, because the text may hold a password. The
+    /// error does not contain the value.
     pub fn parse_secret<T: FromStr + Display>(&mut self, name: &str, meaning: &str, default: T) -> T
     where
         T::Err: Display,
@@ -150,17 +150,17 @@ impl Vars {
         self.faults.push(format!("{name} {what}"));
     }
 
-    /// All that was wrong so far.
+    /// All mistakes so far.
     pub fn finish(&self) -> Result<(), ConfigFaults> {
         if self.faults.is_empty() { Ok(()) } else { Err(ConfigFaults(self.faults.clone())) }
     }
 
-    /// The variables that were asked for, in that order.
+    /// The variables that were read, in that order.
     pub fn known(&self) -> &[Variable] {
         &self.known
     }
 
-    /// An empty variable counts as absent: that is what `FOO=` in a compose file means.
+    /// An empty variable counts as absent: compose files write `FOO=` for that.
     fn read(&mut self, name: &str, meaning: &str, default: &str) -> Option<String> {
         if !self.known.iter().any(|v| v.name == name) {
             self.known.push(Variable {

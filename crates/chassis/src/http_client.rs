@@ -1,4 +1,4 @@
-//! Calls from one service to another, and to the servers it works with.
+//! The HTTP client for calls to other services and to outside servers.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! How any service of ours behaves: start, configure, listen, route, authenticate, answer, log, drain.
+//! What all services have in common: start, configure, listen, route, authenticate, answer, log, drain.
 //!
-//! A service says what is its own (its variables, its table of routes, its state) through [`Service`] and gets the rest
-//! from here, so that all of them behave alike. Reading order: [`service`], [`routes`], [`http`], [`auth`], [`process`].
-//! Nothing here knows what any service is for.
+//! A service defines its variables, its table of routes and its state through [`Service`]. The chassis does the rest, so
+//! that all services behave alike. Reading order: [`service`], [`routes`], [`http`], [`auth`], [`process`].
+//! The chassis knows nothing about any particular service.
 
 pub mod auth;
 pub mod clock;

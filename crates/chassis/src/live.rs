@@ -12,15 +12,15 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use crate::process::Drain;
 
-/// How often a comment shows that a quiet stream is alive.
+/// How often a stream without events sends a comment, so that clients and proxies keep the connection.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// One event of a stream, as the bytes that go out.
+/// One event of a stream, encoded.
 #[derive(Clone, Debug)]
 pub struct Event(Bytes);
 
 impl Event {
-    /// `data` must be one line; JSON as we write it is.
+    /// `data` must be one line. The JSON that serde_json writes is one line.
     pub fn new(name: &str, id: Option<&str>, data: &str) -> Self {
         let mut frame = String::with_capacity(name.len() + data.len() + 48);
         if let Some(id) = id {
@@ -35,18 +35,18 @@ impl Event {
         Self(frame.into())
     }
 
-    /// The last event: why the stream ends, and how soon a client should come back.
+    /// The last event: the reason why the stream ends, and when a client should connect again.
     pub fn end(reason: &str) -> Self {
         Self(format!("event: end\nretry: 500\ndata: {{\"reason\":\"{reason}\"}}\n\n").into())
     }
 
-    /// Several events, written already.
+    /// Several events that are encoded already.
     pub fn from_bytes(frames: Bytes) -> Self {
         Self(frames)
     }
 }
 
-/// A response that sends `events` as they come, a comment when it was quiet for [`KEEP_ALIVE`], and `event: end` with the
+/// A response that sends `events` as they come, a comment after [`KEEP_ALIVE`] without one, and `event: end` with the
 /// reason `draining` when the service stops. The stream ends when `events` does.
 pub fn sse(events: impl Stream<Item = Event> + 'static, drain: &Drain) -> HttpResponse {
     let closing = drain.clone();

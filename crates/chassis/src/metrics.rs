@@ -1,4 +1,4 @@
-//! Numbers for Prometheus. Labels are bounded: routes by their template, statuses by their code, never an id.
+//! Metrics for Prometheus. Labels have few values: the template of a route and the code of a status, never an id.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use prometheus::{Encoder, Gauge, HistogramOpts, HistogramVec, Opts, Registry, Te
 use crate::http::InFlight;
 use crate::process::telemetry::span_counters;
 
-/// The registry of one running service. Cheap to clone; give it your own collectors.
+/// The registry of one running service. Cheap to clone; services register their own collectors here.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Registry,
     requests: Requests,
 }
 
-/// Rate, errors and duration of every route.
+/// Counts and durations of requests by route and status.
 #[derive(Clone, Debug)]
 pub struct Requests(HistogramVec);
 
@@ -51,7 +51,7 @@ impl Metrics {
         &self.registry
     }
 
-    /// A number that is read when Prometheus asks: the depth of a queue, for instance. `labels` are fixed.
+    /// A gauge that is read when Prometheus scrapes, such as the depth of a queue. `labels` are constant.
     pub fn reading(
         &self,
         name: &str,

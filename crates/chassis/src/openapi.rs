@@ -1,4 +1,4 @@
-//! The OpenAPI 3.1 document, made from the route tables: what is not in a table is not in the document, and the other way round.
+//! Builds the OpenAPI 3.1 document from the route tables, so that it has exactly the routes of the tables.
 
 mod exact;
 
@@ -19,7 +19,7 @@ use utoipa::openapi::{
 use crate::auth::Access;
 use crate::routes::{Routes, Row, SchemaRef};
 
-/// One document for all the tables.
+/// One document for several tables.
 pub fn document(title: &str, description: &str, version: &str, tables: &[Routes]) -> OpenApi {
     let mut schemas: BTreeMap<String, RefOr<Schema>> = BTreeMap::new();
     let mut paths = Paths::new();
@@ -140,7 +140,7 @@ fn operation(row: &Row) -> utoipa::openapi::path::Operation {
     operation.build()
 }
 
-/// The shapes of a row's successes, by status and media type.
+/// The successful responses of a row, by status and media type.
 fn answers(row: &Row) -> BTreeMap<u16, BTreeMap<&'static str, Vec<&str>>> {
     let mut by_status: BTreeMap<u16, BTreeMap<&'static str, Vec<&str>>> = BTreeMap::new();
     for (status, media_type, schema) in &row.doc.answers {
@@ -161,7 +161,7 @@ fn one_of(names: &[&str]) -> Option<RefOr<Schema>> {
     }
 }
 
-/// The problems of a row by status: its own, and those that any route can have.
+/// The problems of a row by status: its own ones, and those of all routes.
 fn problems(row: &Row) -> BTreeMap<u16, Vec<Code>> {
     let mut codes = row.doc.errors.clone();
     codes.extend([Code::InvalidArgument, Code::RateLimited, Code::Internal]);
@@ -196,7 +196,7 @@ fn path_parameters(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }
 
-/// `get_v1_machines_id`: stable, unique, and good enough as a function name in generated clients.
+/// `get_v1_machines_id`: stable, unique, and usable as a function name in generated clients.
 fn operation_id(row: &Row) -> String {
     let path: String = row.path.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     let words: Vec<&str> = path.split('_').filter(|word| !word.is_empty()).collect();

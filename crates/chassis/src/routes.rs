@@ -1,6 +1,6 @@
-//! The route table: one row says everything about a route.
+//! The route table: one row describes one route completely.
 //!
-//! From the rows come the routing, the 401 and 403 of credentials, the 405, the OpenAPI document and the access-matrix test.
+//! The rows produce the routing, the 401 and 403 of credentials, the 405, the OpenAPI document and the access-matrix test.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub struct Row {
     run: Run,
 }
 
-/// What the OpenAPI document says about a route.
+/// The description of a route in the OpenAPI document.
 #[derive(Default)]
 pub struct RowDoc {
     pub summary: &'static str,
@@ -49,7 +49,7 @@ pub struct RowDoc {
     pub errors: Vec<Code>,
 }
 
-/// A schema by its name, with all that it refers to.
+/// A schema, its name and the schemas that it refers to.
 pub struct SchemaRef {
     pub name: String,
     pub schemas: Vec<(String, RefOr<Schema>)>,
@@ -120,7 +120,7 @@ impl RowBuilder {
         self
     }
 
-    /// One sentence on what the call does, and the group it is listed under.
+    /// One sentence about the call, and the group of the call.
     #[must_use]
     pub fn summary(mut self, tag: &'static str, summary: &'static str) -> Self {
         (self.doc.tag, self.doc.summary) = (tag, summary);
@@ -146,7 +146,7 @@ impl RowBuilder {
         self.body::<B>()
     }
 
-    /// Takes an `Idempotency-Key`.
+    /// The route accepts an `Idempotency-Key`.
     #[must_use]
     pub fn idempotent(mut self) -> Self {
         self.doc.idempotent = true;
@@ -166,7 +166,7 @@ impl RowBuilder {
         self
     }
 
-    /// Problems beyond those that every route can have (400, 401, 403 of credentials, 405, 408, 413, 415, 429, 5xx).
+    /// Problems besides those that every route can have (400, 401, 403 of credentials, 405, 408, 413, 415, 429, 5xx).
     #[must_use]
     pub fn errors(mut self, codes: &[Code]) -> Self {
         self.doc.errors.extend_from_slice(codes);
@@ -199,7 +199,7 @@ impl SchemaRef {
     }
 }
 
-/// Credentials first, before any of the body is read; then the arguments; then the handler.
+/// Checks credentials before the body is read, then reads the arguments, then calls the handler.
 async fn answer<H, Args, R>(
     handler: H,
     access: Access,
@@ -244,7 +244,7 @@ fn resource(path: &str, rows: &[&Row]) -> Resource {
         let call = move |request: HttpRequest, payload: web::Payload| run(request, payload.into_inner());
         resource = resource.route(web::method(row.method.clone()).to(call));
         if row.method == Method::GET {
-            // HEAD is GET without the body (RFC 9110, section 9.3.2); a route that counts its readers looks at the method.
+            // HEAD is GET without the body (RFC 9110, section 9.3.2). A route that counts its readers checks the method.
             let run = Arc::clone(&row.run);
             let call = move |request: HttpRequest, payload: web::Payload| {
                 let answer = run(request, payload.into_inner());

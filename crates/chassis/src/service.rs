@@ -1,4 +1,4 @@
-//! What a service defines. The chassis does everything else.
+//! The trait that a service implements. The chassis does everything else.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use crate::process::{Drain, ServerSettings};
 use crate::routes::no_such_route;
 use crate::{Clock, Routes};
 
-/// Why a service could not start.
+/// The reason why a service could not start.
 pub type StartError = anyhow::Error;
 
 /// A service: its name, its variables, its table of routes, its state.
@@ -31,44 +31,44 @@ pub trait Service: Send + Sync + Sized + 'static {
     const DEFAULT_PORT: u16;
     type Config: Send + 'static;
 
-    /// Reads the variables. Mistakes are collected in `vars`; return some value all the same.
+    /// Reads the variables. `vars` collects mistakes, so this returns a value in any case.
     fn configure(vars: &mut Vars) -> Self::Config;
 
     /// The table of the public listener.
     fn routes() -> Routes;
 
-    /// Opens the database, makes clients, and names the loops that run as long as the service does. Runs on the main
-    /// runtime. Must not fail because a peer is away.
+    /// Opens the database, makes clients, and returns the workers that run as long as the service does. It runs on the
+    /// main runtime. It must not fail because a peer is unavailable.
     fn build(
         config: Self::Config,
         context: ServiceContext,
     ) -> impl Future<Output = Result<(Arc<Self>, Vec<Worker>), StartError>> + Send;
 
-    /// Brings the database up to date and nothing else: the `migrate` command.
+    /// Migrates the database, for the `migrate` command.
     fn migrate(config: Self::Config) -> impl Future<Output = Result<(), StartError>> + Send {
         let _ = config;
         async { Ok(()) }
     }
 
-    /// Where the keys of access tokens come from.
+    /// The source of the keys of access tokens.
     fn keys(&self) -> Arc<dyn KeySource>;
 
-    /// Who may call the [`crate::Access::VoiceKey`] routes.
+    /// The check of the [`crate::Access::VoiceKey`] routes.
     fn gate(&self) -> Option<Arc<dyn Gate>> {
         None
     }
 
-    /// Limits of the public listener that differ from the usual ones.
+    /// The limits of the public listener.
     fn server_settings(&self) -> ServerSettings {
         ServerSettings::default()
     }
 
-    /// Looks at a connection that was accepted; what it puts beside it, [`actix_web::HttpRequest::conn_data`] gives back.
+    /// Inspects an accepted connection. [`actix_web::HttpRequest::conn_data`] returns what this stores in `data`.
     fn on_connect(&self, connection: &TcpStream, data: &mut Extensions) {
         let _ = (connection, data);
     }
 
-    /// Surrounds every request of the public listener.
+    /// Wraps every request of the public listener.
     fn middleware(
         request: ServiceRequest,
         next: Next<BoxBody>,
@@ -81,34 +81,34 @@ pub trait Service: Send + Sync + Sized + 'static {
         web::to(no_such_route)
     }
 
-    /// What peers may call, on the internal listener.
+    /// The methods that peers may call on the internal listener.
     fn rpc(self: &Arc<Self>) -> Vec<RpcMount> {
         Vec::new()
     }
 
-    /// Whether requests may be sent here; `Err` says why not. A peer that is away is no reason.
+    /// Whether the service is ready; `Err` has the reason. A peer that is unavailable is no reason.
     fn ready(&self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async { Ok(()) })
     }
 }
 
-/// What the chassis hands to a service.
+/// What the chassis passes to a service.
 #[derive(Clone, Debug)]
 pub struct ServiceContext {
     pub clock: Clock,
-    /// Ends loops and long answers.
+    /// Signals when workers and long answers must end.
     pub drain: Drain,
     pub metrics: Metrics,
     /// For calls to peers.
     pub http: reqwest::Client,
-    /// Shows peers that we are one of them.
+    /// Authenticates calls to peers.
     pub internal_token: SecretString,
-    /// Where this service was bound, with the real port.
+    /// The address of the public listener, with the real port.
     pub public_addr: SocketAddr,
     pub internal_addr: SocketAddr,
 }
 
-/// A loop with its name. It must end soon after the drain begins.
+/// A background task and its name. It must end soon after the drain begins.
 pub struct Worker {
     pub name: &'static str,
     pub task: BoxFuture<'static, ()>,
@@ -130,7 +130,7 @@ pub struct RpcMount {
 
 pub type RpcCall = Arc<dyn Fn(Bytes) -> BoxFuture<'static, Result<Bytes, RpcStatus>> + Send + Sync>;
 
-/// A failed internal call, in the words that Twirp uses.
+/// A failed internal call, with an error code of Twirp.
 #[derive(Clone, Debug)]
 pub struct RpcStatus {
     /// `not_found`, `invalid_argument`, `unavailable`, `internal`.

@@ -116,9 +116,10 @@ impl Raw {
 
 /// Polls until so many requests are at work.
 async fn at_work(waits: &Running, count: usize) {
+    let mut ticks = tokio::time::interval(Duration::from_millis(5));
     let so_many = async {
         while waits.in_flight() != count {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            ticks.tick().await;
         }
     };
     let in_time = tokio::time::timeout(SOON, so_many).await;

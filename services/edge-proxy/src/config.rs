@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use ensemble_chassis::Vars;
 use ensemble_chassis::process::ServerSettings;
+use ipnet::IpNet;
 
-use crate::domain::client_address::Network;
+use crate::domain::client_address;
 use crate::domain::cors::{Origins, origin_of};
 use crate::domain::request_rules::HeadLimits;
 use crate::domain::route_table::{PerUpstream, Upstream};
@@ -23,7 +24,7 @@ pub struct Config {
     /// How long a client may take nothing of its answer.
     pub send_stall: Duration,
     pub connections_per_address: usize,
-    pub trusted_proxies: Vec<Network>,
+    pub trusted_proxies: Vec<IpNet>,
     pub quotas: Quotas,
     pub streams_per_caller: usize,
     pub cors: Origins,
@@ -85,8 +86,8 @@ fn origin(vars: &mut Vars, upstream: Upstream) -> Origin {
         Upstream::Orchestrator => ("ORCHESTRATOR_URL", 8084),
         Upstream::VoiceGateway => ("VOICE_GATEWAY_URL", 8085),
     };
-    let default = Origin { authority: format!("127.0.0.1:{port}").into() };
-    vars.parse(name, &format!("the public address of {}; its name may have many addresses", upstream.name()), default)
+    let meaning = format!("the public address of {}, or several with commas between", upstream.name());
+    vars.parse(name, &meaning, Origin::local(port))
 }
 
 fn upstream(vars: &mut Vars) -> UpstreamLimits {
@@ -128,10 +129,10 @@ fn quotas(vars: &mut Vars) -> Quotas {
     }
 }
 
-fn networks(vars: &mut Vars) -> Vec<Network> {
+fn networks(vars: &mut Vars) -> Vec<IpNet> {
     let texts =
         vars.list("TRUSTED_PROXIES", "addresses or ranges of proxies before the edge whose X-Forwarded-For counts", "");
-    let parsed: Result<Vec<Network>, _> = texts.iter().map(|text| text.parse()).collect();
+    let parsed: Result<Vec<IpNet>, _> = texts.iter().map(|text| client_address::network(text)).collect();
     parsed.unwrap_or_else(|error| {
         vars.add_error("TRUSTED_PROXIES", &format!("is not usable: {error}"));
         Vec::new()
@@ -142,7 +143,7 @@ fn cors(vars: &mut Vars, public_base_url: &str) -> Origins {
     let mut origins =
         vars.list("CORS_ALLOWED_ORIGINS", "origins of web pages that may call, as in https://app.example.com", "");
     let share = vars.text("SHARE_BASE_URL", "where public links lead; its pages may call, too", public_base_url);
-    origins.extend(origin_of(&share).map(str::to_owned));
+    origins.extend(origin_of(&share));
     Origins::new(origins.iter().map(String::as_str)).unwrap_or_else(|error| {
         vars.add_error("CORS_ALLOWED_ORIGINS", &format!("is not usable: {error}"));
         Origins::default()

@@ -16,11 +16,11 @@ mod middleware;
 mod pages;
 mod request_context;
 mod response_headers;
-mod routes;
-mod streams;
+mod shares;
 mod upstream;
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,13 +35,13 @@ use ensemble_chassis::process::ServerSettings;
 use ensemble_chassis::{Drain, KeySource, Routes, Service, ServiceContext, StartError, Vars, Worker};
 
 use crate::config::Config;
-use crate::connections::Connections;
+use crate::connections::Connection;
 use crate::domain::route_table::{PerUpstream, Upstream};
 use crate::keys::PublishedKeys;
-use crate::limits::Limiter;
+use crate::limits::{LimitKey, Limiter};
 use crate::metrics::EdgeMetrics;
 use crate::pages::share::SharePage;
-use crate::streams::Streams;
+use crate::shares::Shares;
 use crate::upstream::addresses::Replicas;
 
 /// How often counters that are full again are forgotten.
@@ -54,8 +54,8 @@ pub struct EdgeProxy {
     keys: Arc<PublishedKeys>,
     auth: AuthContext,
     limiter: Arc<Limiter>,
-    streams: Arc<Streams>,
-    connections: Arc<Connections>,
+    streams: Arc<Shares<LimitKey>>,
+    connections: Arc<Shares<IpAddr>>,
     metrics: EdgeMetrics,
     client: reqwest::Client,
     replicas: PerUpstream<Arc<Replicas>>,
@@ -72,7 +72,7 @@ impl Service for EdgeProxy {
     }
 
     fn routes() -> Routes {
-        routes::routes()
+        pages::routes()
     }
 
     async fn build(config: Config, context: ServiceContext) -> Result<(Arc<Self>, Vec<Worker>), StartError> {
@@ -84,12 +84,11 @@ impl Service for EdgeProxy {
             // A service that is not there yet is found later.
             let _ = replicas.of(upstream).look_up().await;
         }
-        let trusted = config.trusted_proxies.clone();
         let edge = Self {
             auth: AuthContext::new(Arc::clone(&keys) as Arc<dyn KeySource>, None, context.clock.clone()),
             limiter: Arc::new(Limiter::new(config.quotas)),
-            streams: Streams::new(config.streams_per_caller),
-            connections: Connections::new(config.connections_per_address, trusted, metrics.connections.clone()),
+            streams: Shares::new(config.streams_per_caller),
+            connections: Shares::new(config.connections_per_address),
             share_page: SharePage::new(&config.public_base_url),
             client: upstream::send::client(config.upstream)?,
             drain: context.drain,
@@ -113,7 +112,7 @@ impl Service for EdgeProxy {
     fn on_connect(&self, connection: &TcpStream, data: &mut Extensions) {
         connections::prepare(connection, self.config.send_stall);
         if let Ok(peer) = connection.peer_addr() {
-            data.insert(Rc::new(self.connections.open(peer.ip())));
+            data.insert(Rc::new(Connection::open(self, peer.ip())));
         }
     }
 

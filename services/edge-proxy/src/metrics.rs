@@ -3,20 +3,16 @@
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
-use prometheus::{Histogram, HistogramOpts, HistogramVec, IntGauge, Registry};
+use prometheus::{HistogramOpts, HistogramVec, IntGauge, Registry};
 
-use crate::domain::route_table::{PerUpstream, Upstream};
+use crate::domain::route_table::Upstream;
 
-/// By service and class of status. All of them are made at the start, so that counting is an atomic addition.
 #[derive(Clone, Debug)]
 pub(crate) struct EdgeMetrics {
-    services: PerUpstream<ByStatus>,
-    edge: ByStatus,
+    /// By service and class of status.
+    durations: HistogramVec,
     pub connections: IntGauge,
 }
-
-#[derive(Clone, Debug)]
-struct ByStatus([Histogram; 4]);
 
 impl EdgeMetrics {
     /// # Errors
@@ -31,24 +27,17 @@ impl EdgeMetrics {
         let connections = IntGauge::new("edge_connections", "Client connections that are open.")?;
         registry.register(Box::new(durations.clone()))?;
         registry.register(Box::new(connections.clone()))?;
-        let by_status =
-            |to: &str| ByStatus(["2xx", "3xx", "4xx", "5xx"].map(|status| durations.with_label_values(&[to, status])));
-        Ok(Self {
-            services: PerUpstream::new(|upstream| by_status(upstream.name())),
-            edge: by_status("edge"),
-            connections,
-        })
+        Ok(Self { durations, connections })
     }
 
     pub(crate) fn record(&self, upstream: Option<Upstream>, status: StatusCode, took: Duration) {
-        let ByStatus([success, redirect, client, server]) =
-            upstream.map_or(&self.edge, |upstream| self.services.of(upstream));
-        let histogram = match status.as_u16() {
-            ..300 => success,
-            300..400 => redirect,
-            400..500 => client,
-            _ => server,
+        let class = match status.as_u16() {
+            ..300 => "2xx",
+            300..400 => "3xx",
+            400..500 => "4xx",
+            _ => "5xx",
         };
-        histogram.observe(took.as_secs_f64());
+        let labels = [upstream.map_or("edge", Upstream::name), class];
+        self.durations.with_label_values(&labels).observe(took.as_secs_f64());
     }
 }

@@ -1,6 +1,6 @@
-//! Who may call a route, as route tables say it.
+//! The access levels that a route table can ask for.
 
-/// Who may call a route at all. What a caller may do to a particular thing is decided where the thing is.
+/// The credentials that a route requires. The service that owns a resource decides what a caller may do to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// No credentials; a bearer is ignored.

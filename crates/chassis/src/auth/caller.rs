@@ -1,4 +1,4 @@
-//! From the `Authorization` header to a [`Caller`].
+//! Turns the `Authorization` header into a [`Caller`].
 
 use std::future::{Ready, ready};
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use super::{Access, Gate, KeySet, KeySource};
 use crate::Clock;
 use crate::http::ApiError;
 
-/// Our clocks and identity's may differ by this much (seconds).
+/// Our clock and identity's clock may differ by this many seconds.
 const LEEWAY_SECONDS: i64 = 30;
-/// Verified tokens that are cached, so that a signature is checked once and not with every request.
+/// How many verified tokens are cached, so that a signature is checked once and not with every request.
 const CACHED_TOKENS: u64 = 20_000;
 
-/// The account, and where it has one the machine, that a verified token stands for.
+/// The account that a verified token stands for, and its machine if it is a machine token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     pub user: UserId,
@@ -31,7 +31,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Whether the token still counts; for answers that take long.
+    /// Checks that the token is still valid. Long answers call this again and again.
     pub fn check(&self, keys: &KeySet, now: Timestamp) -> Result<(), BadToken> {
         if now.unix_seconds() > self.expires_at.unix_seconds() + LEEWAY_SECONDS {
             return Err(BadToken::Expired);
@@ -40,7 +40,7 @@ impl Caller {
     }
 }
 
-/// What a service needs to know who is calling. One for each running service, in its application data.
+/// What a service needs to identify callers. Each running service has one in its application data.
 pub struct AuthContext {
     keys: Arc<dyn KeySource>,
     gate: Option<Arc<dyn Gate>>,
@@ -60,7 +60,7 @@ impl AuthContext {
         Self { keys, gate, clock, cached: Cache::new(CACHED_TOKENS) }
     }
 
-    /// The caller of a request with a valid bearer token: 401 without one, 503 when the keys are not to be had.
+    /// The caller of a request with a valid bearer token: 401 without one, 503 when the keys are not available.
     pub fn caller(&self, request: &HttpRequest) -> Result<Caller, Problem> {
         let token = bearer(request).ok_or_else(Problem::unauthenticated)?;
         let keys = self.keys.current().map_err(|_| {
@@ -73,13 +73,13 @@ impl AuthContext {
         })
     }
 
-    /// Whose token this is, for rate limits.
+    /// The caller that a token belongs to, for rate limits.
     pub fn identify(&self, token: &str) -> Option<Caller> {
         let keys = self.keys.current().ok()?;
         self.verify(token, &keys).ok()
     }
 
-    /// A caller of the kind that the route asks for; nothing for routes that anyone may call.
+    /// A caller with the access that the route requires; `None` for public routes.
     pub fn admit(&self, access: Access, request: &HttpRequest) -> Result<Option<Caller>, Problem> {
         match access {
             Access::Public | Access::SignedRequest => Ok(None),
@@ -150,7 +150,7 @@ impl FromRequest for Caller {
     type Future = Ready<Result<Self, ApiError>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        // The route's own check put it there; a route for anyone has none.
+        // The route's check inserted it; a public route has none.
         ready(request.extensions().get::<Self>().cloned().ok_or_else(|| Problem::unauthenticated().into()))
     }
 }

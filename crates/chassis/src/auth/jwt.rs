@@ -1,7 +1,7 @@
-//! Access tokens: JWTs (RFC 7519, profile RFC 9068) signed with EdDSA (RFC 8037), verified as RFC 8725 asks.
+//! Access tokens: JWTs (RFC 7519, profile RFC 9068) signed with EdDSA (RFC 8037), verified as RFC 8725 requires.
 //!
 //! jsonwebtoken parses and checks; the cryptography is a provider of our own, because Ed25519 must be checked
-//! strictly (`verify_strict` refuses weak keys and non-canonical signatures) and because no other algorithm exists here.
+//! strictly (`verify_strict` refuses weak keys and non-canonical signatures) and because we use no other algorithm.
 
 use ed25519_dalek::{Signature, Signer, SigningKey, Verifier, VerifyingKey};
 use ensemble_types::ids::{MachineId, TokenId, UserId};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub const ISSUER: &str = "ensemble";
 pub const AUDIENCE_USER: &str = "ensemble:user";
-/// Machine tokens have an audience of their own, so that one can never pass for a user's.
+/// Machine tokens have their own audience, so that a service never accepts one as a user's token.
 pub const AUDIENCE_MACHINE: &str = "ensemble:machine";
 pub const SCOPE_USER: &str = "user";
 pub const SCOPE_MACHINE: &str = "machine";
@@ -21,7 +21,7 @@ pub const SCOPE_MACHINE: &str = "machine";
 const TOKEN_TYPE: &str = "at+jwt";
 const MAX_TOKEN_BYTES: usize = 4096;
 
-/// What a token says. All members are required but `machineId`, which a machine token has and a user token has not.
+/// The claims of a token. All are required except `machineId`, which only machine tokens have.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Claims {
     pub iss: String,
@@ -37,7 +37,7 @@ pub struct Claims {
     pub machine_id: Option<MachineId>,
 }
 
-/// Why a token is refused; for logs only.
+/// The reason why a token is refused; for logs only.
 #[derive(Debug, thiserror::Error)]
 pub enum BadToken {
     #[error("the token has the wrong form")]
@@ -67,11 +67,11 @@ pub fn install_provider() {
         },
         key_utils: KeyUtils::new_unimplemented(),
     };
-    // It fails only when it was installed before, which is what we want.
+    // It fails only when a provider is installed already.
     let _ = PROVIDER.install_default();
 }
 
-/// Signs claims with a key that others know as `kid`.
+/// Signs claims with the key that is published as `kid`.
 pub fn sign(claims: &Claims, kid: &str, key: &SigningKey) -> Result<String, Error> {
     let mut header = Header::new(Algorithm::EdDSA);
     header.typ = Some(TOKEN_TYPE.to_owned());

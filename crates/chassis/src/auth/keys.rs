@@ -1,4 +1,4 @@
-//! The keys that tokens are checked with, and the list of tokens that were revoked before they expired.
+//! The keys that verify tokens, and the list of tokens that were revoked before they expired.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -7,24 +7,24 @@ use ed25519_dalek::VerifyingKey;
 use ensemble_types::ids::TokenId;
 use tokio::sync::watch;
 
-/// A consistent picture of keys and revocations. Replaced as a whole, never changed.
+/// A consistent snapshot of keys and revocations. It is replaced as a whole and never changed.
 #[derive(Clone, Debug, Default)]
 pub struct KeySet {
     keys: HashMap<String, VerifyingKey>,
     revoked: HashSet<TokenId>,
 }
 
-/// The keys were last fetched too long ago to go on trusting them.
+/// The last fetch of the keys is too long ago to trust them.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the signing keys cannot be fetched")]
 pub struct KeysUnavailable;
 
 /// Where the keys come from: identity's own database, or its internal listener.
 pub trait KeySource: Send + Sync {
-    /// The latest picture; cheap, no I/O.
+    /// The latest snapshot. This is cheap and does no I/O.
     fn current(&self) -> Result<Arc<KeySet>, KeysUnavailable>;
 
-    /// Notifier whenever the picture changed, so that long answers can look again whether their caller may go on.
+    /// Signals each change of the snapshot, so that long answers can check their caller again.
     fn changes(&self) -> watch::Receiver<()>;
 }
 
@@ -45,7 +45,7 @@ impl KeySet {
     }
 }
 
-/// Keys that only a test or a tool changes.
+/// Keys that change only when a test or a tool sets them.
 #[derive(Debug)]
 pub struct FixedKeys {
     now: std::sync::Mutex<Arc<KeySet>>,

@@ -1,6 +1,6 @@
-//! Who is calling: the only place where a token is accepted, and the only place where 401 is decided.
+//! Authentication: the only module that accepts tokens and that decides on 401.
 //!
-//! Every service verifies tokens itself; nothing that the edge adds is trusted.
+//! Every service verifies tokens itself and trusts nothing that the edge adds.
 
 mod access;
 mod caller;

@@ -19,18 +19,18 @@ use super::{ApiError, strict_json};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// How large a body may be and how slowly it may come. In the application data of every service.
+/// The largest size and the lowest speed of a body. Every service has these limits in its application data.
 #[derive(Clone, Copy, Debug)]
 pub struct BodyLimits {
     pub max_bytes: usize,
-    /// Time for any body, however small.
+    /// The time that a body of any size may take.
     pub timeout: Duration,
-    /// Each second beyond it wants this many bytes more.
+    /// After that time, a body must have this many bytes for each second.
     pub min_bytes_per_second: u32,
 }
 
 impl BodyLimits {
-    /// Those of the service that answers this request.
+    /// The limits of the service that answers this request.
     pub fn of(request: &HttpRequest) -> Self {
         request.app_data::<Self>().copied().unwrap_or_default()
     }
@@ -54,18 +54,18 @@ pub struct IdempotentJson<T> {
     pub key: Option<IdempotencyKey>,
 }
 
-/// A JSON body that is not read before the handler asks for it: for routes whose handlers check credentials themselves.
+/// A JSON body that the handler reads itself: for routes whose handlers check credentials first.
 pub struct DeferredJson<T> {
     request: HttpRequest,
     payload: Payload,
     shape: PhantomData<T>,
 }
 
-/// The caller's name for one request, and the digest of its body.
+/// The idempotency key of a request, and the digest of its body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdempotencyKey {
     pub key: String,
-    /// SHA-256 of the body as it came.
+    /// SHA-256 of the body as the client sent it.
     pub body_hash: [u8; 32],
 }
 
@@ -127,17 +127,17 @@ impl<T: DeserializeOwned + 'static> FromRequest for IdempotentJson<T> {
     }
 }
 
-/// A body as it comes, held to the limits.
+/// The pieces of a body, within the limits.
 pub struct BoundedBody {
     payload: Payload,
     limits: BodyLimits,
     announced: Option<usize>,
     received: usize,
-    /// Only waiting for the client counts, not what the reader does in between.
+    /// Only the time spent waiting for the client counts, not the time of the reader.
     waited: Duration,
 }
 
-/// Why a body was not read to its end.
+/// The reason why a body was not read to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     #[error("A body may have at most {0} bytes.")]
@@ -159,7 +159,7 @@ impl BoundedBody {
         Ok(Self { payload, limits, announced, received: 0, waited: Duration::ZERO })
     }
 
-    /// What `Content-Length` says.
+    /// The value of `Content-Length`.
     pub fn announced(&self) -> Option<usize> {
         self.announced
     }
@@ -183,13 +183,13 @@ impl BoundedBody {
         Some(Ok(piece))
     }
 
-    /// All of it.
+    /// The whole body.
     pub async fn read(mut self) -> Result<Bytes, BodyError> {
         let mut whole = BytesMut::new();
         while let Some(piece) = self.next().await {
             let piece = piece?;
             if self.announced == Some(piece.len()) {
-                // Small bodies come in one piece, which need not be copied.
+                // A small body usually comes in one piece, which is not copied.
                 return Ok(piece);
             }
             whole.extend_from_slice(&piece);
@@ -227,14 +227,14 @@ fn wants_json(request: &HttpRequest) -> Result<(), Problem> {
             "Send the body as JSON, with `Content-Type: application/json`.",
         ));
     }
-    // Never decompressed: a small body must not become a large one here.
+    // Bodies are never decompressed, because a small body could become a very large one.
     match only(request, &CONTENT_ENCODING)?.map(HeaderValue::as_bytes) {
         None | Some(b"identity") => Ok(()),
         Some(_) => Err(Problem::new(Code::UnsupportedMediaType, "Send the body without `Content-Encoding`.")),
     }
 }
 
-/// JSON has one encoding, UTF-8 (RFC 8259, section 8.1): a body in another one is something else.
+/// JSON has one encoding, UTF-8 (RFC 8259, section 8.1), so other charsets are refused.
 fn is_json(content_type: &str) -> bool {
     let mut parts = content_type.split(';').map(str::trim);
     let essence = parts.next().unwrap_or_default();
@@ -245,7 +245,7 @@ fn is_json(content_type: &str) -> bool {
     essence.eq_ignore_ascii_case("application/json") && charsets.all(|charset| charset.eq_ignore_ascii_case("utf-8"))
 }
 
-/// A field that may come once. Of two, one reader would take the first and another the last.
+/// A header field that may occur once. With two, one reader could use the first and another the last.
 pub fn only<'a>(request: &'a HttpRequest, name: &HeaderName) -> Result<Option<&'a HeaderValue>, Problem> {
     let mut values = request.headers().get_all(name);
     let value = values.next();

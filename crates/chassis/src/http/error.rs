@@ -1,4 +1,4 @@
-//! From an error to the one body that errors have.
+//! Turns an error into a problem response, the only body that errors have.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use actix_web::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHEN
 use actix_web::{HttpResponse, ResponseError};
 use ensemble_types::problem::{PROBLEM_JSON, Problem};
 
-/// What a handler returns.
+/// The result of a handler.
 pub type HandlerResult<T> = Result<T, ApiError>;
 
-/// An error of a service that knows its problem. Implemented once, in the service's `error.rs`.
+/// An error that can become a problem. Each service implements it once, in its `error.rs`.
 pub trait IntoProblem {
-    /// The caller's text. What only the log may know is logged here, too.
+    /// The problem for the caller. Details that the caller must not see are logged here.
     fn into_problem(self) -> Problem;
 }
 
-/// A problem on its way out.
+/// The error of a handler: a problem that is sent to the caller.
 #[derive(Debug)]
 pub struct ApiError(Box<Problem>);
 

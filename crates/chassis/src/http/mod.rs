@@ -1,4 +1,4 @@
-//! The HTTP side of a handler: what it takes ([`Json`], [`Query`], [`Path`]) and what it gives ([`HandlerResult`]).
+//! The arguments ([`Json`], [`Query`], [`Path`]) and results ([`HandlerResult`]) of handlers.
 
 mod absent;
 mod body;

@@ -1,5 +1,5 @@
-//! Gives every request an id, a span, a line in the log and a place in the metrics, and counts what is in flight, which
-//! draining waits for.
+//! Gives every request an id, a span, a log line and metrics, and counts the requests in flight, because the drain waits
+//! for them.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::process::{Drain, telemetry};
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The name of one request in answers and logs.
+/// The id of one request in answers and logs.
 #[derive(Clone, Debug)]
 pub struct RequestId(pub Arc<str>);
 
@@ -34,7 +34,7 @@ impl InFlight {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// Counts one more, until what is returned is dropped.
+    /// Counts one more request until the guard is dropped.
     pub fn enter(&self) -> InFlightGuard {
         self.0.fetch_add(1, Ordering::SeqCst);
         InFlightGuard(Arc::clone(&self.0))
@@ -51,7 +51,7 @@ impl Drop for InFlightGuard {
     }
 }
 
-/// What [`observe`] needs, in the application data.
+/// The application data that [`observe`] needs.
 #[derive(Clone)]
 pub(crate) struct Observer {
     pub(crate) requests: Requests,
@@ -71,7 +71,7 @@ pub(crate) async fn observe<B: MessageBody>(
     let id = RequestId(take_request_id(request.headers()));
     request.extensions_mut().insert(id.clone());
     let method = request.method().clone();
-    // The route's template, never the path: a path can hold a link's token.
+    // This is the route's template and never the path, because a path can hold a link's token.
     let route = request.match_pattern().unwrap_or_else(|| "unmatched".to_owned());
     let span = tracing::info_span!("request", otel.name = %format_args!("{method} {route}"), otel.kind = "server",
         http.request.method = %method, http.route = %route, peer.service = tracing::field::Empty, request.id = %id.0, trace_id = tracing::field::Empty,
@@ -117,7 +117,7 @@ fn take_request_id(headers: &HeaderMap) -> Arc<str> {
 }
 
 pin_project_lite::pin_project! {
-    /// A body that counts as in flight until its last byte is out.
+    /// A body that counts as in flight until its last byte is sent.
     pub(crate) struct Counted<B> {
         #[pin]
         body: B,

@@ -1,4 +1,4 @@
-//! What stands in the address: path parameters and the query.
+//! Path parameters and the query of a request.
 
 use std::future::{Ready, ready};
 
@@ -8,10 +8,10 @@ use serde::de::DeserializeOwned;
 
 use super::ApiError;
 
-/// Path parameters. One that is malformed is as absent as one that does not exist: 404.
+/// Path parameters. A malformed one is 404, as one that does not exist.
 pub struct Path<T>(pub T);
 
-/// The query. What does not fit is 400 with the parameter's name as `?name`.
+/// The query. A wrong parameter is 400 with its name as `?name`.
 pub struct Query<T>(pub T);
 
 impl<T: DeserializeOwned + 'static> FromRequest for Path<T> {
@@ -41,7 +41,7 @@ fn parse<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
     serde_path_to_error::deserialize(pairs).map_err(|error| {
         let path = error.path().to_string();
         let detail = error.into_inner().to_string();
-        // The errors of serde that concern the whole query name the parameter in backquotes.
+        // When an error of serde concerns the whole query, its text has the parameter in backquotes.
         let name = if path == "." || path == "?" { detail.split('`').nth(1).unwrap_or("").to_owned() } else { path };
         Problem::field(format!("?{name}"), detail)
     })

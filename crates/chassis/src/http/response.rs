@@ -13,7 +13,7 @@ use super::error::problem_response;
 /// 201 with a JSON body.
 pub struct Created<T>(pub T);
 
-/// 201 when the call made it, 200 when it was there before (or was replaced).
+/// 201 when the call created the resource, 200 when it existed before (or was replaced).
 pub struct Upserted<T> {
     pub created: bool,
     pub body: T,

@@ -1,7 +1,7 @@
-//! Reads JSON as strictly as RFC 8259 and RFC 7493 allow: what two parsers could understand differently is refused.
+//! Reads JSON as strictly as RFC 8259 and RFC 7493 allow. Text that two parsers could read differently is refused.
 //!
-//! One pass over the text before it is read into a type: no key twice in an object, no U+0000, no lone surrogates, at most
-//! [`MAX_DEPTH`] levels. So free objects can be stored as text, and every later reader reads the same.
+//! One pass over the text, before it is read into a type, refuses repeated keys, U+0000, lone surrogates and more than
+//! [`MAX_DEPTH`] levels. Free objects can therefore be stored as text, and all later readers read the same.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,23 +10,23 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error as _, Map
 
 use ensemble_types::problem::{Code, Problem};
 
-/// How deep arrays and objects may be nested.
+/// The deepest nesting of arrays and objects.
 pub const MAX_DEPTH: u32 = 32;
 
-/// Reads a body, which is an object, into a type; the problem names the place by a JSON Pointer.
+/// Reads an object into a type. The problem has a JSON Pointer to the mistake.
 pub fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
     check(text)?;
     if text.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
         return Err(Problem::field("", "must be an object"));
     }
-    // The path is only worked out when something was wrong: nearly all bodies are right.
+    // The path is computed only after a failure, because nearly all bodies are valid.
     serde_json::from_slice(text).or_else(|_| {
         let mut json = serde_json::Deserializer::from_slice(text);
         serde_path_to_error::deserialize(&mut json).map_err(|error| invalid_field(&error))
     })
 }
 
-/// Refuses what is not JSON, and JSON that is not strict.
+/// Refuses text that is not strict JSON.
 pub fn check(text: &[u8]) -> Result<(), Problem> {
     let mut json = serde_json::Deserializer::from_slice(text);
     let checked = Strict { depth: 0 }.deserialize(&mut json).and_then(|()| json.end());
@@ -49,7 +49,7 @@ fn invalid_field(error: &serde_path_to_error::Error<serde_json::Error>) -> Probl
         }
     }
     let text = error.inner().to_string();
-    // serde_json adds where in the text it was; the pointer says it better.
+    // serde_json adds the line and column, which the pointer replaces.
     let detail = text.split(" at line ").next().unwrap_or(&text).to_owned();
     if let Some(missing) = detail.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`')) {
         return Problem::field(format!("{pointer}/{missing}"), "is required");

@@ -1,12 +1,11 @@
-//! What the schemas that are derived from types leave out, although callers have to know it: how large a number may be,
-//! and that nothing in an address is ever `null`.
+//! Adds to derived schemas what callers have to know: the range of numbers, and that parameters are never `null`.
 
 use utoipa::Number;
 use utoipa::openapi::path::Parameter;
 use utoipa::openapi::schema::{ArrayItems, SchemaType};
 use utoipa::openapi::{KnownFormat, Object, ObjectBuilder, RefOr, Schema, SchemaFormat, Type};
 
-/// Ids and tokens: opaque, and never in need of escapes.
+/// Ids and tokens: opaque text that needs no percent-encoding.
 const SEGMENT: &str = "^[A-Za-z0-9_-]{1,64}$";
 const FILE: &str = "^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$";
 
@@ -16,7 +15,7 @@ pub(super) fn segment(name: &str) -> RefOr<Schema> {
     ObjectBuilder::new().schema_type(SchemaType::Type(Type::String)).pattern(Some(pattern)).into()
 }
 
-/// A parameter of the query: a text, a number or a word, but not `null`, which an optional field would be.
+/// The schema of a query parameter. An optional field would allow `null`, which a query cannot express.
 pub(super) fn parameter(mut parameter: Parameter) -> Parameter {
     parameter.schema = parameter.schema.map(|mut schema| {
         bound(&mut schema);
@@ -25,7 +24,7 @@ pub(super) fn parameter(mut parameter: Parameter) -> Parameter {
     parameter
 }
 
-/// Numbers of a request body reach as far as the types that they are read into.
+/// Gives the numbers of a request body the range of the types that they are read into.
 pub(super) fn bound(schema: &mut RefOr<Schema>) {
     let RefOr::T(schema) = schema else { return };
     match schema {
@@ -54,7 +53,7 @@ fn bound_number(object: &mut Object) {
         _ => return,
     };
     let (lowest, highest, highest_unsigned) = bounds;
-    // Only types without a sign have a least value of their own, and it is 0.
+    // Only unsigned types have a minimum in their schema, and it is 0.
     let is_unsigned = object.minimum == Some(Number::UInt(0)) || object.minimum == Some(Number::Int(0));
     object.maximum.get_or_insert(Number::UInt(if is_unsigned { highest_unsigned } else { highest }));
     object.minimum.get_or_insert(Number::Int(lowest));

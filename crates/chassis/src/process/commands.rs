@@ -1,4 +1,4 @@
-//! What a service's program does: serve, `migrate`, `healthcheck`, `config`.
+//! The commands of a service's program: `serve`, `migrate`, `healthcheck`, `config`.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use super::telemetry::Telemetry;
 use crate::service::{Service, StartError};
 use crate::{Clock, Vars};
 
-/// EX_USAGE of sysexits.h: the configuration is wrong, starting again will not help.
+/// EX_USAGE of sysexits.h: the configuration is wrong, and another start will not help.
 const EXIT_CONFIG: u8 = 64;
 
 /// The whole `main` of a service.
@@ -82,7 +82,7 @@ fn serve<S: Service>(at: Addresses) -> Result<bool, StartError> {
     let listeners = Listeners::bind(at.public, at.internal)
         .map_err(|error| anyhow::anyhow!("cannot listen on {} and {}: {error}", at.public, at.internal))?;
     runtime()?.block_on(async {
-        // Both signals mean the same. The handlers are installed before anything else starts.
+        // Both signals start the drain. The handlers are installed before anything else starts.
         let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         let mut signalled = async || tokio::select! { _ = terminate.recv() => (), _ = interrupt.recv() => () };
         let running = tokio::select! {
@@ -108,7 +108,7 @@ fn migrate<S: Service>(_: Addresses) -> Result<bool, StartError> {
     Ok(true)
 }
 
-/// Asks the running service whether it is ready; for container health checks, where there is no curl.
+/// Checks the readiness of the running service. Container health checks use this because the image has no curl.
 fn healthcheck<S: Service>() -> ExitCode {
     let mut vars = Vars::from_env();
     let port = addresses::<S>(&mut vars).internal.port();

@@ -1,4 +1,4 @@
-//! Signals the end of a process to everything that waits.
+//! Signals to handlers and loops that the process is about to stop.
 
 use tokio::sync::watch;
 
@@ -11,7 +11,7 @@ pub(super) enum Stage {
     Closing,
 }
 
-/// Signals when to stop. Cheap to clone.
+/// Shows whether the process is about to stop. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Drain {
     stage: watch::Receiver<Stage>,
@@ -23,14 +23,14 @@ impl Drain {
         (sender, Self { stage })
     }
 
-    /// One that never begins, for tools and tests.
+    /// A drain that never begins, for tools and tests.
     pub fn never() -> Self {
         let (sender, drain) = Self::new();
         std::mem::forget(sender);
         drain
     }
 
-    /// No new work should be sent here any more.
+    /// Whether load balancers should send no more requests.
     pub fn is_draining(&self) -> bool {
         *self.stage.borrow() >= Stage::Draining
     }
@@ -42,7 +42,7 @@ impl Drain {
     /// Completes when long-polls should answer and streams should end.
     pub async fn closing(&self) {
         let mut stage = self.stage.clone();
-        // The sender is only dropped with the process, which is a reason to stop waiting, too.
+        // An error means that the sender was dropped because the process ends; that also ends the wait.
         let _ = stage.wait_for(|stage| *stage >= Stage::Closing).await;
     }
 }

@@ -27,7 +27,7 @@ pub(super) struct InternalListener {
     pub(super) metrics: Metrics,
     pub(super) ready: Readiness,
     pub(super) rpc: HashMap<String, RpcCall>,
-    /// Calls of peers are waited for, too, when the service ends.
+    /// The drain also waits for calls of peers.
     pub(super) in_flight: InFlight,
     /// SHA-256 of the tokens that are valid now: comparing digests takes the same time for any guess.
     pub(super) tokens: Vec<[u8; 32]>,

@@ -1,4 +1,4 @@
-//! The life of a process: configure, bind, build, serve, drain, end.
+//! The stages of a process: configure, bind, build, serve, drain, stop.
 
 mod commands;
 mod drain;

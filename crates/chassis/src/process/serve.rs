@@ -1,4 +1,4 @@
-//! Starts a service: two listeners, one service behind them.
+//! Starts a service on its public and its internal listener.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -25,11 +25,11 @@ use crate::service::{Service, ServiceContext, StartError, Worker};
 use crate::{Clock, Routes};
 
 /// Connections that may wait to be accepted; the kernel lowers it to what it allows (listen(2)). The standard library's
-/// 128 are fewer than a burst of streams that come back after a restart, and a client that finds no place waits a second
-/// before it tries again.
+/// 128 are fewer than a burst of streams that come back after a restart, and a client whose connection is dropped waits a
+/// second before it tries again.
 const BACKLOG: i32 = 4_096;
 
-/// How long the last bytes of an answer may take to leave when the service ends, after its grace.
+/// How long the last bytes of an answer may take after the drain has ended.
 const LAST_BYTES_SECONDS: u64 = 2;
 
 /// The two sockets of a service, bound before anything else so that addresses are known and a taken port is reported
@@ -45,13 +45,13 @@ impl Listeners {
         Ok(Self { public: TcpListener::bind(public)?, internal: TcpListener::bind(internal)? })
     }
 
-    /// Any two free ports of this machine, for tests and for many services in one process.
+    /// Two free ports of this machine, for tests and for several services in one process.
     pub fn loopback() -> io::Result<Self> {
         Self::bind(([127, 0, 0, 1], 0).into(), ([127, 0, 0, 1], 0).into())
     }
 }
 
-/// Starts a service on listeners that are bound. Returns when it answers.
+/// Starts a service on bound listeners. Returns when it accepts requests.
 pub async fn start<S: Service>(mut vars: Vars, listeners: Listeners, clock: Clock) -> Result<Running, StartError> {
     super::install_providers();
     let process = ProcessConfig::read(&mut vars);
@@ -159,6 +159,8 @@ fn serve_internal<S: Service>(
     });
     let server = HttpServer::new(move || App::new().app_data(state.clone()).configure(internal::configure))
         .workers(1)
+        // As on the public listener: a call whose caller has gone ends, and does not hold up the drain.
+        .h1_allow_half_closed(false)
         .disable_signals()
         .listen(listener)?;
     Ok(server.run())

@@ -1,4 +1,4 @@
-//! What every service reads besides its own variables, and how its listeners treat connections.
+//! The variables that all services have, and the limits of their public listeners.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use secrecy::SecretString;
 use crate::config::Vars;
 use crate::http::BodyLimits;
 
-/// How the public listener treats connections.
+/// Limits of connections to the public listener.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerSettings {
     /// Connections that are open at the same time. More of them wait in the kernel's queue.

@@ -1,4 +1,4 @@
-//! A service that serves, and its orderly end.
+//! A running service, and how it stops without losing a request.
 
 use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::time::Duration;
@@ -12,12 +12,12 @@ use tokio::time::{Instant, timeout};
 use super::drain::Stage;
 use crate::http::InFlight;
 
-/// A quiet time after the last answer, in which a request that was on its way still gets through.
+/// How long to wait after the last answer, for requests that clients have sent already.
 const LINGER: Duration = Duration::from_millis(200);
-/// How long a loop may take to notice that the service ends.
+/// How long a worker may take to end after the drain.
 const WORKER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A service that serves. Dropping it does not stop it; [`Running::stop`] does.
+/// A running service. Dropping this does not stop it; [`Running::stop`] does.
 #[derive(Debug)]
 pub struct Running {
     pub public_addr: SocketAddr,
@@ -58,7 +58,7 @@ impl Running {
         self.stage.send_replace(Stage::Closing);
         self.close_listener();
         let answered = timeout(self.grace, quiet(&self.in_flight)).await.is_ok();
-        // Idle connections end now. actix looks once a second whether they have; its own timeout ends this in any case.
+        // This closes idle connections. actix checks once a second whether they have ended, and stops at its own timeout.
         let in_flight = self.in_flight.count();
         if !answered {
             tracing::warn!(in_flight, "Cut off requests that did not end in time");

@@ -1,7 +1,7 @@
 //! Logs and traces: lines on standard output, spans to OpenTelemetry where a collector is configured.
 //!
-//! Telemetry that cannot be sent is dropped; it never slows or stops a request. A span that ends is put into a queue of
-//! limited length without waiting (what does not fit is dropped), and a thread of its own sends what is in there.
+//! Telemetry that cannot be sent is dropped; it never slows or stops a request. A span that ends goes into a bounded queue
+//! (and is dropped when the queue is full), and a separate thread sends the spans of the queue.
 
 use std::io::IsTerminal;
 use std::sync::LazyLock;
@@ -33,8 +33,8 @@ pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const SEND_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long the end of the process waits for the last spans.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
-/// The service that requests from outside reach first. It samples by itself, because outside callers must not decide which
-/// requests are traced.
+/// The service that receives requests from outside. It ignores the sampling flag of callers, because outside callers must
+/// not decide which requests are traced.
 const ENTRANCE: &str = "edge-proxy";
 
 /// Where logs and traces go.
@@ -45,14 +45,14 @@ pub struct Telemetry {
     ratio: f64,
 }
 
-/// Sends what is left when the process ends.
+/// Sends the remaining spans when it is dropped at the end of the process.
 pub struct Flush(Option<SdkTracerProvider>);
 
-/// What became of the spans of this process, for every service in it.
+/// How many spans of this process were sent and lost. All services of the process share these counters.
 #[derive(Debug)]
 pub(crate) struct SpanCounters {
     pub(crate) sent: IntCounter,
-    /// The collector did not take them.
+    /// The collector did not accept them.
     pub(crate) lost: IntCounter,
 }
 
@@ -73,7 +73,7 @@ impl Telemetry {
         Self { json: format == "json", filter, otlp, ratio }
     }
 
-    /// Starts logging for the whole process. Call before a runtime is entered: the exporter has a thread of its own.
+    /// Starts logging for the whole process. Call this before a runtime is entered, because the exporter starts a thread.
     pub fn install(self, service: &str) -> Flush {
         let filter = EnvFilter::try_new(&self.filter).unwrap_or_else(|_| EnvFilter::new("info"));
         let lines = tracing_subscriber::fmt::layer();
@@ -82,12 +82,12 @@ impl Telemetry {
         } else {
             lines.boxed()
         };
-        // The exporter logs every few seconds that a collector is away; `Watched` logs it once.
-        // One filter instead of two in a row: the outer of two would make every line, for the inner one to drop.
+        // The exporter logs every few seconds that a collector is not available; `Watched` logs it once.
+        // This is one filter, because with two the outer one would format lines that the inner one drops.
         let lines = lines.with_filter(filter.and(filter_fn(|line| !line.target().starts_with("opentelemetry"))));
         let provider = self.otlp.as_deref().and_then(|endpoint| provider(endpoint, service, self.ratio));
-        // Spans below `info` exist for traces only: without a collector they cost nothing. The layer that is not there has
-        // its filter all the same; without one it would count as a layer that wants everything.
+        // Spans below `info` exist for traces only: without a collector they cost nothing. The filter is
+        // also set when there is no layer, because a layer without a filter enables all spans.
         let collects = provider.is_some();
         let ours = filter_fn(move |span| collects && span.is_span() && span.target().starts_with("ensemble"))
             .with_max_level_hint(if collects { LevelFilter::DEBUG } else { LevelFilter::OFF });
@@ -114,7 +114,7 @@ impl Drop for Flush {
     }
 }
 
-/// Those of this process, whichever of its services asks.
+/// The counters of this process, which all its services share.
 pub(crate) fn span_counters() -> Option<&'static SpanCounters> {
     static COUNTERS: LazyLock<Option<SpanCounters>> = LazyLock::new(|| {
         let sent = IntCounter::new("spans_sent_total", "Spans that the collector took.").ok()?;
@@ -124,14 +124,14 @@ pub(crate) fn span_counters() -> Option<&'static SpanCounters> {
     COUNTERS.as_ref()
 }
 
-/// Makes a span the child of what `traceparent` names (W3C Trace Context).
+/// Makes a span the child of the span in `traceparent` (W3C Trace Context).
 pub fn adopt_parent(span: &Span, headers: &HeaderMap) {
     if headers.contains_key(TRACEPARENT) {
         adopt(span, &Headers(headers));
     }
 }
 
-/// The same with a `traceparent` that was stored, as for a task whose run was requested a while ago.
+/// The same with a stored `traceparent`, such as that of the request that created a run.
 pub fn adopt_traceparent(span: &Span, traceparent: &str) {
     adopt(span, &One(traceparent));
 }
@@ -143,12 +143,12 @@ fn adopt(span: &Span, carrier: &dyn Extractor) {
     }
 }
 
-/// The `traceparent` that a call out of the present span should carry.
+/// The `traceparent` for a call from the current span.
 pub fn traceparent() -> Option<String> {
     traceparent_of(&Span::current())
 }
 
-/// The `traceparent` that a call out of `span` should carry.
+/// The `traceparent` for a call from `span`.
 pub fn traceparent_of(span: &Span) -> Option<String> {
     let context = span.context();
     let span = context.span();
@@ -195,7 +195,7 @@ fn provider(endpoint: &str, service: &str, ratio: f64) -> Option<SdkTracerProvid
     }
 }
 
-/// Counts what is sent, and logs when the collector goes away and comes back.
+/// Counts sent spans, and logs when the collector becomes unavailable and available again.
 #[derive(Debug)]
 struct Watched<E> {
     exporter: E,

@@ -75,18 +75,9 @@ fn is_under(path: &str, prefix: &str) -> bool {
     path.strip_prefix(prefix).is_some_and(|rest| prefix.ends_with('/') || rest.is_empty() || rest.starts_with('/'))
 }
 
-/// How long the edge waits for the head of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    Ordinary,
-    /// The service answers when something happens, or when the caller's own deadline is over.
-    LongPoll,
-}
-
-pub fn wait(path: &str) -> Wait {
-    let is_long_poll =
-        path.strip_prefix("/v1/orchestrator/").is_some_and(|rest| rest == "leases" || rest.ends_with("/pend"));
-    if is_long_poll { Wait::LongPoll } else { Wait::Ordinary }
+/// Whether the service answers when something happens, or when the caller's own deadline is over.
+pub fn is_long_poll(path: &str) -> bool {
+    path.strip_prefix("/v1/orchestrator/").is_some_and(|rest| rest == "leases" || rest.ends_with("/pend"))
 }
 
 /// Which limit a request counts against.
@@ -123,7 +114,7 @@ fn is_runner_report(path: &str) -> bool {
 /// May the request be sent again when a connection that had been idle turns out to be dead before the first byte of an
 /// answer? Only what changes nothing; reading a public link counts a use, and a long-poll may have taken something.
 pub fn is_repeatable(is_read: bool, path: &str) -> bool {
-    is_read && !is_under(path, "/v1/public-sessions/") && wait(path) == Wait::Ordinary
+    is_read && !is_under(path, "/v1/public-sessions/") && !is_long_poll(path)
 }
 
 #[cfg(test)]
@@ -187,9 +178,9 @@ mod tests {
 
     #[test]
     fn long_polls_may_take_long_and_are_not_repeated() {
-        assert_eq!(wait("/v1/orchestrator/runs/x/pend"), Wait::LongPoll);
-        assert_eq!(wait("/v1/orchestrator/leases"), Wait::LongPoll);
-        assert_eq!(wait("/v1/sessions/x/pend"), Wait::Ordinary);
+        assert!(is_long_poll("/v1/orchestrator/runs/x/pend"));
+        assert!(is_long_poll("/v1/orchestrator/leases"));
+        assert!(!is_long_poll("/v1/sessions/x/pend"));
         assert!(is_repeatable(true, "/v1/sessions"));
         assert!(!is_repeatable(false, "/v1/sessions"));
         assert!(!is_repeatable(true, "/v1/public-sessions/t"));

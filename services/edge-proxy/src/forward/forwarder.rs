@@ -1,22 +1,23 @@
 //! One request to the service that its path belongs to.
 
-use actix_web::body::{BodySize, BoxBody};
+use actix_web::body::BodySize;
 use actix_web::http::{ConnectionType, StatusCode, Version, header as server};
 use actix_web::web::Payload;
 use actix_web::{HttpMessage, HttpRequest, HttpResponse};
 use ensemble_chassis::State;
-use ensemble_chassis::http::{BodyError, BodyLimits, BoundedBody, absent, problem_response, request_id};
+use ensemble_chassis::http::{BodyLimits, BoundedBody, absent, problem_response, request_id};
 use ensemble_types::problem::{Code, Problem};
 use futures_util::StreamExt;
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 use reqwest::{Method, Response};
 
-use super::body::{Live, RelayedBody};
+use super::body::{End, Live, Relayed};
 use super::headers;
 use crate::EdgeProxy;
-use crate::domain::route_table::{self, Class, Upstream, Wait};
+use crate::domain::route_table::{self, Class, Upstream};
+use crate::limits::LimitKey;
 use crate::request_context::RequestContext;
-use crate::streams::StreamPermit;
+use crate::shares::Share;
 use crate::upstream::failure::Failure;
 use crate::upstream::send::Outgoing;
 use crate::upstream::upload::Upload;
@@ -35,8 +36,7 @@ pub(crate) async fn forward(edge: State<EdgeProxy>, request: HttpRequest, payloa
     tracing::Span::current().record("peer.service", upstream.name());
     match exchange(&edge, &request, payload, upstream).await {
         Ok(response) => response,
-        Err(Refused::Edge(problem)) => problem_response(problem, &id),
-        Err(Refused::Service(failure)) => {
+        Err(failure) => {
             failure.log(upstream);
             let is_clients = matches!(failure, Failure::Client(_));
             let mut response = problem_response(failure.into_problem(upstream), &id);
@@ -49,40 +49,16 @@ pub(crate) async fn forward(edge: State<EdgeProxy>, request: HttpRequest, payloa
     }
 }
 
-/// Why there is no answer of a service to pass on.
-enum Refused {
-    Edge(Problem),
-    Service(Failure),
-}
-
-impl From<Problem> for Refused {
-    fn from(problem: Problem) -> Self {
-        Self::Edge(problem)
-    }
-}
-
-impl From<Failure> for Refused {
-    fn from(failure: Failure) -> Self {
-        Self::Service(failure)
-    }
-}
-
-impl From<BodyError> for Refused {
-    fn from(error: BodyError) -> Self {
-        Self::Service(Failure::Client(error))
-    }
-}
-
 async fn exchange(
     edge: &EdgeProxy,
     request: &HttpRequest,
     payload: Payload,
     upstream: Upstream,
-) -> Result<HttpResponse, Refused> {
+) -> Result<HttpResponse, Failure> {
     let Some(context) = request.extensions().get::<RequestContext>().cloned() else {
         return Err(Problem::new(Code::Internal, "The edge did not look at this request.").into());
     };
-    let is_long_poll = route_table::wait(request.path()) == Wait::LongPoll;
+    let is_long_poll = route_table::is_long_poll(request.path());
     let permit = if is_long_poll { Some(permit(edge, &context)?) } else { None };
     let body = BoundedBody::new(request, payload.into_inner(), BodyLimits::of(request))?;
     let has_body = body.announced() != Some(0)
@@ -94,7 +70,7 @@ async fn exchange(
     let replicas = edge.replicas.of(upstream);
     let outgoing = Outgoing {
         target: request.uri().path_and_query().map_or("/", |target| target.as_str()),
-        headers: headers::request(request, &context, &replicas.origin().authority, has_body, may_make_account),
+        headers: headers::request(request, &context, replicas.origin().host(), has_body, may_make_account),
         is_repeatable: upload.is_empty() && route_table::is_repeatable(is_read, request.path()),
         is_long_poll,
         method,
@@ -110,7 +86,7 @@ fn pass_on(
     request: &HttpRequest,
     context: &RequestContext,
     answer: Response,
-    permit: Option<StreamPermit>,
+    permit: Option<Share<LimitKey>>,
 ) -> Result<HttpResponse, Problem> {
     let fields = answer.headers();
     if context.class == Class::SignIn && fields.contains_key(NEW_ACCOUNT) {
@@ -138,18 +114,21 @@ fn pass_on(
         response.head_mut().no_chunking(true);
         response.head_mut().set_connection_type(ConnectionType::Close);
     }
-    let live = is_live.then(|| Live::new(is_events, edge.drain.clone()));
-    let pieces = answer.bytes_stream().boxed();
-    let body = RelayedBody::new(pieces, length, edge.config.upstream.stall, live, permit);
-    Ok(response.set_body(BoxBody::new(body)))
+    let end = match length {
+        _ if is_live => End::Live(Live::new(is_events, edge.drain.clone())),
+        Some(length) => End::Stall { length, limit: edge.config.upstream.stall },
+        None => End::Service,
+    };
+    let body = Relayed { pieces: answer.bytes_stream().boxed(), end };
+    Ok(response.set_body(body.into_body(permit)))
 }
 
 fn content_length(fields: &HeaderMap) -> Option<u64> {
     fields.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-fn permit(edge: &EdgeProxy, context: &RequestContext) -> Result<StreamPermit, Problem> {
-    edge.streams.open(context.limit_key).ok_or_else(|| {
+fn permit(edge: &EdgeProxy, context: &RequestContext) -> Result<Share<LimitKey>, Problem> {
+    edge.streams.take(context.limit_key).ok_or_else(|| {
         Problem::new(Code::RateLimited, "You hold too many streams and long-polls. End some first.").with_retry_after(5)
     })
 }

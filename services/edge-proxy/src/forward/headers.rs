@@ -35,14 +35,9 @@ pub(super) fn request(
         }
     }
     append(&mut headers, "host", authority.as_bytes());
-    match *request.method() {
-        // Some servers answer nothing else on a connection before the body that HEAD leaves out would have ended.
-        Method::HEAD => _ = headers.insert(reqwest::header::CONNECTION, HeaderValue::from_static("close")),
+    if !has_body && matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH) {
         // A method that may have a body says so when it has none (RFC 9110, section 8.6).
-        Method::POST | Method::PUT | Method::PATCH if !has_body => {
-            headers.insert(reqwest::header::CONTENT_LENGTH, HeaderValue::from_static("0"));
-        }
-        _ => {}
+        headers.insert(reqwest::header::CONTENT_LENGTH, HeaderValue::from_static("0"));
     }
     if let Some(parent) = parent {
         append(&mut headers, TRACEPARENT.as_str(), parent.as_bytes());

@@ -24,7 +24,7 @@ impl SharePage {
     /// `api` is where the interface is; empty: where the page is.
     pub(crate) fn new(api: &str) -> Self {
         let origin = origin_of(api).unwrap_or_default();
-        let html = PAGE.replace("{{api}}", origin);
+        let html = PAGE.replace("{{api}}", &origin);
         let policy = format!(
             "default-src 'none'; script-src '{}'; style-src '{}'; connect-src 'self' {origin}; base-uri 'none'; \
              form-action 'none'; frame-ancestors 'none'",

@@ -2,20 +2,27 @@
 //!
 //! Replicas come and go; a name that is looked up once at start sends requests to where a service no longer is.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use ensemble_chassis::Drain;
+use reqwest::Url;
 use tokio::net::lookup_host;
 
-/// `http://host:port`, as configured.
+/// How long an address that said `Connection: close` is avoided: longer than a service goes on serving after it said so
+/// (2 s) and the next look-up (2 s), so that no request meets the end of its listener.
+pub(crate) const DRAINING: Duration = Duration::from_secs(5);
+/// How long an address that took no connection is avoided, so that not every request tries it first.
+pub(crate) const REFUSED: Duration = Duration::from_secs(1);
+
+/// `http://host:port`, as configured, or several of them with commas between.
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// Host and port, as they are looked up.
-    pub authority: Arc<str>,
+    /// Host and port, as they are looked up. The first one is the `Host` of all requests.
+    authorities: Vec<String>,
 }
 
 /// The text is not the address of a service.
@@ -23,9 +30,19 @@ pub struct Origin {
 #[error("say http://host:port; the edge speaks plain HTTP to the services, inside one network")]
 pub struct NotAnOrigin;
 
+impl Origin {
+    pub(crate) fn local(port: u16) -> Self {
+        Self { authorities: vec![format!("127.0.0.1:{port}")] }
+    }
+
+    pub(crate) fn host(&self) -> &str {
+        self.authorities.first().map_or("", String::as_str)
+    }
+}
+
 impl std::fmt::Display for Origin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "http://{}", self.authority)
+        write!(f, "http://{}", self.host())
     }
 }
 
@@ -33,57 +50,86 @@ impl std::str::FromStr for Origin {
     type Err = NotAnOrigin;
 
     fn from_str(text: &str) -> Result<Self, NotAnOrigin> {
-        let rest = text.strip_prefix("http://").ok_or(NotAnOrigin)?;
-        let authority = rest.strip_suffix('/').unwrap_or(rest);
-        let (host, port) = authority.rsplit_once(':').unwrap_or((authority, "80"));
-        let is_host = !host.is_empty() && !host.contains(['/', '?', '#', '@', ' ']);
-        if !is_host || port.parse::<u16>().is_err() {
-            return Err(NotAnOrigin);
-        }
-        Ok(Self { authority: format!("{host}:{port}").into() })
+        text.split(',').map(authority).collect::<Option<_>>().map(|authorities| Self { authorities }).ok_or(NotAnOrigin)
     }
+}
+
+fn authority(text: &str) -> Option<String> {
+    let url = Url::parse(text.trim()).ok()?;
+    let authority = format!("{}:{}", url.host_str()?, url.port_or_known_default()?);
+    // Only a user, a path, a query or a fragment makes the URL longer than its scheme and authority.
+    let is_plain = [format!("http://{authority}/"), format!("http://{}/", url.host_str()?)].contains(&url.to_string());
+    is_plain.then_some(authority)
 }
 
 /// Where the replicas of one service are.
 #[derive(Debug)]
 pub(crate) struct Replicas {
     origin: Origin,
-    known: Mutex<Arc<[SocketAddr]>>,
-    next: AtomicUsize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    addresses: Vec<SocketAddr>,
+    set_aside: HashMap<SocketAddr, Instant>,
+    turn: usize,
 }
 
 impl Replicas {
     pub(crate) fn new(origin: Origin) -> Self {
-        Self { origin, known: Mutex::default(), next: AtomicUsize::new(0) }
+        Self { origin, state: Mutex::default() }
     }
 
     pub(crate) fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// All addresses, beginning with another one each time.
-    pub(crate) fn in_turn(&self) -> impl Iterator<Item = SocketAddr> + use<> {
-        let known = Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner));
-        let (first, count) = (self.next.fetch_add(1, Ordering::Relaxed), known.len());
-        (0..count).filter_map(move |at| known.get(first.wrapping_add(at) % count).copied())
+    /// All addresses, beginning with another one each time. Those that were set aside come last.
+    pub(crate) fn in_turn(&self) -> Vec<SocketAddr> {
+        let mut state = self.state();
+        let now = Instant::now();
+        state.set_aside.retain(|_, until| *until > now);
+        state.turn = state.turn.wrapping_add(1);
+        let (mut last, mut first): (Vec<_>, Vec<_>) =
+            state.addresses.iter().copied().partition(|address| state.set_aside.contains_key(address));
+        for some in [&mut first, &mut last] {
+            let by = state.turn.checked_rem(some.len()).unwrap_or(0);
+            some.rotate_left(by);
+        }
+        first.append(&mut last);
+        first
     }
 
-    /// Looks the name up. An answer that is an error or empty changes nothing: a name server that is away is no reason to
+    /// Avoids an address for a while.
+    pub(crate) fn set_aside(&self, address: SocketAddr, time: Duration) {
+        let until = Instant::now() + time;
+        self.state().set_aside.entry(address).and_modify(|known| *known = until.max(*known)).or_insert(until);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks the names up. A result that is an error or empty changes nothing: a name server that is away is no reason to
     /// forget where a service is.
     ///
     /// # Errors
-    /// The name has no address now.
+    /// A name has no address now.
     pub(crate) async fn look_up(&self) -> io::Result<()> {
-        let mut addresses: Vec<SocketAddr> = lookup_host(&*self.origin.authority).await?.collect();
+        let mut addresses: Vec<SocketAddr> = Vec::new();
+        for authority in &self.origin.authorities {
+            addresses.extend(lookup_host(authority).await?);
+        }
         addresses.sort_unstable();
         addresses.dedup();
         if addresses.is_empty() {
             return Err(io::Error::other("the name has no address"));
         }
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if **known != *addresses {
-            tracing::info!(service = %self.origin.authority, ?addresses, "Found a service");
-            *known = addresses.into();
+        let mut state = self.state();
+        if state.addresses != addresses {
+            tracing::info!(service = %self.origin, ?addresses, "Found a service");
+            state.addresses = addresses;
         }
         Ok(())
     }
@@ -94,7 +140,7 @@ impl Replicas {
         loop {
             let found = self.look_up().await;
             if let (Err(error), false) = (&found, has_failed) {
-                tracing::warn!(service = %self.origin.authority, %error, "A service's name cannot be looked up");
+                tracing::warn!(service = %self.origin, %error, "A service's name cannot be looked up");
             }
             has_failed = found.is_err();
             tokio::select! {
@@ -117,7 +163,7 @@ mod tests {
             ("http://a", "a:80"),
             ("http://[::1]:5", "[::1]:5"),
         ] {
-            assert_eq!(&*text.parse::<Origin>().expect("an origin").authority, authority);
+            assert_eq!(text.parse::<Origin>().expect("an origin").host(), authority);
         }
         for text in ["https://a", "a:80", "http://", "http://a/b", "http://u@a", "http://a:x"] {
             assert!(text.parse::<Origin>().is_err(), "{text}");
@@ -126,15 +172,28 @@ mod tests {
 
     #[tokio::test]
     async fn addresses_are_used_in_turn() {
-        let replicas = Replicas::new("http://127.0.0.1:1".parse().expect("an origin"));
-        assert_eq!(replicas.in_turn().count(), 0, "not looked up yet");
+        let replicas = Replicas::new("http://127.0.0.1:1,http://127.0.0.1:2".parse().expect("an origin"));
+        assert!(replicas.in_turn().is_empty(), "not looked up yet");
         replicas.look_up().await.expect("an address needs no name server");
-        assert_eq!(replicas.in_turn().count(), 1);
-        let two: Vec<SocketAddr> = ["10.0.0.1:1", "10.0.0.2:1"].map(|text| text.parse().expect("an address")).into();
-        *replicas.known.lock().expect("not poisoned") = two.clone().into();
-        let (first, second): (Vec<_>, Vec<_>) = (replicas.in_turn().collect(), replicas.in_turn().collect());
+        let (first, second) = (replicas.in_turn(), replicas.in_turn());
         assert_eq!(first.len(), 2);
-        assert_eq!(first[0], second[1]);
-        assert_eq!(first[1], second[0]);
+        assert_eq!((first[0], first[1]), (second[1], second[0]));
+    }
+
+    #[tokio::test]
+    async fn addresses_that_were_set_aside_come_last_for_a_while() {
+        let replicas =
+            Replicas::new("http://127.0.0.1:1,http://127.0.0.1:2,http://127.0.0.1:3".parse().expect("an origin"));
+        replicas.look_up().await.expect("an address needs no name server");
+        let avoided = replicas.in_turn()[0];
+        replicas.set_aside(avoided, DRAINING);
+        replicas.set_aside(avoided, Duration::ZERO);
+        let firsts: Vec<_> = (0..4).map(|_| replicas.in_turn()[0]).collect();
+        assert!(!firsts.contains(&avoided));
+        assert!(firsts[0] != firsts[1] && firsts[0] == firsts[2], "the others are used in turn");
+        assert_eq!(replicas.in_turn()[2], avoided);
+        let other = firsts[0];
+        replicas.set_aside(other, Duration::ZERO);
+        assert!((0..4).any(|_| replicas.in_turn()[0] == other), "its time is over");
     }
 }

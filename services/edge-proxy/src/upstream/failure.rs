@@ -25,7 +25,10 @@ pub(crate) enum Failure {
     Draining,
     /// The client's side failed; no fault of the service.
     #[error("the body of the request did not arrive")]
-    Client(#[source] BodyError),
+    Client(#[from] BodyError),
+    /// The edge refuses the request. No service was asked, or none is to answer.
+    #[error("{}", .0.detail)]
+    Refused(Problem),
 }
 
 impl Failure {
@@ -54,6 +57,7 @@ impl Failure {
                 format!("The service {name} broke off before its answer. It may have done what was asked."),
             ),
             Self::Client(error) => error.into(),
+            Self::Refused(problem) => problem,
         }
     }
 
@@ -61,11 +65,19 @@ impl Failure {
     pub(crate) fn log(&self, upstream: Upstream) {
         let service = upstream.name();
         match self {
-            Self::Client(_) | Self::Draining => tracing::debug!(service, error = %self, "A request was not finished"),
+            Self::Client(_) | Self::Refused(_) | Self::Draining => {
+                tracing::debug!(service, error = %self, "A request was not finished")
+            }
             _ => {
                 let cause = std::error::Error::source(self).map(|cause| format!("{cause:?}")).unwrap_or_default();
                 tracing::warn!(service, error = %self, cause, "A service did not answer");
             }
         }
+    }
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Self::Refused(problem)
     }
 }

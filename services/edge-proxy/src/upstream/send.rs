@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ensemble_chassis::Drain;
-use reqwest::header::{CONTENT_LENGTH, HeaderMap};
+use reqwest::header::{CONNECTION, CONTENT_LENGTH, HeaderMap};
 use reqwest::{Method, Response, Url};
 
-use super::addresses::Replicas;
+use super::addresses::{DRAINING, REFUSED, Replicas};
 use super::failure::Failure;
 use super::upload::Upload;
 use crate::config::UpstreamLimits;
@@ -45,6 +45,12 @@ pub(crate) fn client(limits: UpstreamLimits) -> Result<reqwest::Client, reqwest:
     builder.build()
 }
 
+/// Whether a service says that it is about to stop. It says so for no other reason.
+fn says_close(fields: &HeaderMap) -> bool {
+    let options = fields.get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    options.flat_map(|value| value.split(',')).any(|option| option.trim().eq_ignore_ascii_case("close"))
+}
+
 impl Outgoing<'_> {
     /// Sends the request and waits for the head of the answer. The next address is tried when a connection was refused,
     /// because nothing was sent then. A repeatable request is sent once more when its connection broke before the answer:
@@ -59,19 +65,28 @@ impl Outgoing<'_> {
         limits: UpstreamLimits,
         drain: &Drain,
     ) -> Result<Response, Failure> {
-        let mut addresses: Vec<SocketAddr> = replicas.in_turn().collect();
+        let mut addresses = replicas.in_turn();
         if self.is_repeatable {
             addresses.extend(addresses.first().copied());
         }
         let (mut refused, mut is_repeated) = (Failure::NoAddress, false);
         for address in addresses {
             match self.attempt(client, address, limits, drain).await {
-                Err(Failure::Connect(error)) => refused = Failure::Connect(error),
+                Ok(answer) => {
+                    if says_close(answer.headers()) {
+                        replicas.set_aside(address, DRAINING);
+                    }
+                    return Ok(answer);
+                }
+                Err(Failure::Connect(error)) => {
+                    replicas.set_aside(address, REFUSED);
+                    refused = Failure::Connect(error);
+                }
                 Err(Failure::Broken(error)) if self.is_repeatable && !is_repeated => {
                     is_repeated = true;
                     refused = Failure::Broken(error);
                 }
-                outcome => return outcome,
+                Err(failure) => return Err(failure),
             }
         }
         Err(refused)

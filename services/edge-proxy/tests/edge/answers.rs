@@ -113,24 +113,3 @@ async fn clients_of_http_1_0_get_no_chunks() {
     assert!(all.starts_with("HTTP/1.0 200 ") && all.ends_with("\r\n\r\nhello"), "{all}");
     assert!(!all.contains("chunked") && !all.contains("keep-alive"), "{all}");
 }
-
-#[tokio::test]
-async fn head_of_what_has_no_end_leaves_nothing_behind() {
-    // Some servers answer nothing else on a connection before the body that HEAD leaves out would have ended.
-    let stub = Stub::start(|arrived| {
-        if arrived.line().starts_with("HEAD") {
-            Reaction::SayAndStall(crate::streams::STREAM_HEAD.to_vec())
-        } else {
-            crate::stub::ok("{}")
-        }
-    })
-    .await;
-    let edge = Edge::with(&stub, &[("UPSTREAM_TIMEOUT_MS", "2000")]).await;
-    for round in 1..=2 {
-        let mut raw = edge.connect().await;
-        raw.send("HEAD /v3/sessions/x/messages/stream HTTP/1.1\r\nHost: edge\r\n\r\n").await;
-        assert_eq!(raw.answer_to("HEAD").await.status, 200);
-        assert_eq!(edge.get("/v1/sessions").await.status, 200, "what comes next is not answered by it");
-        crate::streams::eventually(|| stub.gone() == round).await;
-    }
-}

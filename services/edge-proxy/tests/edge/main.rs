@@ -12,6 +12,7 @@ mod mutations;
 mod pages;
 mod raw;
 mod refusals;
+mod restarts;
 mod retries;
 mod streams;
 mod stub;

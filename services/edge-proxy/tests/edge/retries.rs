@@ -93,24 +93,14 @@ async fn a_service_that_closes_idle_connections_costs_no_request() {
 
 #[tokio::test]
 async fn all_addresses_are_used_and_one_that_refuses_is_passed_by() {
-    // Visible from outside only where `localhost` has two addresses; `upstream::addresses` tests the order everywhere.
-    let first = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = first.local_addr().unwrap().port();
-    let second = match TcpListener::bind(("::1", port)).await {
-        Ok(second) => second,
-        Err(error) => return eprintln!("skipped: there is no ::1 ({error})"),
-    };
-    let resolved: Vec<_> = tokio::net::lookup_host(("localhost", port)).await.unwrap().collect();
-    if !resolved.iter().any(|address| address.is_ipv6()) || !resolved.iter().any(|address| address.is_ipv4()) {
-        return eprintln!("skipped: localhost does not have two addresses ({resolved:?})");
-    }
-    let (v4, v6) = (Stub::on(first, |_| ok("4")), Stub::on(second, |_| ok("6")));
-    let edge = Edge::with(&v4, &[("SESSION_STORE_URL", &format!("http://localhost:{port}"))]).await;
+    let (one, other) = (Stub::start(|_| ok("1")).await, Stub::start(|_| ok("2")).await);
+    let urls = format!("http://{},http://{}", one.address, other.address);
+    let edge = Edge::with(&one, &[("SESSION_STORE_URL", &urls)]).await;
     for _ in 0..10 {
         assert_eq!(edge.get("/v1/sessions").await.status, 200);
     }
-    assert_eq!((v4.count(), v6.count()), (5, 5), "in turn");
-    drop(v6);
+    assert_eq!((one.count(), other.count()), (5, 5), "in turn");
+    drop(other);
     for _ in 0..10 {
         let answer = edge.ask("POST /v1/sessions HTTP/1.1\r\nHost: edge\r\nContent-Length: 2\r\n\r\n{}").await;
         assert_eq!(answer.status, 200, "a refused connection is no failed request");
@@ -124,4 +114,18 @@ async fn a_read_that_broke_is_asked_once_more_and_no_further() {
     let answer = edge.get("/v1/sessions").await;
     assert_eq!((answer.status, answer.code()), (502, "UPSTREAM_ERROR".to_owned()));
     assert_eq!(stub.count(), 2);
+}
+
+#[tokio::test]
+async fn a_service_that_is_about_to_stop_is_avoided() {
+    const LAST: &[u8] = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}";
+    let (stays, stops) = (Stub::echo().await, Stub::start(|_| Reaction::SayAndClose(LAST.to_vec())).await);
+    let urls = format!("http://{},http://{}", stays.address, stops.address);
+    let edge = Edge::with(&stays, &[("SESSION_STORE_URL", &urls)]).await;
+    for _ in 0..10 {
+        assert_eq!(edge.get("/v1/sessions").await.status, 200);
+    }
+    assert_eq!((stays.count(), stops.count()), (9, 1));
+    drop(stays);
+    assert_eq!(edge.get("/v1/sessions").await.status, 200, "it is used when there is no other");
 }
