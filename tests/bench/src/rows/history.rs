@@ -1,6 +1,8 @@
 //! Pages of a history: their rate beside pgbench with the same select, and the cost of a page in a short and a long
 //! history.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
@@ -80,41 +82,31 @@ fn grow(machine: &Machine, fixture: &Fixture<'_>, session: &str) -> Result<()> {
     machine.sql(&fixture.store_database, "VACUUM ANALYZE")
 }
 
-/// The buffers that the service's statement touches, from `EXPLAIN (ANALYZE, BUFFERS)`. The mean over the whole
-/// history, because a page of messages can cross the border of two buffers.
+/// The buffers of the table and its indexes that a page touches, from PostgreSQL's own statistics. The mean over pages from
+/// the whole history, because a page of messages can cross the border of two buffers.
 fn page_buffers(machine: &Machine, fixture: &Fixture<'_>, session: &str, length: u32) -> Result<f64> {
-    let url = &fixture.store_database;
-    let path = format!("/v3/sessions/{session}/messages?limit=50");
-    fixture.call(&fixture.store.public, "GET", &path, Value::Null)?;
-    let texts = machine.rows(
-        url,
-        "SELECT query FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%FROM sessions s LEFT JOIN shares%'",
-    )?;
-    let text = texts.into_iter().next().and_then(|mut row| row.pop()).context("the service read no page")?;
-    ensure!(text.matches("$7").count() == 1 && text.len() < 1_000, "another statement than this row knows: {text}");
-    // The caller, the session, the first and last number, the limits of messages and bytes, and the session again.
-    // EXPLAIN is not allowed in a subquery, so a function returns its output as text.
-    machine.sql(
-        url,
-        &format!(
-            "CREATE OR REPLACE FUNCTION explained(last bigint) RETURNS text LANGUAGE plpgsql AS $f$ DECLARE found json; BEGIN \
-             EXECUTE $e$ PREPARE page (uuid, uuid, bigint, bigint, bigint, bigint, uuid) AS {text} $e$; \
-             EXECUTE $e$ EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE page (\
-             '00000000-0000-0000-0000-000000000000', '{session}', 1, $e$ || last || $e$, 50, 4194304, '{session}') $e$ \
-             INTO found; DEALLOCATE page; RETURN found::text; END $f$"
-        ),
-    )?;
-    let mut buffers = 0.0;
+    let before = touched(machine, &fixture.store_database)?;
     for place in 1..=PLACES {
         let last = length / (PLACES + 1) * place;
-        // The first run may read from disk; the second has a warm cache.
-        let _ = machine.rows(url, &format!("SELECT explained({last})"))?;
-        let text = machine.rows(url, &format!("SELECT explained({last})"))?;
-        let plan: Value = serde_json::from_str(text.first().and_then(|row| row.first()).context("no plan")?)?;
-        let top = plan.pointer("/0/Plan").context("no plan")?;
-        let count = |name: &str| top.get(name).and_then(Value::as_f64).unwrap_or(0.0);
-        ensure!(count("Actual Rows") > 49.0, "the page is not whole: {top}");
-        buffers += count("Shared Hit Blocks") + count("Shared Read Blocks");
+        let path = format!("/v3/sessions/{session}/messages?limit=50&before={last}");
+        fixture.call(&fixture.store.public, "GET", &path, Value::Null)?;
     }
-    Ok(buffers / f64::from(PLACES))
+    let after = touched(machine, &fixture.store_database)?;
+    ensure!(after > before, "PostgreSQL counted no buffers");
+    Ok((after - before) / f64::from(PLACES))
+}
+
+/// Buffers of `messages` and its indexes that were touched so far. A connection reports its counts after at most ten idle
+/// seconds, so this waits until they have not changed for longer.
+fn touched(machine: &Machine, url: &str) -> Result<f64> {
+    const QUERY: &str = "SELECT (heap_blks_read + heap_blks_hit + idx_blks_read + idx_blks_hit)::text \
+                         FROM pg_statio_user_tables WHERE relname = 'messages'";
+    let (mut last, mut unchanged) = (String::new(), 0);
+    while unchanged < 24 {
+        let found = machine.rows(url, QUERY)?.into_iter().flatten().next().context("no statistics")?;
+        unchanged = if found == last { unchanged + 1 } else { 0 };
+        last = found;
+        machine.runtime.block_on(tokio::time::sleep(Duration::from_millis(500)));
+    }
+    Ok(last.parse()?)
 }
