@@ -1,6 +1,5 @@
 //! What happens to every request before a page or a service answers it, and to every answer after it.
 
-use std::borrow::Cow;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -14,23 +13,16 @@ use ensemble_chassis::http::problem_response;
 use ensemble_types::problem::{Code, Problem};
 
 use crate::connections::Connection;
-use crate::domain::refusal::METHODS;
-use crate::domain::request_rules::{self, Head};
-use crate::domain::route_table;
+use crate::domain::request_rules::{self, Head, METHODS};
 use crate::limits::QuotaStatus;
 use crate::request_context::RequestContext;
 use crate::{EdgeProxy, response_headers};
 
-pub(crate) async fn around(
-    mut request: ServiceRequest,
-    next: Next<BoxBody>,
-) -> Result<ServiceResponse, actix_web::Error> {
+pub(crate) async fn around(request: ServiceRequest, next: Next<BoxBody>) -> Result<ServiceResponse, actix_web::Error> {
     let Some(edge) = request.app_data::<web::Data<EdgeProxy>>().cloned() else { return next.call(request).await };
     let started = Instant::now();
-    normalise(&mut request);
     let context = RequestContext::of(&request, &edge);
     let origin = request.headers().get(ORIGIN).and_then(|origin| origin.to_str().ok()).map(str::to_owned);
-    let upstream = route_table::upstream(request.path());
     request.extensions_mut().insert(context.clone());
 
     let (decided, quota) = decide(&request, &edge, &context);
@@ -49,7 +41,7 @@ pub(crate) async fn around(
         response_headers::add_cors(headers, allowed);
     }
     response_headers::add_safety(headers, &context);
-    edge.metrics.record(upstream, status, started.elapsed());
+    edge.metrics.record(context.upstream, status, started.elapsed());
     Ok(response)
 }
 
@@ -103,24 +95,13 @@ fn refuse(request: &ServiceRequest, edge: &EdgeProxy) -> Option<Problem> {
     if let Some(connection) = connection {
         connection.is_refused.set(true);
     }
-    Some(Problem::new(refusal.code, refusal.detail))
+    Some(refusal)
 }
 
 fn preflight_origin(request: &ServiceRequest) -> Option<&str> {
     let headers = request.headers();
     let asks = *request.method() == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
     headers.get(ORIGIN).filter(|_| asks)?.to_str().ok()
-}
-
-/// From here on the edge, which classifies the path, and the service, which decodes it, read the same path.
-fn normalise(request: &mut ServiceRequest) {
-    let target = request.uri().path_and_query().map_or("", |target| target.as_str());
-    if let Cow::Owned(plain) = request_rules::normalise(target)
-        && let Ok(uri) = plain.parse()
-    {
-        request.match_info_mut().get_mut().update(&uri);
-        request.head_mut().uri = uri;
-    }
 }
 
 fn too_many(wait: Duration) -> Problem {

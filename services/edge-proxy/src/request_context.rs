@@ -11,7 +11,7 @@ use ensemble_chassis::http::RequestId;
 
 use crate::EdgeProxy;
 use crate::domain::client_address;
-use crate::domain::route_table::{self, Class};
+use crate::domain::route_table::{self, Class, Upstream};
 use crate::limits::LimitKey;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -23,6 +23,11 @@ pub(crate) struct RequestContext {
     pub(crate) id: RequestId,
     pub(crate) client: IpAddr,
     pub(crate) is_https: bool,
+    /// The service that answers; none for the edge's own pages and for paths that do not exist.
+    pub(crate) upstream: Option<Upstream>,
+    pub(crate) is_long_poll: bool,
+    /// Whether the request may be sent again when its connection broke before the answer.
+    pub(crate) is_repeatable: bool,
     pub(crate) class: Class,
     pub(crate) limit_key: LimitKey,
 }
@@ -41,7 +46,18 @@ impl RequestContext {
         let token = bearer(request.request()).filter(|token| token.starts_with("ey"));
         let caller = token.and_then(|token| edge.auth.identify(token));
         let id = request.extensions().get::<RequestId>().cloned().unwrap_or_else(|| RequestId("".into()));
-        let class = route_table::class(*request.method() == Method::POST, request.path());
-        Self { id, client, is_https, class, limit_key: LimitKey::new(caller.as_ref(), client) }
+        // actix has decoded letters and digits that were percent-encoded without need, as it does in the services, so that
+        // the edge classifies the path by which they route.
+        let path = request.match_info().as_str();
+        Self {
+            id,
+            client,
+            is_https,
+            upstream: route_table::upstream(path),
+            is_long_poll: route_table::is_long_poll(path),
+            is_repeatable: route_table::is_repeatable(request.method().is_safe(), path),
+            class: route_table::class(*request.method() == Method::POST, path),
+            limit_key: LimitKey::new(caller.as_ref(), client),
+        }
     }
 }

@@ -5,6 +5,5 @@
 pub mod client_address;
 pub mod cors;
 pub mod header_policy;
-pub mod refusal;
 pub mod request_rules;
 pub mod route_table;

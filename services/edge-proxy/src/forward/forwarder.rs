@@ -14,7 +14,7 @@ use reqwest::{Method, Response};
 use super::body::{End, Live, Relayed};
 use super::headers;
 use crate::EdgeProxy;
-use crate::domain::route_table::{self, Class, Upstream};
+use crate::domain::route_table::{Class, Upstream};
 use crate::limits::LimitKey;
 use crate::request_context::RequestContext;
 use crate::shares::Share;
@@ -29,12 +29,13 @@ const ACCEL_BUFFERING: &str = "x-accel-buffering";
 /// Answers what no page of the edge does.
 pub(crate) async fn forward(edge: State<EdgeProxy>, request: HttpRequest, payload: Payload) -> HttpResponse {
     let id = request_id(&request);
-    let Some(upstream) = route_table::upstream(request.path()) else {
+    let context = request.extensions().get::<RequestContext>().cloned();
+    let Some((context, upstream)) = context.and_then(|context| Some((context.clone(), context.upstream?))) else {
         let problem = Problem::new(Code::NotFound, "There is no such path. /openapi.json lists all there are.");
         return problem_response(problem, &id);
     };
     tracing::Span::current().record("peer.service", upstream.name());
-    match exchange(&edge, &request, payload, upstream).await {
+    match exchange(&edge, &request, &context, payload, upstream).await {
         Ok(response) => response,
         Err(failure) => {
             failure.log(upstream);
@@ -52,32 +53,28 @@ pub(crate) async fn forward(edge: State<EdgeProxy>, request: HttpRequest, payloa
 async fn exchange(
     edge: &EdgeProxy,
     request: &HttpRequest,
+    context: &RequestContext,
     payload: Payload,
     upstream: Upstream,
 ) -> Result<HttpResponse, Failure> {
-    let Some(context) = request.extensions().get::<RequestContext>().cloned() else {
-        return Err(Problem::new(Code::Internal, "The edge did not look at this request.").into());
-    };
-    let is_long_poll = route_table::is_long_poll(request.path());
-    let permit = if is_long_poll { Some(permit(edge, &context)?) } else { None };
+    let permit = if context.is_long_poll { Some(permit(edge, context)?) } else { None };
     let body = BoundedBody::new(request, payload.into_inner(), BodyLimits::of(request))?;
     let has_body = body.announced() != Some(0)
         && (body.announced().is_some() || request.headers().contains_key(server::TRANSFER_ENCODING));
     let upload = Upload::begin(body, has_body).await?;
     let method = Method::from_bytes(request.method().as_str().as_bytes()).unwrap_or_default();
-    let is_read = matches!(method, Method::GET | Method::HEAD);
     let may_make_account = upstream != Upstream::Identity || edge.limiter.may_make_account(context.client);
     let replicas = edge.replicas.of(upstream);
     let outgoing = Outgoing {
         target: request.uri().path_and_query().map_or("/", |target| target.as_str()),
-        headers: headers::request(request, &context, replicas.origin().host(), has_body, may_make_account),
-        is_repeatable: upload.is_empty() && route_table::is_repeatable(is_read, request.path()),
-        is_long_poll,
+        headers: headers::request(request, context, replicas.origin().host(), has_body, may_make_account),
+        is_repeatable: upload.is_empty() && context.is_repeatable,
+        is_long_poll: context.is_long_poll,
         method,
         upload,
     };
     let answer = outgoing.send(&edge.client, replicas, edge.config.upstream, &edge.drain).await?;
-    Ok(pass_on(edge, request, &context, answer, permit)?)
+    Ok(pass_on(edge, request, context, answer, permit)?)
 }
 
 /// Turns a service's answer into the client's.

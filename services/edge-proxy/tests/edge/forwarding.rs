@@ -212,18 +212,15 @@ async fn connections_are_used_again_by_both_sides() {
 }
 
 #[tokio::test]
-async fn a_path_reaches_the_service_as_the_edge_has_read_it() {
+async fn a_path_leads_to_its_service_however_it_is_encoded_and_arrives_unchanged() {
     let stub = Stub::echo().await;
     let edge = Edge::before(&stub).await;
-    for (asked, arrived) in [
-        ("/v1/machines/%6Dy%2Dlaptop?x=%6D", "/v1/machines/my-laptop?x=%6D"),
-        ("/v1/machines/a%20b%3Ac?y", "/v1/machines/a%20b%3Ac?y"),
-        ("/v1/machines/%256d", "/v1/machines/%256d"),
-        ("/%761/sessions", "/v1/sessions"),
-    ] {
+    for asked in
+        ["/v1/machines/%6Dy%2Dlaptop?x=%6D", "/v1/machines/a%20b%3Ac?y", "/v1/machines/%256d", "/%761/sessions"]
+    {
         assert_eq!(edge.get(asked).await.status, 200, "{asked}");
-        assert_eq!(stub.last().line(), format!("GET {arrived} HTTP/1.1"));
+        assert_eq!(stub.last().line(), format!("GET {asked} HTTP/1.1"));
     }
     let absolute = edge.ask("GET http://edge/v1/%73essions?z HTTP/1.1\r\nHost: edge\r\n\r\n").await;
-    assert_eq!((absolute.status, stub.last().line()), (200, "GET /v1/sessions?z HTTP/1.1"));
+    assert_eq!((absolute.status, stub.last().line()), (200, "GET /v1/%73essions?z HTTP/1.1"));
 }
