@@ -88,7 +88,7 @@ pub(crate) fn large_bodies(machine: &Machine, options: &Options, report: &mut Re
 
 /// Lets time pass before a measurement. There is no state to wait for: the figure is what memory does over time.
 fn settle(machine: &Machine, time: Duration) {
-    machine.runtime.block_on(tokio::time::sleep(time));
+    machine.runtime.block_on(async { tokio::time::sleep(time).await });
 }
 
 fn one(value: f64) -> Rounds {
