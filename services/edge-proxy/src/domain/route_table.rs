@@ -14,7 +14,7 @@ impl Upstream {
     pub const ALL: [Self; 5] =
         [Self::Identity, Self::MachineRegistry, Self::SessionStore, Self::Orchestrator, Self::VoiceGateway];
 
-    /// The name of the service, for logs and problems.
+    /// The name of the service, for variables, logs and problems.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",
