@@ -11,6 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ed25519_dalek::VerifyingKey;
 use ensemble_chassis::auth::FixedKeys;
 use ensemble_chassis::{Drain, KeySet};
+use reqwest::Client;
 use serde::Deserialize;
 use tokio::time::timeout;
 
@@ -27,21 +28,21 @@ struct PublishedKey {
     x: Option<String>,
 }
 
-/// Fetches the keys now and every `interval`, until the drain. What cannot be fetched leaves the last ones in force: a
+/// Fetches the keys now and then at each interval, until the drain. What cannot be fetched leaves the last ones in force: a
 /// caller who is counted by an old key is better than one who is not known.
-pub(crate) async fn follow(keys: Arc<FixedKeys>, http: reqwest::Client, url: String, interval: Duration, drain: Drain) {
+pub(crate) async fn follow(keys: Arc<FixedKeys>, http: Client, url: String, every: Duration, drain: Drain) {
     loop {
         match fetch(&http, &url).await {
             Ok(fetched) => keys.replace(fetched),
             Err(error) => tracing::debug!(%error, "The published keys could not be fetched"),
         }
-        if timeout(interval, drain.closing()).await.is_ok() {
+        if timeout(every, drain.closing()).await.is_ok() {
             return;
         }
     }
 }
 
-async fn fetch(http: &reqwest::Client, url: &str) -> Result<KeySet, reqwest::Error> {
+async fn fetch(http: &Client, url: &str) -> Result<KeySet, reqwest::Error> {
     let answer = http.get(url).timeout(Duration::from_secs(2)).send().await?.error_for_status()?;
     let published: PublishedSet = answer.json().await?;
     Ok(KeySet::new(published.keys.into_iter().filter_map(PublishedKey::read), []))

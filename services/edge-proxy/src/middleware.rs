@@ -9,7 +9,7 @@ use actix_web::http::header::{ACCESS_CONTROL_REQUEST_METHOD, ALLOW, HeaderMap, H
 use actix_web::http::{ConnectionType, Method, Version};
 use actix_web::middleware::Next;
 use actix_web::{HttpMessage, HttpResponse, web};
-use ensemble_chassis::http::problem_response;
+use ensemble_chassis::http::{problem_response, request_id};
 use ensemble_types::problem::{Code, Problem};
 
 use crate::EdgeProxy;
@@ -58,7 +58,7 @@ fn decide(
     context: &RequestContext,
 ) -> (Option<HttpResponse>, Option<QuotaStatus>) {
     if let Some(refused) = refuse(request, edge) {
-        let mut response = problem_response(refused, &context.id.0);
+        let mut response = problem_response(refused, &request_id(request.request()));
         if response.status().as_u16() == 405 {
             response.headers_mut().insert(ALLOW, HeaderValue::from_static(METHODS));
         }
@@ -75,7 +75,7 @@ fn decide(
     }
     let quota = edge.config.limiter.count(context.class, context.limit_key, context.client);
     let refused = quota.and_then(|quota| quota.refused_for).map(too_many);
-    (refused.map(|problem| problem_response(problem, &context.id.0)), quota)
+    (refused.map(|problem| problem_response(problem, &request_id(request.request()))), quota)
 }
 
 fn refuse(request: &ServiceRequest, edge: &EdgeProxy) -> Option<Problem> {

@@ -31,26 +31,22 @@ pub(super) struct Live {
     drain: Drain,
     /// The last bytes that went out; an event ends with an empty line.
     tail: [u8; 2],
-    is_over: bool,
 }
 
 impl Live {
     /// Events end between two of them with a hint to come back. Text, which has no place for one, ends at once; its reader
     /// asks whether there is more in any case.
     pub(super) fn new(is_events: bool, drain: Drain) -> Self {
-        Self { is_events, drain, tail: *b"\n\n", is_over: false }
+        Self { is_events, drain, tail: *b"\n\n" }
     }
 
     async fn next(&mut self, answer: &mut Response) -> reqwest::Result<Option<Bytes>> {
-        if self.is_over {
-            return Ok(None);
-        }
         let may_end = !self.is_events || self.tail == *b"\n\n";
         tokio::select! {
             biased;
+            // The hint goes out once; after it the body ends as text does.
             () = self.drain.closing(), if may_end => {
-                self.is_over = true;
-                Ok(self.is_events.then(|| Bytes::from_static(COME_BACK)))
+                Ok(std::mem::take(&mut self.is_events).then(|| Bytes::from_static(COME_BACK)))
             }
             piece = answer.chunk() => {
                 let piece = piece?;

@@ -2,6 +2,7 @@
 
 use actix_web::HttpRequest;
 use actix_web::http::header::{CONNECTION, HOST, HeaderMap as ServerHeaders};
+use ensemble_chassis::http::request_id;
 use ensemble_chassis::process::telemetry::{self, TRACEPARENT};
 use reqwest::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use tracing::Span;
@@ -42,7 +43,7 @@ pub(super) fn request(
     }
     append(&mut headers, "x-forwarded-for", context.client.to_string().as_bytes());
     append(&mut headers, "x-forwarded-proto", if context.is_https { &b"https"[..] } else { b"http" });
-    append(&mut headers, "x-request-id", context.id.0.as_bytes());
+    append(&mut headers, "x-request-id", request_id(request).as_bytes());
     headers
 }
 

@@ -70,10 +70,10 @@ async fn exchange(
     let length = if has_body { body.announced() } else { may_have_body.then_some(0) };
     let upload = Upload::begin(body, has_body).await?;
     let may_make_account = upstream != Upstream::Identity || edge.config.limiter.may_make_account(context.client);
-    let replicas = edge.replicas.of(upstream);
+    let (replicas, host) = (edge.replicas.of(upstream), edge.config.upstreams.of(upstream).host());
     let outgoing = Outgoing {
         target: request.uri().path_and_query().map_or("/", |target| target.as_str()),
-        headers: headers::request(request, context, replicas.origin().host(), length, may_make_account),
+        headers: headers::request(request, context, host, length, may_make_account),
         is_repeatable: !has_body && context.is_repeatable,
         is_long_poll: context.is_long_poll,
         method: reqwest::Method::from_bytes(request.method().as_str().as_bytes()).unwrap_or_default(),

@@ -82,10 +82,6 @@ impl Replicas {
         Self { origin, state: Mutex::default() }
     }
 
-    pub(crate) fn origin(&self) -> &Origin {
-        &self.origin
-    }
-
     /// All addresses, beginning with another one each time. Those that were set aside come last.
     pub(crate) fn in_turn(&self) -> Vec<SocketAddr> {
         let mut state = self.state();
@@ -121,11 +117,8 @@ impl Replicas {
         }
         addresses.sort_unstable();
         addresses.dedup();
-        if addresses.is_empty() {
-            return Err(io::Error::other("the name has no address"));
-        }
         let mut state = self.state();
-        if state.addresses != addresses {
+        if !addresses.is_empty() && state.addresses != addresses {
             tracing::info!(service = %self.origin, ?addresses, "Found a service");
             state.addresses = addresses;
         }

@@ -67,10 +67,7 @@ impl Failure {
             Self::Client(_) | Self::Draining => {
                 tracing::debug!(service, error = %self, "A request was not finished")
             }
-            _ => {
-                let cause = self.source().map(|cause| format!("{cause:?}")).unwrap_or_default();
-                tracing::warn!(service, error = %self, cause, "A service did not answer");
-            }
+            _ => tracing::warn!(service, error = ?self, "A service did not answer"),
         }
     }
 }
@@ -83,6 +80,8 @@ impl From<BodyError> for Failure {
 
 impl From<reqwest::Error> for Failure {
     fn from(error: reqwest::Error) -> Self {
+        // The URL would be in the log, and its path can hold a link's token.
+        let error = error.without_url();
         let mut causes = std::iter::successors(error.source(), |&cause| cause.source());
         match causes.find_map(|cause| cause.downcast_ref::<BodyEnded>()) {
             Some(BodyEnded(problem)) => Self::Client(problem.clone()),
