@@ -1,5 +1,6 @@
 //! Every variable of the edge.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ensemble_chassis::Vars;
@@ -10,7 +11,7 @@ use crate::domain::client_address;
 use crate::domain::cors::{Origins, origin_of};
 use crate::domain::request_rules::HeadLimits;
 use crate::domain::route_table::{PerUpstream, Upstream};
-use crate::limits::Quotas;
+use crate::limits::Limiter;
 use crate::upstream::addresses::Origin;
 
 /// Everything that can be set.
@@ -25,7 +26,7 @@ pub struct Config {
     pub send_stall: Duration,
     pub connections_per_address: usize,
     pub trusted_proxies: Vec<IpNet>,
-    pub quotas: Quotas,
+    pub limiter: Arc<Limiter>,
     pub streams_per_caller: usize,
     pub cors: Origins,
     /// Where people reach the edge; empty: wherever they do.
@@ -66,7 +67,7 @@ impl Config {
                 256,
             ),
             trusted_proxies: networks(vars),
-            quotas: quotas(vars),
+            limiter: Arc::new(Limiter::read(vars)),
             streams_per_caller: vars.parse(
                 "MAX_STREAMS_PER_CALLER",
                 "streams and long-polls that one account, machine token or address may hold",
@@ -79,15 +80,10 @@ impl Config {
 }
 
 fn origin(vars: &mut Vars, upstream: Upstream) -> Origin {
-    let (name, port) = match upstream {
-        Upstream::Identity => ("IDENTITY_URL", 8081),
-        Upstream::MachineRegistry => ("MACHINE_REGISTRY_URL", 8082),
-        Upstream::SessionStore => ("SESSION_STORE_URL", 8083),
-        Upstream::Orchestrator => ("ORCHESTRATOR_URL", 8084),
-        Upstream::VoiceGateway => ("VOICE_GATEWAY_URL", 8085),
-    };
+    let variable = format!("{}_URL", upstream.name().replace('-', "_").to_uppercase());
     let meaning = format!("the public address of {}, or several with commas between", upstream.name());
-    vars.parse(name, &meaning, Origin::local(port))
+    // By default the services listen on one port after the other, in the order of `Upstream`.
+    vars.parse(&variable, &meaning, Origin::local(8081 + upstream as u16))
 }
 
 fn upstream(vars: &mut Vars) -> UpstreamLimits {
@@ -114,25 +110,10 @@ fn server(vars: &mut Vars) -> ServerSettings {
     }
 }
 
-fn quotas(vars: &mut Vars) -> Quotas {
-    Quotas {
-        account: vars.parse(
-            "LIMIT_ACCOUNT",
-            "requests per minute of one account (0: no limit, as for all of these)",
-            600,
-        ),
-        address: vars.parse("LIMIT_ADDRESS", "requests per minute of one address without a valid token", 3_000),
-        machine: vars.parse("LIMIT_MACHINE", "requests per minute of one machine token", 6_000),
-        sign_in: vars.parse("LIMIT_SIGN_IN", "sign-in calls per minute of one address", 60),
-        public_link: vars.parse("LIMIT_PUBLIC_LINK", "readings of public links per minute of one address", 60),
-        new_accounts: vars.parse("LIMIT_NEW_ACCOUNTS", "new accounts per hour from one address", 10),
-    }
-}
-
 fn networks(vars: &mut Vars) -> Vec<IpNet> {
     let texts =
         vars.list("TRUSTED_PROXIES", "addresses or ranges of proxies before the edge whose X-Forwarded-For counts", "");
-    let parsed: Result<Vec<IpNet>, _> = texts.iter().map(|text| client_address::network(text)).collect();
+    let parsed: Result<_, _> = texts.iter().map(|text| client_address::network(text)).collect();
     parsed.unwrap_or_else(|error| {
         vars.add_error("TRUSTED_PROXIES", &format!("is not usable: {error}"));
         Vec::new()

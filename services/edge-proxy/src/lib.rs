@@ -15,7 +15,6 @@ mod metrics;
 mod middleware;
 mod pages;
 mod request_context;
-mod response_headers;
 mod shares;
 mod upstream;
 
@@ -30,14 +29,14 @@ use actix_web::dev::{Extensions, ServiceRequest, ServiceResponse};
 use actix_web::middleware::Next;
 use actix_web::rt::net::TcpStream;
 use actix_web::{Route, web};
-use ensemble_chassis::auth::AuthContext;
+use ensemble_chassis::auth::{AuthContext, FixedKeys};
 use ensemble_chassis::process::ServerSettings;
-use ensemble_chassis::{Drain, KeySource, Routes, Service, ServiceContext, StartError, Vars, Worker};
+use ensemble_chassis::{Drain, KeySet, KeySource, Routes, Service, ServiceContext, StartError, Vars, Worker};
+use tokio::time::timeout;
 
 use crate::config::Config;
 use crate::connections::Connection;
 use crate::domain::route_table::{PerUpstream, Upstream};
-use crate::keys::PublishedKeys;
 use crate::limits::{LimitKey, Limiter};
 use crate::metrics::EdgeMetrics;
 use crate::pages::share::SharePage;
@@ -51,9 +50,8 @@ const FORGET: Duration = Duration::from_secs(10);
 pub struct EdgeProxy {
     config: Config,
     drain: Drain,
-    keys: Arc<PublishedKeys>,
+    keys: Arc<FixedKeys>,
     auth: AuthContext,
-    limiter: Arc<Limiter>,
     streams: Arc<Shares<LimitKey>>,
     connections: Arc<Shares<IpAddr>>,
     metrics: EdgeMetrics,
@@ -77,7 +75,7 @@ impl Service for EdgeProxy {
 
     async fn build(config: Config, context: ServiceContext) -> Result<(Arc<Self>, Vec<Worker>), StartError> {
         raise_file_limit();
-        let keys = PublishedKeys::none();
+        let keys = Arc::new(FixedKeys::new(KeySet::default()));
         let metrics = EdgeMetrics::new(context.metrics.registry())?;
         let replicas = PerUpstream::new(|upstream| Arc::new(Replicas::new(config.upstreams.of(upstream).clone())));
         for upstream in Upstream::ALL {
@@ -86,7 +84,6 @@ impl Service for EdgeProxy {
         }
         let edge = Self {
             auth: AuthContext::new(Arc::clone(&keys) as Arc<dyn KeySource>, None, context.clock.clone()),
-            limiter: Arc::new(Limiter::new(config.quotas)),
             streams: Shares::new(config.streams_per_caller),
             connections: Shares::new(config.connections_per_address),
             share_page: SharePage::new(&config.public_base_url),
@@ -138,21 +135,17 @@ impl EdgeProxy {
             })
             .into();
         let jwks = format!("{}/.well-known/jwks.json", self.config.upstreams.of(Upstream::Identity));
-        let keys = Arc::clone(&self.keys);
-        let client = self.client.clone();
-        workers.push(Worker::new("keys", keys.follow(client, jwks, self.config.keys_every, drain.clone())));
-        workers.push(Worker::new("counters", forget(Arc::clone(&self.limiter), drain.clone())));
+        let (keys, client) = (Arc::clone(&self.keys), self.client.clone());
+        workers.push(Worker::new("keys", keys::follow(keys, client, jwks, self.config.keys_every, drain.clone())));
+        workers.push(Worker::new("counters", forget(Arc::clone(&self.config.limiter), drain.clone())));
         workers
     }
 }
 
 /// Forgets counters that are full again.
 async fn forget(limiter: Arc<Limiter>, drain: Drain) {
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(FORGET) => limiter.sweep(),
-            () = drain.closing() => return,
-        }
+    while timeout(FORGET, drain.closing()).await.is_err() {
+        limiter.sweep();
     }
 }
 

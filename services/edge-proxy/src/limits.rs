@@ -4,14 +4,12 @@
 //! process and are forgotten when they are full again.
 
 use std::collections::HashMap;
-use std::hash::Hash;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use actix_web::http::header::HeaderValue;
-use ensemble_chassis::Caller;
+use ensemble_chassis::{Caller, Vars};
 use ensemble_types::ids::{TokenId, UserId};
 use governor::clock::{Clock as _, DefaultClock};
 use governor::middleware::StateInformationMiddleware;
@@ -21,26 +19,23 @@ use governor::{Quota, RateLimiter};
 use crate::domain::client_address::limit_address;
 use crate::domain::route_table::Class;
 
-/// Requests per minute; 0 is no limit.
-#[derive(Clone, Copy, Debug)]
-pub struct Quotas {
-    pub account: u32,
-    pub address: u32,
-    pub machine: u32,
-    pub sign_in: u32,
-    pub public_link: u32,
-    /// Per hour.
-    pub new_accounts: u32,
-}
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// The policies: name in the header fields, variable, default, window, and meaning of the variable.
+const POLICIES: [(&str, &str, u32, Duration, &str); 6] = [
+    ("account", "LIMIT_ACCOUNT", 600, MINUTE, "requests per minute of one account (0: no limit, as for all of these)"),
+    ("address", "LIMIT_ADDRESS", 3_000, MINUTE, "requests per minute of one address without a valid token"),
+    ("machine", "LIMIT_MACHINE", 6_000, MINUTE, "requests per minute of one machine token"),
+    ("sign-in", "LIMIT_SIGN_IN", 60, MINUTE, "sign-in calls per minute of one address"),
+    ("public-link", "LIMIT_PUBLIC_LINK", 60, MINUTE, "readings of public links per minute of one address"),
+    ("new-accounts", "LIMIT_NEW_ACCOUNTS", 10, HOUR, "new accounts per hour from one address"),
+];
 
 /// Counts requests. Shared by all threads.
-pub(crate) struct Limiter {
-    account: Policy<UserId>,
-    address: Policy<IpAddr>,
-    machine: Policy<TokenId>,
-    sign_in: Policy<IpAddr>,
-    public_link: Policy<IpAddr>,
-    new_accounts: Policy<IpAddr>,
+pub struct Limiter {
+    /// In the order of [`POLICIES`].
+    policies: [Policy; 6],
     /// Addresses that have made all the accounts they may, and until when.
     exhausted: Mutex<HashMap<IpAddr, Instant>>,
 }
@@ -75,38 +70,35 @@ impl LimitKey {
 }
 
 impl Limiter {
-    pub(crate) fn new(quotas: Quotas) -> Self {
-        let minute = Duration::from_secs(60);
-        Self {
-            account: Policy::new("\"account\"", quotas.account, minute),
-            address: Policy::new("\"address\"", quotas.address, minute),
-            machine: Policy::new("\"machine\"", quotas.machine, minute),
-            sign_in: Policy::new("\"sign-in\"", quotas.sign_in, minute),
-            public_link: Policy::new("\"public-link\"", quotas.public_link, minute),
-            new_accounts: Policy::new("\"new-accounts\"", quotas.new_accounts, Duration::from_secs(3600)),
-            exhausted: Mutex::default(),
-        }
+    pub fn read(vars: &mut Vars) -> Self {
+        let policies = POLICIES.map(|(name, variable, default, window, meaning)| {
+            Policy::new(name, vars.parse(variable, meaning, default), window)
+        });
+        Self { policies, exhausted: Mutex::default() }
     }
 
     /// Counts one request; `None` where there is no limit.
     pub(crate) fn count(&self, class: Class, limit_key: LimitKey, address: IpAddr) -> Option<QuotaStatus> {
+        let [of_account, of_address, of_machine, sign_in, public_link, _] = &self.policies;
+        let by_address = LimitKey::Address(limit_address(address));
         match (class, limit_key) {
             (Class::Exempt, _) => None,
-            (Class::SignIn, _) => self.sign_in.count(&limit_address(address)),
-            (Class::PublicLink, _) => self.public_link.count(&limit_address(address)),
-            (Class::NeverThrottled, LimitKey::Machine(token)) => {
-                self.machine.count(&token).map(|quota| QuotaStatus { refused_for: None, ..quota })
+            (Class::SignIn, _) => sign_in.count(by_address),
+            (Class::PublicLink, _) => public_link.count(by_address),
+            (Class::NeverThrottled, LimitKey::Machine(_)) => {
+                of_machine.count(limit_key).map(|quota| QuotaStatus { refused_for: None, ..quota })
             }
-            (_, LimitKey::Machine(token)) => self.machine.count(&token),
-            (_, LimitKey::Account(user)) => self.account.count(&user),
-            (_, LimitKey::Address(address)) => self.address.count(&address),
+            (_, LimitKey::Machine(_)) => of_machine.count(limit_key),
+            (_, LimitKey::Account(_)) => of_account.count(limit_key),
+            (_, LimitKey::Address(_)) => of_address.count(limit_key),
         }
     }
 
     /// Counts one new account. Only identity knows which sign-in makes one; its answer says so.
     pub(crate) fn count_new_account(&self, address: IpAddr) {
+        let [.., new_accounts] = &self.policies;
         let address = limit_address(address);
-        if let Some(quota) = self.new_accounts.count(&address)
+        if let Some(quota) = new_accounts.count(LimitKey::Address(address))
             && quota.remaining == 0
         {
             let until = Instant::now() + quota.window / quota.quota.max(1);
@@ -125,61 +117,50 @@ impl Limiter {
 
     /// Forgets the callers whose whole share is there again.
     pub(crate) fn sweep(&self) {
-        self.account.sweep();
-        self.address.sweep();
-        self.machine.sweep();
-        self.sign_in.sweep();
-        self.public_link.sweep();
-        self.new_accounts.sweep();
+        for limiter in self.policies.iter().filter_map(|policy| policy.limiter.as_ref()) {
+            limiter.retain_recent();
+            limiter.shrink_to_fit();
+        }
         self.exhausted().retain(|_, until| *until > Instant::now());
     }
 }
 
 impl QuotaStatus {
     /// `"account";r=599;t=1`: what is left, and the seconds until all of it is there again.
-    pub(crate) fn rate_limit(&self) -> Option<HeaderValue> {
+    pub(crate) fn rate_limit(&self) -> String {
         let spent = u64::from(self.quota.saturating_sub(self.remaining));
         let refill = (spent * self.window.as_secs()).div_ceil(u64::from(self.quota.max(1)));
-        HeaderValue::try_from(format!("{};r={};t={refill}", self.policy, self.remaining)).ok()
+        format!("\"{}\";r={};t={refill}", self.policy, self.remaining)
     }
 
     /// `"account";q=600;w=60`
-    pub(crate) fn policy(&self) -> Option<HeaderValue> {
-        HeaderValue::try_from(format!("{};q={};w={}", self.policy, self.quota, self.window.as_secs())).ok()
+    pub(crate) fn policy(&self) -> String {
+        format!("\"{}\";q={};w={}", self.policy, self.quota, self.window.as_secs())
     }
 }
 
-type Keyed<K> = RateLimiter<K, DashMapStateStore<K>, DefaultClock, StateInformationMiddleware>;
-
-struct Policy<K: Hash + Eq + Clone> {
+struct Policy {
     name: &'static str,
     quota: u32,
     window: Duration,
-    limiter: Option<Keyed<K>>,
-    clock: DefaultClock,
+    limiter: Option<RateLimiter<LimitKey, DashMapStateStore<LimitKey>, DefaultClock, StateInformationMiddleware>>,
 }
 
-impl<K: Hash + Eq + Clone> Policy<K> {
+impl Policy {
     fn new(name: &'static str, quota: u32, window: Duration) -> Self {
         let limiter = NonZeroU32::new(quota)
             .and_then(|burst| Some(Quota::with_period(window / quota)?.allow_burst(burst)))
             .map(|quota| RateLimiter::dashmap(quota).with_middleware());
-        Self { name, quota, window, limiter, clock: DefaultClock::default() }
+        Self { name, quota, window, limiter }
     }
 
-    fn count(&self, key: &K) -> Option<QuotaStatus> {
-        let (remaining, refused_for) = match self.limiter.as_ref()?.check_key(key) {
+    fn count(&self, key: LimitKey) -> Option<QuotaStatus> {
+        let limiter = self.limiter.as_ref()?;
+        let (remaining, refused_for) = match limiter.check_key(&key) {
             Ok(state) => (state.remaining_burst_capacity(), None),
-            Err(not_yet) => (0, Some(not_yet.wait_time_from(self.clock.now()))),
+            Err(not_yet) => (0, Some(not_yet.wait_time_from(limiter.clock().now()))),
         };
         Some(QuotaStatus { policy: self.name, quota: self.quota, window: self.window, remaining, refused_for })
-    }
-
-    fn sweep(&self) {
-        if let Some(limiter) = &self.limiter {
-            limiter.retain_recent();
-            limiter.shrink_to_fit();
-        }
     }
 }
 
@@ -188,7 +169,13 @@ mod tests {
     use super::*;
 
     fn limiter() -> Limiter {
-        Limiter::new(Quotas { account: 3, address: 2, machine: 1, sign_in: 1, public_link: 1, new_accounts: 1 })
+        limiter_of([3, 2, 1, 1, 1, 1])
+    }
+
+    fn limiter_of(quotas: [u32; 6]) -> Limiter {
+        let names = ["ACCOUNT", "ADDRESS", "MACHINE", "SIGN_IN", "PUBLIC_LINK", "NEW_ACCOUNTS"];
+        let pairs = names.into_iter().zip(quotas);
+        Limiter::read(&mut Vars::from_pairs(pairs.map(|(name, quota)| (format!("LIMIT_{name}"), quota.to_string()))))
     }
 
     fn ip(text: &str) -> IpAddr {
@@ -210,8 +197,8 @@ mod tests {
     fn the_fields_say_what_is_left() {
         let quota =
             limiter().count(Class::Ordinary, LimitKey::Account(UserId::generate()), ip("1.1.1.1")).expect("a limit");
-        assert_eq!(quota.rate_limit().expect("a value"), "\"account\";r=2;t=20");
-        assert_eq!(quota.policy().expect("a value"), "\"account\";q=3;w=60");
+        assert_eq!(quota.rate_limit(), "\"account\";r=2;t=20");
+        assert_eq!(quota.policy(), "\"account\";q=3;w=60");
     }
 
     #[test]
@@ -242,8 +229,7 @@ mod tests {
 
     #[test]
     fn zero_is_no_limit() {
-        let none = Quotas { account: 0, address: 0, machine: 0, sign_in: 0, public_link: 0, new_accounts: 0 };
-        assert!(Limiter::new(none).count(Class::SignIn, LimitKey::Address(ip("1.1.1.1")), ip("1.1.1.1")).is_none());
+        assert!(limiter_of([0; 6]).count(Class::SignIn, LimitKey::Address(ip("1.1.1.1")), ip("1.1.1.1")).is_none());
     }
 
     #[test]

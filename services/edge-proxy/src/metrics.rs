@@ -15,8 +15,6 @@ pub(crate) struct EdgeMetrics {
 }
 
 impl EdgeMetrics {
-    /// # Errors
-    /// The names are taken.
     pub(crate) fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
         let options = HistogramOpts::new(
             "edge_request_duration_seconds",
@@ -31,13 +29,8 @@ impl EdgeMetrics {
     }
 
     pub(crate) fn record(&self, upstream: Option<Upstream>, status: StatusCode, took: Duration) {
-        let class = match status.as_u16() {
-            ..300 => "2xx",
-            300..400 => "3xx",
-            400..500 => "4xx",
-            _ => "5xx",
-        };
-        let labels = [upstream.map_or("edge", Upstream::name), class];
+        let class = format!("{}xx", status.as_u16() / 100);
+        let labels = [upstream.map_or("edge", Upstream::name), &class];
         self.durations.with_label_values(&labels).observe(took.as_secs_f64());
     }
 }

@@ -5,18 +5,20 @@ use std::time::{Duration, Instant};
 
 use actix_web::body::BoxBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::header::{ACCESS_CONTROL_REQUEST_METHOD, ALLOW, HeaderValue, ORIGIN};
+use actix_web::http::header::{ACCESS_CONTROL_REQUEST_METHOD, ALLOW, HeaderMap, HeaderName, HeaderValue, ORIGIN, VARY};
 use actix_web::http::{ConnectionType, Method, Version};
 use actix_web::middleware::Next;
 use actix_web::{HttpMessage, HttpResponse, web};
-use ensemble_chassis::http::problem_response;
+use ensemble_chassis::http::{problem_response, request_id};
 use ensemble_types::problem::{Code, Problem};
 
+use crate::EdgeProxy;
 use crate::connections::Connection;
+use crate::domain::cors;
 use crate::domain::request_rules::{self, Head, METHODS};
+use crate::domain::route_table::Class;
 use crate::limits::QuotaStatus;
 use crate::request_context::RequestContext;
-use crate::{EdgeProxy, response_headers};
 
 pub(crate) async fn around(request: ServiceRequest, next: Next<BoxBody>) -> Result<ServiceResponse, actix_web::Error> {
     let Some(edge) = request.app_data::<web::Data<EdgeProxy>>().cloned() else { return next.call(request).await };
@@ -34,13 +36,17 @@ pub(crate) async fn around(request: ServiceRequest, next: Next<BoxBody>) -> Resu
     let status = response.status();
     let headers = response.headers_mut();
     if let Some(quota) = &quota {
-        response_headers::add_quota(headers, quota);
+        set(headers, "ratelimit", &quota.rate_limit());
+        set(headers, "ratelimit-policy", &quota.policy());
     }
     if origin.is_some() || !edge.config.cors.is_empty() {
-        let allowed = origin.as_deref().and_then(|origin| edge.config.cors.allow(origin));
-        response_headers::add_cors(headers, allowed);
+        headers.append(VARY, HeaderValue::from_static("Origin"));
     }
-    response_headers::add_safety(headers, &context);
+    if let Some(allowed) = origin.as_deref().and_then(|origin| edge.config.cors.allow(origin)) {
+        set(headers, "access-control-allow-origin", allowed);
+        set(headers, "access-control-expose-headers", cors::EXPOSED_HEADERS);
+    }
+    add_safety(headers, &context);
     edge.metrics.record(context.upstream, status, started.elapsed());
     Ok(response)
 }
@@ -52,7 +58,7 @@ fn decide(
     context: &RequestContext,
 ) -> (Option<HttpResponse>, Option<QuotaStatus>) {
     if let Some(refused) = refuse(request, edge) {
-        let mut response = problem_response(refused, &context.id.0);
+        let mut response = problem_response(refused, &request_id(request.request()));
         if response.status().as_u16() == 405 {
             response.headers_mut().insert(ALLOW, HeaderValue::from_static(METHODS));
         }
@@ -63,13 +69,13 @@ fn decide(
     if let Some(origin) = preflight_origin(request) {
         let mut response = HttpResponse::Ok().finish();
         if edge.config.cors.allow(origin).is_some() {
-            response_headers::add_preflight(response.headers_mut());
+            add_preflight(response.headers_mut());
         }
         return (Some(response), None);
     }
-    let quota = edge.limiter.count(context.class, context.limit_key, context.client);
+    let quota = edge.config.limiter.count(context.class, context.limit_key, context.client);
     let refused = quota.and_then(|quota| quota.refused_for).map(too_many);
-    (refused.map(|problem| problem_response(problem, &context.id.0)), quota)
+    (refused.map(|problem| problem_response(problem, &request_id(request.request()))), quota)
 }
 
 fn refuse(request: &ServiceRequest, edge: &EdgeProxy) -> Option<Problem> {
@@ -107,4 +113,39 @@ fn preflight_origin(request: &ServiceRequest) -> Option<&str> {
 fn too_many(wait: Duration) -> Problem {
     let seconds = u32::try_from(wait.as_secs_f64().ceil() as u64).unwrap_or(u32::MAX).max(1);
     Problem::new(Code::RateLimited, format!("Slow down: try again in {seconds} s.")).with_retry_after(seconds)
+}
+
+/// The answer to a preflight of a page that may call.
+fn add_preflight(headers: &mut HeaderMap) {
+    set(headers, "access-control-allow-methods", cors::ALLOWED_METHODS);
+    set(headers, "access-control-allow-headers", cors::ALLOWED_HEADERS);
+    set(headers, "access-control-max-age", cors::MAX_AGE);
+}
+
+/// What makes an answer harmless in a browser, wherever the service did not say otherwise.
+fn add_safety(headers: &mut HeaderMap, context: &RequestContext) {
+    for (name, value) in [
+        ("cache-control", "no-store"),
+        ("content-security-policy", "default-src 'none'; frame-ancestors 'none'"),
+        ("cross-origin-resource-policy", "same-origin"),
+        ("referrer-policy", "no-referrer"),
+    ] {
+        if !headers.contains_key(name) {
+            set(headers, name, value);
+        }
+    }
+    set(headers, "x-content-type-options", "nosniff");
+    if context.class == Class::PublicLink {
+        // The address is a secret, which search results would publish.
+        set(headers, "x-robots-tag", "noindex");
+    }
+    if context.is_https {
+        set(headers, "strict-transport-security", "max-age=31536000; includeSubDomains");
+    }
+}
+
+fn set(headers: &mut HeaderMap, name: &'static str, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(HeaderName::from_static(name), value);
+    }
 }

@@ -2,25 +2,18 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use actix_web::HttpMessage;
 use actix_web::dev::ServiceRequest;
 use actix_web::http::Method;
-use actix_web::http::header::HeaderName;
 use ensemble_chassis::auth::bearer;
-use ensemble_chassis::http::RequestId;
 
 use crate::EdgeProxy;
 use crate::domain::client_address;
 use crate::domain::route_table::{self, Class, Upstream};
 use crate::limits::LimitKey;
 
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-
 /// What the edge knows of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestContext {
-    pub(crate) id: RequestId,
     pub(crate) client: IpAddr,
     pub(crate) is_https: bool,
     /// The service that answers; none for the edge's own pages and for paths that do not exist.
@@ -37,20 +30,18 @@ impl RequestContext {
         let peer = request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
         let trusted = &edge.config.trusted_proxies;
         let headers = request.headers();
-        let forwarded: Vec<&str> = headers.get_all(X_FORWARDED_FOR).filter_map(|value| value.to_str().ok()).collect();
+        let forwarded: Vec<&str> = headers.get_all("x-forwarded-for").filter_map(|value| value.to_str().ok()).collect();
         let client = client_address::client(peer, forwarded.into_iter(), trusted);
         let is_https = edge.config.public_base_url.starts_with("https://")
             || (client != peer.to_canonical()
-                && headers.get(X_FORWARDED_PROTO).is_some_and(|scheme| scheme.as_bytes() == b"https"));
+                && headers.get("x-forwarded-proto").is_some_and(|scheme| scheme.as_bytes() == b"https"));
         // A JWT begins with an encoded brace; anything else, a voice key for instance, need not be parsed.
         let token = bearer(request.request()).filter(|token| token.starts_with("ey"));
         let caller = token.and_then(|token| edge.auth.identify(token));
-        let id = request.extensions().get::<RequestId>().cloned().unwrap_or_else(|| RequestId("".into()));
         // actix has decoded letters and digits that were percent-encoded without need, as it does in the services, so that
         // the edge classifies the path by which they route.
         let path = request.match_info().as_str();
         Self {
-            id,
             client,
             is_https,
             upstream: route_table::upstream(path),

@@ -3,34 +3,19 @@
 //! Hop-by-hop fields end here (RFC 9110, section 7.6.1), and so does everything by which a client could speak in the
 //! edge's name or make a service read another path, method or address than the edge did.
 
-/// The fields that `Connection` names, which end here too. Nearly always empty.
-#[derive(Debug, Default)]
-pub struct ConnectionOptions(Vec<String>);
-
-impl ConnectionOptions {
-    /// Reads the values of all `Connection` fields.
-    pub fn read<'a>(values: impl Iterator<Item = &'a str>) -> Self {
-        let options = values.flat_map(|value| value.split(',')).map(str::trim);
-        let names = options.filter(|option| {
-            !option.is_empty() && !option.eq_ignore_ascii_case("keep-alive") && !option.eq_ignore_ascii_case("close")
-        });
-        Self(names.map(str::to_ascii_lowercase).collect())
-    }
-
-    fn contains(&self, name: &str) -> bool {
-        self.0.iter().any(|named| named == name)
-    }
+/// The options in all `Connection` fields. Fields that they name end here, too.
+pub fn connection_options<'a>(values: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    values.flat_map(|value| value.split(',')).map(str::trim).collect()
 }
 
 /// May this field of a request go on to a service? Host, lengths and the forwarding fields are written anew.
-pub fn forward_to_upstream(name: &str, options: &ConnectionOptions) -> bool {
-    !is_hop_by_hop(name) && !is_reserved(name) && !options.contains(name)
+pub fn forward_to_upstream(name: &str, options: &[&str]) -> bool {
+    !is_hop_by_hop(name, options) && !is_reserved(name)
 }
 
 /// May this field of an answer go on to the client? What the edge answers for (CORS, request ids, lengths) does not.
-pub fn forward_to_client(name: &str, options: &ConnectionOptions) -> bool {
-    !is_hop_by_hop(name)
-        && !options.contains(name)
+pub fn forward_to_client(name: &str, options: &[&str]) -> bool {
+    !is_hop_by_hop(name, options)
         && !name.starts_with("access-control-")
         && !name.starts_with("x-internal-")
         && !matches!(
@@ -39,20 +24,12 @@ pub fn forward_to_client(name: &str, options: &ConnectionOptions) -> bool {
         )
 }
 
-fn is_hop_by_hop(name: &str) -> bool {
-    matches!(
-        name,
-        "connection"
-            | "keep-alive"
-            | "proxy-authenticate"
-            | "proxy-authorization"
-            | "proxy-connection"
-            | "te"
-            | "trailer"
-            | "transfer-encoding"
-            | "upgrade"
-            | "http2-settings"
-    )
+fn is_hop_by_hop(name: &str, options: &[&str]) -> bool {
+    const NAMES: [&str; 7] =
+        ["connection", "http2-settings", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
+    NAMES.contains(&name)
+        || name.starts_with("proxy-")
+        || options.iter().any(|option| option.eq_ignore_ascii_case(name))
 }
 
 /// Some servers read `x_user_id` as `X-User-Id`, so a name with an underscore could be any of these.
@@ -69,7 +46,7 @@ mod tests {
     use super::*;
 
     fn up(name: &str) -> bool {
-        forward_to_upstream(&name.to_ascii_lowercase(), &ConnectionOptions::default())
+        forward_to_upstream(&name.to_ascii_lowercase(), &[])
     }
 
     #[test]
@@ -129,7 +106,7 @@ mod tests {
 
     #[test]
     fn fields_named_by_connection_end_here() {
-        let options = ConnectionOptions::read(["keep-alive, X-Secret ,close"].into_iter());
+        let options = connection_options(["keep-alive, X-Secret ,close"].into_iter());
         for (name, passes) in [("x-secret", false), ("x-other", true)] {
             assert_eq!(
                 (forward_to_upstream(name, &options), forward_to_client(name, &options)),
@@ -149,10 +126,10 @@ mod tests {
             "x-internal-note",
             "connection",
         ] {
-            assert!(!forward_to_client(name, &ConnectionOptions::default()), "{name}");
+            assert!(!forward_to_client(name, &[]), "{name}");
         }
         for name in ["content-type", "retry-after", "allow", "www-authenticate", "etag", "cache-control", "date"] {
-            assert!(forward_to_client(name, &ConnectionOptions::default()), "{name}");
+            assert!(forward_to_client(name, &[]), "{name}");
         }
     }
 }

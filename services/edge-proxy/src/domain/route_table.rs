@@ -14,7 +14,7 @@ impl Upstream {
     pub const ALL: [Self; 5] =
         [Self::Identity, Self::MachineRegistry, Self::SessionStore, Self::Orchestrator, Self::VoiceGateway];
 
-    /// The name of the service, for logs and problems.
+    /// The name of the service, for variables, logs and problems.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -48,7 +48,7 @@ impl<T> PerUpstream<T> {
 }
 
 /// A prefix that ends in a slash takes what lies below it; any other takes itself and what lies below it.
-const TABLE: [(&str, Upstream); 12] = [
+const TABLE: [(&str, Upstream); 13] = [
     ("/v3/sessions", Upstream::SessionStore),
     ("/v1/sessions", Upstream::SessionStore),
     ("/v2/sessions", Upstream::SessionStore),
@@ -61,13 +61,11 @@ const TABLE: [(&str, Upstream); 12] = [
     ("/v1/auth", Upstream::Identity),
     ("/v1/account", Upstream::Identity),
     ("/v1/users/", Upstream::Identity),
+    ("/.well-known/jwks.json", Upstream::Identity),
 ];
 
 /// The service that answers a path; none for the edge's own pages and for what is no path.
 pub fn upstream(path: &str) -> Option<Upstream> {
-    if path == "/.well-known/jwks.json" {
-        return Some(Upstream::Identity);
-    }
     TABLE.iter().find(|(prefix, _)| is_under(path, prefix)).map(|(_, upstream)| *upstream)
 }
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use ensemble_chassis::Drain;
 use reqwest::Url;
 use tokio::net::lookup_host;
+use tokio::time::timeout;
 
 /// How long an address that said `Connection: close` is avoided: longer than a service goes on serving after it said so
 /// (2 s) and the next look-up (2 s), so that no request meets the end of its listener.
@@ -81,10 +82,6 @@ impl Replicas {
         Self { origin, state: Mutex::default() }
     }
 
-    pub(crate) fn origin(&self) -> &Origin {
-        &self.origin
-    }
-
     /// All addresses, beginning with another one each time. Those that were set aside come last.
     pub(crate) fn in_turn(&self) -> Vec<SocketAddr> {
         let mut state = self.state();
@@ -113,9 +110,6 @@ impl Replicas {
 
     /// Looks the names up. A result that is an error or empty changes nothing: a name server that is away is no reason to
     /// forget where a service is.
-    ///
-    /// # Errors
-    /// A name has no address now.
     pub(crate) async fn look_up(&self) -> io::Result<()> {
         let mut addresses: Vec<SocketAddr> = Vec::new();
         for authority in &self.origin.authorities {
@@ -123,11 +117,8 @@ impl Replicas {
         }
         addresses.sort_unstable();
         addresses.dedup();
-        if addresses.is_empty() {
-            return Err(io::Error::other("the name has no address"));
-        }
         let mut state = self.state();
-        if state.addresses != addresses {
+        if !addresses.is_empty() && state.addresses != addresses {
             tracing::info!(service = %self.origin, ?addresses, "Found a service");
             state.addresses = addresses;
         }
@@ -143,9 +134,8 @@ impl Replicas {
                 tracing::warn!(service = %self.origin, %error, "A service's name cannot be looked up");
             }
             has_failed = found.is_err();
-            tokio::select! {
-                () = tokio::time::sleep(interval) => {}
-                () = drain.closing() => return,
+            if timeout(interval, drain.closing()).await.is_ok() {
+                return;
             }
         }
     }

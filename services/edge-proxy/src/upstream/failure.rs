@@ -1,8 +1,11 @@
 //! What can go wrong behind the edge, and what the client and the log get to know of it.
 
+use std::error::Error;
+
 use ensemble_chassis::http::BodyError;
 use ensemble_types::problem::{Code, Problem};
 
+use super::upload::BodyEnded;
 use crate::domain::route_table::Upstream;
 
 /// Why there is no answer of a service.
@@ -23,12 +26,9 @@ pub(crate) enum Failure {
     /// The edge stops, and this long-poll would outlast it.
     #[error("the edge stops")]
     Draining,
-    /// The client's side failed; no fault of the service.
-    #[error("the body of the request did not arrive")]
-    Client(#[from] BodyError),
-    /// The edge refuses the request. No service was asked, or none is to answer.
+    /// The client asks for too much, or its body did not arrive.
     #[error("{}", .0.detail)]
-    Refused(Problem),
+    Client(Problem),
 }
 
 impl Failure {
@@ -56,8 +56,7 @@ impl Failure {
                 Code::UpstreamError,
                 format!("The service {name} broke off before its answer. It may have done what was asked."),
             ),
-            Self::Client(error) => error.into(),
-            Self::Refused(problem) => problem,
+            Self::Client(problem) => problem,
         }
     }
 
@@ -65,19 +64,29 @@ impl Failure {
     pub(crate) fn log(&self, upstream: Upstream) {
         let service = upstream.name();
         match self {
-            Self::Client(_) | Self::Refused(_) | Self::Draining => {
+            Self::Client(_) | Self::Draining => {
                 tracing::debug!(service, error = %self, "A request was not finished")
             }
-            _ => {
-                let cause = std::error::Error::source(self).map(|cause| format!("{cause:?}")).unwrap_or_default();
-                tracing::warn!(service, error = %self, cause, "A service did not answer");
-            }
+            _ => tracing::warn!(service, error = ?self, "A service did not answer"),
         }
     }
 }
 
-impl From<Problem> for Failure {
-    fn from(problem: Problem) -> Self {
-        Self::Refused(problem)
+impl From<BodyError> for Failure {
+    fn from(error: BodyError) -> Self {
+        Self::Client(error.into())
+    }
+}
+
+impl From<reqwest::Error> for Failure {
+    fn from(error: reqwest::Error) -> Self {
+        // The URL would be in the log, and its path can hold a link's token.
+        let error = error.without_url();
+        let mut causes = std::iter::successors(error.source(), |&cause| cause.source());
+        match causes.find_map(|cause| cause.downcast_ref::<BodyEnded>()) {
+            Some(BodyEnded(problem)) => Self::Client(problem.clone()),
+            None if error.is_connect() => Self::Connect(error),
+            None => Self::Broken(error),
+        }
     }
 }
