@@ -24,7 +24,7 @@ test: setup ## everything, on SQLite and on a private PostgreSQL
 lint: ## formatting, clippy, links in documentation, rules of the repository and its dependencies
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --quiet
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --locked --workspace --no-deps --quiet
 	$(CARGO) test --locked --quiet -p ensemble-tidy
 
 openapi: ## writes docs/openapi.json from the route tables

@@ -3,8 +3,8 @@
 //! The contracts are in `proto/`. Each service has one trait. A server implements it and passes it to `mount_…`. A
 //! caller takes an `Arc<dyn …>`: the generated `…Client` in production, an implementation in memory in tests:
 //!
-//! ```ignore
-//! let machines: Arc<dyn MachineDirectory> = Arc::new(MachineDirectoryClient::new(Channel::new(&kit, &config.machines)));
+//! ```text
+//! let machines: Arc<dyn MachineDirectory> = Arc::new(MachineDirectoryClient::new(Channel::new(&context, &config.machines)));
 //! match machines.get(GetMachineRequest { user_id: user.to_string(), machine_id: id.to_string() }).await {
 //!     Err(RpcError::NotFound(_)) => …,
 //! ```

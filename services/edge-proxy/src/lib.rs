@@ -1,8 +1,8 @@
 //! edge-proxy: the public entrance.
 //!
-//! It refuses requests that two readers could understand differently ([`domain`]), counts them ([`limits`]), sends them to
+//! It refuses requests that two readers could understand differently ([`domain`]), counts them (`limits`), sends them to
 //! the service that their path belongs to, and answers itself what concerns no service: CORS, health, the documentation,
-//! the page behind a public link ([`pages`]). It keeps no state that a restart could lose. The services behind it trust
+//! the page behind a public link (`pages`). It keeps no state that a restart could lose. The services behind it trust
 //! nothing that it says.
 
 mod config;

@@ -45,7 +45,7 @@ impl KeySet {
     }
 }
 
-/// Keys that change only when a test or a tool sets them.
+/// Keys that change only when their owner sets them: the edge, which fetches them itself, or a test.
 #[derive(Debug)]
 pub struct FixedKeys {
     now: std::sync::Mutex<Arc<KeySet>>,

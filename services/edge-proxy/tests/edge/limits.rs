@@ -1,7 +1,6 @@
 //! How many requests a caller may send, what they count against, and the fields that say so.
 
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -46,16 +45,11 @@ async fn limited(stub: &Stub, variables: &[(&str, &str)]) -> Edge {
     let edge = Edge::with(stub, variables).await;
     // The keys are there when a token is counted as its account.
     let probe = token(UserId::generate(), Some("probe"), &signing_key());
-    let deadline = std::time::Instant::now() + crate::raw::SOON;
-    while !with(&edge, "GET /v1/account", &probe)
-        .await
-        .header("ratelimit-policy")
-        .unwrap_or_default()
-        .contains("machine")
-    {
-        assert!(std::time::Instant::now() < deadline, "the keys were not fetched");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    ensemble_testkit::eventually(crate::raw::SOON, async || {
+        let answer = with(&edge, "GET /v1/account", &probe).await;
+        answer.header("ratelimit-policy").unwrap_or_default().contains("machine")
+    })
+    .await;
     edge
 }
 

@@ -17,11 +17,7 @@ pub(crate) const STREAM_HEAD: &[u8] =
 
 /// Polls until it is so.
 pub(crate) async fn eventually(is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + SOON;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "it did not become so in time");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    ensemble_testkit::eventually(SOON, async || is_so()).await;
 }
 
 /// Text that goes on, as the output of a task that is followed.
