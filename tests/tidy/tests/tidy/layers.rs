@@ -1,79 +1,11 @@
-//! Who may import whom, how files begin, how long they may be: rules that a reviewer should not have to remember.
+//! Who may import whom: between crates, and between the folders of a service.
 
-#![cfg(test)]
+use std::collections::BTreeMap;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use serde_json::Value;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
-}
-
-/// Every file that git knows, with one of these endings.
-fn files(endings: &[&str]) -> Vec<PathBuf> {
-    let listed =
-        Command::new("git").args(["ls-files", "-co", "--exclude-standard"]).current_dir(root()).output().unwrap();
-    let found: Vec<PathBuf> = String::from_utf8(listed.stdout)
-        .unwrap()
-        .lines()
-        .filter(|line| endings.iter().any(|ending| line.ends_with(ending)))
-        .map(|line| root().join(line))
-        .filter(|path| path.exists())
-        .collect();
-    assert!(!found.is_empty(), "git ls-files found nothing: the rules would hold for no file");
-    found
-}
-
-fn shown(path: &Path) -> String {
-    path.strip_prefix(root()).unwrap().display().to_string()
-}
-
-/// Package name → names of the packages it needs to run (not for its tests or its build).
-fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
-    let told = Command::new(env!("CARGO"))
-        // What other platforms need may not have been downloaded.
-        .args(["metadata", "--format-version", "1", "--offline", "--locked", "--filter-platform", "host-tuple"])
-        .current_dir(root())
-        .output()
-        .unwrap();
-    let meta: Value = serde_json::from_slice(&told.stdout).expect("cargo metadata prints JSON");
-    let names: BTreeMap<&str, &str> = meta["packages"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|p| (p["id"].as_str().unwrap(), p["name"].as_str().unwrap()))
-        .collect();
-    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for node in meta["resolve"]["nodes"].as_array().unwrap() {
-        let needs = node["deps"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|dep| dep["dep_kinds"].as_array().unwrap().iter().any(|kind| kind["kind"].is_null()));
-        let entry = found.entry(names[node["id"].as_str().unwrap()].to_owned()).or_default();
-        entry.extend(needs.map(|dep| names[dep["pkg"].as_str().unwrap()].to_owned()));
-    }
-    found
-}
-
-fn reach<'a>(graph: &'a BTreeMap<String, BTreeSet<String>>, from: &'a str) -> BTreeSet<&'a str> {
-    let mut seen = BTreeSet::new();
-    let mut open = vec![from];
-    while let Some(at) = open.pop() {
-        for next in graph.get(at).into_iter().flatten() {
-            if seen.insert(next.as_str()) {
-                open.push(next);
-            }
-        }
-    }
-    seen
-}
+use crate::repository::{dependencies, files, reachable};
 
 #[test]
-fn rooms_open_only_the_doors_they_may() {
+fn crates_depend_only_on_those_they_may() {
     let service = ["types", "chassis", "store-kit", "rpc"];
     let mut law: BTreeMap<&str, Vec<&str>> = BTreeMap::from([
         ("types", vec![]),
@@ -102,81 +34,59 @@ fn clients_and_runners_link_neither_the_server_nor_the_database() {
     let graph = dependencies();
     for name in ["ensemble-types", "ensemble-client", "ensemble-runner"] {
         for heavy in ["actix-web", "diesel", "r2d2"] {
-            assert!(!reach(&graph, name).contains(heavy), "{name} reaches {heavy}");
+            assert!(!reachable(&graph, name).contains(heavy), "{name} reaches {heavy}");
         }
     }
-    assert!(!reach(&graph, "ensemble-store-kit").contains("actix-web"), "store-kit knows no HTTP");
-    assert!(!reach(&graph, "ensemble-chassis").contains("diesel"), "chassis knows no database");
+    assert!(!reachable(&graph, "ensemble-store-kit").contains("actix-web"), "store-kit must not know HTTP");
+    assert!(!reachable(&graph, "ensemble-chassis").contains("diesel"), "chassis must not know a database");
 }
 
+/// What the files of a folder in `services/*/src` must not contain, with the reason.
+const FORBIDDEN: &[(&str, &[&str], &str)] = &[
+    ("handlers", &["use diesel", "crate::store::"], "handlers translate and call operations"),
+    (
+        "operations",
+        &["use diesel", "StatusCode", "HttpResponse", "crate::handlers"],
+        "operations know no HTTP and no SQL",
+    ),
+    (
+        "store",
+        &["StatusCode", "HttpResponse", "crate::handlers", "crate::operations", "crate::clients"],
+        "a store only asks the database",
+    ),
+    ("workers", &["use diesel", "StatusCode", "HttpResponse", "crate::handlers"], "workers call operations"),
+    (
+        "domain",
+        &[
+            "async fn",
+            "crate::store",
+            "crate::operations",
+            "use diesel",
+            "tokio::",
+            "actix",
+            "reqwest::Client",
+            "StatusCode",
+            "HttpResponse",
+        ],
+        "domain is rules without I/O",
+    ),
+];
+
 #[test]
-fn layers_keep_their_distance() {
-    for path in files(&[".rs"]) {
-        let name = shown(&path);
-        let text = std::fs::read_to_string(&path).unwrap();
-        let Some(inside) =
-            name.strip_prefix("services/").and_then(|rest| rest.split_once("/src/")).map(|(_, inside)| inside)
-        else {
-            continue;
-        };
+fn layers_of_a_service_call_in_one_direction() {
+    for file in files(&[".rs"]) {
+        let inside = file.name.strip_prefix("services/").and_then(|rest| rest.split_once("/src/"));
+        let Some((_, inside)) = inside else { continue };
         let layer = inside.split(['/', '.']).next().unwrap();
-        if text.contains("use diesel") {
-            assert!(matches!(layer, "store" | "schema"), "{name}: SQL lives in store/");
-        }
-        if matches!(layer, "domain" | "store" | "workers") {
-            assert!(!text.contains("StatusCode") && !text.contains("HttpResponse"), "{name}: only error.rs knows HTTP");
-            assert!(!text.contains("crate::handlers"), "{name}: handlers call {layer}, not the other way round");
-        }
-        if layer == "domain" {
-            for no in ["async fn", "crate::store", "use diesel", "tokio::"] {
-                assert!(!text.contains(no), "{name}: domain is rules without I/O, found {no:?}");
+        for (_, words, why) in FORBIDDEN.iter().filter(|(name, _, _)| *name == layer) {
+            for word in *words {
+                assert!(!file.text.contains(word), "{}: found {word:?}, but {why}", file.name);
             }
         }
-        if layer == "store" {
-            assert!(!text.contains("crate::clients"), "{name}: a store asks nobody but the database");
-        }
-    }
-}
-
-#[test]
-fn every_file_says_why_it_exists() {
-    for path in files(&[".rs"]) {
-        let text = std::fs::read_to_string(&path).unwrap();
-        assert!(text.starts_with("//!"), "{} does not open with //!", shown(&path));
-    }
-}
-
-#[test]
-fn files_stay_short_enough_to_read() {
-    for path in files(&[".rs"]) {
-        let lines = std::fs::read_to_string(&path).unwrap().lines().count();
-        assert!(lines <= 600, "{} has {lines} lines; split it by noun", shown(&path));
-    }
-}
-
-#[test]
-fn tests_do_not_sleep_and_are_not_switched_off() {
-    for path in files(&[".rs"]) {
-        let name = shown(&path);
-        if !name.contains("/tests/") || name.starts_with("tests/tidy") {
-            continue;
-        }
-        let text = std::fs::read_to_string(&path).unwrap();
-        for no in ["thread::sleep", "#[ignore", "todo!("] {
-            assert!(!text.contains(no), "{name}: {no}");
-        }
-    }
-}
-
-#[test]
-fn the_project_stands_alone() {
-    for path in files(&[".rs", ".md", ".toml", ".yaml", ".yml", ".mk", "Makefile", ".py", ".proto"]) {
-        if shown(&path).starts_with("tests/tidy") {
-            continue;
-        }
-        let text = std::fs::read_to_string(&path).unwrap();
-        for no in ["../shared", "../.library", "/work/"] {
-            assert!(!text.contains(no), "{} refers to {no}", shown(&path));
-        }
+        assert!(
+            layer == "store" || !file.text.contains("diesel::"),
+            "{}: found diesel, but SQL belongs into store/",
+            file.name
+        );
     }
 }

@@ -1,0 +1,11 @@
+//! Rules of the repository as tests, so that no reviewer has to remember them. Each file holds one kind of rule.
+
+#![cfg(test)]
+
+mod card;
+mod dependencies;
+mod documents;
+mod files;
+mod layers;
+mod repository;
+mod words;
