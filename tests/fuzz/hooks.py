@@ -30,15 +30,16 @@ RULES = [
     r"nested more than 32 levels deep",
     r"^invalid type: floating point",  # 1.0 is a whole number to JSON Schema; to us it is written 1
     r"bytes, not \d+$",  # ciphertext is measured in bytes of UTF-8, a schema can only count characters
-    r"goes with|expects the version of a field|does not fit the other fields|says the same as",  # expectedVersion beside what it is about
+    r"requires a change of exactly one of|^goes with|^expects the version of a field|^is the version of a field that this request does not change",  # expected versions
+    r"^cannot be combined with|^and encryptionKey must be sent together$|says the same as|contradicts",  # fields beside others
     r"must change at least one|^Send (at least one of )?`",  # an update that changes nothing
     r"^is needed beside content|^must be the account key's signature",
     r"^must be a whole number from 1 on$",  # beyond 2^53 - 1, which not every reader of JSON can hold
     r"^must be in the future$",
-    r"^is the session's owner, who needs no share$|^is yourself$",
+    r"^is the session's owner, who needs no share$|^is your own id",
     r"^must be an absolute path without `\.\.`$",
     r"^must be an absolute http or https URL",
-    r"^wants the output of .* which is not in dependsOn$",
+    r"^uses the output of .*: name that task in dependsOn$",
 ]
 
 
