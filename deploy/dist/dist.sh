@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes what a release needs, in dist/: an archive with the one program, the list of what it is made of (SBOM, CycloneDX), and
-# checksums. Two clean clones of one commit give the same bytes, as long as compiler and C compiler are the same.
+# checksums. Paths and times of the machine are left out, so that two clean clones can give the same bytes.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
