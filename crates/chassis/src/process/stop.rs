@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use super::drain::Stage;
 use crate::http::InFlight;
 
-/// How long to wait after the last answer, for requests that clients have sent already.
+/// How long to wait for what is on its way: the end of a handshake, a request after the last answer.
 const LINGER: Duration = Duration::from_millis(200);
 /// How long a worker may take to end after the drain.
 const WORKER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -56,7 +56,7 @@ impl Running {
         self.stage.send_replace(Stage::Draining);
         tokio::time::sleep(self.delay).await;
         self.stage.send_replace(Stage::Closing);
-        self.close_listener();
+        self.close_listener().await;
         let answered = timeout(self.grace, quiet(&self.in_flight)).await.is_ok();
         // This closes idle connections. actix checks once a second whether they have ended, and stops at its own timeout.
         let in_flight = self.in_flight.count();
@@ -74,12 +74,38 @@ impl Running {
     }
 
     /// Refuses new connections while those that are open go on. actix's `stop` does both at once and drops connections
-    /// that it has accepted and not begun to serve.
-    fn close_listener(&self) {
-        if let Err(error) = SockRef::from(&self.listener).shutdown(Shutdown::Read) {
+    /// that it has accepted and not begun to serve. The kernel resets connections that it has made and actix has not yet
+    /// accepted, so none may be left when the socket closes: first no new ones are made, then actix accepts the rest.
+    async fn close_listener(&self) {
+        let listener = SockRef::from(&self.listener);
+        if let Err(error) = ignore_new_connections(&listener) {
+            tracing::debug!(%error, "Connections made at this moment may be reset");
+        }
+        tokio::time::sleep(LINGER).await;
+        if let Err(error) = listener.shutdown(Shutdown::Read) {
             tracing::debug!(%error, "The listener stays open until the server stops");
         }
     }
+}
+
+/// The kernel drops the first packet of every new connection. The client's kernel sends it again after one second
+/// (RFC 6298, section 2.1) and is refused then.
+#[cfg(target_os = "linux")]
+fn ignore_new_connections(listener: &SockRef<'_>) -> std::io::Result<()> {
+    use socket2::SockFilter;
+    // Classic BPF over the TCP header, linux/filter.h. The flags are in byte 13: SYN is 0x02, ACK is 0x10.
+    listener.attach_filter(&[
+        SockFilter::new(0x30, 0, 0, 13),     // load byte 13
+        SockFilter::new(0x54, 0, 0, 0x12),   // and SYN | ACK
+        SockFilter::new(0x15, 0, 1, 0x02),   // only SYN: the next line, otherwise the one after it
+        SockFilter::new(0x06, 0, 0, 0),      // drop
+        SockFilter::new(0x06, 0, 0, 0xFFFF), // keep
+    ])
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ignore_new_connections(_listener: &SockRef<'_>) -> std::io::Result<()> {
+    Err(std::io::ErrorKind::Unsupported.into())
 }
 
 /// Completes when nothing has been in flight for [`LINGER`].
