@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use ed25519_dalek::VerifyingKey;
 use ensemble_chassis::metrics::Metrics;
-use ensemble_chassis::{KeySet, KeySource, KeysUnavailable, Vars};
+use ensemble_chassis::{KeySet, KeySource, KeysUnavailable, ServiceContext, StartError, Vars};
 use ensemble_types::ids::TokenId;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::RpcError;
-use crate::identity::{Keys, SnapshotRequest, SnapshotResponse};
+use crate::identity::{Keys, KeysClient, SnapshotRequest, SnapshotResponse};
+use crate::{Channel, Peer, RpcError};
 
 /// How often the first keys are requested while there are none.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -62,9 +62,23 @@ impl Default for KeyRefresh {
 }
 
 impl RemoteKeys {
+    /// Fetches the keys for a service, as [`Self::follow`] does, and exports their age to Prometheus.
+    ///
+    /// # Errors
+    /// The metric is registered already: the service called this twice.
+    pub async fn start(
+        context: &ServiceContext,
+        identity: &Peer,
+        refresh: KeyRefresh,
+    ) -> Result<Arc<Self>, StartError> {
+        let keys = Self::follow(Arc::new(KeysClient::new(Channel::new(context, identity))), refresh).await;
+        keys.register(&context.metrics)?;
+        Ok(keys)
+    }
+
     /// Fetches the keys once, and then continues in the background until the returned value is dropped. An unavailable
     /// identity is no error: until it responds, [`KeySource::current`] reports that there are no keys.
-    pub async fn start(identity: Arc<dyn Keys>, refresh: KeyRefresh) -> Arc<Self> {
+    pub async fn follow(identity: Arc<dyn Keys>, refresh: KeyRefresh) -> Arc<Self> {
         let snapshot = Mutex::new(Snapshot::default());
         let keys = Arc::new(Self { snapshot, changed: watch::Sender::new(()), trusted_for: refresh.trusted_for });
         let first = keys.refresh(&*identity).await;
@@ -75,11 +89,7 @@ impl RemoteKeys {
         keys
     }
 
-    /// Exports the age of the keys to Prometheus.
-    ///
-    /// # Errors
-    /// The metric is registered already. Call this once in each service.
-    pub fn register(self: &Arc<Self>, metrics: &Metrics) -> Result<(), prometheus::Error> {
+    fn register(self: &Arc<Self>, metrics: &Metrics) -> Result<(), prometheus::Error> {
         let keys = Arc::downgrade(self);
         metrics.reading(
             "token_keys_age_seconds",

@@ -207,7 +207,7 @@ async fn keys_follow_identity_and_stay_valid_for_a_while_without_it() {
     let (running, script, channel) = peer().await;
     script.hangs.store(true, Ordering::SeqCst);
     let refresh = KeyRefresh { every: Duration::from_millis(20), trusted_for: Duration::from_millis(1_500) };
-    let keys = RemoteKeys::start(Arc::new(KeysClient::new(channel)), refresh).await;
+    let keys = RemoteKeys::follow(Arc::new(KeysClient::new(channel)), refresh).await;
     assert!(keys.current().is_err(), "there are no keys yet");
     script.hangs.store(false, Ordering::SeqCst);
     eventually(DEADLINE, async || keys.current().is_ok()).await;

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use diesel::connection::{AnsiTransactionManager, TransactionManager};
 use diesel::r2d2::{ConnectionManager, PooledConnection};
+use diesel::sql_types::Text;
 use diesel::{PgConnection, QueryResult, RunQueryDsl, SqliteConnection};
 use ensemble_types::time::Timestamp;
 
@@ -24,10 +25,6 @@ pub struct Conn {
     topics: Vec<Topic>,
     deadlines: Deadlines,
 }
-
-/// The key of a lock that one transaction at a time may hold, on all replicas.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AdvisoryLock(pub i64);
 
 /// The connection itself. It returns to its pool when it is dropped.
 #[doc(hidden)]
@@ -144,13 +141,11 @@ impl Conn {
         std::mem::take(&mut self.topics)
     }
 
-    /// Waits for a lock and holds it until the transaction ends (PostgreSQL's manual, section 13.3.5). SQLite has one
-    /// writer, so it needs none.
-    pub fn lock(&mut self, lock: AdvisoryLock) -> Result<(), StoreError> {
-        if !self.is_postgres() {
-            return Ok(());
-        }
-        self.batch(&format!("SELECT pg_advisory_xact_lock({})", lock.0))
+    /// Waits until no other transaction on any replica holds the lock with this name, and holds it until this transaction
+    /// ends (PostgreSQL's manual, section 13.3.5, "Advisory Locks"). SQLite has one writer, so it needs none.
+    pub fn lock(&mut self, name: &str) -> Result<(), StoreError> {
+        let lock = diesel::sql_query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))").bind::<Text, _>(name);
+        on!(self, Pg | c | lock.execute(c), Sqlite | _c | Ok(0)).map(drop)
     }
 
     pub(crate) fn begin(&mut self) -> Result<(), StoreError> {

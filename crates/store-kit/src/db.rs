@@ -45,6 +45,20 @@ struct Inner {
 }
 
 impl Db {
+    /// Opens the database of a service, as [`Db::open`] does, and exports its metrics to Prometheus.
+    ///
+    /// # Errors
+    /// The database cannot be opened, or the registry has these metrics already.
+    pub async fn open_measured(
+        config: &DatabaseConfig,
+        migrations: Migrations,
+        registry: &prometheus::Registry,
+    ) -> Result<Self, OpenError> {
+        let db = Self::open(config, migrations).await?;
+        db.register(registry)?;
+        Ok(db)
+    }
+
     /// Opens the database and brings its schema up to date, waiting for it up to `start_timeout`. Call it on the runtime
     /// that lives as long as the process.
     pub async fn open(config: &DatabaseConfig, migrations: Migrations) -> Result<Self, OpenError> {
@@ -162,11 +176,7 @@ impl Db {
         &self.inner.notifier
     }
 
-    /// Exports the metrics of this database to Prometheus.
-    ///
-    /// # Errors
-    /// The names are taken: call it once for each registry.
-    pub fn register(&self, registry: &prometheus::Registry) -> Result<(), prometheus::Error> {
+    fn register(&self, registry: &prometheus::Registry) -> Result<(), prometheus::Error> {
         let mut pools = vec![("main", Arc::downgrade(&self.inner.readers))];
         if !Arc::ptr_eq(&self.inner.readers, &self.inner.writers) {
             pools = vec![("read", Arc::downgrade(&self.inner.readers)), ("write", Arc::downgrade(&self.inner.writers))];

@@ -88,7 +88,7 @@ pub mod types;
 pub use batcher::{BatchConfig, Batcher};
 pub use cached::{Cached, cached};
 pub use config::{DatabaseConfig, DatabaseUrl, Migrate};
-pub use conn::{AdvisoryLock, Conn, Raw};
+pub use conn::{Conn, Raw};
 pub use db::Db;
 pub use error::StoreError;
 pub use migrate::{Migrations, OpenError};

@@ -38,6 +38,8 @@ pub enum OpenError {
     Migration { database: String, reason: String },
     #[error("the schema of {database} is behind ({pending} missing); run the service's `migrate` command first")]
     Behind { database: String, pending: String },
+    #[error("the metrics of the database cannot be exported: {0}")]
+    Metrics(#[from] prometheus::Error),
 }
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;

@@ -65,8 +65,7 @@ impl Service for Identity {
         let previous = config.previous_key_file.as_deref();
         let vault = Vault::read(&config.key_file, previous)
             .map_err(|error| anyhow::anyhow!("KEY_ENCRYPTION_KEY_FILE {}: {error}", config.key_file.display()))?;
-        let db = Db::open(&config.database, migrations()).await?;
-        db.register(context.metrics.registry())?;
+        let db = Db::open_measured(&config.database, migrations(), context.metrics.registry()).await?;
         let ring = Arc::new(KeyRing::new(vault, config.schedule, config.keys_trusted_for));
         signing_keys::refresh(&db, &ring).await?;
         let challenges = Arc::<OpenChallenges>::default();

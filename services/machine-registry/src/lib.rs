@@ -21,7 +21,7 @@ mod error;
 use std::sync::Arc;
 
 use ensemble_chassis::{KeySource, Routes, RpcMount, Service, ServiceContext, StartError, Vars, Worker};
-use ensemble_rpc::identity::{AccountsClient, KeysClient};
+use ensemble_rpc::identity::AccountsClient;
 use ensemble_rpc::machines::{MachineDirectory, mount_machine_directory};
 use ensemble_rpc::orchestrator::MachineLeasesClient;
 use ensemble_rpc::{Channel, RemoteKeys};
@@ -59,8 +59,8 @@ impl Service for MachineRegistry {
     }
 
     async fn build(config: Config, context: ServiceContext) -> Result<(Arc<Self>, Vec<Worker>), StartError> {
-        let db = Db::open(&config.database, migrations()).await?;
-        db.register(context.metrics.registry())?;
+        let db = Db::open_measured(&config.database, migrations(), context.metrics.registry()).await?;
+        let keys = RemoteKeys::start(&context, &config.identity, config.key_refresh).await?;
         let identity = Channel::new(&context, &config.identity);
         let orchestrator = Channel::new(&context, &config.orchestrator);
         let deletion_notifier = DeletionNotifier {
@@ -70,8 +70,6 @@ impl Service for MachineRegistry {
             retry_after: config.departure_retry,
             drain: context.drain,
         };
-        let keys = RemoteKeys::start(Arc::new(KeysClient::new(identity)), config.key_refresh).await;
-        keys.register(&context.metrics)?;
         let workers = vec![Worker::new("deletion notifier", deletion_notifier.run())];
         Ok((Arc::new(Self { db, online_for: config.online_for, keys }), workers))
     }

@@ -24,7 +24,6 @@ mod workers;
 use std::sync::Arc;
 
 use ensemble_chassis::{Clock, Drain, KeySource, Routes, RpcMount, Service, ServiceContext, StartError, Vars, Worker};
-use ensemble_rpc::identity::KeysClient;
 use ensemble_rpc::machines::MachineDirectoryClient;
 use ensemble_rpc::orchestrator::{MachineLeases, mount_machine_leases};
 use ensemble_rpc::{Channel, RemoteKeys};
@@ -75,12 +74,9 @@ impl Service for Orchestrator {
     }
 
     async fn build(config: Config, context: ServiceContext) -> Result<(Arc<Self>, Vec<Worker>), StartError> {
-        let db = Db::open(&config.database, migrations()).await?;
-        db.register(context.metrics.registry())?;
+        let db = Db::open_measured(&config.database, migrations(), context.metrics.registry()).await?;
         let directory = MachineDirectoryClient::new(Channel::new(&context, &config.machines));
-        let identity = Arc::new(KeysClient::new(Channel::new(&context, &config.identity)));
-        let keys = RemoteKeys::start(identity, config.key_refresh).await;
-        keys.register(&context.metrics)?;
+        let keys = RemoteKeys::start(&context, &config.identity, config.key_refresh).await?;
         let metrics = RunMetrics::new(&context.metrics)?;
         let (alarm, drain) = (Alarm::default(), context.drain.clone());
         let active_runners = ActiveRunners::new(db.clone(), config.limits.runner_active);

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ensemble_chassis::{Clock, Drain, KeySource, Routes, Service, ServiceContext, StartError, Vars, Worker};
-use ensemble_rpc::identity::{AccountsClient, KeysClient};
+use ensemble_rpc::identity::AccountsClient;
 use ensemble_rpc::machines::MachineDirectoryClient;
 use ensemble_rpc::{Channel, RemoteKeys};
 use ensemble_store_kit::{Db, Migrations};
@@ -66,12 +66,10 @@ impl Service for SessionStore {
     }
 
     async fn build(config: Config, context: ServiceContext) -> Result<(Arc<Self>, Vec<Worker>), StartError> {
-        let db = Db::open(&config.database, migrations()).await?;
-        db.register(context.metrics.registry())?;
+        let db = Db::open_measured(&config.database, migrations(), context.metrics.registry()).await?;
         let identity = Channel::new(&context, &config.identity);
         let registry = Channel::new(&context, &config.machine_registry);
-        let keys = RemoteKeys::start(Arc::new(KeysClient::new(identity.clone())), config.key_refresh).await;
-        keys.register(&context.metrics)?;
+        let keys = RemoteKeys::start(&context, &config.identity, config.key_refresh).await?;
         let peers = Peers::new(
             Arc::new(AccountsClient::new(identity)),
             Arc::new(MachineDirectoryClient::new(registry)),

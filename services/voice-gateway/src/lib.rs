@@ -22,8 +22,7 @@ mod rates;
 use std::sync::Arc;
 
 use ensemble_chassis::{Clock, Drain, Gate, KeySource, Routes, Service, ServiceContext, StartError, Vars, Worker};
-use ensemble_rpc::identity::KeysClient;
-use ensemble_rpc::{Channel, RemoteKeys};
+use ensemble_rpc::RemoteKeys;
 use ensemble_store_kit::{Db, Migrations, migrations};
 use futures_util::future::BoxFuture;
 
@@ -90,16 +89,13 @@ impl Service for VoiceGateway {
     async fn build(config: VoiceConfig, context: ServiceContext) -> Result<(Arc<Self>, Vec<Worker>), StartError> {
         config.warn();
         let metrics = VoiceMetrics::new(&context.metrics)?;
-        let db = Db::open(&config.database, migrations()).await?;
-        db.register(context.metrics.registry())?;
+        let db = Db::open_measured(&config.database, migrations(), context.metrics.registry()).await?;
         let (wakeups, started_rooms, receivers) = queues();
         let rates = Arc::new(Rates::new(config.rates));
         let livekit = config.livekit;
         let breaker = Breaker::new(livekit.breaker_failures, livekit.breaker_probe);
         let twirp = Twirp::new(context.http.clone(), &livekit.url, livekit.key.clone(), breaker, metrics.clone());
-        let identity = Arc::new(KeysClient::new(Channel::new(&context, &config.identity)));
-        let keys = RemoteKeys::start(identity, config.keys).await;
-        keys.register(&context.metrics)?;
+        let keys = RemoteKeys::start(&context, &config.identity, config.keys).await?;
         let public_url = config.public_url.unwrap_or_else(|| format!("http://{}", context.public_addr));
         let service = Arc::new(Self {
             db,

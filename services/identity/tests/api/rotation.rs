@@ -43,7 +43,7 @@ on_both_databases! {
         // As every other service does, with a shorter interval.
         let refresh = KeyRefresh { every: Duration::from_millis(50), trusted_for: Duration::from_secs(60) };
         let elsewhere =
-            RemoteKeys::start(Arc::new(KeysClient::new(channel_to(&fixture.service.internal_url()))), refresh).await;
+            RemoteKeys::follow(Arc::new(KeysClient::new(channel_to(&fixture.service.internal_url()))), refresh).await;
         let key = new_key();
         let (mut signers, mut tokens): (HashSet<String>, Vec<String>) = (HashSet::new(), Vec::new());
         eventually(TIMEOUT, async || {

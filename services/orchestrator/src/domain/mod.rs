@@ -2,10 +2,10 @@
 
 mod draft;
 mod graph;
-mod lease;
 mod range;
 mod retry;
 mod run;
+mod runner_request;
 mod task;
 mod task_key;
 mod template;
@@ -13,10 +13,10 @@ mod waiting;
 
 pub(crate) use draft::{InvalidRun, RunDraft, TaskDraft};
 pub(crate) use graph::{InvalidGraph, TaskGraph};
-pub(crate) use lease::{ActiveRunner, LeaseCall, RunnerRequest};
 pub use range::byte_range;
 pub(crate) use retry::Retry;
 pub(crate) use run::{Counts, RunEvent, run_transition};
+pub(crate) use runner_request::{ActiveRunner, LeaseCall, RunnerRequest};
 pub(crate) use task::{AttemptEnd, TaskEvent, attempt_outcome, machine_deleted, task_transition};
 pub(crate) use template::Template;
 pub(crate) use waiting::{Obstacles, Runner, waiting_for};

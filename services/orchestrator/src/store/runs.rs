@@ -4,7 +4,7 @@ use diesel::dsl::{count_star, max, sql, sum};
 use diesel::prelude::*;
 use diesel::sql_types::Bool;
 use ensemble_store_kit::types::{DbId, DbTime, IntoDb, now};
-use ensemble_store_kit::{AdvisoryLock, Conn, StoreError, cached, on};
+use ensemble_store_kit::{Conn, StoreError, cached, on};
 use ensemble_types::ids::{RunId, UserId};
 use ensemble_types::runs::RunStatus;
 use ensemble_types::time::Timestamp;
@@ -153,8 +153,7 @@ pub(crate) fn save(tx: &mut Conn, run: &LockedRun) -> Result<(), StoreError> {
 
 /// Lets one transaction at a time decide about the number of an account's unfinished tasks, until its commit.
 pub(crate) fn lock_unfinished(tx: &mut Conn, owner: UserId) -> Result<(), StoreError> {
-    let (high, low) = owner.uuid().as_u64_pair();
-    tx.lock(AdvisoryLock((high ^ low).cast_signed()))
+    tx.lock(&format!("orchestrator:unfinished:{owner}"))
 }
 
 /// The number of an account's unfinished tasks.

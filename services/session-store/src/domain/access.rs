@@ -1,5 +1,5 @@
 //! Permissions on a session, as values. A function that changes something takes a proof such as [`CanEdit`], and only this
-//! file can create one.
+//! file can create one. Which change of a session needs which level: `session.rs`.
 
 use std::marker::PhantomData;
 
@@ -28,7 +28,7 @@ pub(crate) struct Access {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CanEdit<'a>(PhantomData<&'a Access>);
 
-/// Proof that the caller may manage shares, metadata and agent state.
+/// Proof that the caller may manage shares and public links.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CanAdminister<'a>(PhantomData<&'a Access>);
 

@@ -1,4 +1,5 @@
-//! A change of a session. Parsing refuses changes that contradict themselves, so later code need not check again.
+//! A change of a session, and the access level that each change needs. Parsing refuses changes that contradict
+//! themselves, so later code need not check again.
 
 use ensemble_types::sessions::{AccessLevel, SessionHeartbeat, SessionStatus, UpdateSession};
 

@@ -1,4 +1,4 @@
-//! Appending messages. Calls that wait at the same time are committed together, whatever their sessions and senders.
+//! Appending messages. `domain/message.rs` gives them their numbers. Calls that wait at the same time are committed together, whatever their sessions and senders.
 //!
 //! A batch is one transaction. It locks the sessions in the order of their ids, decides permissions and numbers from the
 //! locked rows, inserts all messages and advances the sessions. The locks are held until the commit, so commits have the
