@@ -158,7 +158,7 @@ impl Problem {
         Self::new(Code::NotFound, "Check the id, and that the resource is yours or shared with you.")
     }
 
-    /// The only 401.
+    /// The credentials are missing, wrong or expired: 401.
     pub fn unauthenticated() -> Self {
         Self::new(
             Code::Unauthenticated,

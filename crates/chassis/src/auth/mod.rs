@@ -1,4 +1,4 @@
-//! Authentication: the only module that accepts tokens and that decides on 401.
+//! Authentication: the only module that verifies the tokens of users and machines.
 //!
 //! Every service verifies tokens itself and trusts nothing that the edge adds.
 
