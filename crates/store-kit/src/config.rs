@@ -84,6 +84,9 @@ macro_rules! database_config {
             config.migrate,
         );
         config.pool_wait = $vars.millis("DATABASE_POOL_WAIT_MS", "how long a request waits for a connection", 500);
+        config.timeout = $vars.millis("DATABASE_TIMEOUT_MS", "how long a call waits for PostgreSQL in all", 1_750);
+        // Longer, so that a caller is told before the statement ends.
+        config.statement_timeout = config.timeout + ::std::time::Duration::from_millis(250);
         config.start_timeout = $vars.millis(
             "DATABASE_START_TIMEOUT_MS",
             "how long a start waits for a database that is not there yet",

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::statvfs::statvfs;
 use nix::unistd::{Pid, User};
 
 /// The variable that names a running server for the tests.
@@ -37,6 +38,17 @@ pub enum Durability {
     None,
 }
 
+/// What memory must have free to hold the databases of the tests.
+const MEMORY_NEEDED: u64 = 6 << 30;
+
+/// Where a server's files go. Those that need not last go into memory where there is enough: a busy disk can stop a server
+/// for seconds, which callers rightly see as a database that does not answer.
+fn parent(durability: Durability) -> PathBuf {
+    let memory = PathBuf::from("/dev/shm");
+    let free = statvfs(&memory).map_or(0, |of| of.blocks_available() * of.fragment_size());
+    if durability == Durability::None && free >= MEMORY_NEEDED { memory } else { std::env::temp_dir() }
+}
+
 /// A private server.
 #[derive(Debug)]
 pub struct Cluster {
@@ -54,7 +66,7 @@ impl Cluster {
 
     /// Starts a server with more settings, for example `shared_buffers=1GB`.
     pub fn start_with(durability: Durability, settings: &[&str]) -> Result<Self> {
-        let dir = tempfile::Builder::new().prefix("ensemble-pg-").tempdir()?.keep();
+        let dir = tempfile::Builder::new().prefix("ensemble-pg-").tempdir_in(parent(durability))?.keep();
         let made = Self {
             dir,
             port: free_port()?,
