@@ -19,10 +19,10 @@ use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanData, SpanExporte
 use prometheus::IntCounter;
 use tracing::Span;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
-use tracing_subscriber::filter::{FilterExt, LevelFilter, filter_fn};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::{FilterExt, LevelFilter, Targets, filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::Vars;
 
@@ -40,7 +40,7 @@ const ENTRANCE: &str = "edge-proxy";
 /// Where logs and traces go.
 pub struct Telemetry {
     json: bool,
-    filter: String,
+    filter: Targets,
     otlp: Option<String>,
     ratio: f64,
 }
@@ -63,7 +63,8 @@ impl Telemetry {
         if format != "json" && format != "text" {
             vars.add_error("LOG_FORMAT", "must be json or text");
         }
-        let filter = vars.text("RUST_LOG", "which log lines to write, as in `info,ensemble_chassis=debug`", "info");
+        let info = Targets::new().with_default(LevelFilter::INFO);
+        let filter = vars.parse("RUST_LOG", "which log lines to write, as in `info,ensemble_chassis=debug`", info);
         let otlp =
             vars.optional("OTEL_EXPORTER_OTLP_ENDPOINT", "the OpenTelemetry collector, as in http://collector:4318");
         let ratio = vars.parse("OTEL_TRACES_SAMPLER_ARG", "share of new traces that are kept, 0 to 1", 1.0);
@@ -75,7 +76,6 @@ impl Telemetry {
 
     /// Starts logging for the whole process. Call this before a runtime is entered, because the exporter starts a thread.
     pub fn install(self, service: &str) -> Flush {
-        let filter = EnvFilter::try_new(&self.filter).unwrap_or_else(|_| EnvFilter::new("info"));
         let lines = tracing_subscriber::fmt::layer();
         let lines = if self.json {
             lines.json().flatten_event(true).with_current_span(true).with_span_list(false).boxed()
@@ -84,7 +84,7 @@ impl Telemetry {
         };
         // The exporter logs every few seconds that a collector is not available; `Watched` logs it once.
         // This is one filter, because with two the outer one would format lines that the inner one drops.
-        let lines = lines.with_filter(filter.and(filter_fn(|line| !line.target().starts_with("opentelemetry"))));
+        let lines = lines.with_filter(self.filter.and(filter_fn(|line| !line.target().starts_with("opentelemetry"))));
         let provider = self.otlp.as_deref().and_then(|endpoint| provider(endpoint, service, self.ratio));
         // Spans below `info` exist for traces only: without a collector they cost nothing. The filter is
         // also set when there is no layer, because a layer without a filter enables all spans.

@@ -8,6 +8,9 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use ensemble_runner::{Config, guard_main, offers, run};
 use ensemble_types::ids::MachineId;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use super::DONE;
 use super::machine::Register;
@@ -69,7 +72,7 @@ impl Runner {
         if let Some(Part::Check(options)) = &self.part {
             return check(context, options);
         }
-        log("info");
+        log(Targets::new().with_default(LevelFilter::INFO));
         let environment = environment();
         let config = if environment.contains_key("ENSEMBLE_MACHINE_TOKEN") {
             // A machine without an account key: the token identifies the machine.
@@ -166,19 +169,18 @@ pub(crate) fn environment() -> BTreeMap<String, String> {
     std::env::vars_os().filter_map(text).collect()
 }
 
-/// Logs to standard error. `RUST_LOG` sets the level, and `LOG_FORMAT=json` the format of the services.
-pub(crate) fn log(default: &str) {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
+/// Logs to standard error. `RUST_LOG` says what, and `LOG_FORMAT=json` selects the format of the services.
+pub(crate) fn log(default: Targets) {
+    let filter = environment().get("RUST_LOG").and_then(|text| text.parse().ok()).unwrap_or(default);
     let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_max_level(LevelFilter::TRACE)
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     // A logger that was set up before is kept.
     let _already_set_up = if environment().get("LOG_FORMAT").is_some_and(|format| format == "json") {
-        lines.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init()
+        lines.json().flatten_event(true).with_current_span(true).with_span_list(false).finish().with(filter).try_init()
     } else {
-        lines.try_init()
+        lines.finish().with(filter).try_init()
     };
 }
 

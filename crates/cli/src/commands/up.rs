@@ -44,6 +44,7 @@ mod services {
     use ensemble_runner::{Drain, run_until};
     use tokio::signal::unix::{Signal, SignalKind, signal};
     use tokio::task::JoinHandle;
+    use tracing_subscriber::filter::{LevelFilter, Targets};
 
     use super::{Context, DONE, Failure, Result, Up};
     use crate::commands::runner::{Options, chain, environment, for_machine, log};
@@ -52,7 +53,7 @@ mod services {
 
     impl Up {
         pub(crate) async fn run(self, context: &Context) -> Result {
-            log("warn,ensemble_runner=info");
+            log(Targets::new().with_default(LevelFilter::WARN).with_target("ensemble_runner", LevelFilter::INFO));
             let mut signals = Signals::listen()?;
             let data = self.data.unwrap_or_else(|| context.home.path().join("data"));
             let config = Config::new(&data, self.listen);

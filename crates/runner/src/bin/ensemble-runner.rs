@@ -1,11 +1,14 @@
 //! The runner as its own program: `ensemble-runner [CONFIG]` runs it, and it starts `ensemble-runner runner guard` for
 //! each attempt. `ensemble runner` of the command line uses the same library.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ensemble_runner::{Config, guard_main, run};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Wrong usage or configuration (sysexits.h).
 const EX_USAGE: u8 = 64;
@@ -29,9 +32,12 @@ fn usage() -> ExitCode {
 }
 
 fn daemon(path: Option<PathBuf>) -> ExitCode {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    let config = match Config::read(path.as_deref(), &std::env::vars().collect()) {
+    let vars = std::env::vars().collect();
+    let wanted = BTreeMap::get(&vars, "RUST_LOG").and_then(|text| text.parse::<Targets>().ok());
+    let filter = wanted.unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO));
+    let lines = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(std::io::stderr).finish();
+    lines.with(filter).init();
+    let config = match Config::read(path.as_deref(), &vars) {
         Ok(config) => config,
         Err(errors) => {
             eprintln!("{errors}");
