@@ -82,6 +82,8 @@ impl Running {
             tracing::debug!(%error, "Connections made at this moment may be reset");
         }
         tokio::time::sleep(LINGER).await;
+        // Without the pause actix would try to accept, and log that it cannot.
+        self.servers[0].pause().await;
         if let Err(error) = listener.shutdown(Shutdown::Read) {
             tracing::debug!(%error, "The listener stays open until the server stops");
         }
