@@ -20,8 +20,8 @@ pub use auth::{Access, Caller, Gate, KeySet, KeySource, KeysUnavailable};
 pub use clock::Clock;
 pub use config::Vars;
 pub use http::{
-    ApiError, Created, DeferredJson, HandlerResult, IdempotencyKey, IdempotentJson, IntoProblem, Json, OptionalJson,
-    Path, Query, State, Upserted,
+    ApiError, Created, DeferredJson, HandlerResult, Heavy, IdempotencyKey, IdempotentJson, IntoProblem, Json,
+    OptionalJson, Path, Query, State, Upserted,
 };
 pub use http_client::http_client;
 pub use process::{Drain, Listeners, Running, run, start};

@@ -5,6 +5,7 @@ mod exact;
 use std::collections::BTreeMap;
 
 use ensemble_types::problem::{Code, PROBLEM_JSON, Problem};
+use utoipa::openapi::extensions::ExtensionsBuilder;
 use utoipa::openapi::path::{HttpMethod, OperationBuilder, ParameterBuilder, ParameterIn};
 use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::schema::SchemaType;
@@ -109,6 +110,8 @@ fn operation(row: &Row) -> utoipa::openapi::path::Operation {
             RequestBodyBuilder::new()
                 .content("application/json", Content::new(Some(Ref::from_schema_name(&body.name))))
                 .required(Some(if row.doc.body_optional { Required::False } else { Required::True }))
+                .description(Some(format!("At most {} bytes.", row.max_body)))
+                .extensions(Some(ExtensionsBuilder::new().add("x-max-bytes", row.max_body).build()))
                 .build(),
         ));
     }

@@ -18,7 +18,7 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use crate::auth::{Access, AuthContext};
-use crate::http::{ApiError, absent, problem_response, request_id};
+use crate::http::{ApiError, MaxBody, absent, problem_response, request_id};
 
 /// All the routes of a service.
 #[derive(Default)]
@@ -33,6 +33,8 @@ pub struct Row {
     pub path: &'static str,
     pub access: Access,
     pub doc: RowDoc,
+    /// The largest body in bytes; larger ones are refused before they are read.
+    pub max_body: usize,
     run: Run,
 }
 
@@ -63,7 +65,11 @@ pub struct RowBuilder {
     path: &'static str,
     access: Access,
     doc: RowDoc,
+    max_body: usize,
 }
+
+/// The largest body of a route that says nothing else.
+const MAX_BODY: usize = 64 << 10;
 
 pub fn get(path: &'static str) -> RowBuilder {
     RowBuilder::new(Method::GET, path)
@@ -111,7 +117,7 @@ impl Routes {
 
 impl RowBuilder {
     fn new(method: Method, path: &'static str) -> Self {
-        Self { method, path, access: Access::User, doc: RowDoc::default() }
+        Self { method, path, access: Access::User, doc: RowDoc::default(), max_body: MAX_BODY }
     }
 
     #[must_use]
@@ -136,6 +142,13 @@ impl RowBuilder {
     #[must_use]
     pub fn body<B: ToSchema>(mut self) -> Self {
         self.doc.body = Some(SchemaRef::of::<B>());
+        self
+    }
+
+    /// The largest body in bytes; 64 KiB unless this is called.
+    #[must_use]
+    pub fn max_body(mut self, bytes: usize) -> Self {
+        self.max_body = bytes;
         self
     }
 
@@ -179,15 +192,16 @@ impl RowBuilder {
         Args: FromRequest + 'static,
         R: Responder + 'static,
     {
-        let access = self.access;
+        let (access, max_body) = (self.access, self.max_body);
         let run: Run = Arc::new(move |request, mut payload| {
             let handler = handler.clone();
+            request.extensions_mut().insert(MaxBody(max_body));
             Box::pin(async move {
                 let answered = answer(handler, access, &request, &mut payload).await;
                 answered.unwrap_or_else(|problem| problem_response(problem, &request_id(&request)))
             })
         });
-        Row { method: self.method, path: self.path, access, doc: self.doc, run }
+        Row { method: self.method, path: self.path, access, doc: self.doc, max_body, run }
     }
 }
 

@@ -29,6 +29,7 @@ pub(crate) fn table() -> Routes {
                 .access(Access::Public)
                 .summary(TAG, "Signs in with a signed challenge; the first time, it makes the account.")
                 .body::<SignIn>()
+                .max_body(4 << 10)
                 .response::<SignedIn>(200)
                 .errors(&[Unauthenticated, RegistrationClosed])
                 .handler(auth::sign_in),

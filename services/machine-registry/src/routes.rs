@@ -7,6 +7,9 @@ use ensemble_types::problem::Code::{IdempotencyMismatch, InvalidCursor, NotFound
 
 use crate::handlers::machines::{self, PageQuery};
 
+/// Metadata and daemon state at their largest, when every character is escaped (`\u0001`).
+const MAX_MACHINE: usize = 4 << 20;
+
 pub(crate) fn table() -> Routes {
     const TAG: &str = "Machines";
     Routes::new()
@@ -15,6 +18,7 @@ pub(crate) fn table() -> Routes {
                 .access(Access::User)
                 .summary(TAG, "Registers a machine; an id that is already yours answers with the stored record.")
                 .body::<RegisterMachine>()
+                .max_body(MAX_MACHINE)
                 .idempotent()
                 .response::<Machine>(201)
                 .response::<Machine>(200)
@@ -43,6 +47,7 @@ pub(crate) fn table() -> Routes {
                 .access(Access::UserOrMachine)
                 .summary(TAG, "Changes a machine's metadata or daemon state; `activity` is its heartbeat.")
                 .body::<UpdateMachine>()
+                .max_body(MAX_MACHINE)
                 .response::<Machine>(200)
                 .errors(&[NotFound, VersionMismatch])
                 .handler(machines::update),

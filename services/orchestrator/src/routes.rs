@@ -24,6 +24,7 @@ fn runs(routes: Routes) -> Routes {
                 .access(Access::User)
                 .summary(TAG, "Submits a run of 1 to 10,000 tasks that can depend on each other.")
                 .body::<CreateRun>()
+                .max_body(16 << 20)
                 .idempotent()
                 .response::<Run>(201)
                 .response::<Run>(200)
@@ -139,6 +140,8 @@ fn leases(routes: Routes) -> Routes {
                 .access(Access::Machine)
                 .summary(TAG, "Appends a piece of the attempt's output.")
                 .body::<LeaseOutput>()
+                // A piece has at most 1 MiB; every character of it may be escaped.
+                .max_body(8 << 20)
                 .response::<LeaseOutputTaken>(200)
                 .errors(&[NotFound, LeaseLost, Conflict])
                 .handler(handlers::leases::output),
@@ -148,6 +151,7 @@ fn leases(routes: Routes) -> Routes {
                 .access(Access::Machine)
                 .summary(TAG, "Reports how the attempt ended. It is safe to repeat the report.")
                 .body::<LeaseFinish>()
+                .max_body(256 << 10)
                 .response::<LeaseFinished>(200)
                 .errors(&[NotFound, LeaseLost])
                 .handler(handlers::leases::finish),

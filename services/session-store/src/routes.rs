@@ -13,6 +13,9 @@ use ensemble_types::shares::{CreateShare, Share, SharePage, UpdateShare};
 
 use crate::handlers::{messages, public_links, sessions, shares, stream};
 
+/// Metadata and agent state at their largest, when every character is escaped (`\u0001`).
+const MAX_SESSION: usize = 8 << 20;
+
 pub(crate) fn table() -> Routes {
     public_link_routes(share_routes(message_routes(session_routes(Routes::new()))))
 }
@@ -25,6 +28,7 @@ fn session_routes(routes: Routes) -> Routes {
                 .access(Access::User)
                 .summary(TAG, "Creates a session on one of your machines. The same tag returns the same session.")
                 .body::<CreateSession>()
+                .max_body(MAX_SESSION)
                 .idempotent()
                 .response::<Session>(201)
                 .response::<Session>(200)
@@ -65,6 +69,7 @@ fn session_routes(routes: Routes) -> Routes {
                     "Changes a session's metadata, agent state, status, archived flag or key, or sends a heartbeat.",
                 )
                 .body::<UpdateSession>()
+                .max_body(MAX_SESSION)
                 .response::<Session>(200)
                 .errors(&[NotFound, Forbidden, VersionMismatch])
                 .handler(sessions::update),
@@ -90,6 +95,7 @@ fn message_routes(routes: Routes) -> Routes {
                     "Appends a message, or 1 to 200 at once. A repeated localId returns the message it was first used for.",
                 )
                 .body::<AppendRequest>()
+                .max_body(16 << 20)
                 .response::<Message>(201)
                 .response::<Message>(200)
                 .response::<AppendedMessages>(201)

@@ -61,6 +61,7 @@ pub(crate) fn table() -> Routes {
                 .access(Access::VoiceKey)
                 .summary(VOICE, "Sends the state of the application to the agent. The newest version wins.")
                 .body::<SendVoiceContext>()
+                .max_body(16 << 20)
                 .response::<VoiceContext>(200)
                 .errors(&[Code::NotFound, Code::SessionNotActive, Code::RateLimited])
                 .handler(injections::context),
@@ -69,6 +70,7 @@ pub(crate) fn table() -> Routes {
             post("/hooks/livekit")
                 .access(Access::SignedRequest)
                 .summary(VOICE, "Receives LiveKit's webhooks, which are signed.")
+                .max_body(1 << 20)
                 .response::<VoiceAgentHeard>(200)
                 .handler(hooks::livekit),
         )
@@ -96,6 +98,7 @@ pub(crate) fn table() -> Routes {
                 .access(Access::SignedRequest)
                 .summary(AGENT, "Receives events of the agent: ready, state, transcript, error.")
                 .body::<VoiceAgentEvent>()
+                .max_body(512 << 10)
                 .response::<VoiceAgentHeard>(200)
                 .errors(&[Code::NotFound, Code::Unavailable])
                 .handler(agent::event),

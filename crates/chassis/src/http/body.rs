@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use actix_web::error::PayloadError;
 use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue};
-use actix_web::{FromRequest, HttpRequest, dev::Payload};
+use actix_web::{FromRequest, HttpMessage, HttpRequest, dev::Payload};
 use bytes::{Bytes, BytesMut};
 use ensemble_types::problem::{Code, Problem};
 use futures_util::StreamExt;
@@ -15,9 +15,14 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout};
 
+use super::budget::{BodyBudget, Reservation, Sender};
+use super::large_work::{BodyLength, Heavy};
 use super::{ApiError, strict_json};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// A sender that is silent for so long in the middle of a body loses its place.
+const LONGEST_SILENCE: Duration = Duration::from_secs(10);
 
 /// The largest size and the lowest speed of a body. Every service has these limits in its application data.
 #[derive(Clone, Copy, Debug)]
@@ -30,9 +35,11 @@ pub struct BodyLimits {
 }
 
 impl BodyLimits {
-    /// The limits of the service that answers this request.
+    /// The limits of the service that answers this request, and of the request's route.
     pub fn of(request: &HttpRequest) -> Self {
-        request.app_data::<Self>().copied().unwrap_or_default()
+        let limits = request.app_data::<Self>().copied().unwrap_or_default();
+        let of_route = request.extensions().get::<MaxBody>().map_or(usize::MAX, |of_route| of_route.0);
+        Self { max_bytes: limits.max_bytes.min(of_route), ..limits }
     }
 }
 
@@ -41,6 +48,10 @@ impl Default for BodyLimits {
         Self { max_bytes: 16 << 20, timeout: Duration::from_secs(15), min_bytes_per_second: 16 << 10 }
     }
 }
+
+/// The largest body of a route.
+#[derive(Clone, Copy)]
+pub(crate) struct MaxBody(pub(crate) usize);
 
 /// A JSON body of a request, or the body of a 200 response.
 pub struct Json<T>(pub T);
@@ -69,19 +80,19 @@ pub struct IdempotencyKey {
     pub body_hash: [u8; 32],
 }
 
-impl<T: DeserializeOwned + 'static> FromRequest for Json<T> {
+impl<T: DeserializeOwned + Send + 'static> FromRequest for Json<T> {
     type Error = ApiError;
     type Future = LocalBoxFuture<'static, Result<Self, ApiError>>;
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
         let (request, payload) = (request.clone(), payload.take());
-        Box::pin(async move { Ok(Self(strict_json::parse(&read_json(&request, payload).await?)?)) })
+        Box::pin(async move { Ok(Self(parse(&request, read_json(&request, payload).await?).await?)) })
     }
 }
 
-impl<T: DeserializeOwned> DeferredJson<T> {
+impl<T: DeserializeOwned + Send + 'static> DeferredJson<T> {
     pub async fn read(self) -> Result<T, Problem> {
-        strict_json::parse(&read_json(&self.request, self.payload).await?)
+        parse(&self.request, read_json(&self.request, self.payload).await?).await
     }
 }
 
@@ -94,24 +105,24 @@ impl<T: 'static> FromRequest for DeferredJson<T> {
     }
 }
 
-impl<T: DeserializeOwned + Default + 'static> FromRequest for OptionalJson<T> {
+impl<T: DeserializeOwned + Default + Send + 'static> FromRequest for OptionalJson<T> {
     type Error = ApiError;
     type Future = LocalBoxFuture<'static, Result<Self, ApiError>>;
 
     fn from_request(request: &HttpRequest, payload: &mut Payload) -> Self::Future {
         let (request, payload) = (request.clone(), payload.take());
         Box::pin(async move {
-            let bytes = read_body(&request, payload, BodyLimits::of(&request)).await?;
+            let bytes = read_body(&request, payload).await?;
             if bytes.is_empty() {
                 return Ok(Self(T::default()));
             }
             wants_json(&request)?;
-            Ok(Self(strict_json::parse(&bytes)?))
+            Ok(Self(parse(&request, bytes).await?))
         })
     }
 }
 
-impl<T: DeserializeOwned + 'static> FromRequest for IdempotentJson<T> {
+impl<T: DeserializeOwned + Send + 'static> FromRequest for IdempotentJson<T> {
     type Error = ApiError;
     type Future = LocalBoxFuture<'static, Result<Self, ApiError>>;
 
@@ -120,9 +131,12 @@ impl<T: DeserializeOwned + 'static> FromRequest for IdempotentJson<T> {
         Box::pin(async move {
             let name = idempotency_key(&request)?;
             let bytes = read_json(&request, payload).await?;
-            let body = strict_json::parse(&bytes)?;
-            let key = name.map(|key| IdempotencyKey { key, body_hash: Sha256::digest(&bytes).into() });
-            Ok(Self { body, key })
+            let read = move || {
+                let body = strict_json::parse(&bytes)?;
+                let key = name.map(|key| IdempotencyKey { key, body_hash: Sha256::digest(&bytes).into() });
+                Ok::<_, Problem>(Self { body, key })
+            };
+            Ok(Heavy::of(&request).run(read).await??)
         })
     }
 }
@@ -135,6 +149,8 @@ pub struct BoundedBody {
     received: usize,
     /// Only the time spent waiting for the client counts, not the time of the reader.
     waited: Duration,
+    /// Where the bytes are counted that stay in memory; a body that passes through is not counted.
+    reservation: Option<Reservation>,
 }
 
 /// The reason why a body was not read to its end.
@@ -146,6 +162,8 @@ pub enum BodyError {
     TooSlow,
     #[error("The body could not be read to its end: {0}.")]
     Broken(#[source] PayloadError),
+    #[error("The service holds as many request bodies as it may, in all or for you. Try again shortly.")]
+    Spent,
 }
 
 impl BoundedBody {
@@ -156,7 +174,7 @@ impl BoundedBody {
         if announced.is_some_and(|length| length > limits.max_bytes) {
             return Err(BodyError::TooLarge(limits.max_bytes));
         }
-        Ok(Self { payload, limits, announced, received: 0, waited: Duration::ZERO })
+        Ok(Self { payload, limits, announced, received: 0, waited: Duration::ZERO, reservation: None })
     }
 
     /// The value of `Content-Length`.
@@ -169,7 +187,8 @@ impl BoundedBody {
         let earned = self.received as u64 * 1_000 / u64::from(self.limits.min_bytes_per_second.max(1));
         let allowed = self.limits.timeout + Duration::from_millis(earned);
         let started = Instant::now();
-        let piece = match timeout(allowed.saturating_sub(self.waited), self.payload.next()).await {
+        let patience = allowed.saturating_sub(self.waited).min(LONGEST_SILENCE);
+        let piece = match timeout(patience, self.payload.next()).await {
             Err(_) => return Some(Err(BodyError::TooSlow)),
             Ok(None) => return None,
             Ok(Some(Err(error))) => return Some(Err(BodyError::Broken(error))),
@@ -180,17 +199,28 @@ impl BoundedBody {
         if self.received > self.limits.max_bytes {
             return Some(Err(BodyError::TooLarge(self.limits.max_bytes)));
         }
+        if self.reservation.as_mut().is_some_and(|reservation| reservation.grow(piece.len()).is_err()) {
+            return Some(Err(BodyError::Spent));
+        }
         Some(Ok(piece))
     }
 
     /// The whole body.
     pub async fn read(mut self) -> Result<Bytes, BodyError> {
+        self.read_whole().await
+    }
+
+    async fn read_whole(&mut self) -> Result<Bytes, BodyError> {
         let mut whole = BytesMut::new();
         while let Some(piece) = self.next().await {
             let piece = piece?;
             if self.announced == Some(piece.len()) {
                 // A small body usually comes in one piece, which is not copied.
                 return Ok(piece);
+            }
+            // The length is within the limit. The system gives memory for it as it is filled.
+            if whole.is_empty() {
+                whole.reserve(self.announced.unwrap_or(0));
             }
             whole.extend_from_slice(&piece);
         }
@@ -204,19 +234,36 @@ impl From<BodyError> for Problem {
             BodyError::TooLarge(_) => Code::PayloadTooLarge,
             BodyError::TooSlow => Code::RequestTimeout,
             BodyError::Broken(_) => Code::InvalidArgument,
+            BodyError::Spent => return Self::new(Code::Unavailable, error.to_string()).with_retry_after(2),
         };
         Self::new(code, error.to_string())
     }
 }
 
-/// Reads a whole body within the limits: 413 when it is too large, 408 when it comes too slowly, 400 when it ends early.
-pub async fn read_body(request: &HttpRequest, payload: Payload, limits: BodyLimits) -> Result<Bytes, Problem> {
-    Ok(BoundedBody::new(request, payload, limits)?.read().await?)
+/// Reads a whole body within the limits: 413 when it is too large, 408 when it comes too slowly, 400 when it ends early, 503
+/// when the service holds too many. It counts for the budget until the request has been answered.
+pub async fn read_body(request: &HttpRequest, payload: Payload) -> Result<Bytes, Problem> {
+    let mut body = BoundedBody::new(request, payload, BodyLimits::of(request))?;
+    body.reservation = request.app_data::<BodyBudget>().map(|budget| budget.reserve(Sender::of(request)));
+    let bytes = body.read_whole().await?;
+    request.extensions_mut().insert(BodyLength(bytes.len()));
+    if let Some(reservation) = body.reservation {
+        request.extensions_mut().insert(Held(reservation));
+    }
+    Ok(bytes)
+}
+
+/// Part of a request until it has been answered.
+struct Held(#[expect(dead_code, reason = "it gives back what it counts when it is dropped")] Reservation);
+
+/// Reads JSON into a type, a large one elsewhere than on this thread.
+async fn parse<T: DeserializeOwned + Send + 'static>(request: &HttpRequest, bytes: Bytes) -> Result<T, Problem> {
+    Heavy::of(request).run(move || strict_json::parse(&bytes)).await?
 }
 
 async fn read_json(request: &HttpRequest, payload: Payload) -> Result<Bytes, Problem> {
     wants_json(request)?;
-    read_body(request, payload, BodyLimits::of(request)).await
+    read_body(request, payload).await
 }
 
 fn wants_json(request: &HttpRequest) -> Result<(), Problem> {

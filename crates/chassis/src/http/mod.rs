@@ -2,18 +2,24 @@
 
 mod absent;
 mod body;
+mod budget;
 mod error;
+mod large_work;
 pub(crate) mod observe;
 mod params;
 mod response;
 pub mod strict_json;
 
 pub use absent::absent;
+pub(crate) use body::MaxBody;
 pub use body::{
     BodyError, BodyLimits, BoundedBody, DeferredJson, IdempotencyKey, IdempotentJson, Json, OptionalJson, only,
     read_body,
 };
+pub(crate) use budget::BodyBudget;
 pub use error::{ApiError, HandlerResult, IntoProblem, problem_response};
+pub use large_work::Heavy;
+pub(crate) use large_work::LargeWork;
 pub use observe::{InFlight, InFlightGuard, RequestId, request_id};
 pub use params::{Path, Query};
 pub use response::{Created, Upserted};

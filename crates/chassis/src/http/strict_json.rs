@@ -1,7 +1,7 @@
 //! Reads JSON as strictly as RFC 8259 and RFC 7493 allow. Text that two parsers could read differently is refused.
 //!
 //! One pass over the text, before it is read into a type, refuses repeated keys, U+0000, lone surrogates and more than
-//! [`MAX_DEPTH`] levels. Free objects can therefore be stored as text, and all later readers read the same.
+//! [`MAX_DEPTH`] levels or [`MAX_MEMBERS`] members. Free objects can therefore be stored as text, and all later readers read the same.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -12,6 +12,9 @@ use ensemble_types::problem::{Code, Problem};
 
 /// The deepest nesting of arrays and objects.
 pub const MAX_DEPTH: u32 = 32;
+
+/// The most members of one object. Checking for repeated keys costs memory for each of them.
+pub const MAX_MEMBERS: usize = 10_000;
 
 /// Reads an object into a type. The problem has a JSON Pointer to the mistake.
 pub fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, Problem> {
@@ -119,6 +122,9 @@ impl<'de> Visitor<'de> for Strict {
             if seen.contains(&key) {
                 return Err(A::Error::custom(format_args!("the key {key:?} stands twice in one object")));
             }
+            if seen.len() == MAX_MEMBERS {
+                return Err(A::Error::custom(format_args!("an object has more than {MAX_MEMBERS} members")));
+            }
             seen.insert(key);
             members.next_value_seed(inner)?;
         }
@@ -157,6 +163,12 @@ mod tests {
             assert_eq!(check(bad.as_bytes()).unwrap_err().code, Code::InvalidJson, "{bad:.40}");
         }
         assert!(check(b"\"\xff\"").is_err());
+        let members = |count: usize| {
+            let members: Vec<String> = (0..count).map(|at| format!("\"{at}\":0")).collect();
+            format!("{{{}}}", members.join(","))
+        };
+        assert!(check(members(MAX_MEMBERS).as_bytes()).is_ok());
+        assert!(check(members(MAX_MEMBERS + 1).as_bytes()).is_err());
         assert!(check(br#"{"a":[1,{"b":"\ud83d\ude00 \\u0000"}],"c":1e3}"#).is_ok());
     }
 

@@ -18,7 +18,7 @@ use super::settings::ProcessConfig;
 use super::stop::Running;
 use crate::auth::AuthContext;
 use crate::config::Vars;
-use crate::http::{InFlight, observe};
+use crate::http::{InFlight, LargeWork, observe};
 use crate::http_client::http_client;
 use crate::metrics::Metrics;
 use crate::service::{Service, ServiceContext, StartError, Worker};
@@ -62,6 +62,9 @@ pub async fn start<S: Service>(mut vars: Vars, listeners: Listeners, clock: Cloc
     let metrics = Metrics::new(S::NAME)?;
     let in_flight = InFlight::default();
     metrics.watch(in_flight.clone())?;
+    let budget = process.body_budget.clone();
+    let held = move || f64::from(u32::try_from(budget.held()).unwrap_or(u32::MAX));
+    metrics.reading("request_body_bytes", "Bytes of long request bodies that are held.", &[], held)?;
     let context = ServiceContext {
         clock,
         drain,
@@ -105,14 +108,16 @@ fn serve_public<S: Service>(
         in_flight,
         drain: context.drain.clone(),
     });
-    let (state, body, routes) = (web::Data::from(Arc::clone(service)), process.body, Arc::new(S::routes()));
+    let (state, routes) = (web::Data::from(Arc::clone(service)), Arc::new(S::routes()));
+    let (body, budget, large) = (process.body, process.body_budget.clone(), LargeWork::default());
     let (settings, connected) = (service.server_settings(), Arc::clone(service));
     SockRef::from(&listener).listen(BACKLOG)?;
     let server = HttpServer::new(move || {
         let (state, auth, observer, routes) = (state.clone(), auth.clone(), observer.clone(), Arc::clone(&routes));
+        let (budget, large) = (budget.clone(), large.clone());
         App::new()
             .configure(move |app| {
-                app.app_data(state).app_data(auth).app_data(observer).app_data(body);
+                app.app_data(state).app_data(auth).app_data(observer).app_data(body).app_data(budget).app_data(large);
                 Routes::configure(&routes, app, S::default_service());
             })
             .wrap(from_fn(S::middleware))

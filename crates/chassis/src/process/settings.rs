@@ -5,7 +5,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 
 use crate::config::Vars;
-use crate::http::BodyLimits;
+use crate::http::{BodyBudget, BodyLimits};
 
 /// Limits of connections to the public listener.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +38,7 @@ pub(super) struct ProcessConfig {
     pub(super) drain_delay: Duration,
     pub(super) drain_grace: Duration,
     pub(super) body: BodyLimits,
+    pub(super) body_budget: BodyBudget,
     pub(super) tokens: Vec<SecretString>,
 }
 
@@ -66,6 +67,11 @@ impl ProcessConfig {
                     BodyLimits::default().min_bytes_per_second,
                 ),
             },
+            body_budget: BodyBudget::new(vars.parse(
+                "BODY_BUDGET_BYTES",
+                "bytes of request bodies that are held at once, a quarter of them for one account or address",
+                64 << 20,
+            )),
             tokens,
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ensemble_types::ids::{MachineId, TaskId};
 use ensemble_types::runs::{CreateRun, CreateTask, Provider, RetryPolicy};
 
-use super::task_key::is_task_key;
+use super::task_key::{MAX_TASK_KEY, is_task_key};
 use super::{InvalidGraph, Retry, TaskGraph, Template};
 
 const MAX_TASKS: usize = 10_000;
@@ -158,6 +158,9 @@ fn check(task: &CreateTask, at: usize, errors: &mut FieldErrors) {
         "must be an absolute path without `..`",
     );
     require(task.depends_on.len() <= MAX_DEPENDENCIES_OF_TASK, "dependsOn", "must name at most 256 tasks");
+    // Names go into errors, which must stay short.
+    let is_short = task.depends_on.iter().all(|name| name.len() <= MAX_TASK_KEY);
+    require(is_short, "dependsOn", "must hold keys or positions of tasks, which have at most 64 characters");
     let timeout = task.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS);
     require((1_000..=86_400_000).contains(&timeout), "timeoutMs", "must be 1,000 to 86,400,000");
     if let Some(retry) = task.retry {
@@ -170,10 +173,11 @@ fn check(task: &CreateTask, at: usize, errors: &mut FieldErrors) {
 
 fn check_templates(tasks: &[CreateTask], graph: &TaskGraph, errors: &mut FieldErrors) {
     for (at, task) in tasks.iter().enumerate() {
-        for key in Template::parse(&task.prompt).keys() {
-            let mut needed = graph.dependencies(at).iter().filter_map(|to| tasks.get(*to)?.task_key.as_deref());
-            let known = needed.any(|needed| needed == key);
-            errors.require(known, &format!("/tasks/{at}/prompt"), || {
+        let template = Template::parse(&task.prompt);
+        let needed: HashSet<&str> =
+            graph.dependencies(at).iter().filter_map(|to| tasks.get(*to)?.task_key.as_deref()).collect();
+        for key in template.keys() {
+            errors.require(needed.contains(key), &format!("/tasks/{at}/prompt"), || {
                 format!("uses the output of {key:?}: name that task in dependsOn")
             });
         }

@@ -1,6 +1,6 @@
 //! Prompts with placeholders for the outputs of other tasks: `{{tasks.<taskKey>.output}}`.
 
-use super::task_key::is_task_key;
+use super::task_key::{MAX_TASK_KEY, is_task_key};
 
 /// A prompt, split at its placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,8 +76,11 @@ impl<'a> Template<'a> {
 }
 
 fn output_placeholder(text: &str) -> Option<(&str, &str)> {
-    let (key, after) = text.strip_prefix("{{tasks.")?.split_once(".output}}")?;
-    is_task_key(key).then_some((key, after))
+    let rest = text.strip_prefix("{{tasks.")?;
+    // Only as far as a key can reach: searching the rest of the prompt for each placeholder would be quadratic.
+    let end = rest.bytes().take(MAX_TASK_KEY + 1).position(|byte| byte == b'.')?;
+    let (key, after) = rest.split_at_checked(end)?;
+    is_task_key(key).then_some((key, after.strip_prefix(".output}}")?))
 }
 
 #[cfg(test)]
@@ -100,6 +103,7 @@ mod tests {
             ("{{tasks.1b.output}}", "{{tasks.1b.output}}"),
             ("{{tasks.b.prompt}} {{tasks.b.output}}", "{{tasks.b.prompt}} B"),
             ("{{", "{{"),
+            ("{{tasks.ä.output}} {{tasks.b.outpu}} {{tasks.b", "{{tasks.ä.output}} {{tasks.b.outpu}} {{tasks.b"),
             ("ä{{ö", "ä{{ö"),
             ("", ""),
         ] {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse};
 use ensemble_chassis::process::telemetry;
-use ensemble_chassis::{Caller, HandlerResult, IdempotentJson, Json, OptionalJson, Path, Query, State};
+use ensemble_chassis::{Caller, HandlerResult, Heavy, IdempotentJson, Json, OptionalJson, Path, Query, State};
 use ensemble_store_kit::cursor::{self, InvalidCursor};
 use ensemble_store_kit::idempotency::IdempotencyRequest;
 use ensemble_types::ids::RunId;
@@ -62,9 +62,11 @@ pub(crate) async fn create(
     service: State<Orchestrator>,
     caller: Caller,
     http: HttpRequest,
+    heavy: Heavy,
     request: IdempotentJson<CreateRun>,
 ) -> HandlerResult<HttpResponse> {
-    let draft = RunDraft::new(request.body).map_err(Error::from)?;
+    let body = request.body;
+    let draft = heavy.run(move || RunDraft::new(body)).await?.map_err(Error::from)?;
     let key = request.key.map(|key| IdempotencyRequest {
         scope: caller.user.to_string(),
         route: "POST /v1/orchestrator/runs",

@@ -3,16 +3,13 @@
 
 use actix_web::http::header::AUTHORIZATION;
 use actix_web::{HttpRequest, web};
-use ensemble_chassis::http::{BodyLimits, read_body};
+use ensemble_chassis::http::read_body;
 use ensemble_chassis::{HandlerResult, Json, State};
 use ensemble_types::voice::VoiceAgentHeard;
 
 use crate::VoiceGateway;
 use crate::domain::webhook::Webhook;
 use crate::error::Error;
-
-/// Far more than any event of LiveKit.
-const MAX_BYTES: usize = 1 << 20;
 
 pub(crate) async fn livekit(
     service: State<VoiceGateway>,
@@ -25,8 +22,7 @@ pub(crate) async fn livekit(
     };
     let signature = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or("");
     let digest = service.webhook_keys.signed_digest(signature).ok_or_else(forged)?;
-    let limits = BodyLimits { max_bytes: MAX_BYTES, ..BodyLimits::default() };
-    let body = read_body(&request, payload.into_inner(), limits).await?;
+    let body = read_body(&request, payload.into_inner()).await?;
     if !digest.matches(&body) {
         return Err(forged().into());
     }

@@ -1,0 +1,161 @@
+//! Large and unfinished request bodies: what one caller may hold, and that the others are served meanwhile.
+
+#![cfg(test)]
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ensemble_chassis::auth::FixedKeys;
+use ensemble_chassis::{
+    Access, Clock, HandlerResult, Heavy, IdempotentJson, Json, KeySet, KeySource, Listeners, Routes, Running, Service,
+    ServiceContext, StartError, Vars, Worker, post, start,
+};
+use serde_json::{Value, json};
+
+/// Nothing in these tests takes longer.
+const SOON: Duration = Duration::from_secs(20);
+const MAX: usize = 1 << 20;
+
+struct Stores;
+
+async fn store(Json(_): Json<Value>) -> HandlerResult<Json<Value>> {
+    Ok(Json(json!({})))
+}
+
+async fn count(heavy: Heavy, IdempotentJson { body, .. }: IdempotentJson<Value>) -> HandlerResult<Json<Value>> {
+    let serving = std::thread::current().id();
+    let elsewhere = heavy.run(move || std::thread::current().id() != serving).await?;
+    Ok(Json(json!({ "members": body.as_object().map(serde_json::Map::len), "elsewhere": elsewhere })))
+}
+
+impl Service for Stores {
+    const NAME: &'static str = "stores";
+    const DEFAULT_PORT: u16 = 1;
+    type Config = ();
+
+    fn configure(_: &mut Vars) {}
+
+    fn routes() -> Routes {
+        Routes::new()
+            .row(post("/v1/short").access(Access::Public).response_as(200, "application/json").handler(store))
+            .row(
+                post("/v1/long")
+                    .access(Access::Public)
+                    .max_body(MAX)
+                    .response_as(200, "application/json")
+                    .handler(count),
+            )
+    }
+
+    async fn build((): (), _: ServiceContext) -> Result<(Arc<Self>, Vec<Worker>), StartError> {
+        Ok((Arc::new(Self), Vec::new()))
+    }
+
+    fn keys(&self) -> Arc<dyn KeySource> {
+        Arc::new(FixedKeys::new(KeySet::new([], [])))
+    }
+}
+
+async fn stores(budget: &str) -> Running {
+    let vars = [("INTERNAL_TOKEN", "x"), ("DRAIN_DELAY_MS", "0"), ("WORKERS", "1"), ("BODY_BUDGET_BYTES", budget)];
+    start::<Stores>(Vars::from_pairs(vars), Listeners::loopback().unwrap(), Clock::system()).await.unwrap()
+}
+
+/// Sends a JSON body as the sender with this address.
+async fn send(to: &Running, path: &str, from: &str, body: String) -> (u16, Value, Option<String>) {
+    let request = reqwest::Client::new().post(format!("{}{path}", to.public_url()));
+    let request = request.header("content-type", "application/json").header("x-forwarded-for", from).body(body);
+    let answer = request.send().await.unwrap();
+    let again = answer.headers().get("retry-after").map(|value| value.to_str().unwrap().to_owned());
+    (answer.status().as_u16(), answer.json().await.unwrap(), again)
+}
+
+/// Sends all of a body but its last byte.
+fn unfinished(to: &Running, from: &str, length: usize) -> TcpStream {
+    let mut connection = TcpStream::connect(to.public_addr).unwrap();
+    connection.set_read_timeout(Some(SOON)).unwrap();
+    let head = format!(
+        "POST /v1/long HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nx-forwarded-for: {from}\r\n\
+         content-length: {length}\r\n\r\n"
+    );
+    connection.write_all(head.as_bytes()).unwrap();
+    // The service may refuse it before the end.
+    let _ = connection.write_all(&vec![b' '; length - 1]);
+    connection
+}
+
+/// Waits until what the service holds is so.
+async fn holds(at: &Running, expected: impl Fn(f64) -> bool) {
+    let holds = async {
+        while !expected(held(at).await) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(SOON, holds).await.unwrap();
+}
+
+async fn held(at: &Running) -> f64 {
+    let metrics = reqwest::get(format!("{}/metrics", at.internal_url())).await.unwrap().text().await.unwrap();
+    let line = metrics.lines().find(|line| line.starts_with("ensemble_request_body_bytes")).unwrap().to_owned();
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_route_has_its_own_bound_and_refuses_before_it_reads() {
+    let stores = stores("1000000").await;
+    for (path, bound) in [("/v1/short", 64 << 10), ("/v1/long", MAX)] {
+        let of = |length: usize| format!("{{{}}}", " ".repeat(length - 2));
+        assert_eq!(send(&stores, path, "10.0.0.1", of(bound + 1)).await.0, 413, "{path}");
+        let mut connection = TcpStream::connect(stores.public_addr).unwrap();
+        connection.set_read_timeout(Some(SOON)).unwrap();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            bound + 1
+        );
+        connection.write_all(head.as_bytes()).unwrap();
+        let mut answer = [0; 12];
+        connection.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 413", "{path}: announced");
+    }
+    let most = format!("{{{}}}", " ".repeat((64 << 10) - 2));
+    assert_eq!(send(&stores, "/v1/short", "10.0.0.1", most).await.0, 200);
+    assert!(stores.stop().await);
+}
+
+#[tokio::test]
+async fn unfinished_bodies_leave_room_for_other_callers() {
+    let stores = stores("2000000").await;
+    // A quarter is 500,000 bytes; the first 64 KiB of each body are free.
+    let long = |length: usize| format!("{{{}}}", " ".repeat(length - 2));
+    let first = unfinished(&stores, "10.0.0.1", 500_000);
+    holds(&stores, |bytes| bytes > 400_000.0).await;
+    let (status, problem, again) = send(&stores, "/v1/long", "10.0.0.1", long(500_000)).await;
+    assert_eq!((status, again.as_deref()), (503, Some("2")), "{problem}");
+    assert_eq!(send(&stores, "/v1/long", "10.0.0.2", long(500_000)).await.0, 200, "another caller");
+    assert_eq!(send(&stores, "/v1/long", "10.0.0.1", long(60_000)).await.0, 200, "a short one");
+    let more: Vec<_> = (2..=4).map(|last| unfinished(&stores, &format!("10.0.0.{last}"), 550_000)).collect();
+    holds(&stores, |bytes| bytes > 1_800_000.0).await;
+    assert_eq!(send(&stores, "/v1/long", "10.0.0.9", long(500_000)).await.0, 503, "all of it is held");
+    assert_eq!(send(&stores, "/v1/short", "10.0.0.9", long(60_000)).await.0, 200, "short ones never wait");
+    drop((first, more));
+    holds(&stores, |bytes| bytes < 1.0).await;
+    assert_eq!(send(&stores, "/v1/long", "10.0.0.9", long(500_000)).await.0, 200);
+    assert!(stores.stop().await);
+}
+
+#[tokio::test]
+async fn large_bodies_are_worked_on_elsewhere() {
+    let stores = stores("64000000").await;
+    let members = |count: usize| {
+        let members: Vec<String> = (0..count).map(|at| format!("\"member-{at}\":0")).collect();
+        format!("{{{}}}", members.join(","))
+    };
+    for (count, elsewhere) in [(100, false), (9_000, true)] {
+        let (status, answer, _) = send(&stores, "/v1/long", "10.0.0.1", members(count)).await;
+        assert_eq!((status, &answer["members"], &answer["elsewhere"]), (200, &json!(count), &json!(elsewhere)));
+    }
+    assert_eq!(send(&stores, "/v1/long", "10.0.0.1", members(10_001)).await.0, 400);
+    assert!(stores.stop().await);
+}
