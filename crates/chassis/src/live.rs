@@ -15,9 +15,13 @@ use crate::process::Drain;
 /// How often a stream without events sends a comment, so that clients and proxies keep the connection.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// One event of a stream, encoded.
+/// One event of a stream, or a part of one, encoded.
 #[derive(Clone, Debug)]
-pub struct Event(Bytes);
+pub struct Event {
+    bytes: Bytes,
+    /// The rest of the event follows, so that nothing may come between.
+    goes_on: bool,
+}
 
 impl Event {
     /// `data` must be one line. The JSON that serde_json writes is one line.
@@ -32,17 +36,27 @@ impl Event {
             let _ = writeln!(frame, "data: {line}");
         }
         frame.push('\n');
-        Self(frame.into())
+        Self::from_bytes(frame.into())
+    }
+
+    /// A part of a long event that is sent piece by piece.
+    pub fn part(bytes: Bytes, goes_on: bool) -> Self {
+        Self { bytes, goes_on }
     }
 
     /// The last event: the reason why the stream ends, and when a client should connect again.
     pub fn end(reason: &str) -> Self {
-        Self(format!("event: end\nretry: 500\ndata: {{\"reason\":\"{reason}\"}}\n\n").into())
+        Self::from_bytes(format!("event: end\nretry: 500\ndata: {{\"reason\":\"{reason}\"}}\n\n").into())
     }
 
     /// Several events that are encoded already.
     pub fn from_bytes(frames: Bytes) -> Self {
-        Self(frames)
+        Self { bytes: frames, goes_on: false }
+    }
+
+    /// The event as it is sent.
+    pub fn into_bytes(self) -> Bytes {
+        self.bytes
     }
 }
 
@@ -54,6 +68,7 @@ pub fn sse(events: impl Stream<Item = Event> + 'static, drain: &Drain) -> HttpRe
         events: Box::pin(events),
         tick: ticking(),
         closing: Box::pin(async move { closing.closing().await }),
+        is_inside_event: false,
         ended: false,
     };
     let hello = stream::once(async { Ok::<_, Infallible>(Bytes::from_static(b": connected\n\n")) });
@@ -69,6 +84,7 @@ struct Sse<S, C> {
     events: std::pin::Pin<Box<S>>,
     tick: Interval,
     closing: std::pin::Pin<Box<C>>,
+    is_inside_event: bool,
     ended: bool,
 }
 
@@ -79,15 +95,18 @@ impl<S: Stream<Item = Event>, C: Future<Output = ()>> Sse<S, C> {
         }
         let frame = tokio::select! {
             biased;
-            event = self.events.next() => event?.0,
-            () = &mut self.closing => {
+            event = self.events.next() => event?,
+            () = &mut self.closing, if !self.is_inside_event => {
                 self.ended = true;
-                Event::end("draining").0
+                Event::end("draining")
             }
-            _ = self.tick.tick() => Bytes::from_static(b": still here\n\n"),
+            _ = self.tick.tick(), if !self.is_inside_event => {
+                Event::from_bytes(Bytes::from_static(b": still here\n\n"))
+            }
         };
         self.tick.reset();
-        Some((Ok(frame), self))
+        self.is_inside_event = frame.goes_on;
+        Some((Ok(frame.bytes), self))
     }
 }
 

@@ -30,6 +30,7 @@ use futures_util::future::BoxFuture;
 
 use crate::clients::Peers;
 use crate::config::Config;
+use crate::handlers::LongEvents;
 use crate::metrics::AppendMetrics;
 use crate::operations::LatestPageCaches;
 use crate::operations::append::Appender;
@@ -39,6 +40,7 @@ pub struct SessionStore {
     db: Db,
     appender: Appender,
     latest_pages: LatestPageCaches,
+    long_events: LongEvents,
     peers: Peers,
     keys: Arc<RemoteKeys>,
     clock: Clock,
@@ -84,6 +86,7 @@ impl Service for SessionStore {
             appender: Appender::start(&db, config.append, AppendMetrics::new(&context.metrics)?)?,
             db,
             latest_pages: LatestPageCaches::new(),
+            long_events: LongEvents::new(),
             peers,
             keys,
             clock: context.clock,

@@ -1,6 +1,6 @@
 //! Windows of a history, and the bounds of a page.
 
-/// The most content that a page holds. A single message is smaller, so a page always holds at least one.
+/// The most content that a page of the history holds.
 pub(crate) const PAGE_BYTES: i64 = 4 << 20;
 
 /// Messages with `after < seq < before`.
@@ -9,6 +9,8 @@ pub(crate) struct Window {
     pub(crate) after: Option<i64>,
     pub(crate) before: Option<i64>,
     pub(crate) limit: i64,
+    /// The most content. One message is always part of the page, however long it is.
+    pub(crate) bytes: i64,
 }
 
 /// The bounds of a page, as cursors for the next request.
@@ -26,15 +28,14 @@ impl Window {
     }
 
     /// The range of `seq` that fits on one page. `sizes` holds the `seq` and content length of each message, in page order.
-    pub(crate) fn fit(sizes: &[(i64, i32)]) -> Option<(i64, i64)> {
-        let mut bytes = 0_i64;
-        let fits = sizes.iter().take_while(|(_, size)| {
+    pub(crate) fn fit(self, sizes: &[(i64, i32)]) -> Option<(i64, i64)> {
+        let (&(first, size), more) = sizes.split_first()?;
+        let mut bytes = i64::from(size);
+        let fits = more.iter().take_while(|(_, size)| {
             bytes += i64::from(*size);
-            bytes <= PAGE_BYTES
+            bytes <= self.bytes
         });
-        let mut seqs = fits.map(|(seq, _)| *seq);
-        let first = seqs.next()?;
-        let last = seqs.last().unwrap_or(first);
+        let last = fits.last().map_or(first, |(seq, _)| *seq);
         Some((first.min(last), first.max(last)))
     }
 
@@ -73,7 +74,7 @@ mod tests {
         page: Option<(i64, i64)>,
         last: i64,
     ) -> (bool, Option<i64>, Option<i64>) {
-        let bounds = Window { after, before, limit: 10 }.bounds(page, last);
+        let bounds = Window { after, before, limit: 10, bytes: PAGE_BYTES }.bounds(page, last);
         (bounds.has_more, bounds.next_before, bounds.next_after)
     }
 
@@ -91,10 +92,11 @@ mod tests {
 
     #[test]
     fn a_page_holds_whole_messages_up_to_its_size() {
-        let half = i32::try_from(PAGE_BYTES / 2).unwrap();
-        assert_eq!(Window::fit(&[]), None);
-        assert_eq!(Window::fit(&[(5, half), (6, half), (7, 1)]), Some((5, 6)));
-        assert_eq!(Window::fit(&[(7, half), (6, 1), (5, half)]), Some((6, 7)));
+        let window = Window { after: None, before: None, limit: 10, bytes: 100 };
+        assert_eq!(window.fit(&[]), None);
+        assert_eq!(window.fit(&[(5, 50), (6, 50), (7, 1)]), Some((5, 6)));
+        assert_eq!(window.fit(&[(7, 50), (6, 1), (5, 50)]), Some((6, 7)));
+        assert_eq!(window.fit(&[(7, 101), (6, 1)]), Some((7, 7)), "a long message is alone");
     }
 
     #[test]
@@ -106,7 +108,7 @@ mod tests {
 
     #[test]
     fn extreme_windows_do_not_overflow() {
-        let window = Window { after: Some(i64::MAX), before: Some(i64::MIN), limit: 1 };
+        let window = Window { after: Some(i64::MAX), before: Some(i64::MIN), limit: 1, bytes: 1 };
         assert_eq!(window.range(), (i64::MAX, i64::MIN));
     }
 }

@@ -14,7 +14,7 @@ pub(crate) enum Audience {
 }
 
 /// The parts of a session whose changes a stream reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SessionStamp {
     pub(crate) metadata_version: i64,
     pub(crate) agent_state_version: i64,

@@ -9,7 +9,7 @@ use utoipa::IntoParams;
 
 use crate::SessionStore;
 use crate::domain::Invalid;
-use crate::domain::history::Window;
+use crate::domain::history::{PAGE_BYTES, Window};
 use crate::domain::message::Drafts;
 use crate::error::Error;
 use crate::operations;
@@ -72,6 +72,6 @@ impl WindowQuery {
             seq.map(i64::try_from).transpose().map_err(too_large)
         };
         let (after, before) = (number("?after", self.after)?, number("?before", self.before)?);
-        Ok(Window { after, before, limit: i64::from(self.limit.get()) })
+        Ok(Window { after, before, limit: i64::from(self.limit.get()), bytes: PAGE_BYTES })
     }
 }

@@ -1,5 +1,6 @@
 //! Sessions live: Server-Sent Events with messages and changes of the session.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use actix_web::{HttpRequest, HttpResponse};
@@ -7,12 +8,13 @@ use ensemble_chassis::live::{self, Event};
 use ensemble_chassis::{Caller, Clock, HandlerResult, KeySource, Path, Query, State};
 use ensemble_types::ids::SessionId;
 use ensemble_types::time::Timestamp;
-use futures_util::stream::{self, Stream, StreamExt};
+use futures_util::stream;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant, sleep};
 use utoipa::IntoParams;
 
+use super::long_events::{LongEvent, LongEvents, PIECE, Sending};
 use crate::SessionStore;
 use crate::domain::Invalid;
 use crate::domain::stream::Audience;
@@ -64,7 +66,12 @@ pub(crate) async fn respond(
 ) -> Result<HttpResponse, Error> {
     let service = service.into_inner();
     let stream = streams::open(Arc::clone(&service), session, audience, after).await?;
-    Ok(live::sse(Feed { stream, credentials, next: Next::Read }.into_events(), &service.drain))
+    let (items, long_events) = (VecDeque::new(), service.long_events.clone());
+    let feed = Feed { stream, credentials, next: Next::Read, items, long_events };
+    Ok(live::sse(
+        stream::unfold(feed, |mut feed| async { feed.next().await.map(|event| (event, feed)) }),
+        &service.drain,
+    ))
 }
 
 /// The credentials of a stream's reader, which can end before the reader's access does.
@@ -83,6 +90,14 @@ struct Feed {
     stream: SessionStream,
     credentials: Credentials,
     next: Next,
+    /// What has been read and not been sent.
+    items: VecDeque<Item>,
+    long_events: LongEvents,
+}
+
+enum Item {
+    Short(Event),
+    Long(Sending),
 }
 
 /// What a feed does when it is polled.
@@ -93,14 +108,14 @@ enum Next {
 }
 
 impl Feed {
-    fn into_events(self) -> impl Stream<Item = Event> {
-        stream::unfold(self, |mut feed| async { feed.next().await.map(|events| (stream::iter(events), feed)) })
-            .flatten()
-    }
-
-    /// The next events; `None` after the last.
-    async fn next(&mut self) -> Option<Vec<Event>> {
+    /// The next event or part of one; `None` after the last.
+    async fn next(&mut self) -> Option<Event> {
         loop {
+            match self.items.pop_front() {
+                Some(Item::Short(event)) => return Some(event),
+                Some(Item::Long(sending)) => return self.send_piece(sending).await,
+                None => {}
+            }
             let waits = match self.next {
                 Next::Stop => return None,
                 Next::Read => false,
@@ -119,9 +134,7 @@ impl Feed {
             match step {
                 Ok(Step::Send { events, more }) => {
                     self.next = if more { Next::Read } else { Next::Wait };
-                    if !events.is_empty() {
-                        return Some(events.iter().map(encode).collect());
-                    }
+                    self.items = events.iter().map(|event| self.item(event)).collect();
                 }
                 Ok(Step::End(reason)) => return Some(self.end(reason.as_str())),
                 Err(error) => {
@@ -132,9 +145,44 @@ impl Feed {
         }
     }
 
-    fn end(&mut self, reason: &str) -> Vec<Event> {
+    fn item(&self, event: &StreamEvent) -> Item {
+        let encoded = encode(event).into_bytes();
+        if encoded.len() <= PIECE {
+            return Item::Short(Event::from_bytes(encoded));
+        }
+        let session = self.stream.session();
+        let key = match event {
+            StreamEvent::Message(message) => LongEvent::Message { session, seq: message.seq, is_public: false },
+            StreamEvent::PublicMessage(message) => LongEvent::Message { session, seq: message.seq, is_public: true },
+            StreamEvent::Session(_) | StreamEvent::PublicSession(_) => {
+                LongEvent::Session { session, reader: self.stream.reader(), stamp: self.stream.stamp() }
+            }
+        };
+        let bytes = self.long_events.keep(key, encoded);
+        Item::Long(Sending::new(key, &bytes))
+    }
+
+    /// The next piece of a long event. When the event cannot be continued, the stream ends in the middle of it, and the
+    /// client drops what it has of it and comes back (WHATWG HTML, section 9.2.6).
+    async fn send_piece(&mut self, mut sending: Sending) -> Option<Event> {
+        let bytes = match (self.long_events.get(&sending.event), sending.event) {
+            (Some(bytes), _) => bytes,
+            (None, LongEvent::Message { seq, .. }) => {
+                let message = self.stream.message(seq).await.ok()??;
+                self.long_events.keep(sending.event, encode(&message).into_bytes())
+            }
+            (None, LongEvent::Session { .. }) => return None,
+        };
+        let (piece, goes_on) = sending.piece(&bytes)?;
+        if goes_on {
+            self.items.push_front(Item::Long(sending));
+        }
+        Some(Event::part(piece, goes_on))
+    }
+
+    fn end(&mut self, reason: &str) -> Event {
         self.next = Next::Stop;
-        vec![Event::end(reason)]
+        Event::end(reason)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ensemble_store_kit::{Conn, Subscription};
-use ensemble_types::ids::SessionId;
+use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::links::{PublicMessage, PublicSession};
 use ensemble_types::messages::Message;
 use ensemble_types::sessions::Session;
@@ -16,13 +16,16 @@ use super::{read_session, session_topic, sessions};
 use crate::SessionStore;
 use crate::domain::access::Refusal;
 use crate::domain::history::Window;
-use crate::domain::stream::{Audience, EndReason, Position};
+use crate::domain::stream::{Audience, EndReason, Position, SessionStamp};
 use crate::error::Error;
 use crate::store;
 use crate::store::sessions::SessionRow;
 
 /// The most messages that a stream reads at once.
 const MAX_MESSAGES: i64 = 200;
+
+/// The most content that a stream reads at once, unless one message is longer: what a reader that does not read costs.
+const STEP_BYTES: i64 = 16 << 10;
 
 /// A session as one reader follows it.
 pub(crate) struct SessionStream {
@@ -86,10 +89,7 @@ impl SessionStream {
             let mut events = Vec::with_capacity(messages.len() + 1);
             let next = Position { seq: messages.last().map_or(position.seq, |last| last.seq), stamp: row.stamp() };
             let more = !messages.is_empty() && next.seq < row.last_seq;
-            events.extend(messages.into_iter().map(|message| match audience {
-                Audience::Member(_) => StreamEvent::Message(Arc::new(message)),
-                Audience::Public { .. } => StreamEvent::PublicMessage(public_message(message)),
-            }));
+            events.extend(messages.into_iter().map(|message| message_for(&audience, message)));
             if next.stamp != position.stamp {
                 events.push(match audience {
                     Audience::Member(user) => {
@@ -127,15 +127,44 @@ impl SessionStream {
         self.read().await
     }
 
+    /// Reads one message again.
+    pub(crate) async fn message(&self, seq: i64) -> Result<Option<StreamEvent>, Error> {
+        let (session, audience) = (self.session, self.audience.clone());
+        let found =
+            self.service.db.read("read a message again", move |c| store::messages::find(c, session, seq)).await?;
+        Ok(found.map(|message| message_for(&audience, message)))
+    }
+
+    pub(crate) fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// The reader; `None` with a public link.
+    pub(crate) fn reader(&self) -> Option<UserId> {
+        if let Audience::Member(user) = self.audience { Some(user) } else { None }
+    }
+
+    /// The session as it was last sent.
+    pub(crate) fn stamp(&self) -> SessionStamp {
+        self.position.stamp
+    }
+
     async fn latest_page(&self, woken_at: Instant) -> Result<Arc<LatestPage>, Error> {
         let SessionStore { db, latest_pages, .. } = &*self.service;
         latest_pages.page(db, self.session, self.position.seq, woken_at).await
     }
 }
 
+fn message_for(audience: &Audience, message: Message) -> StreamEvent {
+    match audience {
+        Audience::Member(_) => StreamEvent::Message(Arc::new(message)),
+        Audience::Public { .. } => StreamEvent::PublicMessage(public_message(message)),
+    }
+}
+
 /// The messages that a stream reads at once.
 pub(super) fn window_after(seq: i64) -> Window {
-    Window { after: Some(seq), before: None, limit: MAX_MESSAGES }
+    Window { after: Some(seq), before: None, limit: MAX_MESSAGES, bytes: STEP_BYTES }
 }
 
 /// Fails unless this reader may read the session now.

@@ -69,10 +69,10 @@ pub(crate) fn insert(tx: &mut Conn, added: &[(SessionId, Arc<Message>)]) -> Resu
     on!(tx, |c| diesel::insert_into(messages::table).values(&rows).execute(c)).map(drop)
 }
 
-/// A page of a history, at most [`crate::domain::history::PAGE_BYTES`] of content.
+/// A page of a history.
 pub(crate) fn page(c: &mut Conn, session: SessionId, window: Window) -> Result<Vec<Message>, StoreError> {
     // Two queries: messages can hold a mebibyte each, so the sizes are read before the contents.
-    let Some((lowest, highest)) = Window::fit(&sizes(c, session, window)?) else { return Ok(Vec::new()) };
+    let Some((lowest, highest)) = window.fit(&sizes(c, session, window)?) else { return Ok(Vec::new()) };
     let rows: Vec<MessageRow> = on!(c, |c| messages::table
         .filter(messages::session_id.eq(session.db()).and(messages::seq.between(lowest, highest)))
         .order(messages::seq)
@@ -83,6 +83,16 @@ pub(crate) fn page(c: &mut Conn, session: SessionId, window: Window) -> Result<V
         page.reverse();
     }
     Ok(page)
+}
+
+/// One message.
+pub(crate) fn find(c: &mut Conn, session: SessionId, seq: i64) -> Result<Option<Message>, StoreError> {
+    let row: Option<MessageRow> = on!(c, |c| messages::table
+        .filter(messages::session_id.eq(session.db()).and(messages::seq.eq(seq)))
+        .select(MessageRow::as_select())
+        .first(c)
+        .optional())?;
+    Ok(row.map(Message::from))
 }
 
 /// `seq` and content length of the messages in a window, in the window's order.

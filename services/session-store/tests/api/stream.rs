@@ -70,6 +70,34 @@ on_both_databases! {
         assert_eq!(events.expect().await.name, "message");
     }
 
+    async fn long_events_arrive_whole_and_in_order(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
+        let id = owner.session().await;
+        let mut events = follow(&owner, &id, "").await;
+        // Each is longer than one piece; together they are more than the service keeps of long events.
+        let mut sent = Vec::new();
+        for at in 0..24 {
+            let content = format!("{at}").repeat(1_000_000 / format!("{at}").len());
+            sent.push(owner.append(&id, &format!("long-{at}"), &content).await);
+            sent.push(owner.append(&id, &format!("short-{at}"), "x").await);
+        }
+        let state = "s".repeat(1_000_000);
+        owner.api.patch(&format!("/v1/sessions/{id}"), &json!({ "agentState": state })).await.expect(200);
+        let mut from_the_start = follow(&owner, &id, "?after=0").await;
+        for message in &sent {
+            assert_eq!(&data(&from_the_start.expect().await), message);
+        }
+        // The change is sent with the step that notices it.
+        let mut received = Vec::new();
+        for _ in 0..=sent.len() {
+            received.push(events.expect().await);
+        }
+        let (sessions, messages): (Vec<_>, Vec<_>) = received.iter().partition(|event| event.name == "session");
+        assert!(messages.into_iter().map(data).eq(sent), "all messages in order");
+        assert_eq!(data(sessions[0])["agentState"].as_str(), Some(state.as_str()));
+    }
+
     async fn a_stream_ends_when_access_ends(on: Backend) {
         let fixture = Fixture::start(on).await;
         let owner = fixture.client();
