@@ -93,7 +93,7 @@ impl<'a> Fixture<'a> {
     }
 }
 
-async fn sign_in(base: &str) -> Result<String> {
+pub(super) async fn sign_in(base: &str) -> Result<String> {
     let client = Client::builder(base).credential(Credential::Account(AccountKey::generate())).build()?;
     Ok(client.sign_in().await?.token.expose_secret().to_owned())
 }

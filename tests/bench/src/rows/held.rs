@@ -87,7 +87,7 @@ pub(crate) fn large_bodies(machine: &Machine, options: &Options, report: &mut Re
 }
 
 /// Lets time pass before a measurement. There is no state to wait for: the figure is what memory does over time.
-fn settle(machine: &Machine, time: Duration) {
+pub(super) fn settle(machine: &Machine, time: Duration) {
     machine.runtime.block_on(async { tokio::time::sleep(time).await });
 }
 
@@ -114,7 +114,7 @@ fn resident(services: &[(&str, &Service)]) -> Result<Vec<f64>> {
 }
 
 /// Opens streams and reads the head of each response.
-async fn open(edge: &Service, request: &str, count: usize) -> Result<Vec<TcpStream>> {
+pub(super) async fn open(edge: &Service, request: &str, count: usize) -> Result<Vec<TcpStream>> {
     let address = edge.public.trim_start_matches("http://");
     let (mut opening, mut open) = (JoinSet::new(), Vec::with_capacity(count));
     for begun in 0..count {
@@ -178,7 +178,7 @@ async fn upload(edge: &Service, head: &str, bodies: usize) -> Result<()> {
 }
 
 /// The highest resident memory since the last reset (`VmHWM` of proc(5)).
-fn peak_mib(service: &Service) -> Result<f64> {
+pub(super) fn peak_mib(service: &Service) -> Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", service.pid()))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
     Ok(line.trim().trim_end_matches(" kB").parse::<f64>()? / 1024.0)

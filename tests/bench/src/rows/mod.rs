@@ -4,7 +4,9 @@ mod edge;
 mod fixture;
 mod held;
 mod history;
+mod hostile_memory;
 mod idle;
+mod one_bad_caller;
 mod run_latency;
 mod runs;
 mod sessions;
@@ -31,6 +33,8 @@ pub(crate) const ALL: &[Row] = &[
     Row { name: "edge", measure: edge::beside_nginx },
     Row { name: "slow-clients", measure: slow_clients::normal_clients },
     Row { name: "large-bodies", measure: held::large_bodies },
+    Row { name: "hostile-memory", measure: hostile_memory::held_against_us },
+    Row { name: "one-bad-caller", measure: one_bad_caller::neighbours },
     Row { name: "idle-streams", measure: held::idle_streams },
     Row { name: "runs", measure: runs::throughput },
     Row { name: "run-shapes", measure: runs::shapes },
