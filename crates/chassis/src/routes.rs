@@ -18,7 +18,7 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use crate::auth::{Access, AuthContext};
-use crate::http::{ApiError, MaxBody, absent, problem_response, request_id};
+use crate::http::{ApiError, MaxBody, absent, count_answer, problem_response, request_id};
 
 /// All the routes of a service.
 #[derive(Default)]
@@ -232,7 +232,7 @@ where
     }
     let args = Args::from_request(request, payload).await.map_err(|error| problem_of(&error.into()))?;
     match handler.call(args).await {
-        Ok(reply) => Ok(reply.respond_to(request).map_into_boxed_body()),
+        Ok(reply) => count_answer(request, reply.respond_to(request).map_into_boxed_body()),
         Err(fail) => Err(fail.into_inner()),
     }
 }

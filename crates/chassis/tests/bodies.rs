@@ -10,13 +10,15 @@ use std::time::Duration;
 use ensemble_chassis::auth::FixedKeys;
 use ensemble_chassis::{
     Access, Clock, HandlerResult, Heavy, IdempotentJson, Json, KeySet, KeySource, Listeners, Routes, Running, Service,
-    ServiceContext, StartError, Vars, Worker, post, start,
+    ServiceContext, StartError, Vars, Worker, get, post, start,
 };
 use serde_json::{Value, json};
 
 /// Nothing in these tests takes longer.
 const SOON: Duration = Duration::from_secs(20);
 const MAX: usize = 1 << 20;
+/// More than the buffers of two sockets hold.
+const PAGE: usize = 12 << 20;
 
 struct Stores;
 
@@ -30,6 +32,10 @@ async fn count(heavy: Heavy, IdempotentJson { body, .. }: IdempotentJson<Value>)
     Ok(Json(json!({ "members": body.as_object().map(serde_json::Map::len), "elsewhere": elsewhere })))
 }
 
+async fn page() -> HandlerResult<Json<Value>> {
+    Ok(Json(json!({ "page": "x".repeat(PAGE) })))
+}
+
 impl Service for Stores {
     const NAME: &'static str = "stores";
     const DEFAULT_PORT: u16 = 1;
@@ -40,6 +46,7 @@ impl Service for Stores {
     fn routes() -> Routes {
         Routes::new()
             .row(post("/v1/short").access(Access::Public).response_as(200, "application/json").handler(store))
+            .row(get("/v1/page").access(Access::Public).response_as(200, "application/json").handler(page))
             .row(
                 post("/v1/long")
                     .access(Access::Public)
@@ -142,6 +149,32 @@ async fn unfinished_bodies_leave_room_for_other_callers() {
     drop((first, more));
     holds(&stores, |bytes| bytes < 1.0).await;
     assert_eq!(send(&stores, "/v1/long", "10.0.0.9", long(500_000)).await.0, 200);
+    assert!(stores.stop().await);
+}
+
+#[tokio::test]
+async fn answers_that_nobody_reads_leave_room_for_other_callers() {
+    let stores = stores("64000000").await;
+    let ask = |from: &str| {
+        let mut connection = TcpStream::connect(stores.public_addr).unwrap();
+        connection.set_read_timeout(Some(SOON)).unwrap();
+        let head = format!("GET /v1/page HTTP/1.1\r\nhost: x\r\nx-forwarded-for: {from}\r\n\r\n");
+        connection.write_all(head.as_bytes()).unwrap();
+        connection
+    };
+    let status = |connection: &mut TcpStream| {
+        let mut head = [0; 12];
+        connection.read_exact(&mut head).unwrap();
+        String::from_utf8(head[9..].to_vec()).unwrap()
+    };
+    let mut unread = ask("10.0.0.1");
+    assert_eq!(status(&mut unread), "200");
+    assert_eq!(status(&mut ask("10.0.0.1")), "503", "a quarter of the budget holds one page");
+    let mut other = ask("10.0.0.2");
+    assert_eq!(status(&mut other), "200");
+    drop((unread, other));
+    holds(&stores, |bytes| bytes < 1.0).await;
+    assert_eq!(status(&mut ask("10.0.0.1")), "200");
     assert!(stores.stop().await);
 }
 

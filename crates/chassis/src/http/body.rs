@@ -254,7 +254,7 @@ pub async fn read_body(request: &HttpRequest, payload: Payload) -> Result<Bytes,
 }
 
 /// Part of a request until it has been answered.
-struct Held(#[expect(dead_code, reason = "it gives back what it counts when it is dropped")] Reservation);
+pub(super) struct Held(pub(super) Reservation);
 
 /// Reads JSON into a type, a large one elsewhere than on this thread.
 async fn parse<T: DeserializeOwned + Send + 'static>(request: &HttpRequest, bytes: Bytes) -> Result<T, Problem> {

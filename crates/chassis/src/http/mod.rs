@@ -4,6 +4,7 @@ mod absent;
 mod body;
 mod budget;
 mod error;
+mod large_answer;
 mod large_work;
 pub(crate) mod observe;
 mod params;
@@ -18,6 +19,7 @@ pub use body::{
 };
 pub(crate) use budget::BodyBudget;
 pub use error::{ApiError, HandlerResult, IntoProblem, problem_response};
+pub(crate) use large_answer::count as count_answer;
 pub use large_work::Heavy;
 pub(crate) use large_work::LargeWork;
 pub use observe::{InFlight, InFlightGuard, RequestId, request_id};
