@@ -23,6 +23,7 @@ mod workers;
 
 use std::sync::Arc;
 
+use ensemble_chassis::live::LongEvents;
 use ensemble_chassis::{Clock, Drain, KeySource, Routes, RpcMount, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::machines::MachineDirectoryClient;
 use ensemble_rpc::orchestrator::{MachineLeases, mount_machine_leases};
@@ -53,6 +54,7 @@ pub struct Orchestrator {
     alarm: Alarm,
     active_runners: ActiveRunners,
     metrics: RunMetrics,
+    long_events: LongEvents<handlers::events::RunEvent>,
 }
 
 /// The schema, for tests that create databases with it.
@@ -102,6 +104,7 @@ impl Service for Orchestrator {
             alarm,
             active_runners,
             metrics,
+            long_events: LongEvents::default(),
             limits: config.limits,
             db,
         };

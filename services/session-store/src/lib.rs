@@ -21,6 +21,7 @@ mod metrics;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ensemble_chassis::live::LongEvents;
 use ensemble_chassis::{Clock, Drain, KeySource, Routes, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::identity::AccountsClient;
 use ensemble_rpc::machines::MachineDirectoryClient;
@@ -30,7 +31,7 @@ use futures_util::future::BoxFuture;
 
 use crate::clients::Peers;
 use crate::config::Config;
-use crate::handlers::LongEvents;
+use crate::domain::stream::LongEvent;
 use crate::metrics::AppendMetrics;
 use crate::operations::LatestPageCaches;
 use crate::operations::append::Appender;
@@ -40,7 +41,7 @@ pub struct SessionStore {
     db: Db,
     appender: Appender,
     latest_pages: LatestPageCaches,
-    long_events: LongEvents,
+    long_events: LongEvents<LongEvent>,
     peers: Peers,
     keys: Arc<RemoteKeys>,
     clock: Clock,
@@ -86,7 +87,7 @@ impl Service for SessionStore {
             appender: Appender::start(&db, config.append, AppendMetrics::new(&context.metrics)?)?,
             db,
             latest_pages: LatestPageCaches::new(),
-            long_events: LongEvents::new(),
+            long_events: LongEvents::default(),
             peers,
             keys,
             clock: context.clock,

@@ -2,7 +2,7 @@
 //! reader that reconnects misses no final state. It may miss states that did not last.
 
 use actix_web::{HttpRequest, HttpResponse};
-use ensemble_chassis::live::{Event, sse};
+use ensemble_chassis::live::{Event, Outgoing, Sending, sse};
 use ensemble_chassis::{Caller, HandlerResult, Path, Query, State};
 use ensemble_store_kit::Subscription;
 use ensemble_types::ids::RunId;
@@ -37,7 +37,7 @@ pub(crate) async fn stream(
     runs::read_summary(&service.db, caller.user, id).await?;
     let drain = service.drain.clone();
     let token = TokenWatch::new(&service, caller.clone());
-    let reader = Reader { service, caller, id, since, changes, token, stage: Stage::Reading };
+    let reader = Reader { service, caller, id, since, changes, token, stage: Stage::Reading, sending: None };
     Ok(sse(stream::unfold(reader, Reader::next), &drain))
 }
 
@@ -58,11 +58,20 @@ struct Reader {
     changes: Subscription,
     token: TokenWatch,
     stage: Stage,
+    sending: Option<Sending<RunEvent>>,
 }
+
+/// What an event tells: the run, and the versions before and after.
+pub(crate) type RunEvent = (RunId, i64, i64);
 
 impl Reader {
     async fn next(mut self) -> Option<(Event, Self)> {
         loop {
+            if let Some(mut sending) = self.sending.take() {
+                let piece = self.service.long_events.piece(&mut sending)?;
+                self.sending = Some(sending).filter(|sending| !sending.is_sent());
+                return Some((piece, self));
+            }
             match self.stage {
                 Stage::Ended => return None,
                 Stage::Ending(reason) => {
@@ -78,7 +87,8 @@ impl Reader {
                     self.stage = Stage::Reading;
                 }
                 Stage::Reading => match self.read().await {
-                    Ok(Some(event)) => return Some((event, self)),
+                    Ok(Some(Outgoing::Short(event))) => return Some((event, self)),
+                    Ok(Some(Outgoing::Long(sending))) => self.sending = Some(sending),
                     Ok(None) => {}
                     Err(Error::Unauthenticated) => self.stage = Stage::Ending("unauthenticated"),
                     Err(Error::NotFound) => self.stage = Stage::Ending("deleted"),
@@ -90,7 +100,7 @@ impl Reader {
     }
 
     /// What has changed since the last event, if anything has.
-    async fn read(&mut self) -> Result<Option<Event>, Error> {
+    async fn read(&mut self) -> Result<Option<Outgoing<RunEvent>>, Error> {
         self.token.check(&self.service)?;
         let (db, owner) = (&self.service.db, self.caller.user);
         let mut limit = CHANGED_TASKS;
@@ -110,9 +120,11 @@ impl Reader {
         if !changed {
             return Ok(None);
         }
-        self.since = changes.run.version;
-        let id = self.since.to_string();
+        let (before, after) = (self.since, changes.run.version);
+        self.since = after;
+        let id = after.to_string();
         let data = serde_json::to_string(&pended(changes, true)).unwrap_or_default();
-        Ok(Some(Event::new("change", Some(&id), &data)))
+        let event = Event::new("change", Some(&id), &data);
+        Ok(Some(self.service.long_events.outgoing(|| (self.id, before, after), event)))
     }
 }

@@ -1,6 +1,6 @@
 //! What a live stream remembers between two reads, and why it ends.
 
-use ensemble_types::ids::UserId;
+use ensemble_types::ids::{SessionId, UserId};
 
 use super::public_link::TokenHash;
 
@@ -29,6 +29,22 @@ pub(crate) struct Position {
     pub(crate) seq: i64,
     /// The session as it was last sent.
     pub(crate) stamp: SessionStamp,
+}
+
+/// An event that may be long. All its readers get the same bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum LongEvent {
+    Message {
+        session: SessionId,
+        seq: i64,
+        is_public: bool,
+    },
+    /// A session as one reader sees it, `None` for readers with a public link.
+    Session {
+        session: SessionId,
+        reader: Option<UserId>,
+        stamp: SessionStamp,
+    },
 }
 
 /// Why the service ends a stream.

@@ -1,11 +1,8 @@
 //! Handlers of the public routes. They translate between HTTP and operations: one file for each noun, one function for each
 //! verb.
 
-mod long_events;
 pub(crate) mod messages;
 pub(crate) mod public_links;
 pub(crate) mod sessions;
 pub(crate) mod shares;
 pub(crate) mod stream;
-
-pub(crate) use long_events::LongEvents;

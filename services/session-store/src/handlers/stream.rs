@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use actix_web::{HttpRequest, HttpResponse};
-use ensemble_chassis::live::{self, Event};
+use ensemble_chassis::live::{self, Event, LongEvents, Outgoing, Sending};
 use ensemble_chassis::{Caller, Clock, HandlerResult, KeySource, Path, Query, State};
 use ensemble_types::ids::SessionId;
 use ensemble_types::time::Timestamp;
@@ -14,10 +14,9 @@ use tokio::sync::watch;
 use tokio::time::{Duration, Instant, sleep};
 use utoipa::IntoParams;
 
-use super::long_events::{LongEvent, LongEvents, PIECE, Sending};
 use crate::SessionStore;
 use crate::domain::Invalid;
-use crate::domain::stream::Audience;
+use crate::domain::stream::{Audience, LongEvent};
 use crate::error::Error;
 use crate::operations::streams::{self, SessionStream, Step, StreamEvent};
 
@@ -91,13 +90,8 @@ struct Feed {
     credentials: Credentials,
     next: Next,
     /// What has been read and not been sent.
-    items: VecDeque<Item>,
-    long_events: LongEvents,
-}
-
-enum Item {
-    Short(Event),
-    Long(Sending),
+    items: VecDeque<Outgoing<LongEvent>>,
+    long_events: LongEvents<LongEvent>,
 }
 
 /// What a feed does when it is polled.
@@ -112,8 +106,8 @@ impl Feed {
     async fn next(&mut self) -> Option<Event> {
         loop {
             match self.items.pop_front() {
-                Some(Item::Short(event)) => return Some(event),
-                Some(Item::Long(sending)) => return self.send_piece(sending).await,
+                Some(Outgoing::Short(event)) => return Some(event),
+                Some(Outgoing::Long(sending)) => return self.send_piece(sending).await,
                 None => {}
             }
             let waits = match self.next {
@@ -145,39 +139,30 @@ impl Feed {
         }
     }
 
-    fn item(&self, event: &StreamEvent) -> Item {
-        let encoded = encode(event).into_bytes();
-        if encoded.len() <= PIECE {
-            return Item::Short(Event::from_bytes(encoded));
-        }
+    fn item(&self, event: &StreamEvent) -> Outgoing<LongEvent> {
         let session = self.stream.session();
-        let key = match event {
+        let key = || match event {
             StreamEvent::Message(message) => LongEvent::Message { session, seq: message.seq, is_public: false },
             StreamEvent::PublicMessage(message) => LongEvent::Message { session, seq: message.seq, is_public: true },
             StreamEvent::Session(_) | StreamEvent::PublicSession(_) => {
                 LongEvent::Session { session, reader: self.stream.reader(), stamp: self.stream.stamp() }
             }
         };
-        let bytes = self.long_events.keep(key, encoded);
-        Item::Long(Sending::new(key, &bytes))
+        self.long_events.outgoing(key, encode(event))
     }
 
-    /// The next piece of a long event. When the event cannot be continued, the stream ends in the middle of it, and the
-    /// client drops what it has of it and comes back (WHATWG HTML, section 9.2.6).
-    async fn send_piece(&mut self, mut sending: Sending) -> Option<Event> {
-        let bytes = match (self.long_events.get(&sending.event), sending.event) {
-            (Some(bytes), _) => bytes,
-            (None, LongEvent::Message { seq, .. }) => {
-                let message = self.stream.message(seq).await.ok()??;
-                self.long_events.keep(sending.event, encode(&message).into_bytes())
-            }
-            (None, LongEvent::Session { .. }) => return None,
-        };
-        let (piece, goes_on) = sending.piece(&bytes)?;
-        if goes_on {
-            self.items.push_front(Item::Long(sending));
+    /// The next piece of a long event. A message never changes, so one that is no longer kept is read again.
+    async fn send_piece(&mut self, mut sending: Sending<LongEvent>) -> Option<Event> {
+        let mut piece = self.long_events.piece(&mut sending);
+        if let (None, LongEvent::Message { seq, .. }) = (&piece, sending.key) {
+            let message = self.stream.message(seq).await.ok()??;
+            self.long_events.keep(&sending.key, encode(&message));
+            piece = self.long_events.piece(&mut sending);
         }
-        Some(Event::part(piece, goes_on))
+        if piece.is_some() && !sending.is_sent() {
+            self.items.push_front(Outgoing::Long(sending));
+        }
+        piece
     }
 
     fn end(&mut self, reason: &str) -> Event {

@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod bounds;
 mod first_steps;
 mod matrix;
 mod openapi;

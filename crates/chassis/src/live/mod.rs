@@ -1,5 +1,7 @@
 //! Answers that stay open: Server-Sent Events (WHATWG HTML, section 9.2).
 
+mod long_events;
+
 use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -11,6 +13,8 @@ use futures_util::stream::{self, Stream, StreamExt};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use crate::process::Drain;
+
+pub use long_events::{LongEvents, Outgoing, Sending};
 
 /// How often a stream without events sends a comment, so that clients and proxies keep the connection.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -39,11 +43,6 @@ impl Event {
         Self::from_bytes(frame.into())
     }
 
-    /// A part of a long event that is sent piece by piece.
-    pub fn part(bytes: Bytes, goes_on: bool) -> Self {
-        Self { bytes, goes_on }
-    }
-
     /// The last event: the reason why the stream ends, and when a client should connect again.
     pub fn end(reason: &str) -> Self {
         Self::from_bytes(format!("event: end\nretry: 500\ndata: {{\"reason\":\"{reason}\"}}\n\n").into())
@@ -52,11 +51,6 @@ impl Event {
     /// Several events that are encoded already.
     pub fn from_bytes(frames: Bytes) -> Self {
         Self { bytes: frames, goes_on: false }
-    }
-
-    /// The event as it is sent.
-    pub fn into_bytes(self) -> Bytes {
-        self.bytes
     }
 }
 
