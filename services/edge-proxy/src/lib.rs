@@ -42,6 +42,7 @@ use crate::metrics::EdgeMetrics;
 use crate::pages::share::SharePage;
 use crate::shares::Shares;
 use crate::upstream::addresses::Replicas;
+use crate::upstream::send::Client;
 
 /// How often counters that are full again are forgotten.
 const FORGET: Duration = Duration::from_secs(10);
@@ -55,7 +56,7 @@ pub struct EdgeProxy {
     streams: Arc<Shares<LimitKey>>,
     connections: Arc<Shares<IpAddr>>,
     metrics: EdgeMetrics,
-    client: reqwest::Client,
+    client: Client,
     replicas: PerUpstream<Arc<Replicas>>,
     share_page: SharePage,
 }
@@ -87,14 +88,14 @@ impl Service for EdgeProxy {
             streams: Shares::new(config.streams_per_caller),
             connections: Shares::new(config.connections_per_address),
             share_page: SharePage::new(&config.public_base_url),
-            client: upstream::send::client(config.upstream)?,
+            client: upstream::send::client(config.upstream),
             drain: context.drain,
             config,
             keys,
             metrics,
             replicas,
         };
-        let workers = edge.workers();
+        let workers = edge.workers(context.http);
         Ok((Arc::new(edge), workers))
     }
 
@@ -126,7 +127,7 @@ impl Service for EdgeProxy {
 }
 
 impl EdgeProxy {
-    fn workers(&self) -> Vec<Worker> {
+    fn workers(&self, http: reqwest::Client) -> Vec<Worker> {
         let drain = &self.drain;
         let mut workers: Vec<Worker> = Upstream::ALL
             .map(|upstream| {
@@ -135,8 +136,8 @@ impl EdgeProxy {
             })
             .into();
         let jwks = format!("{}/.well-known/jwks.json", self.config.upstreams.of(Upstream::Identity));
-        let (keys, client) = (Arc::clone(&self.keys), self.client.clone());
-        workers.push(Worker::new("keys", keys::follow(keys, client, jwks, self.config.keys_every, drain.clone())));
+        let keys = Arc::clone(&self.keys);
+        workers.push(Worker::new("keys", keys::follow(keys, http, jwks, self.config.keys_every, drain.clone())));
         workers.push(Worker::new("counters", forget(Arc::clone(&self.config.limiter), drain.clone())));
         workers
     }

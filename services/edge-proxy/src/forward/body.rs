@@ -7,7 +7,8 @@ use actix_web::body::{BodyStream, BoxBody, SizedStream};
 use bytes::Bytes;
 use ensemble_chassis::Drain;
 use futures_util::stream::{self, StreamExt};
-use reqwest::Response;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
 use tokio::time::timeout;
 
 use crate::limits::LimitKey;
@@ -40,7 +41,7 @@ impl Live {
         Self { is_events, drain, tail: *b"\n\n" }
     }
 
-    async fn next(&mut self, answer: &mut Response) -> reqwest::Result<Option<Bytes>> {
+    async fn next(&mut self, answer: &mut Incoming) -> hyper::Result<Option<Bytes>> {
         let may_end = !self.is_events || self.tail == *b"\n\n";
         tokio::select! {
             biased;
@@ -48,7 +49,7 @@ impl Live {
             () = self.drain.closing(), if may_end => {
                 Ok(std::mem::take(&mut self.is_events).then(|| Bytes::from_static(COME_BACK)))
             }
-            piece = answer.chunk() => {
+            piece = chunk(answer) => {
                 let piece = piece?;
                 for byte in piece.iter().flat_map(|bytes| bytes.iter().skip(bytes.len().saturating_sub(2))) {
                     self.tail = [self.tail[1], *byte];
@@ -59,15 +60,25 @@ impl Live {
     }
 }
 
+/// The next piece of an answer. Trailers are left out.
+async fn chunk(answer: &mut Incoming) -> hyper::Result<Option<Bytes>> {
+    while let Some(frame) = answer.frame().await {
+        if let Ok(piece) = frame?.into_data() {
+            return Ok(Some(piece));
+        }
+    }
+    Ok(None)
+}
+
 /// A body that passes through piece by piece. An error cuts the client's connection, so that an answer that broke off does
 /// not look complete; dropping it closes the service's. `permit` is held until the end: it counts a long answer.
-pub(super) fn relay(answer: Response, end: End, permit: Option<Share<LimitKey>>) -> BoxBody {
+pub(super) fn relay(answer: Incoming, end: End, permit: Option<Share<LimitKey>>) -> BoxBody {
     let length = if let End::Stall { length, .. } = end { Some(length) } else { None };
     let pieces = stream::try_unfold((answer, end, permit), |(mut answer, mut end, permit)| async move {
         let piece = match &mut end {
             End::Live(live) => live.next(&mut answer).await,
-            End::Service => answer.chunk().await,
-            End::Stall { limit, .. } => timeout(*limit, answer.chunk()).await?,
+            End::Service => chunk(&mut answer).await,
+            End::Stall { limit, .. } => timeout(*limit, chunk(&mut answer)).await?,
         };
         Ok::<_, io::Error>(piece.map_err(io::Error::other)?.map(|piece| (piece, (answer, end, permit))))
     });

@@ -4,7 +4,7 @@ use actix_web::HttpRequest;
 use actix_web::http::header::{CONNECTION, HOST, HeaderMap as ServerHeaders};
 use ensemble_chassis::http::request_id;
 use ensemble_chassis::process::telemetry::{self, TRACEPARENT};
-use reqwest::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 use tracing::Span;
 
 use crate::domain::header_policy::{connection_options, forward_to_client, forward_to_upstream};
@@ -50,7 +50,7 @@ pub(super) fn request(
 /// The fields of a service's answer that reach the client.
 pub(super) fn answer(fields: &HeaderMap) -> ServerHeaders {
     use actix_web::http::header::{HeaderName, HeaderValue};
-    let named = fields.get_all(reqwest::header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let named = fields.get_all(hyper::header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let options = connection_options(named);
     let mut headers = ServerHeaders::with_capacity(fields.len());
     for (name, value) in fields {

@@ -11,8 +11,9 @@ use actix_web::{HttpMessage, HttpRequest, HttpResponse};
 use ensemble_chassis::State;
 use ensemble_chassis::http::{BodyLimits, BoundedBody, absent, problem_response, request_id};
 use ensemble_types::problem::{Code, Problem};
-use reqwest::Response;
-use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use hyper::Response;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE};
 
 use self::body::{End, Live, relay};
 use crate::EdgeProxy;
@@ -76,7 +77,7 @@ async fn exchange(
         headers: headers::request(request, context, host, length, may_make_account),
         is_repeatable: !has_body && context.is_repeatable,
         is_long_poll: context.is_long_poll,
-        method: reqwest::Method::from_bytes(request.method().as_str().as_bytes()).unwrap_or_default(),
+        method: hyper::Method::from_bytes(request.method().as_str().as_bytes()).unwrap_or_default(),
         upload,
     };
     let answer = outgoing.send(edge, replicas).await?;
@@ -88,7 +89,7 @@ fn pass_on(
     edge: &EdgeProxy,
     request: &HttpRequest,
     context: &RequestContext,
-    answer: Response,
+    answer: Response<Incoming>,
     permit: Option<Share<LimitKey>>,
 ) -> Result<HttpResponse, Failure> {
     let fields = answer.headers();
@@ -122,7 +123,7 @@ fn pass_on(
         Some(length) => End::Stall { length, limit: edge.config.upstream.stall },
         None => End::Service,
     };
-    Ok(response.set_body(relay(answer, end, permit)))
+    Ok(response.set_body(relay(answer.into_body(), end, permit)))
 }
 
 fn permit(edge: &EdgeProxy, context: &RequestContext) -> Result<Share<LimitKey>, Failure> {

@@ -1,9 +1,11 @@
 //! What can go wrong behind the edge, and what the client and the log get to know of it.
 
 use std::error::Error;
+use std::io;
 
 use ensemble_chassis::http::BodyError;
 use ensemble_types::problem::{Code, Problem};
+use hyper_util::client::legacy::Error as ClientError;
 
 use super::upload::BodyEnded;
 use crate::domain::route_table::Upstream;
@@ -16,10 +18,10 @@ pub(crate) enum Failure {
     NoAddress,
     /// Nothing was sent.
     #[error("no address of the service takes connections")]
-    Connect(#[source] reqwest::Error),
+    Connect(#[source] ClientError),
     /// The service may have acted on the request.
     #[error("the connection broke before the answer")]
-    Broken(#[source] reqwest::Error),
+    Broken(#[source] ClientError),
     /// The service may have acted on the request.
     #[error("the service did not answer in time")]
     Timeout,
@@ -36,7 +38,7 @@ impl Failure {
     pub(crate) fn into_problem(self, upstream: Upstream) -> Problem {
         let name = upstream.name();
         match self {
-            Self::Connect(error) if error.is_timeout() => Problem::new(
+            Self::Connect(error) if is_timeout(&error) => Problem::new(
                 Code::UpstreamTimeout,
                 format!("The service {name} was not reached in time. Nothing was done; try again."),
             ),
@@ -78,15 +80,22 @@ impl From<BodyError> for Failure {
     }
 }
 
-impl From<reqwest::Error> for Failure {
-    fn from(error: reqwest::Error) -> Self {
-        // The URL would be in the log, and its path can hold a link's token.
-        let error = error.without_url();
-        let mut causes = std::iter::successors(error.source(), |&cause| cause.source());
-        match causes.find_map(|cause| cause.downcast_ref::<BodyEnded>()) {
-            Some(BodyEnded(problem)) => Self::Client(problem.clone()),
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        let ended = causes(&error).find_map(|cause| cause.downcast_ref::<BodyEnded>());
+        match ended.map(|BodyEnded(problem)| problem.clone()) {
+            Some(problem) => Self::Client(problem),
             None if error.is_connect() => Self::Connect(error),
             None => Self::Broken(error),
         }
     }
+}
+
+fn is_timeout(error: &ClientError) -> bool {
+    let mut errors = causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>());
+    errors.any(|error| error.kind() == io::ErrorKind::TimedOut)
+}
+
+fn causes(error: &ClientError) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(error.source(), |&cause| cause.source())
 }

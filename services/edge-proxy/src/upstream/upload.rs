@@ -5,13 +5,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use ensemble_chassis::http::{BodyError, BoundedBody};
 use ensemble_types::problem::Problem;
-use futures_util::stream;
+use futures_util::{TryStreamExt, stream};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
 use tokio::sync::{mpsc, watch};
 
 /// A body up to this announced length is read before it is sent, so that a service sees no half of it.
 const SMALL: usize = 64 * 1024;
 /// Pieces between the client's connection and the service's.
 const PIECES: usize = 2;
+
+/// The body of one try.
+pub(crate) type Body = UnsyncBoxBody<Bytes, BodyEnded>;
 
 /// A request body that can be offered to several addresses until one of them takes it.
 pub(crate) enum Upload {
@@ -59,15 +65,16 @@ impl Upload {
     }
 
     /// The body for one try. A connection that is refused reads none of it, so the next address gets all of it.
-    pub(crate) fn body(&self) -> Option<reqwest::Body> {
+    pub(crate) fn body(&self) -> Body {
         match self {
-            Self::Empty => None,
-            Self::Whole(bytes) => Some(bytes.clone().into()),
+            Self::Empty => whole(Bytes::new()),
+            Self::Whole(bytes) => whole(bytes.clone()),
             Self::Streamed { pieces, .. } => {
                 let pieces = Arc::clone(pieces);
-                Some(reqwest::Body::wrap_stream(stream::poll_fn(move |context| {
+                let pieces = stream::poll_fn(move |context| {
                     pieces.lock().unwrap_or_else(PoisonError::into_inner).poll_recv(context)
-                })))
+                });
+                StreamBody::new(pieces.map_ok(Frame::data)).boxed_unsync()
             }
         }
     }
@@ -79,4 +86,8 @@ impl Upload {
             let _ = reading.clone().changed().await;
         }
     }
+}
+
+fn whole(bytes: Bytes) -> Body {
+    Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
 }
