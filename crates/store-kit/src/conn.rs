@@ -148,6 +148,14 @@ impl Conn {
         on!(self, Pg | c | lock.execute(c), Sqlite | _c | Ok(0)).map(drop)
     }
 
+    /// Like [`Conn::lock`], but others may hold the lock with this name in the same way. Waits only for a transaction that
+    /// holds it alone.
+    pub fn lock_shared(&mut self, name: &str) -> Result<(), StoreError> {
+        let lock =
+            diesel::sql_query("SELECT pg_advisory_xact_lock_shared(hashtextextended($1, 0))").bind::<Text, _>(name);
+        on!(self, Pg | c | lock.execute(c), Sqlite | _c | Ok(0)).map(drop)
+    }
+
     pub(crate) fn begin(&mut self) -> Result<(), StoreError> {
         on!(
             self,

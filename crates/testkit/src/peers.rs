@@ -1,7 +1,7 @@
 //! The peers of the service under test: the generated contracts, implemented in memory and served on one internal
 //! listener. Each peer can be made unavailable.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use actix_web::http::StatusCode;
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
 use bytes::Bytes;
-use ensemble_chassis::{RpcCall, RpcMount, http_client};
+use ensemble_chassis::{Clock, RpcCall, RpcMount, http_client};
 use ensemble_rpc::identity::{
     Accounts, GetAccountRequest, GetAccountResponse, Keys, RevokeMachineTokensRequest, RevokeMachineTokensResponse,
     SnapshotRequest, SnapshotResponse, VerificationKey, mount_accounts, mount_keys,
@@ -37,7 +37,8 @@ pub struct Peers {
 struct Inner {
     issuer: Issuer,
     users: Mutex<HashSet<String>>,
-    machines: Mutex<HashSet<(String, String)>>,
+    /// Each with the time of its creation.
+    machines: Mutex<HashMap<(String, String), i64>>,
     identity_away: AtomicBool,
     machines_away: AtomicBool,
     orchestrator_away: AtomicBool,
@@ -99,8 +100,14 @@ impl Peers {
     /// Adds a machine to machine-registry.
     pub fn new_machine(&self, owner: UserId) -> MachineId {
         let machine = MachineId::generate();
-        lock(&self.inner.machines).insert((owner.to_string(), machine.to_string()));
+        self.register_machine(owner, &machine);
         machine
+    }
+
+    /// Adds a machine with this id to machine-registry, also after another one with this id was deleted.
+    pub fn register_machine(&self, owner: UserId, machine: &MachineId) {
+        let created_at = Clock::system().now().micros();
+        lock(&self.inner.machines).insert((owner.to_string(), machine.to_string()), created_at);
     }
 
     pub fn remove_machine(&self, owner: UserId, machine: &MachineId) {
@@ -186,10 +193,10 @@ impl MachineDirectory for Inner {
         Box::pin(async move {
             here(&self.machines_away)?;
             let GetMachineRequest { user_id, machine_id } = request;
-            if !lock(&self.machines).contains(&(user_id, machine_id.clone())) {
-                return Err(RpcError::NotFound(machine_id));
+            match lock(&self.machines).get(&(user_id, machine_id.clone())) {
+                Some(created_at) => Ok(GetMachineResponse { machine_id, online: true, created_at: *created_at }),
+                None => Err(RpcError::NotFound(machine_id)),
             }
-            Ok(GetMachineResponse { machine_id, online: true, created_at: 0 })
         })
     }
 }

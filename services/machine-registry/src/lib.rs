@@ -12,6 +12,7 @@ mod workers;
 
 mod operations;
 
+mod clients;
 mod domain;
 mod store;
 
@@ -19,6 +20,7 @@ mod config;
 mod error;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ensemble_chassis::{KeySource, Routes, RpcMount, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::identity::AccountsClient;
@@ -28,6 +30,7 @@ use ensemble_rpc::{Channel, RemoteKeys};
 use ensemble_store_kit::{Db, Migrations};
 use futures_util::future::BoxFuture;
 
+use crate::clients::DeletionPeers;
 use crate::config::Config;
 use crate::rpc::Directory;
 use crate::store::machines::OnlineFor;
@@ -38,6 +41,9 @@ pub struct MachineRegistry {
     db: Db,
     online_for: OnlineFor,
     keys: Arc<RemoteKeys>,
+    peers: DeletionPeers,
+    /// How long a request that deletes a machine has to notify the peers, before the worker does it.
+    notify_within: Duration,
 }
 
 /// The schema, for tests that make databases of it.
@@ -61,17 +67,19 @@ impl Service for MachineRegistry {
     async fn build(config: Config, context: ServiceContext) -> Result<(Arc<Self>, Vec<Worker>), StartError> {
         let db = Db::open_measured(&config.database, migrations(), context.metrics.registry()).await?;
         let keys = RemoteKeys::start(&context, &config.identity, config.key_refresh).await?;
-        let identity = Channel::new(&context, &config.identity);
-        let orchestrator = Channel::new(&context, &config.orchestrator);
+        let peers = DeletionPeers {
+            accounts: Arc::new(AccountsClient::new(Channel::new(&context, &config.identity))),
+            leases: Arc::new(MachineLeasesClient::new(Channel::new(&context, &config.orchestrator))),
+        };
+        let notify_within = config.departure_retry + config.identity.deadline.max(config.orchestrator.deadline);
         let deletion_notifier = DeletionNotifier {
             db: db.clone(),
-            accounts: Arc::new(AccountsClient::new(identity.clone())),
-            leases: Arc::new(MachineLeasesClient::new(orchestrator)),
+            peers: peers.clone(),
             retry_after: config.departure_retry,
             drain: context.drain,
         };
         let workers = vec![Worker::new("deletion notifier", deletion_notifier.run())];
-        Ok((Arc::new(Self { db, online_for: config.online_for, keys }), workers))
+        Ok((Arc::new(Self { db, online_for: config.online_for, keys, peers, notify_within }), workers))
     }
 
     async fn migrate(config: Config) -> Result<(), StartError> {

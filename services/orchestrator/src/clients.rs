@@ -6,6 +6,7 @@ use std::time::Duration;
 use ensemble_rpc::RpcError;
 use ensemble_rpc::machines::{GetMachineRequest, MachineDirectory};
 use ensemble_types::ids::{MachineId, UserId};
+use ensemble_types::time::Timestamp;
 use moka::sync::Cache;
 
 /// Machines in the cache.
@@ -25,17 +26,21 @@ impl Machines {
     }
 
     pub(crate) async fn has(&self, owner: UserId, machine: &MachineId) -> Result<bool, RpcError> {
-        let key = (owner, machine.clone());
-        if self.known.contains_key(&key) {
-            return Ok(true);
-        }
+        Ok(self.known.contains_key(&(owner, machine.clone())) || self.created_at(owner, machine).await?.is_some())
+    }
+
+    /// When a machine was created, as machine-registry knows it now. `None` when it does not exist.
+    pub(crate) async fn created_at(&self, owner: UserId, machine: &MachineId) -> Result<Option<Timestamp>, RpcError> {
         let request = GetMachineRequest { user_id: owner.to_string(), machine_id: machine.to_string() };
         match self.directory.get(request).await {
-            Ok(_) => {
-                self.known.insert(key, ());
-                Ok(true)
+            Ok(found) => {
+                self.known.insert((owner, machine.clone()), ());
+                Ok(Some(Timestamp::from_micros(found.created_at)))
             }
-            Err(RpcError::NotFound(_)) => Ok(false),
+            Err(RpcError::NotFound(_)) => {
+                self.forget(owner, machine);
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }

@@ -8,6 +8,7 @@ use ensemble_types::time::Timestamp;
 use futures_util::future::BoxFuture;
 
 use crate::clients::Machines;
+use crate::error::Error;
 use crate::operations::machines::end_leases;
 use crate::workers::ActiveRunners;
 
@@ -26,7 +27,9 @@ impl MachineLeases for MachineDeletions {
             self.machines.forget(owner, &machine);
             self.active_runners.forget(owner, &machine);
             let deleted_at = Timestamp::from_micros(request.deleted_at);
-            let ended = end_leases(&self.db, self.max_losses, owner, machine, deleted_at).await.map_err(failed)?;
+            let ended = end_leases(&self.db, &self.machines, self.max_losses, owner, machine, deleted_at)
+                .await
+                .map_err(failed)?;
             let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
             Ok(EndMachineLeasesResponse { leases_ended: count(ended.leases), tasks_failed: count(ended.failed_tasks) })
         })
@@ -37,9 +40,11 @@ fn malformed(what: &str) -> RpcError {
     RpcError::Invalid(format!("the id of the {what} is malformed"))
 }
 
-fn failed(error: StoreError) -> RpcError {
+fn failed(error: Error) -> RpcError {
     match error {
-        StoreError::Unavailable { .. } | StoreError::Busy { .. } => RpcError::Unavailable(error.to_string()),
+        Error::Store(StoreError::Unavailable { .. } | StoreError::Busy { .. }) | Error::Peer(_) => {
+            RpcError::Unavailable(error.to_string())
+        }
         other => RpcError::Internal(other.to_string()),
     }
 }

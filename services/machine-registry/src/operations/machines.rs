@@ -4,6 +4,7 @@ use ensemble_store_kit::idempotency::{self, IdempotencyOutcome, IdempotencyReque
 use ensemble_store_kit::{Conn, StoreError};
 use ensemble_types::ids::UserId;
 
+use super::deletions::{notify, record};
 use crate::MachineRegistry;
 use crate::domain::{Change, Draft, Machine, OwnMachine};
 use crate::error::Error;
@@ -81,13 +82,22 @@ pub(crate) async fn update(service: &MachineRegistry, own: OwnMachine, change: C
     service.db.write("update a machine", update).await
 }
 
-/// Deletes a machine, and records in the same transaction that peers have to be notified.
+/// Deletes a machine and notifies the peers before it returns, so that the machine is granted nothing after the answer. The
+/// transaction records that they have to be notified. When one of them cannot be reached within the deadline of a call, the
+/// machine is deleted all the same, and a worker notifies that peer later.
 pub(crate) async fn delete(service: &MachineRegistry, own: OwnMachine) -> Result<(), Error> {
+    let hold = service.notify_within;
     let delete = move |tx: &mut Conn| {
         if !machines::delete(tx, &own)? {
             return Err(Error::MachineNotFound);
         }
-        Ok(deletions::insert(tx, &own)?)
+        Ok(deletions::insert(tx, &own, hold)?)
     };
-    service.db.write("delete a machine", delete).await
+    let deletion = service.db.write("delete a machine", delete).await?;
+    let notified = notify(&service.peers, deletion).await;
+    if let Err(error) = record(&service.db, notified).await {
+        // The worker finds the deletion and notifies again, which changes nothing.
+        tracing::warn!(%error, "It could not be recorded that peers know of a deleted machine");
+    }
+    Ok(())
 }

@@ -2,9 +2,11 @@
 //!
 //! A row is written in the transaction that deletes the machine, so that no deletion is lost.
 
+use std::time::Duration;
+
 use diesel::prelude::*;
 use ensemble_store_kit::types::{DbId, IntoDb, now};
-use ensemble_store_kit::{Conn, StoreError, Topic, on};
+use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::ids::UserId;
 use ensemble_types::time::Timestamp;
 
@@ -24,19 +26,15 @@ pub(crate) struct Deletion {
     pub(crate) orchestrator_notified: bool,
 }
 
-/// Published when a machine was deleted.
-pub(crate) fn topic() -> Topic {
-    Topic::new("deletions", "all")
-}
-
-/// Adds a deletion. It replaces an earlier one of a machine with the same id.
-pub(crate) fn insert(tx: &mut Conn, own: &OwnMachine) -> Result<(), StoreError> {
+/// Adds a deletion. It replaces an earlier one of a machine with the same id. The worker takes it after `hold`, unless both
+/// peers have been notified by then.
+pub(crate) fn insert(tx: &mut Conn, own: &OwnMachine, hold: Duration) -> Result<Deletion, StoreError> {
     let at = tx.now()?;
     let values = (
         deletions::deleted_at.eq(at.db()),
         deletions::identity_notified.eq(false),
         deletions::orchestrator_notified.eq(false),
-        deletions::next_try_at.eq(at.db()),
+        deletions::next_try_at.eq(at.plus(hold).db()),
     );
     let row = (deletions::owner_id.eq(own.owner.db()), deletions::machine_id.eq(own.id.as_str()), values);
     on!(tx, |c| diesel::insert_into(deletions::table)
@@ -45,8 +43,13 @@ pub(crate) fn insert(tx: &mut Conn, own: &OwnMachine) -> Result<(), StoreError> 
         .do_update()
         .set(values)
         .execute(c))?;
-    tx.notify(topic());
-    Ok(())
+    Ok(Deletion {
+        owner_id: own.owner,
+        machine_id: own.id.to_string(),
+        deleted_at: at,
+        identity_notified: false,
+        orchestrator_notified: false,
+    })
 }
 
 /// Some deletions that are due and that no other transaction has locked.

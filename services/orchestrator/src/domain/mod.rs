@@ -1,5 +1,6 @@
 //! The rules and states of runs, tasks and attempts. This module does no I/O and reads no clock.
 
+mod deleted_machine;
 mod draft;
 mod graph;
 mod range;
@@ -11,12 +12,13 @@ mod task_key;
 mod template;
 mod waiting;
 
+pub(crate) use deleted_machine::{DeletedMachine, new_deletion};
 pub(crate) use draft::{InvalidRun, RunDraft, TaskDraft};
 pub(crate) use graph::{InvalidGraph, TaskGraph};
 pub use range::byte_range;
 pub(crate) use retry::Retry;
 pub(crate) use run::{Counts, RunEvent, run_transition};
 pub(crate) use runner_request::{ActiveRunner, LeaseCall, RunnerRequest};
-pub(crate) use task::{AttemptEnd, TaskEvent, attempt_outcome, machine_deleted, task_transition};
+pub(crate) use task::{AttemptEnd, MachineNeed, TaskEvent, attempt_outcome, machine_deleted, task_transition};
 pub(crate) use template::Template;
 pub(crate) use waiting::{Obstacles, Runner, waiting_for};

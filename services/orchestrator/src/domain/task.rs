@@ -34,7 +34,7 @@ pub(crate) fn task_transition(from: TaskStatus, event: TaskEvent) -> Option<Task
         (S::Queued, E::Leased) => Some(S::Dispatching),
         (S::Queued | S::Dispatching | S::Running, E::Started) => Some(S::Running),
         (S::Dispatching | S::Running, E::Completed) => Some(S::Completed),
-        // A queued task fails when the machine that it is pinned to is deleted.
+        // A queued task fails when a machine that it needs is deleted.
         (S::Queued | S::Dispatching | S::Running, E::Failed) => Some(S::Failed),
         (S::Dispatching | S::Running, E::Requeued) => Some(S::Queued),
         (S::Queued | S::Dispatching | S::Running, E::Cancelled) => Some(S::Cancelled),
@@ -61,9 +61,17 @@ pub(crate) enum AttemptEnd {
     NeverStarted,
     /// The runner did not stop at the task's timeout.
     TimedOut,
-    MachineDeleted {
-        pinned: bool,
-    },
+    /// The machine was deleted. Without a need the task goes to another machine.
+    MachineDeleted { need: Option<MachineNeed> },
+}
+
+/// Why a task cannot go to another machine when its machine is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MachineNeed {
+    /// It names the machine.
+    Pinned,
+    /// A task that it depends on completed there, and its files are gone with the machine.
+    Files,
 }
 
 /// What follows for the task from the end of an attempt.
@@ -119,8 +127,8 @@ pub(crate) fn attempt_outcome(
             settled(TaskEvent::Cancelled, None)
         }
         AttemptEnd::TimedOut => failed(timeout()),
-        AttemptEnd::NeverStarted | AttemptEnd::MachineDeleted { pinned: false } => settled(TaskEvent::Requeued, None),
-        AttemptEnd::MachineDeleted { pinned: true } => settled(TaskEvent::Failed, Some(machine_deleted())),
+        AttemptEnd::NeverStarted | AttemptEnd::MachineDeleted { need: None } => settled(TaskEvent::Requeued, None),
+        AttemptEnd::MachineDeleted { need: Some(need) } => settled(TaskEvent::Failed, Some(machine_deleted(need))),
         AttemptEnd::MachineLost if losses + 1 >= max_losses => {
             let message = format!("{} machines in a row were lost while they ran this task.", losses + 1);
             Outcome { losses: losses + 1, ..settled(TaskEvent::Failed, Some(task_error("MACHINE_LOST", &message))) }
@@ -129,9 +137,13 @@ pub(crate) fn attempt_outcome(
     }
 }
 
-/// The error of a task whose machine was deleted.
-pub(crate) fn machine_deleted() -> TaskError {
-    task_error("MACHINE_DELETED", "The machine that this task is pinned to was deleted.")
+/// The error of a task that needs a machine which was deleted.
+pub(crate) fn machine_deleted(need: MachineNeed) -> TaskError {
+    let message = match need {
+        MachineNeed::Pinned => "The machine that this task is pinned to was deleted.",
+        MachineNeed::Files => "The machine with the files of a task that this one depends on was deleted.",
+    };
+    task_error("MACHINE_DELETED", message)
 }
 
 fn task_error(code: &str, message: &str) -> TaskError {

@@ -54,7 +54,7 @@ pub(crate) async fn request(
 
 async fn grant(service: &Orchestrator, request: &RunnerRequest) -> Result<Vec<ensemble_types::leases::Lease>, Error> {
     let (limits, lock) = (&service.limits, &service.per_account_lock);
-    let granted = leases::grant(&service.db, limits, lock, &service.lease_reports, request).await?;
+    let granted = leases::grant(&service.db, &service.machines, limits, lock, &service.lease_reports, request).await?;
     if !granted.is_empty() {
         service.alarm.due_after(limits.first_heartbeat);
     }

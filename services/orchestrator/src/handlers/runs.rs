@@ -148,7 +148,7 @@ pub(crate) async fn retry(
     caller: Caller,
     Path(id): Path<RunId>,
 ) -> HandlerResult<HttpResponse> {
-    let run = runs::retry(&service.db, service.limits.max_unfinished, caller.user, id).await?;
+    let run = runs::retry(&service.db, &service.machines, service.limits.max_unfinished, caller.user, id).await?;
     Ok(respond(&service, run, StatusCode::OK)?)
 }
 

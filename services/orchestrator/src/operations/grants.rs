@@ -11,6 +11,7 @@ use ensemble_types::time::Timestamp;
 use super::changes::{save_run, transition};
 use crate::config::Limits;
 use crate::domain::{RunEvent, RunnerRequest, TaskEvent, Template, run_transition};
+use crate::store::deleted_machines;
 use crate::store::grants::{LeasedTask, ReadyTask, lease_tasks, leased_tasks, outputs_of_dependencies, ready_tasks};
 use crate::store::leases::{self, NewLease};
 use crate::store::runs::{self, LockedRun};
@@ -21,6 +22,8 @@ pub(super) struct Granted {
     pub(super) leases: Vec<Lease>,
     /// Leases, with their fences, whose prompts would be too large with the outputs filled in.
     pub(super) too_large: Vec<(LeaseId, i64)>,
+    /// The machine was deleted, so it gets nothing.
+    pub(super) machine_is_gone: bool,
 }
 
 /// Leases tasks of the candidates, which are ordered by how long they have waited.
@@ -42,7 +45,9 @@ pub(super) fn grant(
     open.sort_by_key(|open| candidates.iter().position(|id| *id == open.run.id));
     let order = choose(&mut open, request);
     let Some(now) = open.iter().map(|open| open.run.now).max().filter(|_| !order.is_empty()) else {
-        return Ok(Granted::default());
+        // There were tasks. Either other runners got them, or the machine was deleted.
+        let deleted = deleted_machines::find(tx, request.owner, request.machine.as_str())?;
+        return Ok(Granted { machine_is_gone: deleted.is_some_and(|deleted| deleted.is_gone()), ..Granted::default() });
     };
     let status = transition(tx, TaskStatus::Queued, TaskEvent::Leased)?;
     for open in open.iter_mut().filter(|open| !open.chosen.is_empty()) {

@@ -3,7 +3,7 @@
 //! Reports that wait at the same time are applied in one transaction. So the reports of a run with many runners do not wait
 //! for its lock one by one, and many reports wait for the disk once.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use ensemble_store_kit::{BatchConfig, Batcher, Conn, Db, StoreError};
@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::store::leases::{LockedLease, StartedLease};
 use crate::store::runs::LockedRun;
 use crate::store::tasks::{AttemptResults, LockedTask};
-use crate::store::{leases, tasks};
+use crate::store::{deleted_machines, leases, tasks};
 
 const OPERATION: &str = "apply lease reports";
 /// Reports that can wait. A runner reports again after a 503, so a full queue delays reports and loses none.
@@ -139,6 +139,8 @@ struct ReportBatch<'a> {
     limits: &'a Limits,
     runs: LockedRuns,
     attempts: HashMap<LeaseId, (RunId, LockedTask, LockedLease)>,
+    /// The attempts that could be resumed if their machines had not been deleted.
+    of_deleted_machines: HashSet<LeaseId>,
     /// The runs that have to be saved.
     changed: Vec<RunId>,
     ending: Vec<EndingAttempt>,
@@ -157,7 +159,9 @@ impl<'a> ReportBatch<'a> {
             attempts.insert(lease.id, (run.id, task, lease));
             runs.entry(run.id).or_insert(run);
         }
-        Ok(Self { limits, runs, attempts, changed: Vec::new(), ending: Vec::new(), ended: HashMap::new() })
+        let of_deleted_machines = of_deleted_machines(tx, &runs, attempts.values())?;
+        let (changed, ending, ended) = (Vec::new(), Vec::new(), HashMap::new());
+        Ok(Self { limits, runs, attempts, of_deleted_machines, changed, ending, ended })
     }
 
     /// The outer error is the database's, the inner one is the reply.
@@ -180,6 +184,9 @@ impl<'a> ReportBatch<'a> {
         }
         if let Some(outcome) = lease.outcome() {
             return Ok(repeated(report, Decision::HasEnded(outcome)));
+        }
+        if self.of_deleted_machines.contains(&call.lease) {
+            return Ok(Err(Error::LeaseLost));
         }
         let Some(resumed) = resume(tx, run, task, lease)? else { return Ok(Err(Error::LeaseLost)) };
         match report {
@@ -209,6 +216,25 @@ fn repeated(report: &LeaseReport, decision: Decision) -> Result<Decision, Error>
         LeaseReport::Ended(_) => Ok(decision),
         LeaseReport::Running => Err(Error::LeaseLost),
     }
+}
+
+/// Those of these attempts that a late report would resume, although their machines were deleted.
+fn of_deleted_machines<'a>(
+    tx: &mut Conn,
+    runs: &LockedRuns,
+    attempts: impl Iterator<Item = &'a (RunId, LockedTask, LockedLease)>,
+) -> Result<HashSet<LeaseId>, StoreError> {
+    let expired = |lease: &LockedLease| matches!(lease.end_reason.as_deref(), Some("expired" | "unbeaten"));
+    let mut found = HashSet::new();
+    for (run, task, lease) in attempts.filter(|(_, task, lease)| task.status == TaskStatus::Queued && expired(lease)) {
+        let Some(run) = runs.get(run) else { continue };
+        let deleted = deleted_machines::find(tx, run.owner, &lease.machine_id)?;
+        if deleted.is_some_and(|deleted| deleted.held(lease.granted_at)) {
+            tracing::debug!(task.id = %task.id, "Refused a late report of a deleted machine");
+            found.insert(lease.id);
+        }
+    }
+    Ok(found)
 }
 
 /// Whether the lease still counts. `None` when it does not: the task has ended, or a newer attempt has it. `true` when the

@@ -8,6 +8,8 @@ use super::PerAccountLock;
 use super::attempts::Finished;
 use super::grants::{self, Granted};
 use super::lease_reports::{EndReport, LeaseReports, Renewed};
+use super::machines::was_registered_again;
+use crate::clients::Machines;
 use crate::config::Limits;
 use crate::domain::{LeaseCall, RunnerRequest};
 use crate::error::Error;
@@ -16,9 +18,10 @@ use crate::store::leases;
 use crate::store::tasks::AttemptResults;
 
 /// Leases tasks to a runner, at most as many as it wants. A task whose prompt would be too large with the outputs filled in
-/// fails here.
+/// fails here. A machine that was deleted gets nothing.
 pub(crate) async fn grant(
     db: &Db,
+    machines: &Machines,
     limits: &Limits,
     lock: &PerAccountLock,
     reports: &LeaseReports,
@@ -26,6 +29,12 @@ pub(crate) async fn grant(
 ) -> Result<Vec<Lease>, Error> {
     loop {
         let granted = grant_once(db, limits, lock, request.clone()).await?;
+        if granted.machine_is_gone {
+            if was_registered_again(db, machines, request.owner, &request.machine).await? {
+                continue;
+            }
+            return Ok(Vec::new());
+        }
         for (lease, fence) in &granted.too_large {
             let (owner, machine) = (request.owner, request.machine.clone());
             reports.ended(LeaseCall { lease: *lease, owner, machine, fence: *fence }, prompt_too_large()).await?;

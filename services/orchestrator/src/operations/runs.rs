@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use ensemble_store_kit::idempotency::{self, IdempotencyOutcome, IdempotencyRequest};
 use ensemble_store_kit::{Conn, Db, StoreError};
-use ensemble_types::ids::{RunId, TaskId, UserId};
+use ensemble_types::ids::{MachineId, RunId, TaskId, UserId};
 use ensemble_types::runs::{ChangedTask, Run, Task, TaskStatus};
 use ensemble_types::time::Timestamp;
 
 use super::changes::{count, save_run, transition};
+use super::machines::{fail_stranded, find_gone};
 use super::topics::{run_changed, work};
 use crate::clients::Machines;
 use crate::domain::{RunDraft, RunEvent, TaskEvent};
 use crate::error::Error;
-use crate::store::{leases, new_run, run_views, runs, tasks};
+use crate::store::{deleted_machines, leases, new_run, run_views, runs, tasks};
 
 pub(crate) use crate::store::run_views::{Filter, RunView};
 pub(crate) use crate::store::runs::Unfinished;
@@ -52,8 +53,10 @@ pub(crate) async fn submit(db: &Db, machines: &Machines, max_unfinished: i64, ne
     {
         return Ok(Submitted { run: read(db, new.owner, id).await?, is_new: false });
     }
+    let named = pinned.iter().map(|(_, machine)| machine.clone()).collect();
+    let gone = find_gone(db, machines, new.owner, named).await?;
     for (task, machine) in pinned {
-        if !machines.has(new.owner, &machine).await? {
+        if gone.contains(&machine) || !machines.has(new.owner, &machine).await? {
             return Err(Error::MachineNotFound { task, machine: machine.to_string() });
         }
     }
@@ -84,11 +87,26 @@ async fn create(db: &Db, max_unfinished: i64, new: NewRun) -> Result<Submitted, 
         tx.extend_deadline(Duration::from_millis(tasks.unsigned_abs()));
         check_unfinished(tx, owner, tasks, max_unfinished)?;
         new_run::insert(tx, id, owner, &draft, traceparent.as_deref())?;
+        check_machines(tx, owner, &draft)?;
         tx.notify(run_changed(id));
         tx.notify(work(owner));
         Ok(Submitted { run: first_page(tx, owner, id)?, is_new: true })
     })
     .await
+}
+
+/// Refuses a run for a machine that was deleted since it was looked up.
+fn check_machines(tx: &mut Conn, owner: UserId, draft: &RunDraft) -> Result<(), Error> {
+    let (tasks, named): (Vec<usize>, Vec<MachineId>) = draft.machines().into_iter().unzip();
+    if named.is_empty() {
+        return Ok(());
+    }
+    deleted_machines::lock_shared(tx, owner)?;
+    let gone = deleted_machines::gone(tx, owner, &named)?;
+    match tasks.into_iter().zip(named).find(|(_, machine)| gone.iter().any(|gone| gone == machine.as_str())) {
+        Some((task, machine)) => Err(Error::MachineNotFound { task, machine: machine.to_string() }),
+        None => Ok(()),
+    }
 }
 
 /// Runs with up to this many tasks are checked without a lock while the account is far from its limit.
@@ -126,8 +144,16 @@ pub(crate) async fn cancel(db: &Db, owner: UserId, id: RunId, reason: Option<Str
     .await
 }
 
-/// Queues all tasks that ended without completing.
-pub(crate) async fn retry(db: &Db, max_unfinished: i64, owner: UserId, id: RunId) -> Result<FirstPage, Error> {
+/// Queues all tasks that ended without completing. Those that need a deleted machine fail again at once.
+pub(crate) async fn retry(
+    db: &Db,
+    machines: &Machines,
+    max_unfinished: i64,
+    owner: UserId,
+    id: RunId,
+) -> Result<FirstPage, Error> {
+    let pins = db.read("read the machines of a run", move |c| tasks::pins(c, owner, id)).await?;
+    find_gone(db, machines, owner, pins.clone()).await?;
     db.write("retry a run", move |tx| {
         let mut run = runs::lock(tx, id)?.filter(|run| run.owner == owner).ok_or(Error::NotFound)?;
         if run.is_cancelling() {
@@ -145,7 +171,10 @@ pub(crate) async fn retry(db: &Db, max_unfinished: i64, owner: UserId, id: RunId
         run.counts.ready += count(ready);
         (run.counts.failed, run.counts.cancelled) = (0, 0);
         run.cancel_reason = None;
-        save_run(tx, &mut run, RunEvent::Retried)?;
+        run.apply_event(RunEvent::Retried, tx.operation())?;
+        fail_stranded(tx, &mut run, &pins)?;
+        let event = run.counts.event();
+        save_run(tx, &mut run, event)?;
         first_page(tx, owner, id)
     })
     .await

@@ -93,12 +93,15 @@ macro_rules! ready_tasks {
             $index,
             " WHERE run_id = $1 AND status = 'queued' AND open_deps = 0 AND not_before IS NULL \
              AND (machine_id = $2 OR (machine_id IS NULL AND $3)) AND provider IN ($4, $5, $6) \
-             ORDER BY position LIMIT $7"
+             AND NOT EXISTS (SELECT 1 FROM deleted_machines m \
+                             WHERE m.owner_id = $7 AND m.machine_id = $2 AND m.registered_at IS NULL) \
+             ORDER BY position LIMIT $8"
         )
     };
 }
 
-/// The first tasks of a locked run that this runner can lease, in the order of their positions.
+/// The first tasks of a locked run that this runner can lease, in the order of their positions. There are none when its
+/// machine was deleted. That is asked here, because it must be asked after the run was locked.
 pub(crate) fn ready_tasks(
     tx: &mut Conn,
     run: &LockedRun,
@@ -118,6 +121,7 @@ pub(crate) fn ready_tasks(
                     .bind::<Text, _>(first)
                     .bind::<Text, _>(second)
                     .bind::<Text, _>(third)
+                    .bind::<Uid, _>(request.owner.db())
                     .bind::<Integer, _>(limit),
             )
             .load($c)

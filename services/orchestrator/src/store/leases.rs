@@ -20,6 +20,7 @@ pub(crate) struct LockedLease {
     pub(crate) id: LeaseId,
     pub(crate) machine_id: String,
     pub(crate) attempt: i32,
+    pub(crate) granted_at: Timestamp,
     pub(crate) beaten_at: Option<Timestamp>,
     pub(crate) expires_at: Timestamp,
     pub(crate) timeout_at: Option<Timestamp>,

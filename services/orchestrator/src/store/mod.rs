@@ -3,7 +3,8 @@
 //!
 //! Every function that changes a task expects that the transaction holds the lock of its run. A transaction that locks
 //! several runs locks them in the order of their ids. So the changes of one run happen one after the other, and no two
-//! transactions deadlock. A heartbeat and a piece of output of an attempt that has started lock their lease only.
+//! transactions deadlock. A heartbeat and a piece of output of an attempt that has started lock their lease only. The lock
+//! of an account's machines comes after the locks of runs (see `deleted_machines.rs`).
 
 /// Loads rows and locks them until the transaction ends. SQLite has no row locks, because it has one writer at a time.
 macro_rules! load_locked {
@@ -16,6 +17,7 @@ macro_rules! load_locked {
     };
 }
 
+pub(crate) mod deleted_machines;
 pub(crate) mod failures;
 pub(crate) mod grants;
 pub(crate) mod leases;

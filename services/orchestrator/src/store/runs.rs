@@ -165,6 +165,13 @@ pub(crate) fn unfinished(tx: &mut Conn, owner: UserId) -> Result<i64, StoreError
     Ok(open.unwrap_or(0))
 }
 
+/// Waits for the transactions that have locked unfinished runs of an account, in the order of their ids.
+pub(crate) fn await_all(tx: &mut Conn, owner: UserId) -> Result<(), StoreError> {
+    let unfinished = runs::table.filter(runs::owner_id.eq(owner.db()).and(runs::finished_at.is_null())).order(runs::id);
+    // SQLite has one writer at a time, so there is nothing to wait for.
+    on!(tx, Pg | c | unfinished.select(runs::id).for_update().execute(c), Sqlite | _c | Ok(0)).map(drop)
+}
+
 /// The unfinished runs that a machine has something to do with: an open lease, a pinned task, or the run's other tasks.
 pub(crate) fn of_machine(c: &mut Conn, owner: UserId, machine: &str) -> Result<Vec<RunId>, StoreError> {
     let leased = leases::table

@@ -146,8 +146,21 @@ table! {
     }
 }
 
+table! {
+    use diesel::sql_types::{Nullable, Text};
+    use ensemble_store_kit::types::{Moment, Uid};
+
+    deleted_machines (owner_id, machine_id) {
+        owner_id -> Uid,
+        machine_id -> Text,
+        deleted_at -> Moment,
+        ended_until -> Nullable<Moment>,
+        registered_at -> Nullable<Moment>,
+    }
+}
+
 joinable!(tasks -> runs (run_id));
 joinable!(task_specs -> tasks (task_id));
 joinable!(leases -> runs (run_id));
 joinable!(leases -> tasks (task_id));
-allow_tables_to_appear_in_same_query!(runs, tasks, task_specs, dependencies, leases);
+allow_tables_to_appear_in_same_query!(runs, tasks, task_specs, dependencies, leases, deleted_machines);

@@ -6,7 +6,7 @@ use diesel::dsl::{case_when, count_star};
 use diesel::prelude::*;
 use ensemble_store_kit::types::{DbId, DbTime, IntoDb};
 use ensemble_store_kit::{Conn, StoreError, cached, on};
-use ensemble_types::ids::{RunId, TaskId};
+use ensemble_types::ids::{MachineId, RunId, TaskId, UserId};
 use ensemble_types::runs::{TaskError, TaskStatus, Usage};
 use ensemble_types::time::Timestamp;
 
@@ -268,6 +268,17 @@ pub(crate) fn requeue_ended(tx: &mut Conn, run: &LockedRun, queued: TaskStatus) 
         .get_results(c))
 }
 
+/// The machines that tasks of an account's run are pinned to.
+pub(crate) fn pins(c: &mut Conn, owner: UserId, run: RunId) -> Result<Vec<MachineId>, StoreError> {
+    let names: Vec<String> = on!(c, |c| tasks::table
+        .filter(tasks::run_id.eq(run.db()).and(tasks::owner_id.eq(owner.db())))
+        .filter(tasks::machine_id.is_not_null())
+        .select(tasks::machine_id.assume_not_null())
+        .distinct()
+        .load(c))?;
+    names.iter().map(|name| name.parse().map_err(|error| StoreError::bad_row(c.operation(), error))).collect()
+}
+
 /// For each task of a run with dependencies that have not completed: how many.
 pub(crate) fn open_dependencies(tx: &mut Conn, run: RunId) -> Result<Vec<(TaskId, i64)>, StoreError> {
     on!(tx, |c| dependencies::table
@@ -313,29 +324,4 @@ pub(crate) fn end_pauses(tx: &mut Conn, run: &LockedRun, of: &[TaskId]) -> Resul
         .filter(tasks::id.eq_any(of).and(tasks::run_id.eq(run.id.db())).and(tasks::not_before.le(run.now.db())))
         .set((tasks::not_before.eq(None::<DbTime>), tasks::version.eq(run.version)))
         .execute(c))
-}
-
-/// A queued task that is pinned to a machine.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PinnedTask {
-    pub(crate) id: TaskId,
-    /// It waits for nothing but its machine.
-    pub(crate) is_ready: bool,
-}
-
-/// The queued tasks of a run that are pinned to a machine and were created until then.
-pub(crate) fn pinned(
-    tx: &mut Conn,
-    run: RunId,
-    machine: &str,
-    until: Timestamp,
-) -> Result<Vec<PinnedTask>, StoreError> {
-    let rows: Vec<(TaskId, i32, Option<Timestamp>)> = on!(tx, |c| tasks::table
-        .filter(tasks::run_id.eq(run.db()).and(tasks::machine_id.eq(machine)))
-        .filter(tasks::status.eq(TaskStatus::Queued.as_str()).and(tasks::created_at.le(until.db())))
-        .select((tasks::id, tasks::open_deps, tasks::not_before))
-        .load(c))?;
-    let task =
-        |(id, open, pause): (TaskId, i32, Option<Timestamp>)| PinnedTask { id, is_ready: open == 0 && pause.is_none() };
-    Ok(rows.into_iter().map(task).collect())
 }

@@ -71,6 +71,11 @@ impl Fixture {
         self.running = Some(service);
     }
 
+    /// Another replica on the same database.
+    pub(crate) async fn replica(&self) -> Running {
+        start_service::<Orchestrator>(variables(&self.peers, &self.url, &[])).await
+    }
+
     /// The same runner, connected to the service after a restart.
     pub(crate) fn reconnect(&self, runner: &Runner) -> Runner {
         Runner { id: runner.id.clone(), api: runner.api.at(&self.service().public_url()) }

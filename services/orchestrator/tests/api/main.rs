@@ -5,6 +5,7 @@ mod fixture;
 
 mod cancelling;
 mod cost;
+mod deletion_races;
 mod dependencies;
 mod events;
 mod faults;
