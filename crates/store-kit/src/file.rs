@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use diesel::connection::{Connection, SimpleConnection};
@@ -11,6 +12,8 @@ use diesel::sqlite::SqliteConnection;
 const LEFTOVERS: &[&str] = &["-wal", "-shm", "-journal"];
 /// The messages of SQLITE_NOTADB and SQLITE_CORRUPT.
 const DAMAGE: &[&str] = &["file is not a database", "database disk image is malformed"];
+/// Only the user of the service reads its database, also where the folder is open to others.
+const PRIVATE: u32 = 0o600;
 const LOST: &str = "the file is empty, and Ensemble never leaves one empty";
 
 /// Locks the database's file, and creates it where there is none.
@@ -40,7 +43,7 @@ fn lock(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    let file = File::options().create(true).truncate(false).write(true).open(beside(path, ".lock"))?;
+    let file = File::options().create(true).truncate(false).write(true).mode(PRIVATE).open(beside(path, ".lock"))?;
     file.try_lock().map_err(|_| io::Error::other("another process has this database open"))?;
     Ok(file)
 }
@@ -56,6 +59,8 @@ fn create(path: &Path) -> Result<(), Unusable> {
             _ => {}
         }
     }
+    // SQLite gives the database's mode to the files that it writes beside it.
+    File::options().create_new(true).write(true).mode(PRIVATE).open(&new)?;
     let written = SqliteConnection::establish(&new.to_string_lossy())
         .map_err(|error| error.to_string())
         // VACUUM writes a header also where there is nothing to write.

@@ -1,8 +1,10 @@
-//! A SQLite file that has lost its data is refused at once, with what to do about it.
+//! The file of a SQLite database: one that has lost its data is refused at once, with what to do about it, and others
+//! cannot read it.
 
 #![cfg(test)]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -75,5 +77,27 @@ fn a_removed_file_begins_anew_without_the_log_of_the_old_one() {
             .await
             .map_err(|e: StoreError| e)
             .unwrap();
+    });
+}
+
+#[test]
+fn only_its_user_can_read_a_database() {
+    ensemble_testkit::run(async {
+        let folder = tempfile::tempdir().unwrap();
+        let db = open(&folder.path().join("sessions.db")).await.unwrap();
+        db.write("insert", |tx| tx.batch("INSERT INTO notes (id, body, at) VALUES (x'00', '', 0)"))
+            .await
+            .map_err(|e: StoreError| e)
+            .unwrap();
+        let mut modes: Vec<_> = fs::read_dir(folder.path())
+            .unwrap()
+            .map(Result::unwrap)
+            .map(|entry| {
+                (entry.file_name().into_string().unwrap(), entry.metadata().unwrap().permissions().mode() & 0o777)
+            })
+            .collect();
+        modes.sort();
+        let names = ["sessions.db", "sessions.db-shm", "sessions.db-wal", "sessions.db.lock"];
+        assert_eq!(modes, names.map(|name| (name.to_owned(), 0o600)));
     });
 }
