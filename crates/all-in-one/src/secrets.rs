@@ -23,7 +23,22 @@ pub(crate) fn prepare(data: &Path) -> io::Result<Secrets> {
     once(&key_encryption_key)?;
     let token = data.join("internal-token");
     once(&token)?;
+    // identity checks the other file when it reads it.
+    private(&token)?;
     Ok(Secrets { key_encryption_key, internal_token: fs::read_to_string(token)?.trim().to_owned() })
+}
+
+/// Fails if other users can read or change the file, because it is then no longer secret.
+fn private(file: &Path) -> io::Result<()> {
+    let mode = fs::metadata(file)?.permissions().mode() & 0o777;
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    let file = file.display();
+    Err(io::Error::other(format!(
+        "other users can read or change {file} (mode {mode:03o}). If one of them may have read it, remove it, and the next \
+         start makes a new one. Otherwise run `chmod 400` on it"
+    )))
 }
 
 /// Writes 32 random bytes in base64 to a new file and moves it into place, so that a crash leaves a whole file or none.
@@ -42,4 +57,23 @@ fn once(file: &Path) -> io::Result<()> {
     writeln!(new, "{}", STANDARD.encode(bytes))?;
     new.sync_all()?;
     fs::rename(&beside, file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_that_others_can_read_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let made = prepare(&data).unwrap().internal_token;
+        for mode in [0o440, 0o404, 0o620] {
+            fs::set_permissions(data.join("internal-token"), Permissions::from_mode(mode)).unwrap();
+            let error = prepare(&data).err().unwrap().to_string();
+            assert!(error.contains("internal-token") && error.contains("chmod 400"), "{error}");
+        }
+        fs::set_permissions(data.join("internal-token"), Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(prepare(&data).unwrap().internal_token, made);
+    }
 }

@@ -46,6 +46,10 @@ async fn the_second_start_finds_what_the_first_one_made() {
     let old_token = bearing(Credential::Bearer(token.token));
     assert_eq!(old_token.machine(&machine.id).await.unwrap().created_at, machine.created_at, "the keys are the same");
     assert_eq!(client(&second, &key).sign_in().await.unwrap().user_id, token.user_id);
+    for entry in std::fs::read_dir(&data).unwrap().map(Result::unwrap) {
+        let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode & 0o077, 0, "{:?} {mode:o}", entry.file_name());
+    }
     let third = Stack::start(Config::new(&data, ([127, 0, 0, 1], 0).into())).await;
     assert!(third.is_err(), "two processes cannot share one folder");
     assert!(second.stop().await);

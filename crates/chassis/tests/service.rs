@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ed25519_dalek::SigningKey;
+use ed25519_dalek::{Signer, SigningKey};
 use ensemble_chassis::auth::{AUDIENCE_MACHINE, AUDIENCE_USER, Claims, FixedKeys, ISSUER, sign};
 use ensemble_chassis::{
     Access, Caller, Clock, Created, Drain, HandlerResult, Json, KeySet, KeySource, Listeners, Path, Routes, Running,
@@ -91,6 +91,19 @@ fn token(change: impl FnOnce(&mut Claims), kid: &str, key: &SigningKey) -> Strin
     sign(&claims, kid, key).unwrap()
 }
 
+/// The same token with one more claim.
+fn with_claim(token: &str, name: &str, value: Value) -> String {
+    use base64::Engine as _;
+    let b64 = base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    let mut parts = token.split('.');
+    let (header, claims) = (parts.next().unwrap(), parts.next().unwrap());
+    let mut claims: Value = serde_json::from_slice(&b64.decode(claims).unwrap()).unwrap();
+    claims[name] = value;
+    let signed = format!("{header}.{}", b64.encode(claims.to_string()));
+    let signature = signing_key().sign(signed.as_bytes());
+    format!("{signed}.{}", b64.encode(signature.to_bytes()))
+}
+
 async fn notes() -> Running {
     notes_with(&[]).await
 }
@@ -163,6 +176,26 @@ async fn only_a_token_of_ours_is_accepted() {
         &signing_key(),
     );
     assert_eq!(post_note(&notes, Some(&machine), body).await.0, 403);
+    assert!(notes.stop().await);
+}
+
+#[tokio::test]
+async fn a_token_is_refused_before_its_time() {
+    let notes = notes().await;
+    let now = Clock::system().now().unix_seconds();
+    let good = token(|_| (), "k1", &signing_key());
+    let far = [json!(now + 600), json!(i64::MAX)];
+    let malformed = [json!(null), json!("0"), json!(""), json!([0]), json!(0.5), json!(1e300), json!(true)];
+    for (nbf, status) in [json!(now - 600), json!(now), json!(now + 15)]
+        .map(|nbf| (nbf, 201))
+        .into_iter()
+        .chain(far.map(|nbf| (nbf, 401)))
+        .chain(malformed.map(|nbf| (nbf, 401)))
+    {
+        let token = with_claim(&good, "nbf", nbf.clone());
+        let (found, answer) = post_note(&notes, Some(&token), r#"{"text":"hello","count":1}"#).await;
+        assert_eq!(found, status, "{nbf}: {answer}");
+    }
     assert!(notes.stop().await);
 }
 

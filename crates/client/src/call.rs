@@ -27,6 +27,7 @@ pub(crate) struct Call<'c> {
     signed: bool,
     gone_is_done: bool,
     wait: Duration,
+    longest_answer: usize,
 }
 
 /// A complete response with a success status.
@@ -53,6 +54,7 @@ impl<'c> Call<'c> {
             signed: true,
             gone_is_done: false,
             wait: Duration::ZERO,
+            longest_answer: LONGEST_PAGE,
         }
     }
 
@@ -129,6 +131,12 @@ impl<'c> Call<'c> {
         self
     }
 
+    /// Refuses an answer of more than this many bytes. The limit protects against a server that is not ours.
+    pub(crate) fn at_most(mut self, bytes: usize) -> Self {
+        self.longest_answer = bytes;
+        self
+    }
+
     /// Sends the request and parses the JSON of the response.
     pub(crate) async fn send<T: DeserializeOwned>(self) -> Result<T> {
         let call = format!("{} {}", self.method, redacted(&self.url));
@@ -150,7 +158,8 @@ impl<'c> Call<'c> {
         let mut attempts = self.attempts();
         loop {
             let attempt = attempts.begin().await?;
-            let exchange = async { read(self.origin(), self.send_once(&body, &attempt).await?).await };
+            let exchange =
+                async { read(self.origin(), self.send_once(&body, &attempt).await?, self.longest_answer).await };
             let error = match self.within(attempt.timeout, exchange).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
@@ -212,31 +221,37 @@ impl<'c> Call<'c> {
 }
 
 /// Reads the complete response; an error status becomes an error.
-async fn read(origin: &str, response: Response) -> Result<Answer> {
+async fn read(origin: &str, response: Response, longest: usize) -> Result<Answer> {
     if !response.status().is_success() {
         return Err(refusal(origin, response).await);
     }
     let (status, headers) = (response.status(), response.headers().clone());
-    Ok(Answer { status, headers, body: bounded(origin, response).await? })
+    Ok(Answer { status, headers, body: bounded(origin, response, longest).await? })
 }
 
 /// The error of a response with an error status.
 async fn refusal(origin: &str, response: Response) -> Error {
     let (status, headers) = (response.status(), response.headers().clone());
-    match bounded(origin, response).await {
+    match bounded(origin, response, LONGEST_PROBLEM).await {
         Ok(body) => problem(origin, status, &headers, &body),
         Err(error) => error,
     }
 }
 
-/// Larger than any response of the service: a run of 10,000 tasks with all their texts.
-const LONGEST_ANSWER: usize = 512 * 1024 * 1024;
+/// An answer without lists of texts: a confirmation, a token, a machine.
+pub(crate) const LONGEST_RECORD: usize = 4 << 20;
+/// A page of a list, and what else has no limit of its own.
+const LONGEST_PAGE: usize = 64 << 20;
+/// A run of 10,000 tasks with all their texts.
+pub(crate) const LONGEST_RUN: usize = 512 << 20;
+/// An error with a text for each wrong field.
+const LONGEST_PROBLEM: usize = 4 << 20;
 
-/// Reads a complete body. The limit protects against a server that is not ours.
-async fn bounded(origin: &str, mut response: reqwest::Response) -> Result<Bytes> {
+/// Reads a complete body.
+async fn bounded(origin: &str, mut response: reqwest::Response, longest: usize) -> Result<Bytes> {
     let mut body = Vec::new();
     while let Some(piece) = response.chunk().await.map_err(|error| Error::of(origin, error))? {
-        if body.len() + piece.len() > LONGEST_ANSWER {
+        if body.len() + piece.len() > longest {
             return Err(Error::ForeignServer { origin: origin.to_owned(), status: response.status().as_u16() });
         }
         body.extend_from_slice(&piece);

@@ -7,10 +7,14 @@ use ensemble_types::leases::{Lease, LeaseBeat, LeaseFinish, LeaseHeartbeat, Leas
 use ensemble_types::problem::Code;
 use reqwest::header::{HeaderName, HeaderValue};
 
-use crate::call::Call;
+use crate::call::{Call, LONGEST_RECORD};
 use crate::error::{Error, Result};
 use crate::retry::Repeat;
 use crate::transport::Client;
+
+/// A prompt has at most 1 MiB once outputs are filled in, and JSON writes a control character as 6 bytes. The other values of
+/// a lease are short.
+const LONGEST_LEASE: usize = (6 << 20) + (64 << 10);
 
 /// A lease that this runner holds, with the values that every call about it must carry.
 #[derive(Clone, Debug)]
@@ -37,6 +41,7 @@ impl Client {
             .post(&["v1", "orchestrator", "leases"], Repeat::Harmful)
             .waiting(Duration::from_millis(request.wait_ms))
             .json(request)
+            .at_most(LONGEST_LEASE * usize::try_from(request.capacity.clamp(1, 64)).unwrap_or(1))
             .send()
             .await?;
         Ok(answer.leases)
@@ -61,7 +66,8 @@ impl Client {
         let path = ["v1", "orchestrator", "leases", &lease.id.to_string(), what];
         // An invalid trace header must not prevent a report, so it is left out.
         let traceparent = lease.traceparent.as_deref().filter(|text| HeaderValue::from_str(text).is_ok());
-        self.post(&path, Repeat::Harmless).header(HeaderName::from_static("traceparent"), traceparent)
+        let call = self.post(&path, Repeat::Harmless).at_most(LONGEST_RECORD);
+        call.header(HeaderName::from_static("traceparent"), traceparent)
     }
 }
 

@@ -4,6 +4,7 @@ use ensemble_types::ids::MachineId;
 use ensemble_types::machines::{Activity, Machine, MachinePage, RegisterMachine, UpdateMachine};
 use futures_util::Stream;
 
+use crate::call::LONGEST_RECORD;
 use crate::error::Result;
 use crate::pages;
 use crate::retry::Repeat;
@@ -14,11 +15,16 @@ impl Client {
     /// stored one.
     pub async fn register_machine(&self, machine: &RegisterMachine) -> Result<(Machine, bool)> {
         let key = crate::idempotency_key();
-        self.post(&["v1", "machines"], Repeat::Harmless).idempotent(&key).json(machine).send_created().await
+        self.post(&["v1", "machines"], Repeat::Harmless)
+            .idempotent(&key)
+            .json(machine)
+            .at_most(LONGEST_RECORD)
+            .send_created()
+            .await
     }
 
     pub async fn machine(&self, id: &MachineId) -> Result<Machine> {
-        self.get(&["v1", "machines", id.as_str()]).send().await
+        self.get(&["v1", "machines", id.as_str()]).at_most(LONGEST_RECORD).send().await
     }
 
     pub async fn machine_page(&self, limit: Option<u32>, cursor: Option<&str>) -> Result<MachinePage> {
@@ -43,7 +49,7 @@ impl Client {
             || update.expected_metadata_version.is_some()
             || update.expected_daemon_state_version.is_some();
         let repeat = if guarded { Repeat::Harmful } else { Repeat::Harmless };
-        self.patch(&["v1", "machines", id.as_str()], repeat).json(update).send().await
+        self.patch(&["v1", "machines", id.as_str()], repeat).json(update).at_most(LONGEST_RECORD).send().await
     }
 
     /// The machine's heartbeat: the service stores the time, and `activity` for people to see.

@@ -7,6 +7,7 @@ use ensemble_types::runs::{CancelRun, CreateRun, Pend, Pended, Run, RunPage, Wai
 use ensemble_types::text::Text;
 use futures_util::{Stream, StreamExt, stream};
 
+use crate::call::LONGEST_RUN;
 use crate::error::{Error, Result};
 use crate::follow::{Event, Source, follow};
 use crate::pages;
@@ -16,7 +17,8 @@ use crate::transport::Client;
 impl Client {
     /// Submits a plan. The key makes a repetition harmless; see [`crate::idempotency_key`].
     pub async fn create_run(&self, plan: &CreateRun, key: &str) -> Result<Run> {
-        self.post(&["v1", "orchestrator", "runs"], Repeat::Harmless).idempotent(key).json(plan).send().await
+        let call = self.post(&["v1", "orchestrator", "runs"], Repeat::Harmless).at_most(LONGEST_RUN);
+        call.idempotent(key).json(plan).send().await
     }
 
     /// A page of runs, newest first, without their tasks. `status` is a run status, `active` or `terminal`.
@@ -39,7 +41,7 @@ impl Client {
 
     /// One run with all its tasks.
     pub async fn run(&self, id: RunId) -> Result<Run> {
-        self.get(&["v1", "orchestrator", "runs", &id.to_string()]).send().await
+        self.get(&["v1", "orchestrator", "runs", &id.to_string()]).at_most(LONGEST_RUN).send().await
     }
 
     /// Cancels a run. A run that has already ended is returned unchanged.
@@ -47,12 +49,13 @@ impl Client {
         let reason = reason.map(Text::new).transpose();
         let reason = reason.map_err(|error| Error::Argument(format!("the reason {error}")))?;
         let path = ["v1", "orchestrator", "runs", &id.to_string(), "cancel"];
-        self.post(&path, Repeat::Harmless).json(&CancelRun { reason }).send().await
+        self.post(&path, Repeat::Harmless).json(&CancelRun { reason }).at_most(LONGEST_RUN).send().await
     }
 
     /// Starts new attempts for failed and cancelled tasks. CONFLICT when there are none.
     pub async fn retry_run(&self, id: RunId) -> Result<Run> {
-        self.post(&["v1", "orchestrator", "runs", &id.to_string(), "retry"], Repeat::Harmful).send().await
+        let path = ["v1", "orchestrator", "runs", &id.to_string(), "retry"];
+        self.post(&path, Repeat::Harmful).at_most(LONGEST_RUN).send().await
     }
 
     /// Waits for the run to change, or to end.
@@ -61,6 +64,7 @@ impl Client {
         self.post(&["v1", "orchestrator", "runs", &id.to_string(), "pend"], Repeat::Harmless)
             .waiting(Duration::from_millis(wait))
             .json(pend)
+            .at_most(LONGEST_RUN)
             .send()
             .await
     }

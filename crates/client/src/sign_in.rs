@@ -17,6 +17,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
 use crate::account_key::AccountKey;
+use crate::call::LONGEST_RECORD;
 use crate::credential::{Credential, Token};
 use crate::error::{Error, Result};
 use crate::retry::Repeat;
@@ -48,8 +49,8 @@ impl Client {
         // A challenge can be used once. When the response is lost, the next attempt needs a new challenge.
         let mut tries = 0;
         loop {
-            let challenge: Challenge =
-                self.post(&["v1", "auth", "challenge"], Repeat::Harmless).anonymous().send().await?;
+            let call = self.post(&["v1", "auth", "challenge"], Repeat::Harmless).anonymous();
+            let challenge: Challenge = call.at_most(LONGEST_RECORD).send().await?;
             let request = SignIn {
                 public_key: fit(key.public_key())?,
                 signature: fit(key.sign_challenge(self.origin(), &challenge.challenge))?,
@@ -57,7 +58,8 @@ impl Client {
                 origin: Text::new(self.origin()).map_err(|error| Error::Argument(format!("the origin {error}")))?,
             };
             tries += 1;
-            match self.post(&["v1", "auth"], Repeat::Harmful).anonymous().json(&request).send_whole().await {
+            let call = self.post(&["v1", "auth"], Repeat::Harmful).anonymous().json(&request);
+            match call.at_most(LONGEST_RECORD).send_whole().await {
                 Ok(answer) => {
                     let signed_in: SignedIn = serde_json::from_slice(&answer.body)
                         .map_err(|source| Error::InvalidResponse { call: "POST /v1/auth".to_owned(), source })?;

@@ -1,7 +1,6 @@
 //! Where a database is, and what is set on each of its connections.
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use diesel::connection::SimpleConnection;
@@ -68,18 +67,6 @@ impl<C: SimpleConnection + 'static> CustomizeConnection<C, Error> for Settings {
     fn on_acquire(&self, conn: &mut C) -> Result<(), Error> {
         conn.batch_execute(&self.0).map_err(Error::QueryError)
     }
-}
-
-/// SQLite allows many processes on one file. Ours allows one, because wake-ups and the queue of writers are in its memory.
-pub(crate) fn lock_file(path: &Path) -> std::io::Result<File> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    let mut name = path.as_os_str().to_owned();
-    name.push(".lock");
-    let file = File::options().create(true).truncate(false).write(true).open(name)?;
-    file.try_lock().map_err(|_| std::io::Error::other("another process has this database open"))?;
-    Ok(file)
 }
 
 fn with_defaults(url: &str) -> String {

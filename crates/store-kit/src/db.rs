@@ -6,9 +6,10 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use crate::connect::{Target, lock_file};
+use crate::connect::Target;
 use crate::deadline::{Deadline, Deadlines};
 use crate::error::ConnState;
+use crate::file::{self, Unusable};
 use crate::metrics::{DbMetrics, Outcome};
 use crate::migrate::{Migrations, OpenError, migrate};
 use crate::notifier::Notifier;
@@ -70,7 +71,10 @@ impl Db {
                 (Arc::clone(&pool), pool, config.timeout, None)
             }
             DatabaseUrl::Sqlite(path) => {
-                let lock = lock_file(path).map_err(|e| unreachable(e.to_string()))?;
+                let lock = file::claim(path).map_err(|error| match error {
+                    Unusable::Damaged(reason) => OpenError::Damaged { database: config.url.to_string(), reason },
+                    Unusable::Other(reason) => unreachable(reason),
+                })?;
                 let writers = Pool::new(Target::SqliteWriter(path.clone()), 1, SQLITE_WRITER_WAIT);
                 let readers = Pool::new(Target::SqliteReader(path.clone()), config.pool_size, config.pool_wait);
                 (readers, writers, SQLITE_TIMEOUT, Some(lock))
@@ -100,6 +104,7 @@ impl Db {
     async fn prepare(config: &DatabaseConfig, migrations: Migrations, pool: &Arc<Pool>) -> Result<(), OpenError> {
         let deadline = Instant::now() + config.start_timeout;
         let database = config.url.to_string();
+        let is_sqlite = matches!(config.url, DatabaseUrl::Sqlite(_));
         loop {
             let (pool, mode, name) = (Arc::clone(pool), config.migrate, database.clone());
             let attempt = tokio::task::spawn_blocking(move || {
@@ -114,10 +119,14 @@ impl Db {
                 Ok::<_, StoreError>(migrated)
             });
             let reason = match attempt.await {
+                Ok(Ok(Err(OpenError::Migration { reason, .. }))) if is_sqlite && file::is_damage(&reason) => reason,
                 Ok(Ok(migrated)) => return migrated,
                 Ok(Err(error)) => error.to_string(),
                 Err(panic) => panic.to_string(),
             };
+            if is_sqlite && file::is_damage(&reason) {
+                return Err(OpenError::Damaged { database, reason });
+            }
             if Instant::now() > deadline {
                 return Err(OpenError::Unreachable { database, reason });
             }

@@ -77,6 +77,7 @@ pub mod cursor;
 mod db;
 mod deadline;
 mod error;
+mod file;
 pub mod idempotency;
 mod metrics;
 mod migrate;

@@ -34,6 +34,12 @@ macro_rules! migrations {
 pub enum OpenError {
     #[error("the database {database} cannot be opened: {reason}")]
     Unreachable { database: String, reason: String },
+    /// A file of SQLite.
+    #[error(
+        "{database} has lost data: {reason}. Restore a backup, or move the file away, together with those beside it that \
+         end in -wal and -shm, to begin without its data"
+    )]
+    Damaged { database: String, reason: String },
     #[error("the schema of {database} could not be brought up to date: {reason}")]
     Migration { database: String, reason: String },
     #[error("the schema of {database} is behind ({pending} missing); run the service's `migrate` command first")]

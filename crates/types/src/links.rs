@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateLink {
-    /// Must be in the future.
+    /// In the future, at most one year (366 days) ahead. Without it the link does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
     /// 1 to 1,000,000 viewings.

@@ -194,7 +194,7 @@ fn public_link_routes(routes: Routes) -> Routes {
                 )
                 .query::<messages::WindowQuery>()
                 .response::<PublicView>(200)
-                .errors(&[LinkNotFound])
+                .errors(&[Forbidden, LinkNotFound])
                 .handler(public_links::view),
         )
         .row(

@@ -113,10 +113,11 @@ impl AuthContext {
         }
         let kid = jwt::key_id(token)?;
         let key = keys.key(&kid).ok_or(BadToken::UnknownKey)?;
-        let claims = jwt::verify(token, key)?;
-        if claims.iat > now.unix_seconds() + LEEWAY_SECONDS {
-            return Err(BadToken::Claims);
+        let verified = jwt::verify(token, key)?;
+        if verified.valid_from() > now.unix_seconds() + LEEWAY_SECONDS {
+            return Err(BadToken::TooEarly);
         }
+        let claims = verified.claims;
         let caller = Caller {
             user: claims.sub,
             machine: claims.machine_id.filter(|_| claims.scope == SCOPE_MACHINE),

@@ -8,7 +8,7 @@ use ensemble_types::ids::{MachineId, TokenId, UserId};
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub const ISSUER: &str = "ensemble";
 pub const AUDIENCE_USER: &str = "ensemble:user";
@@ -48,6 +48,8 @@ pub enum BadToken {
     Signature(#[source] Error),
     #[error("the token's claims contradict each other")]
     Claims,
+    #[error("the token is not valid yet")]
+    TooEarly,
     #[error("the token has expired")]
     Expired,
     #[error("the token was revoked")]
@@ -98,23 +100,45 @@ pub(super) fn key_id(token: &str) -> Result<String, BadToken> {
     }
 }
 
+/// The claims of a token that was signed by us.
+#[derive(Deserialize)]
+pub(super) struct Verified {
+    #[serde(flatten)]
+    pub(super) claims: Claims,
+    /// Seconds since 1970. Our tokens have no such claim, but one that is there is obeyed (RFC 7519, section 4.1.5).
+    #[serde(rename = "nbf", default, deserialize_with = "number")]
+    not_before: Option<i64>,
+}
+
+impl Verified {
+    /// When the token becomes valid, in seconds since 1970.
+    pub(super) fn valid_from(&self) -> i64 {
+        self.not_before.map_or(self.claims.iat, |not_before| not_before.max(self.claims.iat))
+    }
+}
+
+/// Refuses null, which serde takes for an absent value.
+fn number<'de, D: Deserializer<'de>>(claim: D) -> Result<Option<i64>, D::Error> {
+    i64::deserialize(claim).map(Some)
+}
+
 /// Checks the signature and everything that does not change with time.
-pub(super) fn verify(token: &str, key: &VerifyingKey) -> Result<Claims, BadToken> {
+pub(super) fn verify(token: &str, key: &VerifyingKey) -> Result<Verified, BadToken> {
     let mut rules = Validation::new(Algorithm::EdDSA);
     rules.set_issuer(&[ISSUER]);
     rules.set_audience(&[AUDIENCE_USER, AUDIENCE_MACHINE]);
     rules.set_required_spec_claims(&["exp", "aud", "iss", "sub"]);
-    // Expiry is compared with the service's own clock, by the caller of this function.
+    // Times are compared with the service's own clock, by the caller of this function.
     rules.validate_exp = false;
-    let data = jsonwebtoken::decode::<Claims>(token, &DecodingKey::from_ed_der(key.as_bytes()), &rules)
+    let data = jsonwebtoken::decode::<Verified>(token, &DecodingKey::from_ed_der(key.as_bytes()), &rules)
         .map_err(BadToken::Signature)?;
-    let claims = data.claims;
+    let claims = &data.claims.claims;
     let coherent = match claims.scope.as_str() {
         SCOPE_USER => claims.aud == AUDIENCE_USER && claims.machine_id.is_none(),
         SCOPE_MACHINE => claims.aud == AUDIENCE_MACHINE && claims.machine_id.is_some(),
         _ => false,
     };
-    if coherent && claims.iat <= claims.exp { Ok(claims) } else { Err(BadToken::Claims) }
+    if coherent && claims.iat <= claims.exp { Ok(data.claims) } else { Err(BadToken::Claims) }
 }
 
 struct StrictSigner(SigningKey);

@@ -187,8 +187,8 @@ impl BoundedBody {
         let earned = self.received as u64 * 1_000 / u64::from(self.limits.min_bytes_per_second.max(1));
         let allowed = self.limits.timeout + Duration::from_millis(earned);
         let started = Instant::now();
-        let patience = allowed.saturating_sub(self.waited).min(LONGEST_SILENCE);
-        let piece = match timeout(patience, self.payload.next()).await {
+        let longest = allowed.saturating_sub(self.waited).min(LONGEST_SILENCE);
+        let piece = match timeout(longest, self.payload.next()).await {
             Err(_) => return Some(Err(BodyError::TooSlow)),
             Ok(None) => return None,
             Ok(Some(Err(error))) => return Some(Err(BodyError::Broken(error))),

@@ -1,6 +1,6 @@
 //! `ensemble run`: submits a plan and watches the run to its end.
 
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use tokio::signal::unix::Signal;
 use super::DONE;
 use crate::context::{Context, Me, interrupts};
 use crate::failure::{Failure, Result};
-use crate::plan::{self, BaseDirs, Overrides};
+use crate::plan::{self, LONGEST_PLAN, Overrides, PromptFiles};
 use crate::print;
 use crate::progress::{Progress, name};
 
@@ -45,6 +45,9 @@ pub(crate) struct Run {
     /// How many tasks may run at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     max_concurrency: Option<u32>,
+    /// Accept a promptFile outside the plan's directory. Its content is sent to the server
+    #[arg(long)]
+    allow_outside: bool,
     /// Submit only once: the same key again returns the same run
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
@@ -78,20 +81,14 @@ impl Run {
         let here = std::env::current_dir()
             .map_err(|error| Failure::message(format!("The current directory cannot be read: {error}.")))?;
         let overrides = Overrides { provider: self.provider, model: self.model.clone() };
-        if self.plan.as_os_str() == "-" {
-            let mut text = String::new();
-            io::stdin().read_to_string(&mut text)?;
-            return plan::read(&text, "The plan", BaseDirs { plan: &here, here: &here }, overrides);
-        }
-        let text = std::fs::read_to_string(&self.plan)
-            .map_err(|error| Failure::message(format!("Cannot read {}: {error}.", self.plan.display())))?;
-        let folder = self.plan.parent().unwrap_or(Path::new("."));
-        plan::read(
-            &text,
-            &self.plan.display().to_string(),
-            BaseDirs { plan: &here.join(folder), here: &here },
-            overrides,
-        )
+        let (name, folder, text) = if self.plan.as_os_str() == "-" {
+            ("The plan".to_owned(), here.clone(), plan::read_text(io::stdin(), LONGEST_PLAN))
+        } else {
+            let folder = here.join(self.plan.parent().unwrap_or(Path::new(".")));
+            (self.plan.display().to_string(), folder, plan::read_file(&self.plan, LONGEST_PLAN))
+        };
+        let text = text.map_err(|error| Failure::message(format!("Cannot read {}: {error}.", self.plan.display())))?;
+        plan::read(&text, &name, &PromptFiles::new(&folder, self.allow_outside), &here, overrides)
     }
 }
 

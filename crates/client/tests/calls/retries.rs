@@ -136,6 +136,38 @@ async fn a_foreign_server_is_reported() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_longer_than_its_kind_is_refused() {
+    let server = Server::start(|request, _| {
+        let padding = " ".repeat(if request.path.ends_with("/leases") { 8 << 20 } else { 5 << 20 });
+        match request.path.rsplit('/').next() {
+            Some("leases") => json(200, format!(r#"{padding}{{"leases":[]}}"#)),
+            Some("heartbeat") => {
+                json(200, format!(r#"{padding}{{"expiresAt":"2030-01-01T00:00:00.000Z","cancelRequested":false}}"#))
+            }
+            Some("output" | "finish") => json(200, padding),
+            Some("refused") => Reply::Json(400, "application/problem+json", padding + &problem_body(400, "CONFLICT")),
+            _ => json(200, format!("{padding}{MACHINE}")),
+        }
+    })
+    .await;
+    let client = Client::builder(&server.url).retry(Retry::never()).build().unwrap();
+    let wants =
+        |capacity| LeaseRequest { machine_id: machine_id(), providers: vec![Provider::Codex], capacity, wait_ms: 0 };
+    let lease = HeldLease { id: LeaseId::generate(), fence: 1, traceparent: None };
+    let finish = serde_json::from_str(r#"{"fence":1,"status":"completed"}"#).unwrap();
+    for error in [
+        client.lease(&wants(1)).await.map(drop).unwrap_err(),
+        client.lease_heartbeat(&lease).await.map(drop).unwrap_err(),
+        client.finish_lease(&lease, &finish).await.unwrap_err(),
+        client.machine(&machine_id()).await.map(drop).unwrap_err(),
+        client.machine(&"refused".parse().unwrap()).await.map(drop).unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::ForeignServer { .. }), "{error:?}");
+    }
+    assert!(client.lease(&wants(2)).await.unwrap().is_empty(), "two leases may be longer than one");
+}
+
+#[tokio::test]
 async fn lists_are_read_page_by_page() {
     let server = Server::start(|request, _| match request.path.as_str() {
         "/v1/machines" => json(200, format!(r#"{{"machines":[{MACHINE},{MACHINE}],"nextCursor":"a b&c"}}"#)),

@@ -17,6 +17,9 @@ pub(crate) const MAX_USES: std::ops::RangeInclusive<i64> = 1..=1_000_000;
 /// Lifetime of a view token, unless the link expires first. Using the token does not extend it.
 pub(crate) const VIEWING: Duration = Duration::from_secs(15 * 60);
 
+/// The same day of the next year is allowed, also when the year has 366 days.
+const LONGEST_LIFE: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
 /// The secret of a link: 256 random bits. Shown once; the database stores only [`LinkToken::hash`].
 pub(crate) struct LinkToken([u8; 32]);
 
@@ -67,6 +70,9 @@ impl LinkTerms {
     pub(crate) fn new(request: CreateLink, now: Timestamp) -> Result<Self, Invalid> {
         if request.expires_at.is_some_and(|at| at <= now) {
             return Err(Invalid::new("/expiresAt", "must be in the future"));
+        }
+        if request.expires_at.is_some_and(|at| at > now.plus(LONGEST_LIFE)) {
+            return Err(Invalid::new("/expiresAt", "must be at most one year (366 days) ahead"));
         }
         if request.max_uses.is_some_and(|uses| !MAX_USES.contains(&uses)) {
             return Err(Invalid::new("/maxUses", "must be a whole number from 1 to 1000000"));

@@ -19,6 +19,9 @@ use crate::error::Error;
 use crate::operations;
 use crate::operations::public_links::{CreatedLink, PublicReader};
 
+/// Where browsers say that they prefetch: the standard (Fetch, section 3.8), and what older ones send.
+const PURPOSES: [&str; 3] = ["sec-purpose", "purpose", "x-moz"];
+
 pub(crate) async fn create(
     service: State<SessionStore>,
     caller: Caller,
@@ -48,7 +51,8 @@ pub(crate) async fn remove(
     Ok(Json(Deleted::DONE))
 }
 
-/// Reads a page through a link. HEAD checks whether the link works, and counts no use.
+/// Reads a page through a link. HEAD checks whether the link works, and counts no use. A prefetch is refused before the link
+/// is looked up: browsers discard an answer that is not 2xx, and ask again when the person opens the page.
 pub(crate) async fn view(service: State<SessionStore>, request: HttpRequest) -> HandlerResult<HttpResponse> {
     let viewed = async {
         let query = query::<WindowQuery>(&request).await?;
@@ -56,6 +60,11 @@ pub(crate) async fn view(service: State<SessionStore>, request: HttpRequest) -> 
         if request.method() == Method::HEAD {
             operations::public_links::check(&service, reader).await?;
             return Ok(HttpResponse::Ok().insert_header((CONTENT_TYPE, "application/json")).finish());
+        }
+        if is_prefetch(&request) {
+            let detail =
+                "This link is not opened in advance, because that would cost one of its uses. Open it to read.";
+            return Err(Problem::new(Code::Forbidden, detail).into());
         }
         let view = operations::public_links::view(&service, reader, query.window()?).await?;
         Ok(Json(view).respond_to(&request).map_into_boxed_body())
@@ -75,6 +84,17 @@ pub(crate) async fn watch(service: State<SessionStore>, request: HttpRequest) ->
         Ok(stream::respond(service, session, audience, after, credentials).await?)
     };
     Ok(with_privacy_headers(opened.await, &request))
+}
+
+/// Whether a browser fetches the address before a person has opened it. It may announce several purposes, and parameters of
+/// each: `prefetch;prerender`.
+fn is_prefetch(request: &HttpRequest) -> bool {
+    PURPOSES
+        .iter()
+        .flat_map(|name| request.headers().get_all(*name))
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split([',', ';']))
+        .any(|purpose| purpose.trim().eq_ignore_ascii_case("prefetch"))
 }
 
 /// Adds the same headers to every response: caches must not store it, and its secret address must not leak as a referrer.

@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Client, Fixture, seqs};
 
+const YEAR: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
 async fn link(owner: &Client, session: &str, terms: Value) -> (String, Value) {
     let made = owner.api.post(&format!("/v1/sessions/{session}/public-share"), &terms).await;
     assert!(matches!(made.status, 200 | 201), "{made:?}");
@@ -139,6 +141,27 @@ on_both_databases! {
         assert_eq!(Api::send(anonymous.request("HEAD", &path)).await.status, 404);
     }
 
+    async fn prefetches_cost_no_use(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
+        let id = owner.session().await;
+        let (path, _) = link(&owner, &id, json!({ "maxUses": 1 })).await;
+        let anonymous = fixture.anonymous();
+        for (name, value) in [
+            ("Sec-Purpose", "prefetch"),
+            ("Sec-Purpose", "prefetch;prerender"),
+            ("Sec-Purpose", "prefetch; anonymous-client-ip"),
+            ("Purpose", "Prefetch"),
+            ("X-Moz", "prefetch"),
+        ] {
+            let answer = with_header(&anonymous, &path, name, value).await;
+            expect_privacy_headers(&answer);
+            answer.problem(403, "FORBIDDEN");
+        }
+        let seen = with_header(&anonymous, &path, "Sec-Purpose", "something-else").await.expect(200);
+        assert_eq!(seen["remainingUses"], 0);
+    }
+
     async fn links_that_do_not_work_are_indistinguishable(on: Backend) {
         let fixture = Fixture::start(on).await;
         let owner = fixture.client();
@@ -192,6 +215,8 @@ on_both_databases! {
             (json!({ "expiresAt": "2020-01-01T00:00:00Z" }), "/expiresAt"),
             (json!({ "expiresAt": "tomorrow" }), "/expiresAt"),
             (json!({ "expiresAt": 5 }), "/expiresAt"),
+            (json!({ "expiresAt": Clock::system().now().plus(YEAR + Duration::from_secs(3_600)) }), "/expiresAt"),
+            (json!({ "expiresAt": "9999-12-31T23:59:59Z" }), "/expiresAt"),
             (json!({ "maxUses": 0 }), "/maxUses"),
             (json!({ "maxUses": -1 }), "/maxUses"),
             (json!({ "maxUses": 1_000_001 }), "/maxUses"),
@@ -202,6 +227,9 @@ on_both_databases! {
             assert_eq!(owner.api.post(&path, &terms).await.bad_fields(), [pointer], "{terms}");
         }
         assert_eq!(fixture.rows().await, 2, "nothing was written");
+        let terms = json!({ "expiresAt": Clock::system().now().plus(YEAR) });
+        assert_eq!(owner.api.post(&path, &terms).await.status, 201, "a year is allowed");
+        owner.api.delete(&path).await.expect(200);
         // A request without a body creates a link without limits. A second request replaces it.
         assert_eq!(Api::send(owner.api.request("POST", &path)).await.status, 201);
         assert_eq!(Api::send(owner.api.request("POST", &path)).await.status, 200);

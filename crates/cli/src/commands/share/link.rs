@@ -26,7 +26,7 @@ const ADDRESS_BYTES: u64 = 8 * 1024;
 pub(crate) struct Link {
     /// The session's id
     session: SessionId,
-    /// When the link expires: a duration (30m, 12h, 7d) or a time (2026-12-31T00:00:00Z)
+    /// When the link expires: a duration (30m, 12h, 7d) or a time (2026-12-31T00:00:00Z), within a year
     #[arg(long, value_name = "WHEN", value_parser = expiry)]
     expires: Option<Expiry>,
     /// How often the link may be opened

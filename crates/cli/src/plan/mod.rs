@@ -3,6 +3,8 @@
 //! Beyond the interface a plan has `defaults` for its tasks, prompts in files, relative directories, and durations such
 //! as `10m`. An unknown field is an error, because it is nearly always a typing mistake.
 
+mod files;
+
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
@@ -11,7 +13,15 @@ use ensemble_types::runs::{CreateRun, CreateTask, Provider, RetryPolicy};
 use ensemble_types::text::Text;
 use serde::Deserialize;
 
+pub(crate) use self::files::{LONGEST_PLAN, PromptFiles, read_file, read_text};
 use crate::failure::{Failure, Result};
+
+/// libyaml compares each token between brackets with every bracket that is open, so it works for minutes on deep nesting.
+/// This sum of the depths at all tokens takes it a fraction of a second. Brackets in prompts count too, so the bound is far
+/// above what plans reach.
+const MOST_BRACKET_WORK: usize = 20_000_000;
+/// libyaml compares each directive with all before it.
+const MOST_DIRECTIVES: usize = 1_000;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -56,15 +66,6 @@ struct Task {
     retry: Option<RetryPolicy>,
 }
 
-/// The base directories of a plan's relative paths.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BaseDirs<'a> {
-    /// For prompt files: the directory of the plan.
-    pub(crate) plan: &'a Path,
-    /// For working directories: the current directory.
-    pub(crate) here: &'a Path,
-}
-
 /// Values from the command line that replace the plan's defaults.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Overrides {
@@ -72,8 +73,19 @@ pub(crate) struct Overrides {
     pub(crate) model: Option<String>,
 }
 
-/// Reads a plan. `name` is used in messages.
-pub(crate) fn read(text: &str, name: &str, base_dirs: BaseDirs<'_>, overrides: Overrides) -> Result<CreateRun> {
+/// Reads a plan. `name` is used in messages. Working directories are relative to `here`.
+pub(crate) fn read(
+    text: &str,
+    name: &str,
+    files: &PromptFiles<'_>,
+    here: &Path,
+    overrides: Overrides,
+) -> Result<CreateRun> {
+    if takes_too_long(text) {
+        return Err(Failure::message(format!(
+            "{name} is not a plan: its brackets are nested too deep. Check that each [ and {{ is closed."
+        )));
+    }
     let mut plan: Plan = serde_yaml_ng::from_str(text).map_err(|error| {
         Failure::message(format!("{name} is not a plan: {error}. See examples/review.yaml for an example."))
     })?;
@@ -81,7 +93,7 @@ pub(crate) fn read(text: &str, name: &str, base_dirs: BaseDirs<'_>, overrides: O
     plan.defaults.model = overrides.model.or(plan.defaults.model);
     let tasks = plan.tasks.into_iter().enumerate().map(|(at, task)| {
         let called = task.key.clone().unwrap_or_else(|| format!("number {}", at + 1));
-        task.complete(&plan.defaults, base_dirs)
+        task.complete(&plan.defaults, files, here)
             .map_err(|what| Failure::message(format!("{name}: task {called}: {what}.")))
     });
     Ok(CreateRun {
@@ -92,14 +104,27 @@ pub(crate) fn read(text: &str, name: &str, base_dirs: BaseDirs<'_>, overrides: O
     })
 }
 
+/// Whether libyaml would need more than a fraction of a second.
+fn takes_too_long(text: &str) -> bool {
+    let (mut depth, mut work) = (0_usize, 0_usize);
+    for byte in text.bytes() {
+        match byte {
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b',' | b':' | b'?' => {}
+            _ => continue,
+        }
+        work = work.saturating_add(depth);
+    }
+    let directives = text.lines().filter(|line| line.starts_with('%')).count();
+    work > MOST_BRACKET_WORK || directives > MOST_DIRECTIVES
+}
+
 impl Task {
-    fn complete(self, defaults: &Defaults, base_dirs: BaseDirs<'_>) -> Result<CreateTask, String> {
+    fn complete(self, defaults: &Defaults, files: &PromptFiles<'_>, here: &Path) -> Result<CreateTask, String> {
         let prompt = match (self.prompt, self.prompt_file) {
             (Some(prompt), None) => prompt,
-            (None, Some(file)) => {
-                let path = base_dirs.plan.join(file);
-                std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?
-            }
+            (None, Some(file)) => files.read(&file)?,
             (None, None) => return Err("it has no prompt and no promptFile".to_owned()),
             (Some(_), Some(_)) => return Err("it has both a prompt and a promptFile".to_owned()),
         };
@@ -114,7 +139,7 @@ impl Task {
             provider: provider.ok_or("it has no provider: claude, codex or gemini")?,
             model: optional(self.model.or_else(|| defaults.model.clone()))
                 .map_err(|what| format!("the model {what}"))?,
-            working_directory: Some(absolute(base_dirs.here, directory)?),
+            working_directory: Some(absolute(here, directory)?),
             depends_on: self.depends_on,
             task_key: optional(self.key).map_err(|what| format!("the key {what}"))?,
             title: optional(self.title).map_err(|what| format!("the title {what}"))?,
@@ -174,7 +199,8 @@ mod tests {
         read(
             text,
             "plan.yaml",
-            BaseDirs { plan: Path::new("/plans"), here: Path::new("/home/me/project") },
+            &PromptFiles::new(Path::new("/plans"), false),
+            Path::new("/home/me/project"),
             Overrides::default(),
         )
     }
@@ -213,5 +239,23 @@ mod tests {
             let failure = plan(text).unwrap_err().to_string();
             assert!(failure.contains(said), "{failure}");
         }
+    }
+
+    #[test]
+    fn deep_nesting_is_refused_at_once() {
+        let n = 100_000;
+        let directives = (0..n).map(|at| format!("%TAG !a{at}! b\n")).collect();
+        for text in ["[".repeat(n), "{a: ".repeat(n), "[a,".repeat(n), "- ".repeat(n), "? ".repeat(n), directives] {
+            let begun = std::time::Instant::now();
+            let failure = plan(&text).unwrap_err().to_string();
+            assert!(begun.elapsed() < Duration::from_secs(1), "{:?} {:?}", &text[..8], begun.elapsed());
+            assert!(failure.contains("not a plan"), "{failure}");
+        }
+    }
+
+    #[test]
+    fn brackets_in_prompts_are_no_nesting() {
+        let tasks = "- {provider: claude, prompt: \"from 0 to [1, 2, 3) { : ? \"}\n".repeat(1_000);
+        assert_eq!(plan(&format!("tasks:\n{tasks}")).unwrap().tasks.len(), 1_000);
     }
 }
