@@ -15,6 +15,7 @@ pub mod openapi;
 pub mod process;
 pub mod routes;
 pub mod service;
+pub mod shares;
 
 pub use auth::{Access, Caller, Gate, KeySet, KeySource, KeysUnavailable};
 pub use clock::Clock;

@@ -10,7 +10,7 @@ use socket2::{SockRef, TcpKeepalive};
 
 use crate::EdgeProxy;
 use crate::domain::client_address::limit_address;
-use crate::shares::Share;
+use ensemble_chassis::shares::Share;
 
 /// An idle stream sends nothing for long, so the kernel asks whether the other side is still there.
 const PROBE_AFTER: Duration = Duration::from_secs(30);

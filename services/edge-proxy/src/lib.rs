@@ -15,7 +15,6 @@ mod metrics;
 mod middleware;
 mod pages;
 mod request_context;
-mod shares;
 mod upstream;
 
 use std::future::Future;
@@ -40,9 +39,9 @@ use crate::domain::route_table::{PerUpstream, Upstream};
 use crate::limits::{LimitKey, Limiter};
 use crate::metrics::EdgeMetrics;
 use crate::pages::share::SharePage;
-use crate::shares::Shares;
 use crate::upstream::addresses::Replicas;
 use crate::upstream::send::Client;
+use ensemble_chassis::shares::Shares;
 
 /// How often counters that are full again are forgotten.
 const FORGET: Duration = Duration::from_secs(10);

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use tokio::time::timeout;
 
 use crate::limits::LimitKey;
-use crate::shares::Share;
+use ensemble_chassis::shares::Share;
 
 /// Makes a reader of Server-Sent Events come back, to another replica.
 const COME_BACK: &[u8] = b"retry: 1000\n\n";

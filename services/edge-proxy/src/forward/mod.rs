@@ -20,10 +20,10 @@ use crate::EdgeProxy;
 use crate::domain::route_table::{Class, Upstream};
 use crate::limits::LimitKey;
 use crate::request_context::RequestContext;
-use crate::shares::Share;
 use crate::upstream::failure::Failure;
 use crate::upstream::send::Outgoing;
 use crate::upstream::upload::Upload;
+use ensemble_chassis::shares::Share;
 
 const NEW_ACCOUNT: &str = "x-internal-new-account";
 /// How services mark an answer that must not be held back, of which there is no end in sight.

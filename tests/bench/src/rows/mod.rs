@@ -34,7 +34,7 @@ pub(crate) const ALL: &[Row] = &[
     Row { name: "slow-clients", measure: slow_clients::normal_clients },
     Row { name: "large-bodies", measure: held::large_bodies },
     Row { name: "hostile-memory", measure: hostile_memory::held_against_us },
-    Row { name: "one-bad-caller", measure: one_bad_caller::neighbours },
+    Row { name: "one-bad-caller", measure: one_bad_caller::other_account },
     Row { name: "idle-streams", measure: held::idle_streams },
     Row { name: "runs", measure: runs::throughput },
     Row { name: "run-shapes", measure: runs::shapes },

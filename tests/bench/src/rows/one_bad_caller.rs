@@ -15,14 +15,14 @@ use crate::machine::{Machine, Options, Service};
 use crate::stats::Rounds;
 use crate::table::{Report, Target};
 
-/// How often the neighbour calls each of its routes.
+/// How often the honest caller calls each of its routes.
 const PAUSE: Duration = Duration::from_millis(50);
 const BAD_CONNECTIONS: usize = 4;
-/// The bound of the neighbour's p99, or three times its undisturbed value where that is more.
+/// The bound of the honest caller's p99, or three times its undisturbed value where that is more.
 const P99_MS: f64 = 50.0;
 const LATEST_HEARTBEAT_MS: f64 = 5_000.0;
 
-struct Neighbour {
+struct Honest {
     http: reqwest::Client,
     edge: String,
     user: String,
@@ -31,7 +31,7 @@ struct Neighbour {
     lease: Value,
 }
 
-pub(crate) fn neighbours(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
+pub(crate) fn other_account(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
     let fixture = Fixture::start(machine)?;
     let rpc = [
         ("IDENTITY_RPC_URL", fixture.identity.internal.as_str()),
@@ -39,7 +39,7 @@ pub(crate) fn neighbours(machine: &Machine, options: &Options, report: &mut Repo
     ];
     let database = machine.database("bench_bad_runs")?;
     let orchestrator = machine.service("orchestrator", &[rpc[0], rpc[1], ("DATABASE_URL", &database)])?;
-    // The limits are those of a deployment, except that the neighbour, which comes from the same address, has none.
+    // The limits are those of a deployment, except that the honest caller, who comes from the same address, has none.
     let edge = machine.service(
         "edge-proxy",
         &[
@@ -54,15 +54,15 @@ pub(crate) fn neighbours(machine: &Machine, options: &Options, report: &mut Repo
             ("LIMIT_MACHINE", "0"),
         ],
     )?;
-    let neighbour = Arc::new(machine.runtime.block_on(neighbour(&fixture, &edge))?);
+    let honest = Arc::new(machine.runtime.block_on(honest(&fixture, &edge))?);
     let bad = machine.runtime.block_on(sign_in(&fixture.identity.public))?;
-    let bodies = Arc::new(machine.runtime.block_on(worst(&neighbour, &bad))?);
+    let bodies = Arc::new(machine.runtime.block_on(worst(&honest, &bad))?);
     let time = options.round.max(Duration::from_secs(10));
     let mut quiet: BTreeMap<&str, Rounds> = BTreeMap::new();
     let mut disturbed: BTreeMap<&str, Rounds> = BTreeMap::new();
     let mut latest = Rounds::default();
     for _ in 0..options.rounds {
-        let figures = machine.runtime.block_on(ask(&neighbour, time))?;
+        let figures = machine.runtime.block_on(ask(&honest, time))?;
         for (name, times) in figures {
             quiet.entry(name).or_default().push(percentile(times, 99));
         }
@@ -70,7 +70,7 @@ pub(crate) fn neighbours(machine: &Machine, options: &Options, report: &mut Repo
         let sending: Vec<_> = (0..BAD_CONNECTIONS)
             .map(|at| machine.runtime.spawn(send_worst(Arc::clone(&bodies), at, Arc::clone(&over))))
             .collect();
-        let figures = machine.runtime.block_on(ask(&neighbour, time))?;
+        let figures = machine.runtime.block_on(ask(&honest, time))?;
         over.store(true, Ordering::SeqCst);
         for sender in sending {
             machine.runtime.block_on(sender)?;
@@ -92,7 +92,7 @@ pub(crate) fn neighbours(machine: &Machine, options: &Options, report: &mut Repo
     Ok(())
 }
 
-async fn neighbour(fixture: &Fixture<'_>, edge: &Service) -> Result<Neighbour> {
+async fn honest(fixture: &Fixture<'_>, edge: &Service) -> Result<Honest> {
     let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(15)).build()?;
     let user = fixture.token.clone();
     let post =
@@ -108,21 +108,21 @@ async fn neighbour(fixture: &Fixture<'_>, edge: &Service) -> Result<Neighbour> {
     let wanted = json!({ "machineId": "m", "providers": ["claude"], "capacity": 1, "waitMs": 1_000 });
     let leases = post("/v1/orchestrator/leases", &machine, wanted).await?;
     let lease = leases.pointer("/leases/0").cloned().context("no lease")?;
-    Ok(Neighbour { session: text(&session, "id")?, edge: edge.public.clone(), http, user, machine, lease })
+    Ok(Honest { session: text(&session, "id")?, edge: edge.public.clone(), http, user, machine, lease })
 }
 
 /// Milliseconds of each call, by route. A call that fails is an error of the measurement: no lease may be lost.
-async fn ask(neighbour: &Arc<Neighbour>, time: Duration) -> Result<BTreeMap<&'static str, Vec<f64>>> {
+async fn ask(honest: &Arc<Honest>, time: Duration) -> Result<BTreeMap<&'static str, Vec<f64>>> {
     let mut asking = Vec::new();
     for name in ["list", "append", "heartbeat"] {
-        let neighbour = Arc::clone(neighbour);
+        let honest = Arc::clone(honest);
         asking.push(tokio::spawn(async move {
             let (begun, mut times) = (Instant::now(), Vec::new());
             let mut tick = tokio::time::interval(PAUSE);
             while begun.elapsed() < time {
                 tick.tick().await;
                 let sent = Instant::now();
-                neighbour.call(name).await?;
+                honest.call(name).await?;
                 times.push(sent.elapsed().as_secs_f64() * 1e3);
             }
             Ok::<_, anyhow::Error>((name, times))
@@ -136,7 +136,7 @@ async fn ask(neighbour: &Arc<Neighbour>, time: Duration) -> Result<BTreeMap<&'st
     Ok(all)
 }
 
-impl Neighbour {
+impl Honest {
     async fn call(&self, name: &str) -> Result<()> {
         let id = self.lease.get("id").and_then(Value::as_str).unwrap_or_default();
         let local = ensemble_types::ids::TokenId::generate().to_string();
@@ -170,10 +170,10 @@ struct Bad {
 }
 
 /// The worst bodies that the bounds allow, and a history at its limit to read.
-async fn worst(neighbour: &Neighbour, token: &str) -> Result<Vec<Bad>> {
-    let edge = &neighbour.edge;
+async fn worst(honest: &Honest, token: &str) -> Result<Vec<Bad>> {
+    let edge = &honest.edge;
     let runs = format!("{edge}/v1/orchestrator/runs");
-    let post = async |path: &str, body: &Value| call(&neighbour.http, format!("{edge}{path}"), token, body).await;
+    let post = async |path: &str, body: &Value| call(&honest.http, format!("{edge}{path}"), token, body).await;
     post("/v1/machines", &json!({ "id": "bad", "metadata": "x", "encryptionKey": "x" })).await?;
     let session = post("/v1/sessions", &json!({ "machineId": "bad", "metadata": "x", "encryptionKey": "x" })).await?;
     let session = session.get("id").and_then(Value::as_str).context("no session")?.to_owned();

@@ -6,25 +6,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Counts what each holder has open. Shared by all threads.
 #[derive(Debug)]
-pub(crate) struct Shares<K> {
+pub struct Shares<K> {
     limit: usize,
     open: Mutex<HashMap<K, usize>>,
 }
 
 /// One thing that counts until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Share<K: Eq + Hash> {
+pub struct Share<K: Eq + Hash> {
     shares: Arc<Shares<K>>,
     holder: K,
 }
 
 impl<K: Copy + Eq + Hash> Shares<K> {
-    pub(crate) fn new(limit: usize) -> Arc<Self> {
+    pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { limit, open: Mutex::default() })
     }
 
     /// One more for this holder, or nothing when it has all it may have.
-    pub(crate) fn take(self: &Arc<Self>, holder: K) -> Option<Share<K>> {
+    pub fn take(self: &Arc<Self>, holder: K) -> Option<Share<K>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let count = open.entry(holder).or_default();
         if *count >= self.limit {
