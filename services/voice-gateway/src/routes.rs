@@ -20,6 +20,8 @@ pub(crate) fn table() -> Routes {
                 .summary(VOICE, "Opens a voice session: a room with an agent, and a token for one person.")
                 .idempotent()
                 .body::<StartVoiceSession>()
+                // With the initial context.
+                .max_body(16 << 20)
                 .response::<VoiceStart>(200)
                 .errors(&[
                     Code::Forbidden,

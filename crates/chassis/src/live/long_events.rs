@@ -13,7 +13,7 @@ use moka::sync::Cache;
 use super::Event;
 
 /// Events up to this length are sent in one piece.
-const PIECE: usize = 16 << 10;
+pub const PIECE: usize = 16 << 10;
 /// The most bytes of long events that are kept.
 const KEPT_BYTES: u64 = 16 << 20;
 
@@ -46,11 +46,12 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Default for LongEvents<K> {
 impl<K: Hash + Eq + Clone + Send + Sync + 'static> LongEvents<K> {
     /// Keeps an event if it is long. `key` must name its content completely.
     pub fn outgoing(&self, key: impl FnOnce() -> K, event: Event) -> Outgoing<K> {
-        if event.bytes.len() <= PIECE {
-            return Outgoing::Short(event);
-        }
-        let key = key();
-        let length = self.keep(&key, event).len();
+        if event.bytes.len() <= PIECE { Outgoing::Short(event) } else { self.long(key(), || event) }
+    }
+
+    /// An event that is known to be long. It is encoded only when it is not kept yet.
+    pub fn long(&self, key: K, encode: impl FnOnce() -> Event) -> Outgoing<K> {
+        let length = self.0.get_with(key.clone(), || encode().bytes).len();
         Outgoing::Long(Sending { key, length, sent: 0 })
     }
 

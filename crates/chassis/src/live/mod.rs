@@ -14,7 +14,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use crate::process::Drain;
 
-pub use long_events::{LongEvents, Outgoing, Sending};
+pub use long_events::{LongEvents, Outgoing, PIECE, Sending};
 
 /// How often a stream without events sends a comment, so that clients and proxies keep the connection.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use actix_web::{HttpRequest, HttpResponse};
-use ensemble_chassis::live::{self, Event, LongEvents, Outgoing, Sending};
+use ensemble_chassis::live::{self, Event, LongEvents, Outgoing, PIECE, Sending};
 use ensemble_chassis::{Caller, Clock, HandlerResult, KeySource, Path, Query, State};
 use ensemble_types::ids::SessionId;
 use ensemble_types::time::Timestamp;
@@ -66,7 +66,7 @@ pub(crate) async fn respond(
     let service = service.into_inner();
     let stream = streams::open(Arc::clone(&service), session, audience, after).await?;
     let (items, long_events) = (VecDeque::new(), service.long_events.clone());
-    let feed = Feed { stream, credentials, next: Next::Read, items, long_events };
+    let feed = Feed { stream, credentials, next: Next::Read, is_live: false, items, long_events };
     Ok(live::sse(
         stream::unfold(feed, |mut feed| async { feed.next().await.map(|event| (event, feed)) }),
         &service.drain,
@@ -89,6 +89,7 @@ struct Feed {
     stream: SessionStream,
     credentials: Credentials,
     next: Next,
+    is_live: bool,
     /// What has been read and not been sent.
     items: VecDeque<Outgoing<LongEvent>>,
     long_events: LongEvents<LongEvent>,
@@ -124,7 +125,10 @@ impl Feed {
             if let Err(reason) = self.credentials.check() {
                 return Some(self.end(reason));
             }
-            let step = if waits { self.stream.read_latest(Instant::now()).await } else { self.stream.read().await };
+            // A stream that has caught up reads what the others of its session read.
+            self.is_live |= waits;
+            let step =
+                if self.is_live { self.stream.read_latest(Instant::now()).await } else { self.stream.read().await };
             match step {
                 Ok(Step::Send { events, more }) => {
                     self.next = if more { Next::Read } else { Next::Wait };
@@ -148,6 +152,14 @@ impl Feed {
                 LongEvent::Session { session, reader: self.stream.reader(), stamp: self.stream.stamp() }
             }
         };
+        let length = match event {
+            StreamEvent::Message(message) => message.content.len(),
+            StreamEvent::PublicMessage(message) => message.content.len(),
+            StreamEvent::Session(_) | StreamEvent::PublicSession(_) => 0,
+        };
+        if length > PIECE {
+            return self.long_events.long(key(), || encode(event));
+        }
         self.long_events.outgoing(key, encode(event))
     }
 

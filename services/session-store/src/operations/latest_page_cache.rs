@@ -13,6 +13,7 @@ use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::Message;
 use ensemble_types::shares::ShareLevel;
 use moka::future::Cache;
+use moka::policy::EvictionPolicy;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -21,17 +22,21 @@ use crate::error::Error;
 use crate::store;
 use crate::store::sessions::SessionRow;
 
-/// Pages with more content are not kept for other streams.
-const MAX_CACHED_BYTES: usize = 256 << 10;
-/// The most sessions with a cached page.
-const CACHED_SESSIONS: u64 = 1_000;
+/// The most bytes of all cached pages. A page is short, or it is one message of at most 1 MiB.
+const CACHED_BYTES: u64 = 16 << 20;
+/// What a page costs beside its content.
+const PAGE_COST: usize = 16 << 10;
+/// The most sessions whose streams are kept apart.
+const SESSIONS: u64 = 10_000;
 /// A page that no stream asked for during this time is dropped.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// The latest pages of all sessions. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct LatestPageCaches {
-    by_session: Cache<SessionId, Arc<Mutex<Option<Arc<LatestPage>>>>>,
+    pages: Cache<SessionId, Arc<LatestPage>>,
+    /// Streams of one session wait here for the one that reads.
+    reading: Cache<SessionId, Arc<Mutex<()>>>,
 }
 
 /// The messages after a position, and who was allowed to read them.
@@ -45,7 +50,12 @@ pub(super) struct LatestPage {
 
 impl LatestPageCaches {
     pub(crate) fn new() -> Self {
-        Self { by_session: Cache::builder().max_capacity(CACHED_SESSIONS).time_to_idle(IDLE).build() }
+        let weight = |_: &SessionId, page: &Arc<LatestPage>| u32::try_from(page.bytes()).unwrap_or(u32::MAX);
+        let pages = Cache::builder().max_capacity(CACHED_BYTES).weigher(weight).time_to_idle(IDLE);
+        Self {
+            pages: pages.eviction_policy(EvictionPolicy::lru()).build(),
+            reading: Cache::builder().max_capacity(SESSIONS).time_to_idle(IDLE).build(),
+        }
     }
 
     /// The messages after `after`, read at `woken_at` or later.
@@ -56,11 +66,11 @@ impl LatestPageCaches {
         after: i64,
         woken_at: Instant,
     ) -> Result<Arc<LatestPage>, Error> {
-        let cache = self.by_session.get_with(session, async { Arc::default() }).await;
-        // Streams of one session wait here for the one that reads.
-        let mut latest = cache.lock().await;
-        if let Some(page) = latest.as_ref().filter(|page| page.read_at >= woken_at && page.after == after) {
-            return Ok(Arc::clone(page));
+        let reading = self.reading.get_with(session, async { Arc::default() }).await;
+        let _turn = reading.lock().await;
+        let known = self.pages.get(&session).await;
+        if let Some(page) = known.filter(|page| page.read_at >= woken_at && page.after == after) {
+            return Ok(page);
         }
         let read_at = Instant::now();
         let read = db.read("read the latest messages", move |c| {
@@ -71,7 +81,7 @@ impl LatestPageCaches {
             Ok::<_, Error>(LatestPage { read_at, after, messages, session: row, levels })
         });
         let page = Arc::new(read.await?);
-        *latest = Some(Arc::clone(&page)).filter(|page| page.bytes() <= MAX_CACHED_BYTES);
+        self.pages.insert(session, Arc::clone(&page)).await;
         Ok(page)
     }
 }
@@ -83,6 +93,6 @@ impl LatestPage {
     }
 
     fn bytes(&self) -> usize {
-        self.messages.iter().map(|message| message.content.len()).sum()
+        PAGE_COST + self.messages.iter().map(|message| message.content.len()).sum::<usize>()
     }
 }

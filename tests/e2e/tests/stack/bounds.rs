@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 
 /// A valid id that does not exist.
 const UNKNOWN_ID: &str = "01932b5e-7b1a-7c3e-8f00-000000000001";
+/// The largest body that the edge passes on.
+const LARGEST: usize = 16 << 20;
 /// Routes that check a signature of their own before they read a body.
 const SIGNED: [&str; 2] = ["/hooks/livekit", "/agent/v1/sessions/{id}/events"];
 
@@ -62,7 +64,9 @@ async fn every_route_refuses_a_body_above_its_bound() {
                 wrong.push(format!("{method} {path}, {bound}: {answers:?}"));
             }
             let anonymous = operation.get("security").is_some_and(|security| security != &Value::Null);
-            if anonymous && answers[0] != 401 {
+            // The edge refuses what is longer than any route takes.
+            let is_edges = bound == LARGEST && answers[0] == 413;
+            if anonymous && answers[0] != 401 && !is_edges {
                 wrong.push(format!("{method} {path}: {} before the caller is known", answers[0]));
             }
         }
