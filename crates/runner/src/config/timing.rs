@@ -18,7 +18,7 @@ pub struct Timing {
     #[serde(rename = "leaseWaitMs", with = "millis")]
     pub lease_wait: Duration,
     /// Between TERM and KILL, also when the runner dies. A program that ignores TERM is dead within 5 s of the runner's
-    /// death, and within 15 s of a cancel, which the next heartbeat reports.
+    /// death, and within 15 s of a cancel, which the next heartbeat reports. Both leave 2 s for a busy machine.
     #[serde(rename = "termGraceMs", with = "millis")]
     pub term_grace: Duration,
     /// Between TERM and KILL for processes that are left after the program has exited.
@@ -58,9 +58,9 @@ impl Default for Timing {
             lease_beat: Duration::from_secs(10),
             machine_beat: Duration::from_secs(20),
             lease_wait: Duration::from_secs(50),
-            term_grace: Duration::from_secs(4),
+            term_grace: Duration::from_secs(3),
             leftover_grace: Duration::from_secs(2),
-            lost_grace: Duration::from_secs(3),
+            lost_grace: Duration::from_secs(2),
             drain_grace: Duration::from_secs(60),
             deliver_grace: Duration::from_secs(10),
             backoff_first: Duration::from_millis(250),
