@@ -18,8 +18,8 @@ const PIECE: usize = 32 << 10;
 /// Counts an answer that is longer than [`FREE`].
 ///
 /// # Errors
-/// 503 when its caller has too many of them open already. An answer to a request with a large body is not refused, because
-/// its work is done; it takes the place of that body.
+/// 503 when its caller has too many of them open already. An answer to a request with a body is not refused, because
+/// its work is done; it counts as far as there is room.
 pub(crate) fn count(request: &HttpRequest, response: HttpResponse) -> Result<HttpResponse, Problem> {
     let length = match response.body().size() {
         BodySize::Sized(length) => usize::try_from(length).unwrap_or(usize::MAX),
@@ -36,7 +36,10 @@ pub(crate) fn count(request: &HttpRequest, response: HttpResponse) -> Result<Htt
     let of_body = request.extensions_mut().remove::<Held>().map(|held| held.0);
     let reservation = match of_body {
         None => request.app_data::<BodyBudget>().map(|budget| reserve(budget, request, length)).transpose()?,
-        of_body => of_body,
+        Some(mut of_body) => {
+            let _ = of_body.grow(length);
+            Some(of_body)
+        }
     };
     Ok(response.set_body(BoxBody::new(Pieces { rest: bytes, _reservation: reservation })))
 }

@@ -1,7 +1,8 @@
 //! Reads JSON as strictly as RFC 8259 and RFC 7493 allow. Text that two parsers could read differently is refused.
 //!
 //! One pass over the text, before it is read into a type, refuses repeated keys, U+0000, lone surrogates and more than
-//! [`MAX_DEPTH`] levels or [`MAX_MEMBERS`] members. Free objects can therefore be stored as text, and all later readers read the same.
+//! [`MAX_DEPTH`] levels or [`MAX_MEMBERS`] members. Free objects can therefore be stored as text, and all
+//! later readers read the same.
 
 use std::collections::HashSet;
 use std::fmt;

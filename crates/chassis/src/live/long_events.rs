@@ -16,6 +16,8 @@ use super::Event;
 pub const PIECE: usize = 16 << 10;
 /// The most bytes of long events that are kept.
 const KEPT_BYTES: u64 = 16 << 20;
+/// A longer event would displace all others, or would not be kept at all. Its stream holds it.
+const LONGEST_KEPT: usize = 4 << 20;
 
 /// The long events of a service. All readers of the event with one key get the same bytes. Cheap to clone.
 #[derive(Clone)]
@@ -31,6 +33,7 @@ pub enum Outgoing<K> {
 #[derive(Clone, Debug)]
 pub struct Sending<K> {
     pub key: K,
+    own: Option<Bytes>,
     length: usize,
     sent: usize,
 }
@@ -51,13 +54,19 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> LongEvents<K> {
 
     /// An event that is known to be long. It is encoded only when it is not kept yet.
     pub fn long(&self, key: K, encode: impl FnOnce() -> Event) -> Outgoing<K> {
-        let length = self.0.get_with(key.clone(), || encode().bytes).len();
-        Outgoing::Long(Sending { key, length, sent: 0 })
+        let bytes = self.0.get_with(key.clone(), || encode().bytes);
+        let length = bytes.len();
+        let own = (length > LONGEST_KEPT).then(|| {
+            self.0.invalidate(&key);
+            bytes
+        });
+        Outgoing::Long(Sending { key, own, length, sent: 0 })
     }
 
     /// The next piece of an event. `None` when it is no longer kept, or when other bytes are.
     pub fn piece(&self, sending: &mut Sending<K>) -> Option<Event> {
-        let bytes = self.0.get(&sending.key).filter(|bytes| bytes.len() == sending.length)?;
+        let kept = sending.own.clone().or_else(|| self.0.get(&sending.key));
+        let bytes = kept.filter(|bytes| bytes.len() == sending.length)?;
         let end = (sending.sent + PIECE).min(sending.length);
         let piece = bytes.slice(sending.sent..end);
         sending.sent = end;
@@ -108,6 +117,14 @@ mod tests {
             assert_eq!(piece.goes_on, !sending.is_sent());
         }
         assert_eq!(sent, event(3 * PIECE + 7).bytes);
+        let larger_than_all = usize::try_from(KEPT_BYTES).unwrap() + 1;
+        let too_long = Event::from_bytes(vec![b'x'; larger_than_all].into());
+        let Outgoing::Long(mut sending) = events.outgoing(|| 4, too_long) else { panic!("it is long") };
+        let mut length = 0;
+        while !sending.is_sent() {
+            length += events.piece(&mut sending).expect("its stream holds it").bytes.len();
+        }
+        assert_eq!(length, larger_than_all);
         let Outgoing::Long(mut sending) = events.outgoing(|| 3, event(2 * PIECE)) else { panic!("it is long") };
         events.0.invalidate(&3);
         assert!(events.piece(&mut sending).is_none(), "it has left");
