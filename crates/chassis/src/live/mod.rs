@@ -4,6 +4,7 @@ mod long_events;
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use actix_web::HttpResponse;
@@ -46,6 +47,13 @@ impl Event {
     /// The last event: the reason why the stream ends, and when a client should connect again.
     pub fn end(reason: &str) -> Self {
         Self::from_bytes(format!("event: end\nretry: 500\ndata: {{\"reason\":\"{reason}\"}}\n\n").into())
+    }
+
+    /// A short form of what is sent, to tell events apart.
+    pub fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.bytes.hash(&mut hasher);
+        hasher.finish()
     }
 
     /// Several events that are encoded already.

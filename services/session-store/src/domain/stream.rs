@@ -14,7 +14,7 @@ pub(crate) enum Audience {
 }
 
 /// The parts of a session whose changes a stream reports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SessionStamp {
     pub(crate) metadata_version: i64,
     pub(crate) agent_state_version: i64,
@@ -43,7 +43,8 @@ pub(crate) enum LongEvent {
     Session {
         session: SessionId,
         reader: Option<UserId>,
-        stamp: SessionStamp,
+        /// More can change than a [`SessionStamp`] shows, such as the reader's access level.
+        digest: u64,
     },
 }
 

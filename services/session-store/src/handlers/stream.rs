@@ -145,22 +145,20 @@ impl Feed {
 
     fn item(&self, event: &StreamEvent) -> Outgoing<LongEvent> {
         let session = self.stream.session();
-        let key = || match event {
-            StreamEvent::Message(message) => LongEvent::Message { session, seq: message.seq, is_public: false },
-            StreamEvent::PublicMessage(message) => LongEvent::Message { session, seq: message.seq, is_public: true },
+        let (seq, is_public, length) = match event {
+            StreamEvent::Message(message) => (message.seq, false, message.content.len()),
+            StreamEvent::PublicMessage(message) => (message.seq, true, message.content.len()),
             StreamEvent::Session(_) | StreamEvent::PublicSession(_) => {
-                LongEvent::Session { session, reader: self.stream.reader(), stamp: self.stream.stamp() }
+                let (reader, event) = (self.stream.reader(), encode(event));
+                let digest = event.digest();
+                return self.long_events.outgoing(|| LongEvent::Session { session, reader, digest }, event);
             }
         };
-        let length = match event {
-            StreamEvent::Message(message) => message.content.len(),
-            StreamEvent::PublicMessage(message) => message.content.len(),
-            StreamEvent::Session(_) | StreamEvent::PublicSession(_) => 0,
-        };
+        let key = LongEvent::Message { session, seq, is_public };
         if length > PIECE {
-            return self.long_events.long(key(), || encode(event));
+            return self.long_events.long(key, || encode(event));
         }
-        self.long_events.outgoing(key, encode(event))
+        self.long_events.outgoing(|| key, encode(event))
     }
 
     /// The next piece of a long event. A message never changes, so one that is no longer kept is read again.

@@ -16,7 +16,7 @@ use super::{read_session, session_topic, sessions};
 use crate::SessionStore;
 use crate::domain::access::Refusal;
 use crate::domain::history::Window;
-use crate::domain::stream::{Audience, EndReason, Position, SessionStamp};
+use crate::domain::stream::{Audience, EndReason, Position};
 use crate::error::Error;
 use crate::store;
 use crate::store::sessions::SessionRow;
@@ -142,11 +142,6 @@ impl SessionStream {
     /// The reader; `None` with a public link.
     pub(crate) fn reader(&self) -> Option<UserId> {
         if let Audience::Member(user) = self.audience { Some(user) } else { None }
-    }
-
-    /// The session as it was last sent.
-    pub(crate) fn stamp(&self) -> SessionStamp {
-        self.position.stamp
     }
 
     async fn latest_page(&self, woken_at: Instant) -> Result<Arc<LatestPage>, Error> {
