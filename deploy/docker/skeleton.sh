@@ -1,6 +1,6 @@
 #!/bin/sh
-# Copies a workspace without its code: manifests, the lock file, and an empty program or library wherever a target
-# begins. What comes out is the same, byte for byte, until a manifest or the list of targets changes, so that the layer
+# Copies a workspace without its code: manifests, cargo's settings, the lock file, and an empty program or library
+# wherever a target begins. What comes out is the same, byte for byte, until a manifest or the list of targets changes, so that the layer
 # of third-party crates built on it stays valid.
 #
 #   skeleton.sh <workspace> <where to>
@@ -9,8 +9,8 @@ from=$1
 to=$2
 cd "$from"
 
-find Cargo.toml Cargo.lock crates services tests -name target -prune -o \
-    \( -name Cargo.toml -o -name Cargo.lock \) -print | while read -r file; do
+find .cargo Cargo.toml Cargo.lock crates services tests -name target -prune -o \
+    \( -name config.toml -o -name Cargo.toml -o -name Cargo.lock \) -print | while read -r file; do
     mkdir -p "$to/$(dirname "$file")"
     cp "$file" "$to/$file"
 done
