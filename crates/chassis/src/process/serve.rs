@@ -29,6 +29,10 @@ use crate::{Clock, Routes};
 /// second before it tries again.
 const BACKLOG: i32 = 4_096;
 
+/// Bytes of an answer that a connection holds before it waits for its client; one piece of at most as many follows. It is
+/// what a client that reads nothing costs.
+const WRITE_BUFFER: usize = 16 << 10;
+
 /// How long the last bytes of an answer may take after the drain has ended.
 const LAST_BYTES_SECONDS: u64 = 2;
 
@@ -132,6 +136,7 @@ fn serve_public<S: Service>(
     // A client that closes only its sending side looks the same and is treated as disconnected.
     .h1_allow_half_closed(false)
     .tcp_nodelay(true)
+    .h1_write_buffer_size(WRITE_BUFFER)
     .on_connect(move |connection, data| {
         if let Some(connection) = connection.downcast_ref::<TcpStream>() {
             connected.on_connect(connection, data);
