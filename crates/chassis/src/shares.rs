@@ -4,11 +4,18 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Counts what each holder has open. Shared by all threads.
+/// Counts what each holder has open, and what all of them have. Shared by all threads.
 #[derive(Debug)]
 pub struct Shares<K> {
     limit: usize,
-    open: Mutex<HashMap<K, usize>>,
+    total: usize,
+    open: Mutex<Open<K>>,
+}
+
+#[derive(Debug)]
+struct Open<K> {
+    all: usize,
+    by_holder: HashMap<K, usize>,
 }
 
 /// One thing that counts until this is dropped.
@@ -19,18 +26,20 @@ pub struct Share<K: Eq + Hash> {
 }
 
 impl<K: Copy + Eq + Hash> Shares<K> {
-    pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { limit, open: Mutex::default() })
+    /// `limit` for one holder, `total` for all together.
+    pub fn new(limit: usize, total: usize) -> Arc<Self> {
+        Arc::new(Self { limit, total, open: Mutex::new(Open { all: 0, by_holder: HashMap::new() }) })
     }
 
-    /// One more for this holder, or nothing when it has all it may have.
+    /// One more for this holder, or nothing when it, or all together, have what they may have.
     pub fn take(self: &Arc<Self>, holder: K) -> Option<Share<K>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = open.entry(holder).or_default();
-        if *count >= self.limit {
+        let count = open.by_holder.get(&holder).copied().unwrap_or(0);
+        if count >= self.limit || open.all >= self.total {
             return None;
         }
-        *count += 1;
+        open.by_holder.insert(holder, count + 1);
+        open.all += 1;
         drop(open);
         Some(Share { shares: Arc::clone(self), holder })
     }
@@ -39,10 +48,11 @@ impl<K: Copy + Eq + Hash> Shares<K> {
 impl<K: Eq + Hash> Drop for Share<K> {
     fn drop(&mut self) {
         let mut open = self.shares.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = open.get_mut(&self.holder) {
+        open.all -= 1;
+        if let Some(count) = open.by_holder.get_mut(&self.holder) {
             *count -= 1;
             if *count == 0 {
-                open.remove(&self.holder);
+                open.by_holder.remove(&self.holder);
             }
         }
     }
@@ -54,13 +64,16 @@ mod tests {
 
     #[test]
     fn each_holder_has_a_share_and_gets_it_back() {
-        let shares = Shares::new(2);
+        let shares = Shares::new(2, 3);
         let held = (shares.take("one"), shares.take("one"));
         assert!(held.0.is_some() && held.1.is_some());
         assert!(shares.take("one").is_none());
-        assert!(shares.take("other").is_some());
-        drop(held);
+        let other = shares.take("other");
+        assert!(other.is_some());
+        assert!(shares.take("third").is_none(), "all together have what they may have");
+        drop((held, other));
         assert!(shares.take("one").is_some());
-        assert!(shares.open.lock().expect("not poisoned").is_empty(), "nothing is remembered");
+        let open = shares.open.lock().expect("not poisoned");
+        assert!(open.all == 0 && open.by_holder.is_empty(), "nothing is remembered");
     }
 }

@@ -28,6 +28,8 @@ pub struct Config {
     pub trusted_proxies: Vec<IpNet>,
     pub limiter: Arc<Limiter>,
     pub streams_per_caller: usize,
+    pub uploads: usize,
+    pub uploads_per_caller: usize,
     pub cors: Origins,
     /// Where people reach the edge; empty: wherever they do.
     pub public_base_url: String,
@@ -72,6 +74,13 @@ impl Config {
                 "MAX_STREAMS_PER_CALLER",
                 "streams and long-polls that one account, machine token or address may hold",
                 1_000,
+            ),
+            // Each of them holds some 300 KiB on its way through.
+            uploads: vars.parse("MAX_UPLOADS", "bodies of more than 64 KiB that pass through at once", 256),
+            uploads_per_caller: vars.parse(
+                "MAX_UPLOADS_PER_CALLER",
+                "such bodies of one account, machine token or address",
+                32,
             ),
             cors: cors(vars, &public_base_url),
             public_base_url,

@@ -53,6 +53,7 @@ pub struct EdgeProxy {
     keys: Arc<FixedKeys>,
     auth: AuthContext,
     streams: Arc<Shares<LimitKey>>,
+    uploads: Arc<Shares<LimitKey>>,
     connections: Arc<Shares<IpAddr>>,
     metrics: EdgeMetrics,
     client: Client,
@@ -84,8 +85,10 @@ impl Service for EdgeProxy {
         }
         let edge = Self {
             auth: AuthContext::new(Arc::clone(&keys) as Arc<dyn KeySource>, None, context.clock.clone()),
-            streams: Shares::new(config.streams_per_caller),
-            connections: Shares::new(config.connections_per_address),
+            // The bound of connections bounds streams and addresses in all.
+            streams: Shares::new(config.streams_per_caller, usize::MAX),
+            connections: Shares::new(config.connections_per_address, usize::MAX),
+            uploads: Shares::new(config.uploads_per_caller, config.uploads),
             share_page: SharePage::new(&config.public_base_url),
             client: upstream::send::client(config.upstream),
             drain: context.drain,

@@ -69,7 +69,13 @@ async fn exchange(
     // A method that may have a body says so when it has none (RFC 9110, section 8.6).
     let may_have_body = matches!(*request.method(), Method::POST | Method::PUT | Method::PATCH);
     let length = if has_body { body.announced() } else { may_have_body.then_some(0) };
-    let upload = Upload::begin(body, has_body).await?;
+    let place = || {
+        edge.uploads.take(context.limit_key).ok_or_else(|| {
+            let detail = "Too many large bodies are on their way, in all or of yours. Nothing was done; try again.";
+            Problem::new(Code::Unavailable, detail).with_retry_after(2)
+        })
+    };
+    let upload = Upload::begin(body, has_body, place).await?;
     let may_make_account = upstream != Upstream::Identity || edge.config.limiter.may_make_account(context.client);
     let (replicas, host) = (edge.replicas.of(upstream), edge.config.upstreams.of(upstream).host());
     let outgoing = Outgoing {

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use ensemble_chassis::http::{BodyError, BoundedBody};
+use ensemble_chassis::http::BoundedBody;
+use ensemble_chassis::shares::Share;
 use ensemble_types::problem::Problem;
 use futures_util::{TryStreamExt, stream};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -11,10 +12,13 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
 use tokio::sync::{mpsc, watch};
 
+use super::failure::Failure;
+use crate::limits::LimitKey;
+
 /// A body up to this announced length is read before it is sent, so that a service sees no half of it.
 const SMALL: usize = 64 * 1024;
-/// Pieces between the client's connection and the service's.
-const PIECES: usize = 2;
+/// Pieces between the client's connection and the service's. actix reads up to 128 KiB into one.
+const PIECES: usize = 1;
 
 /// The body of one try.
 pub(crate) type Body = UnsyncBoxBody<Bytes, BodyEnded>;
@@ -36,27 +40,33 @@ pub(crate) enum Upload {
 pub(crate) struct BodyEnded(pub(crate) Problem);
 
 impl Upload {
-    /// Reads a small body, and begins to pass on a large one.
-    pub(crate) async fn begin(body: BoundedBody, has_body: bool) -> Result<Self, BodyError> {
+    /// Reads a small body, and begins to pass on a large one, for which `place` gives a place or the reason why not.
+    pub(crate) async fn begin(
+        body: BoundedBody,
+        has_body: bool,
+        place: impl FnOnce() -> Result<Share<LimitKey>, Problem>,
+    ) -> Result<Self, Failure> {
         match body.announced() {
             _ if !has_body => Ok(Self::Empty),
             Some(length) if length <= SMALL => Ok(Self::Whole(body.read().await?)),
-            _ => Ok(Self::stream(body)),
+            _ => Ok(Self::stream(body, place().map_err(Failure::Client)?)),
         }
     }
 
     /// actix's payload belongs to its thread and the client wants one that does not, so a task of this thread moves it
     /// piece by piece.
-    fn stream(mut body: BoundedBody) -> Self {
+    fn stream(mut body: BoundedBody, place: Share<LimitKey>) -> Self {
         let (sender, pieces) = mpsc::channel(PIECES);
         let (is_reading, reading) = watch::channel(());
         actix_web::rt::spawn(async move {
-            let _is_reading = is_reading;
-            while let Some(piece) = body.next().await {
-                let piece = piece.map_err(|error| BodyEnded(error.into()));
+            let _is_reading = (is_reading, place);
+            // The service may answer before the body has ended; then nothing reads the rest.
+            while let Ok(room) = sender.reserve().await
+                && let Some(piece) = body.next().await
+            {
                 let is_last = piece.is_err();
-                // The service may answer before the body has ended; then nothing reads the rest.
-                if sender.send(piece).await.is_err() || is_last {
+                room.send(piece.map_err(|error| BodyEnded(error.into())));
+                if is_last {
                     return;
                 }
             }

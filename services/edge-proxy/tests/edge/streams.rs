@@ -150,6 +150,30 @@ async fn streams_and_long_polls_are_bounded_for_each_caller() {
 }
 
 #[tokio::test]
+async fn large_uploads_are_bounded_for_each_caller_and_small_ones_are_not() {
+    let stub = Stub::echo().await;
+    let slow = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", slow.local_addr().expect("an address"));
+    let edge = Edge::with(&stub, &[("MAX_UPLOADS_PER_CALLER", "1"), ("SESSION_STORE_URL", &url)]).await;
+    let large = |path: &str| format!("POST {path} HTTP/1.1\r\nHost: edge\r\nContent-Length: 100000\r\n\r\n");
+    let mut held = edge.connect().await;
+    held.send(large("/v1/sessions")).await;
+    held.send("x").await;
+    // Its service sees a connection once the body has its place.
+    let _connection = slow.accept().await.expect("a connection");
+    let refused = edge.ask(&large("/v1/machines")).await;
+    assert_eq!((refused.status, refused.code()), (503, "UNAVAILABLE".to_owned()));
+    assert!(refused.header("retry-after").is_some());
+    let small = edge.ask("POST /v1/machines HTTP/1.1\r\nHost: edge\r\nContent-Length: 2\r\n\r\n{}").await;
+    assert_eq!(small.status, 200);
+    drop(held);
+    let deadline = Instant::now() + SOON;
+    while edge.ask(&(large("/v1/machines") + &"x".repeat(100_000))).await.status != 200 {
+        assert!(Instant::now() < deadline, "the place was not given back");
+    }
+}
+
+#[tokio::test]
 async fn a_stream_may_be_silent_longer_than_any_other_answer() {
     let stub = Stub::echo().await;
     let service = broadcast().await;
