@@ -1,6 +1,6 @@
 //! Grants leases in one transaction: chooses tasks, stores their leases, and renders their prompts.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use ensemble_store_kit::{Conn, StoreError};
 use ensemble_types::ids::{LeaseId, RunId, TaskId};
@@ -15,6 +15,9 @@ use crate::store::deleted_machines;
 use crate::store::grants::{LeasedTask, ReadyTask, lease_tasks, leased_tasks, outputs_of_dependencies, ready_tasks};
 use crate::store::leases::{self, NewLease};
 use crate::store::runs::{self, LockedRun};
+
+/// A filled prompt has up to 1 MiB, any other 64 KiB. So an answer has at most 8 MiB, whatever the capacity.
+const FILLED_PROMPTS: usize = 4;
 
 /// The result of a grant.
 #[derive(Clone, Debug, Default)]
@@ -71,10 +74,10 @@ struct OpenRun {
     chosen: Vec<ReadyTask>,
 }
 
-/// Takes one task of each run in turn, up to the runner's capacity, and updates the counts. Returns the leases in the order
-/// of the choice.
+/// Takes one task of each run in turn, up to the runner's capacity and [`FILLED_PROMPTS`], and updates the counts. Returns
+/// the leases in the order of the choice.
 fn choose(open: &mut [OpenRun], request: &RunnerRequest) -> Vec<NewLease> {
-    let mut leases = Vec::new();
+    let (mut leases, mut filled) = (Vec::new(), 0);
     let capacity = usize::try_from(request.capacity).unwrap_or(usize::MAX);
     while leases.len() < capacity {
         let before = leases.len();
@@ -82,7 +85,9 @@ fn choose(open: &mut [OpenRun], request: &RunnerRequest) -> Vec<NewLease> {
             if leases.len() >= capacity {
                 break;
             }
-            let Some(task) = ready.pop_front() else { continue };
+            let fits = |task: &mut ReadyTask| !task.templated || filled < FILLED_PROMPTS;
+            let Some(task) = ready.pop_front_if(fits) else { continue };
+            filled += usize::from(task.templated);
             run.counts.ready -= 1;
             run.counts.queued -= 1;
             run.counts.running += 1;
@@ -112,18 +117,11 @@ fn insert_leases(
 
 /// Fills the outputs of dependencies into the prompts that use them.
 fn render(tx: &mut Conn, leased: Vec<LeasedTask>) -> Result<Granted, StoreError> {
-    let templated: Vec<TaskId> = leased.iter().filter(|task| task.templated).map(|task| task.task).collect();
-    let mut outputs: HashMap<(TaskId, String), String> = HashMap::new();
-    if !templated.is_empty() {
-        for (task, key, output) in outputs_of_dependencies(tx, &templated)? {
-            outputs.insert((task, key), output.unwrap_or_default());
-        }
-    }
     let mut granted = Granted::default();
     for task in leased {
         let prompt = if task.templated {
-            let output = |key: &str| outputs.get(&(task.task, key.to_owned())).map_or("", String::as_str);
-            Template::parse(&task.prompt).render(output)
+            let outputs = outputs_of_dependencies(tx, task.task)?;
+            Template::parse(&task.prompt).render(|key| outputs.get(key).map_or("", String::as_str))
         } else {
             Some(task.prompt.clone())
         };

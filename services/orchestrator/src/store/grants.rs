@@ -9,6 +9,8 @@
 //!
 //! `$1`, `$2`, … first appear in ascending order, because SQLite numbers its parameters in the order of appearance.
 
+use std::collections::HashMap;
+
 use diesel::dsl::case_when;
 use diesel::prelude::*;
 use diesel::sql_query;
@@ -84,12 +86,15 @@ pub(crate) struct ReadyTask {
     /// It is not pinned to a machine.
     #[diesel(sql_type = Bool)]
     pub(crate) unpinned: bool,
+    /// Outputs of its dependencies are filled into its prompt.
+    #[diesel(sql_type = Bool)]
+    pub(crate) templated: bool,
 }
 
 macro_rules! ready_tasks {
     ($index:literal) => {
         concat!(
-            "SELECT id, attempt, machine_id IS NULL AS unpinned FROM tasks",
+            "SELECT id, attempt, machine_id IS NULL AS unpinned, templated FROM tasks",
             $index,
             " WHERE run_id = $1 AND status = 'queued' AND open_deps = 0 AND not_before IS NULL \
              AND (machine_id = $2 OR (machine_id IS NULL AND $3)) AND provider IN ($4, $5, $6) \
@@ -200,16 +205,13 @@ pub(crate) fn leased_tasks(tx: &mut Conn, of: &[LeaseId]) -> Result<Vec<LeasedTa
         .load(c))
 }
 
-/// The outputs of the dependencies of these tasks: the dependent task, the key of the dependency, and its output.
-pub(crate) fn outputs_of_dependencies(
-    tx: &mut Conn,
-    of: &[TaskId],
-) -> Result<Vec<(TaskId, String, Option<String>)>, StoreError> {
-    let of: Vec<DbId> = of.iter().map(|id| id.db()).collect();
-    on!(tx, |c| dependencies::table
+/// The outputs of a task's dependencies that have a key, at most 4 MiB.
+pub(crate) fn outputs_of_dependencies(tx: &mut Conn, of: TaskId) -> Result<HashMap<String, String>, StoreError> {
+    let rows: Vec<(String, Option<String>)> = on!(tx, |c| dependencies::table
         .inner_join(tasks::table.on(tasks::id.eq(dependencies::depends_on)))
         .inner_join(task_specs::table.on(task_specs::task_id.eq(dependencies::depends_on)))
-        .filter(dependencies::task_id.eq_any(of).and(task_specs::task_key.is_not_null()))
-        .select((dependencies::task_id, task_specs::task_key.assume_not_null(), tasks::output_summary))
-        .load(c))
+        .filter(dependencies::task_id.eq(of.db()).and(task_specs::task_key.is_not_null()))
+        .select((task_specs::task_key.assume_not_null(), tasks::output_summary))
+        .load(c))?;
+    Ok(rows.into_iter().map(|(key, output)| (key, output.unwrap_or_default())).collect())
 }

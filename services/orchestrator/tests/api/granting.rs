@@ -31,6 +31,23 @@ on_both_databases! {
         assert_eq!(runs_of(&runner.lease(1).await), [b]);
     }
 
+    async fn an_answer_has_few_prompts_that_are_filled_in(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let filled = json!({ "prompt": "{{tasks.a.output}}", "provider": "claude", "dependsOn": ["a"] });
+        let mut tasks = vec![json!({ "taskKey": "a", "prompt": "x", "provider": "claude" })];
+        tasks.extend(vec![filled; 9]);
+        let run = fixture.submit_run(json!({ "tasks": tasks, "maxConcurrency": 10 })).await;
+        let plain = fixture.submit_run(json!({ "tasks": vec![task("x"); 9], "maxConcurrency": 10 })).await;
+        let runner = fixture.runner();
+        for lease in runner.lease(64).await {
+            runner.complete(&lease).await;
+        }
+        let seen = [runner.lease(64).await, runner.lease(64).await, runner.lease(64).await].map(|leases| leases.len());
+        assert_eq!(seen, [4, 4, 1], "the next answers have the rest");
+        assert_eq!(fixture.run(&plain).await["summary"]["completed"], 9, "other tasks are not held back");
+        assert_eq!(fixture.run(&run).await["summary"]["running"], 9);
+    }
+
     async fn a_newer_run_does_not_starve(on: Backend) {
         let fixture = Fixture::new(on).await;
         for _ in 0..60 {
