@@ -20,6 +20,11 @@ pub(crate) struct Fixture<'a> {
 
 impl<'a> Fixture<'a> {
     pub(crate) fn start(machine: &'a Machine) -> Result<Self> {
+        Self::with(machine, &[])
+    }
+
+    /// With these variables of session-store.
+    pub(crate) fn with(machine: &'a Machine, of_store: &[(&str, &str)]) -> Result<Self> {
         let port = free_port()?;
         let identity = machine.service_on(
             port,
@@ -33,10 +38,10 @@ impl<'a> Fixture<'a> {
         let registry_database = machine.database("bench_machines")?;
         let registry = machine.service("machine-registry", &[rpc[0], ("DATABASE_URL", &registry_database)])?;
         let store_database = machine.database("bench_sessions")?;
-        let store = machine.service(
-            "session-store",
-            &[rpc[0], ("MACHINE_REGISTRY_RPC_URL", &registry.internal), ("DATABASE_URL", &store_database)],
-        )?;
+        let mut variables =
+            vec![rpc[0], ("MACHINE_REGISTRY_RPC_URL", &registry.internal), ("DATABASE_URL", &store_database)];
+        variables.extend(of_store);
+        let store = machine.service("session-store", &variables)?;
         let token = machine.runtime.block_on(sign_in(&identity.public))?;
         let http = reqwest::Client::builder().no_proxy().build()?;
         let fixture = Self { machine, identity, registry, store, store_database, token, http };

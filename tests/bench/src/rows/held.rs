@@ -66,11 +66,13 @@ pub(crate) fn idle_streams(machine: &Machine, _: &Options, report: &mut Report) 
 }
 
 pub(crate) fn large_bodies(machine: &Machine, options: &Options, report: &mut Report) -> Result<()> {
-    let fixture = Fixture::start(machine)?;
+    // The service takes all of the bodies, so that all of them pass through the edge.
+    let fixture = Fixture::with(machine, &[("BODY_BUDGET_BYTES", "2000000000")])?;
+    let session = fixture.sessions(1)?.pop().context("no session")?;
     let edge = unlimited_edge(machine, &fixture, &[])?;
     // White space is not a JSON document, so the service reads the whole body, answers 400 and stores nothing.
     let head = format!(
-        "POST /v1/machines HTTP/1.1\r\nHost: edge\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+        "POST /v3/sessions/{session}/messages HTTP/1.1\r\nHost: edge\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
          Content-Length: {BODY}\r\n\r\n",
         fixture.token
     );
