@@ -130,7 +130,7 @@ pub(crate) fn attempt_outcome(
         AttemptEnd::NeverStarted | AttemptEnd::MachineDeleted { need: None } => settled(TaskEvent::Requeued, None),
         AttemptEnd::MachineDeleted { need: Some(need) } => settled(TaskEvent::Failed, Some(machine_deleted(need))),
         AttemptEnd::MachineLost if losses + 1 >= max_losses => {
-            let message = format!("{} machines in a row were lost while they ran this task.", losses + 1);
+            let message = format!("{} machines were lost while they ran this task.", losses + 1);
             Outcome { losses: losses + 1, ..settled(TaskEvent::Failed, Some(task_error("MACHINE_LOST", &message))) }
         }
         AttemptEnd::MachineLost => Outcome { losses: losses + 1, ..settled(TaskEvent::Requeued, None) },
