@@ -1,8 +1,10 @@
 //! What every test starts with: peers, a database, the service, and clients with accounts.
 
+use std::time::Duration;
+
 use ensemble_chassis::Running;
 use ensemble_session_store::SessionStore;
-use ensemble_testkit::{Api, Backend, Peers, TestDatabase, start_service};
+use ensemble_testkit::{Api, Backend, Peers, TestDatabase, eventually, start_service};
 use ensemble_types::ids::{MachineId, UserId};
 use serde_json::{Value, json};
 
@@ -163,10 +165,17 @@ impl Fixture {
     pub(crate) async fn restart(self, sql: &str, variables: &[(&str, &str)]) -> Self {
         let Self { peers, database, service } = self;
         service.stop().await;
+        eventually(Duration::from_secs(20), async || lock_is_free(&database.url)).await;
         let vars = vars(&peers, &database, variables);
         execute(&database, sql).await;
         Self { service: start_service::<SessionStore>(vars).await, peers, database }
     }
+}
+
+/// A SQLite file is free when the last thread of the old service has released its lock.
+pub(crate) fn lock_is_free(url: &str) -> bool {
+    let Some(path) = url.strip_prefix("sqlite:") else { return true };
+    std::fs::File::open(format!("{path}.lock")).is_ok_and(|file| file.try_lock().is_ok())
 }
 
 async fn execute(database: &TestDatabase, sql: &str) {
