@@ -118,7 +118,8 @@ mod tests {
         assert!(again(&unavailable, Repeat::Harmful).is_none());
         let limited = Error::from(Problem::new(Code::RateLimited, "").with_retry_after(3));
         assert_eq!(again(&limited, Repeat::Harmful), Some(Some(Duration::from_secs(3))));
-        let refused = Error::from(Problem::new(Code::Forbidden, ""));
-        assert!(again(&refused, Repeat::Harmless).is_none());
+        for code in [Code::Forbidden, Code::QuotaExceeded] {
+            assert!(again(&Error::from(Problem::new(code, "")), Repeat::Harmless).is_none(), "{code:?}");
+        }
     }
 }

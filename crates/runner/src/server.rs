@@ -131,5 +131,6 @@ mod tests {
         assert!(matches!(of(Problem::new(Code::RateLimited, "")), ServerError::Unavailable { .. }));
         assert!(matches!(of(Problem::unauthenticated()), ServerError::Unauthorized(_)));
         assert!(matches!(of(Problem::not_found()), ServerError::Refused(_)));
+        assert!(matches!(of(Problem::quota_exceeded("runBytes", 1, 2, "")), ServerError::Refused(_)));
     }
 }

@@ -84,6 +84,7 @@ mod migrate;
 mod notifier;
 mod pool;
 mod problem;
+mod quota;
 pub mod types;
 
 pub use batcher::{BatchConfig, Batcher};
@@ -94,3 +95,4 @@ pub use db::Db;
 pub use error::StoreError;
 pub use migrate::{Migrations, OpenError};
 pub use notifier::{Notifier, Subscription, Topic};
+pub use quota::{Quota, QuotaExceeded};

@@ -109,6 +109,7 @@ codes! {
     UnsupportedMediaType "UNSUPPORTED_MEDIA_TYPE" 415 "This content type is not supported here.";
     RangeNotSatisfiable "RANGE_NOT_SATISFIABLE" 416 "The range is outside the content.";
     RateLimited "RATE_LIMITED" 429 "Too many requests.";
+    QuotaExceeded "QUOTA_EXCEEDED" 429 "A quota of the account is used up.";
     HeadersTooLarge "REQUEST_HEADER_FIELDS_TOO_LARGE" 431 "The header fields are too large.";
     Internal "INTERNAL" 500 "The service failed unexpectedly.";
     UpstreamError "UPSTREAM_ERROR" 502 "An upstream service sent no usable response.";
@@ -151,6 +152,12 @@ impl Problem {
     pub fn with_retry_after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
         self
+    }
+
+    /// The account stores as much as it may. `quota` is the quota's name, `limit` its value, and `used` what counts for it
+    /// now. Without `Retry-After`, because waiting does not help: `detail` says what does.
+    pub fn quota_exceeded(quota: &str, limit: i64, used: i64, detail: impl Into<String>) -> Self {
+        Self::new(Code::QuotaExceeded, detail).with("quota", quota).with("limit", limit).with("used", used)
     }
 
     /// The only 404 for an id that is malformed, absent or not visible to the caller.

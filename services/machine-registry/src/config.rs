@@ -17,6 +17,8 @@ pub struct Config {
     pub key_refresh: KeyRefresh,
     /// `MACHINE_ONLINE_MS`: how long a machine counts as online after a heartbeat.
     pub online_for: Duration,
+    /// `QUOTA_MACHINES`: machines of an account; 0 is no limit.
+    pub max_machines: i64,
     /// `DEPARTURE_RETRY_MS`: when a peer that could not be notified of a deletion is notified again.
     pub departure_retry: Duration,
 }
@@ -33,6 +35,7 @@ impl Config {
                 "how long a machine counts as online after a heartbeat",
                 60_000,
             ),
+            max_machines: vars.parse("QUOTA_MACHINES", "machines of an account; 0 is no limit", 1_000),
             departure_retry: vars.millis(
                 "DEPARTURE_RETRY_MS",
                 "when a peer that could not be notified of a deleted machine is notified again",

@@ -14,6 +14,8 @@ pub(crate) enum Error {
     MachineNotFound,
     #[error("the idempotency key was used with another body")]
     IdempotencyMismatch,
+    #[error("the account has {used} machines")]
+    TooManyMachines { used: i64, limit: i64 },
     #[error(transparent)]
     OtherMachine(#[from] OtherMachine),
     #[error(transparent)]
@@ -33,6 +35,12 @@ impl IntoProblem for Error {
             Self::IdempotencyMismatch => {
                 Problem::new(Code::IdempotencyMismatch, "Use a new `Idempotency-Key` for a new request.")
             }
+            Self::TooManyMachines { used, limit } => Problem::quota_exceeded(
+                "machines",
+                limit,
+                used,
+                format!("You have {used} machines and may have {limit}. Delete machines that you no longer use."),
+            ),
             Self::OtherMachine(_) => {
                 Problem::new(Code::Forbidden, "This token acts for its own machine only. Use a user's token.")
             }

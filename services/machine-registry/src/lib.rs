@@ -40,6 +40,8 @@ use crate::workers::DeletionNotifier;
 pub struct MachineRegistry {
     db: Db,
     online_for: OnlineFor,
+    /// Of an account; 0 is no limit.
+    max_machines: i64,
     keys: Arc<RemoteKeys>,
     peers: DeletionPeers,
     /// How long a request that deletes a machine has to notify the peers, before the worker does it.
@@ -79,7 +81,8 @@ impl Service for MachineRegistry {
             drain: context.drain,
         };
         let workers = vec![Worker::new("deletion notifier", deletion_notifier.run())];
-        Ok((Arc::new(Self { db, online_for: config.online_for, keys, peers, notify_within }), workers))
+        let (online_for, max_machines) = (config.online_for, config.max_machines);
+        Ok((Arc::new(Self { db, online_for, max_machines, keys, peers, notify_within }), workers))
     }
 
     async fn migrate(config: Config) -> Result<(), StartError> {

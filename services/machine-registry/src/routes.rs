@@ -3,7 +3,7 @@
 use ensemble_chassis::{Access, Routes, delete, get, patch, post};
 use ensemble_types::deleted::Deleted;
 use ensemble_types::machines::{Machine, MachinePage, RegisterMachine, UpdateMachine};
-use ensemble_types::problem::Code::{IdempotencyMismatch, InvalidCursor, NotFound, VersionMismatch};
+use ensemble_types::problem::Code::{IdempotencyMismatch, InvalidCursor, NotFound, QuotaExceeded, VersionMismatch};
 
 use crate::handlers::machines::{self, PageQuery};
 
@@ -22,7 +22,7 @@ pub(crate) fn table() -> Routes {
                 .idempotent()
                 .response::<Machine>(201)
                 .response::<Machine>(200)
-                .errors(&[IdempotencyMismatch])
+                .errors(&[IdempotencyMismatch, QuotaExceeded])
                 .handler(machines::register),
         )
         .row(

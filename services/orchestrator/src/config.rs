@@ -42,6 +42,8 @@ pub(crate) struct Limits {
     pub(crate) max_unfinished: i64,
     /// Stored output of an attempt.
     pub(crate) max_output_bytes: i64,
+    /// `QUOTA_RUN_BYTES`: what the runs of an account take; 0 is no limit.
+    pub(crate) max_run_bytes: i64,
 }
 
 impl Config {
@@ -88,6 +90,11 @@ impl Limits {
                 "ORCHESTRATOR_OUTPUT_CAP_BYTES",
                 "stored bytes of an attempt's output",
                 8 << 20,
+            ),
+            max_run_bytes: vars.parse(
+                "QUOTA_RUN_BYTES",
+                "bytes of the runs of an account: texts, stored output, 512 for each task and attempt; 0 is no limit",
+                10 << 30,
             ),
         }
     }

@@ -2,8 +2,8 @@
 
 use ensemble_chassis::IntoProblem;
 use ensemble_rpc::RpcError;
-use ensemble_store_kit::StoreError;
 use ensemble_store_kit::cursor::InvalidCursor;
+use ensemble_store_kit::{QuotaExceeded, StoreError};
 use ensemble_types::problem::{Code, Problem};
 
 use crate::domain::{InvalidGraph, InvalidRun};
@@ -26,6 +26,8 @@ pub(crate) enum Error {
     IdempotencyMismatch,
     #[error("the account has {open} unfinished tasks")]
     TooManyTasks { open: i64, limit: i64 },
+    #[error(transparent)]
+    QuotaExceeded(#[from] QuotaExceeded),
     #[error("no task of the run can be retried")]
     NothingToRetry,
     #[error("the run is being cancelled")]
@@ -66,6 +68,15 @@ impl IntoProblem for Error {
                 format!("You have {open} unfinished tasks and may have {limit}. Wait until some have ended."),
             )
             .with_retry_after(60),
+            Self::QuotaExceeded(QuotaExceeded { quota, limit, used }) => Problem::quota_exceeded(
+                quota,
+                limit,
+                used,
+                format!(
+                    "Your runs take {used} of {limit} bytes, and this does not fit. Runs are kept, so ask the operator of \
+                     this server for a larger QUOTA_RUN_BYTES."
+                ),
+            ),
             Self::NothingToRetry => Problem::new(
                 Code::Conflict,
                 "No task of this run has failed or was cancelled, so there is nothing to retry.",

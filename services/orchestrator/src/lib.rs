@@ -28,7 +28,7 @@ use ensemble_chassis::{Clock, Drain, KeySource, Routes, RpcMount, Service, Servi
 use ensemble_rpc::machines::MachineDirectoryClient;
 use ensemble_rpc::orchestrator::{MachineLeases, mount_machine_leases};
 use ensemble_rpc::{Channel, RemoteKeys};
-use ensemble_store_kit::{Db, Migrations};
+use ensemble_store_kit::{Db, Migrations, Quota};
 use futures_util::future::BoxFuture;
 
 use crate::clients::Machines;
@@ -45,6 +45,8 @@ pub use crate::domain::byte_range;
 pub struct Orchestrator {
     db: Db,
     limits: Limits,
+    /// What the runs of an account take.
+    run_bytes: Quota,
     lease_reports: LeaseReports,
     per_account_lock: PerAccountLock,
     machines: Machines,
@@ -105,6 +107,7 @@ impl Service for Orchestrator {
             active_runners,
             metrics,
             long_events: LongEvents::default(),
+            run_bytes: Quota::new("runBytes", config.limits.max_run_bytes),
             limits: config.limits,
             db,
         };

@@ -6,7 +6,7 @@ use ensemble_types::leases::{
 };
 use ensemble_types::problem::Code::{
     Conflict, DependencyCycle, IdempotencyMismatch, InvalidCursor, InvalidDependency, LeaseLost, MachineNotFound,
-    NotFound, RangeNotSatisfiable,
+    NotFound, QuotaExceeded, RangeNotSatisfiable,
 };
 use ensemble_types::runs::{CancelRun, CreateRun, Pend, Pended, Run, RunPage};
 
@@ -28,7 +28,14 @@ fn runs(routes: Routes) -> Routes {
                 .idempotent()
                 .response::<Run>(201)
                 .response::<Run>(200)
-                .errors(&[InvalidDependency, DependencyCycle, MachineNotFound, IdempotencyMismatch, Conflict])
+                .errors(&[
+                    InvalidDependency,
+                    DependencyCycle,
+                    MachineNotFound,
+                    IdempotencyMismatch,
+                    Conflict,
+                    QuotaExceeded,
+                ])
                 .handler(handlers::runs::create),
         )
         .row(
@@ -62,7 +69,7 @@ fn runs(routes: Routes) -> Routes {
                 .access(Access::User)
                 .summary(TAG, "Queues all tasks again that ended without completing.")
                 .response::<Run>(200)
-                .errors(&[NotFound, Conflict])
+                .errors(&[NotFound, Conflict, QuotaExceeded])
                 .handler(handlers::runs::retry),
         );
     changes(routes)

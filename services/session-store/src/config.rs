@@ -7,6 +7,7 @@ use ensemble_rpc::{KeyRefresh, Peer};
 use ensemble_store_kit::{DatabaseConfig, database_config};
 
 use crate::operations::append::AppendLimits;
+use crate::operations::quotas::QuotaLimits;
 
 pub struct Config {
     /// `DATABASE_URL` and the other `DATABASE_` variables, `MIGRATE`
@@ -25,6 +26,8 @@ pub struct Config {
     pub(crate) machine_cache: Duration,
     /// `APPEND_QUEUE`, `APPEND_QUEUE_BYTES`, `APPEND_BATCH_ROWS`, `APPEND_TIMEOUT_MS`
     pub(crate) append: AppendLimits,
+    /// `QUOTA_SESSIONS`, `QUOTA_MESSAGE_BYTES`
+    pub(crate) quotas: QuotaLimits,
     /// `SWEEP_MS`: how often sessions with open streams are checked for changes whose notification was lost.
     pub(crate) sweep_every: Duration,
     /// `PURGE_MS`: how often deleted sessions are looked for. A deletion in this process starts the purge at once.
@@ -67,6 +70,18 @@ impl Config {
                     "APPEND_TIMEOUT_MS",
                     "how long an append call waits for its commit before it is answered with 503",
                     1_750,
+                ),
+            },
+            quotas: QuotaLimits {
+                sessions: vars.parse(
+                    "QUOTA_SESSIONS",
+                    "sessions of an account that are not deleted; 0 is no limit",
+                    100_000,
+                ),
+                message_bytes: vars.parse(
+                    "QUOTA_MESSAGE_BYTES",
+                    "bytes of messages in all sessions of an account, with 256 for each message; 0 is no limit",
+                    10 << 30,
                 ),
             },
             sweep_every: vars.millis(

@@ -2,13 +2,14 @@
 
 use ensemble_chassis::IntoProblem;
 use ensemble_rpc::RpcError;
-use ensemble_store_kit::StoreError;
 use ensemble_store_kit::cursor::InvalidCursor;
+use ensemble_store_kit::{QuotaExceeded, StoreError};
 use ensemble_types::problem::{Code, Problem};
 use serde_json::json;
 
 use crate::domain::Invalid;
 use crate::domain::access::Refusal;
+use crate::operations::quotas::Quotas;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -32,6 +33,8 @@ pub(crate) enum Error {
     LinkNotFound,
     #[error("the session has the most shares it can have")]
     TooManyShares,
+    #[error(transparent)]
+    QuotaExceeded(#[from] QuotaExceeded),
     /// The queued appends hold as much memory as they may.
     #[error("too many appends are queued")]
     Overloaded,
@@ -75,6 +78,7 @@ impl IntoProblem for Error {
                 Code::Conflict,
                 "This session already has 100 shares, the maximum. Remove one before you add another.",
             ),
+            Self::QuotaExceeded(exceeded) => quota_exceeded(exceeded),
             Self::Overloaded => {
                 Problem::new(Code::Unavailable, "Too many messages are waiting to be stored. Try again shortly.")
                     .with_retry_after(1)
@@ -83,4 +87,16 @@ impl IntoProblem for Error {
             Self::Peer(error) => error.into_problem(),
         }
     }
+}
+
+fn quota_exceeded(QuotaExceeded { quota, limit, used }: QuotaExceeded) -> Problem {
+    let detail = if quota == Quotas::SESSIONS {
+        format!("You have {used} sessions and may have {limit}. Delete sessions that you no longer need.")
+    } else {
+        format!(
+            "The messages of the session's owner take {used} of {limit} bytes, and these do not fit. The owner can delete \
+             sessions that are no longer needed."
+        )
+    };
+    Problem::quota_exceeded(quota, limit, used, detail)
 }

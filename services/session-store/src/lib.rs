@@ -35,11 +35,13 @@ use crate::domain::stream::LongEvent;
 use crate::metrics::AppendMetrics;
 use crate::operations::LatestPageCaches;
 use crate::operations::append::Appender;
+use crate::operations::quotas::Quotas;
 
 /// The service, with what its operations need.
 pub struct SessionStore {
     db: Db,
     appender: Appender,
+    quotas: Quotas,
     latest_pages: LatestPageCaches,
     long_events: LongEvents<LongEvent>,
     peers: Peers,
@@ -83,8 +85,11 @@ impl Service for SessionStore {
             Worker::new("sweep", workers::sweep::run(db.clone(), config.sweep_every, drain.clone())),
             Worker::new("purge", workers::purge::run(db.clone(), config.purge_every, drain)),
         ];
+        let quotas = Quotas::new(config.quotas);
+        let metrics = AppendMetrics::new(&context.metrics)?;
         let service = Self {
-            appender: Appender::start(&db, config.append, AppendMetrics::new(&context.metrics)?)?,
+            appender: Appender::start(&db, config.append, quotas.message_bytes.clone(), metrics)?,
+            quotas,
             db,
             latest_pages: LatestPageCaches::new(),
             long_events: LongEvents::default(),

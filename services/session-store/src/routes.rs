@@ -5,8 +5,8 @@ use ensemble_types::deleted::Deleted;
 use ensemble_types::links::{CreateLink, Link, PublicView};
 use ensemble_types::messages::{AppendRequest, AppendedMessages, Message, MessagePage};
 use ensemble_types::problem::Code::{
-    Conflict, Forbidden, IdempotencyMismatch, InvalidCursor, LinkNotFound, MachineNotFound, NotFound, Unavailable,
-    UserNotFound, VersionMismatch,
+    Conflict, Forbidden, IdempotencyMismatch, InvalidCursor, LinkNotFound, MachineNotFound, NotFound, QuotaExceeded,
+    Unavailable, UserNotFound, VersionMismatch,
 };
 use ensemble_types::sessions::{CreateSession, Session, SessionPage, UpdateSession};
 use ensemble_types::shares::{CreateShare, Share, SharePage, UpdateShare};
@@ -32,7 +32,7 @@ fn session_routes(routes: Routes) -> Routes {
                 .idempotent()
                 .response::<Session>(201)
                 .response::<Session>(200)
-                .errors(&[MachineNotFound, NotFound, IdempotencyMismatch, Conflict, Unavailable])
+                .errors(&[MachineNotFound, NotFound, IdempotencyMismatch, Conflict, QuotaExceeded, Unavailable])
                 .handler(sessions::create),
         )
         .row(
@@ -100,7 +100,7 @@ fn message_routes(routes: Routes) -> Routes {
                 .response::<Message>(200)
                 .response::<AppendedMessages>(201)
                 .response::<AppendedMessages>(200)
-                .errors(&[NotFound, Forbidden, Unavailable])
+                .errors(&[NotFound, Forbidden, QuotaExceeded, Unavailable])
                 .handler(messages::append),
         )
         .row(

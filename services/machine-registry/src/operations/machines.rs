@@ -25,7 +25,7 @@ pub(crate) async fn register(
     draft: Draft,
     request: Option<IdempotencyRequest>,
 ) -> Result<Registered, Error> {
-    let online_for = service.online_for;
+    let (online_for, limit) = (service.online_for, service.max_machines);
     let register = move |tx: &mut Conn| {
         if let Some(request) = &request {
             match idempotency::claim(tx, request, draft.id.as_str())? {
@@ -35,11 +35,24 @@ pub(crate) async fn register(
             }
         }
         let is_new = machines::insert(tx, owner, &draft)?;
+        if is_new {
+            check_quota(tx, owner, limit)?;
+        }
         let own = OwnMachine { owner, id: draft.id.clone() };
         let machine = machines::find(tx, &own, online_for)?.ok_or(Error::MachineNotFound)?;
         Ok(Registered { machine, is_new })
     };
     service.db.write("register a machine", register).await
+}
+
+/// Refuses a machine that was just inserted if the account has too many. One transaction of the account decides at a time.
+fn check_quota(tx: &mut Conn, owner: UserId, limit: i64) -> Result<(), Error> {
+    if limit <= 0 {
+        return Ok(());
+    }
+    machines::lock_count(tx, owner)?;
+    let used = machines::count(tx, owner)? - 1;
+    if used >= limit { Err(Error::TooManyMachines { used, limit }) } else { Ok(()) }
 }
 
 /// The machine of an earlier request with the same idempotency key, as it is now.

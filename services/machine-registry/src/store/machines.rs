@@ -80,6 +80,15 @@ pub(crate) fn insert(tx: &mut Conn, owner: UserId, draft: &Draft) -> Result<bool
     Ok(inserted == 1)
 }
 
+/// Lets one transaction at a time decide about the number of an account's machines, until its commit.
+pub(crate) fn lock_count(tx: &mut Conn, owner: UserId) -> Result<(), StoreError> {
+    tx.lock(&format!("machine-registry:machines:{owner}"))
+}
+
+pub(crate) fn count(c: &mut Conn, owner: UserId) -> Result<i64, StoreError> {
+    on!(c, |c| machines::table.filter(machines::owner_id.eq(owner.db())).count().get_result(c))
+}
+
 pub(crate) fn find(c: &mut Conn, own: &OwnMachine, online_for: OnlineFor) -> Result<Option<Machine>, StoreError> {
     let query = machines::table.find(key(own));
     let found: Option<(Row, Timestamp)> = on!(c, |c| query.select((Row::as_select(), now())).first(c).optional())?;

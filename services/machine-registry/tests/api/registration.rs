@@ -101,4 +101,37 @@ on_both_databases! {
         alice.post("/v1/machines", &largest).await.expect(201);
         assert_eq!(alice.get("/v1/machines").await.expect(200)["machines"].as_array().unwrap().len(), 1);
     }
+
+    async fn an_account_has_so_many_machines(on: Backend) {
+        let fixture = Fixture::with(on, &[("QUOTA_MACHINES", "2")]).await;
+        let ((_, alice), (_, bob)) = (fixture.user(), fixture.user());
+        for id in ["one", "two"] {
+            alice.post("/v1/machines", &draft(id)).await.expect(201);
+        }
+        let refused = alice.post_keyed("/v1/machines", "0123456789abcdef", &draft("three")).await;
+        let problem = refused.problem(429, "QUOTA_EXCEEDED");
+        assert_eq!((&problem["quota"], &problem["limit"], &problem["used"]), (&json!("machines"), &json!(2), &json!(2)));
+        assert!(refused.header("retry-after").is_none(), "waiting does not help");
+        alice.get("/v1/machines/three").await.problem(404, "NOT_FOUND");
+        alice.post("/v1/machines", &draft("one")).await.expect(200);
+        bob.post("/v1/machines", &draft("three")).await.expect(201);
+        alice.delete("/v1/machines/one").await.expect(200);
+        alice.post_keyed("/v1/machines", "0123456789abcdef", &draft("three")).await.expect(201);
+        alice.post("/v1/machines", &draft("one")).await.problem(429, "QUOTA_EXCEEDED");
+    }
+
+    async fn machines_that_are_registered_together_stay_within_the_quota(on: Backend) {
+        let fixture = Fixture::with(on, &[("QUOTA_MACHINES", "3")]).await;
+        let (_, alice) = fixture.user();
+        let together = (0..12).map(|n| {
+            let alice = alice.clone();
+            tokio::spawn(async move { alice.post("/v1/machines", &draft(&format!("m{n}"))).await.status })
+        });
+        let mut statuses = Vec::new();
+        for one in together.collect::<Vec<_>>() {
+            statuses.push(one.await.unwrap());
+        }
+        assert_eq!(statuses.iter().filter(|status| **status == 201).count(), 3, "{statuses:?}");
+        assert_eq!(statuses.iter().filter(|status| **status == 429).count(), 9, "{statuses:?}");
+    }
 }

@@ -14,6 +14,11 @@ const MAX_DEPENDENCIES_OF_TASK: usize = 256;
 const MAX_DEPENDENCIES: usize = 100_000;
 const DEFAULT_CONCURRENCY: u32 = 4;
 const DEFAULT_TIMEOUT_MS: u64 = 3_600_000;
+/// What a task, a dependency and an attempt count for the account's quota beside their texts: about as much as their rows and
+/// index entries take. Without it, many small tasks would fill the disk and count almost nothing.
+const TASK_BYTES: i64 = 512;
+const DEPENDENCY_BYTES: i64 = 128;
+pub(crate) const ATTEMPT_BYTES: i64 = 512;
 /// At most this many field errors are reported at once.
 const MAX_ERRORS: usize = 20;
 
@@ -91,6 +96,13 @@ impl RunDraft {
         })
     }
 
+    /// What the run counts for the account's quota when it is submitted.
+    pub(crate) fn stored_bytes(&self) -> i64 {
+        let dependencies: usize = (0..self.tasks.len()).map(|at| self.graph.dependencies(at).len()).sum();
+        let rows = count(self.tasks.len()) * TASK_BYTES + count(dependencies) * DEPENDENCY_BYTES;
+        rows + count(self.tasks.iter().map(TaskDraft::text_bytes).sum::<usize>() + length(self.title.as_ref()))
+    }
+
     /// The machines that tasks are pinned to, each with the position of the first such task.
     pub(crate) fn machines(&self) -> Vec<(usize, MachineId)> {
         let mut seen = HashSet::new();
@@ -117,6 +129,22 @@ impl TaskDraft {
             retry: task.retry.map_or_else(Retry::default, retry),
         }
     }
+
+    fn text_bytes(&self) -> usize {
+        let Self { key, title, model, working_directory, .. } = self;
+        let optional: usize =
+            [key, title, model, working_directory].into_iter().map(|text| length(text.as_ref())).sum();
+        self.prompt.len() + optional
+    }
+}
+
+fn length(text: Option<&String>) -> usize {
+    text.map_or(0, String::len)
+}
+
+/// A body has at most 16 MiB, so sizes are far from the largest number.
+fn count(of: usize) -> i64 {
+    i64::try_from(of).unwrap_or(i64::MAX)
 }
 
 fn retry(policy: RetryPolicy) -> Retry {

@@ -13,7 +13,7 @@ mod template;
 mod waiting;
 
 pub(crate) use deleted_machine::{DeletedMachine, new_deletion};
-pub(crate) use draft::{InvalidRun, RunDraft, TaskDraft};
+pub(crate) use draft::{ATTEMPT_BYTES, InvalidRun, RunDraft, TaskDraft};
 pub(crate) use graph::{InvalidGraph, TaskGraph};
 pub use range::byte_range;
 pub(crate) use retry::Retry;

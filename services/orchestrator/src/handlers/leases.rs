@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::token_watch::TokenWatch;
 use crate::Orchestrator;
-use crate::domain::{LeaseCall, RunnerRequest};
+use crate::domain::{ATTEMPT_BYTES, LeaseCall, RunnerRequest};
 use crate::error::Error;
 use crate::operations::topics::{work, work_for};
 use crate::operations::{AttemptResults, EndReport, leases, outputs};
@@ -57,6 +57,8 @@ async fn grant(service: &Orchestrator, request: &RunnerRequest) -> Result<Vec<en
     let granted = leases::grant(&service.db, &service.machines, limits, lock, &service.lease_reports, request).await?;
     if !granted.is_empty() {
         service.alarm.due_after(limits.first_heartbeat);
+        let attempts = i64::try_from(granted.len()).unwrap_or(i64::MAX);
+        service.run_bytes.add(request.owner, attempts.saturating_mul(ATTEMPT_BYTES));
     }
     Ok(granted)
 }
@@ -108,8 +110,9 @@ pub(crate) async fn output(
     Json(body): Json<LeaseOutput>,
 ) -> HandlerResult<Json<LeaseOutputTaken>> {
     let call = lease_call(&caller, id, body.fence)?;
-    let (limits, reports, data) = (&service.limits, &service.lease_reports, body.data.into_string().into());
-    let appended = outputs::append(&service.db, limits, reports, call, body.offset, data).await?;
+    let (limits, quota, reports) = (&service.limits, &service.run_bytes, &service.lease_reports);
+    let data = body.data.into_string().into();
+    let appended = outputs::append(&service.db, limits, quota, reports, call, body.offset, data).await?;
     Ok(Json(LeaseOutputTaken { next_offset: appended.next_offset, truncated: appended.truncated }))
 }
 

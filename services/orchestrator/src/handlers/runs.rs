@@ -80,7 +80,8 @@ pub(crate) async fn create(
     };
     let traceparent = telemetry::traceparent().or_else(of_caller);
     let new = NewRun { owner: caller.user, draft, traceparent, key };
-    let submitted = runs::submit(&service.db, &service.machines, service.limits.max_unfinished, new).await?;
+    let (machines, quota) = (&service.machines, &service.run_bytes);
+    let submitted = runs::submit(&service.db, machines, service.limits.max_unfinished, quota, new).await?;
     let status = if submitted.is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok(respond(&service, submitted.run, status)?)
 }
@@ -148,7 +149,8 @@ pub(crate) async fn retry(
     caller: Caller,
     Path(id): Path<RunId>,
 ) -> HandlerResult<HttpResponse> {
-    let run = runs::retry(&service.db, &service.machines, service.limits.max_unfinished, caller.user, id).await?;
+    let (machines, quota) = (&service.machines, &service.run_bytes);
+    let run = runs::retry(&service.db, machines, service.limits.max_unfinished, quota, caller.user, id).await?;
     Ok(respond(&service, run, StatusCode::OK)?)
 }
 

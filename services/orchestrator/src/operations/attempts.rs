@@ -84,6 +84,7 @@ fn end_attempt(
     let outcome = attempt_outcome(end, run.is_cancelling(), task.retry, (task.failures, task.losses), max_losses);
     let status = transition(tx, task.status, outcome.event)?;
     run.counts.running -= 1;
+    run.stored_bytes = run.stored_bytes.saturating_add(lease.uncounted_output() + results.text_bytes());
     match status {
         TaskStatus::Completed => run.counts.completed += 1,
         TaskStatus::Cancelled => run.counts.cancelled += 1,

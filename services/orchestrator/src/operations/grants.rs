@@ -10,7 +10,7 @@ use ensemble_types::time::Timestamp;
 
 use super::changes::{save_run, transition};
 use crate::config::Limits;
-use crate::domain::{RunEvent, RunnerRequest, TaskEvent, Template, run_transition};
+use crate::domain::{ATTEMPT_BYTES, RunEvent, RunnerRequest, TaskEvent, Template, run_transition};
 use crate::store::deleted_machines;
 use crate::store::grants::{LeasedTask, ReadyTask, lease_tasks, leased_tasks, outputs_of_dependencies, ready_tasks};
 use crate::store::leases::{self, NewLease};
@@ -91,6 +91,7 @@ fn choose(open: &mut [OpenRun], request: &RunnerRequest) -> Vec<NewLease> {
             run.counts.ready -= 1;
             run.counts.queued -= 1;
             run.counts.running += 1;
+            run.stored_bytes = run.stored_bytes.saturating_add(ATTEMPT_BYTES);
             if task.unpinned && !run.spread && run.machine.is_none() {
                 run.machine = Some(request.machine.to_string());
             }

@@ -54,7 +54,11 @@ pub(crate) async fn end_leases(
         all.leases += ended.leases;
         all.failed_tasks += ended.failed_tasks;
     }
-    db.write("forget old deletions", deleted_machines::forget_old).await?;
+    db.write("forget old deletions", move |tx| {
+        deleted_machines::forget_surplus(tx, owner)?;
+        deleted_machines::forget_old(tx)
+    })
+    .await?;
     Ok(all)
 }
 

@@ -1,8 +1,9 @@
-//! The output of attempts: appended by byte offset, stored up to a limit, read in chunks.
+//! The output of attempts: appended by byte offset, stored up to a limit, read in chunks. Two limits: that of an attempt, and
+//! the account's quota. Output beyond them is only counted, so that no runner waits and no task fails because of them.
 
 use std::sync::Arc;
 
-use ensemble_store_kit::{Conn, Db, StoreError};
+use ensemble_store_kit::{Conn, Db, Quota, StoreError};
 use ensemble_types::ids::{LeaseId, RunId, TaskId, UserId};
 
 use super::LeaseReports;
@@ -11,6 +12,7 @@ use crate::config::Limits;
 use crate::domain::LeaseCall;
 use crate::error::Error;
 use crate::store::outputs::{self, OutputState};
+use crate::store::runs;
 
 /// The result of an append.
 #[derive(Clone, Copy, Debug)]
@@ -36,49 +38,94 @@ pub(crate) struct Attempt {
 /// Chunks that are read at once. Each has at most 1 MiB.
 const CHUNKS: i64 = 4;
 
+/// What a piece counts for the account's quota beside its length: about as much as its row and its index entry take.
+const PIECE_BYTES: i64 = 128;
+
 /// Appends a piece of output. `offset` counts the bytes since the start of the attempt.
 pub(crate) async fn append(
     db: &Db,
     limits: &Limits,
+    quota: &Quota,
     reports: &LeaseReports,
     call: LeaseCall,
     offset: u64,
     data: Arc<str>,
 ) -> Result<Appended, Error> {
-    if let Some(appended) = append_to_running(db, limits, call.clone(), offset, data.clone()).await? {
+    if let Some(appended) = append_to_running(db, limits, quota, call.clone(), offset, data.clone()).await? {
         return Ok(appended);
     }
     reports.running(call.clone()).await?;
-    append_to_running(db, limits, call, offset, data).await?.ok_or(Error::LeaseLost)
+    append_to_running(db, limits, quota, call, offset, data).await?.ok_or(Error::LeaseLost)
 }
 
 /// `None` when the attempt has not started or has ended.
 async fn append_to_running(
     db: &Db,
     limits: &Limits,
+    quota: &Quota,
     call: LeaseCall,
     offset: u64,
     data: Arc<str>,
 ) -> Result<Option<Appended>, Error> {
-    let max_bytes = limits.max_output_bytes;
-    db.write("append output", move |tx| {
+    let (max_bytes, owner, known) = (limits.max_output_bytes, call.owner, quota.clone());
+    let written = db.write("append output", move |tx| {
         let Some(state) = outputs::lock_running(tx, &call)? else { return Ok(None) };
         let gap = || Error::OutputGap { expected: bytes(state.length) };
         let start = i64::try_from(offset).unwrap_or(i64::MAX);
         if start > state.length {
             return Err(gap());
         }
-        let known = usize::try_from(state.length - start).unwrap_or(usize::MAX);
-        if known >= data.len() {
-            return Ok(Some(appended(state)));
+        let known_bytes = usize::try_from(state.length - start).unwrap_or(usize::MAX);
+        if known_bytes >= data.len() {
+            return Ok(Some((appended(state), 0)));
         }
         // A repeated piece has the same text. If the overlap ends inside a character, it is another text.
-        let fresh = data.get(known..).ok_or_else(gap)?;
-        let state = store(tx, call.lease, state, fresh.as_bytes(), max_bytes)?;
+        let fresh = data.get(known_bytes..).ok_or_else(gap)?.as_bytes();
+        let mut end = OutputEnd::of_attempt(state, max_bytes);
+        if !state.truncated {
+            let wanted = count(fresh).saturating_add(PIECE_BYTES);
+            let room = known.room(owner, wanted, || runs::stored_bytes(tx, owner))?;
+            end = end.or_quota(room.saturating_sub(PIECE_BYTES), known.limit());
+        }
+        let after = store(tx, call.lease, state, fresh, end)?;
         tx.notify(output(call.lease));
-        Ok(Some(appended(state)))
-    })
-    .await
+        Ok(Some((appended(after), after.counted_bytes - state.counted_bytes)))
+    });
+    Ok(written.await?.map(|(appended, more)| {
+        quota.add(owner, more);
+        appended
+    }))
+}
+
+/// Where the stored output of an attempt ends.
+#[derive(Clone, Copy, Debug)]
+struct OutputEnd {
+    /// Bytes that can still be stored.
+    room: i64,
+    /// The limit that is reached then.
+    limit: i64,
+    is_quota: bool,
+}
+
+impl OutputEnd {
+    fn of_attempt(state: OutputState, limit: i64) -> Self {
+        Self { room: limit.saturating_sub(state.stored), limit, is_quota: false }
+    }
+
+    /// Earlier, if the account's quota leaves less room.
+    fn or_quota(self, room: i64, limit: i64) -> Self {
+        if room < self.room { Self { room, limit, is_quota: true } } else { self }
+    }
+
+    /// The line after the last byte that is stored.
+    fn note(self) -> String {
+        let limit = self.limit;
+        if self.is_quota {
+            format!("\n[output truncated: the runs of this account take all of their quota of {limit} bytes]\n")
+        } else {
+            format!("\n[output truncated after {limit} bytes]\n")
+        }
+    }
 }
 
 fn appended(state: OutputState) -> Appended {
@@ -89,24 +136,28 @@ fn bytes(count: i64) -> u64 {
     u64::try_from(count).unwrap_or(0)
 }
 
-/// Stores as much as the limit allows, and a note where the output was truncated.
+fn count(bytes: &[u8]) -> i64 {
+    i64::try_from(bytes.len()).unwrap_or(i64::MAX)
+}
+
+/// Stores output up to its end, and a note where it was truncated.
 fn store(
     tx: &mut Conn,
     lease: LeaseId,
     state: OutputState,
     fresh: &[u8],
-    max_bytes: i64,
+    end: OutputEnd,
 ) -> Result<OutputState, StoreError> {
-    let count = |bytes: &[u8]| i64::try_from(bytes.len()).unwrap_or(i64::MAX);
     let mut after = OutputState { length: state.length + count(fresh), ..state };
     if !state.truncated {
-        let room = usize::try_from(max_bytes.saturating_sub(state.stored).max(0)).unwrap_or(usize::MAX);
+        let room = usize::try_from(end.room.max(0)).unwrap_or(usize::MAX);
         let mut kept = fresh.get(..whole_characters(fresh, room)).unwrap_or(fresh).to_vec();
         if kept.len() < fresh.len() {
             after.truncated = true;
-            kept.extend_from_slice(format!("\n[output truncated after {max_bytes} bytes]\n").as_bytes());
+            kept.extend_from_slice(end.note().as_bytes());
         }
         after.stored += count(&kept);
+        after.counted_bytes += count(&kept) + PIECE_BYTES;
         outputs::insert_chunk(tx, lease, state.stored, &kept)?;
     }
     outputs::save_state(tx, lease, after)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ensemble_store_kit::idempotency::{self, IdempotencyOutcome, IdempotencyRequest};
-use ensemble_store_kit::{Conn, Db, StoreError};
+use ensemble_store_kit::{Conn, Db, Quota, StoreError};
 use ensemble_types::ids::{MachineId, RunId, TaskId, UserId};
 use ensemble_types::runs::{ChangedTask, Run, Task, TaskStatus};
 use ensemble_types::time::Timestamp;
@@ -14,7 +14,7 @@ use super::changes::{count, save_run, transition};
 use super::machines::{fail_stranded, find_gone};
 use super::topics::{run_changed, work};
 use crate::clients::Machines;
-use crate::domain::{RunDraft, RunEvent, TaskEvent};
+use crate::domain::{ATTEMPT_BYTES, RunDraft, RunEvent, TaskEvent};
 use crate::error::Error;
 use crate::store::{deleted_machines, leases, new_run, run_views, runs, tasks};
 
@@ -45,7 +45,13 @@ pub(crate) struct NewRun {
 }
 
 /// Creates a run, unless an earlier request with the same idempotency key has created it.
-pub(crate) async fn submit(db: &Db, machines: &Machines, max_unfinished: i64, new: NewRun) -> Result<Submitted, Error> {
+pub(crate) async fn submit(
+    db: &Db,
+    machines: &Machines,
+    max_unfinished: i64,
+    quota: &Quota,
+    new: NewRun,
+) -> Result<Submitted, Error> {
     let pinned = new.draft.machines();
     // The earlier request must be found before the machines are checked, because they can be deleted by now.
     if let Some(key) = new.key.clone().filter(|_| !pinned.is_empty())
@@ -60,7 +66,7 @@ pub(crate) async fn submit(db: &Db, machines: &Machines, max_unfinished: i64, ne
             return Err(Error::MachineNotFound { task, machine: machine.to_string() });
         }
     }
-    create(db, max_unfinished, new).await
+    create(db, max_unfinished, quota.clone(), new).await
 }
 
 async fn find_submitted(db: &Db, request: IdempotencyRequest) -> Result<Option<RunId>, Error> {
@@ -68,9 +74,10 @@ async fn find_submitted(db: &Db, request: IdempotencyRequest) -> Result<Option<R
     Ok(resource.and_then(|id| id.parse().ok()))
 }
 
-async fn create(db: &Db, max_unfinished: i64, new: NewRun) -> Result<Submitted, Error> {
+async fn create(db: &Db, max_unfinished: i64, quota: Quota, new: NewRun) -> Result<Submitted, Error> {
     let NewRun { owner, draft, traceparent, key } = new;
-    db.write("create a run", move |tx| {
+    let (bytes, counted) = (draft.stored_bytes(), quota.clone());
+    let submitted = db.write("create a run", move |tx| {
         let id = RunId::generate();
         if let Some(key) = &key {
             match idempotency::claim(tx, key, &id.to_string())? {
@@ -86,13 +93,23 @@ async fn create(db: &Db, max_unfinished: i64, new: NewRun) -> Result<Submitted, 
         // A large run takes longer to write than a caller usually waits.
         tx.extend_deadline(Duration::from_millis(tasks.unsigned_abs()));
         check_unfinished(tx, owner, tasks, max_unfinished)?;
+        check_quota(tx, &quota, owner, bytes)?;
         new_run::insert(tx, id, owner, &draft, traceparent.as_deref())?;
         check_machines(tx, owner, &draft)?;
         tx.notify(run_changed(id));
         tx.notify(work(owner));
-        Ok(Submitted { run: first_page(tx, owner, id)?, is_new: true })
-    })
-    .await
+        Ok::<_, Error>(Submitted { run: first_page(tx, owner, id)?, is_new: true })
+    });
+    let submitted = submitted.await?;
+    if submitted.is_new {
+        counted.add(owner, bytes);
+    }
+    Ok(submitted)
+}
+
+/// Refuses runs that would take more than the account may store.
+fn check_quota(tx: &mut Conn, quota: &Quota, owner: UserId, more: i64) -> Result<(), Error> {
+    Ok(quota.check(owner, more, || runs::stored_bytes(tx, owner))??)
 }
 
 /// Refuses a run for a machine that was deleted since it was looked up.
@@ -149,9 +166,11 @@ pub(crate) async fn retry(
     db: &Db,
     machines: &Machines,
     max_unfinished: i64,
+    quota: &Quota,
     owner: UserId,
     id: RunId,
 ) -> Result<FirstPage, Error> {
+    let quota = quota.clone();
     let pins = db.read("read the machines of a run", move |c| tasks::pins(c, owner, id)).await?;
     find_gone(db, machines, owner, pins.clone()).await?;
     db.write("retry a run", move |tx| {
@@ -164,6 +183,7 @@ pub(crate) async fn retry(
             return Err(Error::NothingToRetry);
         }
         check_unfinished(tx, owner, more.into(), max_unfinished)?;
+        check_quota(tx, &quota, owner, i64::from(more).saturating_mul(ATTEMPT_BYTES))?;
         let queued = transition(tx, TaskStatus::Failed, TaskEvent::Retried)?;
         let requeued: HashSet<TaskId> = tasks::requeue_ended(tx, &run, queued)?.into_iter().collect();
         let ready = set_open_dependencies(tx, id, &requeued)?;

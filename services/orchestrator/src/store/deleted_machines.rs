@@ -21,6 +21,8 @@ use crate::domain::DeletedMachine;
 
 /// Longer than a token or a lease of the machine lives.
 const KEPT: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+/// Rows of an account that are kept. Who registers and deletes machines without end is remembered for less than [`KEPT`].
+const MOST: i64 = 10_000;
 /// Rows that are removed at once.
 const FORGOTTEN: i64 = 100;
 
@@ -109,6 +111,23 @@ pub(crate) fn set_registered(
     on!(tx, |c| diesel::update(row.filter(deleted_machines::deleted_at.eq(of.db())))
         .set(deleted_machines::registered_at.eq(created_at.db()))
         .execute(c))?;
+    Ok(())
+}
+
+/// Removes the oldest rows of an account that has more than [`MOST`].
+pub(crate) fn forget_surplus(tx: &mut Conn, owner: UserId) -> Result<(), StoreError> {
+    let of_owner = deleted_machines::owner_id.eq(owner.db());
+    let surplus: Option<Timestamp> = on!(tx, |c| deleted_machines::table
+        .filter(of_owner)
+        .order(deleted_machines::deleted_at.desc())
+        .offset(MOST)
+        .select(deleted_machines::deleted_at)
+        .first(c)
+        .optional())?;
+    if let Some(newest) = surplus {
+        let old = deleted_machines::table.filter(of_owner.and(deleted_machines::deleted_at.le(newest.db())));
+        on!(tx, |c| diesel::delete(old).execute(c))?;
+    }
     Ok(())
 }
 

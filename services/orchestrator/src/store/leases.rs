@@ -27,12 +27,19 @@ pub(crate) struct LockedLease {
     pub(crate) cancel_requested: bool,
     pub(crate) end_reason: Option<String>,
     outcome: Option<TaskStatusColumn>,
+    output_bytes: i64,
+    output_counted: i64,
 }
 
 impl LockedLease {
     /// What the task became when the runner's report ended the lease.
     pub(crate) fn outcome(&self) -> Option<TaskStatus> {
         self.outcome.map(TaskStatus::from)
+    }
+
+    /// What the stored output counts that the run's `stored_bytes` does not contain yet. [`end`] records that it does.
+    pub(crate) fn uncounted_output(&self) -> i64 {
+        self.output_bytes - self.output_counted
     }
 }
 
@@ -159,6 +166,8 @@ struct NewRow<'a> {
     output_length: i64,
     output_stored: i64,
     output_cut: bool,
+    output_bytes: i64,
+    output_counted: i64,
 }
 
 /// Inserts leases for a machine, granted at one point in time.
@@ -183,6 +192,8 @@ pub(crate) fn insert(
         output_length: 0,
         output_stored: 0,
         output_cut: false,
+        output_bytes: 0,
+        output_counted: 0,
     };
     let rows: Vec<NewRow<'_>> = new.iter().map(row).collect();
     on!(tx, |c| diesel::insert_into(leases::table).values(&rows).execute(c))?;
@@ -212,7 +223,7 @@ pub(crate) fn start(tx: &mut Conn, lease: &StartedLease) -> Result<(), StoreErro
     Ok(())
 }
 
-/// Ends a lease. `outcome` is what the task became, when the runner's report ended it.
+/// Ends a lease whose run counts all of its output. `outcome` is what the task became, when the runner's report ended it.
 pub(crate) fn end(
     tx: &mut Conn,
     id: LeaseId,
@@ -224,6 +235,7 @@ pub(crate) fn end(
         leases::ended_at.eq(now.db()),
         leases::end_reason.eq(reason),
         leases::outcome.eq(outcome.map(TaskStatus::as_str)),
+        leases::output_counted.eq(leases::output_bytes),
     )))
     .execute(c))?;
     Ok(())

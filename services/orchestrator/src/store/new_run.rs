@@ -36,6 +36,7 @@ struct RunRow<'a> {
     ready: i32,
     version: i64,
     served_at: DbTime,
+    stored_bytes: i64,
     created_at: DbTime,
     updated_at: DbTime,
 }
@@ -152,6 +153,7 @@ fn insert_run(
         ready: int(ready),
         version: 1,
         served_at: now.db(),
+        stored_bytes: draft.stored_bytes(),
         created_at: now.db(),
         updated_at: now.db(),
     };

@@ -20,6 +20,8 @@ pub(crate) struct OutputState {
     pub(crate) stored: i64,
     /// The limit was reached, so later output is not stored.
     pub(crate) truncated: bool,
+    /// What the stored output counts for the account's quota.
+    pub(crate) counted_bytes: i64,
 }
 
 /// Locks the lease of an attempt that has started and not ended. `None` when there is no such attempt. No other row of the
@@ -30,7 +32,7 @@ pub(crate) fn lock_running(tx: &mut Conn, call: &LeaseCall) -> Result<Option<Out
         .filter(leases::owner_id.eq(call.owner.db()).and(leases::machine_id.eq(call.machine.as_str())))
         .filter(leases::attempt.eq(call.attempt()))
         .filter(leases::ended_at.is_null().and(leases::timeout_at.is_not_null()));
-    let columns = (leases::output_length, leases::output_stored, leases::output_cut);
+    let columns = (leases::output_length, leases::output_stored, leases::output_cut, leases::output_bytes);
     let rows: Vec<OutputState> = load_locked!(tx, query, columns)?;
     Ok(rows.into_iter().next())
 }
@@ -52,6 +54,7 @@ pub(crate) fn save_state(tx: &mut Conn, lease: LeaseId, state: OutputState) -> R
         leases::output_length.eq(state.length),
         leases::output_stored.eq(state.stored),
         leases::output_cut.eq(state.truncated),
+        leases::output_bytes.eq(state.counted_bytes),
     )))
     .execute(c))?;
     Ok(())

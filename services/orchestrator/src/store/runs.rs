@@ -2,7 +2,7 @@
 
 use diesel::dsl::{count_star, max, sql, sum};
 use diesel::prelude::*;
-use diesel::sql_types::Bool;
+use diesel::sql_types::{BigInt, Bool};
 use ensemble_store_kit::types::{DbId, DbTime, IntoDb, now};
 use ensemble_store_kit::{Conn, StoreError, cached, on};
 use ensemble_types::ids::{RunId, UserId};
@@ -29,6 +29,8 @@ pub(crate) struct LockedRun {
     /// The version that this transaction creates.
     pub(crate) version: i64,
     pub(crate) served_at: Timestamp,
+    /// What it counts for the owner's quota, without the output of open attempts.
+    pub(crate) stored_bytes: i64,
     pub(crate) started_at: Option<Timestamp>,
     /// The database's clock when the row was read.
     pub(crate) now: Timestamp,
@@ -54,6 +56,7 @@ pub(super) struct LockedRow {
     ready: i32,
     version: i64,
     served_at: Timestamp,
+    stored_bytes: i64,
     started_at: Option<Timestamp>,
 }
 
@@ -78,6 +81,7 @@ impl LockedRow {
             },
             version: self.version + 1,
             served_at: self.served_at,
+            stored_bytes: self.stored_bytes,
             started_at: self.started_at,
             now,
         }
@@ -124,6 +128,7 @@ struct Changes<'a> {
     ready: i32,
     version: i64,
     served_at: DbTime,
+    stored_bytes: i64,
     updated_at: DbTime,
     started_at: Option<DbTime>,
     finished_at: Option<DbTime>,
@@ -143,6 +148,7 @@ pub(crate) fn save(tx: &mut Conn, run: &LockedRun) -> Result<(), StoreError> {
         ready: run.counts.ready,
         version: run.version,
         served_at: run.served_at.db(),
+        stored_bytes: run.stored_bytes,
         updated_at: run.now.db(),
         started_at: run.started_at.db(),
         finished_at: run.status.is_terminal().then_some(run.now).db(),
@@ -163,6 +169,20 @@ pub(crate) fn unfinished(tx: &mut Conn, owner: UserId) -> Result<i64, StoreError
         .select(sum(runs::queued + runs::running))
         .first(c))?;
     Ok(open.unwrap_or(0))
+}
+
+/// What an account's runs count for its quota: what their rows say, and the output of open attempts.
+pub(crate) fn stored_bytes(c: &mut Conn, owner: UserId) -> Result<i64, StoreError> {
+    // PostgreSQL's sum of bigints is a numeric, which SQLite does not have.
+    let of_runs: i64 = on!(c, |c| runs::table
+        .filter(runs::owner_id.eq(owner.db()))
+        .select(sql::<BigInt>("CAST(COALESCE(sum(stored_bytes), 0) AS bigint)"))
+        .get_result(c))?;
+    let of_open_attempts: i64 = on!(c, |c| leases::table
+        .filter(leases::owner_id.eq(owner.db()).and(leases::ended_at.is_null()))
+        .select(sql::<BigInt>("CAST(COALESCE(sum(output_bytes - output_counted), 0) AS bigint)"))
+        .get_result(c))?;
+    Ok(of_runs.saturating_add(of_open_attempts))
 }
 
 /// Waits for the transactions that have locked unfinished runs of an account, in the order of their ids.

@@ -26,6 +26,7 @@ table! {
         ready -> Integer,
         version -> BigInt,
         served_at -> Moment,
+        stored_bytes -> BigInt,
         created_at -> Moment,
         updated_at -> Moment,
         started_at -> Nullable<Moment>,
@@ -120,6 +121,8 @@ table! {
         output_length -> BigInt,
         output_stored -> BigInt,
         output_cut -> Bool,
+        output_bytes -> BigInt,
+        output_counted -> BigInt,
     }
 }
 

@@ -89,6 +89,13 @@ pub(crate) struct AttemptResults {
     pub(crate) usage: Option<Usage>,
 }
 
+impl AttemptResults {
+    /// What they count for the account's quota.
+    pub(crate) fn text_bytes(&self) -> i64 {
+        self.output_summary.as_ref().map_or(0, |summary| i64::try_from(summary.len()).unwrap_or(i64::MAX))
+    }
+}
+
 /// A task after the end of an attempt.
 #[derive(Clone, Debug)]
 pub(crate) struct EndedTask {

@@ -16,6 +16,7 @@ mod losses;
 mod machines;
 mod memory;
 mod outputs;
+mod quotas;
 mod refusals;
 mod restarts;
 mod retrying;

@@ -1,6 +1,6 @@
 //! Drafts of messages, and how a batch of appends numbers them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use ensemble_types::ids::{MessageId, SessionId, UserId};
@@ -12,6 +12,10 @@ use super::access::CanEdit;
 
 /// The most messages that one call can append.
 pub(crate) const MAX_DRAFTS: usize = 200;
+
+/// What a message counts for the quota beside its content: about as much as its row and its index entries take. Without it,
+/// many short messages would fill the disk and count almost nothing.
+pub(crate) const ROW_BYTES: i64 = 256;
 
 /// A message without a `seq` yet.
 #[derive(Debug)]
@@ -57,6 +61,11 @@ impl Drafts {
     pub(crate) fn bytes(&self) -> usize {
         self.messages.iter().map(|draft| draft.content.len() + draft.local_id.len() + 64).sum()
     }
+
+    /// What they count for the quota if all of them are new.
+    pub(crate) fn counted_bytes(&self) -> i64 {
+        self.messages.iter().map(Draft::counted_bytes).fold(0, i64::saturating_add)
+    }
 }
 
 impl Draft {
@@ -69,6 +78,11 @@ impl Draft {
             content: message.content.into_string(),
             key_epoch: message.key_epoch,
         })
+    }
+
+    /// What it counts for the quota once it is stored.
+    fn counted_bytes(&self) -> i64 {
+        i64::try_from(self.content.len()).unwrap_or(i64::MAX).saturating_add(ROW_BYTES)
     }
 
     fn numbered(&self, sender: UserId, seq: i64, created_at: Timestamp) -> Message {
@@ -98,6 +112,8 @@ pub(crate) struct Numbered {
     pub(crate) messages: Vec<Arc<Message>>,
     /// At least one of them is new.
     pub(crate) created: bool,
+    /// What the new ones count for the quota.
+    pub(crate) counted_bytes: i64,
 }
 
 impl Numbering {
@@ -111,13 +127,24 @@ impl Numbering {
         self.by_local_id.insert((session, message.sender_id, message.local_id.clone()), Arc::new(message));
     }
 
+    /// What these drafts would count for the quota: those whose `localId` is not known to be used.
+    pub(crate) fn counted_bytes(&self, session: SessionId, sender: UserId, drafts: &[Draft]) -> i64 {
+        let mut seen = HashSet::new();
+        let new = drafts.iter().filter(|draft| {
+            seen.insert(&draft.local_id) && !self.by_local_id.contains_key(&(session, sender, draft.local_id.clone()))
+        });
+        new.map(Draft::counted_bytes).fold(0, i64::saturating_add)
+    }
+
     /// Numbers the drafts of one call.
     pub(crate) fn number(&mut self, _: CanEdit<'_>, session: SessionId, sender: UserId, drafts: &[Draft]) -> Numbered {
         let added_before = self.added.len();
+        let mut counted_bytes = 0_i64;
         let last_seq = self.last_seqs.entry(session).or_default();
         let messages = drafts.iter().map(|draft| {
             let message = self.by_local_id.entry((session, sender, draft.local_id.clone())).or_insert_with(|| {
                 *last_seq += 1;
+                counted_bytes = counted_bytes.saturating_add(draft.counted_bytes());
                 let message = Arc::new(draft.numbered(sender, *last_seq, self.at));
                 self.added.push((session, Arc::clone(&message)));
                 message
@@ -125,7 +152,7 @@ impl Numbering {
             Arc::clone(message)
         });
         let messages = messages.collect();
-        Numbered { messages, created: self.added.len() > added_before }
+        Numbered { messages, created: self.added.len() > added_before, counted_bytes }
     }
 
     /// The messages to store.

@@ -6,14 +6,18 @@
 //!
 //! A `localId` is rarely used twice, so a batch relies on the unique index first. When the index refuses it, the batch runs
 //! again and looks up what its local ids were used for.
+//!
+//! Messages count for the quota of the session's owner, also those of guests. A call whose messages are all stored already is
+//! answered when the quota is used up, too.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ensemble_store_kit::{BatchConfig, Batcher, Conn, Db, StoreError};
+use ensemble_store_kit::{BatchConfig, Batcher, Conn, Db, Quota, StoreError};
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::Message;
+use ensemble_types::shares::ShareLevel;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
@@ -23,7 +27,7 @@ use crate::domain::message::{Drafts, Numbered, Numbering};
 use crate::error::Error;
 use crate::metrics::{AppendMetrics, Queued};
 use crate::store;
-use crate::store::sessions::SessionRow;
+use crate::store::sessions::{Growth, SessionRow};
 
 /// How much may be queued, and how much is committed together.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +80,7 @@ const OPERATION: &str = "append messages";
 
 impl Appender {
     /// Starts the thread that commits.
-    pub(crate) fn start(db: &Db, limits: AppendLimits, metrics: AppendMetrics) -> std::io::Result<Self> {
+    pub(crate) fn start(db: &Db, limits: AppendLimits, quota: Quota, metrics: AppendMetrics) -> std::io::Result<Self> {
         let config = BatchConfig {
             name: "append",
             queue: limits.queue,
@@ -90,7 +94,7 @@ impl Appender {
             while !calls.is_empty() {
                 let rest = calls.split_off(fitting(&calls, limits.batch_messages));
                 batch_metrics.observe_batch(calls.len(), calls.iter().map(|call| call.drafts.messages.len()).sum());
-                outcomes.extend(append_batch(db, &calls));
+                outcomes.extend(append_batch(db, &quota, &calls));
                 calls = rest;
             }
             outcomes
@@ -126,16 +130,16 @@ fn fitting(calls: &[Call], limit: usize) -> usize {
     fits.count().max(1)
 }
 
-fn append_batch(db: &Db, calls: &[Call]) -> Vec<Result<Appended, Error>> {
-    let mut outcomes = append_in_transaction(db, calls, LocalIds::AssumeNew);
+fn append_batch(db: &Db, quota: &Quota, calls: &[Call]) -> Vec<Result<Appended, Error>> {
+    let mut outcomes = append_in_transaction(db, quota, calls, LocalIds::AssumeNew);
     if let Err(StoreError::Duplicate { .. }) = outcomes {
-        outcomes = append_in_transaction(db, calls, LocalIds::LookUp);
+        outcomes = append_in_transaction(db, quota, calls, LocalIds::LookUp);
     }
     match outcomes {
-        Ok(outcomes) => outcomes.into_iter().map(|outcome| outcome.map_err(Error::from)).collect(),
+        Ok(outcomes) => outcomes,
         // A row that cannot be read must not fail the other calls of the batch.
         Err(StoreError::Broken { .. }) if calls.len() > 1 => {
-            calls.chunks(1).flat_map(|call| append_batch(db, call)).collect()
+            calls.chunks(1).flat_map(|call| append_batch(db, quota, call)).collect()
         }
         Err(error) => calls.iter().map(|_| Err(error.clone().into())).collect(),
     }
@@ -143,22 +147,23 @@ fn append_batch(db: &Db, calls: &[Call]) -> Vec<Result<Appended, Error>> {
 
 fn append_in_transaction(
     db: &Db,
+    quota: &Quota,
     calls: &[Call],
     local_ids: LocalIds,
-) -> Result<Vec<Result<Appended, Refusal>>, StoreError> {
-    let outcomes = db.write_blocking(OPERATION, |tx| append_all(tx, calls, local_ids))?;
-    let appended = |Numbered { messages, created }| {
+) -> Result<Vec<Result<Appended, Error>>, StoreError> {
+    let (outcomes, added) = db.write_blocking(OPERATION, |tx| append_all(tx, quota, calls, local_ids))?;
+    added.into_iter().for_each(|(owner, bytes)| quota.add(owner, bytes));
+    let appended = |Numbered { messages, created, .. }| {
         let messages = messages.into_iter().map(Arc::unwrap_or_clone).collect();
         Appended { messages, created }
     };
     Ok(outcomes.into_iter().map(|outcome| outcome.map(appended)).collect())
 }
 
-fn append_all(
-    tx: &mut Conn,
-    calls: &[Call],
-    local_ids: LocalIds,
-) -> Result<Vec<Result<Numbered, Refusal>>, StoreError> {
+/// What became of each call, and what the batch adds to the quotas of owners.
+type BatchOutcome = (Vec<Result<Numbered, Error>>, HashMap<UserId, i64>);
+
+fn append_all(tx: &mut Conn, quota: &Quota, calls: &[Call], local_ids: LocalIds) -> Result<BatchOutcome, StoreError> {
     let ids: BTreeSet<SessionId> = calls.iter().map(|call| call.session).collect();
     let locked = store::sessions::lock_all(tx, ids)?;
     let sessions: HashMap<SessionId, SessionRow> = locked.into_iter().map(|row| (row.id, row)).collect();
@@ -170,24 +175,71 @@ fn append_all(
         add_stored(tx, calls, &mut numbering)?;
     }
     let mut outcomes = Vec::with_capacity(calls.len());
-    for Call { session, sender, drafts, .. } in calls {
-        let level = levels.get(&(*session, *sender)).copied();
-        let access = match sessions.get(session) {
-            Some(row) => Access::of(row.owner_id, *sender, level),
-            None => Err(Refusal::NotFound),
+    let mut added_bytes: HashMap<UserId, i64> = HashMap::new();
+    for call in calls {
+        let Some(row) = sessions.get(&call.session) else {
+            outcomes.push(Err(Refusal::NotFound.into()));
+            continue;
         };
-        let numbered =
-            access.and_then(|access| Ok(numbering.number(access.edit()?, *session, *sender, &drafts.messages)));
-        outcomes.push(numbered);
+        let level = levels.get(&(call.session, call.sender)).copied();
+        let added = added_bytes.entry(row.owner_id).or_default();
+        match number(tx, quota, call, (row, level), &mut numbering, added) {
+            Err(Error::Store(error)) => return Err(error),
+            outcome => outcomes.push(outcome),
+        }
     }
     let added = numbering.into_added();
     if !added.is_empty() {
-        let grown: BTreeSet<SessionId> = added.iter().map(|(session, _)| *session).collect();
+        let mut grown: BTreeMap<SessionId, Growth> = BTreeMap::new();
+        for (session, message) in &added {
+            let growth = grown.entry(*session).or_default();
+            growth.last_seq = growth.last_seq.max(message.seq);
+            growth.content_bytes += i64::try_from(message.content.len()).unwrap_or(i64::MAX);
+        }
         store::messages::insert(tx, &added)?;
         store::sessions::advance(tx, &grown, now)?;
-        grown.into_iter().for_each(|session| tx.notify(session_topic(session)));
+        grown.into_keys().for_each(|session| tx.notify(session_topic(session)));
     }
-    Ok(outcomes)
+    Ok((outcomes, added_bytes))
+}
+
+/// Numbers the drafts of one call, if the sender may append and they fit into the owner's quota. `added` is what the batch
+/// adds to it.
+fn number(
+    tx: &mut Conn,
+    quota: &Quota,
+    call: &Call,
+    (row, level): (&SessionRow, Option<ShareLevel>),
+    numbering: &mut Numbering,
+    added: &mut i64,
+) -> Result<Numbered, Error> {
+    let access = Access::of(row.owner_id, call.sender, level)?;
+    let can_edit = access.edit()?;
+    check_quota(tx, quota, call, row.owner_id, numbering, *added)?;
+    let numbered = numbering.number(can_edit, call.session, call.sender, &call.drafts.messages);
+    *added = added.saturating_add(numbered.counted_bytes);
+    Ok(numbered)
+}
+
+/// Fails when the new messages of a call do not fit into what the owner's quota leaves besides `added`.
+fn check_quota(
+    tx: &mut Conn,
+    quota: &Quota,
+    call: &Call,
+    owner: UserId,
+    numbering: &mut Numbering,
+    added: i64,
+) -> Result<(), Error> {
+    let all = call.drafts.counted_bytes();
+    let load = || store::sessions::message_bytes(tx, owner);
+    let room = quota.room(owner, all.saturating_add(added), load)?.saturating_sub(added);
+    if all <= room {
+        return Ok(());
+    }
+    // Some of the messages may be stored already, and those take nothing.
+    add_stored(tx, std::slice::from_ref(call), numbering)?;
+    let new = numbering.counted_bytes(call.session, call.sender, &call.drafts.messages);
+    if new <= room.max(0) { Ok(()) } else { Err(quota.exceeded(room).into()) }
 }
 
 /// The senders who need a share, since they do not own the session.

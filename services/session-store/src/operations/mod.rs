@@ -6,6 +6,7 @@ mod latest_page_cache;
 pub(crate) mod messages;
 pub(crate) mod public_links;
 pub(crate) mod purge;
+pub(crate) mod quotas;
 pub(crate) mod sessions;
 pub(crate) mod shares;
 pub(crate) mod streams;

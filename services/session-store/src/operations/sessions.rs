@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ensemble_store_kit::idempotency::{self, IdempotencyOutcome, IdempotencyRequest};
 use ensemble_store_kit::types::IntoDb;
-use ensemble_store_kit::{Conn, StoreError, cursor};
+use ensemble_store_kit::{Conn, Quota, StoreError, cursor};
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::sessions::{Session, SessionPage, SessionStatus};
 use ensemble_types::time::Timestamp;
@@ -47,14 +47,18 @@ pub(crate) async fn create(
     request: Option<IdempotencyRequest>,
 ) -> Result<Created, Error> {
     service.peers.require_machine(new.owner, &new.machine).await?;
-    let online_for = service.online_for;
-    service
+    let (online_for, quota, owner) = (service.online_for, service.quotas.sessions.clone(), new.owner);
+    let created = service
         .db
         .write("create a session", move |tx| {
-            let (id, is_new) = create_or_find(tx, &new, request.as_ref())?;
-            Ok(Created { session: load(tx, id, new.owner, online_for)?, is_new })
+            let (id, is_new) = create_or_find(tx, &new, &quota, request.as_ref())?;
+            Ok::<_, Error>(Created { session: load(tx, id, new.owner, online_for)?, is_new })
         })
-        .await
+        .await?;
+    if created.is_new {
+        service.quotas.sessions.add(owner, 1);
+    }
+    Ok(created)
 }
 
 pub(crate) async fn read(service: &SessionStore, id: SessionId, caller: UserId) -> Result<Session, Error> {
@@ -104,9 +108,13 @@ pub(crate) async fn delete(service: &SessionStore, id: SessionId, caller: UserId
             store::sessions::mark_deleted(access.own()?, tx, id)?;
             publish_change(tx, id)?;
             tx.notify(deletions_topic());
-            Ok(())
+            Ok::<_, Error>(())
         })
-        .await
+        .await?;
+    // Only the owner deletes. What the session took is free now, and not when it is purged.
+    service.quotas.sessions.forget(caller);
+    service.quotas.message_bytes.forget(caller);
+    Ok(())
 }
 
 /// Reads a session as the caller may see it.
@@ -118,6 +126,7 @@ pub(super) fn load(c: &mut Conn, id: SessionId, caller: UserId, online_for: Dura
 fn create_or_find(
     tx: &mut Conn,
     new: &NewSession,
+    quota: &Quota,
     request: Option<&IdempotencyRequest>,
 ) -> Result<(SessionId, bool), Error> {
     let id = SessionId::generate();
@@ -132,6 +141,9 @@ fn create_or_find(
         }
     }
     if store::sessions::insert(tx, id, new)? {
+        // Afterwards, because a tag that is taken gives its session, whatever the quota says.
+        let others = || store::sessions::count_owned(tx, new.owner).map(|count| count - 1);
+        quota.check(new.owner, 1, others)??;
         return Ok((id, true));
     }
     let Some(tag) = &new.tag else {

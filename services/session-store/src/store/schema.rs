@@ -18,6 +18,7 @@ table! {
         thinking -> Bool,
         last_active_at -> Nullable<Moment>,
         last_seq -> BigInt,
+        content_bytes -> BigInt,
         key_epoch -> BigInt,
         rekey_needed -> Bool,
         revision -> BigInt,

@@ -1,19 +1,22 @@
 //! Sessions. Their rows are also the locks: everything that changes a session, its messages, shares or link locks the row
 //! first, so that what it reads afterwards stays true until the commit.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use diesel::dsl::max;
+use diesel::dsl::sql;
 use diesel::prelude::*;
-use ensemble_store_kit::types::{DbId, DbTime, IntoDb, now};
+use diesel::sql_query;
+use diesel::sql_types::{Array, BigInt};
+use ensemble_store_kit::types::{DbId, DbTime, IntoDb, Moment, Uid, now};
 use ensemble_store_kit::{Conn, StoreError, cached, on};
 use ensemble_types::ids::{MachineId, SessionId, UserId};
 use ensemble_types::links::PublicSession;
 use ensemble_types::sessions::SessionStatus;
 use ensemble_types::time::Timestamp;
 
-use super::schema::{messages, session_contents, sessions, shares};
+use super::schema::{session_contents, sessions, shares};
 use crate::domain::access::{CanChange, CanOwn};
+use crate::domain::message::ROW_BYTES;
 use crate::domain::stream::SessionStamp;
 
 /// What decisions about a session are made from.
@@ -200,6 +203,7 @@ pub(crate) fn insert(tx: &mut Conn, id: SessionId, new: &NewSession) -> Result<b
         sessions::archived.eq(false),
         sessions::thinking.eq(false),
         sessions::last_seq.eq(0),
+        sessions::content_bytes.eq(0),
         sessions::key_epoch.eq(1),
         sessions::rekey_needed.eq(false),
         sessions::revision.eq(0),
@@ -269,18 +273,59 @@ pub(crate) fn bump_revision(tx: &mut Conn, id: SessionId) -> Result<(), StoreErr
     on!(tx, |c| diesel::update(sessions::table.find(id.db())).set(revision).execute(c)).map(drop)
 }
 
-/// Sets `last_seq` of locked sessions to that of their newest message.
-pub(crate) fn advance(tx: &mut Conn, ids: &BTreeSet<SessionId>, at: Timestamp) -> Result<(), StoreError> {
-    let ids: Vec<DbId> = ids.iter().map(|id| id.db()).collect();
-    let newest = messages::table
-        .filter(messages::session_id.eq(sessions::id))
-        .select(max(messages::seq))
-        .single_value()
-        .assume_not_null();
-    let advanced = diesel::update(sessions::table.filter(sessions::id.eq_any(ids)))
-        .set((sessions::last_seq.eq(newest), sessions::updated_at.eq(at.db())));
-    // Only PostgreSQL passes the ids as one array, so only there the text is always the same.
-    on!(tx, Pg | c | cached(advanced).execute(c), Sqlite | c | advanced.execute(c)).map(drop)
+/// How a session grows with its new messages.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Growth {
+    /// Of the newest message.
+    pub(crate) last_seq: i64,
+    /// The length of the new contents.
+    pub(crate) content_bytes: i64,
+}
+
+/// Advances locked sessions to their newest messages.
+pub(crate) fn advance(tx: &mut Conn, grown: &BTreeMap<SessionId, Growth>, at: Timestamp) -> Result<(), StoreError> {
+    // One text for any number of sessions, and a plan that does not depend on how many messages there are.
+    const ADVANCE: &str = "UPDATE sessions SET last_seq = grown.last_seq, updated_at = $1, \
+        content_bytes = sessions.content_bytes + grown.content_bytes \
+        FROM unnest($2, $3, $4) AS grown (id, last_seq, content_bytes) WHERE sessions.id = grown.id";
+    on!(
+        tx,
+        Pg | c | {
+            let ids: Vec<DbId> = grown.keys().map(|id| id.db()).collect();
+            let seqs: Vec<i64> = grown.values().map(|growth| growth.last_seq).collect();
+            let bytes: Vec<i64> = grown.values().map(|growth| growth.content_bytes).collect();
+            let advanced = sql_query(ADVANCE).bind::<Moment, _>(at.db()).bind::<Array<Uid>, _>(ids);
+            cached(advanced.bind::<Array<BigInt>, _>(seqs).bind::<Array<BigInt>, _>(bytes)).execute(c).map(drop)
+        },
+        Sqlite
+            | c
+            | grown.iter().try_for_each(|(id, growth)| {
+                let advanced = diesel::update(sessions::table.find(id.db())).set((
+                    sessions::last_seq.eq(growth.last_seq),
+                    sessions::content_bytes.eq(sessions::content_bytes + growth.content_bytes),
+                    sessions::updated_at.eq(at.db()),
+                ));
+                cached(advanced).execute(c).map(drop)
+            })
+    )
+}
+
+/// How many sessions a user owns.
+pub(crate) fn count_owned(c: &mut Conn, owner: UserId) -> Result<i64, StoreError> {
+    on!(c, |c| sessions::table
+        .filter(sessions::owner_id.eq(owner.db()).and(sessions::deleted_at.is_null()))
+        .count()
+        .get_result(c))
+}
+
+/// What the messages of a user's sessions count for the quota.
+pub(crate) fn message_bytes(c: &mut Conn, owner: UserId) -> Result<i64, StoreError> {
+    // PostgreSQL's sum of bigints is a numeric, which SQLite does not have.
+    let bytes = format!("CAST(COALESCE(sum(content_bytes + {ROW_BYTES} * last_seq), 0) AS bigint)");
+    on!(c, |c| sessions::table
+        .filter(sessions::owner_id.eq(owner.db()).and(sessions::deleted_at.is_null()))
+        .select(sql::<BigInt>(&bytes))
+        .get_result(c))
 }
 
 /// The revisions of those sessions that exist.

@@ -9,7 +9,7 @@ use ensemble_testkit::postgres::{Cluster, Durability};
 use ensemble_testkit::{Api, Events, Program, eventually, on_both_databases};
 use serde_json::{Value, json};
 
-use crate::fixture::{Client, Fixture, messages};
+use crate::fixture::{Client, Fixture, lock_is_free, messages};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_ensemble-session-store");
 
@@ -58,7 +58,6 @@ on_both_databases! {
         let token = peers.issuer().user(owner_id);
         let machine = peers.new_machine(owner_id);
         assert!(fixture.service.stop().await);
-        // A SQLite file is free when the old service has released its lock.
         eventually(Duration::from_secs(10), async || lock_is_free(&database.url)).await;
         let mut program = Program::start(BINARY, vars).await;
         let owner = Client { id: owner_id, machine, api: Api::new(&program.public_url).with_token(&token) };
@@ -83,11 +82,6 @@ on_both_databases! {
         reader.await.unwrap();
         drop(database);
     }
-}
-
-fn lock_is_free(url: &str) -> bool {
-    let Some(path) = url.strip_prefix("sqlite:") else { return true };
-    std::fs::File::open(format!("{path}.lock")).is_ok_and(|file| file.try_lock().is_ok())
 }
 
 /// Follows a session across interruptions. Each `seq` must arrive once, in order, up to the last message.

@@ -1,8 +1,10 @@
 //! What every test starts with: peers, a database, the service, and clients with accounts.
 
+use std::time::Duration;
+
 use ensemble_chassis::Running;
 use ensemble_session_store::SessionStore;
-use ensemble_testkit::{Api, Backend, Peers, TestDatabase, start_service};
+use ensemble_testkit::{Api, Backend, Peers, TestDatabase, eventually, start_service};
 use ensemble_types::ids::{MachineId, UserId};
 use serde_json::{Value, json};
 
@@ -35,7 +37,12 @@ impl Fixture {
 
     /// Another replica on the same database.
     pub(crate) async fn replica(&self) -> Running {
-        start_service::<SessionStore>(vars(&self.peers, &self.database, &[])).await
+        self.replica_with(&[]).await
+    }
+
+    /// The same, with these variables set, too.
+    pub(crate) async fn replica_with(&self, variables: &[(&str, &str)]) -> Running {
+        start_service::<SessionStore>(vars(&self.peers, &self.database, variables)).await
     }
 
     pub(crate) fn vars(&self, variables: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -149,10 +156,35 @@ impl Fixture {
         client.query_one(&format!("SELECT ({sql})::bigint"), &[]).await.unwrap().get(0)
     }
 
-    /// Runs a statement on PostgreSQL.
+    /// Runs statements on the database.
     pub(crate) async fn execute(&self, sql: &str) {
-        let (client, connection) = tokio_postgres::connect(&self.database.url, tokio_postgres::NoTls).await.unwrap();
-        tokio::spawn(connection);
-        client.batch_execute(sql).await.unwrap();
+        execute(&self.database, sql).await;
     }
+
+    /// Stops the service, runs statements on its database, and starts it again with these variables.
+    pub(crate) async fn restart(self, sql: &str, variables: &[(&str, &str)]) -> Self {
+        let Self { peers, database, service } = self;
+        service.stop().await;
+        eventually(Duration::from_secs(20), async || lock_is_free(&database.url)).await;
+        let vars = vars(&peers, &database, variables);
+        execute(&database, sql).await;
+        Self { service: start_service::<SessionStore>(vars).await, peers, database }
+    }
+}
+
+/// A SQLite file is free when the last thread of the old service has released its lock.
+pub(crate) fn lock_is_free(url: &str) -> bool {
+    let Some(path) = url.strip_prefix("sqlite:") else { return true };
+    std::fs::File::open(format!("{path}.lock")).is_ok_and(|file| file.try_lock().is_ok())
+}
+
+async fn execute(database: &TestDatabase, sql: &str) {
+    if let Some(path) = database.url.strip_prefix("sqlite:") {
+        use diesel::connection::SimpleConnection;
+        use diesel::prelude::*;
+        return SqliteConnection::establish(path).unwrap().batch_execute(sql).unwrap();
+    }
+    let (client, connection) = tokio_postgres::connect(&database.url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute(sql).await.unwrap();
 }

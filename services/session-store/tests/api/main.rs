@@ -11,6 +11,7 @@ mod links;
 mod matrix;
 mod messages;
 mod peers;
+mod quotas;
 mod races;
 mod sessions;
 mod shares;
