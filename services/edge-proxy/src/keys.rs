@@ -11,22 +11,9 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ed25519_dalek::VerifyingKey;
 use ensemble_chassis::auth::FixedKeys;
 use ensemble_chassis::{Drain, KeySet};
+use ensemble_types::accounts::{Jwk, Jwks};
 use reqwest::Client;
-use serde::Deserialize;
 use tokio::time::timeout;
-
-/// RFC 7517 and RFC 8037.
-#[derive(Deserialize)]
-struct PublishedSet {
-    keys: Vec<PublishedKey>,
-}
-
-#[derive(Deserialize)]
-struct PublishedKey {
-    kid: Option<String>,
-    crv: Option<String>,
-    x: Option<String>,
-}
 
 /// Fetches the keys now and then at each interval, until the drain. What cannot be fetched leaves the last ones in force: a
 /// caller who is counted by an old key is better than one who is not known.
@@ -44,14 +31,12 @@ pub(crate) async fn follow(keys: Arc<FixedKeys>, http: Client, url: String, ever
 
 async fn fetch(http: &Client, url: &str) -> Result<KeySet, reqwest::Error> {
     let answer = http.get(url).timeout(Duration::from_secs(2)).send().await?.error_for_status()?;
-    let published: PublishedSet = answer.json().await?;
-    Ok(KeySet::new(published.keys.into_iter().filter_map(PublishedKey::read), []))
+    let published: Jwks = answer.json().await?;
+    Ok(KeySet::new(published.keys.into_iter().filter_map(read), []))
 }
 
-impl PublishedKey {
-    fn read(self) -> Option<(String, VerifyingKey)> {
-        let bytes = URL_SAFE_NO_PAD.decode(self.x?).ok()?;
-        let key = VerifyingKey::from_bytes(&bytes.try_into().ok()?).ok()?;
-        (self.crv.as_deref() == Some("Ed25519")).then_some((self.kid?, key))
-    }
+fn read(key: Jwk) -> Option<(String, VerifyingKey)> {
+    let bytes = URL_SAFE_NO_PAD.decode(key.x).ok()?;
+    let verifying = VerifyingKey::from_bytes(&bytes.try_into().ok()?).ok()?;
+    (key.crv == "Ed25519").then_some((key.kid, verifying))
 }

@@ -21,8 +21,10 @@ fn signing_key() -> SigningKey {
 pub(crate) fn jwks() -> String {
     static KEYS: OnceLock<String> = OnceLock::new();
     let x = || URL_SAFE_NO_PAD.encode(signing_key().verifying_key().as_bytes());
-    KEYS.get_or_init(|| format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","kid":"k1","use":"sig","x":"{}"}}]}}"#, x()))
-        .clone()
+    KEYS.get_or_init(|| {
+        format!(r#"{{"keys":[{{"kty":"OKP","crv":"Ed25519","kid":"k1","use":"sig","alg":"EdDSA","x":"{}"}}]}}"#, x())
+    })
+    .clone()
 }
 
 fn token(user: UserId, machine: Option<&str>, key: &SigningKey) -> String {
