@@ -140,4 +140,34 @@ mod tests {
         assert_eq!(may(ShareLevel::Edit), (true, false, false));
         assert_eq!(may(ShareLevel::Admin), (true, true, false));
     }
+
+    #[test]
+    fn the_owner_may_do_everything() {
+        let owner = UserId::generate();
+        let access = Access::of(owner, owner, Some(ShareLevel::View)).unwrap();
+        assert!(access.edit().is_ok() && access.administer().is_ok() && access.own().is_ok());
+        assert!(access.share(Some(ShareLevel::Admin), Some(ShareLevel::View)).is_ok());
+        assert!(access.unshare(owner, UserId::generate(), Some(ShareLevel::Admin)).is_ok());
+    }
+
+    #[test]
+    fn only_admins_share_and_only_guests_themselves_leave() {
+        for level in [ShareLevel::View, ShareLevel::Edit] {
+            let guest = access(Some(level)).unwrap();
+            let (me, other) = (UserId::generate(), UserId::generate());
+            assert_eq!(guest.share(None, Some(ShareLevel::View)).map(|_| ()), Err(Refusal::Forbidden));
+            assert_eq!(guest.unshare(me, other, Some(ShareLevel::View)).map(|_| ()), Err(Refusal::Forbidden));
+            assert!(guest.unshare(me, me, Some(level)).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_change_needs_the_level_that_it_names() {
+        let editor = access(Some(ShareLevel::Edit)).unwrap();
+        assert_eq!(editor.level(), AccessLevel::Edit);
+        assert!(editor.change(AccessLevel::View).is_ok() && editor.change(AccessLevel::Edit).is_ok());
+        for higher in [AccessLevel::Admin, AccessLevel::Owner] {
+            assert_eq!(editor.change(higher).map(|_| ()), Err(Refusal::Forbidden), "{higher:?}");
+        }
+    }
 }

@@ -192,4 +192,64 @@ mod tests {
         assert_eq!(seqs(one, owner, &["b", "c"]), [9, 12]);
         assert_eq!(numbering.into_added().len(), 6);
     }
+
+    #[test]
+    fn a_call_that_stores_nothing_new_says_so() {
+        let (session, owner) = (SessionId::generate(), UserId::generate());
+        let access = Access::of(owner, owner, None).unwrap();
+        let mut numbering = Numbering::new(Timestamp::from_micros(0), HashMap::new());
+        let mut created = |local_ids: &[&str]| {
+            let drafts: Vec<Draft> = local_ids.iter().map(|local_id| draft(local_id)).collect();
+            numbering.number(access.edit().unwrap(), session, owner, &drafts).created
+        };
+        assert!(created(&["a"]));
+        assert!(!created(&["a"]));
+        assert!(created(&["a", "b"]));
+    }
+
+    fn drafts(json: &str) -> Result<Drafts, String> {
+        Drafts::new(serde_json::from_str(json).unwrap()).map_err(|invalid| invalid.pointer)
+    }
+
+    #[test]
+    fn a_call_has_one_message_or_a_list() {
+        assert!(!drafts(r#"{"content":"c","localId":"l","keyEpoch":1}"#).unwrap().batch);
+        assert!(drafts(r#"{"messages":[{"content":"c","localId":"l"}]}"#).unwrap().batch);
+        for (json, pointer) in [
+            ("{}", "/content"),
+            (r#"{"localId":"l"}"#, "/content"),
+            (r#"{"content":"c"}"#, "/localId"),
+            (r#"{"messages":[]}"#, "/messages"),
+            (r#"{"messages":[{"content":"c","localId":"l"}],"keyEpoch":1}"#, "/messages"),
+            (r#"{"messages":[{"content":"c","localId":"l"}],"content":"c"}"#, "/messages"),
+            (r#"{"messages":[{"content":"c","localId":"l"}],"localId":"l"}"#, "/messages"),
+            (r#"{"content":"c","localId":"l","keyEpoch":0}"#, "/keyEpoch"),
+            (r#"{"content":"c","localId":"l","keyEpoch":9007199254740992}"#, "/keyEpoch"),
+            (
+                r#"{"messages":[{"content":"c","localId":"l"},{"content":"c","localId":"m","keyEpoch":-1}]}"#,
+                "/messages/1/keyEpoch",
+            ),
+        ] {
+            assert_eq!(drafts(json).map(|_| ()), Err(pointer.to_owned()), "{json}");
+        }
+    }
+
+    #[test]
+    fn a_list_has_at_most_200_messages() {
+        let list = |count: usize| {
+            let messages: Vec<String> = (0..count)
+                .map(|n| format!(r#"{{"content":"c","localId":"{n}","keyEpoch":9007199254740991}}"#))
+                .collect();
+            drafts(&format!(r#"{{"messages":[{}]}}"#, messages.join(","))).map(|drafts| drafts.messages.len())
+        };
+        assert_eq!(list(200), Ok(200));
+        assert_eq!(list(201), Err("/messages".to_owned()));
+    }
+
+    #[test]
+    fn the_size_of_a_call_counts_contents_and_local_ids() {
+        let one = Drafts { messages: vec![draft("a")], batch: false }.bytes();
+        assert_eq!(one, "content of a".len() + "a".len() + 64);
+        assert_eq!(Drafts { messages: vec![draft("a"), draft("b")], batch: true }.bytes(), 2 * one);
+    }
 }

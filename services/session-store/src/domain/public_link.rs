@@ -163,4 +163,73 @@ mod tests {
             assert!(LinkToken::parse(bad).is_none(), "{bad}");
         }
     }
+
+    fn link(uses: i64, max_uses: Option<i64>, expires_at: Option<Timestamp>) -> PublicLink {
+        let (session, view_key) = (SessionId::generate(), ViewKey::generate());
+        PublicLink { session, view_key, expires_at, max_uses, uses, encrypted_key: None }
+    }
+
+    #[test]
+    fn a_link_is_used_up_with_its_last_use() {
+        for (uses, max_uses, used_up, remaining) in [
+            (0, None, false, None),
+            (9, None, false, None),
+            (2, Some(5), false, Some(3)),
+            (4, Some(5), false, Some(1)),
+            (5, Some(5), true, Some(0)),
+            (6, Some(5), true, Some(0)),
+        ] {
+            let link = link(uses, max_uses, None);
+            assert_eq!((link.is_used_up(), link.remaining_uses()), (used_up, remaining), "{uses} of {max_uses:?}");
+        }
+    }
+
+    #[test]
+    fn a_viewing_ends_with_its_token_or_with_the_link() {
+        let now = Timestamp::from_micros(1_000_000);
+        let token_end = now.plus(VIEWING);
+        let (earlier, later) = (token_end.minus(Duration::from_secs(1)), token_end.plus(Duration::from_secs(1)));
+        for (link_end, end) in [(None, token_end), (Some(later), token_end), (Some(earlier), earlier)] {
+            let link = link(0, None, link_end);
+            assert_eq!(link.viewing_end(&link.view_key.sign(now), now), Some(end));
+            assert_eq!(link.viewing_end(&ViewKey::generate().sign(now), now), None, "another link's token");
+        }
+    }
+
+    #[test]
+    fn the_limits_of_a_link_have_bounds() {
+        let now = Timestamp::from_micros(1_000_000);
+        let (micro, year) = (Duration::from_micros(1), Duration::from_secs(366 * 86_400));
+        let refused = |expires_at, max_uses| {
+            let request = CreateLink { expires_at, max_uses, encrypted_key: None };
+            LinkTerms::new(request, now).err().map(|invalid| invalid.pointer)
+        };
+        for good in [now.plus(micro), now.plus(year)] {
+            assert_eq!(refused(Some(good), None), None);
+        }
+        for bad in [now, now.minus(micro), now.plus(year).plus(micro)] {
+            assert_eq!(refused(Some(bad), None).as_deref(), Some("/expiresAt"));
+        }
+        for good in [1, 1_000_000] {
+            assert_eq!(refused(None, Some(good)), None, "{good}");
+        }
+        for bad in [i64::MIN, -1, 0, 1_000_001] {
+            assert_eq!(refused(None, Some(bad)).as_deref(), Some("/maxUses"), "{bad}");
+        }
+        assert_eq!(refused(None, None), None);
+    }
+
+    #[test]
+    fn a_view_token_lives_15_minutes() {
+        let now = Timestamp::from_unix_seconds(1_000);
+        let key = ViewKey::generate();
+        assert_eq!(key.verify(&key.sign(now), now), Some(Timestamp::from_unix_seconds(1_900)));
+    }
+
+    #[test]
+    fn secrets_are_not_repeated() {
+        assert_ne!(LinkToken::generate().text(), LinkToken::generate().text());
+        let now = Timestamp::from_micros(0);
+        assert_ne!(ViewKey::generate().sign(now), ViewKey::generate().sign(now));
+    }
 }

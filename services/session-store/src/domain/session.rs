@@ -134,4 +134,33 @@ mod tests {
             assert_eq!(change(json).unwrap().required_level(), level, "{json}");
         }
     }
+
+    #[test]
+    fn each_field_alone_has_its_requirement_and_is_more_than_a_heartbeat() {
+        for (json, level) in [
+            (r#"{"status":"ended"}"#, AccessLevel::Owner),
+            (r#"{"archived":false}"#, AccessLevel::Owner),
+            (r#"{"encryptionKey":"k","expectedKeyEpoch":1}"#, AccessLevel::Owner),
+            (r#"{"metadata":"a","expectedMetadataVersion":1}"#, AccessLevel::Admin),
+            (r#"{"agentState":"b","expectedAgentStateVersion":1}"#, AccessLevel::Admin),
+        ] {
+            let change = change(json).unwrap();
+            assert_eq!(change.required_level(), level, "{json}");
+            assert!(!change.is_heartbeat_only(), "{json}");
+        }
+        assert!(change(r#"{"heartbeat":{}}"#).unwrap().is_heartbeat_only());
+    }
+
+    #[test]
+    fn an_expected_version_belongs_to_its_field() {
+        let both =
+            change(r#"{"metadata":"a","agentState":"b","expectedMetadataVersion":3,"expectedAgentStateVersion":4}"#);
+        let expected = |field: Option<Versioned>| field.and_then(|field| field.expected);
+        let both = both.unwrap();
+        assert_eq!((expected(both.metadata), expected(both.agent_state)), (Some(3), Some(4)));
+        let shared = change(r#"{"agentState":"b","expectedVersion":5}"#).unwrap();
+        assert_eq!(expected(shared.agent_state), Some(5));
+        let any = change(r#"{"metadata":"a"}"#).unwrap();
+        assert_eq!(expected(any.metadata), None, "any version is replaced");
+    }
 }

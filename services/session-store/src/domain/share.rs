@@ -17,3 +17,19 @@ pub(crate) fn check_recipient(owner: UserId, caller: UserId, recipient: UserId) 
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_for_somebody_who_has_no_access_yet() {
+        let (owner, admin, other) = (UserId::generate(), UserId::generate(), UserId::generate());
+        let refusal = |caller, recipient| check_recipient(owner, caller, recipient).err().map(|invalid| invalid.detail);
+        assert_eq!(refusal(owner, other), None);
+        assert_eq!(refusal(admin, other), None);
+        assert!(refusal(admin, owner).is_some_and(|detail| detail.contains("owner")));
+        assert!(refusal(owner, owner).is_some_and(|detail| detail.contains("owner")));
+        assert!(refusal(admin, admin).is_some_and(|detail| detail.contains("your own id")));
+    }
+}
