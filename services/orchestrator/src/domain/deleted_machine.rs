@@ -85,4 +85,12 @@ mod tests {
         assert_eq!(new_deletion(first, at(9), None), None);
         assert_eq!(new_deletion(first, at(18), None).unwrap().deleted_at, at(18));
     }
+
+    #[test]
+    fn a_machine_created_at_the_time_of_the_deletion_is_another_one() {
+        assert_eq!(new_deletion(None, at(10), Some(at(10))).unwrap().registered_at, Some(at(10)));
+        assert_eq!(new_deletion(None, at(10), Some(at(9))).unwrap().registered_at, None);
+        let ended = DeletedMachine { deleted_at: at(10), ended_until: Some(at(15)), registered_at: None };
+        assert!(ended.may_be_replaced(at(10)));
+    }
 }

@@ -239,4 +239,133 @@ mod tests {
             assert!(!is_directory(bad), "{bad}");
         }
     }
+
+    /// Fields of a task beside its prompt and provider, such as `,"model":"x"`.
+    fn task(fields: &str) -> String {
+        format!(r#"{{"prompt":"p","provider":"claude"{fields}}}"#)
+    }
+
+    fn run(tasks: &[String], fields: &str) -> Result<RunDraft, InvalidRun> {
+        RunDraft::new(serde_json::from_str(&format!(r#"{{"tasks":[{}]{fields}}}"#, tasks.join(","))).unwrap())
+    }
+
+    /// The pointers of the errors.
+    fn pointers(run: Result<RunDraft, InvalidRun>) -> Vec<String> {
+        match run {
+            Ok(_) => Vec::new(),
+            Err(InvalidRun::Fields(errors)) => errors.into_iter().map(|(pointer, _)| pointer).collect(),
+            Err(InvalidRun::Graph(error)) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn what_a_run_leaves_out_has_a_default() {
+        let plain = run(&[task("")], "").unwrap();
+        assert_eq!((plain.max_concurrency, plain.spread), (4, false));
+        let only = plain.tasks.first().unwrap();
+        assert_eq!((only.timeout, only.retry), (Duration::from_secs(3_600), Retry::default()));
+        assert!(!only.templated);
+        let retried = run(&[task(r#","retry":{"maxAttempts":3}"#)], "").unwrap();
+        let expected = Retry { max_attempts: 3, backoff: Duration::from_secs(1), factor: 2.0 };
+        assert_eq!(retried.tasks.first().unwrap().retry, expected);
+    }
+
+    #[test]
+    fn a_run_has_bounds() {
+        assert!(run(&vec![task(""); 10_000], "").is_ok());
+        assert_eq!(pointers(run(&vec![task(""); 10_001], "")), ["/tasks"]);
+        assert_eq!(pointers(run(&[], "")), ["/tasks"]);
+        for (concurrency, valid) in [(0, false), (1, true), (64, true), (65, false)] {
+            let run = run(&[task("")], &format!(r#","maxConcurrency":{concurrency}"#));
+            assert_eq!(pointers(run).is_empty(), valid, "{concurrency}");
+        }
+    }
+
+    #[test]
+    fn all_tasks_together_name_at_most_100000_dependencies() {
+        let names = |count: usize| {
+            let names: Vec<String> = (0..count).map(|at| format!(r#""{at}""#)).collect();
+            task(&format!(r#","dependsOn":[{}]"#, names.join(",")))
+        };
+        // 250 tasks, and 400 that depend on each of them.
+        let mut tasks = vec![task(""); 250];
+        tasks.extend(vec![names(250); 400]);
+        assert!(run(&tasks, "").is_ok());
+        tasks.push(names(1));
+        assert_eq!(pointers(run(&tasks, "")), ["/tasks"]);
+    }
+
+    #[test]
+    fn each_field_of_a_task_has_bounds() {
+        let key = |length: usize| format!(r#","taskKey":"{}""#, "k".repeat(length));
+        let model = |length: usize| format!(r#","model":"{}""#, "m".repeat(length));
+        for fields in [
+            key(64),
+            model(128),
+            r#","workingDirectory":"/a""#.to_owned(),
+            r#","timeoutMs":1000"#.to_owned(),
+            r#","timeoutMs":86400000"#.to_owned(),
+            r#","retry":{"maxAttempts":1}"#.to_owned(),
+            r#","retry":{"maxAttempts":10,"backoffMs":3600000,"backoffFactor":10}"#.to_owned(),
+            r#","retry":{"maxAttempts":2,"backoffMs":0,"backoffFactor":1}"#.to_owned(),
+        ] {
+            assert_eq!(pointers(run(&[task(&fields)], "")), [""; 0], "{fields}");
+        }
+        for (fields, pointer) in [
+            (r#","taskKey":"1""#, "taskKey"),
+            (r#","model":"-""#, "model"),
+            (r#","workingDirectory":"a""#, "workingDirectory"),
+            (r#","timeoutMs":999"#, "timeoutMs"),
+            (r#","timeoutMs":86400001"#, "timeoutMs"),
+            (r#","retry":{"maxAttempts":0}"#, "retry/maxAttempts"),
+            (r#","retry":{"maxAttempts":11}"#, "retry/maxAttempts"),
+            (r#","retry":{"maxAttempts":2,"backoffMs":3600001}"#, "retry/backoffMs"),
+            (r#","retry":{"maxAttempts":2,"backoffFactor":0.9}"#, "retry/backoffFactor"),
+            (r#","retry":{"maxAttempts":2,"backoffFactor":10.1}"#, "retry/backoffFactor"),
+        ] {
+            assert_eq!(pointers(run(&[task(""), task(fields)], "")), [format!("/tasks/1/{pointer}")], "{fields}");
+        }
+        assert!(!is_model(&"m".repeat(129)));
+        assert!(!is_directory("/a\0b"));
+    }
+
+    #[test]
+    fn a_task_names_at_most_256_others_in_at_most_64_characters() {
+        let on = |names: &[String]| task(&format!(r#","dependsOn":["{}"]"#, names.join(r#"",""#)));
+        let plan = |count: usize| {
+            let mut tasks = vec![task(""); count];
+            tasks.push(on(&(0..count).map(|at| at.to_string()).collect::<Vec<_>>()));
+            pointers(run(&tasks, ""))
+        };
+        assert_eq!(plan(256), [""; 0]);
+        assert_eq!(plan(257), ["/tasks/257/dependsOn"]);
+        let long = "k".repeat(64);
+        assert!(run(&[task(&format!(r#","taskKey":"{long}""#)), on(&[long])], "").is_ok());
+        assert_eq!(pointers(run(&[task(""), on(&["k".repeat(65)])], "")), ["/tasks/1/dependsOn"]);
+    }
+
+    #[test]
+    fn at_most_twenty_errors_are_reported() {
+        let errors = |count: usize| pointers(run(&vec![task(r#","timeoutMs":1"#); count], "")).len();
+        assert_eq!((errors(20), errors(21)), (20, 20));
+    }
+
+    #[test]
+    fn a_prompt_uses_outputs_of_its_dependencies_only() {
+        let asks =
+            |on: &str| format!(r#"{{"prompt":"{{{{tasks.a.output}}}}","provider":"claude","dependsOn":[{on}]}}"#);
+        let first = task(r#","taskKey":"a""#);
+        let draft = run(&[first.clone(), asks(r#""a""#)], "").unwrap();
+        assert_eq!(draft.tasks.iter().map(|task| task.templated).collect::<Vec<_>>(), [false, true]);
+        assert!(run(&[first.clone(), asks(r#""0""#)], "").is_ok());
+        assert_eq!(pointers(run(&[first, asks("")], "")), ["/tasks/1/prompt"]);
+    }
+
+    #[test]
+    fn each_pinned_machine_is_listed_once_with_its_first_task() {
+        let on = |machine: &str| task(&format!(r#","machineId":"{machine}""#));
+        let machines = run(&[task(""), on("a"), on("b"), on("a")], "").unwrap().machines();
+        let named: Vec<(usize, String)> = machines.into_iter().map(|(at, machine)| (at, machine.to_string())).collect();
+        assert_eq!(named, [(1, "a".to_owned()), (2, "b".to_owned())]);
+    }
 }

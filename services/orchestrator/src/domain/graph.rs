@@ -192,4 +192,34 @@ mod tests {
         let tasks: Vec<(Option<&str>, &[String])> = names.iter().map(|names| (None, names.as_slice())).collect();
         assert_eq!(TaskGraph::new(&tasks).unwrap().dependencies(9_999), [9_998]);
     }
+
+    #[test]
+    fn a_cycle_of_more_than_sixteen_tasks_is_shortened() {
+        let text = |count: usize| {
+            let names: Vec<String> = (0..count).map(|n| n.to_string()).chain(["0".to_owned()]).collect();
+            InvalidGraph::Cycle(names).to_string()
+        };
+        assert!(text(16).ends_with("14 → 15 → 0"), "{}", text(16));
+        assert!(text(17).ends_with("14 → 15 → … (1 more) → 0"), "{}", text(17));
+    }
+
+    #[test]
+    fn tasks_before_and_after_a_cycle_are_not_named_in_it() {
+        let plan: [(&str, &[&str]); 4] = [("before", &[]), ("a", &["before", "b"]), ("b", &["a"]), ("after", &["b"])];
+        let Err(InvalidGraph::Cycle(names)) = graph(&plan) else { panic!("no cycle") };
+        assert_eq!(names, ["a", "b", "a"]);
+        let plan: [(&str, &[&str]); 4] = [("first", &[]), ("second", &["first"]), ("a", &["b"]), ("b", &["a"])];
+        let Err(InvalidGraph::Cycle(names)) = graph(&plan) else { panic!("no cycle") };
+        assert_eq!(names, ["a", "b", "a"], "what comes first need not lead to the cycle");
+        let diamond: [(&str, &[&str]); 4] = [("a", &[]), ("b", &["a"]), ("c", &["a"]), ("d", &["b", "c"])];
+        assert_eq!(graph(&diamond).unwrap().dependents(), [2, 1, 1, 0]);
+    }
+
+    #[test]
+    fn positions_end_with_the_last_task() {
+        assert!(graph(&[("", &[]), ("", &["0"])]).is_ok());
+        assert!(matches!(graph(&[("", &[]), ("", &["2"])]), Err(InvalidGraph::Unknown { place: 0, .. })));
+        let ten: Vec<(&str, &[&str])> = (0..11).map(|at| ("", if at == 0 { &["10"][..] } else { &[][..] })).collect();
+        assert_eq!(graph(&ten).unwrap().dependencies(0), [10]);
+    }
 }

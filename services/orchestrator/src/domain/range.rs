@@ -45,6 +45,12 @@ mod tests {
             ("bytes=0-1,3-4", 10, None),
             ("bytes=+1-2", 10, None),
             ("bytes=a-b", 10, None),
+            ("bytes=-", 10, None),
+            ("bytes=1-x", 10, None),
+            ("bytes=x-1", 10, None),
+            ("bytes=-x", 10, None),
+            ("bytes=9-9", 10, Some((9, 9))),
+            ("bytes=-1", 10, Some((9, 9))),
             ("lines=0-1", 10, None),
             ("bytes", 10, None),
         ] {

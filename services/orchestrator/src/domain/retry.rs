@@ -40,7 +40,8 @@ mod tests {
         let retry = Retry { max_attempts: 10, backoff: Duration::from_secs(3_600), factor: 10.0 };
         assert_eq!(retry.pause_after(1), Some(Duration::from_secs(3_600)));
         assert_eq!(retry.pause_after(2), Some(Duration::from_secs(36_000)));
-        assert_eq!(retry.pause_after(9), Some(MAX_PAUSE));
+        assert_eq!(retry.pause_after(3), Some(Duration::from_secs(86_400)));
+        assert_eq!(retry.pause_after(9), Some(Duration::from_secs(86_400)));
         assert_eq!(retry.pause_after(10), None);
         assert_eq!(Retry::default().pause_after(1), None);
     }

@@ -120,4 +120,20 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_run_is_open_while_a_task_is_queued_or_running() {
+        let none = Counts::default();
+        for (counts, event) in [
+            (Counts { queued: 1, ..none }, RunEvent::StillOpen),
+            (Counts { running: 1, failed: 1, ..none }, RunEvent::StillOpen),
+            (Counts { queued: 1, running: 1, completed: 9, ..none }, RunEvent::StillOpen),
+            (Counts { failed: 1, completed: 9, ..none }, RunEvent::SomeFailed),
+            (Counts { cancelled: 1, completed: 9, ..none }, RunEvent::SomeFailed),
+            (Counts { failed: 1, cancelled: 1, ..none }, RunEvent::SomeFailed),
+            (Counts { completed: 9, ..none }, RunEvent::AllCompleted),
+        ] {
+            assert_eq!(counts.event(), event, "{counts:?}");
+        }
+    }
 }

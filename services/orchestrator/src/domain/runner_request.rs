@@ -41,3 +41,21 @@ impl LeaseCall {
         i32::try_from(self.fence).unwrap_or(-1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fence_that_no_attempt_can_have_matches_none() {
+        let attempt = |fence| {
+            let machine = "m".parse().unwrap();
+            LeaseCall { lease: LeaseId::generate(), owner: UserId::generate(), machine, fence }.attempt()
+        };
+        assert_eq!((attempt(1), attempt(i64::from(i32::MAX))), (1, i32::MAX));
+        // Attempts count from 1.
+        for fence in [i64::from(i32::MAX) + 1, i64::MAX, i64::MIN] {
+            assert!(attempt(fence) < 0, "{fence}");
+        }
+    }
+}

@@ -235,4 +235,61 @@ mod tests {
         let never_started = attempt_outcome(AttemptEnd::NeverStarted, false, once, (0, 2), 3);
         assert_eq!((never_started.event, never_started.losses), (TaskEvent::Requeued, 2));
     }
+
+    #[test]
+    fn the_last_loss_is_counted_and_says_how_many_there_were() {
+        let lost = |losses| attempt_outcome(AttemptEnd::MachineLost, false, Retry::default(), (4, losses), 3);
+        let first = lost(0);
+        assert_eq!((first.event, first.losses, first.failures), (TaskEvent::Requeued, 1, 4));
+        let last = lost(2);
+        assert_eq!((last.losses, last.failures), (3, 4));
+        assert!(last.error.unwrap().message.starts_with("3 machines"));
+        assert_eq!(
+            attempt_outcome(AttemptEnd::MachineLost, false, Retry::default(), (0, 0), 1).event,
+            TaskEvent::Failed
+        );
+    }
+
+    #[test]
+    fn a_failure_is_counted_whether_or_not_another_attempt_follows() {
+        let twice = Retry { max_attempts: 3, backoff: Duration::ZERO, factor: 2.0 };
+        let outcome = |failures| attempt_outcome(reported(FinishStatus::Failed), false, twice, (failures, 1), 3);
+        let again = outcome(1);
+        assert_eq!((again.event, again.failures, again.losses), (TaskEvent::Requeued, 2, 1));
+        assert_eq!(again.pause, None, "a pause of zero is none");
+        let last = outcome(2);
+        assert_eq!((last.event, last.failures, last.losses, last.pause), (TaskEvent::Failed, 3, 1, None));
+    }
+
+    #[test]
+    fn the_error_says_why_the_attempt_failed() {
+        let error = |end| {
+            let outcome = attempt_outcome(end, false, Retry::default(), (0, 0), 3);
+            assert_eq!(outcome.event, TaskEvent::Failed);
+            outcome.error.map(|error| (error.code, error.message)).unwrap()
+        };
+        let own = || Some(task_error("BROKEN", "It broke."));
+        let pair = |code: &str, message: &str| (code.to_owned(), message.to_owned());
+        assert_eq!(error(AttemptEnd::Reported(FinishStatus::Failed, own())), pair("BROKEN", "It broke."));
+        assert_eq!(error(AttemptEnd::Reported(FinishStatus::Timeout, own())), pair("TIMEOUT", "It broke."));
+        assert_eq!(error(AttemptEnd::Reported(FinishStatus::Cancelled, own())), pair("RUNNER_STOPPED", "It broke."));
+        assert_eq!(error(reported(FinishStatus::Failed)).0, "FAILED");
+        assert_eq!(error(reported(FinishStatus::Timeout)).0, "TIMEOUT");
+        assert_eq!(error(AttemptEnd::TimedOut).0, "TIMEOUT");
+        for need in [MachineNeed::Pinned, MachineNeed::Files] {
+            assert_eq!(error(AttemptEnd::MachineDeleted { need: Some(need) }).0, "MACHINE_DELETED");
+        }
+        assert_ne!(machine_deleted(MachineNeed::Pinned).message, machine_deleted(MachineNeed::Files).message);
+    }
+
+    #[test]
+    fn a_task_leaves_a_deleted_machine_unless_it_needs_it() {
+        let often = Retry { max_attempts: 9, backoff: Duration::ZERO, factor: 1.0 };
+        let outcome =
+            |need, cancelling| attempt_outcome(AttemptEnd::MachineDeleted { need }, cancelling, often, (1, 1), 3);
+        let free = outcome(None, false);
+        assert_eq!((free.event, free.failures, free.losses), (TaskEvent::Requeued, 1, 1));
+        assert_eq!(outcome(Some(MachineNeed::Files), false).event, TaskEvent::Failed, "no attempt can succeed");
+        assert_eq!(outcome(Some(MachineNeed::Pinned), true).event, TaskEvent::Cancelled);
+    }
 }

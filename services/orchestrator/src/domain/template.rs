@@ -117,4 +117,34 @@ mod tests {
         assert!(Template::parse("{{tasks.b.output}}").render(|_| &big).is_some());
         assert!(Template::parse("{{tasks.b.output}}{{tasks.b.output}}").render(|_| &big).is_none());
     }
+
+    #[test]
+    fn a_rendered_prompt_may_have_exactly_the_maximum_size() {
+        let (most, more) = ("x".repeat(1_048_575), "x".repeat(1_048_576));
+        let template = Template::parse("y{{tasks.b.output}}");
+        assert_eq!(template.render(|_| &most).map(|prompt| prompt.len()), Some(1_048_576));
+        assert_eq!(template.render(|_| &more), None);
+    }
+
+    #[test]
+    fn the_longest_key_is_found_and_a_longer_one_is_literal_text() {
+        for (length, found) in [(1, 1), (MAX_TASK_KEY, 1), (MAX_TASK_KEY + 1, 0)] {
+            let prompt = format!("{{{{tasks.{}.output}}}}", "k".repeat(length));
+            assert_eq!(Template::parse(&prompt).keys().count(), found, "{length}");
+        }
+    }
+
+    #[test]
+    fn a_prompt_is_plain_when_rendering_changes_nothing() {
+        for (prompt, plain) in [
+            ("text", true),
+            ("{{ tasks.b.output }}", true),
+            ("{{tasks.b.output}}", false),
+            (r"\{{", false),
+            (r"\{{ {{tasks.b.output}}", false),
+        ] {
+            assert_eq!(Template::parse(prompt).is_plain(prompt), plain, "{prompt}");
+        }
+        assert_eq!(Template::parse("{{tasks.a.output}} {{tasks.b.output}}").keys().collect::<Vec<_>>(), ["a", "b"]);
+    }
 }
