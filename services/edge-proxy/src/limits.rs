@@ -242,4 +242,59 @@ mod tests {
         limiter.sweep();
         assert!(!limiter.may_make_account(ip("1.1.1.1")), "its hour is not over");
     }
+
+    fn caller(machine: Option<&str>) -> Caller {
+        Caller {
+            user: UserId::generate(),
+            machine: machine.map(|id| id.parse().expect("an id")),
+            token: TokenId::generate(),
+            expires_at: ensemble_types::time::Timestamp::from_unix_seconds(0),
+        }
+    }
+
+    #[test]
+    fn a_request_counts_against_what_is_known_of_its_caller() {
+        let (user, machine) = (caller(None), caller(Some("m")));
+        let address = ip("2001:db8:1:2:3:4:5:6");
+        assert_eq!(LimitKey::new(Some(&user), address), LimitKey::Account(user.user));
+        assert_eq!(LimitKey::new(Some(&machine), address), LimitKey::Machine(machine.token));
+        assert_eq!(LimitKey::new(None, address), LimitKey::Address(ip("2001:db8:1:2::")));
+    }
+
+    #[test]
+    fn each_kind_of_caller_has_a_policy_of_its_own() {
+        let limiter = limiter();
+        let address = ip("4.4.4.4");
+        for (class, key, policy) in [
+            (Class::Ordinary, LimitKey::Account(UserId::generate()), "\"account\";q=3;w=60"),
+            (Class::Ordinary, LimitKey::Address(address), "\"address\";q=2;w=60"),
+            (Class::Ordinary, LimitKey::Machine(TokenId::generate()), "\"machine\";q=1;w=60"),
+            (Class::SignIn, LimitKey::Address(address), "\"sign-in\";q=1;w=60"),
+            (Class::PublicLink, LimitKey::Address(address), "\"public-link\";q=1;w=60"),
+            (Class::NeverThrottled, LimitKey::Account(UserId::generate()), "\"account\";q=3;w=60"),
+        ] {
+            assert_eq!(limiter.count(class, key, address).expect("a limit").policy(), policy);
+        }
+    }
+
+    #[test]
+    fn an_address_waits_for_the_time_of_one_account() {
+        let limiter = limiter_of([1, 1, 1, 1, 1, 2]);
+        limiter.count_new_account(ip("1.1.1.1"));
+        assert!(limiter.may_make_account(ip("1.1.1.1")), "one is left");
+        limiter.count_new_account(ip("1.1.1.1"));
+        assert!(!limiter.may_make_account(ip("1.1.1.1")));
+        let until = limiter.exhausted().get(&ip("1.1.1.1")).copied().expect("a time");
+        assert!(until <= Instant::now() + HOUR / 2, "an hour has two accounts");
+    }
+
+    #[test]
+    fn addresses_that_may_make_accounts_again_are_forgotten() {
+        let limiter = limiter();
+        let (past, future) = (Instant::now(), Instant::now() + HOUR);
+        limiter.exhausted().extend([(ip("1.1.1.1"), past), (ip("2.2.2.2"), future)]);
+        assert!(limiter.may_make_account(ip("1.1.1.1")) && !limiter.may_make_account(ip("2.2.2.2")));
+        limiter.sweep();
+        assert_eq!(limiter.exhausted().keys().copied().collect::<Vec<_>>(), [ip("2.2.2.2")]);
+    }
 }

@@ -82,4 +82,19 @@ mod tests {
         let address: IpAddr = "2001:db8:1:2:3:4:5:6".parse().expect("an address");
         assert_eq!(limit_address(address).to_string(), "2001:db8:1:2::");
     }
+
+    #[test]
+    fn an_address_that_is_not_trusted_ends_the_search() {
+        assert_eq!(client_of("10.1.1.1", &["6.6.6.6, 7.7.7.7"], &["10.0.0.0/8"]), "7.7.7.7");
+        assert_eq!(client_of("10.1.1.1", &["6.6.6.6, ::ffff:10.2.2.2"], &["10.0.0.0/8"]), "6.6.6.6");
+        assert_eq!(client_of("10.1.1.1", &["6.6.6.6, x, 10.2.2.2"], &["10.0.0.0/8"]), "10.2.2.2");
+    }
+
+    #[test]
+    fn ipv4_is_counted_by_address() {
+        for text in ["1.2.3.4", "::ffff:1.2.3.4"] {
+            let address: IpAddr = text.parse().expect("an address");
+            assert_eq!(limit_address(address).to_string(), "1.2.3.4");
+        }
+    }
 }

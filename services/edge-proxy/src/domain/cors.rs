@@ -88,4 +88,13 @@ mod tests {
         assert_eq!(origin_of("https://a.example").as_deref(), Some("https://a.example"));
         assert_eq!(origin_of("nonsense"), None);
     }
+
+    #[test]
+    fn without_origins_no_page_may_call() {
+        let none = Origins::new([]).expect("no origins");
+        assert!(none.is_empty() && none.allow("https://app.example.com").is_none());
+        let one = Origins::new(["https://App.Example.com"]).expect("an origin");
+        assert!(!one.is_empty());
+        assert_eq!(one.allow("https://app.example.com"), Some("https://app.example.com"));
+    }
 }

@@ -132,4 +132,15 @@ mod tests {
             assert!(forward_to_client(name, &[]), "{name}");
         }
     }
+
+    #[test]
+    fn each_name_of_the_edges_own_ends_here_alone() {
+        for name in ["x-accel-redirect", "via", "expect", "x-user-id"] {
+            assert!(!up(name) && forward_to_client(name, &[]), "{name}");
+        }
+        for name in ["content-length", "x-powered-by", "ratelimit", "ratelimit-policy", "proxy-status", "keep-alive"] {
+            assert!(!forward_to_client(name, &[]), "{name}");
+        }
+        assert!(up("x-forwarded") && up("x-user"), "only what begins with these names and a hyphen");
+    }
 }

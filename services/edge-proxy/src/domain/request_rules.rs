@@ -260,8 +260,43 @@ mod tests {
 
     #[test]
     fn a_long_target_is_414() {
-        let target = format!("/{}", "a".repeat(MAX_TARGET));
+        let target = format!("/{}", "a".repeat(8_192));
         assert_eq!(check_target(&target).map_err(|refusal| refusal.code), Err(Code::UriTooLong));
-        assert!(check_target(&target[..MAX_TARGET]).is_ok());
+        assert!(check_target(&target[..8_192]).is_ok());
+    }
+
+    #[test]
+    fn a_head_may_have_exactly_the_fields_and_bytes_of_its_limits() {
+        let host: (&str, &[u8]) = ("host", b"edge");
+        let other: (&str, &[u8]) = ("x", b"");
+        assert_eq!(judge("GET", None, false, &[host, other, other, other]), None);
+        // Each field counts four bytes more, for the colon, the space and the end of its line.
+        let rest = [b'y'; 200 - (4 + 4 + 4) - (1 + 4)];
+        assert_eq!(judge("GET", None, false, &[host, ("x", &rest)]), None);
+        assert_eq!(judge("GET", None, false, &[host, ("xx", &rest)]), Some(Code::HeadersTooLarge));
+    }
+
+    #[test]
+    fn a_host_has_a_name_and_a_short_port() {
+        for (host, valid) in [
+            ("edge.example-1_x~", true),
+            ("edge:65535", true),
+            ("edge:", true),
+            ("edge:123456", false),
+            (":80", false),
+            ("edge:8o", false),
+            ("edge?", false),
+        ] {
+            let verdict = judge("GET", None, false, &[("host", host.as_bytes())]);
+            assert_eq!(verdict.is_none(), valid, "{host}");
+        }
+    }
+
+    #[test]
+    fn only_upgrades_to_websockets_are_refused() {
+        let host: (&str, &[u8]) = ("host", b"edge");
+        assert_eq!(judge("GET", None, false, &[host, ("upgrade", b"h2c")]), None);
+        assert_eq!(judge("GET", None, false, &[host, ("x", b"websocket")]), None);
+        assert_eq!(judge("GET", None, false, &[host, ("upgrade", b"WebSocket")]), Some(Code::InvalidArgument));
     }
 }

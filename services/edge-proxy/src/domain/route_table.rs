@@ -184,4 +184,28 @@ mod tests {
         assert!(!is_repeatable(true, "/v1/public-sessions/t"));
         assert!(!is_repeatable(true, "/v1/orchestrator/runs/x/pend"));
     }
+
+    #[test]
+    fn each_service_has_its_name_and_its_own_entry() {
+        let names = PerUpstream::new(Upstream::name);
+        let found = Upstream::ALL.map(|upstream| *names.of(upstream));
+        assert_eq!(found, ["identity", "machine-registry", "session-store", "orchestrator", "voice-gateway"]);
+    }
+
+    #[test]
+    fn pages_of_links_count_like_links_and_other_paths_do_not() {
+        assert_eq!(class(false, "/share/t"), Class::PublicLink);
+        assert_eq!(class(false, "/shared"), Class::Ordinary);
+        assert_eq!(class(false, "/healthz"), Class::Exempt);
+        assert_eq!(class(false, "/healthz/x"), Class::Ordinary);
+        assert_eq!(class(true, "/v1/orchestrator/leases/x/y/finish"), Class::Ordinary);
+        assert_eq!(class(true, "/v1/orchestrator/leases"), Class::Ordinary);
+    }
+
+    #[test]
+    fn what_only_resembles_a_long_poll_is_none() {
+        for path in ["/v1/orchestrator/leases/x", "/v1/orchestrator/runs/pending", "/v1/orchestrator/runs"] {
+            assert!(!is_long_poll(path) && is_repeatable(true, path), "{path}");
+        }
+    }
 }
