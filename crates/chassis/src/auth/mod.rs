@@ -15,3 +15,6 @@ pub use jwt::{
     AUDIENCE_MACHINE, AUDIENCE_USER, BadToken, Claims, ISSUER, SCOPE_MACHINE, SCOPE_USER, install_provider, sign,
 };
 pub use keys::{FixedKeys, KeySet, KeySource, KeysUnavailable};
+
+#[cfg(test)]
+mod tests;

@@ -123,6 +123,10 @@ impl Drop for Reservation {
 
 #[cfg(test)]
 mod tests {
+    use actix_web::test::TestRequest;
+    use ensemble_types::ids::TokenId;
+    use ensemble_types::time::Timestamp;
+
     use super::*;
 
     fn sender(last: u8) -> Sender {
@@ -153,5 +157,46 @@ mod tests {
         drop((first, again, late));
         assert_eq!(budget.held(), 0);
         assert!(budget.lock().by_sender.is_empty());
+    }
+
+    #[test]
+    fn a_sender_is_the_account_or_the_last_address_that_the_edge_reports() {
+        let peer = "10.9.9.9:80".parse().unwrap();
+        let of = |forwarded: &str| {
+            let request = TestRequest::get().peer_addr(peer).insert_header(("x-forwarded-for", forwarded));
+            Sender::of(&request.to_http_request())
+        };
+        assert_eq!(of("10.0.0.1"), sender(1));
+        assert_eq!(of("1.1.1.1, 10.0.0.2"), sender(2), "a client can write the first ones");
+        assert_eq!(of("nonsense"), Sender::Address(Some([10, 9, 9, 9].into())));
+        let unknown = TestRequest::get().to_http_request();
+        assert_eq!(Sender::of(&unknown), Sender::Address(None));
+        let caller = Caller {
+            user: UserId::generate(),
+            machine: None,
+            token: TokenId::generate(),
+            expires_at: Timestamp::from_unix_seconds(0),
+        };
+        unknown.extensions_mut().insert(caller.clone());
+        assert_eq!(Sender::of(&unknown), Sender::Account(caller.user));
+    }
+
+    #[test]
+    fn a_request_that_was_refused_gives_back_what_it_held() {
+        let budget = BodyBudget::new(1_000);
+        let mut first = budget.reserve(sender(1));
+        first.grow(65_536 + 100).unwrap();
+        first.grow(50).unwrap();
+        assert_eq!(budget.held(), 150);
+        assert_eq!(first.grow(101), Err(Spent));
+        assert_eq!(budget.held(), 150);
+        let other = budget.reserve(sender(1));
+        drop(other);
+        assert_eq!(budget.held(), 150, "what held nothing gives nothing back");
+        let mut second = budget.reserve(sender(1));
+        second.grow(FREE + 100).unwrap();
+        drop(first);
+        assert_eq!(budget.held(), 100);
+        assert_eq!(budget.lock().by_sender.get(&sender(1)), Some(&100));
     }
 }
