@@ -128,3 +128,68 @@ impl From<Account> for PublicUser {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ed25519_dalek::{Signer, SigningKey};
+    use ensemble_types::text::{Blob, Text};
+
+    use super::*;
+
+    const CONTENT_KEY: [u8; 32] = [9; 32];
+
+    fn account(key: &SigningKey) -> Account {
+        Account {
+            id: UserId::generate(),
+            public_key: key.verifying_key().to_bytes(),
+            content_key: None,
+            display_name: Some("before".to_owned()),
+            created_at: Timestamp::from_unix_seconds(0),
+        }
+    }
+
+    fn signed_by(key: &SigningKey) -> UpdateAccount {
+        let text = format!("ensemble-content-key-v1\n{}", encode(&CONTENT_KEY));
+        UpdateAccount {
+            content_public_key: Some(Blob::new(encode(&CONTENT_KEY)).unwrap()),
+            content_public_key_signature: Some(Blob::new(encode(&key.sign(text.as_bytes()).to_bytes())).unwrap()),
+            ..UpdateAccount::default()
+        }
+    }
+
+    #[test]
+    fn only_the_account_key_sets_the_content_key() {
+        let (key, other) = (SigningKey::from_bytes(&[1; 32]), SigningKey::from_bytes(&[2; 32]));
+        let change = |update| account(&key).change(AccountChange::new(update).unwrap());
+        let changed = change(signed_by(&key)).unwrap();
+        assert_eq!(changed.content_key.map(|key| key.public), Some(CONTENT_KEY));
+        assert_eq!(changed.display_name.as_deref(), Some("before"));
+        let refused = change(signed_by(&other)).unwrap_err();
+        assert!(matches!(refused, BadAccountChange::Field { field: "contentPublicKeySignature", .. }));
+    }
+
+    #[test]
+    fn a_new_name_keeps_the_content_key() {
+        let key = SigningKey::from_bytes(&[1; 32]);
+        let with_key = account(&key).change(AccountChange::new(signed_by(&key)).unwrap()).unwrap();
+        let name = UpdateAccount { display_name: Some(Text::new("after").unwrap()), ..UpdateAccount::default() };
+        let renamed = with_key.change(AccountChange::new(name).unwrap()).unwrap();
+        assert_eq!(renamed.display_name.as_deref(), Some("after"));
+        assert_eq!(renamed.content_key.map(|key| key.public), Some(CONTENT_KEY));
+    }
+
+    #[test]
+    fn a_content_key_comes_with_its_signature() {
+        let key = SigningKey::from_bytes(&[1; 32]);
+        let field = |update| match AccountChange::new(update) {
+            Err(BadAccountChange::Field { field, .. }) => field,
+            other => panic!("{other:?}"),
+        };
+        let good = || signed_by(&key);
+        assert_eq!(field(UpdateAccount { content_public_key: None, ..good() }), "contentPublicKey");
+        assert_eq!(field(UpdateAccount { content_public_key_signature: None, ..good() }), "contentPublicKeySignature");
+        let short = || Some(Blob::new("AAAA").unwrap());
+        assert_eq!(field(UpdateAccount { content_public_key: short(), ..good() }), "contentPublicKey");
+        assert!(matches!(AccountChange::new(UpdateAccount::default()), Err(BadAccountChange::Empty)));
+    }
+}

@@ -129,4 +129,23 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_key_is_dropped_when_the_last_token_that_it_signed_has_expired() {
+        let keys = [(1, 100), (2, 130), (3, 160)].map(|(generation, n)| Published { generation, signs_from: day(n) });
+        let dropped = |now| schedule().plan(&keys, now).drop;
+        let second = Duration::from_secs(1);
+        assert_eq!(dropped(day(220).minus(second)), [0; 0]);
+        assert_eq!(dropped(day(220)), [1]);
+        assert_eq!(dropped(day(250)), [1, 2], "the newest stays");
+        assert_eq!(dropped(day(9_999)), [1, 2]);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_has_the_oldest_key() {
+        let keys = [(1, 100), (2, 130)].map(|(generation, n)| Published { generation, signs_from: day(n) });
+        assert_eq!(Schedule::signs_now(&keys, day(99)), Some(1));
+        assert_eq!(Schedule::signs_now(&keys, day(9_999)), Some(2));
+        assert_eq!(Schedule::signs_now(&[], day(1)), None);
+    }
 }

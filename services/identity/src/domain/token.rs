@@ -73,4 +73,14 @@ mod tests {
         }
         assert_eq!(lifetimes.longest(), Duration::from_secs(90 * 86_400));
     }
+
+    #[test]
+    fn the_longest_life_is_that_of_the_longer_kind() {
+        let longest = |user: u64, machine_max_seconds| {
+            TokenLifetimes { user: Duration::from_secs(user), machine_max_seconds }.longest().as_secs()
+        };
+        assert_eq!((longest(100, 60), longest(100, 200)), (100, 200));
+        let lifetimes = TokenLifetimes { user: Duration::from_secs(1), machine_max_seconds: 7_776_000 };
+        assert_eq!(lifetimes.machine(Some(7_776_000)), Ok(Duration::from_secs(7_776_000)));
+    }
 }

@@ -184,4 +184,32 @@ mod tests {
         assert_eq!(changed.updated_at, machine().updated_at);
         assert!(changed.presence.online);
     }
+
+    #[test]
+    fn one_expected_version_serves_the_one_field_that_changes() {
+        for (metadata, daemon_state) in [(Some("m2"), None), (None, Some("d1"))] {
+            let body = UpdateMachine { expected_version: Some(7), ..update(metadata, daemon_state) };
+            let change = Change::new(body).unwrap();
+            let expected: Vec<_> = [change.metadata, change.daemon_state].into_iter().flatten().collect();
+            assert_eq!(expected.iter().map(|edit| edit.expected).collect::<Vec<_>>(), [Some(7)]);
+        }
+    }
+
+    #[test]
+    fn an_update_with_a_versioned_field_is_more_than_a_heartbeat() {
+        for (metadata, daemon_state) in [(Some("m2"), None), (None, Some("d1")), (Some("m2"), Some("d1"))] {
+            let activity = Some(Activity::from_text("{}".to_owned()).unwrap());
+            let body = UpdateMachine { activity, ..update(metadata, daemon_state) };
+            assert!(Change::new(body).unwrap().heartbeat().is_none());
+        }
+        assert!(Change::new(update(Some("m2"), None)).unwrap().heartbeat().is_none());
+    }
+
+    #[test]
+    fn an_update_of_the_current_version_replaces_it() {
+        let body = UpdateMachine { expected_version: Some(1), ..update(Some("m2"), None) };
+        let changed = machine().change(Change::new(body).unwrap(), now()).unwrap();
+        assert_eq!(changed.metadata, Versioned { value: "m2".to_owned(), version: 2 });
+        assert!(!changed.presence.online, "only a heartbeat shows that it is online");
+    }
 }

@@ -20,3 +20,18 @@ impl VoiceCaller {
         self.user.is_none_or(|user| user.to_string() == user_id)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_application_acts_for_all_users_and_a_person_for_one() {
+        let user = UserId::generate();
+        let caller = |user| VoiceCaller { key: [0; 32], user, address: None };
+        assert!(caller(None).may_act_for("anybody"));
+        assert!(caller(Some(user)).may_act_for(&user.to_string()));
+        assert!(!caller(Some(user)).may_act_for(&UserId::generate().to_string()));
+        assert!(!caller(Some(user)).may_act_for(""));
+    }
+}

@@ -93,4 +93,18 @@ mod tests {
         assert_eq!(granted, Ok(Duration::from_secs(200)));
         assert_eq!(LIMITS.grant(Usage::default()), Ok(Duration::from_secs(3600)));
     }
+
+    #[test]
+    fn one_less_than_a_limit_is_granted_and_zero_is_no_limit() {
+        let all = Limits { total_daily_seconds: 9_000, ..LIMITS };
+        let almost = Usage { user_sessions: 1, total_sessions: 9, user_seconds: 7_199, total_seconds: 8_990 };
+        assert_eq!(all.grant(almost), Ok(Duration::from_secs(1)));
+        assert_eq!(all.grant(Usage { user_seconds: 0, ..almost }), Ok(Duration::from_secs(10)));
+        let total = all.grant(Usage { total_seconds: 9_000, ..almost });
+        assert_eq!(total, Err(VoiceRefusal::TotalDailySeconds));
+        let none =
+            Limits { user_sessions: 0, total_sessions: 0, user_daily_seconds: 0, total_daily_seconds: 0, ..LIMITS };
+        let much = Usage { user_sessions: 99, total_sessions: 99, user_seconds: 99_999, total_seconds: 99_999 };
+        assert_eq!(none.grant(much), Ok(LIMITS.session));
+    }
 }

@@ -139,4 +139,18 @@ mod tests {
             assert_eq!(list.check(trick), Err(BadToolBridge::Malformed), "{trick}");
         }
     }
+
+    #[test]
+    fn an_origin_has_one_form() {
+        let list = AllowedOrigins::new(["https://[::1]:8443/".to_owned(), "http://b.example:80".to_owned()]).unwrap();
+        assert_eq!(list.check("HTTPS://[::1]:8443/a/b_c-d.e~f/").unwrap(), "https://[::1]:8443/a/b_c-d.e~f");
+        assert_eq!(list.check("http://b.example").unwrap(), "http://b.example");
+        assert_eq!(list.check("https://[::1]"), Err(BadToolBridge::NotAllowed));
+        for bad in
+            ["https://[::1]8443", "https://[::1]:x", "https://[::g]:8443", "https://[::1]:8443/a/./b", "http:///a"]
+        {
+            assert_eq!(list.check(bad), Err(BadToolBridge::Malformed), "{bad}");
+        }
+        assert!(AllowedOrigins::new(["app.example".to_owned()]).is_err());
+    }
 }
