@@ -258,13 +258,20 @@ fn signatures_by_weak_keys_are_refused() {
 #[test]
 fn a_token_has_at_most_4096_bytes() {
     let service = Service::new(None);
-    // A `cty` that makes the token as long as wanted: three bytes are four characters.
-    let padded = |length: usize| service.with_header("cty", json!("c".repeat(length)));
-    let base = padded(0).len();
-    let fitting = (0..4_096).rev().map(padded).find(|token| token.len() <= 4_096).unwrap();
-    assert!(fitting.len() > 4_092 && base < 4_092);
-    assert!(service.accepts(&fitting));
-    assert!(!service.accepts(&padded(3_000)), "{}", padded(3_000).len());
+    let padded = |header_bytes: usize, payload_bytes: usize| {
+        let (mut header, mut payload) = (good_header(), good_payload());
+        header["cty"] = json!("c".repeat(header_bytes));
+        payload["note"] = json!("n".repeat(payload_bytes));
+        service.raw(&header, &payload)
+    };
+    // Three bytes are four characters, so that both parts are needed to reach any length.
+    let of_length = |length: usize| {
+        let about = (length - padded(0, 0).len()) * 3 / 4;
+        let sizes = (about - 8..about).flat_map(|header| (0..4).map(move |payload| (header, payload)));
+        sizes.map(|(header, payload)| padded(header, payload)).find(|token| token.len() == length).unwrap()
+    };
+    assert!(service.accepts(&of_length(4_096)));
+    assert!(!service.accepts(&of_length(4_097)));
 }
 
 #[test]
