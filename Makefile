@@ -4,7 +4,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 CACHE := .cache
 
-.PHONY: help setup run test lint openapi bench fuzz-api fuzz chaos
+.PHONY: help setup run test lint openapi bench fuzz-api fuzz chaos mutants
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 16
@@ -31,4 +31,5 @@ openapi: ## writes docs/openapi.json from the route tables
 	$(CARGO) run --locked -q -p ensemble-all-in-one --bin write-openapi > docs/openapi.json.new
 	mv docs/openapi.json.new docs/openapi.json
 
--include deploy/voice-agent/voice.mk deploy/deploy.mk tests/bench/bench.mk tests/chaos/chaos.mk tests/fuzz/fuzz.mk
+-include deploy/voice-agent/voice.mk deploy/deploy.mk tests/bench/bench.mk tests/chaos/chaos.mk tests/fuzz/fuzz.mk \
+	tests/mutants/mutants.mk
