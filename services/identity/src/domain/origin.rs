@@ -69,6 +69,7 @@ mod tests {
             ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
             ("http://[::1]:8080", "http://[::1]:8080"),
             ("http://[::1]:80", "http://[::1]"),
+            ("https://[2001:DB8::1]", "https://[2001:db8::1]"),
             ("http://localhost", "http://localhost"),
         ] {
             assert_eq!(text.parse::<Origin>().unwrap().to_string(), normal);
