@@ -2,5 +2,5 @@
 .PHONY: mutants
 PACKAGES ?=
 mutants: ## changes the rules of the services in one place at a time; the tests must notice 90 % of the changes
-	@.ci/setup
+	@command -v cc >/dev/null || .ci/setup
 	tests/mutants/mutants $(PACKAGES)
