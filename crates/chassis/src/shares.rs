@@ -1,4 +1,4 @@
-//! How much one client may hold at the same time: connections of an address, streams and long-polls of a caller.
+//! How much one client may hold at the same time: connections of an address, streams, long-polls and uploads of a caller.
 
 use std::collections::HashMap;
 use std::hash::Hash;

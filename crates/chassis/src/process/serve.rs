@@ -29,8 +29,8 @@ use crate::{Clock, Routes};
 /// second before it tries again.
 const BACKLOG: i32 = 4_096;
 
-/// Bytes of an answer that a connection holds before it waits for its client; one piece of at most as many follows. It is
-/// what a client that reads nothing costs.
+/// Bytes of an answer that a connection holds before it waits for its client. The piece that passes this bound is still
+/// taken: 16 KiB of a stream, 32 KiB of a large answer. So this is what a client that reads nothing costs.
 const WRITE_BUFFER: usize = 16 << 10;
 
 /// How long the last bytes of an answer may take after the drain has ended.
