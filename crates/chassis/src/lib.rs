@@ -22,7 +22,7 @@ pub use clock::Clock;
 pub use config::Vars;
 pub use http::{
     ApiError, Created, DeferredJson, HandlerResult, Heavy, IdempotencyKey, IdempotentJson, IntoProblem, Json,
-    OptionalJson, Path, Query, State, Upserted,
+    LargeAnswer, OptionalJson, Path, Query, State, Upserted,
 };
 pub use http_client::http_client;
 pub use process::{Drain, Listeners, Running, run, start};

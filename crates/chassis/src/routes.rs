@@ -18,7 +18,7 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use crate::auth::{Access, AuthContext};
-use crate::http::{ApiError, MaxBody, absent, count_answer, problem_response, request_id};
+use crate::http::{ApiError, LargeAnswer, MaxBody, absent, count_answer, problem_response, request_id};
 
 /// All the routes of a service.
 #[derive(Default)]
@@ -35,6 +35,8 @@ pub struct Row {
     pub doc: RowDoc,
     /// The largest body in bytes; larger ones are refused before they are read.
     pub max_body: usize,
+    /// Callers take turns; see [`RowBuilder::large_answer`].
+    pub large_answer: bool,
     run: Run,
 }
 
@@ -66,6 +68,7 @@ pub struct RowBuilder {
     access: Access,
     doc: RowDoc,
     max_body: usize,
+    large_answer: bool,
 }
 
 /// The largest body of a route that says nothing else.
@@ -117,7 +120,7 @@ impl Routes {
 
 impl RowBuilder {
     fn new(method: Method, path: &'static str) -> Self {
-        Self { method, path, access: Access::User, doc: RowDoc::default(), max_body: MAX_BODY }
+        Self { method, path, access: Access::User, doc: RowDoc::default(), max_body: MAX_BODY, large_answer: false }
     }
 
     #[must_use]
@@ -149,6 +152,13 @@ impl RowBuilder {
     #[must_use]
     pub fn max_body(mut self, bytes: usize) -> Self {
         self.max_body = bytes;
+        self
+    }
+
+    /// The answer may be large. Callers take turns with such requests.
+    #[must_use]
+    pub fn large_answer(mut self) -> Self {
+        self.large_answer = true;
         self
     }
 
@@ -192,16 +202,16 @@ impl RowBuilder {
         Args: FromRequest + 'static,
         R: Responder + 'static,
     {
-        let (access, max_body) = (self.access, self.max_body);
+        let (access, max_body, large_answer) = (self.access, self.max_body, self.large_answer);
         let run: Run = Arc::new(move |request, mut payload| {
             let handler = handler.clone();
             request.extensions_mut().insert(MaxBody(max_body));
             Box::pin(async move {
-                let answered = answer(handler, access, &request, &mut payload).await;
+                let answered = answer(handler, (access, large_answer), &request, &mut payload).await;
                 answered.unwrap_or_else(|problem| problem_response(problem, &request_id(&request)))
             })
         });
-        Row { method: self.method, path: self.path, access, doc: self.doc, max_body, run }
+        Row { method: self.method, path: self.path, access, doc: self.doc, max_body, large_answer, run }
     }
 }
 
@@ -216,7 +226,7 @@ impl SchemaRef {
 /// Checks credentials before the body is read, then reads the arguments, then calls the handler.
 async fn answer<H, Args, R>(
     handler: H,
-    access: Access,
+    (access, large_answer): (Access, bool),
     request: &HttpRequest,
     payload: &mut Payload,
 ) -> Result<HttpResponse, Problem>
@@ -231,6 +241,7 @@ where
         request.extensions_mut().insert(caller);
     }
     let args = Args::from_request(request, payload).await.map_err(|error| problem_of(&error.into()))?;
+    let _turn = if large_answer { Some(LargeAnswer::of(request).turn().await?) } else { None };
     match handler.call(args).await {
         Ok(reply) => count_answer(request, reply.respond_to(request).map_into_boxed_body()),
         Err(fail) => Err(fail.into_inner()),

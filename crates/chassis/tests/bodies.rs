@@ -5,12 +5,13 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ensemble_chassis::auth::FixedKeys;
 use ensemble_chassis::{
     Access, Clock, HandlerResult, Heavy, IdempotentJson, Json, KeySet, KeySource, Listeners, Routes, Running, Service,
-    ServiceContext, StartError, Vars, Worker, get, post, start,
+    ServiceContext, StartError, State, Vars, Worker, get, post, start,
 };
 use serde_json::{Value, json};
 
@@ -20,7 +21,11 @@ const MAX: usize = 1 << 20;
 /// More than the buffers of two sockets hold.
 const PAGE: usize = 12 << 20;
 
-struct Stores;
+#[derive(Default)]
+struct Stores {
+    at_once: AtomicUsize,
+    most_at_once: AtomicUsize,
+}
 
 async fn store(Json(_): Json<Value>) -> HandlerResult<Json<Value>> {
     Ok(Json(json!({})))
@@ -36,6 +41,16 @@ async fn page() -> HandlerResult<Json<Value>> {
     Ok(Json(json!({ "page": "x".repeat(PAGE) })))
 }
 
+/// How many of these calls were worked on at once so far.
+async fn in_turn(service: State<Stores>) -> HandlerResult<Json<Value>> {
+    service.most_at_once.fetch_max(service.at_once.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    service.at_once.fetch_sub(1, Ordering::SeqCst);
+    Ok(Json(json!(service.most_at_once.load(Ordering::SeqCst))))
+}
+
 impl Service for Stores {
     const NAME: &'static str = "stores";
     const DEFAULT_PORT: u16 = 1;
@@ -48,6 +63,13 @@ impl Service for Stores {
             .row(post("/v1/short").access(Access::Public).response_as(200, "application/json").handler(store))
             .row(get("/v1/page").access(Access::Public).response_as(200, "application/json").handler(page))
             .row(
+                get("/v1/turn")
+                    .access(Access::Public)
+                    .large_answer()
+                    .response_as(200, "application/json")
+                    .handler(in_turn),
+            )
+            .row(
                 post("/v1/long")
                     .access(Access::Public)
                     .max_body(MAX)
@@ -57,7 +79,7 @@ impl Service for Stores {
     }
 
     async fn build((): (), _: ServiceContext) -> Result<(Arc<Self>, Vec<Worker>), StartError> {
-        Ok((Arc::new(Self), Vec::new()))
+        Ok((Arc::default(), Vec::new()))
     }
 
     fn keys(&self) -> Arc<dyn KeySource> {
@@ -175,6 +197,20 @@ async fn answers_that_nobody_reads_leave_room_for_other_callers() {
     drop((unread, other));
     holds(&stores, |bytes| bytes < 1.0).await;
     assert_eq!(status(&mut ask("10.0.0.1")), "200");
+    assert!(stores.stop().await);
+}
+
+#[tokio::test]
+async fn callers_take_turns_with_large_answers() {
+    let stores = stores("64000000").await;
+    let ask = async |from: String| {
+        let request = reqwest::Client::new().get(format!("{}/v1/turn", stores.public_url()));
+        request.header("x-forwarded-for", from).send().await.unwrap().json::<usize>().await.unwrap()
+    };
+    let of_one = futures_util::future::join_all((0..40).map(|_| ask("10.0.0.1".to_owned()))).await;
+    assert_eq!(of_one.iter().max(), Some(&2), "one caller");
+    let of_many = futures_util::future::join_all((0..40).map(|last| ask(format!("10.0.0.{last}")))).await;
+    assert_eq!(of_many.iter().max(), Some(&8), "all callers");
     assert!(stores.stop().await);
 }
 

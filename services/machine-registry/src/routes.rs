@@ -32,6 +32,7 @@ pub(crate) fn table() -> Routes {
                 .query::<PageQuery>()
                 .response::<MachinePage>(200)
                 .errors(&[InvalidCursor])
+                .large_answer()
                 .handler(machines::list),
         )
         .row(

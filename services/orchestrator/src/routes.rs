@@ -45,6 +45,7 @@ fn runs(routes: Routes) -> Routes {
                 .query::<handlers::runs::RunQuery>()
                 .response::<RunPage>(200)
                 .errors(&[InvalidCursor])
+                .large_answer()
                 .handler(handlers::runs::list),
         )
         .row(
@@ -53,6 +54,7 @@ fn runs(routes: Routes) -> Routes {
                 .summary(TAG, "Reads a run with all its tasks, in the order they were submitted.")
                 .response::<Run>(200)
                 .errors(&[NotFound])
+                .large_answer()
                 .handler(handlers::runs::read),
         )
         .row(

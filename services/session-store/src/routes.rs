@@ -42,6 +42,7 @@ fn session_routes(routes: Routes) -> Routes {
                 .query::<sessions::ListQuery>()
                 .response::<SessionPage>(200)
                 .errors(&[InvalidCursor])
+                .large_answer()
                 .handler(sessions::list),
         )
         .row(
@@ -51,6 +52,7 @@ fn session_routes(routes: Routes) -> Routes {
                 .query::<sessions::ListQuery>()
                 .response::<SessionPage>(200)
                 .errors(&[InvalidCursor])
+                .large_answer()
                 .handler(sessions::list_active),
         )
         .row(
@@ -59,6 +61,7 @@ fn session_routes(routes: Routes) -> Routes {
                 .summary(TAG, "Reads a session.")
                 .response::<Session>(200)
                 .errors(&[NotFound])
+                .large_answer()
                 .handler(sessions::read),
         )
         .row(
@@ -110,6 +113,7 @@ fn message_routes(routes: Routes) -> Routes {
                 .query::<messages::WindowQuery>()
                 .response::<MessagePage>(200)
                 .errors(&[NotFound])
+                .large_answer()
                 .handler(messages::page),
         )
         .row(
@@ -133,6 +137,7 @@ fn share_routes(routes: Routes) -> Routes {
                 .query::<shares::ListQuery>()
                 .response::<SharePage>(200)
                 .errors(&[NotFound, Forbidden, InvalidCursor])
+                .large_answer()
                 .handler(shares::list),
         )
         .row(
@@ -195,6 +200,7 @@ fn public_link_routes(routes: Routes) -> Routes {
                 .query::<messages::WindowQuery>()
                 .response::<PublicView>(200)
                 .errors(&[Forbidden, LinkNotFound])
+                .large_answer()
                 .handler(public_links::view),
         )
         .row(

@@ -10,6 +10,7 @@ pub(crate) mod observe;
 mod params;
 mod response;
 pub mod strict_json;
+mod turns;
 
 pub use absent::absent;
 pub(crate) use body::MaxBody;
@@ -19,7 +20,8 @@ pub use body::{
 };
 pub(crate) use budget::BodyBudget;
 pub use error::{ApiError, HandlerResult, IntoProblem, problem_response};
-pub(crate) use large_answer::count as count_answer;
+pub use large_answer::LargeAnswer;
+pub(crate) use large_answer::{LargeAnswers, count as count_answer};
 pub use large_work::Heavy;
 pub(crate) use large_work::LargeWork;
 pub use observe::{InFlight, InFlightGuard, RequestId, request_id};

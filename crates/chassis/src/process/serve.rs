@@ -18,7 +18,7 @@ use super::settings::ProcessConfig;
 use super::stop::Running;
 use crate::auth::AuthContext;
 use crate::config::Vars;
-use crate::http::{InFlight, LargeWork, observe};
+use crate::http::{InFlight, LargeAnswers, LargeWork, observe};
 use crate::http_client::http_client;
 use crate::metrics::Metrics;
 use crate::service::{Service, ServiceContext, StartError, Worker};
@@ -113,15 +113,17 @@ fn serve_public<S: Service>(
         drain: context.drain.clone(),
     });
     let (state, routes) = (web::Data::from(Arc::clone(service)), Arc::new(S::routes()));
-    let (body, budget, large) = (process.body, process.body_budget.clone(), LargeWork::default());
+    let (body, budget) = (process.body, process.body_budget.clone());
+    let (work, answers) = (LargeWork::default(), LargeAnswers::default());
     let (settings, connected) = (service.server_settings(), Arc::clone(service));
     SockRef::from(&listener).listen(BACKLOG)?;
     let server = HttpServer::new(move || {
         let (state, auth, observer, routes) = (state.clone(), auth.clone(), observer.clone(), Arc::clone(&routes));
-        let (budget, large) = (budget.clone(), large.clone());
+        let (budget, work, answers) = (budget.clone(), work.clone(), answers.clone());
         App::new()
             .configure(move |app| {
-                app.app_data(state).app_data(auth).app_data(observer).app_data(body).app_data(budget).app_data(large);
+                app.app_data(state).app_data(auth).app_data(observer);
+                app.app_data(body).app_data(budget).app_data(work).app_data(answers);
                 Routes::configure(&routes, app, S::default_service());
             })
             .wrap(from_fn(S::middleware))

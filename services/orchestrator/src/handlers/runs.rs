@@ -5,7 +5,9 @@ use std::time::Duration;
 use actix_web::http::StatusCode;
 use actix_web::{HttpRequest, HttpResponse};
 use ensemble_chassis::process::telemetry;
-use ensemble_chassis::{Caller, HandlerResult, Heavy, IdempotentJson, Json, OptionalJson, Path, Query, State};
+use ensemble_chassis::{
+    Caller, HandlerResult, Heavy, IdempotentJson, Json, LargeAnswer, OptionalJson, Path, Query, State,
+};
 use ensemble_store_kit::cursor::{self, InvalidCursor};
 use ensemble_store_kit::idempotency::IdempotencyRequest;
 use ensemble_types::ids::RunId;
@@ -159,6 +161,7 @@ pub(crate) async fn pend(
     caller: Caller,
     Path(id): Path<RunId>,
     Query(query): Query<PendQuery>,
+    large: LargeAnswer,
     OptionalJson(body): OptionalJson<Pend>,
 ) -> HandlerResult<Json<Pended>> {
     // Both cursors are checked, although the one in the body takes precedence.
@@ -177,7 +180,10 @@ pub(crate) async fn pend(
     let mut since = cursor;
     loop {
         let state = match since {
-            Some(since) => runs::changes(&service.db, caller.user, id, since, CHANGED_TASKS).await?,
+            Some(since) => {
+                let _turn = large.turn().await?;
+                runs::changes(&service.db, caller.user, id, since, CHANGED_TASKS).await?
+            }
             None => {
                 let run = runs::read_summary(&service.db, caller.user, id).await?;
                 RunChanges { run, tasks: Vec::new(), has_more: false }

@@ -189,3 +189,14 @@ pub(super) fn peak_mib(service: &Service) -> Result<f64> {
 fn reset_peak(service: &Service) -> Result<()> {
     std::fs::write(format!("/proc/{}/clear_refs", service.pid()), "5").context("the peak cannot be reset")
 }
+
+/// Sends this request on many connections and reads nothing of the answers.
+pub(crate) async fn unread(edge: &str, request: &str, count: usize) -> Result<Vec<TcpStream>> {
+    let mut all = Vec::new();
+    for _ in 0..count {
+        let mut connection = TcpStream::connect(edge.trim_start_matches("http://")).await?;
+        connection.write_all(request.as_bytes()).await?;
+        all.push(connection);
+    }
+    Ok(all)
+}

@@ -1,4 +1,5 @@
-//! The memory of the services while clients send bodies that they do not finish and open streams that they do not read.
+//! The memory of the services while clients send bodies that they do not finish, and ask for streams and pages that they do
+//! not read.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::fixture::{Fixture, sign_in};
-use super::held::{open, peak_mib, settle};
+use super::held::{open, peak_mib, settle, unread};
 use super::slow_clients::unlimited_edge;
 use crate::machine::{Machine, Options};
 use crate::stats::Rounds;
@@ -19,6 +20,7 @@ use crate::table::{Report, Target};
 const UNFINISHED: usize = 50;
 const BODY: usize = 16 << 20;
 const STREAMS: usize = 1_000;
+const UNREAD_PAGES: usize = 230;
 const LONG_MESSAGES: usize = 60;
 /// A client gives up sending a body when the service takes nothing more.
 const STUCK: Duration = Duration::from_secs(5);
@@ -74,6 +76,8 @@ pub(crate) fn held_against_us(machine: &Machine, _: &Options, report: &mut Repor
         let body = json!({ "content": content, "localId": format!("long-{at}") });
         fixture.call(&fixture.store.public, "POST", &append, body)?;
     }
+    let page = request.replace("/stream HTTP", "?limit=500 HTTP");
+    let pages = machine.runtime.block_on(unread(&edge.public, &page, UNREAD_PAGES))?;
     settle(machine, Duration::from_secs(10));
     for (name, service) in services {
         report.alone(
@@ -83,7 +87,7 @@ pub(crate) fn held_against_us(machine: &Machine, _: &Options, report: &mut Repor
             Target::AtMost(128.0),
         );
     }
-    drop(held);
+    drop((held, pages));
     settle(machine, MEMORY_RETURNS);
     for ((name, service), idle) in services.into_iter().zip(idle) {
         let left = service.resident_mib()?;

@@ -10,6 +10,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::fixture::{Fixture, sign_in};
+use super::held::unread;
 use super::runs::call;
 use crate::machine::{Machine, Options, Service};
 use crate::stats::Rounds;
@@ -18,6 +19,9 @@ use crate::table::{Report, Target};
 /// How often the honest caller calls each of its routes.
 const PAUSE: Duration = Duration::from_millis(50);
 const BAD_CONNECTIONS: usize = 4;
+/// Requests for pages of 4 MiB that the bad caller sends at once, of each kind, and does not read.
+const UNREAD_PAGES: usize = 115;
+const UNREAD_FOR: Duration = Duration::from_secs(2);
 /// The bound of the honest caller's p99, or three times its undisturbed value where that is more.
 const P99_MS: f64 = 50.0;
 const LATEST_HEARTBEAT_MS: f64 = 5_000.0;
@@ -70,8 +74,10 @@ pub(crate) fn other_account(machine: &Machine, options: &Options, report: &mut R
         let sending: Vec<_> = (0..BAD_CONNECTIONS)
             .map(|at| machine.runtime.spawn(send_worst(Arc::clone(&bodies), at, Arc::clone(&over))))
             .collect();
+        let leaving = machine.runtime.spawn(leave_unread(Arc::clone(&bodies), Arc::clone(&over)));
         let figures = machine.runtime.block_on(ask(&honest, time))?;
         over.store(true, Ordering::SeqCst);
+        machine.runtime.block_on(leaving)?;
         for sender in sending {
             machine.runtime.block_on(sender)?;
         }
@@ -186,6 +192,11 @@ async fn worst(honest: &Honest, token: &str) -> Result<Vec<Bad>> {
         }
         post(&messages, &one).await?;
     }
+    for at in 0..18 {
+        let session =
+            json!({ "machineId": "bad", "tag": at.to_string(), "metadata": "x".repeat(250_000), "encryptionKey": "x" });
+        post("/v1/sessions", &session).await?;
+    }
     let templates = json!({ "tasks": vec![json!({ "prompt": "{{tasks.".repeat(8_100), "provider": "claude" }); 240] });
     // The last task depends on itself, so that nothing is stored and the run can be sent again and again.
     let mut edges: Vec<Value> = (0..9_999_usize)
@@ -206,6 +217,7 @@ async fn worst(honest: &Honest, token: &str) -> Result<Vec<Bad>> {
         bad(Method::POST, format!("{edge}{messages}"), objects.chars().take(16_700_000).collect()),
         bad(Method::POST, format!("{edge}{messages}"), format!("{{{}}}", keys.join(","))),
         bad(Method::GET, format!("{edge}{messages}?limit=500"), String::new()),
+        bad(Method::GET, format!("{edge}/v1/sessions?limit=500"), String::new()),
     ])
 }
 
@@ -221,6 +233,22 @@ async fn send_worst(all: Arc<Vec<Bad>>, from: usize, over: Arc<AtomicBool>) {
         if let Ok(answer) = request.send().await {
             let _ = answer.bytes().await;
         }
+    }
+}
+
+/// Asks for the largest pages again and again without reading them.
+async fn leave_unread(all: Arc<Vec<Bad>>, over: Arc<AtomicBool>) {
+    while !over.load(Ordering::SeqCst) {
+        let mut held = Vec::new();
+        for bad in all.iter().filter(|bad| bad.method == Method::GET) {
+            let Ok(url) = reqwest::Url::parse(&bad.url) else { return };
+            let path = bad.url.split_once(url.authority()).map_or("/", |(_, path)| path);
+            let request = format!("GET {path} HTTP/1.1\r\nHost: edge\r\nAuthorization: Bearer {}\r\n\r\n", bad.token);
+            if let Ok(connections) = unread(url.authority(), &request, UNREAD_PAGES).await {
+                held.extend(connections);
+            }
+        }
+        tokio::time::sleep(UNREAD_FOR).await;
     }
 }
 
