@@ -96,8 +96,9 @@ impl Service for Orchestrator {
         };
         let gauges = gauges::run(db.clone(), metrics.clone(), drain);
         let workers = vec![Worker::new("timers", timers.run()), Worker::new("gauges", gauges)];
+        let run_bytes = Quota::new("runBytes", config.limits.max_run_bytes);
         let service = Self {
-            lease_reports: LeaseReports::start(&db, config.limits, config.database.timeout)?,
+            lease_reports: LeaseReports::start(&db, config.limits, run_bytes.clone(), config.database.timeout)?,
             per_account_lock: PerAccountLock::default(),
             machines: Machines::new(Arc::new(directory), config.machine_cache),
             keys,
@@ -107,7 +108,7 @@ impl Service for Orchestrator {
             active_runners,
             metrics,
             long_events: LongEvents::default(),
-            run_bytes: Quota::new("runBytes", config.limits.max_run_bytes),
+            run_bytes,
             limits: config.limits,
             db,
         };

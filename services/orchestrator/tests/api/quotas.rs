@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ensemble_testkit::{Answer, Backend, eventually, on_both_databases};
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, RUNS, path, task};
@@ -76,6 +77,26 @@ on_both_databases! {
         fixture.api.post(RUNS, &run_with(400)).await.expect(201);
         members(&fixture.api.post(RUNS, &run_with(1)).await);
         fixture.other_account().post(RUNS, &run_with(1_000)).await.expect(201);
+    }
+
+    async fn runs_that_are_submitted_together_stay_within_the_quota(on: Backend) {
+        let fixture = Fixture::with(on, &[("QUOTA_RUN_BYTES", &(3 * (TASK + 500)).to_string())]).await;
+        let run = run_with(500);
+        let answers = join_all((0..20).map(|_| fixture.api.post(RUNS, &run))).await;
+        let count = |wanted| answers.iter().filter(|answer| answer.status == wanted).count();
+        assert_eq!((count(201), count(429)), (3, 17), "stored and refused");
+        assert_eq!(number(&fixture, "SELECT count(*) FROM runs").await, 3);
+    }
+
+    async fn attempts_and_summaries_count_at_once(on: Backend) {
+        let limit = 2 * TASK + 1 + ATTEMPT + 500;
+        let fixture = Fixture::with(on, &[("QUOTA_RUN_BYTES", &limit.to_string())]).await;
+        fixture.submit(json!([task("a")])).await;
+        let runner = fixture.runner();
+        let lease = runner.lease_one().await;
+        let end = json!({ "status": "completed", "outputSummary": "s".repeat(500) });
+        runner.report(&lease, "finish", end).await.expect(200);
+        members(&fixture.api.post(RUNS, &run_with(1)).await);
     }
 
     async fn texts_rows_outputs_and_summaries_count(on: Backend) {
