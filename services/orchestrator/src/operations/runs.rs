@@ -1,4 +1,4 @@
-//! What the owners of runs do: submit, read, cancel and retry them.
+//! What the owners of runs do: submit, read, cancel, retry and delete them.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use ensemble_types::time::Timestamp;
 
 use super::changes::{count, save_run, transition};
 use super::machines::{fail_stranded, find_gone};
-use super::topics::{run_changed, work};
+use super::topics::{run_changed, run_deleted, run_ended, work};
 use crate::clients::Machines;
 use crate::domain::{ATTEMPT_BYTES, RunDraft, RunEvent, TaskEvent};
 use crate::error::Error;
-use crate::store::{deleted_machines, leases, new_run, run_views, runs, tasks};
+use crate::store::{deleted_machines, leases, new_run, purge, run_views, runs, tasks};
 
 pub(crate) use crate::store::run_views::{Filter, RunView};
 pub(crate) use crate::store::runs::Unfinished;
@@ -195,6 +195,23 @@ pub(crate) async fn retry(
         first_page(tx, owner, id)
     })
     .await
+}
+
+/// Deletes a run that has ended. The purge removes its tasks and their output afterwards.
+pub(crate) async fn delete(db: &Db, quota: &Quota, owner: UserId, id: RunId) -> Result<(), Error> {
+    db.write("delete a run", move |tx| {
+        let run = runs::lock(tx, id)?.filter(|run| run.owner == owner).ok_or(Error::NotFound)?;
+        if !run.status.is_terminal() {
+            return Err(Error::NotEnded);
+        }
+        purge::delete_run(tx, &run)?;
+        [run_changed(id), run_ended(id), run_deleted()].into_iter().for_each(|topic| tx.notify(topic));
+        Ok(())
+    })
+    .await?;
+    // What the run took is free now, and not when it is purged.
+    quota.forget(owner);
+    Ok(())
 }
 
 /// Counts the open dependencies of tasks that were queued again: a dependency can have been queued again as well. Returns

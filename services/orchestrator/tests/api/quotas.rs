@@ -6,7 +6,7 @@ use ensemble_testkit::{Answer, Backend, eventually, on_both_databases};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, RUNS, path, task};
+use crate::fixture::{Fixture, RUNS, execute, number, path, task};
 
 /// What a task, a dependency, an attempt and a piece of output count beside their texts.
 const TASK: i64 = 512;
@@ -28,35 +28,6 @@ fn run_with(prompt: usize) -> Value {
 async fn output_of(fixture: &Fixture, run: &Value) -> String {
     let task = run["tasks"][0]["id"].as_str().unwrap();
     fixture.api.get(&path(run, &format!("/tasks/{task}/output"))).await.text
-}
-
-/// Runs a query for one number on the database.
-async fn number(fixture: &Fixture, sql: &str) -> i64 {
-    if let Some(file) = fixture.url.strip_prefix("sqlite:") {
-        use diesel::prelude::*;
-        #[derive(QueryableByName)]
-        struct Number {
-            #[diesel(sql_type = diesel::sql_types::BigInt)]
-            n: i64,
-        }
-        let mut file = SqliteConnection::establish(file).unwrap();
-        return diesel::sql_query(format!("SELECT ({sql}) AS n")).get_result::<Number>(&mut file).unwrap().n;
-    }
-    let (client, connection) = tokio_postgres::connect(&fixture.url, tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client.query_one(&format!("SELECT ({sql})::bigint"), &[]).await.unwrap().get(0)
-}
-
-/// Runs statements on the database of a service that is stopped.
-async fn execute(url: &str, sql: &str) {
-    if let Some(file) = url.strip_prefix("sqlite:") {
-        use diesel::connection::SimpleConnection;
-        use diesel::prelude::*;
-        return SqliteConnection::establish(file).unwrap().batch_execute(sql).unwrap();
-    }
-    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client.batch_execute(sql).await.unwrap();
 }
 
 /// What the rows of all runs say, with the output of open attempts.
