@@ -39,7 +39,7 @@ pub(crate) enum Command {
     Runner(runner::Runner),
     /// Submit a plan and watch it
     Run(run::Run),
-    /// List your runs
+    /// List your runs, or delete one
     Runs(runs::Runs),
     /// Show a run and its tasks
     Show(show::Show),

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod commands;
+mod confirm;
 mod context;
 mod failure;
 mod global;

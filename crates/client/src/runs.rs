@@ -1,4 +1,4 @@
-//! Runs: submit, watch, cancel, retry.
+//! Runs: submit, watch, cancel, retry, delete.
 
 use std::time::Duration;
 
@@ -56,6 +56,11 @@ impl Client {
     pub async fn retry_run(&self, id: RunId) -> Result<Run> {
         let path = ["v1", "orchestrator", "runs", &id.to_string(), "retry"];
         self.post(&path, Repeat::Harmful).at_most(LONGEST_RUN).send().await
+    }
+
+    /// Deletes a run that has ended, with its tasks and their output. CONFLICT before its end.
+    pub async fn delete_run(&self, id: RunId) -> Result<()> {
+        self.delete(&["v1", "orchestrator", "runs", &id.to_string()]).await
     }
 
     /// Waits for the run to change, or to end.

@@ -11,7 +11,7 @@ use ensemble_types::time::Timestamp;
 use crate::deadline::Deadlines;
 use crate::error::{ConnState, classify};
 use crate::notifier::Topic;
-use crate::{StoreError, types};
+use crate::{Reserved, StoreError, types};
 
 /// What a job of [`crate::Db::read`] or [`crate::Db::write`] gets. Run queries with [`on!`](crate::on).
 pub struct Conn {
@@ -23,6 +23,7 @@ pub struct Conn {
     /// A statement of this transaction failed, so PostgreSQL will not commit it.
     failed: bool,
     topics: Vec<Topic>,
+    reserved: Vec<Reserved>,
     deadlines: Deadlines,
 }
 
@@ -74,7 +75,8 @@ macro_rules! on {
 
 impl Conn {
     pub(crate) fn new(raw: Raw, operation: &'static str, deadlines: Deadlines) -> Self {
-        Self { raw, operation, state: ConnState::Healthy, failed: false, topics: Vec::new(), deadlines }
+        let (topics, reserved) = (Vec::new(), Vec::new());
+        Self { raw, operation, state: ConnState::Healthy, failed: false, topics, reserved, deadlines }
     }
 
     /// The database's clock; whole milliseconds on SQLite.
@@ -87,6 +89,12 @@ impl Conn {
         if !self.topics.contains(&topic) {
             self.topics.push(topic);
         }
+    }
+
+    /// Counts the reservation for good once the transaction is committed, and gives it back when it is rolled back, whether
+    /// or not the caller still waits.
+    pub fn hold(&mut self, reserved: Reserved) {
+        self.reserved.push(reserved);
     }
 
     /// The name of the operation, for errors of your own.
@@ -139,6 +147,10 @@ impl Conn {
 
     pub(crate) fn take_topics(&mut self) -> Vec<Topic> {
         std::mem::take(&mut self.topics)
+    }
+
+    pub(crate) fn commit_reserved(&mut self) {
+        self.reserved.drain(..).for_each(Reserved::commit);
     }
 
     /// Waits until no other transaction on any replica holds the lock with this name, and holds it until this transaction

@@ -325,14 +325,18 @@ fn attempt_write<T, E: From<StoreError>>(
             conn.rollback();
             Attempt { result: Err(error), may_repeat: true }
         }
-        Ok(value) => match conn.commit() {
-            Ok(()) => {
-                notifier.publish(conn.take_topics());
-                Attempt { result: Ok(value), may_repeat: false }
+        Ok(value) => {
+            let committed = conn.commit();
+            conn.commit_reserved();
+            match committed {
+                Ok(()) => {
+                    notifier.publish(conn.take_topics());
+                    Attempt { result: Ok(value), may_repeat: false }
+                }
+                // It is not known whether it was committed, so it must not run twice, and what it reserved is counted.
+                Err(error) => Attempt { result: Err(error.into()), may_repeat: false },
             }
-            // It is not known whether it was committed, so it must not run twice.
-            Err(error) => Attempt { result: Err(error.into()), may_repeat: false },
-        },
+        }
     }
 }
 

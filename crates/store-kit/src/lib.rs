@@ -95,4 +95,4 @@ pub use db::Db;
 pub use error::StoreError;
 pub use migrate::{Migrations, OpenError};
 pub use notifier::{Notifier, Subscription, Topic};
-pub use quota::{Quota, QuotaExceeded};
+pub use quota::{Quota, QuotaExceeded, Reserved};

@@ -10,10 +10,12 @@ use diesel::prelude::*;
 use diesel_migrations::{EmbeddedMigrations, embed_migrations};
 use ensemble_store_kit::idempotency::{IdempotencyOutcome, IdempotencyRequest, claim};
 use ensemble_store_kit::types::{IntoDb, now};
-use ensemble_store_kit::{Conn, DatabaseConfig, Db, Migrate, Migrations, OpenError, StoreError, Topic, cached, on};
+use ensemble_store_kit::{
+    Conn, DatabaseConfig, Db, Migrate, Migrations, OpenError, Quota, StoreError, Topic, cached, on,
+};
 use ensemble_testkit::postgres::{Cluster, Durability};
 use ensemble_testkit::{Backend, TestDatabase, on_both_databases};
-use ensemble_types::ids::SessionId;
+use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::time::Timestamp;
 use tokio::time::timeout;
 
@@ -130,6 +132,34 @@ on_both_databases! {
         assert_eq!(count(&db).await, 0);
         db.write("insert", |tx| { insert(tx, SessionId::generate(), "a")?; tx.notify(Topic::new("note", 1)); Ok::<_, StoreError>(()) }).await.unwrap();
         timeout(Duration::from_secs(2), waiting.changed()).await.unwrap();
+    }
+
+    async fn a_reservation_is_counted_by_a_commit_and_given_back_otherwise(on: Backend) {
+        let (db, _database) = open(on).await;
+        let (quota, account) = (Quota::new("notes", 10), UserId::generate());
+        let left = || quota.reserve_up_to(account, 10, || Ok(0)).unwrap().amount();
+        let reserve = move |tx: &mut Conn, quota: &Quota| {
+            let reserved = quota.reserve(account, 4, || Ok(0))?.map_err(|full| StoreError::bad_row("reserve", full))?;
+            tx.hold(reserved);
+            Ok::<_, StoreError>(())
+        };
+        let kept = quota.clone();
+        db.write("commit", move |tx| reserve(tx, &kept)).await.unwrap();
+        assert_eq!(left(), 6);
+        let refused = quota.clone();
+        let failing = db.write("roll back", move |tx| {
+            reserve(tx, &refused)?;
+            assert_eq!(refused.reserve_up_to(account, 10, || Ok(0))?.amount(), 2, "it counts before the end");
+            Err::<(), _>(StoreError::bad_row("roll back", "on purpose"))
+        });
+        failing.await.unwrap_err();
+        let panicking = quota.clone();
+        let panic = db.write("panic", move |tx| -> Result<(), StoreError> {
+            reserve(tx, &panicking)?;
+            panic!("on purpose")
+        });
+        panic.await.unwrap_err();
+        assert_eq!(left(), 6);
     }
 
     async fn a_duplicate_names_its_constraint_and_cannot_be_ignored(on: Backend) {

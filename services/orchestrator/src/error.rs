@@ -32,6 +32,8 @@ pub(crate) enum Error {
     NothingToRetry,
     #[error("the run is being cancelled")]
     Cancelling,
+    #[error("the run has not ended")]
+    NotEnded,
     #[error("the attempt has ended, or the task has a newer attempt")]
     LeaseLost,
     #[error("output before this piece is missing")]
@@ -73,8 +75,8 @@ impl IntoProblem for Error {
                 limit,
                 used,
                 format!(
-                    "Your runs take {used} of {limit} bytes, and this does not fit. Runs are kept, so ask the operator of \
-                     this server for a larger QUOTA_RUN_BYTES."
+                    "Your runs take {used} of {limit} bytes, and this does not fit. Delete runs that you do not need any \
+                     more, or ask the operator of this server for a larger QUOTA_RUN_BYTES."
                 ),
             ),
             Self::NothingToRetry => Problem::new(
@@ -84,6 +86,9 @@ impl IntoProblem for Error {
             Self::Cancelling => {
                 Problem::new(Code::Conflict, "The run is being cancelled. Retry it after it has ended.")
                     .with_retry_after(5)
+            }
+            Self::NotEnded => {
+                Problem::new(Code::Conflict, "The run has not ended. Cancel it first, and delete it when it has ended.")
             }
             Self::LeaseLost => Problem::new(
                 Code::LeaseLost,

@@ -36,7 +36,7 @@ use crate::config::{Config, Limits};
 use crate::metrics::RunMetrics;
 use crate::operations::{LeaseReports, PerAccountLock};
 use crate::rpc::MachineDeletions;
-use crate::workers::{ActiveRunners, Alarm, Timers, gauges};
+use crate::workers::{ActiveRunners, Alarm, Timers, gauges, purge};
 
 /// The fuzz tests parse ranges too.
 pub use crate::domain::byte_range;
@@ -94,10 +94,13 @@ impl Service for Orchestrator {
             sweep_late: config.sweep_late,
             drain: drain.clone(),
         };
-        let gauges = gauges::run(db.clone(), metrics.clone(), drain);
-        let workers = vec![Worker::new("timers", timers.run()), Worker::new("gauges", gauges)];
+        let gauges = gauges::run(db.clone(), metrics.clone(), drain.clone());
+        let purge = purge::run(db.clone(), drain);
+        let workers =
+            vec![Worker::new("timers", timers.run()), Worker::new("purge", purge), Worker::new("gauges", gauges)];
+        let run_bytes = Quota::new("runBytes", config.limits.max_run_bytes);
         let service = Self {
-            lease_reports: LeaseReports::start(&db, config.limits, config.database.timeout)?,
+            lease_reports: LeaseReports::start(&db, config.limits, run_bytes.clone(), config.database.timeout)?,
             per_account_lock: PerAccountLock::default(),
             machines: Machines::new(Arc::new(directory), config.machine_cache),
             keys,
@@ -107,7 +110,7 @@ impl Service for Orchestrator {
             active_runners,
             metrics,
             long_events: LongEvents::default(),
-            run_bytes: Quota::new("runBytes", config.limits.max_run_bytes),
+            run_bytes,
             limits: config.limits,
             db,
         };

@@ -1,6 +1,7 @@
 //! The table of the public routes.
 
-use ensemble_chassis::{Access, Routes, get, post};
+use ensemble_chassis::{Access, Routes, delete, get, post};
+use ensemble_types::deleted::Deleted;
 use ensemble_types::leases::{
     LeaseBeat, LeaseFinish, LeaseFinished, LeaseHeartbeat, LeaseOutput, LeaseOutputTaken, LeaseRequest, Leases,
 };
@@ -74,7 +75,18 @@ fn runs(routes: Routes) -> Routes {
                 .errors(&[NotFound, Conflict, QuotaExceeded])
                 .handler(handlers::runs::retry),
         );
-    changes(routes)
+    changes(deletion(routes))
+}
+
+fn deletion(routes: Routes) -> Routes {
+    routes.row(
+        delete("/v1/orchestrator/runs/{id}")
+            .access(Access::User)
+            .summary("Runs", "Deletes a run that has ended, with its tasks and their output.")
+            .response::<Deleted>(200)
+            .errors(&[NotFound, Conflict])
+            .handler(handlers::runs::remove),
+    )
 }
 
 fn changes(routes: Routes) -> Routes {

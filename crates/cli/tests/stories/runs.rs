@@ -110,8 +110,15 @@ fn a_cancelled_run_has_its_own_exit_code() {
     // Without a terminal nothing is asked, and the run continues without its watcher.
     assert_eq!(watching.interrupt(), 130);
     assert_eq!(user.json(&["show", "last"])["status"], "running");
+    assert!(user.run(&["runs", "delete", "last", "--yes"]).err.contains("Cancel it first"));
     user.succeed(&["cancel", "last", "--reason", "enough"]);
     assert_eq!(user.run(&["show", "last", "--watch"]).code, 3);
     let shown = user.json(&["show", "last"]);
     assert_eq!((&shown["status"], &shown["cancelReason"]), (&"cancelled".into(), &"enough".into()));
+
+    let id = shown["id"].as_str().unwrap();
+    assert_eq!(user.run(&["runs", "delete", id]).code, 1, "without a terminal it needs --yes");
+    assert_eq!(user.succeed(&["runs", "delete", "last", "--yes"]), format!("Deleted {id}.\n"));
+    assert_eq!(user.run(&["show", id]).code, 1);
+    assert!(user.succeed(&["runs"]).contains("No runs"));
 }

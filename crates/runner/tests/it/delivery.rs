@@ -85,10 +85,13 @@ async fn a_restarted_runner_reports_interrupted_attempts() {
 async fn orphans_of_a_killed_guard_end_with_the_next_start() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     let mut runner = RunnerProcess::start(&server, &agent, state.path(), json!({"termGraceMs": 500}));
-    let lease = server.enqueue(task("(setsid sleep 600 &)\necho ready\nexec sleep 600"));
+    // The orphan itself writes "ready": then it is in its session, and its environment can be read, as it is not while a
+    // process is replaced by its program.
+    let orphan = "(setsid sh -c 'echo ready; sleep 600; exit' &)";
+    let lease = server.enqueue(task(format!("{orphan}\nexec sleep 600")));
     server.wait_for_output(lease, "ready").await;
     // The runner is stopped first, so that it cannot clean up after its guard.
-    runner.signal(nix::sys::signal::Signal::SIGSTOP);
+    runner.stop();
     processes::kill(processes::guard(lease).unwrap());
     runner.kill();
     assert!(!processes::of(lease).is_empty(), "the one in a session of its own is an orphan now");
@@ -107,7 +110,7 @@ async fn a_machine_that_slept_detects_a_lost_lease() {
     server.wait_for_output(kept_lease, "ready").await;
     server.wait_for_output(lost_lease, "ready").await;
     // The runner is stopped, as on a sleeping machine. Meanwhile the server grants one of its leases to another runner.
-    runner.signal(nix::sys::signal::Signal::SIGSTOP);
+    runner.stop();
     std::fs::write(&kept, "").unwrap();
     std::fs::write(&lost, "").unwrap();
     server.lose(lost_lease);

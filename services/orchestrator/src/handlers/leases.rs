@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::token_watch::TokenWatch;
 use crate::Orchestrator;
-use crate::domain::{ATTEMPT_BYTES, LeaseCall, RunnerRequest};
+use crate::domain::{LeaseCall, RunnerRequest};
 use crate::error::Error;
 use crate::operations::topics::{work, work_for};
 use crate::operations::{AttemptResults, EndReport, leases, outputs};
@@ -54,11 +54,10 @@ pub(crate) async fn request(
 
 async fn grant(service: &Orchestrator, request: &RunnerRequest) -> Result<Vec<ensemble_types::leases::Lease>, Error> {
     let (limits, lock) = (&service.limits, &service.per_account_lock);
-    let granted = leases::grant(&service.db, &service.machines, limits, lock, &service.lease_reports, request).await?;
+    let (machines, quota, reports) = (&service.machines, &service.run_bytes, &service.lease_reports);
+    let granted = leases::grant(&service.db, machines, limits, quota, lock, reports, request).await?;
     if !granted.is_empty() {
         service.alarm.due_after(limits.first_heartbeat);
-        let attempts = i64::try_from(granted.len()).unwrap_or(i64::MAX);
-        service.run_bytes.add(request.owner, attempts.saturating_mul(ATTEMPT_BYTES));
     }
     Ok(granted)
 }

@@ -1,4 +1,4 @@
-//! Runs, as their owners submit, read, cancel, retry and watch them.
+//! Runs, as their owners submit, read, cancel, retry, delete and watch them.
 
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use ensemble_chassis::{
 };
 use ensemble_store_kit::cursor::{self, InvalidCursor};
 use ensemble_store_kit::idempotency::IdempotencyRequest;
+use ensemble_types::deleted::Deleted;
 use ensemble_types::ids::RunId;
 use ensemble_types::page::Limit;
 use ensemble_types::runs::{CancelRun, CreateRun, Pend, Pended, RunPage, RunStatus, WaitFor};
@@ -154,6 +155,15 @@ pub(crate) async fn retry(
     let (machines, quota) = (&service.machines, &service.run_bytes);
     let run = runs::retry(&service.db, machines, service.limits.max_unfinished, quota, caller.user, id).await?;
     Ok(respond(&service, run, StatusCode::OK)?)
+}
+
+pub(crate) async fn remove(
+    service: State<Orchestrator>,
+    caller: Caller,
+    Path(id): Path<RunId>,
+) -> HandlerResult<Json<Deleted>> {
+    runs::delete(&service.db, &service.run_bytes, caller.user, id).await?;
+    Ok(Json(Deleted::DONE))
 }
 
 pub(crate) async fn pend(

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use ensemble_store_kit::{BatchConfig, Batcher, Conn, Db, StoreError};
+use ensemble_store_kit::{BatchConfig, Batcher, Conn, Db, Quota, StoreError};
 use ensemble_types::ids::{LeaseId, RunId};
 use ensemble_types::leases::FinishStatus;
 use ensemble_types::runs::{TaskError, TaskStatus};
@@ -67,9 +67,9 @@ impl LeaseReports {
     ///
     /// # Errors
     /// The system has no more threads.
-    pub(crate) fn start(db: &Db, limits: Limits, timeout: Duration) -> std::io::Result<Self> {
+    pub(crate) fn start(db: &Db, limits: Limits, quota: Quota, timeout: Duration) -> std::io::Result<Self> {
         let config = BatchConfig { name: OPERATION, queue: QUEUE, max_batch: MAX_BATCH, timeout };
-        Batcher::start(db, config, move |db, reports| apply_batch(db, reports, &limits)).map(Self)
+        Batcher::start(db, config, move |db, reports| apply_batch(db, reports, (&limits, &quota))).map(Self)
     }
 
     /// Sets the task of an attempt to running, if it is not.
@@ -91,14 +91,17 @@ impl LeaseReports {
 
 type Replies = Vec<Result<LeaseReply, Error>>;
 
-fn apply_batch(db: &Db, reports: Vec<(LeaseCall, LeaseReport)>, limits: &Limits) -> Replies {
-    match db.write_blocking(OPERATION, |tx| apply_reports(tx, &reports, limits)) {
+/// The limits of attempts, and the quota of accounts.
+type Bounds<'a> = (&'a Limits, &'a Quota);
+
+fn apply_batch(db: &Db, reports: Vec<(LeaseCall, LeaseReport)>, bounds: Bounds<'_>) -> Replies {
+    match db.write_blocking(OPERATION, |tx| apply_reports(tx, &reports, bounds)) {
         Ok(replies) => replies,
         Err(error @ StoreError::Unavailable { .. }) => reports.iter().map(|_| Err(error.clone().into())).collect(),
         // One report that cannot be stored must not fail the others.
         Err(error) if reports.len() > 1 => {
             tracing::warn!(%error, "Applying lease reports one by one");
-            let one = |report| apply_batch(db, vec![report], limits);
+            let one = |report| apply_batch(db, vec![report], bounds);
             reports.into_iter().flat_map(one).collect()
         }
         Err(error) => vec![Err(error.into())],
@@ -106,8 +109,12 @@ fn apply_batch(db: &Db, reports: Vec<(LeaseCall, LeaseReport)>, limits: &Limits)
 }
 
 /// Applies reports in their order and stores the result. The outer error is the database's, the inner ones are replies.
-fn apply_reports(tx: &mut Conn, reports: &[(LeaseCall, LeaseReport)], limits: &Limits) -> Result<Replies, StoreError> {
-    let mut batch = ReportBatch::load(tx, reports, limits)?;
+fn apply_reports(
+    tx: &mut Conn,
+    reports: &[(LeaseCall, LeaseReport)],
+    (limits, quota): Bounds<'_>,
+) -> Result<Replies, StoreError> {
+    let mut batch = ReportBatch::load(tx, reports, (limits, quota))?;
     let mut decisions = Vec::with_capacity(reports.len());
     for (call, report) in reports {
         decisions.push(batch.apply(tx, call, report)?);
@@ -137,6 +144,7 @@ enum Decision {
 /// The reports of one transaction while they are applied.
 struct ReportBatch<'a> {
     limits: &'a Limits,
+    quota: &'a Quota,
     runs: LockedRuns,
     attempts: HashMap<LeaseId, (RunId, LockedTask, LockedLease)>,
     /// The attempts that could be resumed if their machines had not been deleted.
@@ -149,7 +157,11 @@ struct ReportBatch<'a> {
 }
 
 impl<'a> ReportBatch<'a> {
-    fn load(tx: &mut Conn, reports: &[(LeaseCall, LeaseReport)], limits: &'a Limits) -> Result<Self, StoreError> {
+    fn load(
+        tx: &mut Conn,
+        reports: &[(LeaseCall, LeaseReport)],
+        (limits, quota): Bounds<'a>,
+    ) -> Result<Self, StoreError> {
         let mut ids: Vec<LeaseId> = reports.iter().map(|(call, _)| call.lease).collect();
         ids.sort_unstable();
         ids.dedup();
@@ -161,7 +173,7 @@ impl<'a> ReportBatch<'a> {
         }
         let of_deleted_machines = of_deleted_machines(tx, &runs, attempts.values())?;
         let (changed, ending, ended) = (Vec::new(), Vec::new(), HashMap::new());
-        Ok(Self { limits, runs, attempts, of_deleted_machines, changed, ending, ended })
+        Ok(Self { limits, quota, runs, attempts, of_deleted_machines, changed, ending, ended })
     }
 
     /// The outer error is the database's, the inner one is the reply.
@@ -200,6 +212,7 @@ impl<'a> ReportBatch<'a> {
             }
             LeaseReport::Ended(EndReport { status, error, results }) => {
                 self.changed.push(run.id);
+                tx.hold(self.quota.reserve_anyway(run.owner, results.text_bytes()));
                 let end = AttemptEnd::Reported(*status, error.clone());
                 let (run, task, lease) = (run.id, task.clone(), lease.clone());
                 self.ended.insert(lease.id, self.ending.len());

@@ -1,6 +1,6 @@
 //! What runners do with leases: request them, keep them, and report how the attempt ended.
 
-use ensemble_store_kit::{Db, StoreError};
+use ensemble_store_kit::{Db, Quota, StoreError};
 use ensemble_types::leases::{FinishStatus, Lease};
 use ensemble_types::runs::TaskError;
 
@@ -11,7 +11,7 @@ use super::lease_reports::{EndReport, LeaseReports, Renewed};
 use super::machines::was_registered_again;
 use crate::clients::Machines;
 use crate::config::Limits;
-use crate::domain::{LeaseCall, RunnerRequest};
+use crate::domain::{ATTEMPT_BYTES, LeaseCall, RunnerRequest};
 use crate::error::Error;
 use crate::store::grants::candidates;
 use crate::store::leases;
@@ -23,12 +23,13 @@ pub(crate) async fn grant(
     db: &Db,
     machines: &Machines,
     limits: &Limits,
+    quota: &Quota,
     lock: &PerAccountLock,
     reports: &LeaseReports,
     request: &RunnerRequest,
 ) -> Result<Vec<Lease>, Error> {
     loop {
-        let granted = grant_once(db, limits, lock, request.clone()).await?;
+        let granted = grant_once(db, limits, quota, lock, request.clone()).await?;
         if granted.machine_is_gone {
             if was_registered_again(db, machines, request.owner, &request.machine).await? {
                 continue;
@@ -48,6 +49,7 @@ pub(crate) async fn grant(
 async fn grant_once(
     db: &Db,
     limits: &Limits,
+    quota: &Quota,
     lock: &PerAccountLock,
     request: RunnerRequest,
 ) -> Result<Granted, StoreError> {
@@ -60,8 +62,14 @@ async fn grant_once(
     if found.is_empty() {
         return Ok(Granted::default());
     }
-    let limits = *limits;
-    db.write("grant leases", move |tx| grants::grant(tx, &request, &found, &limits)).await
+    let (limits, quota) = (*limits, quota.clone());
+    db.write("grant leases", move |tx| {
+        let granted = grants::grant(tx, &request, &found, &limits)?;
+        let attempts = i64::try_from(granted.leases.len() + granted.too_large.len()).unwrap_or(i64::MAX);
+        tx.hold(quota.reserve_anyway(request.owner, attempts.saturating_mul(ATTEMPT_BYTES)));
+        Ok(granted)
+    })
+    .await
 }
 
 fn prompt_too_large() -> EndReport {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ensemble_store_kit::{Conn, Db, Quota, StoreError};
+use ensemble_store_kit::{Conn, Db, Quota, Reserved, StoreError};
 use ensemble_types::ids::{LeaseId, RunId, TaskId, UserId};
 
 use super::LeaseReports;
@@ -67,8 +67,8 @@ async fn append_to_running(
     offset: u64,
     data: Arc<str>,
 ) -> Result<Option<Appended>, Error> {
-    let (max_bytes, owner, known) = (limits.max_output_bytes, call.owner, quota.clone());
-    let written = db.write("append output", move |tx| {
+    let (max_bytes, owner, quota) = (limits.max_output_bytes, call.owner, quota.clone());
+    db.write("append output", move |tx| {
         let Some(state) = outputs::lock_running(tx, &call)? else { return Ok(None) };
         let gap = || Error::OutputGap { expected: bytes(state.length) };
         let start = i64::try_from(offset).unwrap_or(i64::MAX);
@@ -77,24 +77,24 @@ async fn append_to_running(
         }
         let known_bytes = usize::try_from(state.length - start).unwrap_or(usize::MAX);
         if known_bytes >= data.len() {
-            return Ok(Some((appended(state), 0)));
+            return Ok(Some(appended(state)));
         }
         // A repeated piece has the same text. If the overlap ends inside a character, it is another text.
         let fresh = data.get(known_bytes..).ok_or_else(gap)?.as_bytes();
         let mut end = OutputEnd::of_attempt(state, max_bytes);
+        let mut reserved = Reserved::default();
         if !state.truncated {
             let wanted = count(fresh).saturating_add(PIECE_BYTES);
-            let room = known.room(owner, wanted, || runs::stored_bytes(tx, owner))?;
-            end = end.or_quota(room.saturating_sub(PIECE_BYTES), known.limit());
+            reserved = quota.reserve_up_to(owner, wanted, || runs::stored_bytes(tx, owner))?;
+            end = end.or_quota(reserved.amount().saturating_sub(PIECE_BYTES), quota.limit());
         }
         let after = store(tx, call.lease, state, fresh, end)?;
+        reserved.set(after.counted_bytes - state.counted_bytes);
+        tx.hold(reserved);
         tx.notify(output(call.lease));
-        Ok(Some((appended(after), after.counted_bytes - state.counted_bytes)))
-    });
-    Ok(written.await?.map(|(appended, more)| {
-        quota.add(owner, more);
-        appended
-    }))
+        Ok(Some(appended(after)))
+    })
+    .await
 }
 
 /// Where the stored output of an attempt ends.

@@ -1,22 +1,22 @@
-//! What the owners of runs do: submit, read, cancel and retry them.
+//! What the owners of runs do: submit, read, cancel, retry and delete them.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ensemble_store_kit::idempotency::{self, IdempotencyOutcome, IdempotencyRequest};
-use ensemble_store_kit::{Conn, Db, Quota, StoreError};
+use ensemble_store_kit::{Conn, Db, Quota, Reserved, StoreError};
 use ensemble_types::ids::{MachineId, RunId, TaskId, UserId};
 use ensemble_types::runs::{ChangedTask, Run, Task, TaskStatus};
 use ensemble_types::time::Timestamp;
 
 use super::changes::{count, save_run, transition};
 use super::machines::{fail_stranded, find_gone};
-use super::topics::{run_changed, work};
+use super::topics::{run_changed, run_deleted, run_ended, work};
 use crate::clients::Machines;
 use crate::domain::{ATTEMPT_BYTES, RunDraft, RunEvent, TaskEvent};
 use crate::error::Error;
-use crate::store::{deleted_machines, leases, new_run, run_views, runs, tasks};
+use crate::store::{deleted_machines, leases, new_run, purge, run_views, runs, tasks};
 
 pub(crate) use crate::store::run_views::{Filter, RunView};
 pub(crate) use crate::store::runs::Unfinished;
@@ -76,8 +76,7 @@ async fn find_submitted(db: &Db, request: IdempotencyRequest) -> Result<Option<R
 
 async fn create(db: &Db, max_unfinished: i64, quota: Quota, new: NewRun) -> Result<Submitted, Error> {
     let NewRun { owner, draft, traceparent, key } = new;
-    let (bytes, counted) = (draft.stored_bytes(), quota.clone());
-    let submitted = db.write("create a run", move |tx| {
+    db.write("create a run", move |tx| {
         let id = RunId::generate();
         if let Some(key) = &key {
             match idempotency::claim(tx, key, &id.to_string())? {
@@ -93,23 +92,20 @@ async fn create(db: &Db, max_unfinished: i64, quota: Quota, new: NewRun) -> Resu
         // A large run takes longer to write than a caller usually waits.
         tx.extend_deadline(Duration::from_millis(tasks.unsigned_abs()));
         check_unfinished(tx, owner, tasks, max_unfinished)?;
-        check_quota(tx, &quota, owner, bytes)?;
+        let reserved = reserve(tx, &quota, owner, draft.stored_bytes())?;
+        tx.hold(reserved);
         new_run::insert(tx, id, owner, &draft, traceparent.as_deref())?;
         check_machines(tx, owner, &draft)?;
         tx.notify(run_changed(id));
         tx.notify(work(owner));
-        Ok::<_, Error>(Submitted { run: first_page(tx, owner, id)?, is_new: true })
-    });
-    let submitted = submitted.await?;
-    if submitted.is_new {
-        counted.add(owner, bytes);
-    }
-    Ok(submitted)
+        Ok(Submitted { run: first_page(tx, owner, id)?, is_new: true })
+    })
+    .await
 }
 
 /// Refuses runs that would take more than the account may store.
-fn check_quota(tx: &mut Conn, quota: &Quota, owner: UserId, more: i64) -> Result<(), Error> {
-    Ok(quota.check(owner, more, || runs::stored_bytes(tx, owner))??)
+fn reserve(tx: &mut Conn, quota: &Quota, owner: UserId, more: i64) -> Result<Reserved, Error> {
+    Ok(quota.reserve(owner, more, || runs::stored_bytes(tx, owner))??)
 }
 
 /// Refuses a run for a machine that was deleted since it was looked up.
@@ -183,7 +179,8 @@ pub(crate) async fn retry(
             return Err(Error::NothingToRetry);
         }
         check_unfinished(tx, owner, more.into(), max_unfinished)?;
-        check_quota(tx, &quota, owner, i64::from(more).saturating_mul(ATTEMPT_BYTES))?;
+        // Given back at once: the attempts are counted when they begin.
+        drop(reserve(tx, &quota, owner, i64::from(more).saturating_mul(ATTEMPT_BYTES))?);
         let queued = transition(tx, TaskStatus::Failed, TaskEvent::Retried)?;
         let requeued: HashSet<TaskId> = tasks::requeue_ended(tx, &run, queued)?.into_iter().collect();
         let ready = set_open_dependencies(tx, id, &requeued)?;
@@ -198,6 +195,23 @@ pub(crate) async fn retry(
         first_page(tx, owner, id)
     })
     .await
+}
+
+/// Deletes a run that has ended. The purge removes its tasks and their output afterwards.
+pub(crate) async fn delete(db: &Db, quota: &Quota, owner: UserId, id: RunId) -> Result<(), Error> {
+    db.write("delete a run", move |tx| {
+        let run = runs::lock(tx, id)?.filter(|run| run.owner == owner).ok_or(Error::NotFound)?;
+        if !run.status.is_terminal() {
+            return Err(Error::NotEnded);
+        }
+        purge::delete_run(tx, &run)?;
+        [run_changed(id), run_ended(id), run_deleted()].into_iter().for_each(|topic| tx.notify(topic));
+        Ok(())
+    })
+    .await?;
+    // What the run took is free now, and not when it is purged.
+    quota.forget(owner);
+    Ok(())
 }
 
 /// Counts the open dependencies of tasks that were queued again: a dependency can have been queued again as well. Returns

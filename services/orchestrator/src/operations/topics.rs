@@ -13,6 +13,11 @@ pub(crate) fn run_ended(run: RunId) -> Topic {
     Topic::new("ended", run)
 }
 
+/// Runs were deleted, and what belongs to them has to be removed.
+pub(crate) fn run_deleted() -> Topic {
+    Topic::new("purge", "runs")
+}
+
 /// A task is ready that any machine of the account can run.
 pub(crate) fn work(owner: UserId) -> Topic {
     Topic::new("work", owner)

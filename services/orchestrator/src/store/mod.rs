@@ -23,6 +23,7 @@ pub(crate) mod grants;
 pub(crate) mod leases;
 pub(crate) mod new_run;
 pub(crate) mod outputs;
+pub(crate) mod purge;
 pub(crate) mod run_views;
 pub(crate) mod runners;
 pub(crate) mod runs;

@@ -8,7 +8,7 @@ use ensemble_types::ids::{LeaseId, RunId, TaskId, UserId};
 use ensemble_types::runs::TaskStatus;
 
 use super::columns::TaskStatusColumn;
-use super::schema::{leases, output_chunks, tasks};
+use super::schema::{leases, output_chunks, runs, tasks};
 use crate::domain::LeaseCall;
 
 /// How much output of an attempt has arrived.
@@ -67,8 +67,10 @@ pub(crate) fn task(
     run: RunId,
     task: TaskId,
 ) -> Result<Option<(TaskStatus, i32)>, StoreError> {
+    // The tasks of a deleted run are there until they are purged.
     let row: Option<(TaskStatusColumn, i32)> = on!(c, |c| tasks::table
-        .find(task.db())
+        .inner_join(runs::table)
+        .filter(tasks::id.eq(task.db()))
         .filter(tasks::run_id.eq(run.db()).and(tasks::owner_id.eq(owner.db())))
         .select((tasks::status, tasks::attempt))
         .first(c)

@@ -162,6 +162,14 @@ table! {
     }
 }
 
+table! {
+    use ensemble_store_kit::types::Uid;
+
+    deleted_runs (run_id) {
+        run_id -> Uid,
+    }
+}
+
 joinable!(tasks -> runs (run_id));
 joinable!(task_specs -> tasks (task_id));
 joinable!(leases -> runs (run_id));

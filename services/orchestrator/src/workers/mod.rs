@@ -1,6 +1,7 @@
-//! Background work: timers, the records of active runners, and gauges.
+//! Background work: timers, the records of active runners, the purge of deleted runs, and gauges.
 
 pub(crate) mod gauges;
+pub(crate) mod purge;
 
 mod active_runners;
 mod timers;

@@ -20,6 +20,7 @@ mod quotas;
 mod refusals;
 mod restarts;
 mod retrying;
+mod run_deletion;
 mod runs;
 mod scale;
 mod waiting;

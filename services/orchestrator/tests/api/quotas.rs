@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use ensemble_testkit::{Answer, Backend, eventually, on_both_databases};
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, RUNS, path, task};
+use crate::fixture::{Fixture, RUNS, execute, number, path, task};
 
 /// What a task, a dependency, an attempt and a piece of output count beside their texts.
 const TASK: i64 = 512;
@@ -29,35 +30,6 @@ async fn output_of(fixture: &Fixture, run: &Value) -> String {
     fixture.api.get(&path(run, &format!("/tasks/{task}/output"))).await.text
 }
 
-/// Runs a query for one number on the database.
-async fn number(fixture: &Fixture, sql: &str) -> i64 {
-    if let Some(file) = fixture.url.strip_prefix("sqlite:") {
-        use diesel::prelude::*;
-        #[derive(QueryableByName)]
-        struct Number {
-            #[diesel(sql_type = diesel::sql_types::BigInt)]
-            n: i64,
-        }
-        let mut file = SqliteConnection::establish(file).unwrap();
-        return diesel::sql_query(format!("SELECT ({sql}) AS n")).get_result::<Number>(&mut file).unwrap().n;
-    }
-    let (client, connection) = tokio_postgres::connect(&fixture.url, tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client.query_one(&format!("SELECT ({sql})::bigint"), &[]).await.unwrap().get(0)
-}
-
-/// Runs statements on the database of a service that is stopped.
-async fn execute(url: &str, sql: &str) {
-    if let Some(file) = url.strip_prefix("sqlite:") {
-        use diesel::connection::SimpleConnection;
-        use diesel::prelude::*;
-        return SqliteConnection::establish(file).unwrap().batch_execute(sql).unwrap();
-    }
-    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
-    client.batch_execute(sql).await.unwrap();
-}
-
 /// What the rows of all runs say, with the output of open attempts.
 async fn counted(fixture: &Fixture) -> i64 {
     let runs = number(fixture, "SELECT sum(stored_bytes) FROM runs").await;
@@ -76,6 +48,26 @@ on_both_databases! {
         fixture.api.post(RUNS, &run_with(400)).await.expect(201);
         members(&fixture.api.post(RUNS, &run_with(1)).await);
         fixture.other_account().post(RUNS, &run_with(1_000)).await.expect(201);
+    }
+
+    async fn runs_that_are_submitted_together_stay_within_the_quota(on: Backend) {
+        let fixture = Fixture::with(on, &[("QUOTA_RUN_BYTES", &(3 * (TASK + 500)).to_string())]).await;
+        let run = run_with(500);
+        let answers = join_all((0..20).map(|_| fixture.api.post(RUNS, &run))).await;
+        let count = |wanted| answers.iter().filter(|answer| answer.status == wanted).count();
+        assert_eq!((count(201), count(429)), (3, 17), "stored and refused");
+        assert_eq!(number(&fixture, "SELECT count(*) FROM runs").await, 3);
+    }
+
+    async fn attempts_and_summaries_count_at_once(on: Backend) {
+        let limit = 2 * TASK + 1 + ATTEMPT + 500;
+        let fixture = Fixture::with(on, &[("QUOTA_RUN_BYTES", &limit.to_string())]).await;
+        fixture.submit(json!([task("a")])).await;
+        let runner = fixture.runner();
+        let lease = runner.lease_one().await;
+        let end = json!({ "status": "completed", "outputSummary": "s".repeat(500) });
+        runner.report(&lease, "finish", end).await.expect(200);
+        members(&fixture.api.post(RUNS, &run_with(1)).await);
     }
 
     async fn texts_rows_outputs_and_summaries_count(on: Backend) {

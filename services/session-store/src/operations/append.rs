@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ensemble_store_kit::{BatchConfig, Batcher, Conn, Db, Quota, StoreError};
+use ensemble_store_kit::{BatchConfig, Batcher, Conn, Db, Quota, Reserved, StoreError};
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::Message;
 use ensemble_types::shares::ShareLevel;
@@ -151,8 +151,7 @@ fn append_in_transaction(
     calls: &[Call],
     local_ids: LocalIds,
 ) -> Result<Vec<Result<Appended, Error>>, StoreError> {
-    let (outcomes, added) = db.write_blocking(OPERATION, |tx| append_all(tx, quota, calls, local_ids))?;
-    added.into_iter().for_each(|(owner, bytes)| quota.add(owner, bytes));
+    let outcomes = db.write_blocking(OPERATION, |tx| append_all(tx, quota, calls, local_ids))?;
     let appended = |Numbered { messages, created, .. }| {
         let messages = messages.into_iter().map(Arc::unwrap_or_clone).collect();
         Appended { messages, created }
@@ -160,10 +159,10 @@ fn append_in_transaction(
     Ok(outcomes.into_iter().map(|outcome| outcome.map(appended)).collect())
 }
 
-/// What became of each call, and what the batch adds to the quotas of owners.
-type BatchOutcome = (Vec<Result<Numbered, Error>>, HashMap<UserId, i64>);
+/// What became of each call.
+type Outcomes = Vec<Result<Numbered, Error>>;
 
-fn append_all(tx: &mut Conn, quota: &Quota, calls: &[Call], local_ids: LocalIds) -> Result<BatchOutcome, StoreError> {
+fn append_all(tx: &mut Conn, quota: &Quota, calls: &[Call], local_ids: LocalIds) -> Result<Outcomes, StoreError> {
     let ids: BTreeSet<SessionId> = calls.iter().map(|call| call.session).collect();
     let locked = store::sessions::lock_all(tx, ids)?;
     let sessions: HashMap<SessionId, SessionRow> = locked.into_iter().map(|row| (row.id, row)).collect();
@@ -175,15 +174,13 @@ fn append_all(tx: &mut Conn, quota: &Quota, calls: &[Call], local_ids: LocalIds)
         add_stored(tx, calls, &mut numbering)?;
     }
     let mut outcomes = Vec::with_capacity(calls.len());
-    let mut added_bytes: HashMap<UserId, i64> = HashMap::new();
     for call in calls {
         let Some(row) = sessions.get(&call.session) else {
             outcomes.push(Err(Refusal::NotFound.into()));
             continue;
         };
         let level = levels.get(&(call.session, call.sender)).copied();
-        let added = added_bytes.entry(row.owner_id).or_default();
-        match number(tx, quota, call, (row, level), &mut numbering, added) {
+        match number(tx, quota, call, (row, level), &mut numbering) {
             Err(Error::Store(error)) => return Err(error),
             outcome => outcomes.push(outcome),
         }
@@ -200,46 +197,42 @@ fn append_all(tx: &mut Conn, quota: &Quota, calls: &[Call], local_ids: LocalIds)
         store::sessions::advance(tx, &grown, now)?;
         grown.into_keys().for_each(|session| tx.notify(session_topic(session)));
     }
-    Ok((outcomes, added_bytes))
+    Ok(outcomes)
 }
 
-/// Numbers the drafts of one call, if the sender may append and they fit into the owner's quota. `added` is what the batch
-/// adds to it.
+/// Numbers the drafts of one call, if the sender may append and they fit into the owner's quota.
 fn number(
     tx: &mut Conn,
     quota: &Quota,
     call: &Call,
     (row, level): (&SessionRow, Option<ShareLevel>),
     numbering: &mut Numbering,
-    added: &mut i64,
 ) -> Result<Numbered, Error> {
     let access = Access::of(row.owner_id, call.sender, level)?;
     let can_edit = access.edit()?;
-    check_quota(tx, quota, call, row.owner_id, numbering, *added)?;
+    let mut reserved = reserve(tx, quota, call, row.owner_id, numbering)?;
     let numbered = numbering.number(can_edit, call.session, call.sender, &call.drafts.messages);
-    *added = added.saturating_add(numbered.counted_bytes);
+    reserved.set(numbered.counted_bytes);
+    tx.hold(reserved);
     Ok(numbered)
 }
 
-/// Fails when the new messages of a call do not fit into what the owner's quota leaves besides `added`.
-fn check_quota(
+/// Reserves what the messages of a call take. Fails when the new ones do not fit into what the owner's quota leaves.
+fn reserve(
     tx: &mut Conn,
     quota: &Quota,
     call: &Call,
     owner: UserId,
     numbering: &mut Numbering,
-    added: i64,
-) -> Result<(), Error> {
-    let all = call.drafts.counted_bytes();
+) -> Result<Reserved, Error> {
     let load = || store::sessions::message_bytes(tx, owner);
-    let room = quota.room(owner, all.saturating_add(added), load)?.saturating_sub(added);
-    if all <= room {
-        return Ok(());
+    if let Ok(reserved) = quota.reserve(owner, call.drafts.counted_bytes(), load)? {
+        return Ok(reserved);
     }
     // Some of the messages may be stored already, and those take nothing.
     add_stored(tx, std::slice::from_ref(call), numbering)?;
     let new = numbering.counted_bytes(call.session, call.sender, &call.drafts.messages);
-    if new <= room.max(0) { Ok(()) } else { Err(quota.exceeded(room).into()) }
+    Ok(quota.reserve(owner, new, || store::sessions::message_bytes(tx, owner))??)
 }
 
 /// The senders who need a share, since they do not own the session.

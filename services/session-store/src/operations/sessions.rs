@@ -47,18 +47,14 @@ pub(crate) async fn create(
     request: Option<IdempotencyRequest>,
 ) -> Result<Created, Error> {
     service.peers.require_machine(new.owner, &new.machine).await?;
-    let (online_for, quota, owner) = (service.online_for, service.quotas.sessions.clone(), new.owner);
-    let created = service
+    let (online_for, quota) = (service.online_for, service.quotas.sessions.clone());
+    service
         .db
         .write("create a session", move |tx| {
             let (id, is_new) = create_or_find(tx, &new, &quota, request.as_ref())?;
-            Ok::<_, Error>(Created { session: load(tx, id, new.owner, online_for)?, is_new })
+            Ok(Created { session: load(tx, id, new.owner, online_for)?, is_new })
         })
-        .await?;
-    if created.is_new {
-        service.quotas.sessions.add(owner, 1);
-    }
-    Ok(created)
+        .await
 }
 
 pub(crate) async fn read(service: &SessionStore, id: SessionId, caller: UserId) -> Result<Session, Error> {
@@ -143,7 +139,8 @@ fn create_or_find(
     if store::sessions::insert(tx, id, new)? {
         // Afterwards, because a tag that is taken gives its session, whatever the quota says.
         let others = || store::sessions::count_owned(tx, new.owner).map(|count| count - 1);
-        quota.check(new.owner, 1, others)??;
+        let reserved = quota.reserve(new.owner, 1, others)??;
+        tx.hold(reserved);
         return Ok((id, true));
     }
     let Some(tag) = &new.tag else {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ensemble_testkit::{Answer, Backend, eventually, on_both_databases};
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use crate::fixture::{Client, Fixture, messages};
@@ -12,6 +13,13 @@ const ROW: i64 = 256;
 
 async fn send(client: &Client, session: &str, local_id: &str, length: usize) -> Answer {
     client.api.post(&messages(session), &json!({ "content": "x".repeat(length), "localId": local_id })).await
+}
+
+/// How many of twenty simultaneous requests stored something, and how many were refused because of a quota.
+async fn together(request: impl AsyncFn() -> u16) -> (usize, usize) {
+    let statuses = join_all((0..20).map(|_| request())).await;
+    let count = |wanted| statuses.iter().filter(|status| **status == wanted).count();
+    (count(201), count(429))
 }
 
 /// The members of a refusal.
@@ -38,6 +46,34 @@ on_both_databases! {
         owner.api.delete(&path).await.expect(200);
         owner.session().await;
         members(&owner.api.post("/v1/sessions", &owner.draft()).await);
+    }
+
+    async fn sessions_that_are_created_together_stay_within_the_quota(on: Backend) {
+        let fixture = Fixture::start_with(on, &[("QUOTA_SESSIONS", "3")]).await;
+        let owner = fixture.client();
+        for _ in 0..3 {
+            let draft = owner.draft();
+            let statuses = together(async || owner.api.post("/v1/sessions", &draft).await.status).await;
+            assert_eq!(statuses, (3, 17), "stored and refused");
+            assert_eq!(fixture.number("SELECT count(*) FROM sessions WHERE deleted_at IS NULL").await, 3);
+            for session in owner.api.get("/v1/sessions").await.expect(200)["sessions"].as_array().unwrap() {
+                owner.api.delete(&format!("/v1/sessions/{}", session["id"].as_str().unwrap())).await.expect(200);
+            }
+        }
+    }
+
+    async fn messages_that_are_sent_together_stay_within_the_quota(on: Backend) {
+        let quota = (3 * (ROW + 100)).to_string();
+        let fixture = Fixture::start_with(on, &[("QUOTA_MESSAGE_BYTES", &quota)]).await;
+        let owner = fixture.client();
+        let sessions = [owner.session().await, owner.session().await];
+        let next = std::sync::atomic::AtomicUsize::new(0);
+        let statuses = together(async || {
+            let n = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            send(&owner, &sessions[n % 2], &format!("m{n}"), 100).await.status
+        });
+        assert_eq!(statuses.await, (3, 17), "stored and refused");
+        assert_eq!(fixture.number("SELECT count(*) FROM messages").await, 3);
     }
 
     async fn a_refused_session_spends_no_idempotency_key(on: Backend) {

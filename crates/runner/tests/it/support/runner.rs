@@ -9,6 +9,7 @@ use ensemble_runner::config::{Environment, ProviderConfig};
 use ensemble_runner::{Config, Drain, run_until};
 use ensemble_types::runs::Provider;
 use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -136,6 +137,14 @@ impl RunnerProcess {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill(self.pid(), signal).unwrap();
+    }
+
+    /// Stops it as on a sleeping machine, until SIGCONT. Returns when all of its threads stand still: the signal alone
+    /// leaves those on other processors time to act.
+    pub(crate) fn stop(&self) {
+        self.signal(Signal::SIGSTOP);
+        let stopped = waitpid(self.pid(), Some(WaitPidFlag::WUNTRACED)).unwrap();
+        assert_eq!(stopped, WaitStatus::Stopped(self.pid(), Signal::SIGSTOP));
     }
 
     /// Starts it again with the same state.
