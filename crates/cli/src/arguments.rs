@@ -3,7 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    cancel, completions, login, logout, machine, output, retry, run, runner, runs, session, share, show, up, whoami,
+    cancel, completions, config, login, logout, machine, output, retry, run, runner, runs, session, share, show, up,
+    whoami,
 };
 use crate::global::Global;
 
@@ -56,6 +57,8 @@ pub(crate) enum Command {
     /// Share sessions with users or by a public link
     #[command(subcommand)]
     Share(share::Share),
+    /// Show the settings, and choose the default server
+    Config(config::Config),
     /// Print completions for a shell
     Completions(completions::Completions),
 }

@@ -1,7 +1,9 @@
 //! `ensemble`: the command line. Parses the arguments, runs the command and returns its exit code.
 
+mod account;
 mod arguments;
 mod commands;
+mod confirm;
 mod context;
 mod failure;
 mod global;
@@ -9,6 +11,7 @@ mod home;
 mod plan;
 mod print;
 mod progress;
+mod settings;
 mod vault;
 
 use std::process::ExitCode;

@@ -12,6 +12,7 @@ use futures_util::TryStreamExt;
 use serde::{Deserialize, Serialize};
 
 use super::DONE;
+use crate::confirm::confirmed;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::print;
@@ -25,10 +26,19 @@ pub(crate) enum Machine {
     #[command(visible_alias = "ls")]
     List,
     /// Show one machine
-    Show { machine: MachineId },
+    Show {
+        /// The machine's id
+        machine: MachineId,
+    },
     /// Delete a machine: its runner loses access, and tasks that only it may do fail
     #[command(visible_alias = "rm")]
-    Delete { machine: MachineId },
+    Delete {
+        /// The machine's id
+        machine: MachineId,
+        /// Do not ask for confirmation
+        #[arg(long, short)]
+        yes: bool,
+    },
 }
 
 #[derive(Debug, Default, Args)]
@@ -66,7 +76,12 @@ impl Machine {
             }
             Self::List => list(context, &me).await?,
             Self::Show { machine } => show(context, &me, &machine).await?,
-            Self::Delete { machine } => {
+            Self::Delete { machine, yes } => {
+                let question =
+                    format!("Delete machine {machine}? Its runner loses access, and tasks that only it may do fail.");
+                if !yes && !confirmed(&question)? {
+                    return Err(Failure::message("Nothing was deleted."));
+                }
                 me.client.delete_machine(&machine).await?;
                 forget(context, &me, &machine)?;
                 if context.json {

@@ -8,6 +8,7 @@ use crate::failure::{Failure, Result};
 
 pub(crate) mod cancel;
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod login;
 pub(crate) mod logout;
 pub(crate) mod machine;
@@ -59,6 +60,7 @@ async fn execute(context: &Context, command: Command) -> Result {
         Command::Retry(command) => command.run(context).await,
         Command::Session(command) => command.run(context).await,
         Command::Share(command) => command.run(context).await,
+        Command::Config(command) => command.run(context).await,
         Command::Completions(command) => command.run(),
     }
 }

@@ -1,13 +1,12 @@
 //! `ensemble session rename`, `end`, `archive`, `rekey`, `delete`.
 
-use std::io::{self, BufRead, IsTerminal, Write};
-
 use clap::Args;
 use ensemble_client::seal::Purpose;
 use ensemble_types::ids::SessionId;
 use ensemble_types::sessions::{SessionStatus, UpdateSession};
 use serde_json::json;
 
+use crate::confirm::confirmed;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::print;
@@ -48,7 +47,8 @@ impl Rename {
 
 impl Delete {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
-        if !self.yes && !sure(self.session)? {
+        let question = format!("Delete session {} with all its messages, for everyone?", self.session);
+        if !self.yes && !confirmed(&question)? {
             return Err(Failure::message("Nothing was deleted."));
         }
         me.client.delete_session(self.session).await?;
@@ -86,14 +86,4 @@ async fn change(context: &Context, me: &Me, id: SessionId, update: &UpdateSessio
         return print::json(&session, false);
     }
     print::line(format!("{done} {id}."))
-}
-
-fn sure(session: SessionId) -> Result<bool> {
-    if !io::stdin().is_terminal() {
-        return Err(Failure::message("Deleting cannot be undone. Confirm it with --yes."));
-    }
-    write!(io::stderr(), "Delete session {session} with all its messages, for everyone? [y/N] ")?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
