@@ -108,6 +108,19 @@ impl Context {
         self.renew(client, key, &account).await
     }
 
+    /// As [`Self::me`] with a token that was just given.
+    pub(crate) async fn me_with_new_token(&self) -> Result<Me> {
+        let me = self.me().await?;
+        let (client, account) = self.account()?;
+        match account {
+            Some(account) => {
+                let client = client.with_credential(Credential::Account(me.key.clone()));
+                self.renew(client, me.key, &account).await
+            }
+            None => Ok(me),
+        }
+    }
+
     async fn renew(&self, client: Client, key: AccountKey, account: &KnownAccount) -> Result<Me> {
         let token = client.sign_in().await?;
         let stored = self.home.tokens().remove(client.origin());

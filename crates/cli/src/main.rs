@@ -16,12 +16,10 @@ mod vault;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::arguments::Arguments;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::read();
     let json = arguments.global.json;
     match commands::dispatch(arguments) {
         Ok(code) => code,

@@ -16,6 +16,7 @@ fn help_and_completions_contain_every_command() {
         "up",
         "login",
         "logout",
+        "status",
         "whoami",
         "machine",
         "runner",
@@ -28,6 +29,8 @@ fn help_and_completions_contain_every_command() {
         "session",
         "share",
         "config",
+        "token",
+        "open",
         "completions",
     ];
     for command in commands {
@@ -81,11 +84,24 @@ fn a_key_that_others_can_read_is_not_used() {
 }
 
 #[test]
+fn a_mistyped_command_gets_a_tip() {
+    let user = User::new(None);
+    for (word, tip) in
+        [("sesion", "session"), ("statu", "status"), ("doctor", "ensemble status"), ("ps", "ensemble runs")]
+    {
+        let ended = user.run(&[word]);
+        assert_eq!(ended.code, 2);
+        assert!(ended.err.contains("tip:") && ended.err.contains(tip), "{word}: {}", ended.err);
+    }
+}
+
+#[test]
 fn a_mistake_in_an_id_shows_the_form_of_the_id() {
     let user = User::new(None);
     for (arguments, form) in [
         (["session", "show", "abc"], "a session's id: 36 characters"),
         (["machine", "show", "a b"], "1 to 64 of A-Z a-z 0-9 _ -"),
+        (["token", "--machine", "ä"], "1 to 64 of A-Z a-z 0-9 _ -"),
     ] {
         let ended = user.run(&arguments);
         assert!(ended.code == 2 && ended.err.contains(form), "{arguments:?}: {}", ended.err);
@@ -108,6 +124,7 @@ fn settings_are_shown_and_the_default_server_is_chosen() {
     user.succeed(&["config", "server", "http://127.0.0.1:9/prefix/"]);
     let shown = user.succeed(&["config"]);
     assert!(shown.contains("http://127.0.0.1:9/prefix/") && shown.contains("account.key"), "{shown}");
+    assert_eq!(user.succeed(&["open"]), "http://127.0.0.1:9/prefix/docs\n");
     assert!(user.fail(&["config", "server", "example.com"]).contains("http://"));
     assert!(user.succeed(&["config"]).contains("http://127.0.0.1:9/prefix/"));
 }

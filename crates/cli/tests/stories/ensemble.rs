@@ -157,6 +157,10 @@ impl Running {
         line
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.as_ref().unwrap().id()
+    }
+
     /// Sends Ctrl-C and waits for the end.
     pub(crate) fn interrupt(mut self) -> i32 {
         let mut child = self.0.take().unwrap();

@@ -1,6 +1,10 @@
 //! Which server commands use, at which addresses a server is reached, and what is seen of it.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use serde_json::Value;
 
 use crate::ensemble::{Running, User, up, up_at};
 
@@ -115,4 +119,68 @@ fn tls_to_a_plain_port_is_named() {
     let (_up, url) = up(&user, &["--no-runner"]);
     let error = user.fail(&["--server", &url.replace("http:", "https:"), "login"]);
     assert!(error.contains("does not speak TLS") && !error.contains("ensemble up"), "{error}");
+}
+
+/// Sends a request with a token, and returns the status line and what follows.
+fn get(url: &str, path: &str, token: &str) -> String {
+    let mut stream = TcpStream::connect(url.trim_start_matches("http://")).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_token_is_printed_for_other_programs() {
+    let user = User::new(None);
+    let (_up, url) = up(&user, &[]);
+    let me = user.json(&["whoami"]);
+    let token = user.succeed(&["token"]);
+    let answer = get(&url, "/v1/account", token.trim());
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(me["id"].as_str().unwrap()), "{answer}");
+    assert_eq!(user.json(&["token"])["userId"], me["id"]);
+
+    let machine = user.json(&["machine", "list"])["machines"][0]["id"].as_str().unwrap().to_owned();
+    let made = user.json(&["token", "--machine", &machine, "--expires", "1h"]);
+    let answer = get(&url, &format!("/v1/machines/{machine}"), made["token"].as_str().unwrap());
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(user.fail(&["token", "--machine", "nobody"]).contains("no machine nobody"));
+    assert_eq!(user.run(&["token", "--expires", "1h"]).code, 2, "a user's token has its own lifetime");
+}
+
+/// The status as soon as the runner has reported its own. Each look takes the time of a command.
+fn with_runner(user: &User) -> Value {
+    let looks = (0..500).map(|_| user.json(&["status"]));
+    let mut with_runner = looks.filter(|status| status["machine"]["runner"]["providers"].is_array());
+    with_runner.next().expect("the runner reports")
+}
+
+#[test]
+fn the_status_fits_one_screen() {
+    let user = User::new(None);
+    assert_eq!(user.run(&["--server", "http://127.0.0.1:9", "status"]).code, 1);
+    let (_up, url) = up(&user, &[]);
+    user.succeed(&["login", "--name", "A name"]);
+    let status = with_runner(&user);
+    assert_eq!((&status["server"]["url"], &status["server"]["reachable"]), (&Value::from(url), &true.into()));
+    assert_eq!((&status["account"]["displayName"], &status["account"]["signedIn"]), (&"A name".into(), &true.into()));
+    assert_eq!(status["runs"], serde_json::json!([]));
+    let shown = user.succeed(&["status"]);
+    for part in ["server ", "account      A name, ", "fingerprint ", "runner online", "none unfinished"] {
+        assert!(shown.contains(part), "{part} is not in {shown}");
+    }
+    assert!(shown.lines().count() < 20);
+    user.succeed(&["logout"]);
+    let ended = user.run(&["status"]);
+    assert!(ended.code == 1 && ended.out.contains("not signed in"), "{}", ended.out);
+}
+
+#[test]
+fn a_second_runner_names_the_first_one() {
+    let user = User::new(None);
+    let (running, _url) = up(&user, &[]);
+    with_runner(&user);
+    let error = user.fail(&["runner"]);
+    assert!(error.contains(&format!("another runner (process {})", running.pid())), "{error}");
 }
