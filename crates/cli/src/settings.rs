@@ -157,3 +157,29 @@ impl Home {
         self.remove(OLD_TOKEN)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_command_that_ends_after_a_logout_does_not_undo_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::find(Some(folder.path().join("home"))).unwrap();
+        let client = Client::builder("http://127.0.0.1:8080").build().unwrap();
+        let (key, user) = (AccountKey::generate(), UserId::generate());
+        let token = |text: &str| Token::stored(text.to_owned().into(), user, Timestamp::from_micros(0), Duration::ZERO);
+        let is_signed_in = || home.settings().unwrap().accounts[client.origin()].signed_in;
+
+        home.remember(&client, &key, &token("first"), Occasion::Login).unwrap();
+        home.remember(&client, &key, &token("second"), Occasion::Renewal).unwrap();
+        let removed = home.sign_out().unwrap();
+        assert_eq!(removed[client.origin()].token, "second");
+        home.remember(&client, &key, &token("late"), Occasion::Renewal).unwrap();
+        assert!(!is_signed_in() && home.tokens().is_empty());
+        home.remember(&client, &key, &token("third"), Occasion::Login).unwrap();
+        assert!(is_signed_in());
+    }
+}

@@ -19,9 +19,11 @@ fn up_does_not_take_over_the_default_server() {
     assert_eq!(printed["defaultServer"], team.as_str());
     assert_eq!(user.json(&["whoami"]), me);
     // The other one works at once as well, with its address.
-    let own = user.json(&["--server", printed["url"].as_str().unwrap(), "whoami"]);
+    let url = printed["url"].as_str().unwrap();
+    let own = user.json(&["--server", url, "whoami"]);
     assert_eq!(own["id"], printed["userId"]);
     assert_ne!(own["id"], me["id"]);
+    user.succeed(&["--server", url, "login"]);
     assert_eq!(running.interrupt(), 0);
     assert_eq!(user.json(&["whoami"]), me);
 
