@@ -4,13 +4,16 @@ use std::io::{self, BufRead, IsTerminal, Write};
 
 use crate::failure::{Failure, Result};
 
-/// Asks the question and returns whether the answer is yes. Without a terminal nobody can be asked, so it fails.
-pub(crate) fn confirmed(question: &str) -> Result<bool> {
+/// Asks whether to delete this.
+///
+/// # Errors
+/// The user does not want to, or there is no terminal to ask at.
+pub(crate) fn deletion(what: &str) -> Result<()> {
     if !io::stdin().is_terminal() {
         return Err(Failure::message("Deleting cannot be undone. Confirm it with --yes."));
     }
-    write!(io::stderr(), "{question} [y/N] ")?;
+    write!(io::stderr(), "Delete {what}? [y/N] ")?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    if matches!(answer.trim(), "y" | "Y" | "yes") { Ok(()) } else { Err(Failure::message("Nothing was deleted.")) }
 }

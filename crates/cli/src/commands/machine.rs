@@ -12,7 +12,7 @@ use futures_util::TryStreamExt;
 use serde::{Deserialize, Serialize};
 
 use super::DONE;
-use crate::confirm::confirmed;
+use crate::confirm;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::print;
@@ -77,10 +77,9 @@ impl Machine {
             Self::List => list(context, &me).await?,
             Self::Show { machine } => show(context, &me, &machine).await?,
             Self::Delete { machine, yes } => {
-                let question =
-                    format!("Delete machine {machine}? Its runner loses access, and tasks that only it may do fail.");
-                if !yes && !confirmed(&question)? {
-                    return Err(Failure::message("Nothing was deleted."));
+                if !yes {
+                    let with = "the access of its runner and the tasks that only it may do";
+                    confirm::deletion(&format!("machine {machine} with {with}"))?;
                 }
                 me.client.delete_machine(&machine).await?;
                 forget(context, &me, &machine)?;

@@ -6,7 +6,7 @@ use ensemble_types::ids::SessionId;
 use ensemble_types::sessions::{SessionStatus, UpdateSession};
 use serde_json::json;
 
-use crate::confirm::confirmed;
+use crate::confirm;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::print;
@@ -47,9 +47,8 @@ impl Rename {
 
 impl Delete {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
-        let question = format!("Delete session {} with all its messages, for everyone?", self.session);
-        if !self.yes && !confirmed(&question)? {
-            return Err(Failure::message("Nothing was deleted."));
+        if !self.yes {
+            confirm::deletion(&format!("session {} with all its messages, for everyone", self.session))?;
         }
         me.client.delete_session(self.session).await?;
         if context.json {
