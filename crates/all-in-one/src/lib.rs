@@ -1,6 +1,7 @@
 //! Runs every service in one process, each on its own loopback sockets behind the edge. The services talk to each other
 //! over the same protocols as in production, but one command starts them and no database server is needed.
 
+mod addresses;
 pub mod api;
 mod secrets;
 mod settings;
@@ -45,6 +46,7 @@ impl Config {
 #[derive(Debug)]
 pub struct Stack {
     url: String,
+    for_others: Vec<String>,
     /// In the order in which they stop: first the edge, then each service before those that it calls.
     running: Vec<(&'static str, Running)>,
 }
@@ -53,12 +55,14 @@ impl Stack {
     /// Starts everything, and returns when the edge answers.
     pub async fn start(config: Config) -> Result<Self> {
         install_providers();
-        let secrets = secrets::prepare(&config.data)
-            .with_context(|| format!("{} cannot be used for data and keys", config.data.display()))?;
+        // A start that fails because of its address leaves no folder.
         let edge = Listeners::bind(config.listen, ([127, 0, 0, 1], 0).into())
             .with_context(|| format!("cannot listen on {}; choose another address with --listen", config.listen))?;
+        let secrets = secrets::prepare(&config.data)
+            .with_context(|| format!("{} cannot be used for data and keys", config.data.display()))?;
         let [identity, machines, sessions, runs, voice] = free_listeners()?;
-        let settings = Settings::new(&config, secrets, &[&identity, &machines, &sessions, &runs, &voice], &edge)?;
+        let inner = [&identity, &machines, &sessions, &runs, &voice];
+        let settings = Settings::new(&config, secrets, &inner, &edge, &addresses::of_this_machine())?;
         let clock = &config.clock;
         let mut running = vec![
             launch::<Identity>(&settings, identity, clock).await?,
@@ -69,12 +73,18 @@ impl Stack {
             launch::<EdgeProxy>(&settings, edge, clock).await?,
         ];
         running.reverse();
-        Ok(Self { url: settings.public_url().to_owned(), running })
+        Ok(Self { url: settings.url().to_owned(), for_others: settings.for_others(), running })
     }
 
-    /// The edge's address for people: `http://127.0.0.1:8080`.
+    /// The edge's address on this machine: `http://127.0.0.1:8080`.
     pub fn url(&self) -> &str {
         &self.url
+    }
+
+    /// The addresses for people on other machines: `PUBLIC_BASE_URL`, or those of this machine. None when it listens on
+    /// loopback only.
+    pub fn for_others(&self) -> &[String] {
+        &self.for_others
     }
 
     /// One service by its name, for example `session-store`.

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use ensemble_chassis::{Listeners, Vars};
@@ -16,7 +16,7 @@ use crate::secrets::Secrets;
 pub(crate) struct Settings(Arc<Inner>);
 
 struct Inner {
-    /// The edge's address for people.
+    /// The edge's address on this machine.
     url: String,
     data: String,
     /// Given by the caller.
@@ -25,8 +25,10 @@ struct Inner {
     wire: HashMap<&'static str, String>,
     /// Defaults.
     defaults: HashMap<&'static str, String>,
-    /// The address at which people reach the services on this machine.
+    /// The addresses at which people on this machine reach the services.
     origins: [String; 2],
+    /// The addresses at which people on other machines do, unless a public address is given.
+    for_others: Vec<String>,
 }
 
 type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -39,9 +41,12 @@ impl Settings {
         secrets: Secrets,
         inner: &[&Listeners; 5],
         edge: &Listeners,
+        interfaces: &[IpAddr],
     ) -> io::Result<Self> {
         let at = edge.public.local_addr()?;
         let url = format!("http://{}", dialled(at));
+        let for_others = for_others(at, interfaces);
+        let public_base_url = for_others.first().unwrap_or(&url).clone();
         let mut wire = HashMap::from([("INTERNAL_TOKEN", secrets.internal_token)]);
         let urls =
             ["IDENTITY_URL", "MACHINE_REGISTRY_URL", "SESSION_STORE_URL", "ORCHESTRATOR_URL", "VOICE_GATEWAY_URL"];
@@ -54,7 +59,7 @@ impl Settings {
         }
         let defaults = HashMap::from([
             ("KEY_ENCRYPTION_KEY_FILE", secrets.key_encryption_key.display().to_string()),
-            ("PUBLIC_BASE_URL", url.clone()),
+            ("PUBLIC_BASE_URL", public_base_url),
             // No load balancer has to notice that the services stop.
             ("DRAIN_DELAY_MS", "0".to_owned()),
             // One machine runs six services, so two threads for each are enough.
@@ -62,11 +67,20 @@ impl Settings {
         ]);
         let origins = [url.clone(), format!("http://localhost:{}", at.port())];
         let (data, given) = (config.data.display().to_string(), config.vars.iter().cloned().collect());
-        Ok(Self(Arc::new(Inner { url, data, given, wire, defaults, origins })))
+        Ok(Self(Arc::new(Inner { url, data, given, wire, defaults, origins, for_others })))
     }
 
-    pub(crate) fn public_url(&self) -> &str {
+    pub(crate) fn url(&self) -> &str {
         &self.0.url
+    }
+
+    /// The addresses for people on other machines.
+    pub(crate) fn for_others(&self) -> Vec<String> {
+        let inner = Arc::clone(&self.0);
+        // The default is left out, so that only a value from outside is found.
+        let mut vars = Vars::over_env(move |name, env| inner.operators(name, env));
+        let given = vars.text("PUBLIC_BASE_URL", "where people reach the edge", "");
+        if given.is_empty() { self.0.for_others.clone() } else { vec![given] }
     }
 
     /// The variables of one service.
@@ -92,11 +106,19 @@ impl Inner {
             .or_else(|| (name == "PUBLIC_ORIGINS").then(|| self.origins(service, env)))
     }
 
-    /// Accept sign-ins at the local address, and at the public address where there is one.
+    /// The value that the caller or the environment of this process gives to all services.
+    fn operators(&self, name: &str, env: Env<'_>) -> Option<String> {
+        self.given.get(name).cloned().or_else(|| env(name))
+    }
+
+    /// Accept sign-ins at the local address, and at the public address. Where none is given: at the machine's addresses.
     fn origins(&self, service: &str, env: Env<'_>) -> String {
+        let mut origins = self.origins.to_vec();
+        if self.operators("PUBLIC_BASE_URL", env).is_none() {
+            origins.extend(self.for_others.iter().filter(|other| !self.origins.contains(*other)).cloned());
+        }
         let base = self.value(service, "PUBLIC_BASE_URL", env).unwrap_or_default();
         let origin: String = base.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
-        let mut origins = self.origins.to_vec();
         if !origins.contains(&origin) {
             origins.push(origin);
         }
@@ -109,6 +131,18 @@ fn dialled(at: SocketAddr) -> SocketAddr {
     if at.ip().is_unspecified() { ([127, 0, 0, 1], at.port()).into() } else { at }
 }
 
+/// The addresses for other machines of a server that listens at `at`.
+fn for_others(at: SocketAddr, interfaces: &[IpAddr]) -> Vec<String> {
+    if at.ip().is_loopback() {
+        return Vec::new();
+    }
+    if !at.ip().is_unspecified() {
+        return vec![format!("http://{at}")];
+    }
+    let is_reached = |address: &&IpAddr| at.is_ipv6() || address.is_ipv4();
+    interfaces.iter().filter(is_reached).map(|ip| format!("http://{}", SocketAddr::new(*ip, at.port()))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,7 +153,7 @@ mod tests {
         let secrets = Secrets { key_encryption_key: "/data/key".into(), internal_token: "made".to_owned() };
         let listeners = || Listeners::loopback().unwrap();
         let [a, b, c, d, e, edge] = [listeners(), listeners(), listeners(), listeners(), listeners(), listeners()];
-        Settings::new(&config, secrets, &[&a, &b, &c, &d, &e], &edge).unwrap()
+        Settings::new(&config, secrets, &[&a, &b, &c, &d, &e], &edge, &[]).unwrap()
     }
 
     fn value(settings: &Settings, service: &str, name: &str, env: &[(&str, &str)]) -> Option<String> {
@@ -139,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_the_services_are_not_taken_from_outside() {
+    fn addresses_of_the_services_are_not_taken_operators() {
         let env = [("INTERNAL_TOKEN", "outside"), ("IDENTITY_RPC_URL", "http://outside"), ("LIVEKIT_URL", "http://lk")];
         let plain = settings(&[]);
         assert_eq!(value(&plain, "session-store", "INTERNAL_TOKEN", &env).unwrap(), "made");
@@ -154,12 +188,22 @@ mod tests {
     #[test]
     fn sign_ins_are_taken_here_and_at_the_public_address() {
         let plain = settings(&[]);
-        let own = plain.public_url().to_owned();
+        let own = plain.url().to_owned();
         let local = own.replace("127.0.0.1", "localhost");
         let origins = |env: &[(&str, &str)]| value(&plain, "identity", "PUBLIC_ORIGINS", env).unwrap();
         assert_eq!(origins(&[]), format!("{own},{local}"));
         let public = [("PUBLIC_BASE_URL", "https://api.example.com/ensemble")];
         assert_eq!(origins(&public), format!("{own},{local},https://api.example.com"));
         assert_eq!(origins(&[("PUBLIC_ORIGINS", "https://a")]), "https://a");
+    }
+
+    #[test]
+    fn a_server_for_others_is_reached_at_the_addresses_of_its_machine() {
+        let interfaces: Vec<IpAddr> = ["192.0.2.2", "2001:db8::1"].iter().map(|ip| ip.parse().unwrap()).collect();
+        let at = |listen: &str| for_others(listen.parse().unwrap(), &interfaces);
+        assert!(at("127.0.0.1:8080").is_empty() && at("[::1]:8080").is_empty());
+        assert_eq!(at("192.0.2.9:80"), ["http://192.0.2.9:80"]);
+        assert_eq!(at("0.0.0.0:8080"), ["http://192.0.2.2:8080"]);
+        assert_eq!(at("[::]:8080"), ["http://192.0.2.2:8080", "http://[2001:db8::1]:8080"]);
     }
 }

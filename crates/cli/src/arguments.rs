@@ -1,9 +1,11 @@
 //! The arguments: all commands, and the options that they share.
 
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    cancel, completions, login, logout, machine, output, retry, run, runner, runs, session, share, show, up, whoami,
+    cancel, completions, config, login, logout, machine, open, output, retry, run, runner, runs, session, share, show,
+    status, token, up, whoami,
 };
 use crate::global::Global;
 
@@ -30,6 +32,8 @@ pub(crate) enum Command {
     Login(login::Login),
     /// Sign out; keeps the account key
     Logout(logout::Logout),
+    /// Show the server, your account, this machine and your unfinished runs
+    Status(status::Status),
     /// Show who you are, and the fingerprint of your key
     Whoami(whoami::Whoami),
     /// Register, list and delete your machines
@@ -56,6 +60,55 @@ pub(crate) enum Command {
     /// Share sessions with users or by a public link
     #[command(subcommand)]
     Share(share::Share),
+    /// Show the settings, and choose the default server
+    Config(config::Config),
+    /// Print a token for curl, or create one for a machine
+    Token(token::Token),
+    /// Open the server's documentation in the browser
+    Open(open::Open),
     /// Print completions for a shell
     Completions(completions::Completions),
+}
+
+/// Words that people try, and the command that does this. Similar words get a tip from the parser itself.
+const OTHER_WORDS: &[(&str, &str)] = &[
+    ("doctor", "status` or `ensemble runner check"),
+    ("info", "status"),
+    ("ps", "runs"),
+    ("ls", "runs"),
+    ("list", "runs"),
+    ("watch", "show last --watch"),
+    ("attach", "output last TASK --follow"),
+    ("follow", "show last --watch"),
+    ("signin", "login"),
+    ("signout", "logout"),
+    ("start", "up"),
+    ("serve", "up"),
+    ("server", "config server"),
+    ("submit", "run"),
+    ("stop", "cancel"),
+    ("kill", "cancel"),
+    ("docs", "open"),
+    ("settings", "config"),
+];
+
+impl Arguments {
+    /// The arguments of this process. Mistakes end it with a message.
+    pub(crate) fn read() -> Self {
+        Self::try_parse().unwrap_or_else(|error| with_tip(error).exit())
+    }
+}
+
+fn with_tip(mut error: clap::Error) -> clap::Error {
+    let word = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(word)) if error.kind() == ErrorKind::InvalidSubcommand => word.clone(),
+        _ => return error,
+    };
+    if let Some((_, command)) = OTHER_WORDS.iter().find(|(other, _)| *other == word) {
+        error.remove(ContextKind::SuggestedSubcommand);
+        let tip = format!("try `ensemble {command}`").into();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+        return error.with_cmd(&Arguments::command());
+    }
+    error
 }

@@ -9,9 +9,12 @@ use futures_util::TryStreamExt;
 use secrecy::ExposeSecret;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::account;
 use crate::failure::{Failure, Result};
 use crate::global::Global;
-use crate::home::{Home, StoredToken};
+use crate::home::Home;
+use crate::print;
+use crate::settings::{KnownAccount, Occasion, StoredToken};
 
 /// The server when none is given.
 pub(crate) const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
@@ -21,6 +24,18 @@ pub(crate) struct Context {
     pub(crate) home: Home,
     pub(crate) json: bool,
     server: Option<String>,
+    /// Whether the server was named by an option, so that advice has to name it too.
+    is_option: bool,
+}
+
+/// What chose the server of an invocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChosenBy {
+    Option,
+    Environment,
+    Login,
+    Up,
+    Nobody,
 }
 
 /// A signed-in user.
@@ -32,75 +47,95 @@ pub(crate) struct Me {
 
 impl Context {
     pub(crate) fn new(global: Global) -> Result<Self> {
-        Ok(Self { home: Home::find(global.home)?, json: global.json, server: global.server })
+        let variable = std::env::var_os("ENSEMBLE_SERVER");
+        let is_option =
+            global.server.as_ref().is_some_and(|server| variable.is_none_or(|variable| variable != **server));
+        Ok(Self { home: Home::find(global.home)?, json: global.json, server: global.server, is_option })
     }
 
-    /// The server's address: from the option, from the last login, or the default.
-    pub(crate) fn server(&self) -> Result<String> {
-        Ok(match &self.server {
-            Some(server) => server.clone(),
-            None => self.home.settings()?.server.unwrap_or_else(|| DEFAULT_SERVER.to_owned()),
-        })
+    /// The server's address, and what chose it.
+    pub(crate) fn server(&self) -> Result<(String, ChosenBy)> {
+        if let Some(server) = &self.server {
+            let by = if self.is_option { ChosenBy::Option } else { ChosenBy::Environment };
+            return Ok((server.clone(), by));
+        }
+        let settings = self.home.settings()?;
+        let chosen = settings.server.map(|server| (server, ChosenBy::Login));
+        let local = settings.local_server.map(|server| (server, ChosenBy::Up));
+        Ok(chosen.or(local).unwrap_or_else(|| (DEFAULT_SERVER.to_owned(), ChosenBy::Nobody)))
     }
 
     /// The same context for another server.
     #[cfg(feature = "up")]
     pub(crate) fn at(&self, server: &str) -> Self {
-        Self { home: self.home.clone(), json: self.json, server: Some(server.to_owned()) }
+        let server = Some(server.to_owned());
+        Self { home: self.home.clone(), json: self.json, server, is_option: self.is_option }
     }
 
-    /// Signs in with the account key of this machine. Creates the key if there is none.
-    #[cfg(feature = "up")]
-    pub(crate) async fn sign_in_or_register(&self) -> Result<Me> {
-        let key = self.home.key()?;
-        let is_new = key.is_none();
-        if is_new {
-            self.home.check_writable()?;
+    /// How to type a command for the server of this invocation: `ensemble login`, or with --server.
+    pub(crate) fn typed(&self, command: &str) -> String {
+        match &self.server {
+            Some(server) if self.is_option => format!("ensemble --server {server} {command}"),
+            _ => format!("ensemble {command}"),
         }
-        let me = self.sign_in(key.unwrap_or_else(AccountKey::generate)).await?;
-        if is_new {
-            self.home.store_key(&me.key)?;
-        }
-        me.client.publish_content_key(&me.key).await?;
-        Ok(me)
     }
 
-    /// Signs in with the account key of this machine.
+    /// The account of this machine at the server, if it is signed in. Sends nothing.
+    pub(crate) fn account(&self) -> Result<(Client, Option<KnownAccount>)> {
+        let client = anonymous(self.server()?.0)?;
+        let account = self.home.settings()?.accounts.remove(client.origin());
+        Ok((client, account))
+    }
+
+    /// Signs in with the account that is signed in at this server. Never creates an account.
     pub(crate) async fn me(&self) -> Result<Me> {
-        let key = self.home.key()?.ok_or_else(|| {
-            Failure::message("You are not signed in, and there is no account key yet. Run `ensemble login`.")
-        })?;
-        self.sign_in(key).await
-    }
-
-    /// Signs in with `key`, or reuses the last token if it is still valid.
-    pub(crate) async fn sign_in(&self, key: AccountKey) -> Result<Me> {
-        let client = builder(self.server()?).credential(Credential::Account(key.clone())).build()?;
-        let stored = self
-            .home
-            .token()
-            .filter(|stored| stored.origin == client.origin() && stored.public_key == key.public_key());
-        let client = match &stored {
-            Some(stored) => with(&client, stored),
+        let key = self.home.key()?;
+        let (client, account) = self.account()?;
+        let Some(account) = account.filter(|account| account.signed_in) else {
+            return Err(Failure::message(format!(
+                "You are not signed in at {}. Run `{}`.",
+                client.origin(),
+                self.typed("login")
+            )));
+        };
+        let key = account::expected(self, client.origin(), &account, key)?;
+        let stored = self.home.tokens().remove(client.origin());
+        let client = client.with_credential(Credential::Account(key.clone()));
+        let client = match stored.filter(|stored| stored.public_key == key.public_key()) {
+            Some(stored) => with(&client, &stored),
             None => client,
         };
-        let token = client.sign_in().await?;
-        if stored.is_none_or(|stored| stored.token != token.token.expose_secret()) {
-            self.home.store_token(&StoredToken {
-                origin: client.origin().to_owned(),
-                public_key: key.public_key(),
-                user_id: token.user_id,
-                token: token.token.expose_secret().to_owned(),
-                expires_at: token.expires_at,
-            })?;
-        }
-        Ok(Me { client, key, id: token.user_id })
+        self.renew(client, key, &account).await
     }
 
-    /// A client with the token of the last sign-in at this server, if there is one.
-    pub(crate) fn stored_client(&self) -> Result<Option<Client>> {
-        let client = builder(self.server()?).build()?;
-        Ok(self.home.token().filter(|stored| stored.origin == client.origin()).map(|stored| with(&client, &stored)))
+    /// As [`Self::me`] with a token that was just given.
+    pub(crate) async fn me_with_new_token(&self) -> Result<Me> {
+        let me = self.me().await?;
+        let (client, account) = self.account()?;
+        match account {
+            Some(account) => {
+                let client = client.with_credential(Credential::Account(me.key.clone()));
+                self.renew(client, me.key, &account).await
+            }
+            None => Ok(me),
+        }
+    }
+
+    async fn renew(&self, client: Client, key: AccountKey, account: &KnownAccount) -> Result<Me> {
+        let token = client.sign_in().await?;
+        let stored = self.home.tokens().remove(client.origin());
+        if stored.is_none_or(|stored| stored.token != token.token.expose_secret()) {
+            self.home.remember(&client, &key, &token, Occasion::Renewal)?;
+        }
+        if token.user_id != account.user_id {
+            print::note(format!(
+                "{} no longer has your account {}. Your key has the new account {} there.",
+                client.origin(),
+                account.user_id,
+                token.user_id
+            ));
+        }
+        Ok(Me { client, key, id: token.user_id })
     }
 
     /// The machine to use when none is named: this one, or the only one.
@@ -119,7 +154,21 @@ impl Context {
     }
 }
 
-fn with(client: &Client, stored: &StoredToken) -> Client {
+/// A client without an identity.
+pub(crate) fn anonymous(server: String) -> Result<Client> {
+    Ok(builder(server).build()?)
+}
+
+/// Whether a server answers at this address now.
+pub(crate) async fn answers(server: &str) -> bool {
+    match builder(server.to_owned()).retry(Retry::never()).build() {
+        Ok(client) => client.version().await.is_ok(),
+        Err(_) => false,
+    }
+}
+
+/// The same client with a token of an earlier process.
+pub(crate) fn with(client: &Client, stored: &StoredToken) -> Client {
     let remaining = stored.expires_at.since(now());
     client.with_token(Token::stored(stored.token.clone().into(), stored.user_id, stored.expires_at, remaining))
 }

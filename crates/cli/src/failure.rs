@@ -4,8 +4,8 @@ use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use ensemble_client::Error;
 use ensemble_client::seal::SealError;
+use ensemble_client::{Error, NoConnection};
 use ensemble_types::problem::Code;
 
 pub(crate) type Result<T = ExitCode, E = Failure> = std::result::Result<T, E>;
@@ -95,8 +95,12 @@ fn client_text(error: &Error) -> String {
 
 fn transport_text(error: &Error) -> String {
     match error {
-        Error::Unreachable { origin, .. } => format!(
-            "Nothing answers at {origin}. Start a server there with `ensemble up`, or name another with --server."
+        Error::Unreachable { origin, why, .. } => no_connection(origin, why),
+        Error::WrongOrigin { origin, accepted } => format!(
+            "The server at {origin} knows itself by another address, and accepts sign-ins only there: {}. Use that address \
+             with --server, or let its operator add this one: `ensemble up --public-url {origin}`, or PUBLIC_BASE_URL={origin} \
+             in its settings (PUBLIC_ORIGINS for several).",
+            accepted.join(", ")
         ),
         Error::ConnectionLost { origin, .. } => format!("The connection to {origin} broke. Try again."),
         Error::TimedOut { origin, waited } => {
@@ -125,6 +129,48 @@ fn transport_text(error: &Error) -> String {
     }
 }
 
+fn no_connection(origin: &str, why: &NoConnection) -> String {
+    match why {
+        NoConnection::Refused if is_loopback(origin) => {
+            format!(
+                "Nothing answers at {origin}. Start a server there with `ensemble up`, or name another with --server."
+            )
+        }
+        NoConnection::Refused => format!(
+            "Nothing listens at {origin}: the connection was refused. Check the address and the port, and that the server runs."
+        ),
+        NoConnection::UnknownHost => format!(
+            "The host of {origin} was not found: its name has no address. Check the spelling of the name and your network."
+        ),
+        NoConnection::TimedOut => format!(
+            "{origin} did not answer: connecting timed out. Check the address, your network, and the firewalls between."
+        ),
+        NoConnection::NotTls => {
+            format!(
+                "{origin} does not speak TLS. If the server is meant to be without it, write http:// and not https://."
+            )
+        }
+        NoConnection::Certificate(why) => format!(
+            "The certificate of {origin} is not accepted: {}. Check the name in the address; a private certificate has to be \
+             installed on this machine.",
+            why.trim_end_matches('.')
+        ),
+        NoConnection::Other(why) => {
+            format!("No connection to {origin}: {}. Check the address and your network.", why.trim_end_matches('.'))
+        }
+    }
+}
+
+fn is_loopback(origin: &str) -> bool {
+    let host = origin.split_once("://").map_or(origin, |(_, host)| host);
+    let host = match host.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => host,
+    };
+    let literal = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || literal.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
 /// Adds a capital letter and a full stop.
 fn sentence(text: &str) -> String {
     let mut characters = text.chars();
@@ -148,6 +194,25 @@ impl From<io::Error> for Failure {
             Self::OutputClosed
         } else {
             Self::Message(sentence(&error.to_string()))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_on_this_machine_can_be_started_here() {
+        for origin in
+            ["http://127.0.0.1:8080", "http://localhost", "https://[::1]:8080", "http://[::1]", "http://127.9.9.9"]
+        {
+            assert!(is_loopback(origin), "{origin}");
+        }
+        for origin in
+            ["http://192.0.2.2:8080", "https://example.com", "http://[2001:db8::1]", "http://localhost.example"]
+        {
+            assert!(!is_loopback(origin), "{origin}");
         }
     }
 }

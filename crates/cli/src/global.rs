@@ -7,7 +7,8 @@ use clap::Args;
 /// Options of every command.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Global {
-    /// The server's address [default: that of the last login, else http://127.0.0.1:8080]
+    /// The server's address [default: the first that you logged in to, or that of `ensemble config server`, else that of
+    /// `ensemble up` on this machine]
     #[arg(long, global = true, env = "ENSEMBLE_SERVER", value_name = "URL")]
     pub(crate) server: Option<String>,
     /// Print JSON for programs

@@ -1,19 +1,17 @@
-//! The files of the command line: the account key, the server, its token, this machine, and the keys of other users.
+//! The files of the command line: the account key, and the directory that it shares with settings and tokens.
 //!
 //! Everything is in one directory. Secrets have mode 0600. A file is replaced by a new file that is moved into place,
 //! so that a full disk or a power failure leaves either the old or the new one.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use ensemble_client::AccountKey;
-use ensemble_types::ids::{MachineId, UserId};
-use ensemble_types::time::Timestamp;
+use ensemble_types::ids::MachineId;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Result};
 
@@ -21,27 +19,9 @@ use crate::failure::{Failure, Result};
 #[derive(Clone, Debug)]
 pub(crate) struct Home(PathBuf);
 
-/// The settings that are not secret.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Settings {
-    /// The server of the last login.
-    pub(crate) server: Option<String>,
-    /// This machine's id, by server origin.
-    pub(crate) machines: BTreeMap<String, MachineId>,
-    /// The account key that was first seen for a user, by server origin.
-    pub(crate) known_users: BTreeMap<String, BTreeMap<String, String>>,
-}
-
-/// The token of the last sign-in. A secret.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct StoredToken {
-    pub(crate) origin: String,
-    pub(crate) public_key: String,
-    pub(crate) user_id: UserId,
-    pub(crate) token: String,
-    pub(crate) expires_at: Timestamp,
+/// A lock between commands that run at the same time. It ends when it is dropped, or with the process.
+pub(crate) struct Lock {
+    _file: fs::File,
 }
 
 impl Home {
@@ -60,11 +40,16 @@ impl Home {
         self.0.join("account.key")
     }
 
-    /// The file with the token of this machine's runner for one server.
-    pub(crate) fn machine_token_path(&self, origin: &str, machine: &MachineId) -> PathBuf {
+    /// The directory with the tokens of this machine's runners for one server.
+    pub(crate) fn machine_tokens(&self, origin: &str) -> PathBuf {
         let server: String =
             origin.chars().map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '_' }).collect();
-        self.0.join("machines").join(server).join(format!("{machine}.token"))
+        self.0.join("machines").join(server)
+    }
+
+    /// The file with the token of this machine's runner for one server.
+    pub(crate) fn machine_token_path(&self, origin: &str, machine: &MachineId) -> PathBuf {
+        self.machine_tokens(origin).join(format!("{machine}.token"))
     }
 
     pub(crate) fn key(&self) -> Result<Option<AccountKey>> {
@@ -73,12 +58,23 @@ impl Home {
             Ok(text) => {
                 private(&path)?;
                 AccountKey::from_text(&text).map(Some).ok_or_else(|| {
-                    Failure::message(format!("{} is not an account key. Replace it with your backup.", path.display()))
+                    Failure::message(format!(
+                        "{} is not an account key: one line, {KEY_FORM}. Replace it with your backup.",
+                        path.display()
+                    ))
                 })
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(unreadable(&path, &error)),
         }
+    }
+
+    /// Waits until no other command is about to create the account key. A command that creates it holds this lock until
+    /// the key is stored, so that there is one key.
+    pub(crate) async fn lock_account(&self) -> Result<Lock> {
+        let home = self.clone();
+        let locked = tokio::task::spawn_blocking(move || home.lock("account.lock")).await;
+        locked.map_err(|error| Failure::message(format!("The account could not be locked: {error}.")))?
     }
 
     /// Fails if the directory is not writable. Checked before a key is created that must not be lost.
@@ -89,54 +85,34 @@ impl Home {
     }
 
     /// Stores a new account key. Never replaces a key, because that would destroy an account.
-    pub(crate) fn store_key(&self, key: &AccountKey) -> Result<()> {
-        let path = self.key_path();
-        if path.exists() {
-            return Err(Failure::message(format!(
-                "An account key exists at {}. Move it away first if you want another account.",
+    pub(crate) fn store_key(&self, key: &AccountKey, _lock: &Lock) -> Result<()> {
+        let (path, new) = (self.key_path(), self.0.join("account.key.new"));
+        self.write_secret(&new, key.to_text().as_bytes())?;
+        // A link, unlike a move, fails when there is a key.
+        let linked = fs::hard_link(&new, &path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Failure::message(format!(
+                "There is an account key at {} that was not there a moment ago. Nothing was changed. Run the command again.",
                 path.display()
-            )));
-        }
-        self.write_secret(&path, key.to_text().as_bytes())
+            )),
+            _ => unwritable(&path, &error),
+        });
+        fs::remove_file(&new).map_err(|error| unwritable(&new, &error))?;
+        linked
     }
 
-    pub(crate) fn settings(&self) -> Result<Settings> {
-        Ok(self.read_json("settings.json")?.unwrap_or_default())
-    }
-
-    pub(crate) fn change_settings(&self, change: impl FnOnce(&mut Settings)) -> Result<()> {
-        let path = self.0.join("settings.lock");
-        let locked = Self::make_directory(&self.0).and_then(|()| {
+    /// Waits for the lock with this name. A directory that is missing is created.
+    pub(crate) fn lock(&self, name: &str) -> Result<Lock> {
+        let path = self.0.join(name);
+        let locked = make_directory(&self.0).and_then(|()| {
             let file = fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
             file.lock().map(|()| file)
         });
-        // The lock is held until the new settings are in place, because commands can run at the same time.
-        let _lock = locked.map_err(|error| unwritable(&path, &error))?;
-        let mut settings = self.settings()?;
-        change(&mut settings);
-        self.write_json("settings.json", &settings)
-    }
-
-    pub(crate) fn token(&self) -> Option<StoredToken> {
-        // A token that cannot be read is ignored, because a sign-in creates another one.
-        self.read_json("token.json").ok().flatten()
-    }
-
-    pub(crate) fn store_token(&self, token: &StoredToken) -> Result<()> {
-        self.write_json("token.json", token)
-    }
-
-    pub(crate) fn forget_token(&self) -> Result<()> {
-        let path = self.0.join("token.json");
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(unreadable(&path, &error)),
-            _ => Ok(()),
-        }
+        locked.map(|file| Lock { _file: file }).map_err(|error| unwritable(&path, &error))
     }
 
     pub(crate) fn write_secret(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         let failed = |error: io::Error| unwritable(path, &error);
-        Self::make_directory(path.parent().unwrap_or(&self.0)).map_err(failed)?;
+        make_directory(path.parent().unwrap_or(&self.0)).map_err(failed)?;
         let new = path.with_extension(format!("new{}", std::process::id()));
         let mut file =
             fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new).map_err(failed)?;
@@ -144,11 +120,15 @@ impl Home {
         fs::rename(&new, path).map_err(failed)
     }
 
-    fn make_directory(directory: &Path) -> io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
+    pub(crate) fn remove(&self, name: &str) -> Result<()> {
+        let path = self.0.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(unwritable(&path, &error)),
+            _ => Ok(()),
+        }
     }
 
-    fn read_json<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
+    pub(crate) fn read_json<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
         let path = self.0.join(name);
         match fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
@@ -159,10 +139,17 @@ impl Home {
         }
     }
 
-    fn write_json(&self, name: &str, value: &impl Serialize) -> Result<()> {
+    pub(crate) fn write_json(&self, name: &str, value: &impl Serialize) -> Result<()> {
         let bytes = serde_json::to_vec_pretty(value).map_err(|error| Failure::message(error.to_string()))?;
         self.write_secret(&self.0.join(name), &bytes)
     }
+}
+
+/// The form of an account key, for error messages.
+pub(crate) const KEY_FORM: &str = "ensemble-account-key-v1: and 43 characters";
+
+fn make_directory(directory: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
 
 /// `$XDG_CONFIG_HOME/ensemble` or `~/.config/ensemble`; on macOS `~/Library/Application Support/ensemble`.

@@ -1,5 +1,6 @@
 //! `ensemble`: the command line. Parses the arguments, runs the command and returns its exit code.
 
+mod account;
 mod arguments;
 mod commands;
 mod confirm;
@@ -10,16 +11,15 @@ mod home;
 mod plan;
 mod print;
 mod progress;
+mod settings;
 mod vault;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::arguments::Arguments;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::read();
     let json = arguments.global.json;
     match commands::dispatch(arguments) {
         Ok(code) => code,

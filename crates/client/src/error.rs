@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use ensemble_types::problem::{Code, Problem};
 
+use crate::no_connection::NoConnection;
+
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A call that failed after all its retries.
@@ -16,9 +18,13 @@ pub enum Error {
     #[error("could not connect to {origin}")]
     Unreachable {
         origin: String,
+        why: NoConnection,
         #[source]
         source: reqwest::Error,
     },
+    /// The service refused the sign-in, and accepts none for the origin that was called.
+    #[error("{origin} accepts sign-ins only at {}", accepted.join(", "))]
+    WrongOrigin { origin: String, accepted: Vec<String> },
     /// The connection broke during the request, which may or may not have had its effect.
     #[error("the connection to {origin} broke")]
     ConnectionLost {
@@ -89,7 +95,7 @@ impl Error {
         // The address in an error could contain a link token.
         let source = source.without_url();
         if source.is_connect() {
-            Self::Unreachable { origin: origin.to_owned(), source }
+            Self::Unreachable { origin: origin.to_owned(), why: NoConnection::of(&source), source }
         } else {
             Self::ConnectionLost { origin: origin.to_owned(), source }
         }

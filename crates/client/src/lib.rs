@@ -6,6 +6,7 @@
 mod attempts;
 mod call;
 mod error;
+mod no_connection;
 mod retry;
 mod transport;
 
@@ -36,6 +37,7 @@ pub use credential::{Credential, Token};
 pub use error::{Error, Result};
 pub use idempotency::idempotency_key;
 pub use leases::HeldLease;
+pub use no_connection::NoConnection;
 pub use output::OutputOf;
 pub use retry::Retry;
 pub use server::Version;

@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ensemble_types::accounts::{Challenge, SignIn, SignedIn};
 use ensemble_types::ids::TokenId;
+use ensemble_types::problem::Code;
 use ensemble_types::text::{Blob, Text};
 use ensemble_types::time::Timestamp;
 use futures_util::future::BoxFuture;
@@ -51,6 +52,7 @@ impl Client {
         loop {
             let call = self.post(&["v1", "auth", "challenge"], Repeat::Harmless).anonymous();
             let challenge: Challenge = call.at_most(LONGEST_RECORD).send().await?;
+            let accepted = challenge.public_origins;
             let request = SignIn {
                 public_key: fit(key.public_key())?,
                 signature: fit(key.sign_challenge(self.origin(), &challenge.challenge))?,
@@ -69,9 +71,17 @@ impl Client {
                 Err(error) if tries < 3 && crate::retry::again(&error, Repeat::Harmless).is_some() => {
                     tokio::time::sleep(self.0.retry.pause(tries, None)).await;
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Err(self.refused(error, accepted)),
             }
         }
+    }
+
+    /// Names the cause when the service refused a sign-in because of the origin that it was for.
+    fn refused(&self, error: Error, accepted: Vec<String>) -> Error {
+        let origin = self.origin();
+        let is_cause =
+            error.is(Code::Unauthenticated) && !accepted.is_empty() && accepted.iter().all(|own| own != origin);
+        if is_cause { Error::WrongOrigin { origin: origin.to_owned(), accepted } } else { error }
     }
 }
 

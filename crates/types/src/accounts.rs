@@ -13,6 +13,9 @@ use crate::time::Timestamp;
 pub struct Challenge {
     pub challenge: String,
     pub expires_at: Timestamp,
+    /// The origins that a sign-in may be for, so that a client that called another one can say which it may call.
+    #[serde(default)]
+    pub public_origins: Vec<String>,
 }
 
 /// The proof that the caller holds an account key. Keys and signatures are base64 or base64url, padded or not.

@@ -12,13 +12,13 @@ use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type, schema::SchemaType};
 use utoipa::{PartialSchema, ToSchema};
 use uuid::Uuid;
 
-/// The text is not an id of this kind. The caller only sees "not found".
+/// The text is not an id of this kind, and the form that was expected. A caller of the interface only sees "not found".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("malformed id")]
-pub struct MalformedId;
+#[error("must be {0}")]
+pub struct MalformedId(&'static str);
 
 macro_rules! id {
-    ($(#[$doc:meta])* $name:ident) => {
+    ($(#[$doc:meta])* $name:ident, $called:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(Uuid);
@@ -55,7 +55,10 @@ macro_rules! id {
             type Err = MalformedId;
 
             fn from_str(text: &str) -> Result<Self, MalformedId> {
-                parse_canonical(text).map(Self)
+                parse_canonical(text).map(Self).ok_or(MalformedId(concat!(
+                    $called,
+                    ": 36 characters of 0-9 a-f and -, as in 01890a5d-ac96-774b-bcce-b302099a8057"
+                )))
             }
         }
 
@@ -83,14 +86,14 @@ macro_rules! id {
     };
 }
 
-id!(/** An account. */ UserId);
-id!(/** A session of a user on a machine, with its message history. */ SessionId);
-id!(/** One message of a session. */ MessageId);
-id!(/** An orchestrator run. */ RunId);
-id!(/** One task of a run. */ TaskId);
-id!(/** A runner's hold on one attempt of a task. */ LeaseId);
-id!(/** The `jti` of an access token (RFC 7519, section 4.1.7). */ TokenId);
-id!(/** A voice session of the gateway. */ GatewaySessionId);
+id!(/** An account. */ UserId, "a user's id");
+id!(/** A session of a user on a machine, with its message history. */ SessionId, "a session's id");
+id!(/** One message of a session. */ MessageId, "a message's id");
+id!(/** An orchestrator run. */ RunId, "a run's id");
+id!(/** One task of a run. */ TaskId, "a task's id");
+id!(/** A runner's hold on one attempt of a task. */ LeaseId, "a lease's id");
+id!(/** The `jti` of an access token (RFC 7519, section 4.1.7). */ TokenId, "a token's id");
+id!(/** A voice session of the gateway. */ GatewaySessionId, "a voice session's id");
 
 /// A machine's id, chosen by its client: 1 to 64 of `A-Z a-z 0-9 _ -`. Unique within one account only.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,7 +116,7 @@ impl FromStr for MachineId {
     fn from_str(text: &str) -> Result<Self, MalformedId> {
         let fits =
             (1..=64).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-        if fits { Ok(Self(text.into())) } else { Err(MalformedId) }
+        if fits { Ok(Self(text.into())) } else { Err(MalformedId("a machine's id: 1 to 64 of A-Z a-z 0-9 _ -")) }
     }
 }
 
@@ -162,12 +165,12 @@ fn new_v7() -> Uuid {
     Uuid::now_v7()
 }
 
-fn parse_canonical(text: &str) -> Result<Uuid, MalformedId> {
+fn parse_canonical(text: &str) -> Option<Uuid> {
     let canonical = text.len() == 36 && !text.bytes().any(|b| b.is_ascii_uppercase());
     if !canonical {
-        return Err(MalformedId);
+        return None;
     }
-    Uuid::try_parse(text).map_err(|_| MalformedId)
+    Uuid::try_parse(text).ok()
 }
 
 #[cfg(test)]
@@ -185,7 +188,8 @@ mod tests {
             format!("urn:uuid:{id}"),
             String::new(),
         ] {
-            assert_eq!(other.parse::<SessionId>(), Err(MalformedId), "{other}");
+            let error = other.parse::<SessionId>().unwrap_err().to_string();
+            assert!(error.starts_with("must be a session's id: 36 characters"), "{error}");
         }
     }
 

@@ -1,23 +1,29 @@
 //! `ensemble login`: signs in. An account is a key, so the first sign-in creates one.
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use ensemble_client::AccountKey;
 use ensemble_client::seal::fingerprint;
 
 use super::DONE;
-use crate::context::Context;
+use crate::account::Wanted;
+use crate::context::{ChosenBy, Context, anonymous, answers};
 use crate::failure::{Failure, Result};
+use crate::home::KEY_FORM;
 use crate::print;
 
-/// Signs in with the account key of this machine. The first time this creates the key and the account.
+/// Signs in with the account key of this machine. The first time this creates the key and the account. The first server
+/// becomes the default server; `ensemble config server` changes it.
 #[derive(Debug, Args)]
 pub(crate) struct Login {
     /// Import the account key from this file (`-`: standard input)
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
+    /// Begin a new account although another one was used here, for example because its key is lost
+    #[arg(long)]
+    new: bool,
     /// The name that others see
     #[arg(long)]
     name: Option<String>,
@@ -25,20 +31,20 @@ pub(crate) struct Login {
 
 impl Login {
     pub(crate) async fn run(self, context: &Context) -> Result {
-        let server = context.server()?;
-        let (key, is_new) = self.key(context)?;
-        if is_new {
-            context.home.check_writable()?;
-        }
-        let me = context.sign_in(key).await?;
-        if is_new {
-            context.home.store_key(&me.key)?;
-        }
+        let (server, by) = context.server()?;
+        let wanted = match (self.key.as_deref().map(import).transpose()?, self.new) {
+            (Some(key), false) => Wanted::Import(key),
+            (Some(key), true) => Wanted::ImportAnother(key),
+            (None, true) => Wanted::NewAccount,
+            (None, false) => Wanted::Usual,
+        };
+        let begun = context.begin(anonymous(server.clone())?, wanted).await?;
+        let me = begun.me;
         let mut account = me.client.publish_content_key(&me.key).await?;
         if let Some(name) = &self.name {
             account = me.client.set_display_name(name).await?;
         }
-        context.home.change_settings(|settings| settings.server = Some(server.clone()))?;
+        let default = choose_default(context, &server, by).await?;
         if context.json {
             print::json(&account, false)?;
             return Ok(DONE);
@@ -47,40 +53,47 @@ impl Login {
         if let Ok(fingerprint) = fingerprint(&account.public_key) {
             print::line(format!("Your key's fingerprint: {fingerprint}"))?;
         }
-        if is_new {
+        if begun.is_new_key {
             print::line(format!(
                 "Your account is the key in {}. Keep a copy in a safe place: without the key the account cannot be restored.",
                 context.home.key_path().display()
             ))?;
         }
+        if anonymous(default.clone()).is_ok_and(|default| default.origin() != me.client.origin()) {
+            print::line(format!(
+                "Your default server is still {default}. `ensemble config server {server}` makes this one the default."
+            ))?;
+        }
         Ok(DONE)
     }
+}
 
-    fn key(&self, context: &Context) -> Result<(AccountKey, bool)> {
-        let kept = context.home.key()?;
-        let Some(path) = &self.key else {
-            return Ok(kept.map_or_else(|| (AccountKey::generate(), true), |key| (key, false)));
-        };
-        let mut text = String::new();
-        let read = if path.as_os_str() == "-" {
-            std::io::stdin().read_to_string(&mut text).map(drop)
-        } else {
-            std::fs::read_to_string(path).map(|read| text = read)
-        };
-        read.map_err(|error| Failure::message(format!("Cannot read {}: {error}.", path.display())))?;
-        let key = AccountKey::from_text(&text).ok_or_else(|| {
-            Failure::message(format!(
-                "{} is not an account key. An account key begins with ensemble-account-key-v1.",
-                path.display()
-            ))
-        })?;
-        match kept {
-            Some(kept) if kept.public_key() == key.public_key() => Ok((key, false)),
-            Some(_) => Err(Failure::message(format!(
-                "Another account key exists at {}. Move it away first.",
-                context.home.key_path().display()
-            ))),
-            None => Ok((key, true)),
-        }
+/// Makes the server the default one if the user has none yet. Returns the default server.
+async fn choose_default(context: &Context, server: &str, by: ChosenBy) -> Result<String> {
+    let settings = context.home.settings()?;
+    let local = settings.local_server.filter(|_| matches!(by, ChosenBy::Option | ChosenBy::Environment));
+    let other = match (settings.server, local) {
+        (Some(chosen), _) => Some(chosen),
+        // The server of `ensemble up` is used by other commands as long as it is up.
+        (None, Some(local)) if answers(&local).await => Some(local),
+        (None, _) => None,
+    };
+    if let Some(other) = other {
+        return Ok(other);
     }
+    context.home.change_settings(|settings| settings.server = Some(server.to_owned()))?;
+    Ok(server.to_owned())
+}
+
+fn import(path: &Path) -> Result<AccountKey> {
+    let mut text = String::new();
+    let read = if path.as_os_str() == "-" {
+        std::io::stdin().read_to_string(&mut text).map(drop)
+    } else {
+        std::fs::read_to_string(path).map(|read| text = read)
+    };
+    read.map_err(|error| Failure::message(format!("Cannot read {}: {error}.", path.display())))?;
+    AccountKey::from_text(&text).ok_or_else(|| {
+        Failure::message(format!("{} is not an account key. An account key is one line: {KEY_FORM}.", path.display()))
+    })
 }

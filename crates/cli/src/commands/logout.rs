@@ -1,28 +1,30 @@
-//! `ensemble logout`: forgets the server and the token. The key stays, because deleting it would delete the account.
+//! `ensemble logout`: signs out. The key stays, because deleting it would delete the account.
 
 use clap::Args;
+use ensemble_client::Error;
+use ensemble_types::problem::Code;
 
 use super::DONE;
-use crate::context::Context;
+use crate::context::{Context, anonymous, now, with};
 use crate::failure::Result;
 use crate::print;
+use crate::settings::StoredToken;
 
-/// Forgets the server and the token. The account key stays where it is.
+/// Signs out at every server: revokes the tokens, and no command signs in again before `ensemble login`. The account key
+/// stays where it is.
 #[derive(Debug, Args)]
 pub(crate) struct Logout {}
 
 impl Logout {
     pub(crate) async fn run(self, context: &Context) -> Result {
-        // A token that cannot be revoked now is removed here anyway, and expires within the hour.
-        let revoked = match context.stored_client() {
-            Ok(Some(client)) => client.sign_out().await.is_ok(),
-            _ => true,
-        };
-        if !revoked {
-            print::note("The server could not be reached to revoke the token. The token expires within the hour.");
+        for (origin, stored) in context.home.sign_out()? {
+            // The token is removed here already. One that cannot be revoked now expires within the hour.
+            if stored.expires_at > now() && !revoked(&stored).await {
+                print::note(format!(
+                    "{origin} could not be reached to revoke the token. The token expires within the hour."
+                ));
+            }
         }
-        context.home.forget_token()?;
-        context.home.change_settings(|settings| settings.server = None)?;
         if context.json {
             print::json(&serde_json::json!({ "success": true }), false)?;
         } else {
@@ -32,5 +34,15 @@ impl Logout {
             ))?;
         }
         Ok(DONE)
+    }
+}
+
+async fn revoked(stored: &StoredToken) -> bool {
+    let Ok(client) = anonymous(stored.base.clone()) else { return false };
+    match with(&client, stored).sign_out().await {
+        Ok(()) => true,
+        // A server that does not accept the token needs no revocation.
+        Err(error @ Error::Problem(_)) => error.is(Code::Unauthenticated) || error.is_not_found(),
+        Err(_) => false,
     }
 }

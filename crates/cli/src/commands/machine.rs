@@ -12,6 +12,7 @@ use futures_util::TryStreamExt;
 use serde::{Deserialize, Serialize};
 
 use super::DONE;
+use crate::confirm;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::print;
@@ -25,10 +26,19 @@ pub(crate) enum Machine {
     #[command(visible_alias = "ls")]
     List,
     /// Show one machine
-    Show { machine: MachineId },
+    Show {
+        /// The machine's id
+        machine: MachineId,
+    },
     /// Delete a machine: its runner loses access, and tasks that only it may do fail
     #[command(visible_alias = "rm")]
-    Delete { machine: MachineId },
+    Delete {
+        /// The machine's id
+        machine: MachineId,
+        /// Do not ask for confirmation
+        #[arg(long, short)]
+        yes: bool,
+    },
 }
 
 #[derive(Debug, Default, Args)]
@@ -66,7 +76,11 @@ impl Machine {
             }
             Self::List => list(context, &me).await?,
             Self::Show { machine } => show(context, &me, &machine).await?,
-            Self::Delete { machine } => {
+            Self::Delete { machine, yes } => {
+                if !yes {
+                    let with = "the access of its runner and the tasks that only it may do";
+                    confirm::deletion(&format!("machine {machine} with {with}"))?;
+                }
                 me.client.delete_machine(&machine).await?;
                 forget(context, &me, &machine)?;
                 if context.json {

@@ -8,9 +8,11 @@ use crate::failure::{Failure, Result};
 
 pub(crate) mod cancel;
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod login;
 pub(crate) mod logout;
 pub(crate) mod machine;
+pub(crate) mod open;
 pub(crate) mod output;
 pub(crate) mod retry;
 pub(crate) mod run;
@@ -19,6 +21,8 @@ pub(crate) mod runs;
 pub(crate) mod session;
 pub(crate) mod share;
 pub(crate) mod show;
+pub(crate) mod status;
+pub(crate) mod token;
 pub(crate) mod up;
 pub(crate) mod whoami;
 
@@ -59,6 +63,10 @@ async fn execute(context: &Context, command: Command) -> Result {
         Command::Retry(command) => command.run(context).await,
         Command::Session(command) => command.run(context).await,
         Command::Share(command) => command.run(context).await,
+        Command::Status(command) => command.run(context).await,
+        Command::Config(command) => command.run(context).await,
+        Command::Token(command) => command.run(context).await,
+        Command::Open(command) => command.run(context).await,
         Command::Completions(command) => command.run(),
     }
 }

@@ -48,7 +48,7 @@ pub(crate) struct Run {
     /// Accept a promptFile outside the plan's directory. Its content is sent to the server
     #[arg(long)]
     allow_outside: bool,
-    /// Submit only once: the same key again returns the same run
+    /// Submit only once: the same key (16 to 128 characters) again returns the same run
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
 }

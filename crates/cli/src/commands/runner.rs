@@ -101,6 +101,12 @@ pub(crate) async fn for_machine(context: &Context, me: &Me, options: &Options) -
 }
 
 impl Options {
+    /// Fails if the options or the configuration have errors.
+    #[cfg(feature = "up")]
+    pub(crate) fn check(&self, context: &Context) -> Result<()> {
+        self.config(context, with_unused(environment())).map(drop)
+    }
+
     #[cfg(feature = "up")]
     pub(crate) fn is_without_roots(&self) -> bool {
         self.roots.is_empty()
@@ -134,13 +140,7 @@ impl Options {
 }
 
 fn check(context: &Context, options: &Options) -> Result {
-    let mut environment = environment();
-    // A check must work without the settings that it does not use.
-    for (name, value) in [("ENSEMBLE_SERVER", "http://unused"), ("ENSEMBLE_MACHINE_TOKEN", "unused")] {
-        environment.entry(name.to_owned()).or_insert_with(|| value.to_owned());
-    }
-    environment.entry("ENSEMBLE_MACHINE_ID".to_owned()).or_insert_with(|| MachineId::generate().to_string());
-    let offers = offers(&options.config(context, environment)?);
+    let offers = offers(&options.config(context, with_unused(environment()))?);
     if context.json {
         let providers: Vec<_> = offers
             .iter()
@@ -159,6 +159,15 @@ fn check(context: &Context, options: &Options) -> Result {
         }
     }
     Ok(if offers.iter().any(|offer| offer.program.is_ok()) { DONE } else { ExitCode::FAILURE })
+}
+
+/// A check must work without the settings that it does not use.
+fn with_unused(mut environment: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    for (name, value) in [("ENSEMBLE_SERVER", "http://unused"), ("ENSEMBLE_MACHINE_TOKEN", "unused")] {
+        environment.entry(name.to_owned()).or_insert_with(|| value.to_owned());
+    }
+    environment.entry("ENSEMBLE_MACHINE_ID".to_owned()).or_insert_with(|| MachineId::generate().to_string());
+    environment
 }
 
 /// The variables of this process that are valid text.

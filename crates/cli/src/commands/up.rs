@@ -16,12 +16,19 @@ pub(crate) struct Up {
     /// The address to listen on (port 0: any free port)
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
+    /// The address at which others reach this server, as in https://ensemble.example.com [default: PUBLIC_BASE_URL; when
+    /// it listens on 0.0.0.0 or [::], the addresses of this machine]
+    #[arg(long, value_name = "URL")]
+    public_url: Option<String>,
     /// The directory of databases and keys [default: `data` beside the account key]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Start no runner
     #[arg(long)]
     no_runner: bool,
+    /// Begin a new account when the key of the one that was used here is lost
+    #[arg(long)]
+    new_account: bool,
     #[command(flatten)]
     runner: super::runner::Options,
 }
@@ -29,7 +36,7 @@ pub(crate) struct Up {
 #[cfg(not(feature = "up"))]
 impl Up {
     pub(crate) async fn run(self, _context: &Context) -> Result {
-        let _ = (self.listen, self.data, self.no_runner, self.runner, DONE);
+        let _ = (self.listen, self.public_url, self.data, self.no_runner, self.new_account, self.runner, DONE);
         Err(Failure::message(
             "This `ensemble` was built without the services. Build it with the feature `up`, or use --server.",
         ))
@@ -47,23 +54,33 @@ mod services {
     use tracing_subscriber::filter::{LevelFilter, Targets};
 
     use super::{Context, DONE, Failure, Result, Up};
+    use crate::account::Wanted;
     use crate::commands::runner::{Options, chain, environment, for_machine, log};
-    use crate::context::Me;
+    use crate::context::{ChosenBy, Me, anonymous, answers};
     use crate::print;
 
     impl Up {
         pub(crate) async fn run(self, context: &Context) -> Result {
             log(Targets::new().with_default(LevelFilter::WARN).with_target("ensemble_runner", LevelFilter::INFO));
             let mut signals = Signals::listen()?;
+            // What can be refused is refused before anything is created.
+            let options = if self.no_runner { None } else { Some(here_and_home(self.runner)) };
+            if let Some(options) = &options {
+                options.check(context)?;
+            }
+            if let Some(url) = &self.public_url {
+                anonymous(url.clone())?;
+            }
+            let wanted = context.wanted_by_up(self.new_account)?;
             let data = self.data.unwrap_or_else(|| context.home.path().join("data"));
-            let config = Config::new(&data, self.listen);
+            let mut config = Config::new(&data, self.listen);
+            config.vars.extend(self.public_url.map(|url| ("PUBLIC_BASE_URL".to_owned(), url)));
             let stack = tokio::select! {
                 stack = Stack::start(config) => stack.map_err(|error| Failure::message(format!("{error:#}.")))?,
                 () = signals.next() => return Ok(DONE),
             };
-            let server = stack.url().to_owned();
             let ready = tokio::select! {
-                ready = set_up(context, &server, !self.no_runner, self.runner) => Some(ready),
+                ready = set_up(context, &stack, wanted, options) => Some(ready),
                 () = signals.next() => None,
             };
             let runner = match ready {
@@ -90,38 +107,100 @@ mod services {
     type Running = (Drain, JoinHandle<()>);
 
     /// Signs in the user of this machine, starts the runner, and prints what to do next.
-    async fn set_up(context: &Context, server: &str, with_runner: bool, options: Options) -> Result<Option<Running>> {
-        let context = context.at(server);
-        let me = context.sign_in_or_register().await?;
-        let runner = if with_runner { Some(start_runner(&context, &me, options).await?) } else { None };
-        context.home.change_settings(|settings| settings.server = Some(server.to_owned()))?;
+    async fn set_up(
+        context: &Context,
+        stack: &Stack,
+        wanted: Wanted,
+        options: Option<Options>,
+    ) -> Result<Option<Running>> {
+        let server = stack.url();
+        let me = context.begin(anonymous(server.to_owned())?, wanted).await?.me;
+        me.client.publish_content_key(&me.key).await?;
+        let runner = match options {
+            Some(options) => Some(start_runner(&context.at(server), &me, options).await?),
+            None => None,
+        };
+        let default = offer_as_default(context, server).await?;
         if context.json {
             print::json(
-                &serde_json::json!({ "url": server, "docs": format!("{server}/docs"), "userId": me.id }),
+                &serde_json::json!({
+                    "url": server, "docs": format!("{server}/docs"), "userId": me.id, "forOthers": stack.for_others(),
+                    "defaultServer": default,
+                }),
                 true,
             )?;
             return Ok(runner);
         }
-        print::line(format!("Ensemble is up at {server}"))?;
-        print::line(format!("  the API and its documentation: {server}/docs"))?;
-        print::line("\nIn another terminal:")?;
-        print::line("  ensemble run examples/review.yaml            # three tasks, done by an agent on this machine")?;
-        print::line("  ensemble session create --title \"Hello\"      # encrypted before it leaves this machine")?;
-        print::line("  ensemble machine list\n")?;
-        print::line("Ctrl-C stops it.")?;
+        banner(stack, &default)?;
         Ok(runner)
     }
 
-    async fn start_runner(context: &Context, me: &Me, options: Options) -> Result<Running> {
-        let here = std::env::current_dir();
-        let options = match (environment().remove("HOME"), here) {
-            // The current directory and the home directory.
-            (home, Ok(here)) if options.is_without_roots() => {
-                let options = options.with_root(here);
-                home.map_or(options.clone(), |home| options.with_root(home.into()))
-            }
-            _ => options,
+    fn banner(stack: &Stack, default: &str) -> Result<()> {
+        let server = stack.url();
+        let ensemble =
+            if is_same(default, server) { "ensemble".to_owned() } else { format!("ensemble --server {server}") };
+        print::line(format!("Ensemble is up at {server}"))?;
+        print::line(format!("  the API and its documentation: {server}/docs"))?;
+        for address in stack.for_others().iter().filter(|address| *address != server) {
+            print::line(format!("  others reach it at {address}: `ensemble --server {address} login`"))?;
+        }
+        if stack.for_others().iter().any(|address| address.starts_with("http://")) {
+            print::line(
+                "  Warning: this is plain HTTP. Others in the network can read tokens, prompts and output. Put a proxy with\n  \
+                 TLS before it, and name its address: --public-url https://…",
+            )?;
+        }
+        print::line("\nIn another terminal:")?;
+        print::line(format!(
+            "  {ensemble} run examples/review.yaml            # three tasks, done by an agent on this machine"
+        ))?;
+        print::line(format!(
+            "  {ensemble} session create --title \"Hello\"      # encrypted before it leaves this machine"
+        ))?;
+        print::line(format!("  {ensemble} machine list\n"))?;
+        if ensemble != "ensemble" {
+            print::line(format!(
+                "Your default server is still {default}. `ensemble config server {server}` makes this one the default.\n"
+            ))?;
+        }
+        print::line("Ctrl-C stops it.")
+    }
+
+    /// Makes this server the one that commands use, unless the user has chosen another or another one on this machine
+    /// is up. Returns the one that they use.
+    async fn offer_as_default(context: &Context, server: &str) -> Result<String> {
+        let (used, by) = context.server()?;
+        let is_free = match by {
+            ChosenBy::Nobody => true,
+            ChosenBy::Up => is_same(&used, server) || !answers(&used).await,
+            ChosenBy::Option | ChosenBy::Environment | ChosenBy::Login => false,
         };
+        if is_free {
+            context.home.change_settings(|settings| settings.local_server = Some(server.to_owned()))?;
+            return Ok(server.to_owned());
+        }
+        Ok(used)
+    }
+
+    /// Whether both addresses lead to the same server on this machine.
+    fn is_same(a: &str, b: &str) -> bool {
+        let local = |address: &str| {
+            let origin = anonymous(address.to_owned()).ok()?.origin().replace("://localhost", "://127.0.0.1");
+            Some(origin)
+        };
+        local(a).is_some_and(|a| Some(a) == local(b))
+    }
+
+    /// Unless directories are named, tasks may work in the current directory and in the home directory.
+    fn here_and_home(options: Options) -> Options {
+        if !options.is_without_roots() {
+            return options;
+        }
+        let places = std::env::current_dir().ok().into_iter().chain(environment().remove("HOME").map(Into::into));
+        places.fold(options, Options::with_root)
+    }
+
+    async fn start_runner(context: &Context, me: &Me, options: Options) -> Result<Running> {
         let config = for_machine(context, me, &options).await?;
         let drain = Drain::default();
         let stop_handle = drain.clone();

@@ -16,6 +16,7 @@ fn help_and_completions_contain_every_command() {
         "up",
         "login",
         "logout",
+        "status",
         "whoami",
         "machine",
         "runner",
@@ -27,6 +28,9 @@ fn help_and_completions_contain_every_command() {
         "retry",
         "session",
         "share",
+        "config",
+        "token",
+        "open",
         "completions",
     ];
     for command in commands {
@@ -74,9 +78,55 @@ fn a_key_that_others_can_read_is_not_used() {
     let ended = user.run(&["whoami"]);
     assert!(ended.err.contains("chmod 600"), "{}", ended.err);
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
-    assert!(user.run(&["whoami"]).err.contains("Nothing answers"));
+    assert!(user.run(&["login"]).err.contains("Nothing answers"));
     fs::write(&key, "something else").unwrap();
-    assert!(user.run(&["whoami"]).err.contains("not an account key"));
+    assert!(user.run(&["whoami"]).err.contains("not an account key: one line, ensemble-account-key-v1:"));
+}
+
+#[test]
+fn a_mistyped_command_gets_a_tip() {
+    let user = User::new(None);
+    for (word, tip) in
+        [("sesion", "session"), ("statu", "status"), ("doctor", "ensemble status"), ("ps", "ensemble runs")]
+    {
+        let ended = user.run(&[word]);
+        assert_eq!(ended.code, 2);
+        assert!(ended.err.contains("tip:") && ended.err.contains(tip), "{word}: {}", ended.err);
+    }
+}
+
+#[test]
+fn a_mistake_in_an_id_shows_the_form_of_the_id() {
+    let user = User::new(None);
+    for (arguments, form) in [
+        (["session", "show", "abc"], "a session's id: 36 characters"),
+        (["machine", "show", "a b"], "1 to 64 of A-Z a-z 0-9 _ -"),
+        (["token", "--machine", "ä"], "1 to 64 of A-Z a-z 0-9 _ -"),
+    ] {
+        let ended = user.run(&arguments);
+        assert!(ended.code == 2 && ended.err.contains(form), "{arguments:?}: {}", ended.err);
+    }
+    assert!(user.succeed(&["run", "--help"]).contains("16 to 128 characters"));
+}
+
+#[test]
+fn an_unknown_host_is_not_called_a_server_that_is_down() {
+    let user = User::new(None);
+    let error = user.fail(&["--server", "http://nosuch.invalid", "login"]);
+    assert!(error.contains("nosuch.invalid was not found") && !error.contains("ensemble up"), "{error}");
+}
+
+#[test]
+fn settings_are_shown_and_the_default_server_is_chosen() {
+    let user = User::new(None);
+    assert!(user.succeed(&["config"]).contains("http://127.0.0.1:8080"));
+    assert!(!user.files().exists(), "showing the settings writes nothing");
+    user.succeed(&["config", "server", "http://127.0.0.1:9/prefix/"]);
+    let shown = user.succeed(&["config"]);
+    assert!(shown.contains("http://127.0.0.1:9/prefix/") && shown.contains("account.key"), "{shown}");
+    assert_eq!(user.succeed(&["open"]), "http://127.0.0.1:9/prefix/docs\n");
+    assert!(user.fail(&["config", "server", "example.com"]).contains("http://"));
+    assert!(user.succeed(&["config"]).contains("http://127.0.0.1:9/prefix/"));
 }
 
 #[test]

@@ -21,6 +21,7 @@ pub(crate) struct User {
     home: TempDir,
     server: Option<String>,
     path: Option<PathBuf>,
+    variables: Vec<(&'static str, &'static str)>,
 }
 
 /// The result of a command.
@@ -32,7 +33,12 @@ pub(crate) struct Finished {
 
 impl User {
     pub(crate) fn new(server: Option<&str>) -> Self {
-        Self { home: tempfile::tempdir().unwrap(), server: server.map(str::to_owned), path: None }
+        Self {
+            home: tempfile::tempdir().unwrap(),
+            server: server.map(str::to_owned),
+            path: None,
+            variables: Vec::new(),
+        }
     }
 
     /// Programs in this directory are found before all others.
@@ -42,22 +48,40 @@ impl User {
         self
     }
 
+    /// Commands get this environment variable.
+    #[cfg(feature = "up")]
+    pub(crate) fn with_variable(mut self, name: &'static str, value: &'static str) -> Self {
+        self.variables.push((name, value));
+        self
+    }
+
+    /// The directory of the account key and the settings.
+    pub(crate) fn files(&self) -> PathBuf {
+        self.home().join("ensemble")
+    }
+
     pub(crate) fn home(&self) -> &Path {
         self.home.path()
     }
 
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ensemble"));
-        command
-            .args(arguments)
-            .current_dir(self.home())
-            .env("HOME", self.home())
-            .env("ENSEMBLE_HOME", self.home().join("ensemble"));
-        for name in
-            ["XDG_CONFIG_HOME", "XDG_STATE_HOME", "ENSEMBLE_SERVER", "ENSEMBLE_MACHINE_TOKEN", "RUST_LOG", "NO_COLOR"]
-        {
+        command.args(arguments).current_dir(self.home()).env("HOME", self.home()).env("ENSEMBLE_HOME", self.files());
+        for name in [
+            "PUBLIC_BASE_URL",
+            "PUBLIC_ORIGINS",
+            "DISPLAY",
+            "WAYLAND_DISPLAY",
+            "XDG_CONFIG_HOME",
+            "XDG_STATE_HOME",
+            "ENSEMBLE_SERVER",
+            "ENSEMBLE_MACHINE_TOKEN",
+            "RUST_LOG",
+            "NO_COLOR",
+        ] {
             command.env_remove(name);
         }
+        command.envs(self.variables.iter().copied());
         if let Some(server) = &self.server {
             command.env("ENSEMBLE_SERVER", server);
         }
@@ -81,6 +105,13 @@ impl User {
 
     pub(crate) fn run(&self, arguments: &[&str]) -> Finished {
         self.run_with_input(arguments, "")
+    }
+
+    /// Runs a command that must fail with exit code 1, and returns its errors.
+    pub(crate) fn fail(&self, arguments: &[&str]) -> String {
+        let ended = self.run(arguments);
+        assert_eq!(ended.code, 1, "{arguments:?}: {}{}", ended.out, ended.err);
+        ended.err
     }
 
     /// Runs a command that must succeed, and returns its output.
@@ -126,6 +157,10 @@ impl Running {
         line
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.as_ref().unwrap().id()
+    }
+
     /// Sends Ctrl-C and waits for the end.
     pub(crate) fn interrupt(mut self) -> i32 {
         let mut child = self.0.take().unwrap();
@@ -156,9 +191,16 @@ impl Drop for Running {
 pub(crate) fn up(owner: &User, more: &[&str]) -> (Running, String) {
     let mut arguments = vec!["up", "--listen", "127.0.0.1:0", "--json"];
     arguments.extend(more);
-    let mut running = Running::start(owner, &arguments);
-    let line = running.line();
-    let printed: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    let (running, printed) = up_at(owner, &arguments);
     let url = printed["url"].as_str().unwrap().to_owned();
     (running, url)
+}
+
+/// `ensemble up` with these arguments and `--json`, and what it prints when it is up.
+#[cfg(feature = "up")]
+pub(crate) fn up_at(owner: &User, arguments: &[&str]) -> (Running, Value) {
+    let mut running = Running::start(owner, arguments);
+    let line = running.line();
+    let printed = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    (running, printed)
 }

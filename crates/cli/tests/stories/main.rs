@@ -1,9 +1,13 @@
 //! Stories with the real `ensemble`: commands, their output and their exit codes.
 #![cfg(test)]
 
+#[cfg(feature = "up")]
+mod accounts;
 mod alone;
 mod ensemble;
 #[cfg(feature = "up")]
 mod runs;
+#[cfg(feature = "up")]
+mod servers;
 #[cfg(feature = "up")]
 mod sessions;

@@ -125,11 +125,13 @@ fn an_account_moves_with_its_key() {
     assert_eq!(elsewhere.json(&["whoami"]), owner.json(&["whoami"]));
     assert_eq!(text(&elsewhere.json(&["session", "show", &session]), "/metadata/title"), "Elsewhere");
     assert!(elsewhere.succeed(&["logout"]).contains("account.key"));
+    elsewhere.succeed(&["login"]);
 
     let machines = elsewhere.json(&["machine", "list"]);
     let machine = text(&machines, "/machines/0/id");
     assert!(!text(&machines, "/machines/0/metadata").contains("linux"));
     elsewhere.succeed(&["machine", "show", machine]);
-    elsewhere.succeed(&["machine", "delete", machine]);
+    assert!(elsewhere.fail(&["machine", "delete", machine]).contains("--yes"), "without a terminal it needs --yes");
+    elsewhere.succeed(&["machine", "delete", machine, "--yes"]);
     assert_eq!(elsewhere.run(&["machine", "show", machine]).code, 1);
 }

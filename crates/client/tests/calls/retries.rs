@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ensemble_client::{Client, Error, HeldLease, Retry};
+use ensemble_client::{Client, Error, HeldLease, NoConnection, Retry};
 use ensemble_types::ids::{LeaseId, MachineId, RunId, SessionId};
 use ensemble_types::leases::LeaseRequest;
 use ensemble_types::links::CreateLink;
@@ -11,6 +11,7 @@ use ensemble_types::problem::Code;
 use ensemble_types::runs::Provider;
 use ensemble_types::text::Blob;
 use futures_util::TryStreamExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::scripted::{Reply, Server, json, problem, problem_body, quick};
 
@@ -86,8 +87,29 @@ async fn an_unreachable_server_is_reported_within_the_deadline() {
     let client = Client::builder(url).retry(retry).build().unwrap();
     let began = Instant::now();
     let error = client.machine(&machine_id()).await.unwrap_err();
-    assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
+    assert!(matches!(error, Error::Unreachable { why: NoConnection::Refused, .. }), "{error:?}");
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn the_reason_for_no_connection_is_told() {
+    let plain = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let plain_url = format!("https://{}", plain.local_addr().unwrap());
+    tokio::spawn(async move {
+        // A server without TLS cannot parse the request, and says so.
+        let (mut connection, _) = plain.accept().await.unwrap();
+        connection.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        connection.read_to_end(&mut Vec::new()).await
+    });
+    for (url, expected) in
+        [("http://nosuch.invalid".to_owned(), NoConnection::UnknownHost), (plain_url, NoConnection::NotTls)]
+    {
+        let client = Client::builder(&url).retry(Retry::never()).build().unwrap();
+        match client.version().await.unwrap_err() {
+            Error::Unreachable { why, .. } => assert_eq!(why, expected, "{url}"),
+            other => panic!("{url}: {other:?}"),
+        }
+    }
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ed25519_dalek::{Signature, VerifyingKey};
-use ensemble_client::{AccountKey, Client, Credential};
+use ensemble_client::{AccountKey, Client, Credential, Error};
 use ensemble_types::problem::Code;
 use serde_json::Value;
 
@@ -103,4 +103,29 @@ async fn a_lost_sign_in_requests_another_challenge() {
     client(&server, &AccountKey::generate()).account().await.unwrap();
     let paths: Vec<_> = server.seen().into_iter().map(|request| request.path).collect();
     assert_eq!(paths, ["/v1/auth/challenge", "/v1/auth", "/v1/auth/challenge", "/v1/auth", "/v1/account"]);
+}
+
+#[tokio::test]
+async fn a_sign_in_at_an_address_that_the_server_does_not_accept_names_the_cause() {
+    let challenge = |origins: &str| {
+        json(200, format!(r#"{{"challenge":"abc","expiresAt":"2026-03-26T00:01:00.000Z","publicOrigins":{origins}}}"#))
+    };
+    let refusing = |origins: &'static str| {
+        Server::start(move |request, _| match request.path.as_str() {
+            "/v1/auth/challenge" => challenge(origins),
+            _ => problem(401, "UNAUTHENTICATED"),
+        })
+    };
+    let server = refusing(r#"["https://a.example","http://b.example"]"#).await;
+    let error = client(&server, &AccountKey::generate()).sign_in().await.unwrap_err();
+    let Error::WrongOrigin { origin, accepted } = error else { panic!("{error:?}") };
+    assert_eq!(
+        (origin, accepted),
+        (server.url.clone(), vec!["https://a.example".into(), "http://b.example".to_owned()])
+    );
+
+    // A server that does not say so, or that accepts the origin, has another reason.
+    let silent = refusing("[]").await;
+    let error = client(&silent, &AccountKey::generate()).sign_in().await.unwrap_err();
+    assert!(error.is(Code::Unauthenticated), "{error:?}");
 }

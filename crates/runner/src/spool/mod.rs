@@ -35,7 +35,8 @@ impl Spool {
         private_dir(&root.join("workspaces"))?;
         let lock = File::options().create(true).truncate(false).write(true).open(root.join("lock"))?;
         let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock)
-            .map_err(|(_, error)| io::Error::other(format!("another runner uses {} ({error})", root.display())))?;
+            .map_err(|_| io::Error::other(format!("{} of this machine uses it", holder(&root))))?;
+        fs::write(root.join("pid"), std::process::id().to_string())?;
         Ok(Self { root, _lock: lock })
     }
 
@@ -75,6 +76,12 @@ impl Spool {
     pub(crate) fn workspaces(&self) -> PathBuf {
         self.root.join("workspaces")
     }
+}
+
+/// The runner that holds the state directory, as far as it has told its process id.
+fn holder(root: &Path) -> String {
+    let pid = fs::read_to_string(root.join("pid")).unwrap_or_default();
+    if pid.is_empty() { "another runner".to_owned() } else { format!("another runner (process {pid})") }
 }
 
 fn private_dir(path: &Path) -> io::Result<()> {

@@ -17,7 +17,8 @@ const NO_NEW_ACCOUNT: HeaderName = HeaderName::from_static("x-internal-no-new-ac
 
 pub(crate) async fn challenge(service: State<Identity>) -> HandlerResult<Json<Challenge>> {
     let challenge = sign_in::give_challenge(&service).await?;
-    Ok(Json(Challenge { challenge: encode(&challenge.bytes), expires_at: challenge.expires_at }))
+    let public_origins = service.rules.origins.iter().map(ToString::to_string).collect();
+    Ok(Json(Challenge { challenge: encode(&challenge.bytes), expires_at: challenge.expires_at, public_origins }))
 }
 
 pub(crate) async fn sign_in(

@@ -52,6 +52,8 @@ on_both_databases! {
         assert_eq!(bytes.unwrap().len(), 32);
         assert!(first["expiresAt"].is_string());
         assert_ne!(fixture.challenge().await, fixture.challenge().await);
+        // A client that called another address can say which ones the server accepts.
+        assert_eq!(first["publicOrigins"], json!(["https://api.example.com", "http://127.0.0.1:8080"]));
         let bare = fixture.api.request("POST", "/v1/auth/challenge");
         assert_eq!(ensemble_testkit::Api::send(bare).await.status, 200, "it needs no body");
     }

@@ -114,7 +114,8 @@ impl VoiceConfig {
     /// Logs settings that work but are not safe.
     pub(crate) fn warn(&self) {
         if self.voice_keys.is_empty() {
-            tracing::warn!("VOICE_PUBLIC_KEY is not set: voice is off");
+            // It is off unless an operator wants it, so nothing is wrong.
+            tracing::info!("VOICE_PUBLIC_KEY is not set: voice is off");
             return;
         }
         if self.voice_keys.iter().any(|key| key.len() < 16) {

@@ -1,0 +1,83 @@
+//! `ensemble config`: shows the settings and where they are, and chooses the default server.
+
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::DONE;
+use crate::context::{ChosenBy, Context, anonymous};
+use crate::failure::Result;
+use crate::print;
+
+/// Shows the settings, and where they are.
+#[derive(Debug, Args)]
+pub(crate) struct Config {
+    #[command(subcommand)]
+    part: Option<Part>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Part {
+    /// Choose the server that commands use unless --server names another
+    Server {
+        /// The server's address, as in https://ensemble.example.com
+        url: String,
+    },
+}
+
+impl Config {
+    pub(crate) async fn run(self, context: &Context) -> Result {
+        match self.part {
+            Some(Part::Server { url }) => choose(context, url)?,
+            None => show(context)?,
+        }
+        Ok(DONE)
+    }
+}
+
+fn choose(context: &Context, url: String) -> Result<()> {
+    let client = anonymous(url.clone())?;
+    let mut is_signed_in = false;
+    context.home.change_settings(|settings| {
+        is_signed_in = settings.accounts.get(client.origin()).is_some_and(|account| account.signed_in);
+        settings.server = Some(url.clone());
+    })?;
+    if context.json {
+        return print::json(&json!({ "server": url }), false);
+    }
+    print::line(format!("Commands now use {url}."))?;
+    if !is_signed_in {
+        print::line("You are not signed in there. Run `ensemble login`.")?;
+    }
+    Ok(())
+}
+
+fn show(context: &Context) -> Result<()> {
+    let (server, by) = context.server()?;
+    let by = match by {
+        ChosenBy::Option => "--server",
+        ChosenBy::Environment => "ENSEMBLE_SERVER",
+        ChosenBy::Login => "the default server",
+        ChosenBy::Up => "of `ensemble up` on this machine",
+        ChosenBy::Nobody => "unless another is chosen",
+    };
+    let (home, key) = (context.home.path(), context.home.key_path());
+    let settings = context.home.settings()?;
+    if context.json {
+        let value = json!({
+            "home": home, "key": key, "hasKey": key.exists(), "server": server, "serverFrom": by,
+            "defaultServer": settings.server, "accounts": settings.accounts, "machines": settings.machines,
+        });
+        return print::json(&value, false);
+    }
+    print::line(format!("directory  {}", home.display()))?;
+    print::line(format!("key        {}{}", key.display(), if key.exists() { "" } else { " (none yet)" }))?;
+    print::line(format!("server     {server} ({by})"))?;
+    for (origin, account) in &settings.accounts {
+        let state = if account.signed_in { "signed in" } else { "signed out" };
+        print::line(format!("account    {} at {origin} ({state})", account.user_id))?;
+    }
+    for (origin, machine) in &settings.machines {
+        print::line(format!("machine    {machine} at {origin}"))?;
+    }
+    print::line("\nThe directory is chosen by ENSEMBLE_HOME. `ensemble config server URL` changes the default server.")
+}

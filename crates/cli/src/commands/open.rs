@@ -1,0 +1,43 @@
+//! `ensemble open`: shows the server's documentation in the browser, or prints its address where there is none.
+
+use std::io::IsTerminal;
+use std::process::{Command, Stdio};
+
+use clap::Args;
+
+use super::DONE;
+use crate::context::{Context, anonymous};
+use crate::failure::Result;
+use crate::print;
+
+/// Opens the page where the server's interface can be read and tried. Prints its address where there is no browser.
+/// `ensemble token` prints the token that the page asks for.
+#[derive(Debug, Args)]
+pub(crate) struct Open {}
+
+impl Open {
+    pub(crate) async fn run(self, context: &Context) -> Result {
+        let client = anonymous(context.server()?.0)?;
+        let address = format!("{}/docs", client.base().as_str().trim_end_matches('/'));
+        if context.json {
+            print::json(&serde_json::json!({ "address": address }), false)?;
+            return Ok(DONE);
+        }
+        print::line(&address)?;
+        if std::io::stdout().is_terminal() && has_display() {
+            browse(&address);
+        }
+        Ok(DONE)
+    }
+}
+
+fn has_display() -> bool {
+    cfg!(target_os = "macos") || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some())
+}
+
+/// Starts the browser. The address was printed, so a failure needs no message.
+fn browse(address: &str) {
+    let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let mut command = Command::new(program);
+    let _no_browser = command.arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+}

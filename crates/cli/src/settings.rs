@@ -1,0 +1,185 @@
+//! What the command line remembers about servers: which one to use, and for each the account, the token and this machine.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+
+use ensemble_client::{AccountKey, Client, Token};
+use ensemble_types::ids::{MachineId, UserId};
+use ensemble_types::time::Timestamp;
+use secrecy::ExposeSecret;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Failure, Result};
+use crate::home::Home;
+
+const SETTINGS: &str = "settings.json";
+const TOKENS: &str = "tokens.json";
+/// The token file of earlier versions, which had one server.
+const OLD_TOKEN: &str = "token.json";
+
+/// The settings that are not secret.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Settings {
+    /// The server that `ensemble login` or `ensemble config server` chose.
+    pub(crate) server: Option<String>,
+    /// The server that `ensemble up` runs on this machine. It is used while none is chosen.
+    pub(crate) local_server: Option<String>,
+    /// The account that was used last, by server origin. It stays after a logout.
+    pub(crate) accounts: BTreeMap<String, KnownAccount>,
+    /// This machine's id, by server origin.
+    pub(crate) machines: BTreeMap<String, MachineId>,
+    /// The account key that was first seen for a user, by server origin.
+    pub(crate) known_users: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+/// An account that was used on this machine.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct KnownAccount {
+    pub(crate) user_id: UserId,
+    pub(crate) public_key: String,
+    /// False after a logout. Commands then make no request.
+    pub(crate) signed_in: bool,
+}
+
+/// The token of the last sign-in at a server. A secret.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct StoredToken {
+    /// The server's address with its path, where the token is revoked.
+    #[serde(default)]
+    pub(crate) base: String,
+    pub(crate) public_key: String,
+    pub(crate) user_id: UserId,
+    pub(crate) token: String,
+    pub(crate) expires_at: Timestamp,
+}
+
+/// The tokens, by server origin.
+pub(crate) type Tokens = BTreeMap<String, StoredToken>;
+
+/// Why a sign-in is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Occasion {
+    /// The user signs in.
+    Login,
+    /// A command of a user who is signed in needs a new token.
+    Renewal,
+}
+
+impl Home {
+    pub(crate) fn settings(&self) -> Result<Settings> {
+        let mut settings: Settings = self.read_json(SETTINGS)?.unwrap_or_default();
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Old {
+            origin: String,
+            #[serde(flatten)]
+            token: StoredToken,
+        }
+        if let Ok(Some(Old { origin, token })) = self.read_json::<Old>(OLD_TOKEN) {
+            let StoredToken { user_id, public_key, .. } = token;
+            settings.accounts.entry(origin).or_insert(KnownAccount { user_id, public_key, signed_in: true });
+        }
+        Ok(settings)
+    }
+
+    pub(crate) fn change_settings(&self, change: impl FnOnce(&mut Settings)) -> Result<()> {
+        self.change(|settings, _| change(settings))
+    }
+
+    /// The tokens. A file that cannot be read is ignored, because a sign-in creates it again.
+    pub(crate) fn tokens(&self) -> Tokens {
+        self.read_json(TOKENS).ok().flatten().unwrap_or_default()
+    }
+
+    /// Remembers the account and the token of a sign-in.
+    pub(crate) fn remember(&self, client: &Client, key: &AccountKey, token: &Token, why: Occasion) -> Result<()> {
+        let origin = client.origin();
+        let account = KnownAccount { user_id: token.user_id, public_key: key.public_key(), signed_in: true };
+        let stored = StoredToken {
+            base: client.base().to_string(),
+            public_key: key.public_key(),
+            user_id: token.user_id,
+            token: token.token.expose_secret().to_owned(),
+            expires_at: token.expires_at,
+        };
+        let mut is_another = false;
+        self.change(|settings, tokens| {
+            let before = settings.accounts.get(origin);
+            if why == Occasion::Renewal && before.is_none_or(|account| !account.signed_in) {
+                // The user has logged out in the meantime.
+                return;
+            }
+            is_another = before.is_some_and(|before| before.user_id != account.user_id);
+            if is_another {
+                settings.machines.remove(origin);
+            }
+            settings.accounts.insert(origin.to_owned(), account);
+            tokens.insert(origin.to_owned(), stored);
+        })?;
+        if is_another {
+            self.forget_machine_tokens(origin)?;
+        }
+        Ok(())
+    }
+
+    /// Marks all accounts as signed out, and returns the tokens to revoke.
+    pub(crate) fn sign_out(&self) -> Result<Tokens> {
+        let mut removed = Tokens::new();
+        self.change(|settings, tokens| {
+            settings.accounts.values_mut().for_each(|account| account.signed_in = false);
+            removed = std::mem::take(tokens);
+        })?;
+        Ok(removed)
+    }
+
+    /// The tokens of the machines of another account would make this machine work for that account.
+    fn forget_machine_tokens(&self, origin: &str) -> Result<()> {
+        let directory = self.machine_tokens(origin);
+        match fs::remove_dir_all(&directory) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Failure::message(format!("Cannot remove {}: {error}.", directory.display())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Settings, &mut Tokens)) -> Result<()> {
+        // The lock is held until the new files are in place, because commands can run at the same time.
+        let _lock = self.lock("settings.lock")?;
+        let (mut settings, mut tokens) = (self.settings()?, self.tokens());
+        change(&mut settings, &mut tokens);
+        self.write_json(TOKENS, &tokens)?;
+        self.write_json(SETTINGS, &settings)?;
+        self.remove(OLD_TOKEN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_command_that_ends_after_a_logout_does_not_undo_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::find(Some(folder.path().join("home"))).unwrap();
+        let client = Client::builder("http://127.0.0.1:8080").build().unwrap();
+        let (key, user) = (AccountKey::generate(), UserId::generate());
+        let token = |text: &str| Token::stored(text.to_owned().into(), user, Timestamp::from_micros(0), Duration::ZERO);
+        let is_signed_in = || home.settings().unwrap().accounts[client.origin()].signed_in;
+
+        home.remember(&client, &key, &token("first"), Occasion::Login).unwrap();
+        home.remember(&client, &key, &token("second"), Occasion::Renewal).unwrap();
+        let removed = home.sign_out().unwrap();
+        assert_eq!(removed[client.origin()].token, "second");
+        home.remember(&client, &key, &token("late"), Occasion::Renewal).unwrap();
+        assert!(!is_signed_in() && home.tokens().is_empty());
+        home.remember(&client, &key, &token("third"), Occasion::Login).unwrap();
+        assert!(is_signed_in());
+    }
+}
