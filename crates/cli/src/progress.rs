@@ -97,6 +97,8 @@ impl Progress {
                 status: task.status,
                 attempt: task.attempt,
                 waiting_for: task.waiting_for,
+                waiting_reason: task.waiting_reason.clone(),
+                machine_id: task.machine_id.clone(),
                 error: task.error.clone(),
             })
             .collect();
@@ -274,8 +276,15 @@ mod tests {
     #[test]
     fn time_is_counted_per_attempt_from_when_it_runs() {
         let mut task = line("a", TaskStatus::Queued);
-        let change =
-            |status, attempt| ChangedTask { id: TaskId::generate(), status, attempt, waiting_for: None, error: None };
+        let change = |status, attempt| ChangedTask {
+            id: TaskId::generate(),
+            status,
+            attempt,
+            waiting_for: None,
+            waiting_reason: None,
+            machine_id: None,
+            error: None,
+        };
         task.turn(&change(TaskStatus::Running, 1));
         assert!(task.since.is_some());
         task.turn(&change(TaskStatus::Failed, 1));

@@ -5,6 +5,7 @@ use std::time::Duration;
 use ensemble_types::ids::LeaseId;
 use ensemble_types::leases::{Lease, LeaseBeat, LeaseFinish, LeaseHeartbeat, LeaseOutput, LeaseRequest, Leases};
 use ensemble_types::problem::Code;
+use ensemble_types::text::Text;
 use reqwest::header::{HeaderName, HeaderValue};
 
 use crate::call::{Call, LONGEST_RECORD};
@@ -32,24 +33,23 @@ impl From<&Lease> for HeldLease {
 }
 
 impl Client {
-    /// Requests work and waits up to `waitMs` for it. The result can be empty.
+    /// Requests work and orders, and waits up to `waitMs` for them. The result can be empty.
     ///
     /// The request is repeated only when it did not arrive: a lease whose response was lost returns to the queue when
     /// it expires.
-    pub async fn lease(&self, request: &LeaseRequest) -> Result<Vec<Lease>> {
-        let answer: Leases = self
-            .post(&["v1", "orchestrator", "leases"], Repeat::Harmful)
+    pub async fn lease(&self, request: &LeaseRequest) -> Result<Leases> {
+        self.post(&["v1", "orchestrator", "leases"], Repeat::Harmful)
             .waiting(Duration::from_millis(request.wait_ms))
             .json(request)
             .at_most(LONGEST_LEASE * usize::try_from(request.capacity.clamp(1, 64)).unwrap_or(1))
             .send()
-            .await?;
-        Ok(answer.leases)
+            .await
     }
 
-    /// Sends the heartbeat of an attempt.
-    pub async fn lease_heartbeat(&self, lease: &HeldLease) -> Result<LeaseBeat> {
-        self.of_lease(lease, "heartbeat").json(&LeaseHeartbeat { fence: lease.fence }).send().await
+    /// Sends the heartbeat of an attempt, with the provider's session when it is known.
+    pub async fn lease_heartbeat(&self, lease: &HeldLease, session: Option<&str>) -> Result<LeaseBeat> {
+        let provider_session_id = session.and_then(|session| Text::new(session).ok());
+        self.of_lease(lease, "heartbeat").json(&LeaseHeartbeat { fence: lease.fence, provider_session_id }).send().await
     }
 
     /// Sends a piece of output. A repetition is harmless, because the service ignores bytes that it already has.

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ensemble_types::leases::{Lease, LeaseRequest};
+use ensemble_types::leases::{Lease, LeaseRequest, Leases, Order, OrderKind};
 use ensemble_types::runs::Provider;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use crate::attempt::{self, Context};
+use crate::attempt::{self, Context, Held};
 use crate::backoff::Backoff;
 use crate::config::Config;
 use crate::drain::{Drain, Phase};
@@ -80,7 +80,8 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
     let unfinished =
         spool.recover().map_err(|source| RunError::State { path: config.state_dir.display().to_string(), source })?;
     let (wake_ups, woken) = watch::channel(0);
-    let context = Context { config: config.clone(), server, spool: Arc::new(spool), drain: drain.clone(), woken };
+    let held = Held::default();
+    let context = Context { config: config.clone(), server, spool: Arc::new(spool), drain: drain.clone(), woken, held };
     let slots = Arc::new(Semaphore::new(usize::try_from(config.capacity).unwrap_or(1)));
     let found = offers(&config);
     log_offers(&found, &[]);
@@ -99,11 +100,12 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
         () = serve(&context, offers, &slots, &mut attempts) => {}
         () = drain.reached(Phase::Draining) => {}
     }
+    background.spawn(obey(context.clone()));
     shut_down(&context, &slots, &mut attempts).await;
     Ok(())
 }
 
-/// Takes leases and starts their attempts, without end.
+/// Takes leases and starts their attempts, and carries out orders, without end.
 async fn serve(
     context: &Context,
     mut offers: watch::Receiver<Vec<Offer>>,
@@ -116,24 +118,22 @@ async fn serve(
     let mut was_unavailable = false;
     loop {
         while attempts.try_join_next().is_some() {}
-        // The semaphore is never closed, so this only waits for a free slot.
-        drop(slots.acquire().await);
-        let Some(request) = request(context, &offers.borrow_and_update(), slots) else {
-            let _ = offers.changed().await;
-            continue;
-        };
+        let request = request(context, &offers.borrow(), slots);
         let answer = tokio::select! {
             answer = context.server.lease(&request) => answer,
             // The connection of the pending request did not survive the sleep.
             () = wake::next(&mut woken) => continue,
+            // The request that ends here asks for orders only, so no lease is lost with it.
+            () = may_take_work(context, slots, &mut offers), if request.capacity == 0 => continue,
         };
         match answer {
-            Ok(leases) => {
+            Ok(Leases { leases, orders }) => {
                 if std::mem::take(&mut was_unavailable) {
                     tracing::info!("The server grants leases again");
                 }
                 backoff.reset();
                 leases.into_iter().for_each(|lease| start_attempt(context, lease, &offers, slots, attempts));
+                carry_out(context, &orders);
             }
             Err(error) => {
                 if !std::mem::replace(&mut was_unavailable, true) {
@@ -148,15 +148,59 @@ async fn serve(
     }
 }
 
-fn request(context: &Context, offers: &[Offer], slots: &Semaphore) -> Option<LeaseRequest> {
+/// Waits until there is a free slot, a provider to offer, and news about every lease that is held.
+async fn may_take_work(context: &Context, slots: &Semaphore, offers: &mut watch::Receiver<Vec<Offer>>) {
+    // The semaphore is never closed, so this only waits.
+    drop(slots.acquire().await);
+    if offers.wait_for(|offers| offers.iter().any(|offer| offer.program.is_ok())).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+    context.held.none_late(late(context)).await;
+}
+
+/// A lease is renewed every [`Timing::lease_beat`]. After this time something is wrong, for example the machine has slept.
+///
+/// [`Timing::lease_beat`]: crate::config::Timing::lease_beat
+fn late(context: &Context) -> Duration {
+    context.config.timing.lease_beat * 3 / 2
+}
+
+/// What the runner asks for: as much work as it has room for, and nothing but orders while it must not take any.
+fn request(context: &Context, offers: &[Offer], slots: &Semaphore) -> LeaseRequest {
     let providers: Vec<Provider> =
         offers.iter().filter(|offer| offer.program.is_ok()).map(|offer| offer.provider).collect();
-    (!providers.is_empty()).then(|| LeaseRequest {
+    let takes_work =
+        !providers.is_empty() && context.drain.phase() == Phase::Serving && !context.held.any_late(late(context));
+    LeaseRequest {
         machine_id: context.config.machine.clone(),
         providers,
-        capacity: u32::try_from(slots.available_permits()).unwrap_or(1).max(1),
+        capacity: if takes_work { u32::try_from(slots.available_permits()).unwrap_or(1) } else { 0 },
+        slots: Some(context.config.capacity),
         wait_ms: u64::try_from(context.config.timing.lease_wait.as_millis()).unwrap_or(60_000),
-    })
+    }
+}
+
+fn carry_out(context: &Context, orders: &[Order]) {
+    for order in orders {
+        match order.kind {
+            OrderKind::Cancel => context.held.cancel(order.lease_id),
+        }
+    }
+}
+
+/// Carries out orders while the runner drains and takes no work.
+async fn obey(context: Context) {
+    let mut backoff = Backoff::of(&context.config.timing);
+    loop {
+        let request = LeaseRequest { capacity: 0, ..request(&context, &[], &Semaphore::new(0)) };
+        match context.server.lease(&request).await {
+            Ok(answer) => {
+                backoff.reset();
+                carry_out(&context, &answer.orders);
+            }
+            Err(error) => tokio::time::sleep(backoff.pause(&error)).await,
+        }
+    }
 }
 
 fn start_attempt(

@@ -11,9 +11,8 @@ const LONGEST: usize = 4096;
 
 /// Finds the directory. The guard enters it so that a symbolic link that is added later cannot redirect it.
 pub(crate) fn find(wanted: &Path, roots: &[PathBuf]) -> Result<Directory, Outcome> {
-    let refuse = |code: &str, why: &str| {
-        Outcome::not_startable(code, format!("The working directory {} {why}.", wanted.display()))
-    };
+    let refuse =
+        |code: &str, why: &str| Outcome::refused(code, format!("The working directory {} {why}.", wanted.display()));
     let odd = !wanted.is_absolute() || wanted.components().any(|part| part == Component::ParentDir);
     if odd || wanted.as_os_str().len() > LONGEST || wanted.as_os_str().as_encoded_bytes().contains(&0) {
         return Err(refuse("WORKING_DIRECTORY_INVALID", "is not an absolute path without `..`"));

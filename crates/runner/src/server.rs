@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ensemble_client::{Client, Credential, Error, HeldLease, Retry};
 use ensemble_types::ids::MachineId;
-use ensemble_types::leases::{Lease, LeaseBeat, LeaseFinish, LeaseOutput, LeaseRequest};
+use ensemble_types::leases::{LeaseBeat, LeaseFinish, LeaseOutput, LeaseRequest, Leases};
 use ensemble_types::machines::Activity;
 use ensemble_types::problem::Code;
 use futures_util::future::BoxFuture;
@@ -15,9 +15,10 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, ServerError>>;
 
 /// The server as the runner uses it. Every call is one attempt, because the runner decides itself how long to retry.
 pub trait Server: Send + Sync + 'static {
-    /// Requests leases. The server may hold the request open.
-    fn lease<'a>(&'a self, request: &'a LeaseRequest) -> Answer<'a, Vec<Lease>>;
-    fn heartbeat<'a>(&'a self, lease: &'a HeldLease) -> Answer<'a, LeaseBeat>;
+    /// Requests leases and orders. The server may hold the request open.
+    fn lease<'a>(&'a self, request: &'a LeaseRequest) -> Answer<'a, Leases>;
+    /// Renews a lease. `session` is the provider's session, when it is known.
+    fn heartbeat<'a>(&'a self, lease: &'a HeldLease, session: Option<&'a str>) -> Answer<'a, LeaseBeat>;
     fn output<'a>(&'a self, lease: &'a HeldLease, output: &'a LeaseOutput) -> Answer<'a, ()>;
     fn finish<'a>(&'a self, lease: &'a HeldLease, finish: &'a LeaseFinish) -> Answer<'a, ()>;
     /// The machine's heartbeat.
@@ -53,12 +54,12 @@ pub(crate) fn connect(config: &Config) -> Result<Client, Error> {
 }
 
 impl Server for Client {
-    fn lease<'a>(&'a self, request: &'a LeaseRequest) -> Answer<'a, Vec<Lease>> {
+    fn lease<'a>(&'a self, request: &'a LeaseRequest) -> Answer<'a, Leases> {
         Box::pin(async move { Client::lease(self, request).await.map_err(ServerError::from) })
     }
 
-    fn heartbeat<'a>(&'a self, lease: &'a HeldLease) -> Answer<'a, LeaseBeat> {
-        Box::pin(async move { self.lease_heartbeat(lease).await.map_err(ServerError::from) })
+    fn heartbeat<'a>(&'a self, lease: &'a HeldLease, session: Option<&'a str>) -> Answer<'a, LeaseBeat> {
+        Box::pin(async move { self.lease_heartbeat(lease, session).await.map_err(ServerError::from) })
     }
 
     fn output<'a>(&'a self, lease: &'a HeldLease, output: &'a LeaseOutput) -> Answer<'a, ()> {

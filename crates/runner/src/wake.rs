@@ -47,7 +47,7 @@ pub(crate) async fn next(woken: &mut Woken) {
     clippy::disallowed_methods,
     reason = "the runner has no injected clock, and only the difference of two readings matters"
 )]
-fn wall_clock() -> SystemTime {
+pub(crate) fn wall_clock() -> SystemTime {
     SystemTime::now()
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::ids::{LeaseId, MachineId, RunId, TaskId};
-use crate::runs::{Provider, TaskError, TaskStatus, Usage};
+use crate::runs::{Permission, PermissionDenials, Provider, TaskError, TaskStatus, Usage};
 use crate::text::{Blob, Text};
 use crate::time::Timestamp;
 
@@ -14,12 +14,16 @@ use crate::time::Timestamp;
 pub struct LeaseRequest {
     pub machine_id: MachineId,
     /// The provider programs that this runner can start.
-    #[schema(min_items = 1)]
     pub providers: Vec<Provider>,
-    /// How many attempts it can take now: 1 to 64.
-    #[schema(minimum = 1, maximum = 64)]
+    /// How many attempts it can take now: 0 to 64. With 0 it asks for orders only.
+    #[schema(maximum = 64)]
     pub capacity: u32,
-    /// How long the service may hold the request open while there is no work: 0 to 60,000.
+    /// How many attempts it runs at once at most: 1 to 64. With it the service can say that a machine is full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 64)]
+    pub slots: Option<u32>,
+    /// How long the service may hold the request open while there is no work: 0 to 60,000. It answers after 15 s at the
+    /// latest, so that a machine that fell asleep gets nothing.
     #[serde(default)]
     #[schema(maximum = 60_000)]
     pub wait_ms: u64,
@@ -30,6 +34,30 @@ pub struct LeaseRequest {
 #[serde(rename_all = "camelCase")]
 pub struct Leases {
     pub leases: Vec<Lease>,
+    /// What the runner should do about the attempts that it runs.
+    #[serde(default)]
+    pub orders: Vec<Order>,
+}
+
+/// What a runner should do at once about an attempt. An order is repeated until a heartbeat shows that it was received.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Order {
+    /// The same when the order is repeated.
+    pub id: String,
+    pub kind: OrderKind,
+    pub run_id: RunId,
+    pub task_id: TaskId,
+    pub lease_id: LeaseId,
+    pub fence: i64,
+}
+
+/// The kind of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OrderKind {
+    /// End the attempt.
+    Cancel,
 }
 
 /// One attempt of a task, granted to a runner.
@@ -47,6 +75,10 @@ pub struct Lease {
     pub prompt: String,
     pub working_directory: Option<String>,
     pub timeout_ms: u64,
+    /// What the agent may do without asking. `null`: as the runner's configuration says.
+    pub permission: Option<Permission>,
+    #[serde(default)]
+    pub allowed_tools: Vec<String>,
     /// The provider's session of the last attempt on this machine.
     pub resume: Option<String>,
     pub traceparent: Option<String>,
@@ -54,10 +86,13 @@ pub struct Lease {
 }
 
 /// A heartbeat: the attempt is still running.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaseHeartbeat {
     pub fence: i64,
+    /// The provider's session, as soon as it is known. The next attempt resumes it, also when this machine is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_session_id: Option<Text<1, 256>>,
 }
 
 /// When the lease now expires, and whether the runner should end the attempt.
@@ -86,6 +121,8 @@ pub enum FinishStatus {
     Failed,
     Cancelled,
     Timeout,
+    /// The machine cannot run the task, and the agent was not started. Another machine may.
+    Refused,
 }
 
 /// The runner's report of how the attempt ended. It can be repeated.
@@ -102,6 +139,11 @@ pub struct LeaseFinish {
     pub provider_session_id: Option<Text<1, 256>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// What the agent was allowed to do without asking.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission: Option<Permission>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission_denials: Option<PermissionDenials>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<LeaseError>,
 }

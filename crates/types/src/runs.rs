@@ -35,6 +35,49 @@ impl std::fmt::Display for Provider {
     }
 }
 
+/// What a coding agent may do without asking a person. The runner's configuration is the upper bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Permission {
+    /// It only reads and plans.
+    Plan,
+    /// It reads, and asks a person for everything else. Only sessions have a person who can answer.
+    Ask,
+    /// It may also change files in its working directory.
+    Edit,
+    /// It may do everything that the runner's account may do.
+    Bypass,
+}
+
+impl Permission {
+    pub const ALL: [Self; 4] = [Self::Plan, Self::Ask, Self::Edit, Self::Bypass];
+
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Plan => "plan",
+            Self::Ask => "ask",
+            Self::Edit => "edit",
+            Self::Bypass => "bypass",
+        }
+    }
+}
+
+impl std::fmt::Display for Permission {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl std::str::FromStr for Permission {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|permission| permission.as_str() == text);
+        found.ok_or("must be plan, ask, edit or bypass")
+    }
+}
+
 /// A plan: 1 to 10,000 tasks.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -50,6 +93,16 @@ pub struct CreateRun {
     /// Allows tasks to run on several machines. Otherwise all tasks run on the machine that took the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<bool>,
+    /// Pins the tasks to this machine that do not name another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_id: Option<MachineId>,
+    /// For tasks that do not name their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission: Option<Permission>,
+    /// For tasks that do not name their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 64)]
+    pub allowed_tools: Option<Vec<Text<1, 256>>>,
 }
 
 /// One task of a plan.
@@ -86,6 +139,18 @@ pub struct CreateTask {
     pub timeout_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryPolicy>,
+    /// What the agent may do without asking. `ask` is refused, because nobody could answer. When absent, the runner's
+    /// configuration decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission: Option<Permission>,
+    /// Patterns of tools that the agent may use as well, in its own words. The runner's configuration must contain each of
+    /// them word for word, or `*`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 64)]
+    pub allowed_tools: Option<Vec<Text<1, 256>>>,
+    /// Fails the task with `PERMISSION_DENIED` when the agent was refused something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fail_on_denial: Option<bool>,
 }
 
 /// How often and after which pauses a failed task is tried again.
@@ -205,6 +270,38 @@ pub struct TaskError {
     pub message: String,
 }
 
+/// What an agent was refused because nobody was there to allow it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PermissionDenials {
+    /// How often.
+    pub count: u32,
+    /// The first 32.
+    #[schema(max_items = 32)]
+    pub denials: Vec<PermissionDenial>,
+}
+
+/// One refusal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PermissionDenial {
+    /// The tool's name, in the words of the agent.
+    pub tool: Text<1, 128>,
+    /// The command, the path or the address that the tool was called with.
+    pub summary: Text<0, 512>,
+}
+
+/// A machine handed a task back, because it could not run it. Nothing was spent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Refusal {
+    pub machine_id: MachineId,
+    /// Stable, upper case: `WORKING_DIRECTORY_NOT_FOUND`, `PROVIDER_NOT_SIGNED_IN`, …
+    pub code: String,
+    pub message: String,
+    pub at: Timestamp,
+}
+
 /// The number of tasks in each state. Dispatching counts as running, dependency_failed as failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -227,6 +324,8 @@ pub struct Run {
     pub cancel_reason: Option<String>,
     pub max_concurrency: u32,
     pub spread: bool,
+    /// The machine of the tasks that do not name one: as submitted, or the one that took the first of them.
+    pub machine_id: Option<MachineId>,
     pub summary: RunSummary,
     /// Increases with every change of the run or one of its tasks.
     pub version: i64,
@@ -257,7 +356,15 @@ pub struct Task {
     /// 0 before the first lease.
     pub attempt: u32,
     pub waiting_for: Option<WaitingFor>,
+    /// Why it waits, for people: at most 512 characters. It names machines by their ids.
+    pub waiting_reason: Option<String>,
     pub error: Option<TaskError>,
+    /// The permission that the agent had, or will ask for.
+    pub permission: Option<Permission>,
+    pub allowed_tools: Vec<String>,
+    pub permission_denials: Option<PermissionDenials>,
+    /// The machines that could not run it, at most 32.
+    pub refusals: Vec<Refusal>,
     pub output_summary: Option<String>,
     pub exit_code: Option<i32>,
     pub usage: Option<Usage>,
@@ -338,5 +445,8 @@ pub struct ChangedTask {
     pub status: TaskStatus,
     pub attempt: u32,
     pub waiting_for: Option<WaitingFor>,
+    pub waiting_reason: Option<String>,
+    /// The machine to which the task is pinned, or on which it runs or ran.
+    pub machine_id: Option<MachineId>,
     pub error: Option<TaskError>,
 }

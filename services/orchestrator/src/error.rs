@@ -36,6 +36,8 @@ pub(crate) enum Error {
     NotEnded,
     #[error("the attempt has ended, or the task has a newer attempt")]
     LeaseLost,
+    #[error("the agent was started, so the task cannot be handed back")]
+    AgentStarted,
     #[error("output before this piece is missing")]
     OutputGap { expected: u64 },
     #[error("the range is outside of the output")]
@@ -93,6 +95,10 @@ impl IntoProblem for Error {
             Self::LeaseLost => Problem::new(
                 Code::LeaseLost,
                 "The task has ended, or another attempt has taken it over. Stop this attempt and discard its report.",
+            ),
+            Self::AgentStarted => Problem::new(
+                Code::Conflict,
+                "Output of the agent has arrived, so it was started. Report how the attempt ended instead.",
             ),
             Self::OutputGap { expected } => Problem::new(
                 Code::Conflict,

@@ -85,6 +85,7 @@ impl RunMetrics {
             FinishStatus::Failed => "failed",
             FinishStatus::Cancelled => "cancelled",
             FinishStatus::Timeout => "timeout",
+            FinishStatus::Refused => "refused",
         };
         self.ends.with_label_values(&[status]).inc();
     }

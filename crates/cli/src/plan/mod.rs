@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use ensemble_types::ids::MachineId;
-use ensemble_types::runs::{CreateRun, CreateTask, Provider, RetryPolicy};
+use ensemble_types::runs::{CreateRun, CreateTask, Permission, Provider, RetryPolicy};
 use ensemble_types::text::Text;
 use serde::Deserialize;
 
@@ -45,6 +45,9 @@ struct Defaults {
     timeout: Option<String>,
     timeout_ms: Option<u64>,
     retry: Option<RetryPolicy>,
+    permission: Option<Permission>,
+    allowed_tools: Option<Vec<String>>,
+    fail_on_denial: Option<bool>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -64,6 +67,9 @@ struct Task {
     timeout: Option<String>,
     timeout_ms: Option<u64>,
     retry: Option<RetryPolicy>,
+    permission: Option<Permission>,
+    allowed_tools: Option<Vec<String>>,
+    fail_on_denial: Option<bool>,
 }
 
 /// Values from the command line that replace the plan's defaults.
@@ -101,6 +107,9 @@ pub(crate) fn read(
         title: optional(plan.title).map_err(|what| Failure::message(format!("{name}: the title {what}.")))?,
         max_concurrency: plan.max_concurrency,
         spread: plan.spread,
+        machine_id: None,
+        permission: None,
+        allowed_tools: None,
     })
 }
 
@@ -146,12 +155,20 @@ impl Task {
             machine_id: self.machine_id.or_else(|| defaults.machine_id.clone()),
             timeout_ms: timeout,
             retry: self.retry.or(defaults.retry),
+            permission: self.permission.or(defaults.permission),
+            allowed_tools: tools(self.allowed_tools.or_else(|| defaults.allowed_tools.clone()))?,
+            fail_on_denial: self.fail_on_denial.or(defaults.fail_on_denial),
         })
     }
 }
 
 fn optional<const MIN: usize, const MAX: usize>(text: Option<String>) -> Result<Option<Text<MIN, MAX>>, String> {
     text.map(Text::new).transpose().map_err(|error| error.to_string())
+}
+
+fn tools(names: Option<Vec<String>>) -> Result<Option<Vec<Text<1, 256>>>, String> {
+    let texts = names.map(|names| names.into_iter().map(Text::new).collect::<Result<Vec<_>, _>>()).transpose();
+    texts.map_err(|error| format!("a pattern in allowedTools {error}"))
 }
 
 fn milliseconds(text: Option<&str>, number: Option<u64>) -> Result<Option<u64>, String> {

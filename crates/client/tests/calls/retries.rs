@@ -57,7 +57,13 @@ async fn a_call_that_is_not_idempotent_is_sent_once() {
     assert!(error.is(Code::Unavailable));
     let error = client.create_link(SessionId::generate(), &CreateLink::default()).await.map(drop).unwrap_err();
     assert!(error.is(Code::Unavailable));
-    let wants = LeaseRequest { machine_id: machine_id(), providers: vec![Provider::Codex], capacity: 1, wait_ms: 0 };
+    let wants = LeaseRequest {
+        machine_id: machine_id(),
+        providers: vec![Provider::Codex],
+        capacity: 1,
+        slots: None,
+        wait_ms: 0,
+    };
     assert!(client.lease(&wants).await.is_err());
     assert_eq!(server.seen().len(), 3);
 }
@@ -73,8 +79,14 @@ async fn a_rate_limited_call_waits_for_retry_after() {
     })
     .await;
     let began = Instant::now();
-    let wants = LeaseRequest { machine_id: machine_id(), providers: vec![Provider::Codex], capacity: 1, wait_ms: 0 };
-    assert!(server.client().lease(&wants).await.unwrap().is_empty());
+    let wants = LeaseRequest {
+        machine_id: machine_id(),
+        providers: vec![Provider::Codex],
+        capacity: 1,
+        slots: None,
+        wait_ms: 0,
+    };
+    assert!(server.client().lease(&wants).await.unwrap().leases.is_empty());
     assert!(began.elapsed() >= Duration::from_secs(1));
 }
 
@@ -119,7 +131,7 @@ async fn a_server_that_does_not_respond_causes_a_timeout() {
     let builder = Client::builder(url).retry(Retry { attempts: 2, ..quick() });
     let client = builder.answer_within(Duration::from_millis(50)).build().unwrap();
     let lease = HeldLease { id: LeaseId::generate(), fence: 1, traceparent: None };
-    let error = client.lease_heartbeat(&lease).await.unwrap_err();
+    let error = client.lease_heartbeat(&lease, None).await.unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
 }
 
@@ -173,20 +185,25 @@ async fn an_answer_that_is_longer_than_its_kind_is_refused() {
     })
     .await;
     let client = Client::builder(&server.url).retry(Retry::never()).build().unwrap();
-    let wants =
-        |capacity| LeaseRequest { machine_id: machine_id(), providers: vec![Provider::Codex], capacity, wait_ms: 0 };
+    let wants = |capacity| LeaseRequest {
+        machine_id: machine_id(),
+        providers: vec![Provider::Codex],
+        capacity,
+        slots: None,
+        wait_ms: 0,
+    };
     let lease = HeldLease { id: LeaseId::generate(), fence: 1, traceparent: None };
     let finish = serde_json::from_str(r#"{"fence":1,"status":"completed"}"#).unwrap();
     for error in [
         client.lease(&wants(1)).await.map(drop).unwrap_err(),
-        client.lease_heartbeat(&lease).await.map(drop).unwrap_err(),
+        client.lease_heartbeat(&lease, None).await.map(drop).unwrap_err(),
         client.finish_lease(&lease, &finish).await.unwrap_err(),
         client.machine(&machine_id()).await.map(drop).unwrap_err(),
         client.machine(&"refused".parse().unwrap()).await.map(drop).unwrap_err(),
     ] {
         assert!(matches!(error, Error::ForeignServer { .. }), "{error:?}");
     }
-    assert!(client.lease(&wants(2)).await.unwrap().is_empty(), "two leases may be longer than one");
+    assert!(client.lease(&wants(2)).await.unwrap().leases.is_empty(), "two leases may be longer than one");
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
 //! The heartbeat of one lease: the first at once, then every few seconds, until the report is delivered or the lease is
-//! lost.
+//! lost. An order to cancel and the provider's session are answered and sent at once.
 
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::Context;
+use super::held::Holding;
 use crate::backoff::Backoff;
 use crate::server::ServerError;
 use crate::wake;
@@ -29,13 +30,21 @@ pub(super) enum LeaseState {
 /// The heartbeat task. Stops when dropped.
 pub(super) struct Heartbeat {
     state: watch::Receiver<LeaseState>,
+    session: watch::Sender<Option<String>>,
     task: JoinHandle<()>,
 }
 
 impl Heartbeat {
     pub(super) fn start(context: &Context, lease: HeldLease) -> Self {
         let (sender, state) = watch::channel(LeaseState::Unknown);
-        Self { state, task: tokio::spawn(run(context.clone(), lease, sender)) }
+        let (session, known) = watch::channel(None);
+        let holding = context.held.hold(lease.id);
+        Self { state, session, task: tokio::spawn(run(context.clone(), lease, holding, known, sender)) }
+    }
+
+    /// Tells the server the provider's session, so that the next attempt can resume it even if this machine is lost.
+    pub(super) fn set_session(&self, id: &str) {
+        self.session.send_replace(Some(id.to_owned()));
     }
 
     /// Waits for the first answer, but no longer than `timeout`: an attempt also runs while the server is unavailable.
@@ -60,16 +69,24 @@ impl Drop for Heartbeat {
     }
 }
 
-async fn run(context: Context, lease: HeldLease, state: watch::Sender<LeaseState>) {
+async fn run(
+    context: Context,
+    lease: HeldLease,
+    mut holding: Holding,
+    mut session: watch::Receiver<Option<String>>,
+    state: watch::Sender<LeaseState>,
+) {
     let timing = context.config.timing;
     let mut backoff = Backoff::of(&timing);
     let mut woken = context.woken.clone();
     let mut refused_since = None;
     loop {
-        let pause = match send(&context, &lease).await {
+        let known = session.borrow_and_update().clone();
+        let pause = match send(&context, &lease, known.as_deref()).await {
             Ok(beat) => {
                 backoff.reset();
                 refused_since = None;
+                holding.beaten();
                 advance(&state, if beat.cancel_requested { LeaseState::CancelRequested } else { LeaseState::Held });
                 timing.lease_beat
             }
@@ -91,17 +108,21 @@ async fn run(context: Context, lease: HeldLease, state: watch::Sender<LeaseState
                 backoff.pause(&error).min(timing.lease_beat)
             }
         };
+        let is_cancelled = *state.borrow() >= LeaseState::CancelRequested;
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = wake::next(&mut woken) => {}
+            // The heartbeat tells the server that the order has arrived.
+            () = holding.cancelled(), if !is_cancelled => advance(&state, LeaseState::CancelRequested),
+            changed = session.changed() => if changed.is_err() { return },
         }
     }
 }
 
 /// Sends one heartbeat. Its timeout is short: after a sleep of the machine the pooled connections are dead.
-async fn send(context: &Context, lease: &HeldLease) -> Result<LeaseBeat, ServerError> {
+async fn send(context: &Context, lease: &HeldLease, session: Option<&str>) -> Result<LeaseBeat, ServerError> {
     let timeout = (context.config.timing.lease_beat / 2).max(SHORTEST_TIMEOUT);
-    match tokio::time::timeout(timeout, context.server.heartbeat(lease)).await {
+    match tokio::time::timeout(timeout, context.server.heartbeat(lease, session)).await {
         Ok(answer) => answer,
         Err(_) => {
             Err(ServerError::Unavailable { reason: format!("no response within {timeout:?}"), retry_after: None })

@@ -6,6 +6,7 @@
 
 mod deliver;
 mod heartbeat;
+mod held;
 mod process;
 mod pump;
 mod run_attempt;
@@ -27,6 +28,7 @@ use crate::spool::{OutputBounds, OutputSpool, Record, Spool};
 use crate::wake::Woken;
 
 use heartbeat::Heartbeat;
+pub(crate) use held::Held;
 
 /// What every attempt of a runner needs.
 #[derive(Clone)]
@@ -36,6 +38,7 @@ pub(crate) struct Context {
     pub(crate) spool: Arc<Spool>,
     pub(crate) drain: Drain,
     pub(crate) woken: Woken,
+    pub(crate) held: Held,
 }
 
 impl Context {
@@ -65,8 +68,7 @@ pub(crate) async fn run(
         Ok(None) => return,
         Err(error) => {
             tracing::error!(lease.id = %lease.id, "Cannot record an attempt on disk, so it is not started: {error}");
-            let outcome =
-                Outcome::not_startable("RUNNER_DISK", format!("The runner cannot write to its disk: {error}."));
+            let outcome = Outcome::refused("RUNNER_DISK", format!("The runner cannot write to its disk: {error}."));
             // There is no record to deliver again. If this call fails, the lease expires.
             let _ = context.server.finish(&lease.as_ref().into(), &outcome.report(lease.fence, None)).await;
             return;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ensemble_types::ids::RunId;
 use ensemble_types::leases::{Lease, LeaseFinish};
+use ensemble_types::runs::Permission;
 use tokio::time::Instant;
 
 use super::Context;
@@ -17,12 +18,19 @@ use crate::disk::on_disk;
 use crate::drain::Phase;
 use crate::guard::{Directory, EXIT_STAGE};
 use crate::provider::{
-    Call, Exit, Outcome, Permission, Stop, Transcript, invocation, is_model, is_session, judge, lost_session,
+    Call, Exit, Outcome, Stop, Transcript, invocation, is_model, is_session, judge, lost_session, takes_tools,
 };
 use crate::spool::{OutputSpool, Record};
 
 /// How long to read the pipes after the guard has ended. Only a process that escaped the guard can keep a pipe open.
 const PIPES_GRACE: Duration = Duration::from_secs(2);
+
+/// The prompt of an attempt that goes on with the session of an earlier one. The session has the task's own prompt.
+const CONTINUE: &str = "You were interrupted before you had finished this task. Look at what is done already, do not repeat \
+                        it, and finish the task.";
+
+/// How often to look whether the program has told its session. A runner that dies before that cannot resume it.
+const LOOK_FOR_SESSION: Duration = Duration::from_millis(250);
 
 /// How long the server has to confirm the lease before the program starts.
 const FIRST_BEAT: Duration = Duration::from_secs(2);
@@ -76,7 +84,7 @@ pub(super) async fn run_attempt(
             pump::append(output, format!("\n[standard error]\n{}\n", stderr.trim().replace('\0', "\u{fffd}"))).await;
         }
         let report = outcome.report(lease.fence, Some(&execution.transcript.lock()));
-        return Some(report);
+        return Some(LeaseFinish { permission: Some(prepared.permission), ..report });
     }
 }
 
@@ -89,7 +97,7 @@ fn outcome_of(lease: &Lease, transcript: &Transcript, exit: Exit, stop: Option<S
 }
 
 fn spawn_failed(lease: &Lease, reason: &str) -> Outcome {
-    Outcome::not_startable("SPAWN_FAILED", format!("{} could not be started: {reason}", lease.provider))
+    Outcome::refused("SPAWN_FAILED", format!("{} could not be started: {reason}", lease.provider))
 }
 
 /// The parts that stay the same when the program has to be started a second time.
@@ -99,6 +107,7 @@ struct Prepared<'a> {
     model: Option<&'a str>,
     config: &'a crate::config::Config,
     provider: &'a crate::config::ProviderConfig,
+    permission: Permission,
 }
 
 async fn prepare<'a>(
@@ -107,7 +116,7 @@ async fn prepare<'a>(
     program: Result<PathBuf, String>,
 ) -> Result<Prepared<'a>, Outcome> {
     let unavailable = |reason: String| {
-        Outcome::not_startable("PROVIDER_NOT_AVAILABLE", format!("{} cannot run here: {reason}.", lease.provider))
+        Outcome::refused("PROVIDER_NOT_AVAILABLE", format!("{} cannot run here: {reason}.", lease.provider))
     };
     let program = program.map_err(unavailable)?;
     let config = &*context.config;
@@ -124,11 +133,33 @@ async fn prepare<'a>(
     let directory = on_disk(move || Ok(working_directory(&blocking, wanted.as_deref(), run)))
         .await
         .unwrap_or_else(|error| Err(no_directory(&error)))?;
-    if provider.permission == Permission::Bypass {
+    check_tools(lease, provider)?;
+    let permission = lease.permission.unwrap_or(provider.permission).min(provider.permission_limit);
+    if permission == Permission::Bypass {
         tracing::warn!(lease.id = %lease.id, task.id = %lease.task_id, provider = %lease.provider,
-            "This attempt runs without permission checks, because the configuration sets `permission: bypass`");
+            "This attempt runs without permission checks, because its task asks for it and the configuration allows it");
     }
-    Ok(Prepared { program, directory, model, config, provider })
+    Ok(Prepared { program, directory, model, config, provider, permission })
+}
+
+/// The machine's owner says in the configuration which tools tasks may name.
+fn check_tools(lease: &Lease, provider: &crate::config::ProviderConfig) -> Result<(), Outcome> {
+    if !lease.allowed_tools.is_empty() && !takes_tools(lease.provider) {
+        let message = format!("{} takes no allowedTools. Leave them out, or use another provider.", lease.provider);
+        return Err(Outcome::refused("TOOLS_NOT_ALLOWED", message));
+    }
+    let is_allowed = |tool: &&String| provider.allowed_tools.iter().any(|allowed| allowed == "*" || allowed == *tool);
+    match lease.allowed_tools.iter().find(|tool| !is_allowed(tool)) {
+        None => Ok(()),
+        Some(tool) => Err(Outcome::refused(
+            "TOOLS_NOT_ALLOWED",
+            format!(
+                "This runner does not allow the tool {tool:?}. Add it to providers.{}.allowedTools in the runner's \
+                 configuration.",
+                lease.provider
+            ),
+        )),
+    }
 }
 
 fn working_directory(context: &Context, wanted: Option<&str>, run: RunId) -> Result<Directory, Outcome> {
@@ -147,7 +178,7 @@ fn working_directory(context: &Context, wanted: Option<&str>, run: RunId) -> Res
 }
 
 fn no_directory(error: &std::io::Error) -> Outcome {
-    Outcome::not_startable("RUNNER_DISK", format!("The runner cannot create a working directory: {error}."))
+    Outcome::refused("RUNNER_DISK", format!("The runner cannot create a working directory: {error}."))
 }
 
 impl Prepared<'_> {
@@ -155,7 +186,8 @@ impl Prepared<'_> {
         let call = Call {
             model: self.model,
             resume,
-            permission: self.provider.permission,
+            permission: self.permission,
+            allowed_tools: &lease.allowed_tools,
             extra: &self.provider.args,
             as_root: nix::unistd::geteuid().is_root(),
         };
@@ -174,7 +206,7 @@ impl Prepared<'_> {
             args: invocation.args,
             env,
             directory: self.directory.clone(),
-            prompt: lease.prompt.clone(),
+            prompt: if resume.is_some() { CONTINUE.to_owned() } else { lease.prompt.clone() },
         }
     }
 }
@@ -219,7 +251,7 @@ impl Execution {
         let timing = &context.config.timing;
         let mut reason = StopReason::Exited;
         let mut saved_session: Option<String> = None;
-        let mut check = tokio::time::interval(Duration::from_secs(1));
+        let mut check = tokio::time::interval(LOOK_FOR_SESSION);
         loop {
             let running = reason == StopReason::Exited;
             let (next, grace) = tokio::select! {
@@ -230,6 +262,9 @@ impl Execution {
                 () = context.drain.reached(Phase::HandingBack), if running => (StopReason::Stopped(Stop::HandBack), timing.term_grace),
                 _ = check.tick(), if saved_session.is_none() => {
                     saved_session = self.save_session(record).await;
+                    if let Some(session) = &saved_session {
+                        heartbeat.set_session(session);
+                    }
                     continue;
                 }
             };

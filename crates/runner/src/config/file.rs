@@ -10,19 +10,19 @@
 //! | `ENSEMBLE_RUNNER_ROOTS` | `roots`, separated by colons |
 //! | `ENSEMBLE_RUNNER_<PROVIDER>_PROGRAM` | `providers.<provider>.program` |
 //! | `ENSEMBLE_RUNNER_<PROVIDER>_PERMISSION` | `providers.<provider>.permission` |
+//! | `ENSEMBLE_RUNNER_<PROVIDER>_PERMISSION_LIMIT` | `providers.<provider>.permissionLimit` |
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use ensemble_types::ids::MachineId;
-use ensemble_types::runs::Provider;
+use ensemble_types::runs::{Permission, Provider};
 use secrecy::SecretString;
 use serde::Deserialize;
 
 use super::{Config, Environment, ProviderConfig, Timing};
 use crate::guard::Limits;
-use crate::provider::Permission;
 
 /// Everything that is wrong with a configuration, so that it can be corrected at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +63,8 @@ struct ProviderFile {
     env: BTreeMap<String, String>,
     pass_env: Option<Vec<String>>,
     permission: Option<Permission>,
+    permission_limit: Option<Permission>,
+    allowed_tools: Vec<String>,
 }
 
 impl Config {
@@ -184,7 +186,13 @@ impl Reading<'_> {
             let prefix = format!("ENSEMBLE_RUNNER_{}", provider.as_str().to_uppercase());
             let program = self.var(&format!("{prefix}_PROGRAM")).map(PathBuf::from).or(file.program);
             let permission = self.parsed(&format!("{prefix}_PERMISSION")).or(file.permission);
+            let limit = self.parsed(&format!("{prefix}_PERMISSION_LIMIT")).or(file.permission_limit);
             let standard = ProviderConfig::of(provider);
+            let permission = permission.unwrap_or(standard.permission);
+            if limit.is_some_and(|limit| limit < permission) {
+                self.errors
+                    .push(format!("providers.{provider}.permissionLimit is less than its permission, {permission}"));
+            }
             for name in file.env.keys().filter(|name| name.is_empty() || name.contains(['=', '\0'])) {
                 self.errors.push(format!("providers.{provider}.env: {name:?} is not the name of a variable"));
             }
@@ -194,7 +202,9 @@ impl Reading<'_> {
                 args: file.args,
                 env: file.env,
                 pass_env: file.pass_env.unwrap_or(standard.pass_env),
-                permission: permission.unwrap_or(standard.permission),
+                permission,
+                permission_limit: limit.unwrap_or(standard.permission_limit.max(permission)),
+                allowed_tools: file.allowed_tools,
             };
             providers.insert(provider, config);
         }
@@ -221,7 +231,7 @@ mod tests {
     fn all_errors_come_at_once() {
         let vars = environment(&[("ENSEMBLE_RUNNER_CAPACITY", "many"), ("ENSEMBLE_RUNNER_CODEX_PERMISSION", "all")]);
         let errors = Config::read(None, &vars).unwrap_err().0.join("\n");
-        for wanted in ["server", "machineId", "tokenFile", "stateDir", "CAPACITY", "CODEX_PERMISSION: must be ask"] {
+        for wanted in ["server", "machineId", "tokenFile", "stateDir", "CAPACITY", "CODEX_PERMISSION: must be plan"] {
             assert!(errors.contains(wanted), "{wanted} in\n{errors}");
         }
     }

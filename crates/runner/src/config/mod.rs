@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use ensemble_types::ids::MachineId;
-use ensemble_types::runs::Provider;
+use ensemble_types::runs::{Permission, Provider};
 use secrecy::SecretString;
 
 use crate::guard::Limits;
-use crate::provider::{Permission, default_pass_env};
+use crate::provider::default_pass_env;
 
 pub use file::ConfigErrors;
 pub use timing::Timing;
@@ -63,7 +63,12 @@ pub struct ProviderConfig {
     pub env: BTreeMap<String, String>,
     /// Variables to inherit from the runner's environment. `NAME*` is a prefix.
     pub pass_env: Vec<String>,
+    /// What tasks may do that do not say it.
     pub permission: Permission,
+    /// The most that a task may ask for. A task that asks for more gets this.
+    pub permission_limit: Permission,
+    /// The patterns of tools that tasks may name, or `*` for any.
+    pub allowed_tools: Vec<String>,
 }
 
 impl ProviderConfig {
@@ -74,7 +79,9 @@ impl ProviderConfig {
             args: Vec::new(),
             env: BTreeMap::new(),
             pass_env: default_pass_env(provider),
-            permission: Permission::default(),
+            permission: Permission::Edit,
+            permission_limit: Permission::Edit,
+            allowed_tools: Vec::new(),
         }
     }
 }

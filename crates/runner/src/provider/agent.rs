@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use ensemble_types::runs::Permission;
 use serde_json::Value;
 
 use super::transcript::Transcript;
@@ -19,36 +19,15 @@ pub(super) trait Agent: Sync {
     /// Reads one JSON line of the program's output.
     fn read(&self, event: &Value, transcript: &mut Transcript);
 
+    /// Whether the program takes patterns of tools that it may use without asking.
+    fn takes_tools(&self) -> bool {
+        false
+    }
+
     /// Whether standard error says that the session to resume does not exist. For programs that print no JSON then.
     fn lost_session(&self, stderr: &str) -> bool {
         let _ = stderr;
         false
-    }
-}
-
-/// What a provider's program may do without asking. Nobody can answer its questions, so everything else is refused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Permission {
-    /// Only what the program allows by default, mostly reading.
-    Ask,
-    /// It may also change files in its working directory.
-    #[default]
-    Edit,
-    /// It may do everything that the runner's account may do. Each such attempt is logged.
-    Bypass,
-}
-
-impl std::str::FromStr for Permission {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "ask" => Ok(Self::Ask),
-            "edit" => Ok(Self::Edit),
-            "bypass" => Ok(Self::Bypass),
-            _ => Err("must be ask, edit or bypass"),
-        }
     }
 }
 
@@ -60,6 +39,8 @@ pub(crate) struct Call<'a> {
     /// The program's session to resume.
     pub(crate) resume: Option<&'a str>,
     pub(crate) permission: Permission,
+    /// Patterns of tools that it may use as well. Only for agents that take them.
+    pub(crate) allowed_tools: &'a [String],
     /// Arguments from the configuration.
     pub(crate) extra: &'a [String],
     /// Whether the runner is root. Some programs require a confirmation for that.
@@ -89,6 +70,12 @@ impl Invocation {
             Some(value) => self.arg(name).arg(value),
             None => self,
         }
+    }
+
+    /// One argument for each value, which cannot be read as another option.
+    pub(super) fn each(mut self, option: &str, values: &[String]) -> Self {
+        self.args.extend(values.iter().map(|value| format!("{option}{value}")));
+        self
     }
 
     pub(super) fn env(mut self, name: &'static str, value: &'static str) -> Self {

@@ -1,8 +1,9 @@
 //! Claude Code (`claude`), checked against 2.1.
 
+use ensemble_types::runs::Permission;
 use serde_json::Value;
 
-use super::agent::{Agent, Call, Invocation, Permission};
+use super::agent::{Agent, Call, Invocation};
 use super::excerpt::one_line;
 use super::json::{count, list, text};
 use super::transcript::{Ending, Refusal, Transcript};
@@ -17,12 +18,15 @@ impl Agent for Claude {
 
     fn invocation(&self, call: &Call<'_>) -> Invocation {
         let mode = match call.permission {
+            Permission::Plan => "plan",
             Permission::Ask => "default",
             Permission::Edit => "acceptEdits",
             Permission::Bypass => "bypassPermissions",
         };
         let invocation = Invocation::default()
-            .args(["-p", "--output-format", "stream-json", "--verbose", "--permission-mode", mode])
+            .args(["-p", "--output-format", "stream-json", "--verbose", "--include-partial-messages"])
+            .args(["--permission-mode", mode])
+            .each("--allowedTools=", call.allowed_tools)
             .option("--model", call.model)
             .option("--resume", call.resume)
             .args(call.extra.iter().map(String::as_str))
@@ -35,14 +39,30 @@ impl Agent for Claude {
         }
     }
 
+    fn takes_tools(&self) -> bool {
+        true
+    }
+
     fn read(&self, event: &Value, transcript: &mut Transcript) {
         match text(event, "/type") {
             "system" if text(event, "/subtype") == "init" => transcript.set_session(text(event, "/session_id")),
+            "stream_event" if text(event, "/event/delta/type") == "text_delta" => {
+                transcript.message_delta(text(event, "/event/delta/text"));
+            }
+            // Text that was streamed comes again as a whole. The text of a sub-agent is not streamed.
             "assistant" => list(event, "/message/content").for_each(|part| match text(part, "/type") {
+                "text" if transcript.is_streaming() => transcript.end_message(),
                 "text" => transcript.message(text(part, "/text")),
                 "tool_use" => transcript.note(&tool(part)),
                 _ => {}
             }),
+            "user" => {
+                list(event, "/message/content").filter(|part| text(part, "/type") == "tool_result").for_each(|part| {
+                    let texts: Vec<&str> = list(part, "/content").map(|piece| text(piece, "/text")).collect();
+                    let whole = text(part, "/content");
+                    transcript.tool_result(if texts.is_empty() { whole.to_owned() } else { texts.join("\n") }.as_str());
+                })
+            }
             "result" => result(event, transcript),
             _ => {}
         }
@@ -59,6 +79,10 @@ fn result(event: &Value, transcript: &mut Transcript) {
         count(usage, "/output_tokens"),
         event.get("total_cost_usd").and_then(Value::as_f64),
     );
+    for denial in list(event, "/permission_denials") {
+        let input = denial.get("tool_input").unwrap_or(&Value::Null);
+        transcript.deny(text(denial, "/tool_name"), detail(input));
+    }
     let answer = text(event, "/result");
     if event.get("is_error").and_then(Value::as_bool) == Some(false) && text(event, "/subtype") == "success" {
         transcript.set_session(text(event, "/session_id"));
@@ -80,10 +104,14 @@ fn result(event: &Value, transcript: &mut Transcript) {
 
 fn tool(part: &Value) -> String {
     let input = part.get("input").unwrap_or(&Value::Null);
-    let detail = ["/command", "/file_path", "/path", "/pattern", "/url", "/description"]
+    format!("[{}] {}", text(part, "/name"), one_line(detail(input)))
+}
+
+/// What a tool was called with, in a few words.
+fn detail(input: &Value) -> &str {
+    ["/command", "/file_path", "/path", "/pattern", "/url", "/description"]
         .into_iter()
         .map(|name| text(input, name))
         .find(|detail| !detail.is_empty())
-        .unwrap_or_default();
-    format!("[{}] {}", text(part, "/name"), one_line(detail))
+        .unwrap_or_default()
 }

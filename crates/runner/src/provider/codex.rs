@@ -1,8 +1,9 @@
 //! Codex CLI (`codex`), checked against 0.169.
 
+use ensemble_types::runs::Permission;
 use serde_json::Value;
 
-use super::agent::{Agent, Call, Invocation, Permission};
+use super::agent::{Agent, Call, Invocation};
 use super::excerpt::one_line;
 use super::json::{count, text};
 use super::transcript::{Ending, Refusal, Transcript};
@@ -17,7 +18,7 @@ impl Agent for Codex {
 
     fn invocation(&self, call: &Call<'_>) -> Invocation {
         let sandbox: &[&str] = match call.permission {
-            Permission::Ask => &["--sandbox", "read-only"],
+            Permission::Plan | Permission::Ask => &["--sandbox", "read-only"],
             Permission::Edit => &["--sandbox", "workspace-write"],
             Permission::Bypass => &["--dangerously-bypass-approvals-and-sandbox"],
         };
@@ -61,6 +62,12 @@ impl Agent for Codex {
 fn item(event: &Value, transcript: &mut Transcript) {
     match text(event, "/item/type") {
         "agent_message" => transcript.message(text(event, "/item/text")),
+        "command_execution" => {
+            if text(event, "/item/status") == "declined" {
+                transcript.deny("command", text(event, "/item/command"));
+            }
+            transcript.tool_result(text(event, "/item/aggregated_output"));
+        }
         "file_change" => transcript.note("[files] changed"),
         // Warnings have this item type, and the turn can still succeed.
         "error" => transcript.note(&format!("[warning] {}", one_line(text(event, "/item/message")))),

@@ -1,8 +1,9 @@
 //! Gemini CLI (`gemini`), checked against 0.61.
 
+use ensemble_types::runs::Permission;
 use serde_json::Value;
 
-use super::agent::{Agent, Call, Invocation, Permission};
+use super::agent::{Agent, Call, Invocation};
 use super::excerpt::one_line;
 use super::json::{count, text};
 use super::transcript::{Ending, Refusal, Transcript};
@@ -18,17 +19,23 @@ impl Agent for Gemini {
     /// Without `-p` Gemini reads the whole prompt from standard input.
     fn invocation(&self, call: &Call<'_>) -> Invocation {
         let mode = match call.permission {
+            Permission::Plan => "plan",
             Permission::Ask => "default",
             Permission::Edit => "auto_edit",
             Permission::Bypass => "yolo",
         };
         Invocation::default()
             .args(["--output-format", "stream-json", "--approval-mode", mode])
+            .each("--allowed-tools=", call.allowed_tools)
             .option("-m", call.model)
             .option("--resume", call.resume)
             .args(call.extra.iter().map(String::as_str))
             // The runner's roots decide which directories are trusted, because a task cannot answer a question.
             .env("GEMINI_CLI_TRUST_WORKSPACE", "true")
+    }
+
+    fn takes_tools(&self) -> bool {
+        true
     }
 
     fn read(&self, event: &Value, transcript: &mut Transcript) {
@@ -41,7 +48,16 @@ impl Agent for Gemini {
                     .filter_map(|name| event.pointer(&format!("/parameters{name}")).and_then(Value::as_str))
                     .next()
                     .unwrap_or_default();
-                transcript.note(&format!("[{}] {}", text(event, "/tool_name"), one_line(detail)));
+                let tool = text(event, "/tool_name");
+                transcript.note(&format!("[{tool}] {}", one_line(detail)));
+                transcript.call(text(event, "/tool_id"), tool, detail);
+            }
+            "tool_result" => {
+                // Gemini does not even register a tool that it may not use without asking.
+                if text(event, "/error/type") == "tool_not_registered" {
+                    transcript.deny_call(text(event, "/tool_id"));
+                }
+                transcript.tool_result(text(event, "/output"));
             }
             "error" => transcript.warn(text(event, "/message")),
             "result" => result(event, transcript),

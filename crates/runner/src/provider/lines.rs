@@ -1,8 +1,8 @@
 //! Splits a stream of bytes into lines. Keeps at most one line and never splits a character.
 
-/// The longest line that is read as one: enough for an event with a large file in it, while a stream without line ends
-/// cannot fill the memory.
-const LONGEST: usize = 4 << 20;
+/// The longest line that is read as one: enough for an answer of 8 MiB, which is as much output as the server stores by
+/// default, when JSON escapes most of it. A stream without line ends cannot fill the memory.
+const LONGEST: usize = 32 << 20;
 
 /// A part of the stream.
 #[derive(Debug, PartialEq, Eq)]

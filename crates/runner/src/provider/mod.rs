@@ -18,7 +18,6 @@ mod verdict;
 use ensemble_types::runs::Provider;
 
 use agent::Agent;
-pub use agent::Permission;
 pub(crate) use agent::{Call, Invocation};
 pub(crate) use lines::{Lines, Piece, whole_characters};
 pub(crate) use names::{is_model, is_session};
@@ -37,6 +36,11 @@ fn agent(provider: Provider) -> &'static dyn Agent {
 
 pub(crate) fn invocation(provider: Provider, call: &Call<'_>) -> Invocation {
     agent(provider).invocation(call)
+}
+
+/// Whether the provider's program takes patterns of tools that it may use without asking.
+pub(crate) fn takes_tools(provider: Provider) -> bool {
+    agent(provider).takes_tools()
 }
 
 /// Reads one line of a program's output. Lines that are not JSON are shown unchanged.
@@ -89,10 +93,19 @@ pub fn default_pass_env(provider: Provider) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use ensemble_types::runs::Permission;
+
     use super::*;
 
     fn call<'a>() -> Call<'a> {
-        Call { model: Some("m-1"), resume: None, permission: Permission::Edit, extra: &[], as_root: false }
+        Call {
+            model: Some("m-1"),
+            resume: None,
+            permission: Permission::Edit,
+            allowed_tools: &[],
+            extra: &[],
+            as_root: false,
+        }
     }
 
     #[test]
@@ -102,11 +115,11 @@ mod tests {
         let resumed = Call { model: None, resume: Some("s-1"), permission: Permission::Bypass, ..call() };
         assert_eq!(
             args(Provider::Claude, &fresh),
-            "-p --output-format stream-json --verbose --permission-mode acceptEdits --model m-1"
+            "-p --output-format stream-json --verbose --include-partial-messages --permission-mode acceptEdits --model m-1"
         );
         assert_eq!(
             args(Provider::Claude, &resumed),
-            "-p --output-format stream-json --verbose --permission-mode bypassPermissions --resume s-1"
+            "-p --output-format stream-json --verbose --include-partial-messages --permission-mode bypassPermissions --resume s-1"
         );
         assert_eq!(
             args(Provider::Codex, &fresh),
@@ -118,6 +131,28 @@ mod tests {
         );
         assert_eq!(args(Provider::Gemini, &fresh), "--output-format stream-json --approval-mode auto_edit -m m-1");
         assert_eq!(args(Provider::Gemini, &resumed), "--output-format stream-json --approval-mode yolo --resume s-1");
+    }
+
+    #[test]
+    fn a_pattern_of_a_tool_is_never_an_option_of_its_own() {
+        let tools = ["Bash(npm test:*)".to_owned(), "--dangerously-skip-permissions".to_owned()];
+        for (provider, option) in [(Provider::Claude, "--allowedTools="), (Provider::Gemini, "--allowed-tools=")] {
+            let args = invocation(provider, &Call { allowed_tools: &tools, ..call() }).args;
+            assert!(
+                tools.iter().all(|tool| args.contains(&format!("{option}{tool}")) && !args.contains(tool)),
+                "{args:?}"
+            );
+            assert!(takes_tools(provider));
+        }
+        assert!(!takes_tools(Provider::Codex));
+    }
+
+    #[test]
+    fn each_permission_has_its_word() {
+        let args = |provider, permission| invocation(provider, &Call { permission, ..call() }).args.join(" ");
+        assert!(args(Provider::Claude, Permission::Plan).contains("--permission-mode plan"));
+        assert!(args(Provider::Codex, Permission::Plan).contains("--sandbox read-only"));
+        assert!(args(Provider::Gemini, Permission::Plan).contains("--approval-mode plan"));
     }
 
     #[test]

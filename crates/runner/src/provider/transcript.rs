@@ -3,7 +3,10 @@
 //! Its size does not grow with the attempt: it keeps the last answer up to the size of a summary, the session and the
 //! usage.
 
-use ensemble_types::runs::Usage;
+use std::collections::VecDeque;
+
+use ensemble_types::runs::{PermissionDenial, PermissionDenials, Usage};
+use ensemble_types::text::Text;
 
 use super::excerpt::{Excerpt, excerpt, one_line};
 use super::names::is_session;
@@ -13,6 +16,19 @@ pub(crate) const SUMMARY_BYTES: usize = 16 * 1024;
 
 /// The limit of an error message, in bytes.
 pub(super) const MESSAGE_BYTES: usize = 2 * 1024;
+
+/// Before each line of a tool's result, so that a reader can fold it.
+pub(crate) const RESULT: &str = "  │ ";
+
+/// The longest result of a tool that is shown, in bytes.
+const RESULT_BYTES: usize = 16 * 1024;
+
+/// Calls whose results may come later.
+const REMEMBERED_CALLS: usize = 64;
+
+/// The interface's limits of refusals.
+const LISTED_DENIALS: usize = 32;
+const DENIAL_BYTES: usize = 512;
 
 /// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +74,9 @@ pub(crate) struct Transcript {
     at_line_start: bool,
     /// Whether the next delta begins a new answer.
     answer_is_complete: bool,
+    denials: PermissionDenials,
+    /// The last calls of tools, each with its id, the tool and what it was called with.
+    calls: VecDeque<(String, String, String)>,
 }
 
 impl Transcript {
@@ -71,6 +90,8 @@ impl Transcript {
             text: String::new(),
             at_line_start: true,
             answer_is_complete: true,
+            denials: PermissionDenials::default(),
+            calls: VecDeque::new(),
         }
     }
 
@@ -91,6 +112,11 @@ impl Transcript {
 
     pub(crate) fn usage(&self) -> Option<Usage> {
         self.usage
+    }
+
+    /// What the program was refused, or `None`.
+    pub(crate) fn denials(&self) -> Option<PermissionDenials> {
+        (self.denials.count > 0).then(|| self.denials.clone())
     }
 
     /// The last answer, or `None`.
@@ -123,6 +149,59 @@ impl Transcript {
             self.answer.push(piece);
         }
         self.show(piece);
+    }
+
+    /// Whether the message that the model is writing has come in pieces so far.
+    pub(super) fn is_streaming(&self) -> bool {
+        !self.answer_is_complete
+    }
+
+    /// The message that came in pieces is complete.
+    pub(super) fn end_message(&mut self) {
+        self.answer_is_complete = true;
+        self.end_line();
+    }
+
+    /// What a tool returned: each line with [`RESULT`] before it, at most [`RESULT_BYTES`].
+    pub(super) fn tool_result(&mut self, result: &str) {
+        self.answer_is_complete = true;
+        self.end_line();
+        let result = result.trim_end();
+        if result.is_empty() {
+            return;
+        }
+        for line in excerpt(result, RESULT_BYTES).lines() {
+            self.show(RESULT);
+            self.show(line);
+            self.show("\n");
+        }
+    }
+
+    /// A tool was called. Its result may say that it was refused.
+    pub(super) fn call(&mut self, id: &str, tool: &str, detail: &str) {
+        if self.calls.len() >= REMEMBERED_CALLS {
+            self.calls.pop_front();
+        }
+        self.calls.push_back((id.to_owned(), tool.to_owned(), excerpt(detail, DENIAL_BYTES)));
+    }
+
+    /// The call with this id was refused.
+    pub(super) fn deny_call(&mut self, id: &str) {
+        if let Some((_, tool, detail)) = self.calls.iter().find(|(of, ..)| of == id).cloned() {
+            self.deny(&tool, &detail);
+        }
+    }
+
+    /// The program was refused something, because nobody was there to allow it.
+    pub(super) fn deny(&mut self, tool: &str, detail: &str) {
+        self.denials.count = self.denials.count.saturating_add(1);
+        let tool = Text::new(excerpt(&one_line(tool), 64)).or_else(|_| Text::new("unknown"));
+        let summary = Text::new(excerpt(&one_line(detail).replace('\0', "\u{fffd}"), DENIAL_BYTES));
+        if let (Ok(tool), Ok(summary)) = (tool, summary)
+            && self.denials.denials.len() < LISTED_DENIALS
+        {
+            self.denials.denials.push(PermissionDenial { tool, summary });
+        }
     }
 
     /// Other information, on its own lines.

@@ -35,9 +35,14 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
-    /// An attempt that could not be started.
+    /// An attempt that cannot be started on any machine.
     pub(crate) fn not_startable(code: &str, message: impl Into<String>) -> Self {
         Self { status: FinishStatus::Failed, error: error(code, message), exit_code: None }
+    }
+
+    /// An attempt that cannot be started on this machine. Another one may be able to.
+    pub(crate) fn refused(code: &str, message: impl Into<String>) -> Self {
+        Self { status: FinishStatus::Refused, error: error(code, message), exit_code: None }
     }
 
     /// An attempt that was not started because it was cancelled.
@@ -45,7 +50,13 @@ impl Outcome {
         Self { status: FinishStatus::Cancelled, error: None, exit_code: None }
     }
 
-    /// An attempt that was interrupted because the runner stopped.
+    /// An attempt that is handed back because the runner ends. The next attempt goes on with the agent's session.
+    fn handed_back() -> Self {
+        let message = "The runner on this machine ended before the attempt.";
+        Self { status: FinishStatus::Cancelled, error: error("HANDED_BACK", message), exit_code: None }
+    }
+
+    /// An attempt whose runner died.
     pub(crate) fn interrupted() -> Self {
         let message = "The runner on this machine stopped before the attempt had ended.";
         Self { status: FinishStatus::Cancelled, error: error("RUNNER_STOPPED", message), exit_code: None }
@@ -60,6 +71,8 @@ impl Outcome {
             output_summary: transcript.and_then(Transcript::answer).and_then(|answer| Blob::new(answer).ok()),
             provider_session_id: transcript.and_then(Transcript::session_id).and_then(|id| Text::new(id).ok()),
             usage: transcript.and_then(Transcript::usage),
+            permission: None,
+            permission_denials: transcript.and_then(Transcript::denials),
             error: self.error,
         }
     }
@@ -86,7 +99,7 @@ pub(crate) fn judge(
         Some(Stop::Timeout) => {
             outcome(FinishStatus::Timeout, error("TIMEOUT", "The attempt took longer than its timeout."))
         }
-        Some(Stop::HandBack) => outcome(FinishStatus::Cancelled, Outcome::interrupted().error),
+        Some(Stop::HandBack) => outcome(FinishStatus::Cancelled, Outcome::handed_back().error),
         None => outcome(FinishStatus::Failed, failure(provider, transcript, exit, stderr)),
     }
 }
@@ -167,6 +180,6 @@ mod tests {
         assert_eq!(verdict(&[SUCCESS], Exit::Code(0), Some(Stop::Cancel)), (Completed, None));
         assert_eq!(verdict(&[], term, Some(Stop::Cancel)), (Cancelled, None));
         assert_eq!(verdict(&[ERROR], Exit::Code(143), Some(Stop::Timeout)), (Timeout, Some("TIMEOUT".to_owned())));
-        assert_eq!(verdict(&[], term, Some(Stop::HandBack)), (Cancelled, Some("RUNNER_STOPPED".to_owned())));
+        assert_eq!(verdict(&[], term, Some(Stop::HandBack)), (Cancelled, Some("HANDED_BACK".to_owned())));
     }
 }

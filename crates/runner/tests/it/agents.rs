@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ensemble_runner::provider::Permission;
 use ensemble_testkit::eventually;
 use ensemble_types::leases::{FinishStatus, Lease};
+use ensemble_types::runs::Permission;
 use ensemble_types::runs::Provider;
 
 use crate::support::clis::Fixture;

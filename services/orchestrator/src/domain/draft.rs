@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use ensemble_types::ids::{MachineId, TaskId};
-use ensemble_types::runs::{CreateRun, CreateTask, Provider, RetryPolicy};
+use ensemble_types::runs::{CreateRun, CreateTask, Permission, Provider, RetryPolicy};
+use ensemble_types::text::Text;
 
 use super::task_key::{MAX_TASK_KEY, is_task_key};
 use super::{InvalidGraph, Retry, TaskGraph, Template};
@@ -12,6 +13,7 @@ use super::{InvalidGraph, Retry, TaskGraph, Template};
 const MAX_TASKS: usize = 10_000;
 const MAX_DEPENDENCIES_OF_TASK: usize = 256;
 const MAX_DEPENDENCIES: usize = 100_000;
+const MAX_ALLOWED_TOOLS: usize = 64;
 const DEFAULT_CONCURRENCY: u32 = 4;
 const DEFAULT_TIMEOUT_MS: u64 = 3_600_000;
 /// What a task, a dependency and an attempt count for the account's quota beside their texts: about as much as their rows and
@@ -28,6 +30,8 @@ pub(crate) struct RunDraft {
     pub(crate) title: Option<String>,
     pub(crate) max_concurrency: u32,
     pub(crate) spread: bool,
+    /// The machine of the tasks that do not name one.
+    pub(crate) machine: Option<MachineId>,
     pub(crate) tasks: Vec<TaskDraft>,
     pub(crate) graph: TaskGraph,
 }
@@ -46,6 +50,11 @@ pub(crate) struct TaskDraft {
     pub(crate) machine: Option<MachineId>,
     pub(crate) timeout: Duration,
     pub(crate) retry: Retry,
+    pub(crate) permission: Option<Permission>,
+    /// Patterns of tools that the agent may use as well.
+    pub(crate) allowed_tools: Vec<String>,
+    /// The task fails when the agent was refused something.
+    pub(crate) fail_on_denial: bool,
 }
 
 /// Why a run is refused.
@@ -67,6 +76,7 @@ impl RunDraft {
         });
         let max_concurrency = request.max_concurrency.unwrap_or(DEFAULT_CONCURRENCY);
         errors.require((1..=64).contains(&max_concurrency), "/maxConcurrency", || "must be 1 to 64".to_owned());
+        check_permission("", request.permission, request.allowed_tools.as_deref(), &mut errors);
         let edges: usize = request.tasks.iter().map(|task| task.depends_on.len()).sum();
         errors.require(edges <= MAX_DEPENDENCIES, "/tasks", || {
             format!("must name at most {MAX_DEPENDENCIES} dependencies in all")
@@ -87,11 +97,17 @@ impl RunDraft {
         if !errors.0.is_empty() {
             return Err(InvalidRun::Fields(errors.0));
         }
+        let defaults = Defaults {
+            machine: request.machine_id,
+            permission: request.permission,
+            allowed_tools: strings(request.allowed_tools.unwrap_or_default()),
+        };
         Ok(Self {
             title: request.title.map(|title| title.into_string()),
             max_concurrency,
             spread: request.spread.unwrap_or(false),
-            tasks: request.tasks.into_iter().map(TaskDraft::new).collect(),
+            tasks: request.tasks.into_iter().map(|task| TaskDraft::new(task, &defaults)).collect(),
+            machine: defaults.machine,
             graph,
         })
     }
@@ -111,8 +127,15 @@ impl RunDraft {
     }
 }
 
+/// What a run says for the tasks that do not say it themselves.
+struct Defaults {
+    machine: Option<MachineId>,
+    permission: Option<Permission>,
+    allowed_tools: Vec<String>,
+}
+
 impl TaskDraft {
-    fn new(task: CreateTask) -> Self {
+    fn new(task: CreateTask, defaults: &Defaults) -> Self {
         let prompt = task.prompt.into_string();
         let templated = !Template::parse(&prompt).is_plain(&prompt);
         Self {
@@ -124,9 +147,12 @@ impl TaskDraft {
             provider: task.provider,
             model: task.model.map(|model| model.into_string()),
             working_directory: task.working_directory.map(|path| path.into_string()),
-            machine: task.machine_id,
+            machine: task.machine_id.or_else(|| defaults.machine.clone()),
             timeout: Duration::from_millis(task.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS)),
             retry: task.retry.map_or_else(Retry::default, retry),
+            permission: task.permission.or(defaults.permission),
+            allowed_tools: task.allowed_tools.map_or_else(|| defaults.allowed_tools.clone(), strings),
+            fail_on_denial: task.fail_on_denial.unwrap_or(false),
         }
     }
 
@@ -134,8 +160,13 @@ impl TaskDraft {
         let Self { key, title, model, working_directory, .. } = self;
         let optional: usize =
             [key, title, model, working_directory].into_iter().map(|text| length(text.as_ref())).sum();
-        self.prompt.len() + optional
+        let tools: usize = self.allowed_tools.iter().map(String::len).sum();
+        self.prompt.len() + optional + tools
     }
+}
+
+fn strings(texts: Vec<Text<1, 256>>) -> Vec<String> {
+    texts.into_iter().map(Text::into_string).collect()
 }
 
 fn length(text: Option<&String>) -> usize {
@@ -167,6 +198,7 @@ impl FieldErrors {
 }
 
 fn check(task: &CreateTask, at: usize, errors: &mut FieldErrors) {
+    check_permission(&format!("/tasks/{at}"), task.permission, task.allowed_tools.as_deref(), errors);
     let mut require = |valid: bool, field: &str, detail: &str| {
         errors.require(valid, &format!("/tasks/{at}/{field}"), || detail.to_owned());
     };
@@ -197,6 +229,23 @@ fn check(task: &CreateTask, at: usize, errors: &mut FieldErrors) {
         let factor = retry.backoff_factor.unwrap_or(1.0);
         require((1.0..=10.0).contains(&factor), "retry/backoffFactor", "must be 1 to 10");
     }
+}
+
+fn check_permission(
+    of: &str,
+    permission: Option<Permission>,
+    tools: Option<&[Text<1, 256>]>,
+    errors: &mut FieldErrors,
+) {
+    errors.require(permission != Some(Permission::Ask), &format!("{of}/permission"), || {
+        "must be plan, edit or bypass: nobody could answer what the agent asks".to_owned()
+    });
+    let is_valid = |tools: &[Text<1, 256>]| {
+        tools.len() <= MAX_ALLOWED_TOOLS && tools.iter().all(|tool| !tool.chars().any(char::is_control))
+    };
+    errors.require(tools.is_none_or(is_valid), &format!("{of}/allowedTools"), || {
+        format!("must be at most {MAX_ALLOWED_TOOLS} patterns of printable characters")
+    });
 }
 
 fn check_templates(tasks: &[CreateTask], graph: &TaskGraph, errors: &mut FieldErrors) {

@@ -13,6 +13,15 @@ pub(crate) struct RunnerRequest {
     pub(crate) providers: Vec<Provider>,
     /// How many tasks it wants at most.
     pub(crate) capacity: u32,
+    /// How many it runs at once at most.
+    pub(crate) slots: Option<u32>,
+}
+
+impl RunnerRequest {
+    /// Otherwise it asks for orders only.
+    pub(crate) fn wants_tasks(&self) -> bool {
+        self.capacity > 0 && !self.providers.is_empty()
+    }
 }
 
 /// A runner that requested leases and counts as active for some time.
@@ -22,6 +31,7 @@ pub(crate) struct ActiveRunner {
     pub(crate) machine: MachineId,
     /// Names of providers, separated by commas.
     pub(crate) providers: String,
+    pub(crate) slots: Option<u32>,
     pub(crate) active_for: Duration,
 }
 

@@ -61,6 +61,8 @@ pub(crate) enum AttemptEnd {
     NeverStarted,
     /// The runner did not stop at the task's timeout.
     TimedOut,
+    /// The machine cannot run the task and has not started the agent. When `is_last`, no other machine can run it either.
+    Refused { error: TaskError, is_last: bool },
     /// The machine was deleted. Without a need the task goes to another machine.
     MachineDeleted { need: Option<MachineNeed> },
 }
@@ -85,6 +87,10 @@ pub(crate) struct Outcome {
     pub(crate) pause: Option<Duration>,
 }
 
+/// The code of a report that an attempt was ended because its runner ends. It is no loss: another attempt goes on with the
+/// agent's session.
+const HANDED_BACK: &str = "HANDED_BACK";
+
 /// Decides what follows from the end of an attempt. `failures` and `losses` are the counts before it.
 pub(crate) fn attempt_outcome(
     end: AttemptEnd,
@@ -104,23 +110,35 @@ pub(crate) fn attempt_outcome(
             None => Outcome { event: TaskEvent::Failed, error: Some(error), failures, losses, pause: None },
         }
     };
+    let lost = |code: &str, what: &str| {
+        let losses = losses + 1;
+        let outcome = if losses >= max_losses {
+            let message = format!("{losses} {what} while they ran this task.");
+            settled(TaskEvent::Failed, Some(task_error(code, &message)))
+        } else {
+            settled(TaskEvent::Requeued, None)
+        };
+        Outcome { losses, ..outcome }
+    };
     let timeout = || task_error("TIMEOUT", "The attempt took longer than the task's timeout.");
     match end {
         AttemptEnd::Reported(FinishStatus::Completed, _) => settled(TaskEvent::Completed, None),
         AttemptEnd::Reported(FinishStatus::Cancelled, error) if cancelling => settled(TaskEvent::Cancelled, error),
-        AttemptEnd::Reported(FinishStatus::Cancelled, error) => {
-            let message = error.map_or_else(|| "The runner stopped the attempt.".to_owned(), |error| error.message);
-            failed(task_error("RUNNER_STOPPED", &message))
+        AttemptEnd::Reported(FinishStatus::Cancelled, Some(error)) if error.code == HANDED_BACK => {
+            settled(TaskEvent::Requeued, None)
         }
+        // The runner died and came back. Its machine was lost in between.
+        AttemptEnd::Reported(FinishStatus::Cancelled, _) => lost("RUNNER_STOPPED", "runners stopped"),
         AttemptEnd::Reported(FinishStatus::Timeout, error) => {
             failed(error.map_or_else(timeout, |error| task_error("TIMEOUT", &error.message)))
         }
-        AttemptEnd::Reported(FinishStatus::Failed, error) => {
+        AttemptEnd::Reported(FinishStatus::Failed | FinishStatus::Refused, error) => {
             failed(error.unwrap_or_else(|| task_error("FAILED", "The agent's program failed.")))
         }
         AttemptEnd::MachineLost
         | AttemptEnd::NeverStarted
         | AttemptEnd::TimedOut
+        | AttemptEnd::Refused { .. }
         | AttemptEnd::MachineDeleted { .. }
             if cancelling =>
         {
@@ -129,11 +147,9 @@ pub(crate) fn attempt_outcome(
         AttemptEnd::TimedOut => failed(timeout()),
         AttemptEnd::NeverStarted | AttemptEnd::MachineDeleted { need: None } => settled(TaskEvent::Requeued, None),
         AttemptEnd::MachineDeleted { need: Some(need) } => settled(TaskEvent::Failed, Some(machine_deleted(need))),
-        AttemptEnd::MachineLost if losses + 1 >= max_losses => {
-            let message = format!("{} machines were lost while they ran this task.", losses + 1);
-            Outcome { losses: losses + 1, ..settled(TaskEvent::Failed, Some(task_error("MACHINE_LOST", &message))) }
-        }
-        AttemptEnd::MachineLost => Outcome { losses: losses + 1, ..settled(TaskEvent::Requeued, None) },
+        AttemptEnd::Refused { error, is_last: true } => settled(TaskEvent::Failed, Some(error)),
+        AttemptEnd::Refused { is_last: false, .. } => settled(TaskEvent::Requeued, None),
+        AttemptEnd::MachineLost => lost("MACHINE_LOST", "machines were lost"),
     }
 }
 
@@ -206,8 +222,6 @@ mod tests {
         assert_eq!((first.event, first.pause), (TaskEvent::Requeued, Some(Duration::from_secs(1))));
         let second = attempt_outcome(reported(FinishStatus::Failed), false, twice, (1, 0), 3);
         assert_eq!(second.event, TaskEvent::Failed);
-        let stopped = attempt_outcome(reported(FinishStatus::Cancelled), false, twice, (0, 0), 3);
-        assert_eq!((stopped.event, stopped.error.unwrap().code.as_str()), (TaskEvent::Requeued, "RUNNER_STOPPED"));
     }
 
     #[test]
@@ -234,6 +248,35 @@ mod tests {
         assert_eq!((last.event, last.error.unwrap().code.as_str()), (TaskEvent::Failed, "MACHINE_LOST"));
         let never_started = attempt_outcome(AttemptEnd::NeverStarted, false, once, (0, 2), 3);
         assert_eq!((never_started.event, never_started.losses), (TaskEvent::Requeued, 2));
+    }
+
+    #[test]
+    fn a_runner_that_stopped_is_a_loss_and_one_that_ended_is_none() {
+        let stopped =
+            |losses| attempt_outcome(reported(FinishStatus::Cancelled), false, Retry::default(), (1, losses), 3);
+        let first = stopped(0);
+        assert_eq!((first.event, first.error, first.failures, first.losses), (TaskEvent::Requeued, None, 1, 1));
+        let last = stopped(2);
+        assert_eq!(
+            (last.event, last.error.unwrap().code.as_str(), last.losses),
+            (TaskEvent::Failed, "RUNNER_STOPPED", 3)
+        );
+        let handed_back = AttemptEnd::Reported(FinishStatus::Cancelled, Some(task_error("HANDED_BACK", "")));
+        let ended = attempt_outcome(handed_back, false, Retry::default(), (1, 2), 3);
+        assert_eq!((ended.event, ended.error, ended.failures, ended.losses), (TaskEvent::Requeued, None, 1, 2));
+    }
+
+    #[test]
+    fn a_task_that_was_handed_back_fails_when_no_machine_is_left() {
+        let refused = |is_last, cancelling| {
+            let end = AttemptEnd::Refused { error: task_error("HOST_BUSY", "It is."), is_last };
+            attempt_outcome(end, cancelling, Retry { max_attempts: 9, ..Retry::default() }, (1, 2), 3)
+        };
+        let next = refused(false, false);
+        assert_eq!((next.event, next.failures, next.losses, next.pause), (TaskEvent::Requeued, 1, 2, None));
+        let last = refused(true, false);
+        assert_eq!((last.event, last.error.unwrap().code.as_str()), (TaskEvent::Failed, "HOST_BUSY"));
+        assert_eq!(refused(true, true).event, TaskEvent::Cancelled);
     }
 
     #[test]
@@ -272,7 +315,6 @@ mod tests {
         let pair = |code: &str, message: &str| (code.to_owned(), message.to_owned());
         assert_eq!(error(AttemptEnd::Reported(FinishStatus::Failed, own())), pair("BROKEN", "It broke."));
         assert_eq!(error(AttemptEnd::Reported(FinishStatus::Timeout, own())), pair("TIMEOUT", "It broke."));
-        assert_eq!(error(AttemptEnd::Reported(FinishStatus::Cancelled, own())), pair("RUNNER_STOPPED", "It broke."));
         assert_eq!(error(reported(FinishStatus::Failed)).0, "FAILED");
         assert_eq!(error(reported(FinishStatus::Timeout)).0, "TIMEOUT");
         assert_eq!(error(AttemptEnd::TimedOut).0, "TIMEOUT");

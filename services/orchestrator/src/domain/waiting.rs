@@ -1,12 +1,31 @@
-//! What a queued task waits for.
+//! What a queued task waits for, and why, for people.
 
-use ensemble_types::runs::{Provider, TaskStatus, WaitingFor};
+use ensemble_types::runs::{Provider, Refusal, TaskStatus, WaitingFor};
+use ensemble_types::time::Timestamp;
 
-/// A runner that requested leases recently.
+/// The longest reason, in characters. The interface promises it.
+const LONGEST_REASON: usize = 512;
+/// Machines that a reason describes. The others are counted.
+const DESCRIBED: usize = 4;
+
+/// A machine whose runner has asked for leases.
 #[derive(Clone, Debug)]
 pub(crate) struct Runner {
     pub(crate) machine: String,
     pub(crate) providers: Vec<Provider>,
+    /// How many attempts it runs at once at most, if it said so.
+    pub(crate) slots: Option<i64>,
+    /// Its open leases.
+    pub(crate) running: i64,
+    /// Until when it counts as active.
+    pub(crate) seen_until: Timestamp,
+    pub(crate) is_active: bool,
+}
+
+impl Runner {
+    fn is_full(&self) -> bool {
+        self.slots.is_some_and(|slots| self.running >= slots)
+    }
 }
 
 /// Everything that can keep a task from starting.
@@ -14,30 +33,101 @@ pub(crate) struct Runner {
 pub(crate) struct Obstacles<'a> {
     pub(crate) status: TaskStatus,
     pub(crate) open_deps: i32,
-    pub(crate) paused: bool,
+    /// The end of the pause before its next attempt.
+    pub(crate) paused_until: Option<Timestamp>,
     pub(crate) provider: Provider,
     /// The only machine that may run it, if there is one.
     pub(crate) machine: Option<&'a str>,
-    pub(crate) run_is_full: bool,
+    /// The owner chose the machine.
+    pub(crate) is_pinned: bool,
+    pub(crate) refusals: &'a [Refusal],
+    /// The run has as many running tasks as it may have.
+    pub(crate) full_run: Option<u32>,
 }
 
-/// The first obstacle that keeps a queued task from starting. `None` when a runner can lease it now.
-pub(crate) fn waiting_for(task: Obstacles<'_>, runners: &[Runner]) -> Option<WaitingFor> {
-    let can_run = |runner: &Runner| {
-        runner.providers.contains(&task.provider) && task.machine.is_none_or(|machine| machine == runner.machine)
-    };
-    if task.status != TaskStatus::Queued {
-        None
+/// The first obstacle that keeps a queued task from starting, and a sentence about it. `None` when a runner can lease it
+/// now.
+pub(crate) fn waiting_for(task: Obstacles<'_>, runners: &[Runner]) -> Option<(WaitingFor, String)> {
+    let (obstacle, reason) = if task.status != TaskStatus::Queued {
+        return None;
     } else if task.open_deps > 0 {
-        Some(WaitingFor::Dependencies)
-    } else if task.paused {
-        Some(WaitingFor::Backoff)
-    } else if !runners.iter().any(can_run) {
-        Some(WaitingFor::Machine)
-    } else if task.run_is_full {
-        Some(WaitingFor::Concurrency)
+        let tasks = if task.open_deps == 1 { "task that has" } else { "tasks that have" };
+        (WaitingFor::Dependencies, format!("It depends on {} {tasks} not completed.", task.open_deps))
+    } else if let Some(until) = task.paused_until {
+        (WaitingFor::Backoff, format!("Its last attempt failed. The next one starts at {until}."))
+    } else if let Some(running) = task.full_run {
+        (WaitingFor::Concurrency, format!("{running} tasks of the run are running, and no more may at once."))
+    } else if runners.iter().any(|runner| task.can_run_on(runner) && !runner.is_full()) {
+        return None;
     } else {
-        None
+        (WaitingFor::Machine, task.machines(runners))
+    };
+    Some((obstacle, shorten(reason)))
+}
+
+impl Obstacles<'_> {
+    fn may_have(&self, runner: &Runner) -> bool {
+        self.machine.is_none_or(|machine| machine == runner.machine) && self.refusal_of(&runner.machine).is_none()
+    }
+
+    fn can_run_on(&self, runner: &Runner) -> bool {
+        runner.is_active && runner.providers.contains(&self.provider) && self.may_have(runner)
+    }
+
+    fn refusal_of(&self, machine: &str) -> Option<&Refusal> {
+        self.refusals.iter().rev().find(|refusal| refusal.machine_id.as_str() == machine)
+    }
+
+    /// Why no machine takes it.
+    fn machines(&self, runners: &[Runner]) -> String {
+        if let Some(machine) = self.machine {
+            let bound =
+                if self.is_pinned { "It is pinned to the machine" } else { "The run's tasks are on the machine" };
+            return match runners.iter().find(|runner| runner.machine == machine) {
+                None => format!("{bound} {machine}, which has not asked for work yet. Is a runner running there?"),
+                Some(runner) => format!("{bound} {machine}, which {}.", self.describe(runner)),
+            };
+        }
+        if runners.is_empty() {
+            return "No machine has asked for work yet. Is a runner running on one?".to_owned();
+        }
+        // The most useful first: full, then without the provider, then away.
+        let mut sorted: Vec<&Runner> = runners.iter().collect();
+        sorted
+            .sort_by_key(|runner| (!self.can_run_on(runner), !runner.is_active, std::cmp::Reverse(runner.seen_until)));
+        let mut parts: Vec<String> = sorted
+            .iter()
+            .take(DESCRIBED)
+            .map(|runner| format!("{} {}", runner.machine, self.describe(runner)))
+            .collect();
+        if sorted.len() > DESCRIBED {
+            parts.push(format!("{} more machines cannot run it either", sorted.len() - DESCRIBED));
+        }
+        format!("No machine can run it with {} now: {}.", self.provider, parts.join("; "))
+    }
+
+    fn describe(&self, runner: &Runner) -> String {
+        if let Some(refusal) = self.refusal_of(&runner.machine) {
+            return format!("refused it ({}: {})", refusal.code, refusal.message.trim_end_matches('.'));
+        }
+        if !runner.is_active {
+            return format!("is away since {}", runner.seen_until);
+        }
+        if !runner.providers.contains(&self.provider) {
+            let names: Vec<&str> = runner.providers.iter().map(|provider| provider.as_str()).collect();
+            let offers = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+            return format!("is online and offers {offers}, not {}", self.provider);
+        }
+        format!("is full: {} of {} attempts", runner.running, runner.slots.unwrap_or(runner.running))
+    }
+}
+
+fn shorten(reason: String) -> String {
+    match reason.char_indices().nth(LONGEST_REASON - 1) {
+        Some((end, _)) if reason.chars().count() > LONGEST_REASON => {
+            format!("{}…", reason.get(..end).unwrap_or_default())
+        }
+        _ => reason,
     }
 }
 
@@ -45,24 +135,82 @@ pub(crate) fn waiting_for(task: Obstacles<'_>, runners: &[Runner]) -> Option<Wai
 mod tests {
     use super::*;
 
+    fn runner(machine: &str, provider: Provider) -> Runner {
+        Runner {
+            machine: machine.to_owned(),
+            providers: vec![provider],
+            slots: Some(4),
+            running: 0,
+            seen_until: Timestamp::from_unix_seconds(1_000),
+            is_active: true,
+        }
+    }
+
+    const TASK: Obstacles<'static> = Obstacles {
+        status: TaskStatus::Queued,
+        open_deps: 0,
+        paused_until: None,
+        provider: Provider::Claude,
+        machine: None,
+        is_pinned: false,
+        refusals: &[],
+        full_run: None,
+    };
+
     #[test]
     fn the_first_obstacle_is_reported() {
-        let runners = [Runner { machine: "a".to_owned(), providers: vec![Provider::Claude] }];
-        let task = Obstacles {
-            status: TaskStatus::Queued,
-            open_deps: 0,
-            paused: false,
-            provider: Provider::Claude,
-            machine: None,
-            run_is_full: false,
+        let runners = [runner("a", Provider::Claude)];
+        let expect = |task, obstacle| {
+            assert_eq!(waiting_for(task, &runners).map(|(waiting_for, _)| waiting_for), obstacle, "{task:?}");
         };
-        let expect = |task, obstacle| assert_eq!(waiting_for(task, &runners), obstacle, "{task:?}");
-        expect(task, None);
-        expect(Obstacles { run_is_full: true, ..task }, Some(WaitingFor::Concurrency));
-        expect(Obstacles { machine: Some("b"), run_is_full: true, ..task }, Some(WaitingFor::Machine));
-        expect(Obstacles { provider: Provider::Codex, ..task }, Some(WaitingFor::Machine));
-        expect(Obstacles { paused: true, ..task }, Some(WaitingFor::Backoff));
-        expect(Obstacles { open_deps: 1, paused: true, ..task }, Some(WaitingFor::Dependencies));
-        expect(Obstacles { status: TaskStatus::Running, ..task }, None);
+        expect(TASK, None);
+        expect(Obstacles { machine: Some("b"), ..TASK }, Some(WaitingFor::Machine));
+        expect(Obstacles { provider: Provider::Codex, ..TASK }, Some(WaitingFor::Machine));
+        let full = Obstacles { machine: Some("b"), full_run: Some(4), ..TASK };
+        expect(full, Some(WaitingFor::Concurrency));
+        let paused = Obstacles { paused_until: Some(Timestamp::from_unix_seconds(9)), ..full };
+        expect(paused, Some(WaitingFor::Backoff));
+        expect(Obstacles { open_deps: 1, ..paused }, Some(WaitingFor::Dependencies));
+        expect(Obstacles { status: TaskStatus::Running, ..paused }, None);
+    }
+
+    #[test]
+    fn a_reason_says_of_each_machine_why_it_cannot_run_the_task() {
+        let reason = |task, all: Vec<Runner>| waiting_for(task, &all).map(|(_, reason)| reason).unwrap();
+        assert_eq!(reason(TASK, vec![]), "No machine has asked for work yet. Is a runner running on one?");
+        let full = Runner { running: 4, ..runner("full", Provider::Claude) };
+        let other = runner("other", Provider::Codex);
+        let away = Runner { is_active: false, ..runner("away", Provider::Claude) };
+        assert_eq!(
+            reason(TASK, vec![away.clone(), other.clone(), full.clone()]),
+            "No machine can run it with claude now: full is full: 4 of 4 attempts; other is online and offers codex, not \
+             claude; away is away since 1970-01-01T00:16:40.000Z."
+        );
+        let pinned = Obstacles { machine: Some("away"), is_pinned: true, ..TASK };
+        assert_eq!(
+            reason(pinned, vec![away.clone(), full]),
+            "It is pinned to the machine away, which is away since 1970-01-01T00:16:40.000Z."
+        );
+        let unknown = reason(Obstacles { machine: Some("new"), is_pinned: true, ..TASK }, vec![away]);
+        assert!(unknown.starts_with("It is pinned to the machine new, which has not asked"), "{unknown}");
+        let refusal = Refusal {
+            machine_id: "m".parse().unwrap(),
+            code: "WORKING_DIRECTORY_NOT_FOUND".to_owned(),
+            message: "There is no /work.".to_owned(),
+            at: Timestamp::from_unix_seconds(5),
+        };
+        let refused = Obstacles { refusals: &[refusal], ..TASK };
+        assert_eq!(
+            reason(refused, vec![runner("m", Provider::Claude)]),
+            "No machine can run it with claude now: m refused it (WORKING_DIRECTORY_NOT_FOUND: There is no /work)."
+        );
+    }
+
+    #[test]
+    fn a_reason_has_at_most_512_characters() {
+        let all: Vec<Runner> = (0..100).map(|at| runner(&format!("{at}{}", "ä".repeat(62)), Provider::Codex)).collect();
+        let (_, reason) = waiting_for(TASK, &all).unwrap();
+        assert!(reason.chars().count() <= 512 && reason.contains("not claude"), "{reason}");
+        assert_eq!(shorten("ä".repeat(600)).chars().count(), 512);
     }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use ensemble_chassis::{Caller, HandlerResult, Json, Path, State};
 use ensemble_types::ids::{LeaseId, MachineId};
 use ensemble_types::leases::{
-    LeaseBeat, LeaseFinish, LeaseFinished, LeaseHeartbeat, LeaseOutput, LeaseOutputTaken, LeaseRequest, Leases,
+    FinishStatus, LeaseBeat, LeaseFinish, LeaseFinished, LeaseHeartbeat, LeaseOutput, LeaseOutputTaken, LeaseRequest,
+    Leases,
 };
 use ensemble_types::runs::TaskError;
 use tokio::time::{Instant, sleep_until};
@@ -17,13 +18,18 @@ use crate::error::Error;
 use crate::operations::topics::{work, work_for};
 use crate::operations::{AttemptResults, EndReport, leases, outputs};
 
+/// A machine that falls asleep still has its request open. Its leases run out 20 s after that at the earliest, so none of
+/// them is granted to it again.
+const LONGEST_WAIT: Duration = Duration::from_secs(15);
+const MOST_DENIALS: usize = 32;
+
 pub(crate) async fn request(
     service: State<Orchestrator>,
     caller: Caller,
     Json(body): Json<LeaseRequest>,
 ) -> HandlerResult<Json<Leases>> {
     let request = runner_request(&caller, &body)?;
-    let wait = Duration::from_millis(body.wait_ms);
+    let wait = Duration::from_millis(body.wait_ms).min(LONGEST_WAIT);
     let deadline = Instant::now() + wait;
     let notifier = service.db.notifier();
     let mut any_machine = notifier.subscribe(work(request.owner));
@@ -34,10 +40,11 @@ pub(crate) async fn request(
     let mut notified: Option<Instant> = None;
     loop {
         let asked = Instant::now();
-        let leases = grant(&service, &request).await?;
-        service.metrics.granted(leases.len(), asked.elapsed(), notified.map(|notified| notified.elapsed()));
-        if !leases.is_empty() || body.wait_ms == 0 || service.drain.is_closing() {
-            return Ok(Json(Leases { leases }));
+        let found = grant(&service, &request).await?;
+        service.metrics.granted(found.leases.len(), asked.elapsed(), notified.map(|notified| notified.elapsed()));
+        let is_empty = found.leases.is_empty() && found.orders.is_empty();
+        if !is_empty || body.wait_ms == 0 || service.drain.is_closing() {
+            return Ok(Json(found));
         }
         tokio::select! {
             () = any_machine.changed() => {}
@@ -45,18 +52,18 @@ pub(crate) async fn request(
             () = token.needs_check(&service) => {}
             () = service.drain.closing() => {}
             // Every change until now has notified this request, so there is no need to look again.
-            () = sleep_until(deadline) => return Ok(Json(Leases { leases })),
+            () = sleep_until(deadline) => return Ok(Json(found)),
         }
         notified = Some(Instant::now());
         token.check(&service)?;
     }
 }
 
-async fn grant(service: &Orchestrator, request: &RunnerRequest) -> Result<Vec<ensemble_types::leases::Lease>, Error> {
+async fn grant(service: &Orchestrator, request: &RunnerRequest) -> Result<Leases, Error> {
     let (limits, lock) = (&service.limits, &service.per_account_lock);
     let (machines, quota, reports) = (&service.machines, &service.run_bytes, &service.lease_reports);
     let granted = leases::grant(&service.db, machines, limits, quota, lock, reports, request).await?;
-    if !granted.is_empty() {
+    if !granted.leases.is_empty() {
         service.alarm.due_after(limits.first_heartbeat);
     }
     Ok(granted)
@@ -70,16 +77,16 @@ fn runner_request(caller: &Caller, body: &LeaseRequest) -> Result<RunnerRequest,
     let mut providers = body.providers.clone();
     providers.sort_unstable();
     providers.dedup();
-    if providers.is_empty() {
-        return Err(Error::InvalidField("/providers", "must name at least one provider"));
+    if body.capacity > 64 {
+        return Err(Error::InvalidField("/capacity", "must be 0 to 64"));
     }
-    if !(1..=64).contains(&body.capacity) {
-        return Err(Error::InvalidField("/capacity", "must be 1 to 64"));
+    if body.slots.is_some_and(|slots| !(1..=64).contains(&slots)) {
+        return Err(Error::InvalidField("/slots", "must be 1 to 64"));
     }
     if body.wait_ms > 60_000 {
         return Err(Error::InvalidField("/waitMs", "must be 0 to 60,000"));
     }
-    Ok(RunnerRequest { owner: caller.user, machine, providers, capacity: body.capacity })
+    Ok(RunnerRequest { owner: caller.user, machine, providers, capacity: body.capacity, slots: body.slots })
 }
 
 fn own_machine(caller: &Caller) -> Result<MachineId, Error> {
@@ -97,7 +104,8 @@ pub(crate) async fn heartbeat(
     Json(body): Json<LeaseHeartbeat>,
 ) -> HandlerResult<Json<LeaseBeat>> {
     let call = lease_call(&caller, id, body.fence)?;
-    let renewed = leases::heartbeat(&service.db, &service.limits, &service.lease_reports, call).await?;
+    let session = body.provider_session_id.map(|id| id.into_string());
+    let renewed = leases::heartbeat(&service.db, &service.limits, &service.lease_reports, call, session).await?;
     service.alarm.due_after(service.limits.lease);
     Ok(Json(LeaseBeat { expires_at: renewed.expires_at, cancel_requested: renewed.cancel_requested }))
 }
@@ -124,11 +132,20 @@ pub(crate) async fn finish(
     if body.usage.and_then(|usage| usage.cost_usd).is_some_and(|cost| cost < 0.0) {
         return Err(Error::InvalidField("/usage/costUsd", "must not be negative").into());
     }
+    let listed = body.permission_denials.as_ref().map_or(0, |denials| denials.denials.len());
+    if listed > MOST_DENIALS {
+        return Err(Error::InvalidField("/permissionDenials/denials", "must be at most 32").into());
+    }
+    if body.status == FinishStatus::Refused && body.error.is_none() {
+        return Err(Error::InvalidField("/error", "must say why the machine cannot run the task").into());
+    }
     let results = AttemptResults {
         exit_code: body.exit_code,
         output_summary: body.output_summary.map(|summary| summary.into_string()),
         provider_session_id: body.provider_session_id.map(|id| id.into_string()),
         usage: body.usage,
+        permission: body.permission,
+        denials: body.permission_denials,
     };
     let report = EndReport { status: body.status, error: body.error.map(TaskError::from), results };
     let call = lease_call(&caller, id, body.fence)?;

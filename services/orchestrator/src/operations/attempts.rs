@@ -7,7 +7,7 @@ use ensemble_store_kit::{Conn, StoreError};
 use ensemble_types::ids::RunId;
 use ensemble_types::runs::TaskStatus;
 
-use super::changes::{LockedRuns, fail_dependents, locked, release_dependents, transition};
+use super::changes::{LockedRuns, fail_dependents, locked, release_dependents, release_machine, transition};
 use super::topics::output;
 use crate::domain::{AttemptEnd, attempt_outcome};
 use crate::store::leases::LockedLease;
@@ -74,13 +74,14 @@ fn end_attempt(
 ) -> Result<Finished, StoreError> {
     let EndingAttempt { task, lease, end, results, .. } = attempt;
     let reason = match &end {
-        AttemptEnd::Reported(..) => "finished",
+        AttemptEnd::Reported(..) | AttemptEnd::Refused { .. } => "finished",
         AttemptEnd::NeverStarted => "unbeaten",
         AttemptEnd::MachineLost => "expired",
         AttemptEnd::TimedOut => "timeout",
         AttemptEnd::MachineDeleted { .. } => "deleted",
     };
-    let is_report = matches!(end, AttemptEnd::Reported(..));
+    let refused = matches!(end, AttemptEnd::Refused { .. });
+    let is_report = refused || matches!(end, AttemptEnd::Reported(..));
     let outcome = attempt_outcome(end, run.is_cancelling(), task.retry, (task.failures, task.losses), max_losses);
     let status = transition(tx, task.status, outcome.event)?;
     run.counts.running -= 1;
@@ -94,7 +95,10 @@ fn end_attempt(
         }
         _ => run.counts.failed += 1,
     }
-    leases::end(tx, lease.id, run.now, reason, is_report.then_some(status))?;
+    leases::end(tx, lease.id, run.now, reason, is_report.then_some(status), refused)?;
+    if refused {
+        release_machine(tx, run, &lease.machine_id)?;
+    }
     let task = EndedTask {
         id: task.id,
         status,
@@ -104,6 +108,7 @@ fn end_attempt(
         not_before: outcome.pause.map(|pause| run.now.plus(pause)),
         error: outcome.error,
         results,
+        refused,
         now: run.now,
     };
     tasks::end_attempt(tx, &task)?;

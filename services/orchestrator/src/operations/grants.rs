@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use ensemble_store_kit::{Conn, StoreError};
 use ensemble_types::ids::{LeaseId, RunId, TaskId};
-use ensemble_types::leases::Lease;
+use ensemble_types::leases::{Lease, Order};
 use ensemble_types::runs::TaskStatus;
 use ensemble_types::time::Timestamp;
 
@@ -23,6 +23,7 @@ const FILLED_PROMPTS: usize = 4;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Granted {
     pub(super) leases: Vec<Lease>,
+    pub(super) orders: Vec<Order>,
     /// Leases, with their fences, whose prompts would be too large with the outputs filled in.
     pub(super) too_large: Vec<(LeaseId, i64)>,
     /// The machine was deleted, so it gets nothing.
@@ -95,7 +96,14 @@ fn choose(open: &mut [OpenRun], request: &RunnerRequest) -> Vec<NewLease> {
             if task.unpinned && !run.spread && run.machine.is_none() {
                 run.machine = Some(request.machine.to_string());
             }
-            leases.push(NewLease { id: LeaseId::generate(), run: run.id, task: task.id, attempt: task.attempt + 1 });
+            let id = LeaseId::generate();
+            leases.push(NewLease {
+                id,
+                run: run.id,
+                task: task.id,
+                attempt: task.attempt + 1,
+                refusals: task.refusals,
+            });
             chosen.push(task);
         }
         if leases.len() == before {
@@ -140,7 +148,9 @@ fn lease(task: LeasedTask, prompt: String) -> Lease {
         fence: i64::from(task.attempt),
         run_id: task.run,
         task_id: task.task,
-        attempt: u32::try_from(task.attempt).unwrap_or(0),
+        attempt: u32::try_from(task.attempt - task.refusals).unwrap_or(0),
+        permission: task.permission(),
+        allowed_tools: task.allowed_tools(),
         provider: task.provider,
         model: task.model.filter(|model| model != "default"),
         prompt,

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use ensemble_store_kit::{BatchConfig, Batcher, Conn, Db, Quota, StoreError};
-use ensemble_types::ids::{LeaseId, RunId};
+use ensemble_types::ids::{LeaseId, RunId, TaskId};
 use ensemble_types::leases::FinishStatus;
 use ensemble_types::runs::{TaskError, TaskStatus};
 use ensemble_types::time::Timestamp;
@@ -18,13 +18,16 @@ use crate::config::Limits;
 use crate::domain::{AttemptEnd, LeaseCall, RunEvent, TaskEvent};
 use crate::error::Error;
 use crate::store::leases::{LockedLease, StartedLease};
+use crate::store::refusals::{self, NewRefusal};
 use crate::store::runs::LockedRun;
 use crate::store::tasks::{AttemptResults, LockedTask};
-use crate::store::{deleted_machines, leases, tasks};
+use crate::store::{deleted_machines, leases, permissions, runners, tasks};
 
 const OPERATION: &str = "apply lease reports";
 /// Reports that can wait. A runner reports again after a 503, so a full queue delays reports and loses none.
 const QUEUE: usize = 4_096;
+/// A task that was handed back so often fails.
+const MOST_REFUSALS: usize = 32;
 /// Reports in one transaction.
 const MAX_BATCH: usize = 64;
 
@@ -211,9 +214,15 @@ impl<'a> ReportBatch<'a> {
                 Ok(Ok(Decision::Running(renewed)))
             }
             LeaseReport::Ended(EndReport { status, error, results }) => {
+                if *status == FinishStatus::Refused && lease.has_output() {
+                    return Ok(Err(Error::AgentStarted));
+                }
                 self.changed.push(run.id);
                 tx.hold(self.quota.reserve_anyway(run.owner, results.text_bytes()));
-                let end = AttemptEnd::Reported(*status, error.clone());
+                let end = match (*status, error) {
+                    (FinishStatus::Refused, Some(error)) => hand_back(tx, run, task, lease, error)?,
+                    _ => reported(tx, *status, error.as_ref(), task.id, results)?,
+                };
                 let (run, task, lease) = (run.id, task.clone(), lease.clone());
                 self.ended.insert(lease.id, self.ending.len());
                 self.ending.push(EndingAttempt { run, task, lease, end, results: results.clone() });
@@ -221,6 +230,56 @@ impl<'a> ReportBatch<'a> {
             }
         }
     }
+}
+
+/// A completed task fails when it was refused something and its owner wants it to.
+fn reported(
+    tx: &mut Conn,
+    status: FinishStatus,
+    error: Option<&TaskError>,
+    task: TaskId,
+    results: &AttemptResults,
+) -> Result<AttemptEnd, StoreError> {
+    let denied = results.denials.as_ref().map_or(0, |denials| denials.count);
+    if status == FinishStatus::Completed && denied > 0 && permissions::fails_on_denial(tx, task)? {
+        let error = TaskError {
+            code: "PERMISSION_DENIED".to_owned(),
+            message: format!("The agent was refused something {denied} times, because nobody was there to allow it."),
+        };
+        return Ok(AttemptEnd::Reported(FinishStatus::Failed, Some(error)));
+    }
+    Ok(AttemptEnd::Reported(status, error.cloned()))
+}
+
+/// Records that the machine of a lease cannot run the task, and finds out whether another one may.
+fn hand_back(
+    tx: &mut Conn,
+    run: &LockedRun,
+    task: &LockedTask,
+    lease: &LockedLease,
+    error: &TaskError,
+) -> Result<AttemptEnd, StoreError> {
+    let (owner, machine) = (run.owner, lease.machine_id.as_str());
+    let new = NewRefusal {
+        task: task.id,
+        fence: lease.attempt,
+        run: run.id,
+        owner,
+        machine,
+        provider: task.provider,
+        error,
+        at: run.now,
+    };
+    refusals::insert(tx, &new)?;
+    let refusals = refusals::of_task(tx, task.id)?;
+    let has_refused = |machine: &str| refusals.iter().any(|(by, stands)| *stands && by == machine);
+    let is_last = task.pin.is_some()
+        || refusals.len() >= MOST_REFUSALS
+        || runners::of_account(tx, owner)?
+            .iter()
+            .filter(|runner| runner.providers.contains(&task.provider))
+            .all(|runner| has_refused(&runner.machine));
+    Ok(AttemptEnd::Refused { error: error.clone(), is_last })
 }
 
 /// A report about an attempt that an earlier report ended.
@@ -294,7 +353,13 @@ fn renew(
     }
     let timeout_at = *lease.timeout_at.get_or_insert_with(|| run.now.plus(task.timeout).plus(limits.timeout_grace));
     let beaten_at = *lease.beaten_at.get_or_insert(run.now);
-    let started = StartedLease { id: lease.id, beaten_at, expires_at: lease.expires_at, timeout_at };
+    let started = StartedLease {
+        id: lease.id,
+        beaten_at,
+        expires_at: lease.expires_at,
+        timeout_at,
+        cancel_received: lease.cancel_requested,
+    };
     leases::start(tx, &started)?;
     Ok(Renewed { expires_at: lease.expires_at, cancel_requested: lease.cancel_requested })
 }

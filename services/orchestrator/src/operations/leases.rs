@@ -1,7 +1,7 @@
 //! What runners do with leases: request them, keep them, and report how the attempt ended.
 
 use ensemble_store_kit::{Db, Quota, StoreError};
-use ensemble_types::leases::{FinishStatus, Lease};
+use ensemble_types::leases::{FinishStatus, Leases};
 use ensemble_types::runs::TaskError;
 
 use super::PerAccountLock;
@@ -14,8 +14,8 @@ use crate::config::Limits;
 use crate::domain::{ATTEMPT_BYTES, LeaseCall, RunnerRequest};
 use crate::error::Error;
 use crate::store::grants::candidates;
-use crate::store::leases;
 use crate::store::tasks::AttemptResults;
+use crate::store::{leases, tasks};
 
 /// Leases tasks to a runner, at most as many as it wants. A task whose prompt would be too large with the outputs filled in
 /// fails here. A machine that was deleted gets nothing.
@@ -27,21 +27,21 @@ pub(crate) async fn grant(
     lock: &PerAccountLock,
     reports: &LeaseReports,
     request: &RunnerRequest,
-) -> Result<Vec<Lease>, Error> {
+) -> Result<Leases, Error> {
     loop {
         let granted = grant_once(db, limits, quota, lock, request.clone()).await?;
         if granted.machine_is_gone {
             if was_registered_again(db, machines, request.owner, &request.machine).await? {
                 continue;
             }
-            return Ok(Vec::new());
+            return Ok(Leases { leases: Vec::new(), orders: granted.orders });
         }
         for (lease, fence) in &granted.too_large {
             let (owner, machine) = (request.owner, request.machine.clone());
             reports.ended(LeaseCall { lease: *lease, owner, machine, fence: *fence }, prompt_too_large()).await?;
         }
         if !granted.leases.is_empty() || granted.too_large.is_empty() {
-            return Ok(granted.leases);
+            return Ok(Leases { leases: granted.leases, orders: granted.orders });
         }
     }
 }
@@ -58,16 +58,21 @@ async fn grant_once(
     let _guard = lock.lock(request.owner).await?;
     // Most requests find nothing, so they look for tasks without a transaction.
     let wanted = request.clone();
-    let found = db.read("look for work", move |c| candidates(c, &wanted)).await?;
+    let (found, orders) = db
+        .read("look for work", move |c| {
+            let found = if wanted.wants_tasks() { candidates(c, &wanted)? } else { Vec::new() };
+            Ok::<_, StoreError>((found, leases::cancel_orders(c, wanted.owner, &wanted.machine)?))
+        })
+        .await?;
     if found.is_empty() {
-        return Ok(Granted::default());
+        return Ok(Granted { orders, ..Granted::default() });
     }
     let (limits, quota) = (*limits, quota.clone());
     db.write("grant leases", move |tx| {
         let granted = grants::grant(tx, &request, &found, &limits)?;
         let attempts = i64::try_from(granted.leases.len() + granted.too_large.len()).unwrap_or(i64::MAX);
         tx.hold(quota.reserve_anyway(request.owner, attempts.saturating_mul(ATTEMPT_BYTES)));
-        Ok(granted)
+        Ok(Granted { orders: orders.clone(), ..granted })
     })
     .await
 }
@@ -86,13 +91,20 @@ pub(crate) async fn heartbeat(
     limits: &Limits,
     reports: &LeaseReports,
     call: LeaseCall,
+    session: Option<String>,
 ) -> Result<Renewed, Error> {
     let (running, life) = (call.clone(), limits.lease);
     let renewed = db
         .write("extend a lease", move |tx| {
             let Some(lease) = leases::lock_running(tx, &running)? else { return Ok(None) };
+            if let Some(session) = &session {
+                tasks::set_session(tx, lease.task, session)?;
+            }
             // A runner that was asked to stop has until the end of its lease.
             if lease.cancel_requested {
+                if !lease.cancel_received {
+                    leases::receive_cancel(tx, running.lease)?;
+                }
                 return Ok(Some(Renewed { expires_at: lease.expires_at, cancel_requested: true }));
             }
             let expires_at = lease.now.plus(life);

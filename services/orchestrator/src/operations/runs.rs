@@ -12,11 +12,11 @@ use ensemble_types::time::Timestamp;
 
 use super::changes::{count, save_run, transition};
 use super::machines::{fail_stranded, find_gone};
-use super::topics::{run_changed, run_deleted, run_ended, work};
+use super::topics::{run_changed, run_deleted, run_ended, work, work_for};
 use crate::clients::Machines;
 use crate::domain::{ATTEMPT_BYTES, RunDraft, RunEvent, TaskEvent};
 use crate::error::Error;
-use crate::store::{deleted_machines, leases, new_run, purge, run_views, runs, tasks};
+use crate::store::{deleted_machines, leases, new_run, permissions, purge, refusals, run_views, runs, tasks};
 
 pub(crate) use crate::store::run_views::{Filter, RunView};
 pub(crate) use crate::store::runs::Unfinished;
@@ -146,7 +146,9 @@ pub(crate) async fn cancel(db: &Db, owner: UserId, id: RunId, reason: Option<Str
         let cancelled = transition(tx, TaskStatus::Queued, TaskEvent::Cancelled)?;
         run.counts.cancelled += count(tasks::cancel_queued(tx, &run, cancelled)?);
         (run.counts.queued, run.counts.ready) = (0, 0);
-        leases::request_cancel(tx, id)?;
+        for machine in leases::request_cancel(tx, id)? {
+            tx.notify(work_for(owner, &machine));
+        }
         run.cancel_reason.clone_from(&reason);
         // A run without running tasks ends now and is never seen in the status `canceling`.
         run.apply_event(RunEvent::CancelRequested, tx.operation())?;
@@ -182,7 +184,10 @@ pub(crate) async fn retry(
         // Given back at once: the attempts are counted when they begin.
         drop(reserve(tx, &quota, owner, i64::from(more).saturating_mul(ATTEMPT_BYTES))?);
         let queued = transition(tx, TaskStatus::Failed, TaskEvent::Retried)?;
-        let requeued: HashSet<TaskId> = tasks::requeue_ended(tx, &run, queued)?.into_iter().collect();
+        let requeued = tasks::requeue_ended(tx, &run, queued)?;
+        refusals::forget(tx, &requeued)?;
+        permissions::forget(tx, &requeued)?;
+        let requeued: HashSet<TaskId> = requeued.into_iter().collect();
         let ready = set_open_dependencies(tx, id, &requeued)?;
         run.counts.queued += count(requeued.len());
         run.counts.ready += count(ready);

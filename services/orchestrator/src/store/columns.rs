@@ -3,7 +3,7 @@
 use diesel::backend::Backend;
 use diesel::deserialize::{self, FromSql, FromSqlRow};
 use diesel::sql_types::Text;
-use ensemble_types::runs::{Provider, RunStatus, TaskStatus};
+use ensemble_types::runs::{Permission, Provider, RunStatus, TaskStatus};
 
 macro_rules! text_column {
     ($column:ident, $of:ident, $values:expr) => {
@@ -58,3 +58,4 @@ text_column!(
 );
 
 text_column!(ProviderColumn, Provider, Provider::ALL);
+text_column!(PermissionColumn, Permission, Permission::ALL);

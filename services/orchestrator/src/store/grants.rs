@@ -18,10 +18,10 @@ use diesel::sql_types::{Bool, Integer, Text};
 use ensemble_store_kit::types::{DbId, IntoDb, Uid};
 use ensemble_store_kit::{Conn, StoreError, cached, on};
 use ensemble_types::ids::{LeaseId, MachineId, RunId, TaskId};
-use ensemble_types::runs::{Provider, TaskStatus};
+use ensemble_types::runs::{Permission, Provider, TaskStatus};
 use ensemble_types::time::Timestamp;
 
-use super::columns::ProviderColumn;
+use super::columns::{PermissionColumn, ProviderColumn};
 use super::runs::LockedRun;
 use super::schema::{dependencies, leases, runs, task_specs, tasks};
 use crate::domain::RunnerRequest;
@@ -40,6 +40,8 @@ macro_rules! candidates {
              AND (SELECT 1 FROM tasks t",
             $index,
             " WHERE t.run_id = r.id AND t.status = 'queued' AND t.open_deps = 0 AND t.not_before IS NULL \
+             AND (t.refusals = 0 OR NOT EXISTS (SELECT 1 FROM task_refusals f \
+                                                WHERE f.task_id = t.id AND f.machine_id = $2 AND NOT f.is_void)) \
              AND (t.machine_id = $2 \
                   OR (t.machine_id IS NULL AND (r.spread OR r.machine_id IS NULL OR r.machine_id = $2))) \
              AND t.provider IN ($3, $4, $5) LIMIT 1) = 1 ORDER BY r.served_at, r.id LIMIT $6"
@@ -80,9 +82,12 @@ pub(crate) fn candidates(c: &mut Conn, request: &RunnerRequest) -> Result<Vec<Ru
 pub(crate) struct ReadyTask {
     #[diesel(sql_type = Uid)]
     pub(crate) id: TaskId,
-    /// The number of its last attempt.
+    /// The fence of its last attempt.
     #[diesel(sql_type = Integer)]
     pub(crate) attempt: i32,
+    /// How many of its attempts were handed back.
+    #[diesel(sql_type = Integer)]
+    pub(crate) refusals: i32,
     /// It is not pinned to a machine.
     #[diesel(sql_type = Bool)]
     pub(crate) unpinned: bool,
@@ -94,10 +99,12 @@ pub(crate) struct ReadyTask {
 macro_rules! ready_tasks {
     ($index:literal) => {
         concat!(
-            "SELECT id, attempt, machine_id IS NULL AS unpinned, templated FROM tasks",
+            "SELECT id, attempt, refusals, machine_id IS NULL AS unpinned, templated FROM tasks",
             $index,
             " WHERE run_id = $1 AND status = 'queued' AND open_deps = 0 AND not_before IS NULL \
              AND (machine_id = $2 OR (machine_id IS NULL AND $3)) AND provider IN ($4, $5, $6) \
+             AND (refusals = 0 OR NOT EXISTS (SELECT 1 FROM task_refusals f \
+                                              WHERE f.task_id = tasks.id AND f.machine_id = $2 AND NOT f.is_void)) \
              AND NOT EXISTS (SELECT 1 FROM deleted_machines m \
                              WHERE m.owner_id = $7 AND m.machine_id = $2 AND m.registered_at IS NULL) \
              ORDER BY position LIMIT $8"
@@ -164,7 +171,10 @@ pub(crate) fn lease_tasks(
 #[derive(Clone, Debug, Queryable)]
 pub(crate) struct LeasedTask {
     pub(crate) lease: LeaseId,
+    /// Its fence.
     pub(crate) attempt: i32,
+    /// How many attempts before it were handed back.
+    pub(crate) refusals: i32,
     pub(crate) expires_at: Timestamp,
     pub(crate) run: RunId,
     pub(crate) task: TaskId,
@@ -176,7 +186,19 @@ pub(crate) struct LeasedTask {
     pub(crate) prompt: String,
     pub(crate) model: Option<String>,
     pub(crate) working_directory: Option<String>,
+    permission: Option<PermissionColumn>,
+    allowed_tools: Option<String>,
     pub(crate) traceparent: Option<String>,
+}
+
+impl LeasedTask {
+    pub(crate) fn permission(&self) -> Option<Permission> {
+        self.permission.map(Permission::from)
+    }
+
+    pub(crate) fn allowed_tools(&self) -> Vec<String> {
+        self.allowed_tools.as_deref().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
+    }
 }
 
 /// Reads what the runner of these leases needs to know, in no particular order.
@@ -190,6 +212,7 @@ pub(crate) fn leased_tasks(tx: &mut Conn, of: &[LeaseId]) -> Result<Vec<LeasedTa
         .select((
             leases::id,
             leases::attempt,
+            leases::refusals,
             leases::expires_at,
             leases::run_id,
             leases::task_id,
@@ -200,6 +223,8 @@ pub(crate) fn leased_tasks(tx: &mut Conn, of: &[LeaseId]) -> Result<Vec<LeasedTa
             task_specs::prompt,
             task_specs::model,
             task_specs::working_directory,
+            task_specs::permission,
+            task_specs::allowed_tools,
             runs::traceparent,
         ))
         .load(c))

@@ -1,9 +1,13 @@
 //! The rows of leases: granted, extended, and ended.
 
+use std::collections::{BTreeSet, HashMap};
+
+use diesel::dsl::{count_star, not};
 use diesel::prelude::*;
 use ensemble_store_kit::types::{DbId, DbTime, IntoDb, now};
 use ensemble_store_kit::{Conn, StoreError, cached, on};
 use ensemble_types::ids::{LeaseId, MachineId, RunId, TaskId, UserId};
+use ensemble_types::leases::{Order, OrderKind};
 use ensemble_types::runs::TaskStatus;
 use ensemble_types::time::Timestamp;
 
@@ -13,12 +17,16 @@ use super::schema::{leases, runs as runs_table, tasks as tasks_table};
 use super::tasks::{self, LockedTask};
 use crate::domain::LeaseCall;
 
+/// Orders in one answer. A runner has at most 64 attempts.
+const MOST_ORDERS: i64 = 64;
+
 /// The lease of an attempt.
 #[derive(Clone, Debug, Queryable, Selectable)]
 #[diesel(table_name = leases)]
 pub(crate) struct LockedLease {
     pub(crate) id: LeaseId,
     pub(crate) machine_id: String,
+    /// Its fence.
     pub(crate) attempt: i32,
     pub(crate) granted_at: Timestamp,
     pub(crate) beaten_at: Option<Timestamp>,
@@ -27,11 +35,17 @@ pub(crate) struct LockedLease {
     pub(crate) cancel_requested: bool,
     pub(crate) end_reason: Option<String>,
     outcome: Option<TaskStatusColumn>,
+    output_length: i64,
     output_bytes: i64,
     output_counted: i64,
 }
 
 impl LockedLease {
+    /// Output arrived, so the agent was started.
+    pub(crate) fn has_output(&self) -> bool {
+        self.output_length > 0
+    }
+
     /// What the task became when the runner's report ended the lease.
     pub(crate) fn outcome(&self) -> Option<TaskStatus> {
         self.outcome.map(TaskStatus::from)
@@ -104,9 +118,11 @@ pub(crate) fn holds_any(tx: &mut Conn, run: RunId, machine: &str) -> Result<bool
 /// A running attempt, as a heartbeat sees it.
 #[derive(Clone, Copy, Debug, Queryable)]
 pub(crate) struct RunningLease {
+    pub(crate) task: TaskId,
     pub(crate) expires_at: Timestamp,
     pub(crate) timeout_at: Timestamp,
     pub(crate) cancel_requested: bool,
+    pub(crate) cancel_received: bool,
     /// The database's clock.
     pub(crate) now: Timestamp,
 }
@@ -118,7 +134,14 @@ pub(crate) fn lock_running(tx: &mut Conn, call: &LeaseCall) -> Result<Option<Run
         .filter(leases::owner_id.eq(call.owner.db()).and(leases::machine_id.eq(call.machine.as_str())))
         .filter(leases::attempt.eq(call.attempt()))
         .filter(leases::ended_at.is_null().and(leases::timeout_at.is_not_null()));
-    let columns = (leases::expires_at, leases::timeout_at.assume_not_null(), leases::cancel_requested, now());
+    let columns = (
+        leases::task_id,
+        leases::expires_at,
+        leases::timeout_at.assume_not_null(),
+        leases::cancel_requested,
+        leases::cancel_received,
+        now(),
+    );
     let rows: Vec<RunningLease> = load_locked!(tx, query, columns)?;
     Ok(rows.into_iter().next())
 }
@@ -147,7 +170,10 @@ pub(crate) struct NewLease {
     pub(crate) id: LeaseId,
     pub(crate) run: RunId,
     pub(crate) task: TaskId,
+    /// Its fence.
     pub(crate) attempt: i32,
+    /// How many attempts of the task before it were handed back.
+    pub(crate) refusals: i32,
 }
 
 #[derive(Insertable)]
@@ -159,6 +185,7 @@ struct NewRow<'a> {
     owner_id: DbId,
     machine_id: &'a str,
     attempt: i32,
+    refusals: i32,
     granted_at: DbTime,
     expires_at: DbTime,
     due_at: DbTime,
@@ -185,6 +212,7 @@ pub(crate) fn insert(
         owner_id: owner.db(),
         machine_id: machine.as_str(),
         attempt: lease.attempt,
+        refusals: lease.refusals,
         granted_at: granted_at.db(),
         expires_at: expires_at.db(),
         due_at: due_at.db(),
@@ -207,6 +235,8 @@ pub(crate) struct StartedLease {
     pub(crate) beaten_at: Timestamp,
     pub(crate) expires_at: Timestamp,
     pub(crate) timeout_at: Timestamp,
+    /// The runner is told to cancel with this heartbeat.
+    pub(crate) cancel_received: bool,
 }
 
 /// Opens the lease of an attempt that has started.
@@ -218,6 +248,7 @@ pub(crate) fn start(tx: &mut Conn, lease: &StartedLease) -> Result<(), StoreErro
         leases::expires_at.eq(lease.expires_at.db()),
         leases::timeout_at.eq(lease.timeout_at.db()),
         leases::due_at.eq(lease.expires_at.min(lease.timeout_at).db()),
+        leases::cancel_received.eq(lease.cancel_received),
     )))
     .execute(c))?;
     Ok(())
@@ -230,24 +261,63 @@ pub(crate) fn end(
     now: Timestamp,
     reason: &str,
     outcome: Option<TaskStatus>,
+    refused: bool,
 ) -> Result<(), StoreError> {
     on!(tx, |c| cached(diesel::update(leases::table.find(id.db())).set((
         leases::ended_at.eq(now.db()),
         leases::end_reason.eq(reason),
         leases::outcome.eq(outcome.map(TaskStatus::as_str)),
+        leases::refused.eq(refused),
         leases::output_counted.eq(leases::output_bytes),
     )))
     .execute(c))?;
     Ok(())
 }
 
-/// Asks the runners of a run to stop, with their next heartbeat.
-pub(crate) fn request_cancel(tx: &mut Conn, run: RunId) -> Result<(), StoreError> {
-    on!(tx, |c| diesel::update(leases::table)
+/// Asks the runners of a run to stop. Returns their machines.
+pub(crate) fn request_cancel(tx: &mut Conn, run: RunId) -> Result<BTreeSet<String>, StoreError> {
+    let machines: Vec<String> = on!(tx, |c| diesel::update(leases::table)
         .filter(leases::run_id.eq(run.db()).and(leases::ended_at.is_null()))
         .set(leases::cancel_requested.eq(true))
-        .execute(c))?;
-    Ok(())
+        .returning(leases::machine_id)
+        .get_results(c))?;
+    Ok(machines.into_iter().collect())
+}
+
+/// The attempts that a machine should end, as far as its runner does not know it.
+pub(crate) fn cancel_orders(c: &mut Conn, owner: UserId, machine: &MachineId) -> Result<Vec<Order>, StoreError> {
+    let rows: Vec<(LeaseId, RunId, TaskId, i32)> = on!(c, |c| leases::table
+        .filter(leases::owner_id.eq(owner.db()).and(leases::machine_id.eq(machine.as_str())))
+        // Written out: neither database matches the partial index `leases_of_machine` with a bound value.
+        .filter(leases::ended_at.is_null().and(leases::cancel_requested).and(not(leases::cancel_received)))
+        .order(leases::id)
+        .limit(MOST_ORDERS)
+        .select((leases::id, leases::run_id, leases::task_id, leases::attempt))
+        .load(c))?;
+    let order = |(lease_id, run_id, task_id, fence): (LeaseId, RunId, TaskId, i32)| Order {
+        id: lease_id.to_string(),
+        kind: OrderKind::Cancel,
+        run_id,
+        task_id,
+        lease_id,
+        fence: fence.into(),
+    };
+    Ok(rows.into_iter().map(order).collect())
+}
+
+/// The runner has got the request to cancel.
+pub(crate) fn receive_cancel(tx: &mut Conn, id: LeaseId) -> Result<(), StoreError> {
+    on!(tx, |c| diesel::update(leases::table.find(id.db())).set(leases::cancel_received.eq(true)).execute(c)).map(drop)
+}
+
+/// The open leases of an account, by machine.
+pub(crate) fn open_by_machine(c: &mut Conn, owner: UserId) -> Result<HashMap<String, i64>, StoreError> {
+    let rows: Vec<(String, i64)> = on!(c, |c| leases::table
+        .filter(leases::owner_id.eq(owner.db()).and(leases::ended_at.is_null()))
+        .group_by(leases::machine_id)
+        .select((leases::machine_id, count_star()))
+        .load(c))?;
+    Ok(rows.into_iter().collect())
 }
 
 /// When the next lease is due.

@@ -6,14 +6,14 @@ use diesel::prelude::*;
 use ensemble_store_kit::idempotency::{IdempotencyRequest, idempotency_keys};
 use ensemble_store_kit::types::{DbId, DbTime, IntoDb};
 use ensemble_store_kit::{Conn, StoreError, on};
-use ensemble_types::ids::{RunId, UserId};
-use ensemble_types::runs::{RunStatus, TaskStatus};
+use ensemble_types::ids::{MachineId, RunId, UserId};
+use ensemble_types::runs::{Permission, RunStatus, TaskStatus};
 use ensemble_types::time::Timestamp;
 
 use super::schema::{dependencies, runs, task_specs, tasks};
 use crate::domain::{RunDraft, TaskDraft};
 
-/// Rows in one statement. SQLite allows 32,766 values in a statement, and a task has 22.
+/// Rows in one statement. SQLite allows 32,766 values in a statement, and a task has 19.
 const CHUNK: usize = 1_000;
 
 #[derive(Insertable)]
@@ -26,6 +26,7 @@ struct RunRow<'a> {
     max_concurrency: i32,
     spread: bool,
     pinned: bool,
+    wanted_machine_id: Option<&'a str>,
     traceparent: Option<&'a str>,
     total: i32,
     queued: i32,
@@ -74,6 +75,9 @@ struct SpecRow<'a> {
     prompt: &'a str,
     model: Option<&'a str>,
     working_directory: Option<&'a str>,
+    permission: Option<&'static str>,
+    allowed_tools: Option<String>,
+    fail_on_denial: bool,
 }
 
 #[derive(Insertable)]
@@ -143,6 +147,7 @@ fn insert_run(
         max_concurrency: i32::try_from(draft.max_concurrency).unwrap_or(i32::MAX),
         spread: draft.spread,
         pinned: draft.tasks.iter().any(|task| task.machine.is_some()),
+        wanted_machine_id: draft.machine.as_ref().map(MachineId::as_str),
         traceparent,
         total,
         queued: total,
@@ -199,7 +204,14 @@ fn spec_row(task: &TaskDraft) -> SpecRow<'_> {
         prompt: &task.prompt,
         model: task.model.as_deref(),
         working_directory: task.working_directory.as_deref(),
+        permission: task.permission.map(Permission::as_str),
+        allowed_tools: allowed_tools(&task.allowed_tools),
+        fail_on_denial: task.fail_on_denial,
     }
+}
+
+fn allowed_tools(tools: &[String]) -> Option<String> {
+    (!tools.is_empty()).then(|| serde_json::Value::from(tools).to_string())
 }
 
 fn edge_rows(draft: &RunDraft) -> Vec<EdgeRow> {

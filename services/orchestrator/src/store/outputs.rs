@@ -1,6 +1,6 @@
 //! The rows of an attempt's output: chunks by byte offset, and the lengths in its lease.
 
-use diesel::dsl::max;
+use diesel::dsl::{max, not};
 use diesel::prelude::*;
 use ensemble_store_kit::types::IntoDb;
 use ensemble_store_kit::{Conn, StoreError, cached, on};
@@ -72,7 +72,7 @@ pub(crate) fn task(
         .inner_join(runs::table)
         .filter(tasks::id.eq(task.db()))
         .filter(tasks::run_id.eq(run.db()).and(tasks::owner_id.eq(owner.db())))
-        .select((tasks::status, tasks::attempt))
+        .select((tasks::status, tasks::attempt - tasks::refusals))
         .first(c)
         .optional())?;
     Ok(row.map(|(status, attempt)| (status.into(), attempt)))
@@ -81,7 +81,8 @@ pub(crate) fn task(
 /// The lease of an attempt, and how many bytes of its output are stored.
 pub(crate) fn attempt(c: &mut Conn, task: TaskId, number: i32) -> Result<Option<(LeaseId, i64)>, StoreError> {
     on!(c, |c| leases::table
-        .filter(leases::task_id.eq(task.db()).and(leases::attempt.eq(number)))
+        .filter(leases::task_id.eq(task.db()).and(not(leases::refused)))
+        .filter((leases::attempt - leases::refusals).eq(number))
         .select((leases::id, leases::output_stored))
         .first(c)
         .optional())

@@ -6,12 +6,15 @@ use diesel::prelude::*;
 use ensemble_store_kit::types::IntoDb;
 use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::ids::{RunId, TaskId, UserId};
-use ensemble_types::runs::{ChangedTask, Provider, Run, RunStatus, RunSummary, Task, TaskError, TaskStatus, Usage};
+use ensemble_types::runs::{
+    ChangedTask, Permission, Provider, Refusal, Run, RunStatus, RunSummary, Task, TaskError, TaskStatus, Usage,
+};
 use ensemble_types::time::Timestamp;
 
-use super::columns::{ProviderColumn, RunStatusColumn, TaskStatusColumn};
-use super::runners;
+use super::columns::{PermissionColumn, ProviderColumn, RunStatusColumn, TaskStatusColumn};
+use super::permissions::{self, AttemptPermission};
 use super::schema::{dependencies, runs, task_specs, tasks};
+use super::{refusals, runners};
 use crate::domain::{Obstacles, Runner, waiting_for};
 
 #[derive(Queryable, Selectable)]
@@ -25,6 +28,7 @@ struct RunRow {
     max_concurrency: i32,
     spread: bool,
     machine_id: Option<String>,
+    wanted_machine_id: Option<String>,
     total: i32,
     queued: i32,
     running: i32,
@@ -48,6 +52,8 @@ impl From<RunRow> for Run {
             cancel_reason: row.cancel_reason,
             max_concurrency: count(row.max_concurrency),
             spread: row.spread,
+            // What is not the id of a machine was never stored.
+            machine_id: row.wanted_machine_id.or(row.machine_id).and_then(|id| id.parse().ok()),
             summary: RunSummary {
                 total: count(row.total),
                 queued: count(row.queued),
@@ -125,7 +131,7 @@ pub(crate) fn run(c: &mut Conn, owner: UserId, id: RunId) -> Result<Option<RunVi
     let Some(row) = row else { return Ok(None) };
     let machine = row.machine_id.clone().filter(|_| !row.spread);
     let run = Run::from(row);
-    let runners = if run.summary.queued > 0 { runners::active(c, owner)? } else { Vec::new() };
+    let runners = if run.summary.queued > 0 { runners::of_account(c, owner)? } else { Vec::new() };
     Ok(Some(RunView { run, machine, runners }))
 }
 
@@ -136,30 +142,38 @@ struct StateRow {
     #[diesel(deserialize_as = TaskStatusColumn)]
     status: TaskStatus,
     attempt: i32,
+    refusals: i32,
     open_deps: i32,
     not_before: Option<Timestamp>,
     #[diesel(deserialize_as = ProviderColumn)]
     provider: Provider,
     machine_id: Option<String>,
+    ran_on: Option<String>,
     error_code: Option<String>,
     error_message: Option<String>,
 }
 
 impl StateRow {
-    fn changed_task(self, view: &RunView) -> ChangedTask {
+    fn changed_task(self, view: &RunView, refusals: &[Refusal]) -> ChangedTask {
         let obstacles = Obstacles {
             status: self.status,
             open_deps: self.open_deps,
-            paused: self.not_before.is_some(),
+            paused_until: self.not_before,
             provider: self.provider,
             machine: self.machine_id.as_deref().or(view.machine.as_deref()),
-            run_is_full: view.run.summary.running >= view.run.max_concurrency,
+            is_pinned: self.machine_id.is_some(),
+            refusals,
+            full_run: Some(view.run.summary.running).filter(|running| *running >= view.run.max_concurrency),
         };
+        let (waiting_for, waiting_reason) = waiting_for(obstacles, &view.runners).unzip();
+        let machine = self.ran_on.or(self.machine_id);
         ChangedTask {
             id: self.id,
             status: self.status,
-            attempt: u32::try_from(self.attempt).unwrap_or(0),
-            waiting_for: waiting_for(obstacles, &view.runners),
+            attempt: u32::try_from(self.attempt - self.refusals).unwrap_or(0),
+            waiting_for,
+            waiting_reason,
+            machine_id: machine.and_then(|id| id.parse().ok()),
             // A task that is retried keeps the error of its last attempt until the next one starts.
             error: self.error_code.map(|code| TaskError { code, message: self.error_message.unwrap_or_default() }),
         }
@@ -179,13 +193,21 @@ pub(crate) fn changed_tasks(
         .select(StateRow::as_select())
         .limit(limit)
         .load(c))?;
-    Ok(rows.into_iter().map(|row| row.changed_task(view)).collect())
+    let handed_back: Vec<TaskId> = rows.iter().filter(|row| row.refusals > 0).map(|row| row.id).collect();
+    let refusals = refusals::standing(c, &handed_back)?;
+    let of = |id: TaskId| refusals.get(&id).map_or(&[][..], Vec::as_slice);
+    Ok(rows
+        .into_iter()
+        .map(|row| {
+            let refusals = of(row.id);
+            row.changed_task(view, refusals)
+        })
+        .collect())
 }
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = tasks)]
 struct ResultRow {
-    ran_on: Option<String>,
     output_summary: Option<String>,
     exit_code: Option<i32>,
     input_tokens: Option<i64>,
@@ -205,6 +227,8 @@ struct SpecRow {
     prompt: String,
     model: Option<String>,
     working_directory: Option<String>,
+    permission: Option<PermissionColumn>,
+    allowed_tools: Option<String>,
 }
 
 /// Reads the tasks of a run whose positions lie in this range.
@@ -226,32 +250,49 @@ pub(crate) fn tasks(c: &mut Conn, view: &RunView, from: i32, until: i32) -> Resu
     for (task, target) in edges {
         depends_on.entry(task).or_default().push(target);
     }
+    let handed_back: Vec<TaskId> =
+        rows.iter().filter(|(state, ..)| state.refusals > 0).map(|(state, ..)| state.id).collect();
+    let mut refusals = refusals::standing(c, &handed_back)?;
+    let ids: Vec<TaskId> = rows.iter().map(|(state, ..)| state.id).collect();
+    let mut permissions = permissions::of_tasks(c, &ids)?;
     let operation = c.operation();
     let task = |(state, result, spec): (StateRow, ResultRow, SpecRow)| {
-        let depends_on = depends_on.remove(&state.id).unwrap_or_default();
-        task(view, state, result, spec, depends_on).map_err(|error| StoreError::bad_row(operation, error))
+        let related = Related {
+            depends_on: depends_on.remove(&state.id).unwrap_or_default(),
+            refusals: refusals.remove(&state.id).unwrap_or_default(),
+            permission: permissions.remove(&state.id),
+        };
+        task(view, state, result, spec, related).map_err(|error| StoreError::bad_row(operation, error))
     };
     rows.into_iter().map(task).collect()
 }
 
+/// What other tables hold about a task.
+struct Related {
+    depends_on: Vec<TaskId>,
+    refusals: Vec<Refusal>,
+    permission: Option<AttemptPermission>,
+}
+
 /// # Errors
-/// The machine's id in the row is malformed.
+/// A list in the row is not JSON.
 fn task(
     view: &RunView,
     state: StateRow,
     result: ResultRow,
     spec: SpecRow,
-    depends_on: Vec<TaskId>,
-) -> Result<Task, Box<dyn std::error::Error + Send + Sync>> {
+    Related { depends_on, refusals, permission }: Related,
+) -> Result<Task, serde_json::Error> {
     let provider = state.provider;
-    let machine_id = result.ran_on.or_else(|| state.machine_id.clone()).map(|id| id.parse()).transpose()?;
     let count = |count: Option<i64>| count.and_then(|count| u64::try_from(count).ok());
     let usage = Usage {
         input_tokens: count(result.input_tokens),
         output_tokens: count(result.output_tokens),
         cost_usd: result.cost_usd,
     };
-    let state = state.changed_task(view);
+    let (permission, denials) = permission.map_or((None, None), |of| (of.permission, of.denials));
+    let allowed_tools = spec.allowed_tools.as_deref().map(serde_json::from_str).transpose()?.unwrap_or_default();
+    let state = state.changed_task(view, &refusals);
     Ok(Task {
         id: state.id,
         task_key: spec.task_key,
@@ -260,11 +301,16 @@ fn task(
         provider,
         model: spec.model,
         working_directory: spec.working_directory,
-        machine_id,
+        machine_id: state.machine_id,
         depends_on,
         status: state.status,
         attempt: state.attempt,
         waiting_for: state.waiting_for,
+        waiting_reason: state.waiting_reason,
+        permission: permission.or(spec.permission.map(Permission::from)),
+        allowed_tools,
+        permission_denials: denials,
+        refusals,
         error: state.error,
         output_summary: result.output_summary,
         exit_code: result.exit_code,

@@ -1,24 +1,43 @@
-//! The runners that requested leases recently. With them, tasks can report that they wait for a machine.
+//! The machines whose runners requested leases. With them, tasks can report why they wait for a machine.
+
+use std::time::Duration;
 
 use diesel::prelude::*;
 use diesel::upsert::excluded;
-use ensemble_store_kit::types::{IntoDb, now};
+use ensemble_store_kit::types::IntoDb;
 use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::ids::UserId;
 use ensemble_types::runs::Provider;
+use ensemble_types::time::Timestamp;
 
 use super::schema::runners;
+use super::{leases, refusals};
 use crate::domain::{ActiveRunner, Runner};
+
+/// A machine that has not asked for leases for so long is not waited for.
+const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// Machines of an account that are looked at.
+const MOST: i64 = 1_000;
 
 /// Records active runners.
 pub(crate) fn record(tx: &mut Conn, active: &[ActiveRunner]) -> Result<(), StoreError> {
     let now = tx.now()?;
     for runner in active {
+        let before: Option<String> = on!(tx, |c| runners::table
+            .find((runner.owner.db(), runner.machine.as_str()))
+            .select(runners::providers)
+            .first(c)
+            .optional())?;
+        let before = providers(before.as_deref().unwrap_or_default());
+        for provider in providers(&runner.providers).into_iter().filter(|provider| !before.contains(provider)) {
+            refusals::void_of_provider(tx, runner.owner, runner.machine.as_str(), provider)?;
+        }
         let row = (
             runners::owner_id.eq(runner.owner.db()),
             runners::machine_id.eq(runner.machine.as_str()),
             runners::providers.eq(&runner.providers),
             runners::seen_until.eq(now.plus(runner.active_for).db()),
+            runners::slots.eq(runner.slots.and_then(|slots| i32::try_from(slots).ok())),
         );
         on!(tx, |c| diesel::insert_into(runners::table)
             .values(row)
@@ -27,24 +46,40 @@ pub(crate) fn record(tx: &mut Conn, active: &[ActiveRunner]) -> Result<(), Store
             .set((
                 runners::providers.eq(excluded(runners::providers)),
                 runners::seen_until.eq(excluded(runners::seen_until)),
+                runners::slots.eq(excluded(runners::slots)),
             ))
             .execute(c))?;
     }
     Ok(())
 }
 
-/// The active runners of an account.
-pub(crate) fn active(c: &mut Conn, owner: UserId) -> Result<Vec<Runner>, StoreError> {
-    let rows: Vec<(String, String)> = on!(c, |c| runners::table
-        .filter(runners::owner_id.eq(owner.db()).and(runners::seen_until.gt(now())))
-        .select((runners::machine_id, runners::providers))
+/// The machines of an account whose runners asked for leases in the last 30 days, whether or not they are active.
+pub(crate) fn of_account(c: &mut Conn, owner: UserId) -> Result<Vec<Runner>, StoreError> {
+    let now = c.now()?;
+    let rows: Vec<(String, String, Timestamp, Option<i32>)> = on!(c, |c| runners::table
+        .filter(runners::owner_id.eq(owner.db()).and(runners::seen_until.gt(now.minus(REMEMBERED).db())))
+        .order(runners::machine_id)
+        .limit(MOST)
+        .select((runners::machine_id, runners::providers, runners::seen_until, runners::slots))
         .load(c))?;
-    let runner = |(machine, names): (String, String)| {
-        let providers =
-            Provider::ALL.into_iter().filter(|provider| names.split(',').any(|name| name == provider.as_str()));
-        Runner { machine, providers: providers.collect() }
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    let open = leases::open_by_machine(c, owner)?;
+    let runner = |(machine, names, seen_until, slots): (String, String, Timestamp, Option<i32>)| Runner {
+        providers: providers(&names),
+        slots: slots.map(i64::from),
+        running: open.get(&machine).copied().unwrap_or(0),
+        is_active: seen_until > now,
+        seen_until,
+        machine,
     };
     Ok(rows.into_iter().map(runner).collect())
+}
+
+/// Names of providers that are separated by commas.
+fn providers(names: &str) -> Vec<Provider> {
+    Provider::ALL.into_iter().filter(|provider| names.split(',').any(|name| name == provider.as_str())).collect()
 }
 
 pub(crate) fn delete(tx: &mut Conn, owner: UserId, machine: &str) -> Result<(), StoreError> {

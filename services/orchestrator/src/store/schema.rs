@@ -16,6 +16,7 @@ table! {
         spread -> Bool,
         pinned -> Bool,
         machine_id -> Nullable<Text>,
+        wanted_machine_id -> Nullable<Text>,
         traceparent -> Nullable<Text>,
         total -> Integer,
         queued -> Integer,
@@ -53,6 +54,7 @@ table! {
         backoff_factor -> Double,
         status -> Text,
         attempt -> Integer,
+        refusals -> Integer,
         open_deps -> Integer,
         failures -> Integer,
         losses -> Integer,
@@ -74,7 +76,7 @@ table! {
 }
 
 table! {
-    use diesel::sql_types::{Nullable, Text};
+    use diesel::sql_types::{Bool, Nullable, Text};
     use ensemble_store_kit::types::Uid;
 
     task_specs (task_id) {
@@ -84,6 +86,21 @@ table! {
         prompt -> Text,
         model -> Nullable<Text>,
         working_directory -> Nullable<Text>,
+        permission -> Nullable<Text>,
+        allowed_tools -> Nullable<Text>,
+        fail_on_denial -> Bool,
+    }
+}
+
+table! {
+    use diesel::sql_types::{Integer, Nullable, Text};
+    use ensemble_store_kit::types::Uid;
+
+    task_permissions (task_id) {
+        task_id -> Uid,
+        permission -> Nullable<Text>,
+        denial_count -> Integer,
+        denials -> Text,
     }
 }
 
@@ -109,12 +126,15 @@ table! {
         owner_id -> Uid,
         machine_id -> Text,
         attempt -> Integer,
+        refusals -> Integer,
+        refused -> Bool,
         granted_at -> Moment,
         beaten_at -> Nullable<Moment>,
         expires_at -> Moment,
         timeout_at -> Nullable<Moment>,
         due_at -> Moment,
         cancel_requested -> Bool,
+        cancel_received -> Bool,
         ended_at -> Nullable<Moment>,
         end_reason -> Nullable<Text>,
         outcome -> Nullable<Text>,
@@ -138,7 +158,7 @@ table! {
 }
 
 table! {
-    use diesel::sql_types::Text;
+    use diesel::sql_types::{Integer, Nullable, Text};
     use ensemble_store_kit::types::{Moment, Uid};
 
     runners (owner_id, machine_id) {
@@ -146,6 +166,25 @@ table! {
         machine_id -> Text,
         providers -> Text,
         seen_until -> Moment,
+        slots -> Nullable<Integer>,
+    }
+}
+
+table! {
+    use diesel::sql_types::{Bool, Integer, Text};
+    use ensemble_store_kit::types::{Moment, Uid};
+
+    task_refusals (task_id, fence) {
+        task_id -> Uid,
+        fence -> Integer,
+        run_id -> Uid,
+        owner_id -> Uid,
+        machine_id -> Text,
+        provider -> Text,
+        code -> Text,
+        message -> Text,
+        is_void -> Bool,
+        refused_at -> Moment,
     }
 }
 

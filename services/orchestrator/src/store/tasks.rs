@@ -7,10 +7,11 @@ use diesel::prelude::*;
 use ensemble_store_kit::types::{DbId, DbTime, IntoDb};
 use ensemble_store_kit::{Conn, StoreError, cached, on};
 use ensemble_types::ids::{MachineId, RunId, TaskId, UserId};
-use ensemble_types::runs::{TaskError, TaskStatus, Usage};
+use ensemble_types::runs::{Permission, PermissionDenials, Provider, TaskError, TaskStatus, Usage};
 use ensemble_types::time::Timestamp;
 
-use super::columns::TaskStatusColumn;
+use super::columns::{ProviderColumn, TaskStatusColumn};
+use super::permissions;
 use super::runs::LockedRun;
 use super::schema::{dependencies, tasks};
 use crate::domain::Retry;
@@ -20,7 +21,9 @@ use crate::domain::Retry;
 pub(crate) struct LockedTask {
     pub(crate) id: TaskId,
     pub(crate) status: TaskStatus,
+    /// The fence of its last attempt.
     pub(crate) attempt: i32,
+    pub(crate) provider: Provider,
     /// The machine that it is pinned to.
     pub(crate) pin: Option<String>,
     pub(crate) failures: i32,
@@ -37,6 +40,8 @@ pub(super) struct LockedRow {
     #[diesel(deserialize_as = TaskStatusColumn)]
     status: TaskStatus,
     attempt: i32,
+    #[diesel(deserialize_as = ProviderColumn)]
+    provider: Provider,
     machine_id: Option<String>,
     failures: i32,
     losses: i32,
@@ -54,6 +59,7 @@ impl From<LockedRow> for LockedTask {
             id: row.id,
             status: row.status,
             attempt: row.attempt,
+            provider: row.provider,
             pin: row.machine_id,
             failures: row.failures,
             losses: row.losses,
@@ -87,12 +93,16 @@ pub(crate) struct AttemptResults {
     pub(crate) output_summary: Option<String>,
     pub(crate) provider_session_id: Option<String>,
     pub(crate) usage: Option<Usage>,
+    pub(crate) permission: Option<Permission>,
+    pub(crate) denials: Option<PermissionDenials>,
 }
 
 impl AttemptResults {
     /// What they count for the account's quota.
     pub(crate) fn text_bytes(&self) -> i64 {
-        self.output_summary.as_ref().map_or(0, |summary| i64::try_from(summary.len()).unwrap_or(i64::MAX))
+        let summary = self.output_summary.as_ref().map_or(0, String::len);
+        let denials = self.denials.as_ref().map_or(0, |denials| permissions::json(denials).len());
+        i64::try_from(summary + denials).unwrap_or(i64::MAX)
     }
 }
 
@@ -107,6 +117,8 @@ pub(crate) struct EndedTask {
     pub(crate) not_before: Option<Timestamp>,
     pub(crate) error: Option<TaskError>,
     pub(crate) results: AttemptResults,
+    /// The machine handed it back before the agent was started.
+    pub(crate) refused: bool,
     pub(crate) now: Timestamp,
 }
 
@@ -154,10 +166,20 @@ pub(crate) fn end_attempt(tx: &mut Conn, task: &EndedTask) -> Result<(), StoreEr
     on!(tx, |c| cached(diesel::update(tasks::table.find(task.id.db())).set((
         changes,
         session,
+        tasks::refusals.eq(tasks::refusals + i32::from(task.refused)),
         tasks::started_at.eq(started_at)
     )))
     .execute(c))?;
-    Ok(())
+    permissions::save(tx, task.id, task.results.permission, task.results.denials.as_ref())
+}
+
+/// Records the agent's session of the running attempt. It is no change that the owner waits for.
+pub(crate) fn set_session(tx: &mut Conn, task: TaskId, session: &str) -> Result<(), StoreError> {
+    let is_other = tasks::provider_session_id.is_null().or(tasks::provider_session_id.ne(session));
+    on!(tx, |c| diesel::update(tasks::table.find(task.db()).filter(is_other))
+        .set(tasks::provider_session_id.eq(session))
+        .execute(c))
+    .map(drop)
 }
 
 /// A queued task that depends on some of the given tasks.

@@ -24,6 +24,7 @@ pub(crate) struct ActiveRunners {
 
 struct Known {
     providers: String,
+    slots: Option<u32>,
     active_until: Instant,
     /// Until when the record in the database says that the runner is active.
     recorded_until: Instant,
@@ -41,7 +42,9 @@ impl ActiveRunners {
         let now = Instant::now();
         let active_until = now + wait + self.active_for;
         let is_recorded = match self.known().get_mut(&(request.owner, request.machine.clone())) {
-            Some(known) if known.providers == providers && known.recorded_until > now => {
+            Some(known)
+                if known.providers == providers && known.slots == request.slots && known.recorded_until > now =>
+            {
                 known.active_until = known.active_until.max(active_until);
                 true
             }
@@ -50,9 +53,11 @@ impl ActiveRunners {
         if !is_recorded {
             let (owner, machine) = (request.owner, request.machine.clone());
             let active_for = active_until.duration_since(now);
-            let runner = ActiveRunner { owner, machine: machine.clone(), providers: providers.clone(), active_for };
+            let slots = request.slots;
+            let runner =
+                ActiveRunner { owner, machine: machine.clone(), providers: providers.clone(), slots, active_for };
             record(&self.db, vec![runner]).await?;
-            let known = Known { providers, active_until, recorded_until: active_until };
+            let known = Known { providers, slots, active_until, recorded_until: active_until };
             self.known().insert((owner, machine), known);
         }
         Ok(())
@@ -66,7 +71,8 @@ impl ActiveRunners {
             if known.active_until > known.recorded_until && known.recorded_until < now + ahead {
                 let active_for = known.active_until.duration_since(now);
                 let (owner, machine, providers) = (*owner, machine.clone(), known.providers.clone());
-                expiring.push(ActiveRunner { owner, machine, providers, active_for });
+                let slots = known.slots;
+                expiring.push(ActiveRunner { owner, machine, providers, slots, active_for });
                 known.recorded_until = known.active_until;
             }
             known.active_until > now

@@ -1,11 +1,11 @@
 //! Cancelling a run.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ensemble_testkit::{Api, eventually, on_both_databases};
 use serde_json::json;
 
-use crate::fixture::{Fixture, path, statuses, task};
+use crate::fixture::{Fixture, LEASES, path, statuses, task};
 
 on_both_databases! {
     async fn queued_tasks_end_at_once_and_runners_get_the_request(on: Backend) {
@@ -26,6 +26,31 @@ on_both_databases! {
         let unchanged = Api::send(fixture.api.request("POST", &path(&run, "/cancel"))).await.expect(200);
         assert_eq!(unchanged["version"], run["version"]);
         assert!(runner.lease(8).await.is_empty());
+    }
+
+    async fn an_open_request_gets_the_order_to_cancel_at_once(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let run = fixture.submit(json!([task("a")])).await;
+        let runner = fixture.runner();
+        let lease = runner.lease_one().await;
+        runner.heartbeat(&lease).await.expect(200);
+        let orders = json!({ "machineId": runner.id, "providers": [], "capacity": 0, "waitMs": 20_000 });
+        let (api, body) = (runner.api.clone(), orders.clone());
+        let waiting = tokio::spawn(async move { (api.post(LEASES, &body).await.expect(200), Instant::now()) });
+        fixture.wait_for_requests(1).await;
+        let cancelled = Instant::now();
+        fixture.api.post(&path(&run, "/cancel"), &json!({})).await.expect(200);
+        let (answer, received) = waiting.await.unwrap();
+        assert!(received.duration_since(cancelled) < Duration::from_secs(10), "the next sweep is not needed");
+        let order = json!({ "id": lease["id"], "kind": "cancel", "runId": run["id"], "taskId": lease["taskId"],
+            "leaseId": lease["id"], "fence": 1 });
+        assert_eq!(answer, json!({ "leases": [], "orders": [order] }));
+        assert_eq!(runner.api.post(LEASES, &orders).await.expect(200)["orders"][0], order, "until a heartbeat receives it");
+        assert!(fixture.runner().api.post(LEASES, &json!({ "machineId": "x" })).await.status >= 400);
+        assert_eq!(runner.heartbeat(&lease).await.expect(200)["cancelRequested"], true);
+        let mut now = orders;
+        now["waitMs"] = json!(0);
+        assert_eq!(runner.api.post(LEASES, &now).await.expect(200)["orders"], json!([]));
     }
 
     async fn a_run_without_running_tasks_ends_at_once(on: Backend) {

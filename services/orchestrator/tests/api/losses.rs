@@ -52,6 +52,20 @@ on_both_databases! {
         assert_eq!((&run["status"], &run["tasks"][0]["attempt"]), (&json!("completed"), &json!(1)));
     }
 
+    async fn the_session_of_a_lost_attempt_is_resumed_on_its_machine(on: Backend) {
+        let fixture = Fixture::with(on, SHORT).await;
+        let run = fixture.submit(json!([task("a")])).await;
+        let runner = fixture.runner();
+        let lease = runner.lease_one().await;
+        runner.heartbeat(&lease).await.expect(200);
+        runner.report(&lease, "heartbeat", json!({ "providerSessionId": "session-1" })).await.expect(200);
+        eventually(TIMEOUT, async || is_queued(&fixture, &run).await).await;
+        let next = runner.lease_one().await;
+        assert_eq!((&next["attempt"], &next["resume"]), (&json!(2), &json!("session-1")));
+        runner.complete(&next).await;
+        fixture.wait_for_end(&run).await;
+    }
+
     async fn a_late_heartbeat_resumes_the_attempt_and_is_no_loss(on: Backend) {
         let fixture = Fixture::with(on, &[SHORT, &[("ORCHESTRATOR_MAX_MACHINE_LOSSES", "2")]].concat()).await;
         let run = fixture.submit(json!([task("a")])).await;

@@ -103,10 +103,9 @@ on_both_databases! {
         let runner = fixture.runner();
         let good = json!({ "machineId": runner.id, "providers": ["claude"], "capacity": 1, "waitMs": 0 });
         for (field, value) in [
-            ("capacity", json!(0)),
             ("capacity", json!(65)),
+            ("slots", json!(0)),
             ("waitMs", json!(60_001)),
-            ("providers", json!([])),
             ("providers", json!(["chatbot"])),
             ("machineId", json!("")),
         ] {
@@ -119,7 +118,7 @@ on_both_databases! {
         other["machineId"] = json!(fixture.peers.new_machine(fixture.user));
         runner.api.post(LEASES, &other).await.problem(403, "FORBIDDEN");
         fixture.api.post(LEASES, &good).await.problem(403, "FORBIDDEN");
-        assert_eq!(runner.api.post(LEASES, &good).await.expect(200), json!({ "leases": [] }));
+        assert_eq!(runner.api.post(LEASES, &good).await.expect(200), json!({ "leases": [], "orders": [] }));
 
         let run = fixture.submit(json!([task("a")])).await;
         let lease = runner.lease_one().await;

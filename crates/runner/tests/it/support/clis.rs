@@ -6,9 +6,9 @@ use std::time::Duration;
 use ensemble_model_stand_in::StandIn;
 use ensemble_runner::Config;
 use ensemble_runner::config::ProviderConfig;
-use ensemble_runner::provider::Permission;
 use ensemble_testkit::eventually;
 use ensemble_types::leases::Lease;
+use ensemble_types::runs::Permission;
 use ensemble_types::runs::Provider;
 use tempfile::TempDir;
 

@@ -27,6 +27,10 @@ pub(crate) struct Recorded {
     pub(crate) finishes: Vec<LeaseFinish>,
     /// The `traceparent` of each call about it.
     pub(crate) traces: Vec<Option<String>>,
+    /// The provider's session, as a heartbeat told it.
+    pub(crate) session: Option<String>,
+    /// A heartbeat was told to cancel.
+    cancel_received: bool,
 }
 
 #[derive(Default)]
@@ -95,6 +99,7 @@ impl Orchestrator {
 
     pub(crate) fn cancel(&self, lease: LeaseId) {
         self.shared.lock().cancelled.insert(lease);
+        self.shared.ready.notify_waiters();
     }
 
     /// Acts as if another runner had received the task.
@@ -164,6 +169,8 @@ pub(crate) fn task(prompt: impl Into<String>) -> Lease {
         prompt: prompt.into(),
         working_directory: None,
         timeout_ms: 120_000,
+        permission: None,
+        allowed_tools: Vec::new(),
         resume: None,
         traceparent: None,
         expires_at: Timestamp::from_unix_seconds(4_000_000_000),
@@ -214,8 +221,17 @@ async fn lease(shared: Data, body: web::Json<LeaseRequest>) -> HttpResponse {
                 state.recorded.entry(lease.id).or_default();
                 leases.push(lease);
             }
-            if !leases.is_empty() || tokio::time::Instant::now() >= deadline {
-                return HttpResponse::Ok().json(json!({ "leases": leases }));
+            // An order is repeated until a heartbeat has received it.
+            let State { cancelled, recorded, .. } = &*state;
+            let orders: Vec<_> = cancelled
+                .iter()
+                .filter(|id| {
+                    recorded.get(id).is_some_and(|recorded| recorded.finishes.is_empty() && !recorded.cancel_received)
+                })
+                .map(|id| json!({ "id": id, "kind": "cancel", "runId": id, "taskId": id, "leaseId": id, "fence": 1 }))
+                .collect();
+            if !leases.is_empty() || !orders.is_empty() || tokio::time::Instant::now() >= deadline {
+                return HttpResponse::Ok().json(json!({ "leases": leases, "orders": orders }));
             }
         }
         let _ = tokio::time::timeout_at(deadline, ready).await;
@@ -248,6 +264,11 @@ async fn heartbeat(shared: Data, http: HttpRequest, body: web::Json<LeaseHeartbe
     held(&shared, &http, body.fence, |state, id| {
         state.recorded.get_mut(&id).unwrap().heartbeats.push(Instant::now());
         let cancel = state.cancelled.contains(&id);
+        let recorded = state.recorded.get_mut(&id).unwrap();
+        recorded.cancel_received |= cancel;
+        if let Some(session) = &body.provider_session_id {
+            recorded.session = Some(session.to_string());
+        }
         HttpResponse::Ok().json(json!({"expiresAt": "2030-01-01T00:00:00.000Z", "cancelRequested": cancel}))
     })
 }

@@ -1,0 +1,11 @@
+ALTER TABLE runners DROP COLUMN slots;
+ALTER TABLE runs DROP COLUMN wanted_machine_id;
+DROP TABLE task_permissions;
+ALTER TABLE task_specs DROP COLUMN fail_on_denial;
+ALTER TABLE task_specs DROP COLUMN allowed_tools;
+ALTER TABLE task_specs DROP COLUMN permission;
+DROP TABLE task_refusals;
+ALTER TABLE leases DROP COLUMN cancel_received;
+ALTER TABLE leases DROP COLUMN refused;
+ALTER TABLE leases DROP COLUMN refusals;
+ALTER TABLE tasks DROP COLUMN refusals;
