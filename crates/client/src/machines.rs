@@ -57,6 +57,12 @@ impl Client {
         self.update_machine(id, &UpdateMachine { activity: Some(activity), ..UpdateMachine::default() }).await
     }
 
+    /// The last heartbeat: the machine is offline from now on.
+    pub async fn machine_signs_off(&self, id: &MachineId, activity: Activity) -> Result<Machine> {
+        let update = UpdateMachine { activity: Some(activity), online: Some(false), ..UpdateMachine::default() };
+        self.update_machine(id, &update).await
+    }
+
     /// Deletes a machine: its tokens stop working, its leases end, and tasks that only it may do fail.
     pub async fn delete_machine(&self, id: &MachineId) -> Result<()> {
         self.delete(&["v1", "machines", id.as_str()]).await

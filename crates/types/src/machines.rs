@@ -35,6 +35,9 @@ pub struct UpdateMachine {
     /// The heartbeat sets `lastActiveAt` and changes no version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<Activity>,
+    /// `false` beside `activity`: the runner ends, and the machine is offline until the next heartbeat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub online: Option<bool>,
     /// Only for an update of exactly one versioned field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_version: Option<i64>,
@@ -55,7 +58,7 @@ pub struct Machine {
     pub daemon_state: Option<String>,
     pub daemon_state_version: i64,
     pub activity: Option<Activity>,
-    /// Whether the machine sent a heartbeat recently.
+    /// Whether the machine sent a heartbeat recently, and has not said since that it ends.
     pub online: bool,
     pub last_active_at: Option<Timestamp>,
     pub created_at: Timestamp,

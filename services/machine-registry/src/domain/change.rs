@@ -12,6 +12,8 @@ pub(crate) struct Change {
     pub(crate) daemon_state: Option<Edit>,
     /// The heartbeat.
     pub(crate) activity: Option<Activity>,
+    /// The runner says with the heartbeat that it ends.
+    pub(crate) signs_off: bool,
 }
 
 /// A new value of a versioned field.
@@ -49,6 +51,9 @@ impl Change {
         if body.metadata.is_none() && body.daemon_state.is_none() && body.activity.is_none() {
             return Err(BadChange::Empty);
         }
+        if body.online.is_some() && body.activity.is_none() {
+            return Err(BadChange::StrayVersion("online"));
+        }
         let versioned = usize::from(body.metadata.is_some()) + usize::from(body.daemon_state.is_some());
         if body.expected_version.is_some() && versioned != 1 {
             return Err(BadChange::AmbiguousVersion);
@@ -63,6 +68,7 @@ impl Change {
             metadata: edit(metadata, body.expected_metadata_version, "expectedMetadataVersion")?,
             daemon_state: edit(daemon_state, body.expected_daemon_state_version, "expectedDaemonStateVersion")?,
             activity: body.activity,
+            signs_off: body.online == Some(false),
         })
     }
 
@@ -85,7 +91,7 @@ impl Machine {
             (self.daemon_state, self.updated_at) = (Versioned { value: Some(edit.value), version }, now);
         }
         if let Some(activity) = change.activity {
-            (self.activity, self.presence) = (Some(activity), Presence::after_heartbeat(now));
+            (self.activity, self.presence) = (Some(activity), Presence::after_heartbeat(now, change.signs_off));
         }
         Ok(self)
     }

@@ -47,13 +47,18 @@ pub(crate) struct Draft {
 
 impl Presence {
     /// Both times are the database's.
-    pub(crate) fn new(last_active_at: Option<Timestamp>, now: Timestamp, online_for: Duration) -> Self {
-        let online = last_active_at.is_some_and(|beat| now < beat.plus(online_for));
+    pub(crate) fn new(
+        last_active_at: Option<Timestamp>,
+        signed_off: bool,
+        now: Timestamp,
+        online_for: Duration,
+    ) -> Self {
+        let online = !signed_off && last_active_at.is_some_and(|beat| now < beat.plus(online_for));
         Self { last_active_at, online }
     }
 
-    pub(crate) fn after_heartbeat(now: Timestamp) -> Self {
-        Self { last_active_at: Some(now), online: true }
+    pub(crate) fn after_heartbeat(now: Timestamp, signs_off: bool) -> Self {
+        Self { last_active_at: Some(now), online: !signs_off }
     }
 }
 
@@ -93,9 +98,11 @@ mod tests {
     fn a_machine_is_online_for_a_while_after_a_heartbeat() {
         let beat = Timestamp::from_unix_seconds(1_000);
         let online_for = Duration::from_secs(60);
-        let online = |seconds| Presence::new(Some(beat), Timestamp::from_unix_seconds(seconds), online_for).online;
+        let online =
+            |seconds| Presence::new(Some(beat), false, Timestamp::from_unix_seconds(seconds), online_for).online;
         assert!(online(1_000) && online(1_059));
         assert!(!online(1_060) && !online(5_000));
-        assert!(!Presence::new(None, beat, online_for).online, "it has sent no heartbeat");
+        assert!(!Presence::new(None, false, beat, online_for).online, "it has sent no heartbeat");
+        assert!(!Presence::new(Some(beat), true, beat, online_for).online, "its runner has ended");
     }
 }

@@ -84,7 +84,8 @@ pub(crate) async fn update(service: &MachineRegistry, own: OwnMachine, change: C
     let online_for = service.online_for;
     let update = move |tx: &mut Conn| {
         if let Some(activity) = change.heartbeat() {
-            return machines::heartbeat(tx, &own, activity, online_for)?.ok_or(Error::MachineNotFound);
+            return machines::heartbeat(tx, &own, activity, change.signs_off, online_for)?
+                .ok_or(Error::MachineNotFound);
         }
         let machine = machines::lock(tx, &own, online_for)?.ok_or(Error::MachineNotFound)?;
         let now = tx.now()?;

@@ -46,6 +46,7 @@ struct Row {
     daemon_state_version: i64,
     activity: Option<String>,
     last_active_at: Option<Timestamp>,
+    signed_off: bool,
     created_at: Timestamp,
     updated_at: Timestamp,
 }
@@ -60,6 +61,7 @@ struct Changed<'a> {
     daemon_state_version: Option<i64>,
     activity: Option<&'a str>,
     last_active_at: Option<DbTime>,
+    signed_off: Option<bool>,
     updated_at: DbTime,
 }
 
@@ -73,6 +75,7 @@ pub(crate) fn insert(tx: &mut Conn, owner: UserId, draft: &Draft) -> Result<bool
         machines::metadata_version.eq(1),
         machines::encryption_key.eq(&draft.encryption_key),
         machines::daemon_state_version.eq(0),
+        machines::signed_off.eq(false),
         machines::created_at.eq(at.db()),
         machines::updated_at.eq(at.db()),
     );
@@ -121,6 +124,7 @@ pub(crate) fn update(
         daemon_state_version: change.daemon_state.as_ref().map(|_| machine.daemon_state.version),
         activity: change.activity.as_ref().map(Activity::as_text),
         last_active_at: change.activity.as_ref().map(|_| now.db()),
+        signed_off: change.activity.as_ref().map(|_| change.signs_off),
         updated_at: machine.updated_at.db(),
     };
     on!(tx, |c| diesel::update(machines::table.find(key(own))).set(&changed).execute(c))?;
@@ -132,9 +136,14 @@ pub(crate) fn heartbeat(
     tx: &mut Conn,
     own: &OwnMachine,
     activity: &Activity,
+    signs_off: bool,
     online_for: OnlineFor,
 ) -> Result<Option<Machine>, StoreError> {
-    let beat = (machines::activity.eq(activity.as_text()), machines::last_active_at.eq(now().nullable()));
+    let beat = (
+        machines::activity.eq(activity.as_text()),
+        machines::last_active_at.eq(now().nullable()),
+        machines::signed_off.eq(signs_off),
+    );
     let row: Option<(Row, Timestamp)> = on!(tx, |c| cached(
         diesel::update(machines::table.find(key(own))).set(beat).returning((Row::as_returning(), now()))
     )
@@ -176,7 +185,7 @@ impl Row {
             encryption_key: self.encryption_key,
             daemon_state: Versioned { value: self.daemon_state, version: self.daemon_state_version },
             activity: activity.map_err(|error| StoreError::bad_row(c.operation(), error))?,
-            presence: Presence::new(self.last_active_at, now, online_for),
+            presence: Presence::new(self.last_active_at, self.signed_off, now, online_for),
             created_at: self.created_at,
             updated_at: self.updated_at,
         })

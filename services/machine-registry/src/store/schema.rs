@@ -2,7 +2,7 @@
 //! the database would break replicas of the release before.
 
 diesel::table! {
-    use diesel::sql_types::{BigInt, Nullable, Text};
+    use diesel::sql_types::{BigInt, Bool, Nullable, Text};
     use ensemble_store_kit::types::{Moment, Uid};
 
     machines (owner_id, id) {
@@ -15,6 +15,7 @@ diesel::table! {
         daemon_state_version -> BigInt,
         activity -> Nullable<Text>,
         last_active_at -> Nullable<Moment>,
+        signed_off -> Bool,
         created_at -> Moment,
         updated_at -> Moment,
     }

@@ -81,6 +81,24 @@ on_both_databases! {
         assert_eq!(alice.get("/v1/machines/m").await.expect(200)["daemonStateVersion"], 12);
     }
 
+    async fn a_machine_that_says_that_it_ends_is_offline_until_the_next_heartbeat(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (_, alice) = fixture.user();
+        alice.post("/v1/machines", &draft("m")).await.expect(201);
+        let path = "/v1/machines/m";
+        let beat = |online: Option<bool>| match online {
+            Some(online) => json!({ "activity": {}, "online": online }),
+            None => json!({ "activity": {} }),
+        };
+        for (online, seen) in [(None, true), (Some(false), false), (None, true), (Some(true), true)] {
+            assert_eq!(alice.patch(path, &beat(online)).await.expect(200)["online"], seen, "{online:?}");
+            assert_eq!(alice.get(path).await.expect(200)["online"], seen, "{online:?}");
+        }
+        let with_metadata = json!({ "activity": {}, "online": false, "metadata": "new" });
+        assert_eq!(alice.patch(path, &with_metadata).await.expect(200)["online"], false);
+        assert_eq!(alice.patch(path, &json!({ "online": false })).await.status, 400);
+    }
+
     async fn a_heartbeat_changes_presence_only(on: Backend) {
         let fixture = Fixture::with(on, &[("MACHINE_ONLINE_MS", "300")]).await;
         let (_, alice) = fixture.user();
