@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::ids::{MachineId, RunId, TaskId};
+pub use crate::permissions::{Permission, PermissionDenial, PermissionDenials};
 use crate::text::Text;
 use crate::time::Timestamp;
 
@@ -32,49 +33,6 @@ impl Provider {
 impl std::fmt::Display for Provider {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.as_str())
-    }
-}
-
-/// What a coding agent may do without asking a person. The runner's configuration is the upper bound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Permission {
-    /// It only reads and plans.
-    Plan,
-    /// It reads, and asks a person for everything else. Only sessions have a person who can answer.
-    Ask,
-    /// It may also change files in its working directory.
-    Edit,
-    /// It may do everything that the runner's account may do.
-    Bypass,
-}
-
-impl Permission {
-    pub const ALL: [Self; 4] = [Self::Plan, Self::Ask, Self::Edit, Self::Bypass];
-
-    /// The name on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Plan => "plan",
-            Self::Ask => "ask",
-            Self::Edit => "edit",
-            Self::Bypass => "bypass",
-        }
-    }
-}
-
-impl std::fmt::Display for Permission {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl std::str::FromStr for Permission {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let found = Self::ALL.into_iter().find(|permission| permission.as_str() == text);
-        found.ok_or("must be plan, ask, edit or bypass")
     }
 }
 
@@ -270,27 +228,6 @@ pub struct TaskError {
     pub message: String,
 }
 
-/// What an agent was refused because nobody was there to allow it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct PermissionDenials {
-    /// How often.
-    pub count: u32,
-    /// The first 32.
-    #[schema(max_items = 32)]
-    pub denials: Vec<PermissionDenial>,
-}
-
-/// One refusal.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct PermissionDenial {
-    /// The tool's name, in the words of the agent.
-    pub tool: Text<1, 128>,
-    /// The command, the path or the address that the tool was called with.
-    pub summary: Text<0, 512>,
-}
-
 /// A machine handed a task back, because it could not run it. Nothing was spent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -361,9 +298,11 @@ pub struct Task {
     pub error: Option<TaskError>,
     /// The permission that the agent had, or will ask for.
     pub permission: Option<Permission>,
+    #[serde(default)]
     pub allowed_tools: Vec<String>,
     pub permission_denials: Option<PermissionDenials>,
     /// The machines that could not run it, at most 32.
+    #[serde(default)]
     pub refusals: Vec<Refusal>,
     pub output_summary: Option<String>,
     pub exit_code: Option<i32>,

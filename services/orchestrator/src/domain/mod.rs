@@ -2,6 +2,7 @@
 
 mod deleted_machine;
 mod draft;
+mod draft_checks;
 mod graph;
 mod range;
 mod retry;

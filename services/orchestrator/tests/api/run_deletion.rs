@@ -7,7 +7,17 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, RUNS, execute, number, path, task};
 
-const TABLES: [&str; 7] = ["runs", "tasks", "task_specs", "dependencies", "leases", "output_chunks", "deleted_runs"];
+const TABLES: [&str; 9] = [
+    "runs",
+    "tasks",
+    "task_specs",
+    "task_permissions",
+    "task_refusals",
+    "dependencies",
+    "leases",
+    "output_chunks",
+    "deleted_runs",
+];
 
 async fn rows(fixture: &Fixture) -> Vec<i64> {
     let mut rows = Vec::new();
@@ -17,17 +27,20 @@ async fn rows(fixture: &Fixture) -> Vec<i64> {
     rows
 }
 
-/// A run of two tasks, one after the other, that has completed with output.
+/// A run of two tasks, one after the other, that has completed with output. Another machine handed the first one back.
 async fn completed_run(fixture: &Fixture) -> Value {
     let run = fixture.submit(json!([
         { "prompt": "a", "provider": "claude", "taskKey": "a" },
         { "prompt": "b", "provider": "claude", "dependsOn": ["a"] },
     ]));
-    let (run, runner) = (run.await, fixture.runner());
+    let (run, runner, cannot) = (run.await, fixture.runner(), fixture.runner());
+    assert!(runner.lease(0).await.is_empty());
+    let refused = json!({ "status": "refused", "error": { "code": "HOST_BUSY", "message": "" } });
+    cannot.report(&cannot.lease_one().await, "finish", refused).await.expect(200);
     for _ in 0..2 {
         let lease = runner.lease_one().await;
         runner.output(&lease, 0, "some output").await.expect(200);
-        runner.complete(&lease).await;
+        runner.report(&lease, "finish", json!({ "status": "completed", "permission": "edit" })).await.expect(200);
     }
     fixture.wait_for_end(&run).await
 }
@@ -36,7 +49,7 @@ on_both_databases! {
     async fn a_run_is_deleted_with_all_that_belongs_to_it(on: Backend) {
         let fixture = Fixture::new(on).await;
         let (run, kept) = (completed_run(&fixture).await, completed_run(&fixture).await);
-        let kept_rows = vec![1, 2, 2, 1, 2, 2, 0];
+        let kept_rows = vec![1, 2, 2, 2, 1, 1, 3, 2, 0];
         assert_eq!(fixture.api.delete(&path(&run, "")).await.expect(200), json!({ "success": true }));
         let output = format!("/tasks/{}/output", run["tasks"][0]["id"].as_str().unwrap());
         for rest in ["", "/pend", "/events", &output, &format!("{output}?follow=true")] {
@@ -135,8 +148,8 @@ on_both_databases! {
         fixture.stop().await;
         // As a replica leaves it that dies after the deletion.
         execute(&fixture.url, "INSERT INTO deleted_runs SELECT id FROM runs; DELETE FROM runs;").await;
-        assert_eq!(rows(&fixture).await, [0, 120, 120, 0, 1, 230, 1]);
+        assert_eq!(rows(&fixture).await, [0, 120, 120, 0, 0, 0, 1, 230, 1]);
         fixture.start(&[]).await;
-        eventually(Duration::from_secs(20), async || rows(&fixture).await == [0; 7]).await;
+        eventually(Duration::from_secs(20), async || rows(&fixture).await == [0; 9]).await;
     }
 }
