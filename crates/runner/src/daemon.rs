@@ -13,8 +13,9 @@ use crate::attempt::{self, Context, Held};
 use crate::backoff::Backoff;
 use crate::config::Config;
 use crate::drain::{Drain, Phase};
+use crate::offers;
 use crate::presence;
-use crate::provider::{self, Offer};
+use crate::provider::{NotOffered, Offer};
 use crate::server::{self, Server, ServerError};
 use crate::spool::Spool;
 use crate::wake;
@@ -63,15 +64,6 @@ pub async fn run_until(config: Config, drain: Drain) -> Result<(), RunError> {
     run_with(config, server, drain).await
 }
 
-/// The providers of this machine. A provider that is not offered comes with the reason.
-pub fn offers(config: &Config) -> Vec<Offer> {
-    let offer = |provider: Provider| match config.providers.get(&provider) {
-        Some(wanted) if wanted.enabled => provider::find(&wanted.program, config.search_path()),
-        _ => Err("it is switched off in the runner's configuration".to_owned()),
-    };
-    Provider::ALL.into_iter().map(|provider| Offer { provider, program: offer(provider) }).collect()
-}
-
 /// The same with any implementation of [`Server`].
 pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Drain) -> Result<(), RunError> {
     let config = Arc::new(config);
@@ -83,25 +75,27 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
     let held = Held::default();
     let context = Context { config: config.clone(), server, spool: Arc::new(spool), drain: drain.clone(), woken, held };
     let slots = Arc::new(Semaphore::new(usize::try_from(config.capacity).unwrap_or(1)));
-    let found = offers(&config);
-    log_offers(&found, &[]);
-    let (offered, offers) = watch::channel(found);
+    // Until the programs were asked whether they can work, nothing is offered.
+    let (offered, offers) = watch::channel(Vec::new());
 
     let mut background = JoinSet::new();
     background.spawn(wake::watch(wake_ups));
     background.spawn(presence::run(context.clone(), offers.clone(), slots.clone()));
-    background.spawn(look_for_programs(config.clone(), offered));
+    background.spawn(offers::keep(config.clone(), offered));
     let mut attempts = JoinSet::new();
     for record in unfinished {
         attempts.spawn(attempt::recover(context.clone(), record));
     }
     tracing::info!(machine.id = %config.machine, server = config.server, capacity = config.capacity, "The runner is ready");
     tokio::select! {
-        () = serve(&context, offers, &slots, &mut attempts) => {}
+        () = serve(&context, offers.clone(), &slots, &mut attempts) => {}
         () = drain.reached(Phase::Draining) => {}
     }
-    background.spawn(obey(context.clone()));
+    background.spawn(obey(context.clone(), offers.clone()));
     shut_down(&context, &slots, &mut attempts).await;
+    // No later heartbeat may say that the machine is online.
+    background.shutdown().await;
+    presence::sign_off(&context, &offers, &slots).await;
     Ok(())
 }
 
@@ -189,10 +183,10 @@ fn carry_out(context: &Context, orders: &[Order]) {
 }
 
 /// Carries out orders while the runner drains and takes no work.
-async fn obey(context: Context) {
+async fn obey(context: Context, offers: watch::Receiver<Vec<Offer>>) {
     let mut backoff = Backoff::of(&context.config.timing);
     loop {
-        let request = LeaseRequest { capacity: 0, ..request(&context, &[], &Semaphore::new(0)) };
+        let request = LeaseRequest { capacity: 0, ..request(&context, &offers.borrow(), &Semaphore::new(0)) };
         match context.server.lease(&request).await {
             Ok(answer) => {
                 backoff.reset();
@@ -217,7 +211,7 @@ fn start_attempt(
     };
     let program =
         offers.borrow().iter().find(|offer| offer.provider == lease.provider).map(|offer| offer.program.clone());
-    let program = program.unwrap_or_else(|| Err("the runner does not offer it".to_owned()));
+    let program = program.unwrap_or_else(|| Err(NotOffered::unavailable("the runner does not offer it")));
     attempts.spawn(attempt::run(context.clone(), lease, program, permit));
 }
 
@@ -238,29 +232,6 @@ async fn shut_down(context: &Context, slots: &Semaphore, attempts: &mut JoinSet<
         tracing::warn!(reports = attempts.len(), "Some reports are not delivered yet; the next start delivers them");
     }
     tracing::info!("The runner has stopped");
-}
-
-/// Detects programs that are installed or removed while the runner runs.
-async fn look_for_programs(config: Arc<Config>, offered: watch::Sender<Vec<Offer>>) {
-    loop {
-        tokio::time::sleep(config.timing.look_for_programs.max(Duration::from_millis(10))).await;
-        let found = offers(&config);
-        log_offers(&found, &offered.borrow());
-        offered.send_if_modified(|before| {
-            let changed = *before != found;
-            *before = found;
-            changed
-        });
-    }
-}
-
-fn log_offers(found: &[Offer], before: &[Offer]) {
-    for offer in found.iter().filter(|offer| !before.contains(offer)) {
-        match &offer.program {
-            Ok(path) => tracing::info!(provider = %offer.provider, program = %path.display(), "Offering a provider"),
-            Err(reason) => tracing::info!(provider = %offer.provider, reason, "Not offering a provider"),
-        }
-    }
 }
 
 fn log_lease_error(error: &ServerError) {

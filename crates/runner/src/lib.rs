@@ -17,12 +17,14 @@ mod daemon;
 mod directory;
 mod disk;
 mod guard;
+mod offers;
 mod orphans;
 mod presence;
 mod spool;
 mod wake;
 
 pub use config::{Config, ConfigErrors};
-pub use daemon::{RunError, offers, run, run_until};
+pub use daemon::{RunError, run, run_until};
 pub use drain::Drain;
 pub use guard::{Limits, guard_main};
+pub use offers::offers;

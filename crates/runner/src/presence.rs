@@ -29,17 +29,21 @@ struct OfferState<'a> {
     provider: &'a str,
     offered: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signed_in: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'a str>,
 }
 
 /// Sends heartbeats until the task is dropped, also while the runner drains.
-pub(crate) async fn run(context: Context, offers: watch::Receiver<Vec<Offer>>, slots: Arc<Semaphore>) {
+pub(crate) async fn run(context: Context, mut offers: watch::Receiver<Vec<Offer>>, slots: Arc<Semaphore>) {
     let timing = context.config.timing;
     let mut backoff = Backoff::of(&timing);
     let mut woken = context.woken.clone();
     let mut was_unavailable = false;
     loop {
-        let activity = activity(&context, &offers.borrow(), &slots);
+        let activity = activity(&context, &offers.borrow_and_update(), &slots);
         let pause = match activity {
             Ok(activity) => match context.server.machine_heartbeat(&context.config.machine, activity).await {
                 Ok(()) => {
@@ -61,10 +65,22 @@ pub(crate) async fn run(context: Context, offers: watch::Receiver<Vec<Offer>>, s
                 timing.machine_beat
             }
         };
+        let was_draining = context.drain.phase() > Phase::Serving;
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = wake::next(&mut woken) => {}
+            // What people wait for is told at once.
+            () = context.drain.reached(Phase::Draining), if !was_draining => {}
+            Ok(()) = offers.changed() => {}
         }
+    }
+}
+
+/// Says that the machine is offline from now on.
+pub(crate) async fn sign_off(context: &Context, offers: &watch::Receiver<Vec<Offer>>, slots: &Semaphore) {
+    let Ok(activity) = activity(context, &offers.borrow(), slots) else { return };
+    if let Err(error) = context.server.sign_off(&context.config.machine, activity).await {
+        tracing::debug!("The server was not told that this runner ends: {error}");
     }
 }
 
@@ -80,7 +96,9 @@ fn activity(context: &Context, offers: &[Offer], slots: &Semaphore) -> Result<Ac
             .map(|offer| OfferState {
                 provider: offer.provider.as_str(),
                 offered: offer.program.is_ok(),
-                reason: offer.program.as_ref().err().map(String::as_str),
+                version: offer.version.as_deref(),
+                signed_in: offer.signed_in,
+                reason: offer.program.as_ref().err().map(|not| not.reason.as_str()),
             })
             .collect(),
     };

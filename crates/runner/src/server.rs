@@ -23,6 +23,8 @@ pub trait Server: Send + Sync + 'static {
     fn finish<'a>(&'a self, lease: &'a HeldLease, finish: &'a LeaseFinish) -> Answer<'a, ()>;
     /// The machine's heartbeat.
     fn machine_heartbeat<'a>(&'a self, machine: &'a MachineId, activity: Activity) -> Answer<'a, ()>;
+    /// The machine's last heartbeat.
+    fn sign_off<'a>(&'a self, machine: &'a MachineId, activity: Activity) -> Answer<'a, ()>;
 }
 
 /// The meaning of a failed call for the runner.
@@ -72,6 +74,10 @@ impl Server for Client {
 
     fn machine_heartbeat<'a>(&'a self, machine: &'a MachineId, activity: Activity) -> Answer<'a, ()> {
         Box::pin(async move { self.machine_heartbeat(machine, activity).await.map(drop).map_err(ServerError::from) })
+    }
+
+    fn sign_off<'a>(&'a self, machine: &'a MachineId, activity: Activity) -> Answer<'a, ()> {
+        Box::pin(async move { self.machine_signs_off(machine, activity).await.map(drop).map_err(ServerError::from) })
     }
 }
 

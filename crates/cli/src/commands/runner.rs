@@ -70,7 +70,7 @@ impl Runner {
 
     pub(crate) async fn run(self, context: &Context) -> Result {
         if let Some(Part::Check(options)) = &self.part {
-            return check(context, options);
+            return check(context, options).await;
         }
         log(Targets::new().with_default(LevelFilter::INFO));
         let environment = environment();
@@ -139,14 +139,17 @@ impl Options {
     }
 }
 
-fn check(context: &Context, options: &Options) -> Result {
-    let offers = offers(&options.config(context, with_unused(environment()))?);
+async fn check(context: &Context, options: &Options) -> Result {
+    let offers = offers(&options.config(context, with_unused(environment()))?).await;
     if context.json {
         let providers: Vec<_> = offers
             .iter()
             .map(|offer| {
-                let (program, reason) = (offer.program.as_ref().ok(), offer.program.as_ref().err());
-                serde_json::json!({ "provider": offer.provider, "program": program, "reason": reason })
+                let reason = offer.program.as_ref().err().map(|not| &not.reason);
+                serde_json::json!({
+                    "provider": offer.provider, "program": offer.program.as_ref().ok(), "version": offer.version,
+                    "signedIn": offer.signed_in, "reason": reason,
+                })
             })
             .collect();
         print::json(&serde_json::json!({ "providers": providers }), false)?;
@@ -154,8 +157,11 @@ fn check(context: &Context, options: &Options) -> Result {
     }
     for offer in &offers {
         match &offer.program {
-            Ok(program) => print::line(format!("✓ {:7} {}", offer.provider, program.display()))?,
-            Err(reason) => print::line(format!("✗ {:7} {reason}", offer.provider))?,
+            Ok(program) => {
+                let version = offer.version.as_deref().unwrap_or("unknown version");
+                print::line(format!("✓ {:7} {version:12} {}", offer.provider, program.display()))?;
+            }
+            Err(not) => print::line(format!("✗ {:7} {}", offer.provider, not.reason))?,
         }
     }
     Ok(if offers.iter().any(|offer| offer.program.is_ok()) { DONE } else { ExitCode::FAILURE })

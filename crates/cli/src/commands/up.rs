@@ -59,6 +59,9 @@ mod services {
     use crate::context::{ChosenBy, Me, anonymous, answers};
     use crate::print;
 
+    /// How long handing back may take: TERM, KILL, and the last reports.
+    const HAND_BACK: Duration = Duration::from_secs(20);
+
     impl Up {
         pub(crate) async fn run(self, context: &Context) -> Result {
             log(Targets::new().with_default(LevelFilter::WARN).with_target("ensemble_runner", LevelFilter::INFO));
@@ -95,9 +98,12 @@ mod services {
                 }
             };
             signals.next().await;
+            if let Some(runner) = runner {
+                drain(runner, &mut signals).await?;
+            }
             print::note("Stopping. Press Ctrl-C again to stop at once.");
             tokio::select! {
-                () = stop(stack, runner) => Ok(DONE),
+                _ = stack.stop() => Ok(DONE),
                 () = signals.next() => Err(Failure::message("Stopped before everything was drained.")),
             }
         }
@@ -212,16 +218,28 @@ mod services {
         Ok((drain, task))
     }
 
-    /// Stops the runner first, so that it can hand back its attempts.
-    async fn stop(stack: Stack, runner: Option<Running>) {
-        if let Some((drain, task)) = runner {
-            drain.hurry();
-            let ended = tokio::time::timeout(Duration::from_secs(20), task).await;
-            if ended.is_err() {
-                print::note("The runner did not stop in time.");
-            }
+    /// Ends the runner: its tasks may end, or are handed back after a minute or a second signal. The server stays until
+    /// then, because it has to take their reports.
+    async fn drain((drain, mut task): Running, signals: &mut Signals) -> Result<()> {
+        drain.begin();
+        print::note(
+            "Stopping when the running tasks have ended, within a minute. Press Ctrl-C again to interrupt them; they go on \
+             with the next start.",
+        );
+        tokio::select! {
+            _ = &mut task => return Ok(()),
+            () = signals.next() => drain.hurry(),
         }
-        stack.stop().await;
+        print::note("Interrupting the running tasks.");
+        tokio::select! {
+            ended = tokio::time::timeout(HAND_BACK, task) => {
+                if ended.is_err() {
+                    print::note("The runner did not stop in time.");
+                }
+                Ok(())
+            }
+            () = signals.next() => Err(Failure::message("Stopped before everything was drained.")),
+        }
     }
 
     struct Signals {

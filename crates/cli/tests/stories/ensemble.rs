@@ -162,10 +162,15 @@ impl Running {
     }
 
     /// Sends Ctrl-C and waits for the end.
-    pub(crate) fn interrupt(mut self) -> i32 {
+    pub(crate) fn interrupt(self) -> i32 {
+        assert!(Command::new("kill").args(["-INT", &self.pid().to_string()]).status().unwrap().success());
+        self.ended()
+    }
+
+    /// Waits for the end.
+    pub(crate) fn ended(mut self) -> i32 {
         let mut child = self.0.take().unwrap();
         let pid = child.id().to_string();
-        assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
         let (sender, exit) = mpsc::channel();
         std::thread::spawn(move || sender.send(child.wait()));
         let status = exit.recv_timeout(Duration::from_secs(60)).unwrap_or_else(|_| {

@@ -6,6 +6,8 @@ mod accounts;
 mod alone;
 mod ensemble;
 #[cfg(feature = "up")]
+mod interruptions;
+#[cfg(feature = "up")]
 mod runs;
 #[cfg(feature = "up")]
 mod servers;

@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::disk::on_disk;
 use crate::drain::Drain;
 use crate::orphans;
-use crate::provider::Outcome;
+use crate::provider::{NotOffered, Outcome};
 use crate::server::Server;
 use crate::spool::{OutputBounds, OutputSpool, Record, Spool};
 use crate::wake::Woken;
@@ -52,7 +52,7 @@ impl Context {
 pub(crate) async fn run(
     context: Context,
     lease: Lease,
-    program: Result<PathBuf, String>,
+    program: Result<PathBuf, NotOffered>,
     permit: OwnedSemaphorePermit,
 ) {
     let heartbeat = Heartbeat::start(&context, (&lease).into());

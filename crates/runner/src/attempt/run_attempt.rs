@@ -18,7 +18,8 @@ use crate::disk::on_disk;
 use crate::drain::Phase;
 use crate::guard::{Directory, EXIT_STAGE};
 use crate::provider::{
-    Call, Exit, Outcome, Stop, Transcript, invocation, is_model, is_session, judge, lost_session, takes_tools,
+    Call, Exit, NotOffered, Outcome, Stop, Transcript, invocation, is_model, is_session, judge, lost_session,
+    takes_tools,
 };
 use crate::spool::{OutputSpool, Record};
 
@@ -39,7 +40,7 @@ const FIRST_BEAT: Duration = Duration::from_secs(2);
 pub(super) async fn run_attempt(
     context: &Context,
     lease: &Lease,
-    program: Result<PathBuf, String>,
+    program: Result<PathBuf, NotOffered>,
     record: &Record,
     output: &Arc<OutputSpool>,
     heartbeat: &Heartbeat,
@@ -113,15 +114,18 @@ struct Prepared<'a> {
 async fn prepare<'a>(
     context: &'a Context,
     lease: &'a Lease,
-    program: Result<PathBuf, String>,
+    program: Result<PathBuf, NotOffered>,
 ) -> Result<Prepared<'a>, Outcome> {
-    let unavailable = |reason: String| {
-        Outcome::refused("PROVIDER_NOT_AVAILABLE", format!("{} cannot run here: {reason}.", lease.provider))
+    let refused = |why: NotOffered| {
+        let reason = why.reason.trim_end_matches('.');
+        Outcome::refused(why.code, format!("{} cannot run on this machine: {reason}.", lease.provider))
     };
-    let program = program.map_err(unavailable)?;
+    let program = program.map_err(refused)?;
     let config = &*context.config;
-    let provider =
-        config.providers.get(&lease.provider).ok_or_else(|| unavailable("it is not configured".to_owned()))?;
+    let provider = config
+        .providers
+        .get(&lease.provider)
+        .ok_or_else(|| refused(NotOffered::unavailable("it is not configured")))?;
     let model = lease.model.as_deref().filter(|model| *model != "default");
     if model.is_some_and(|model| !is_model(model)) {
         return Err(Outcome::not_startable(
@@ -134,7 +138,8 @@ async fn prepare<'a>(
         .await
         .unwrap_or_else(|error| Err(no_directory(&error)))?;
     check_tools(lease, provider)?;
-    let permission = lease.permission.unwrap_or(provider.permission).min(provider.permission_limit);
+    let permission =
+        lease.permission.unwrap_or(provider.permission).min(provider.permission_limit.max(provider.permission));
     if permission == Permission::Bypass {
         tracing::warn!(lease.id = %lease.id, task.id = %lease.task_id, provider = %lease.provider,
             "This attempt runs without permission checks, because its task asks for it and the configuration allows it");

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ensemble_types::runs::Permission;
 use serde_json::Value;
 
+use super::sign_in::Check;
 use super::transcript::Transcript;
 
 /// One kind of coding agent.
@@ -12,6 +13,9 @@ pub(super) trait Agent: Sync {
     /// The variables that the program may inherit, beside those that all programs may. A name that ends in `*` is a
     /// prefix.
     fn inherits(&self) -> &'static [&'static str];
+
+    /// How to find out whether somebody is signed in.
+    fn sign_in(&self, environment: &BTreeMap<String, String>, args: &[String]) -> Check;
 
     /// How to start the program.
     fn invocation(&self, call: &Call<'_>) -> Invocation;

@@ -1,11 +1,14 @@
 //! Claude Code (`claude`), checked against 2.1.
 
+use std::collections::BTreeMap;
+
 use ensemble_types::runs::Permission;
 use serde_json::Value;
 
 use super::agent::{Agent, Call, Invocation};
 use super::excerpt::one_line;
 use super::json::{count, list, text};
+use super::sign_in::{Check, of_claude};
 use super::transcript::{Ending, Refusal, Transcript};
 
 /// The `claude` program.
@@ -14,6 +17,10 @@ pub(super) struct Claude;
 impl Agent for Claude {
     fn inherits(&self) -> &'static [&'static str] {
         &["ANTHROPIC_*", "CLAUDE_*"]
+    }
+
+    fn sign_in(&self, _: &BTreeMap<String, String>, _: &[String]) -> Check {
+        Check::Ask(&["auth", "status"], of_claude)
     }
 
     fn invocation(&self, call: &Call<'_>) -> Invocation {
@@ -95,6 +102,8 @@ fn result(event: &Value, transcript: &mut Transcript) {
         Refusal::Model
     } else if message.starts_with("No conversation found") {
         Refusal::Session
+    } else if message.contains("Please run /login") {
+        Refusal::SignIn
     } else {
         Refusal::No
     };

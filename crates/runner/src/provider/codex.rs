@@ -1,11 +1,14 @@
 //! Codex CLI (`codex`), checked against 0.169.
 
+use std::collections::BTreeMap;
+
 use ensemble_types::runs::Permission;
 use serde_json::Value;
 
 use super::agent::{Agent, Call, Invocation};
 use super::excerpt::one_line;
 use super::json::{count, text};
+use super::sign_in::{Check, SignIn, has_other_model, of_codex};
 use super::transcript::{Ending, Refusal, Transcript};
 
 /// The `codex` program.
@@ -14,6 +17,14 @@ pub(super) struct Codex;
 impl Agent for Codex {
     fn inherits(&self) -> &'static [&'static str] {
         &["OPENAI_*", "CODEX_*"]
+    }
+
+    fn sign_in(&self, environment: &BTreeMap<String, String>, args: &[String]) -> Check {
+        let has_key = ["OPENAI_API_KEY", "CODEX_API_KEY"].iter().any(|name| environment.contains_key(*name));
+        if has_key || has_other_model(environment, args) {
+            return Check::Known(SignIn::Unknown);
+        }
+        Check::Ask(&["login", "status"], of_codex)
     }
 
     fn invocation(&self, call: &Call<'_>) -> Invocation {

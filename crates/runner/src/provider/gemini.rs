@@ -1,11 +1,14 @@
 //! Gemini CLI (`gemini`), checked against 0.61.
 
+use std::collections::BTreeMap;
+
 use ensemble_types::runs::Permission;
 use serde_json::Value;
 
 use super::agent::{Agent, Call, Invocation};
 use super::excerpt::one_line;
 use super::json::{count, text};
+use super::sign_in::{Check, of_gemini};
 use super::transcript::{Ending, Refusal, Transcript};
 
 /// The `gemini` program.
@@ -14,6 +17,10 @@ pub(super) struct Gemini;
 impl Agent for Gemini {
     fn inherits(&self) -> &'static [&'static str] {
         &["GEMINI_*", "GOOGLE_*"]
+    }
+
+    fn sign_in(&self, environment: &BTreeMap<String, String>, _: &[String]) -> Check {
+        Check::Known(of_gemini(environment))
     }
 
     /// Without `-p` Gemini reads the whole prompt from standard input.

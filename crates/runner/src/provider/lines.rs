@@ -1,8 +1,11 @@
 //! Splits a stream of bytes into lines. Keeps at most one line and never splits a character.
 
-/// The longest line that is read as one: enough for an answer of 8 MiB, which is as much output as the server stores by
-/// default, when JSON escapes most of it. A stream without line ends cannot fill the memory.
+/// The longest event that is read as one: enough for an answer of 8 MiB, which is as much output as the server stores by
+/// default, when JSON escapes most of it.
 const LONGEST: usize = 32 << 20;
+
+/// The longest line that is no event. A stream without line ends cannot fill the memory.
+const LONGEST_TEXT: usize = 64 << 10;
 
 /// A part of the stream.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,7 +40,8 @@ impl Lines {
             bytes = after.get(1..).unwrap_or_default();
         }
         self.rest.extend_from_slice(bytes);
-        if self.rest.len() > self.longest || self.overlong {
+        let is_event = self.rest.first() == Some(&b'{');
+        if self.rest.len() > self.longest.min(if is_event { LONGEST } else { LONGEST_TEXT }) || self.overlong {
             let whole = whole_characters(&self.rest);
             let tail = self.rest.split_off(whole);
             let piece = std::mem::replace(&mut self.rest, tail);
@@ -123,6 +127,14 @@ mod tests {
             prop_assert_eq!(raw, format!("{line}\n"));
             prop_assert_eq!(pieces.last(), Some(&Piece::Line("next".to_owned())));
         }
+    }
+
+    #[test]
+    fn only_an_event_may_be_long() {
+        let line = |first: &str| format!("{first}{}\n", "x".repeat(5 << 20));
+        assert!(matches!(cut_into(line("{").as_bytes(), &[1 << 16], LONGEST).as_slice(), [Piece::Line(_)]));
+        let text = cut_into(line("x").as_bytes(), &[1 << 16], LONGEST);
+        assert!(text.len() > 10 && text.iter().all(|piece| matches!(piece, Piece::Raw(_))));
     }
 
     #[test]

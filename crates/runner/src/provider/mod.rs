@@ -12,6 +12,7 @@ mod json;
 mod lines;
 mod names;
 mod program;
+mod sign_in;
 mod transcript;
 mod verdict;
 
@@ -21,7 +22,9 @@ use agent::Agent;
 pub(crate) use agent::{Call, Invocation};
 pub(crate) use lines::{Lines, Piece, whole_characters};
 pub(crate) use names::{is_model, is_session};
-pub use program::{Offer, find};
+pub use program::{NotOffered, Offer, find};
+pub(crate) use sign_in::ask;
+pub use sign_in::{SignIn, State};
 pub(crate) use transcript::Transcript;
 use transcript::{Ended, Refusal};
 pub(crate) use verdict::{Exit, Outcome, Stop, judge};

@@ -10,8 +10,30 @@ use ensemble_types::runs::Provider;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     pub provider: Provider,
-    /// The program, or the reason why there is none.
-    pub program: Result<PathBuf, String>,
+    /// The program that tasks may use, or the reason why there is none.
+    pub program: Result<PathBuf, NotOffered>,
+    pub version: Option<String>,
+    /// `None` when the program does not say it.
+    pub signed_in: Option<bool>,
+}
+
+/// Why a provider is not offered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotOffered {
+    /// `PROVIDER_NOT_AVAILABLE` or `PROVIDER_NOT_SIGNED_IN`.
+    pub code: &'static str,
+    /// For people.
+    pub reason: String,
+}
+
+impl NotOffered {
+    pub(crate) fn unavailable(reason: impl Into<String>) -> Self {
+        Self { code: "PROVIDER_NOT_AVAILABLE", reason: reason.into() }
+    }
+
+    pub(crate) fn not_signed_in(advice: &str) -> Self {
+        Self { code: "PROVIDER_NOT_SIGNED_IN", reason: format!("nobody is signed in: {advice}") }
+    }
 }
 
 /// Finds a program as a shell does: a name on the search path, or a path.

@@ -38,6 +38,8 @@ pub(crate) enum Refusal {
     Model,
     /// The session to resume does not exist.
     Session,
+    /// Nobody is signed in.
+    SignIn,
 }
 
 /// How the program reports the end of its turn.

@@ -108,6 +108,13 @@ fn failure(provider: Provider, transcript: &Transcript, exit: Exit, stderr: &str
     let stderr_tail = stderr_tail(stderr);
     match (transcript.ended(), exit) {
         (Some(Ended::Failure { message, refusal: Refusal::Model }), _) => error("REFUSED", message.as_str()),
+        (Some(Ended::Failure { message, refusal: Refusal::SignIn }), _) => {
+            error("PROVIDER_NOT_SIGNED_IN", message.as_str())
+        }
+        // Gemini's exit code when it has no way to sign in.
+        (None, Exit::Code(41)) if provider == Provider::Gemini => {
+            error("PROVIDER_NOT_SIGNED_IN", format!("gemini is not signed in.{stderr_tail}"))
+        }
         (Some(Ended::Failure { message, .. }), _) if !message.is_empty() => error("MODEL_ERROR", message.as_str()),
         (_, Exit::Signal(signal)) => error(
             "CRASHED",

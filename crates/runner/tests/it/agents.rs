@@ -34,6 +34,8 @@ each_agent!(
     times_out,
     uses_tools,
     takes_every_permission_mode,
+    says_what_it_was_refused,
+    shows_text_while_it_comes,
 );
 
 async fn succeeds_and_resumes(fixture: Fixture) {
@@ -122,6 +124,36 @@ async fn takes_every_permission_mode(fixture: Fixture) {
     }
 }
 
+/// A command that needs somebody's permission, which nobody can give.
+async fn says_what_it_was_refused(fixture: Fixture) {
+    let fixture = Fixture::with(fixture.provider, Permission::Edit);
+    let id = fixture.server.enqueue(fixture.task("[[run python3 -c 'print(1)' > made]]"));
+    let finish = fixture.server.finished(id, SOON).await;
+    completed(&finish);
+    assert_eq!(finish.permission, Some(Permission::Edit));
+    match (fixture.provider, finish.permission_denials) {
+        // Codex runs commands in a sandbox and asks for none of them.
+        (Provider::Codex, denials) => assert_eq!(denials, None),
+        (_, denials) => {
+            let denials = denials.unwrap();
+            assert_eq!((denials.count, denials.denials.len()), (1, 1));
+            assert!(denials.denials[0].summary.contains("python3 -c"), "{denials:?}");
+        }
+    }
+}
+
+async fn shows_text_while_it_comes(fixture: Fixture) {
+    if fixture.provider == Provider::Codex {
+        // `codex exec --json` prints a message when it is complete.
+        return;
+    }
+    let id = fixture.server.enqueue(fixture.task("[[hang]]"));
+    fixture.server.wait_for_output(id, "I begin").await;
+    assert!(fixture.server.recorded(id).finishes.is_empty());
+    fixture.server.cancel(id);
+    fixture.server.finished(id, SOON).await;
+}
+
 /// The agent's child processes belong to the attempt: the command below starts one that would outlive it.
 async fn uses_tools(fixture: Fixture) {
     let place = fixture.home.path().join("work");
@@ -134,6 +166,12 @@ async fn uses_tools(fixture: Fixture) {
     completed(&finish);
     assert!(finish.output_summary.unwrap().contains("tool-output"));
     assert_eq!(std::fs::read_to_string(place.join("made.txt")).unwrap(), "made\n");
-    assert!(fixture.server.recorded(id).output.contains("echo made"), "people see what was run");
+    let output = fixture.server.recorded(id).output;
+    assert!(output.contains("echo made"), "people see what was run: {output}");
+    assert!(
+        output.lines().any(|line| line.starts_with("  │ ") && line.contains("tool-output")),
+        "and its result: {output}"
+    );
+    assert_eq!(output.matches("The command gave").count(), 1, "streamed text is shown once: {output}");
     eventually(SOON, async || processes::of(id).is_empty()).await;
 }

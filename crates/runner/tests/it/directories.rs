@@ -29,7 +29,7 @@ async fn a_task_runs_in_its_working_directory_below_a_root() {
         (inside.join("../.."), "WORKING_DIRECTORY_INVALID"),
     ] {
         let finish = server.finished(server.enqueue(working_in(&directory, DONE)), SOON).await;
-        assert_eq!((finish.status, code(&finish)), (FinishStatus::Failed, wanted));
+        assert_eq!((finish.status, code(&finish)), (FinishStatus::Refused, wanted));
         let message = finish.error.unwrap().message.into_string();
         assert!(message.contains(&directory.display().to_string()), "{message}");
     }
@@ -59,7 +59,7 @@ async fn an_unreadable_directory_is_reported() {
     std::fs::set_permissions(&secret, PermissionsExt::from_mode(0o000)).unwrap();
     let _runner = RunnerProcess::start_as(&server, &agent, state.path(), serde_json::json!({}), as_user);
     let finish = server.finished(server.enqueue(working_in(&secret, DONE)), SOON).await;
-    assert_eq!((finish.status, code(&finish)), (FinishStatus::Failed, "WORKING_DIRECTORY_NOT_READABLE"));
+    assert_eq!((finish.status, code(&finish)), (FinishStatus::Refused, "WORKING_DIRECTORY_NOT_READABLE"));
     let finish = server.finished(server.enqueue(working_in(&secret.join("below"), DONE)), SOON).await;
     assert_eq!(code(&finish), "WORKING_DIRECTORY_NOT_READABLE");
 }

@@ -43,7 +43,7 @@ async fn attempts_that_outlast_the_grace_period_are_handed_back() {
     runner.drain().begin();
     runner.stopped(SOON).await;
     let finish = server.finished(lease, SOON).await;
-    assert_eq!((finish.status, code(&finish)), (FinishStatus::Cancelled, "RUNNER_STOPPED"));
+    assert_eq!((finish.status, code(&finish)), (FinishStatus::Cancelled, "HANDED_BACK"));
     assert!(processes::of(lease).is_empty());
 }
 
@@ -62,5 +62,5 @@ async fn the_second_signal_hands_back_at_once_and_the_exit_is_clean() {
     runner.signal(Signal::SIGTERM);
     let status = eventually_some(SOON, async || runner.child.try_wait().unwrap()).await;
     assert_eq!(status.code(), Some(0));
-    assert_eq!(code(&server.finished(lease, SOON).await), "RUNNER_STOPPED");
+    assert_eq!(code(&server.finished(lease, SOON).await), "HANDED_BACK");
 }

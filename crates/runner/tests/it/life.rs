@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use ensemble_testkit::{eventually, eventually_some};
-use ensemble_types::leases::FinishStatus;
+use ensemble_types::leases::{FinishStatus, Lease};
 use ensemble_types::problem::Code;
-use ensemble_types::runs::Provider;
+use ensemble_types::runs::{Permission, Provider};
 
 use crate::support::orchestrator::{code, completed, task};
 use crate::support::{DONE, Orchestrator, Runner, SOON, ScriptAgent, config, processes};
@@ -57,13 +57,16 @@ async fn a_missing_program_is_not_offered_and_the_reason_is_reported() {
     codex.program = "/nowhere/codex".into();
     config.timing.look_for_programs = Duration::from_millis(50);
     let _runner = Runner::start(config);
-    let activity = eventually_some(SOON, async || server.machine_beats().first().cloned()).await;
+    // The first heartbeat does not wait until the programs have answered.
+    let has_offers = |activity: &serde_json::Value| !activity["runner"]["providers"].as_array().unwrap().is_empty();
+    let activity = eventually_some(SOON, async || server.machine_beats().into_iter().find(has_offers)).await;
     let providers = activity["runner"]["providers"].as_array().unwrap();
     assert_eq!((&providers[0]["provider"], &providers[0]["offered"]), (&"claude".into(), &true.into()));
     assert_eq!(providers[1]["offered"], false);
     assert!(providers[1]["reason"].as_str().unwrap().contains("/nowhere/codex: No such file"), "{activity}");
     assert!(providers[2]["reason"].as_str().unwrap().contains("switched off"), "{activity}");
-    let asked = eventually_some(SOON, async || server.lease_requests().first().cloned()).await;
+    let asked =
+        eventually_some(SOON, async || server.lease_requests().into_iter().find(|asked| asked.capacity > 0)).await;
     assert_eq!(asked.providers, [Provider::Claude]);
 
     // The runner detects that the program is uninstalled.
@@ -155,13 +158,80 @@ async fn two_runners_do_not_share_a_state_directory() {
 async fn a_missing_session_is_replaced_by_a_new_one() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     let mut config = config(&server, &agent, state.path());
-    let args = state.path().join("args");
-    config.providers.get_mut(&Provider::Claude).unwrap().env.insert("ARGS_TO".to_owned(), args.display().to_string());
+    let gone = r#"echo '{"type":"result","subtype":"error_during_execution","is_error":true,"errors":["No conversation found with session ID: s-0"]}'; exit 1"#;
+    config.providers.get_mut(&Provider::Claude).unwrap().env.insert("ON_RESUME".to_owned(), gone.to_owned());
     let _runner = Runner::start(config);
-    let gone = r#"echo '{"type":"result","subtype":"error_during_execution","is_error":true,"errors":["No conversation found with session ID: s-0"]}'"#;
-    let mut lease = task(format!("if grep -q resume {}; then {gone}; exit 1; fi\n{DONE}", args.display()));
+    let mut lease = task(DONE);
     lease.resume = Some("s-0".to_owned());
     let id = server.enqueue(lease);
     completed(&server.finished(id, SOON).await);
     assert!(processes::of(id).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_goes_on_without_the_task_being_told_again() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let mut config = config(&server, &agent, state.path());
+    let tells = format!("cat; echo; {DONE}");
+    config.providers.get_mut(&Provider::Claude).unwrap().env.insert("ON_RESUME".to_owned(), tells);
+    let _runner = Runner::start(config);
+    let id = server.enqueue(Lease { resume: Some("s-0".to_owned()), ..task("the whole task") });
+    completed(&server.finished(id, SOON).await);
+    let output = server.recorded(id).output;
+    assert!(output.contains("You were interrupted") && !output.contains("the whole task"), "{output}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_server_learns_the_session_while_the_attempt_runs() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let _runner = Runner::start(config(&server, &agent, state.path()));
+    let id = server.enqueue(task(r#"echo '{"type":"system","subtype":"init","session_id":"s-7"}'; exec sleep 600"#));
+    eventually(SOON, async || server.recorded(id).session.as_deref() == Some("s-7")).await;
+    server.cancel(id);
+    server.finished(id, SOON).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_to_cancel_does_not_wait_for_a_heartbeat() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let mut config = config(&server, &agent, state.path());
+    config.capacity = 1;
+    // No heartbeat is due while this test runs, except the one that answers the order.
+    config.timing.lease_beat = Duration::from_secs(600);
+    let _runner = Runner::start(config);
+    let id = server.enqueue(task("echo ready; exec sleep 600"));
+    server.wait_for_output(id, "ready").await;
+    server.cancel(id);
+    let finish = server.finished(id, SOON).await;
+    assert_eq!(finish.status, FinishStatus::Cancelled);
+    let next = server.enqueue(task(DONE));
+    completed(&server.finished(next, SOON).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_gets_no_more_permission_than_the_configuration_allows() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let mut config = config(&server, &agent, state.path());
+    let claude = config.providers.get_mut(&Provider::Claude).unwrap();
+    claude.allowed_tools = vec!["Bash(npm test:*)".to_owned()];
+    let args = state.path().join("args");
+    claude.env.insert("ARGS_TO".to_owned(), args.display().to_string());
+    let _runner = Runner::start(config);
+    for (asked, used, word) in [
+        (None, Permission::Edit, "acceptEdits"),
+        (Some(Permission::Plan), Permission::Plan, "plan"),
+        (Some(Permission::Bypass), Permission::Edit, "acceptEdits"),
+    ] {
+        let allowed_tools = vec!["Bash(npm test:*)".to_owned()];
+        let id = server.enqueue(Lease { permission: asked, allowed_tools, ..task(DONE) });
+        let finish = server.finished(id, SOON).await;
+        completed(&finish);
+        assert_eq!(finish.permission, Some(used));
+        let args = std::fs::read_to_string(&args).unwrap();
+        assert!(args.contains(&format!("--permission-mode\n{word}")), "{args}");
+        assert!(args.contains("--allowedTools=Bash(npm test:*)"), "{args}");
+    }
+    let id = server.enqueue(Lease { allowed_tools: vec!["Bash(rm:*)".to_owned()], ..task(DONE) });
+    let finish = server.finished(id, SOON).await;
+    assert_eq!((finish.status, code(&finish)), (FinishStatus::Refused, "TOOLS_NOT_ALLOWED"));
 }

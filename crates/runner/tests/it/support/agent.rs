@@ -1,4 +1,5 @@
-//! A stand-in for `claude` that runs its prompt as a shell script.
+//! A stand-in for `claude` that runs its prompt as a shell script. When it resumes a session it runs `$ON_RESUME` instead,
+//! with the prompt as its input.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,9 @@ impl ScriptAgent {
         let folder = tempfile::tempdir().unwrap();
         let agent = Self { folder };
         std::fs::set_permissions(agent.folder(), PermissionsExt::from_mode(0o755)).unwrap();
-        agent.install("#!/bin/sh\n[ -n \"$ARGS_TO\" ] && printf '%s\\n' \"$@\" > \"$ARGS_TO\"\nexec /bin/bash\n");
+        agent.install("#!/bin/sh\n[ -n \"$ARGS_TO\" ] && printf '%s\\n' \"$@\" > \"$ARGS_TO\"\n\
+                       case \" $* \" in *' --resume '*) [ -n \"$ON_RESUME\" ] && exec /bin/bash -c \"$ON_RESUME\" ;; esac\n\
+                       exec /bin/bash\n");
         agent
     }
 

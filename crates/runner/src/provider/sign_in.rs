@@ -1,0 +1,212 @@
+//! Whether a provider's program can work: its version, and whether somebody is signed in. Each program is asked in its own
+//! way, without a request to its maker.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use ensemble_types::runs::Provider;
+use serde_json::Value;
+use tokio::io::AsyncReadExt;
+use tokio::process::Command;
+
+use super::agent;
+
+/// A program that has to be loaded for the first time takes some seconds.
+const LONGEST: Duration = Duration::from_secs(20);
+/// The answers have a few lines.
+const MOST_BYTES: u64 = 64 << 10;
+
+/// What a program says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    pub version: Option<String>,
+    pub sign_in: SignIn,
+}
+
+/// Whether somebody is signed in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum SignIn {
+    Yes,
+    /// With what to do about it.
+    No(&'static str),
+    /// The program does not say. It may work.
+    #[default]
+    Unknown,
+}
+
+/// How to find out whether somebody is signed in.
+pub(super) enum Check {
+    /// Run the program with these arguments and read the answer: its exit code, and what it printed.
+    Ask(&'static [&'static str], fn(Option<i32>, &str) -> SignIn),
+    /// The environment, or files in the home directory, say it.
+    Known(SignIn),
+}
+
+/// Asks a program, with the environment and the arguments that it has in tasks.
+pub(crate) async fn ask(
+    provider: Provider,
+    program: &Path,
+    environment: &BTreeMap<String, String>,
+    args: &[String],
+) -> State {
+    let (version, sign_in) = tokio::join!(run(program, &["--version"], environment), async {
+        match agent(provider).sign_in(environment, args) {
+            Check::Known(sign_in) => sign_in,
+            Check::Ask(args, read) => match run(program, args, environment).await {
+                Some((code, printed)) => read(code, &printed),
+                None => SignIn::Unknown,
+            },
+        }
+    });
+    State { version: version.and_then(|(_, printed)| version_in(&printed)), sign_in }
+}
+
+/// The exit code of a program and what it printed. `None` when it could not be run or took too long.
+async fn run(program: &Path, args: &[&str], environment: &BTreeMap<String, String>) -> Option<(Option<i32>, String)> {
+    let mut child = Command::new(program)
+        .args(args)
+        .env_clear()
+        .envs(environment)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .ok()?;
+    let (stdout, stderr) = child.stdout.take().zip(child.stderr.take())?;
+    let (mut printed, mut more) = (Vec::new(), Vec::new());
+    let ended = async {
+        let (mut stdout, mut stderr) = (stdout.take(MOST_BYTES), stderr.take(MOST_BYTES));
+        let _ = tokio::join!(stdout.read_to_end(&mut printed), stderr.read_to_end(&mut more));
+        child.wait().await
+    };
+    let status = tokio::time::timeout(LONGEST, ended).await.ok()?.ok()?;
+    printed.append(&mut more);
+    Some((status.code(), String::from_utf8_lossy(&printed).into_owned()))
+}
+
+/// The first word that looks like a version.
+fn version_in(printed: &str) -> Option<String> {
+    let is_version = |word: &&str| {
+        word.starts_with(|first: char| first.is_ascii_digit())
+            && word.contains('.')
+            && word.len() <= 64
+            && word.chars().all(|c| c.is_ascii_alphanumeric() || ".-+".contains(c))
+    };
+    printed.split_whitespace().find(is_version).map(str::to_owned)
+}
+
+/// Claude Code: `claude auth status` prints JSON.
+pub(super) fn of_claude(_: Option<i32>, printed: &str) -> SignIn {
+    let answer = printed.find('{').and_then(|start| printed.get(start..));
+    let answer: Option<Value> =
+        answer.and_then(|json| serde_json::Deserializer::from_str(json).into_iter().next()?.ok());
+    match answer.and_then(|answer| answer.get("loggedIn").and_then(Value::as_bool)) {
+        Some(true) => SignIn::Yes,
+        Some(false) => SignIn::No("run `claude` and type /login there, or set ANTHROPIC_API_KEY"),
+        None => SignIn::Unknown,
+    }
+}
+
+/// Codex: `codex login status` has exit code 0 when somebody is signed in.
+pub(super) fn of_codex(code: Option<i32>, printed: &str) -> SignIn {
+    if printed.contains("Not logged in") {
+        SignIn::No("run `codex login`, or set OPENAI_API_KEY")
+    } else if code == Some(0) && printed.contains("Logged in") {
+        SignIn::Yes
+    } else {
+        SignIn::Unknown
+    }
+}
+
+/// Whether Codex has another model provider than its maker's, which has a sign-in of its own.
+pub(super) fn has_other_model(environment: &BTreeMap<String, String>, args: &[String]) -> bool {
+    let folder = environment.get("CODEX_HOME").map(PathBuf::from);
+    let folder = folder.or_else(|| environment.get("HOME").map(|home| Path::new(home).join(".codex")));
+    let configured = folder.and_then(|folder| std::fs::read_to_string(folder.join("config.toml")).ok());
+    let names_provider = |text: &str| text.lines().any(|line| line.trim_start().starts_with("model_provider"));
+    args.iter().any(|arg| names_provider(arg)) || configured.is_some_and(|text| names_provider(&text))
+}
+
+/// Gemini CLI: it has no command for this. It uses what its settings select, or else a key in the environment.
+pub(super) fn of_gemini(environment: &BTreeMap<String, String>) -> SignIn {
+    const SIGN_IN: &str = "run `gemini` and sign in there, or set GEMINI_API_KEY";
+    let is_set = |name: &str| environment.get(name).is_some_and(|value| !value.is_empty());
+    let Some(home) = environment.get("HOME").map(|home| Path::new(home).join(".gemini")) else {
+        return SignIn::Unknown;
+    };
+    // Gemini reads more variables from here.
+    if home.join(".env").exists() {
+        return SignIn::Unknown;
+    }
+    let settings = std::fs::read_to_string(home.join("settings.json")).unwrap_or_default();
+    let settings: Value = serde_json::from_str(&settings).unwrap_or_default();
+    match settings.pointer("/security/auth/selectedType").and_then(Value::as_str) {
+        Some("oauth-personal") if home.join("oauth_creds.json").exists() => SignIn::Yes,
+        Some("oauth-personal") => SignIn::No(SIGN_IN),
+        Some("gemini-api-key") if is_set("GEMINI_API_KEY") => SignIn::Yes,
+        // The key may also be in the keychain.
+        Some(_) => SignIn::Unknown,
+        None if is_set("GEMINI_API_KEY") || is_set("GOOGLE_GENAI_USE_VERTEXAI") || is_set("GOOGLE_GENAI_USE_GCA") => {
+            SignIn::Unknown
+        }
+        None => SignIn::No(SIGN_IN),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answers_of_the_programs_are_understood() {
+        assert_eq!(of_claude(Some(0), "{\n \"loggedIn\": true,\n \"authMethod\": \"api_key\"\n}\n"), SignIn::Yes);
+        assert!(matches!(of_claude(Some(1), "{\"loggedIn\": false}"), SignIn::No(_)));
+        assert_eq!(of_claude(Some(1), "error: unknown command 'auth'"), SignIn::Unknown);
+        assert!(matches!(of_codex(Some(1), "WARNING: x\nNot logged in\n"), SignIn::No(_)));
+        assert_eq!(of_codex(Some(0), "Logged in using ChatGPT\n"), SignIn::Yes);
+        assert_eq!(of_codex(Some(2), "error"), SignIn::Unknown);
+        assert_eq!(version_in("2.1.197 (Claude Code)\n").as_deref(), Some("2.1.197"));
+        assert_eq!(version_in("codex-cli 0.169.0\n").as_deref(), Some("0.169.0"));
+        assert_eq!(version_in("no version"), None);
+    }
+
+    #[test]
+    fn gemini_needs_a_key_or_a_sign_in() {
+        let home = tempfile::tempdir().unwrap();
+        let folder = home.path().join(".gemini");
+        std::fs::create_dir(&folder).unwrap();
+        let mut environment = BTreeMap::from([("HOME".to_owned(), home.path().display().to_string())]);
+        assert!(matches!(of_gemini(&environment), SignIn::No(_)));
+        let select = |kind: &str| {
+            let settings = format!(r#"{{"security":{{"auth":{{"selectedType":"{kind}"}}}}}}"#);
+            std::fs::write(folder.join("settings.json"), settings).unwrap();
+        };
+        select("oauth-personal");
+        assert!(matches!(of_gemini(&environment), SignIn::No(_)));
+        std::fs::write(folder.join("oauth_creds.json"), "{}").unwrap();
+        assert_eq!(of_gemini(&environment), SignIn::Yes);
+        select("gemini-api-key");
+        assert_eq!(of_gemini(&environment), SignIn::Unknown);
+        environment.insert("GEMINI_API_KEY".to_owned(), "k".to_owned());
+        assert_eq!(of_gemini(&environment), SignIn::Yes);
+    }
+
+    #[test]
+    fn codex_with_another_model_is_not_asked_about_its_makers() {
+        let home = tempfile::tempdir().unwrap();
+        let environment = BTreeMap::from([("CODEX_HOME".to_owned(), home.path().display().to_string())]);
+        assert!(!has_other_model(&environment, &[]));
+        assert!(has_other_model(&environment, &["-c".to_owned(), "model_provider=x".to_owned()]));
+        std::fs::write(home.path().join("config.toml"), "model = \"m\"\nmodel_provider = \"x\"\n").unwrap();
+        assert!(has_other_model(&environment, &[]));
+    }
+
+    #[tokio::test]
+    async fn a_program_that_cannot_be_run_may_still_work() {
+        let state = ask(Provider::Claude, Path::new("/does/not/exist"), &BTreeMap::new(), &[]).await;
+        assert_eq!(state, State::default());
+    }
+}
