@@ -1,7 +1,8 @@
 //! The rows of an attempt's output: chunks by byte offset, and the lengths in its lease.
 
-use diesel::dsl::{max, not};
+use diesel::dsl::{max, not, sql};
 use diesel::prelude::*;
+use diesel::sql_types::{BigInt, Binary, Integer};
 use ensemble_store_kit::types::IntoDb;
 use ensemble_store_kit::{Conn, StoreError, cached, on};
 use ensemble_types::ids::{LeaseId, RunId, TaskId, UserId};
@@ -88,16 +89,34 @@ pub(crate) fn attempt(c: &mut Conn, task: TaskId, number: i32) -> Result<Option<
         .optional())
 }
 
-/// Chunks of output with their starts, the first of which contains this byte. Each has at most 1 MiB.
-pub(crate) fn chunks(c: &mut Conn, lease: LeaseId, from: i64, limit: i64) -> Result<Vec<(i64, Vec<u8>)>, StoreError> {
+/// Pieces of output in order, the first of which starts at this byte: at most `limit` pieces, each with at most `longest`
+/// bytes. A piece that is cut is the last one that may be used.
+pub(crate) fn pieces(
+    c: &mut Conn,
+    lease: LeaseId,
+    from: i64,
+    (limit, longest): (i64, i32),
+) -> Result<Vec<(i64, Vec<u8>)>, StoreError> {
     let first: Option<i64> = on!(c, |c| output_chunks::table
         .filter(output_chunks::lease_id.eq(lease.db()).and(output_chunks::start_at.le(from)))
         .select(max(output_chunks::start_at))
         .first(c))?;
-    on!(c, |c| output_chunks::table
+    // The rows have up to 1 MiB. Only the part that is sent next is read, because many readers can be slow.
+    let part = || {
+        sql::<Binary>("substr(data, CAST(CASE WHEN start_at < ")
+            .bind::<BigInt, _>(from)
+            .sql(" THEN ")
+            .bind::<BigInt, _>(from)
+            .sql(" - start_at + 1 ELSE 1 END AS integer), ")
+            .bind::<Integer, _>(longest)
+            .sql(")")
+    };
+    let rows: Vec<(i64, Vec<u8>)> = on!(c, |c| output_chunks::table
         .filter(output_chunks::lease_id.eq(lease.db()).and(output_chunks::start_at.ge(first.unwrap_or(0))))
+        .filter(output_chunks::start_at.lt(from + i64::from(longest)))
         .order(output_chunks::start_at)
-        .select((output_chunks::start_at, output_chunks::data))
+        .select((output_chunks::start_at, part()))
         .limit(limit)
-        .load(c))
+        .load(c))?;
+    Ok(rows.into_iter().map(|(start, data)| (start.max(from), data)).collect())
 }
