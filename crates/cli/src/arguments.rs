@@ -4,8 +4,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    cancel, completions, config, login, logout, machine, open, output, retry, run, runner, runs, session, share, show,
-    status, token, up, whoami,
+    cancel, completions, config, r#do, login, logout, machine, open, output, plan, retry, run, runner, runs, session,
+    share, show, status, token, up, whoami,
 };
 use crate::global::Global;
 
@@ -20,9 +20,10 @@ pub(crate) struct Arguments {
 }
 
 const AFTER: &str = "\
-Start with `ensemble up` in one terminal, then `ensemble login` in another.
+Start with `ensemble up` in one terminal, then `ensemble do \"…\"` in another.
 
-Exit codes: 0 done, 1 failed (also: the run failed), 2 not a command, 3 the run was cancelled, 130 interrupted.";
+Exit codes: 0 done, 1 failed (also: the run failed), 2 not a command, 3 the run was cancelled, 4 the run completed but
+agents were refused commands, 130 interrupted.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -41,8 +42,13 @@ pub(crate) enum Command {
     Machine(machine::Machine),
     /// Run tasks on this machine
     Runner(runner::Runner),
+    /// Let an agent do one thing in this directory
+    Do(r#do::Do),
     /// Submit a plan and watch it
     Run(run::Run),
+    /// Check a plan, or print the JSON Schema of plans
+    #[command(subcommand)]
+    Plan(plan::Plan),
     /// List your runs, or delete one
     Runs(runs::Runs),
     /// Show a run and its tasks
@@ -72,7 +78,9 @@ pub(crate) enum Command {
 
 /// Words that people try, and the command that does this. Similar words get a tip from the parser itself.
 const OTHER_WORDS: &[(&str, &str)] = &[
-    ("doctor", "status` or `ensemble runner check"),
+    ("check", "plan check` or `ensemble runner check"),
+    ("ask", "do"),
+    ("exec", "do"),
     ("info", "status"),
     ("ps", "runs"),
     ("ls", "runs"),

@@ -1,18 +1,26 @@
 //! `ensemble`: the command line. Parses the arguments, runs the command and returns its exit code.
 
 mod account;
+mod agent_output;
 mod arguments;
 mod commands;
 mod confirm;
 mod context;
+mod cost;
+mod denials;
 mod failure;
 mod global;
 mod home;
+mod machines;
 mod plan;
 mod print;
 mod progress;
 mod settings;
+mod styled;
+mod table;
 mod vault;
+mod watching;
+mod when;
 
 use std::process::ExitCode;
 

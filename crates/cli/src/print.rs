@@ -1,12 +1,12 @@
-//! Output for people and programs: tables, sentences and JSON. Text from others cannot control the terminal.
+//! Output for people and programs: lines, sentences and JSON. Text from others cannot control the terminal.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 
-use ensemble_types::time::Timestamp;
 use serde::Serialize;
 
 use crate::failure::{Failure, Result};
+use crate::styled::{Styled, is_coloured, screen};
 
 /// Prints one line.
 pub(crate) fn line(text: impl AsRef<str>) -> Result<()> {
@@ -43,27 +43,20 @@ pub(crate) fn raw(bytes: &[u8]) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Columns as wide as their widest cell. The last column has no limit.
-pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> Result<()> {
-    let rows: Vec<[String; N]> = rows.iter().map(|row| row.each_ref().map(|cell| inline(cell))).collect();
-    let widths: [usize; N] = std::array::from_fn(|column| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-        cells.chain(head.get(column).map(|cell| cell.len())).max().unwrap_or_default()
-    });
-    let print = |row: [&str; N]| {
-        let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        line(cells.join("  ").trim_end())
-    };
-    print(head)?;
-    for row in &rows {
-        print(std::array::from_fn(|column| row.get(column).map_or("", String::as_str)))?;
-    }
-    Ok(())
+/// Prints one line, with its colours if `coloured`.
+pub(crate) fn styled(line: &Styled, coloured: bool) -> Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", line.render(None, coloured))?;
+    Ok(out.flush()?)
 }
 
-/// `2026-03-26 00:00:00`, in UTC.
-pub(crate) fn time(at: Timestamp) -> String {
-    at.to_string().chars().take(19).collect::<String>().replace('T', " ")
+/// A line of a record: its name in 11 columns and its value, cut to the terminal.
+pub(crate) fn field(name: &str, value: Styled) -> Result<()> {
+    let name = format!("{name:10} ");
+    let mut out = io::stdout().lock();
+    let columns = screen().map(|(columns, _)| columns.saturating_sub(name.len()));
+    writeln!(out, "{name}{}", value.render(columns, is_coloured()))?;
+    Ok(out.flush()?)
 }
 
 /// One line of at most `most` characters.

@@ -3,20 +3,22 @@
 use std::path::Path;
 
 use clap::{Args, Subcommand};
-use ensemble_client::seal::{self, Binding, KeyRing, Purpose};
+use ensemble_client::seal::{Binding, KeyRing, Purpose};
 use ensemble_client::{Credential, Error};
 use ensemble_types::accounts::CreateMachineToken;
 use ensemble_types::ids::MachineId;
 use ensemble_types::machines::{Machine as Record, RegisterMachine};
-use futures_util::TryStreamExt;
-use serde::{Deserialize, Serialize};
 
 use super::DONE;
 use crate::confirm;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
+use crate::machines::{Card, Known, Machines, open, runner};
 use crate::print;
+use crate::styled::Tone;
+use crate::table::{Column, Table};
 use crate::vault::{seal_json, seal_ring};
+use crate::when;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Machine {
@@ -46,17 +48,6 @@ pub(crate) struct Register {
     /// The machine's id: 1 to 64 of A-Z a-z 0-9 _ - [default: from the host name]
     #[arg(long)]
     pub(crate) id: Option<MachineId>,
-}
-
-/// The decrypted metadata of a machine.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Card {
-    #[serde(default)]
-    host: String,
-    #[serde(default)]
-    os: String,
-    #[serde(default)]
-    arch: String,
 }
 
 impl Machine {
@@ -129,26 +120,36 @@ async fn works(me: &Me, path: &Path, id: &MachineId) -> bool {
 }
 
 async fn list(context: &Context, me: &Me) -> Result<()> {
-    let machines: Vec<Record> = me.client.machines().try_collect().await?;
+    let machines = Machines::load(context, me).await?;
     if context.json {
-        return print::json(&serde_json::json!({ "machines": machines }), false);
+        let all: Vec<_> = machines.all().iter().map(opened).collect();
+        return print::json(&serde_json::json!({ "machines": all }), false);
     }
-    if machines.is_empty() {
+    if machines.all().is_empty() {
         return print::line("You have no machines. Register this one with `ensemble machine register`.");
     }
-    let this = context.home.settings()?.machines.remove(me.client.origin());
-    let mut rows = Vec::with_capacity(machines.len());
-    for machine in machines {
-        let card = open(me, &machine).unwrap_or_default();
-        rows.push([
-            machine.id.to_string(),
-            if machine.online { "online".to_owned() } else { "offline".to_owned() },
-            machine.last_active_at.map(print::time).unwrap_or_default(),
-            card.host,
-            if this.as_ref() == Some(&machine.id) { "this machine".to_owned() } else { String::new() },
+    let mut table = Table::new([
+        Column::text("HOST", 1, 8),
+        Column::id("MACHINE", 2),
+        Column::fixed("STATE", 0),
+        Column::fixed("OFFERS", 3),
+        Column::fixed("LAST SEEN", 5),
+        Column::fixed("", 4),
+    ]);
+    for Known { machine, card } in machines.all() {
+        let state = if machine.online { (Tone::Good, "online") } else { (Tone::Dim, "offline") };
+        let offers: Vec<_> = machines.offered(Some(&machine.id)).iter().map(|provider| provider.as_str()).collect();
+        let this = if machines.this() == Some(&machine.id) { "this machine" } else { "" };
+        table.row([
+            (Tone::Plain, card.as_ref().map(|card| card.host.clone()).unwrap_or_default()),
+            (Tone::Plain, machine.id.to_string()),
+            (state.0, state.1.to_owned()),
+            (Tone::Plain, offers.join(", ")),
+            (Tone::Plain, machine.last_active_at.map(when::ago).unwrap_or_default()),
+            (Tone::Dim, this.to_owned()),
         ]);
     }
-    print::table(["MACHINE", "STATE", "LAST SEEN (UTC)", "HOST", ""], &rows)
+    table.print()
 }
 
 async fn show(context: &Context, me: &Me, id: &MachineId) -> Result<()> {
@@ -161,7 +162,7 @@ async fn show(context: &Context, me: &Me, id: &MachineId) -> Result<()> {
     })?;
     let card = open(me, &machine);
     if context.json {
-        return print::json(&serde_json::json!({ "machine": machine, "metadata": card.ok() }), false);
+        return print::json(&opened(&Known { card: card.ok(), machine }), false);
     }
     print::line(format!("machine    {}", machine.id))?;
     print::line(format!("state      {}", if machine.online { "online" } else { "offline" }))?;
@@ -169,17 +170,23 @@ async fn show(context: &Context, me: &Me, id: &MachineId) -> Result<()> {
         Ok(card) => print::line(format!("host       {} ({}, {})", card.host, card.os, card.arch))?,
         Err(failure) => print::note(failure.to_string()),
     }
-    if let Some(activity) = &machine.activity {
-        print::line(format!("activity   {}", activity.as_text()))?;
+    if let Some(runner) = runner(&machine) {
+        let drains = if runner.draining { ", drains" } else { "" };
+        print::line(format!("runner     {} of {} tasks running{drains}", runner.running, runner.capacity))?;
+        for state in &runner.providers {
+            let why = state.reason.as_deref().unwrap_or("offered");
+            print::line(format!("           {:7} {}", state.provider, print::inline(why)))?;
+        }
     }
-    print::line(format!("created    {}", print::time(machine.created_at)))
+    if let Some(at) = machine.last_active_at {
+        print::line(format!("last seen  {}", when::both(at)))?;
+    }
+    print::line(format!("created    {}", when::both(machine.created_at)))
 }
 
-fn open(me: &Me, machine: &Record) -> Result<Card> {
-    let closed = |error| Failure::Seal(format!("The metadata of machine {}", machine.id), error);
-    let ring = seal::open_ring(&machine.encryption_key, &me.pair()?, Binding::Machine { machine: &machine.id })
-        .map_err(closed)?;
-    seal::open_json(&ring, Purpose::MachineMetadata(&machine.id), &machine.metadata).map_err(closed)
+/// A machine for programs: what the server knows, and the decrypted metadata.
+fn opened(known: &Known) -> serde_json::Value {
+    serde_json::json!({ "machine": known.machine, "metadata": known.card })
 }
 
 fn forget(context: &Context, me: &Me, id: &MachineId) -> Result<()> {

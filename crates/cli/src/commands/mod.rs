@@ -9,11 +9,13 @@ use crate::failure::{Failure, Result};
 pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod r#do;
 pub(crate) mod login;
 pub(crate) mod logout;
 pub(crate) mod machine;
 pub(crate) mod open;
 pub(crate) mod output;
+pub(crate) mod plan;
 pub(crate) mod retry;
 pub(crate) mod run;
 pub(crate) mod runner;
@@ -22,6 +24,7 @@ pub(crate) mod session;
 pub(crate) mod share;
 pub(crate) mod show;
 pub(crate) mod status;
+pub(crate) mod submit;
 pub(crate) mod token;
 pub(crate) mod up;
 pub(crate) mod whoami;
@@ -55,7 +58,9 @@ async fn execute(context: &Context, command: Command) -> Result {
         Command::Whoami(command) => command.run(context).await,
         Command::Machine(command) => command.run(context).await,
         Command::Runner(command) => command.run(context).await,
+        Command::Do(command) => command.run(context).await,
         Command::Run(command) => command.run(context).await,
+        Command::Plan(command) => command.run(context),
         Command::Runs(command) => command.run(context).await,
         Command::Show(command) => command.run(context).await,
         Command::Output(command) => command.run(context).await,

@@ -1,5 +1,6 @@
 //! `ensemble output`: prints the output of a task, once or live.
 
+use std::io::{self, IsTerminal};
 use std::pin::pin;
 use std::process::ExitCode;
 
@@ -10,9 +11,10 @@ use futures_util::{Stream, StreamExt};
 
 use super::DONE;
 use super::runs::Which;
+use crate::agent_output::AgentOutput;
 use crate::context::{Context, interrupts};
 use crate::failure::{Failure, Result};
-use crate::print;
+use crate::progress::name;
 
 /// Prints the output of a task's program.
 #[derive(Debug, Args)]
@@ -27,25 +29,31 @@ pub(crate) struct Output {
     /// The number of the attempt [default: the latest]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     attempt: Option<u32>,
+    /// Show the results of tools whole, as they always are when the output is not a terminal
+    #[arg(long)]
+    full: bool,
 }
 
 impl Output {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
-        let id = self.run.find(&me).await?;
-        let run = me.client.run(id).await?;
-        let task = find(&run, self.task.as_deref())?.id;
-        let of = OutputOf { run: id, task, attempt: self.attempt, from: 0 };
+        let run = self.run.get(&me).await?;
+        let task = find(&run, self.task.as_deref())?;
+        check_attempt(&run, task, self.attempt)?;
+        let of = OutputOf { run: run.id, task: task.id, attempt: self.attempt, from: 0 };
+        let view = AgentOutput::new(context.json, !self.full && io::stdout().is_terminal());
         if self.follow {
-            return print_all(context, me.client.follow_output(of)).await;
+            return print_all(view, me.client.follow_output(of)).await;
         }
-        print_all(context, me.client.output(of).await?).await
+        print_all(view, me.client.output(of).await?).await
     }
 }
 
-async fn print_all(context: &Context, output: impl Stream<Item = ensemble_client::Result<impl AsRef<[u8]>>>) -> Result {
+async fn print_all(
+    mut view: AgentOutput,
+    output: impl Stream<Item = ensemble_client::Result<impl AsRef<[u8]>>>,
+) -> Result {
     let mut output = pin!(output);
-    let mut whole = Whole::default();
     let mut interrupt = interrupts()?;
     loop {
         let chunk = tokio::select! {
@@ -53,39 +61,27 @@ async fn print_all(context: &Context, output: impl Stream<Item = ensemble_client
             _ = interrupt.recv() => return Ok(ExitCode::from(130)),
         };
         let Some(chunk) = chunk else {
-            whole.rest(context)?;
+            view.finish()?;
             return Ok(DONE);
         };
-        whole.print(context, chunk?.as_ref())?;
+        view.print(chunk?.as_ref())?;
     }
 }
 
-/// Holds back an incomplete character until the rest of it arrives.
-#[derive(Default)]
-struct Whole(Vec<u8>);
-
-impl Whole {
-    fn print(&mut self, context: &Context, chunk: &[u8]) -> Result<()> {
-        self.0.extend_from_slice(chunk);
-        let end = match std::str::from_utf8(&self.0) {
-            Err(error) if error.error_len().is_none() => error.valid_up_to(),
-            _ => self.0.len(),
-        };
-        let rest = self.0.split_off(end);
-        let ready = std::mem::replace(&mut self.0, rest);
-        show(context, &ready)
-    }
-
-    fn rest(&mut self, context: &Context) -> Result<()> {
-        show(context, &std::mem::take(&mut self.0))
-    }
-}
-
-fn show(context: &Context, bytes: &[u8]) -> Result<()> {
-    match bytes {
-        [] => Ok(()),
-        bytes if context.json => print::json(&serde_json::json!({ "data": String::from_utf8_lossy(bytes) }), true),
-        bytes => print::raw(bytes),
+/// Fails if the task has no such attempt.
+fn check_attempt(run: &Run, task: &Task, attempt: Option<u32>) -> Result<()> {
+    let tasks = run.tasks.as_deref().unwrap_or_default();
+    let number = tasks.iter().position(|other| other.id == task.id).unwrap_or_default();
+    let name = name(task, number);
+    match (attempt, task.attempt) {
+        (Some(wanted), 0) => Err(Failure::message(format!("{name} has no attempt {wanted}: it has not begun yet."))),
+        (Some(wanted), 1) if wanted > 1 => {
+            Err(Failure::message(format!("{name} has no attempt {wanted}. It has only attempt 1.")))
+        }
+        (Some(wanted), newest) if wanted > newest => {
+            Err(Failure::message(format!("{name} has no attempt {wanted}. It has the attempts 1 to {newest}.")))
+        }
+        _ => Ok(()),
     }
 }
 

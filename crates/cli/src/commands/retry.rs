@@ -4,11 +4,11 @@ use clap::Args;
 use ensemble_types::problem::Code;
 
 use super::DONE;
-use super::run::watch;
 use super::runs::Which;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::print;
+use crate::watching::{AllowDenials, Asked, watch};
 
 /// Retries the failed and cancelled tasks of a run. Completed tasks keep their results.
 #[derive(Debug, Args)]
@@ -18,6 +18,8 @@ pub(crate) struct Retry {
     /// Do not wait for the run to end
     #[arg(long, short)]
     detach: bool,
+    #[command(flatten)]
+    allow: AllowDenials,
 }
 
 impl Retry {
@@ -32,7 +34,7 @@ impl Retry {
             }
         })?;
         if !self.detach {
-            return watch(context, &me, id).await;
+            return watch(context, &me, id, Asked::default(), self.allow).await;
         }
         if context.json {
             print::json(&run, false)?;

@@ -104,7 +104,7 @@ impl Options {
     /// Fails if the options or the configuration have errors.
     #[cfg(feature = "up")]
     pub(crate) fn check(&self, context: &Context) -> Result<()> {
-        self.config(context, with_unused(environment())).map(drop)
+        self.for_check(context).map(drop)
     }
 
     #[cfg(feature = "up")]
@@ -116,6 +116,11 @@ impl Options {
     pub(crate) fn with_root(mut self, root: PathBuf) -> Self {
         self.roots.push(root);
         self
+    }
+
+    /// The configuration, for checks that use neither its server nor its token.
+    pub(crate) fn for_check(&self, context: &Context) -> Result<Config> {
+        self.config(context, with_unused(environment()))
     }
 
     fn config(&self, context: &Context, mut environment: BTreeMap<String, String>) -> Result<Config> {
@@ -140,7 +145,7 @@ impl Options {
 }
 
 async fn check(context: &Context, options: &Options) -> Result {
-    let offers = offers(&options.config(context, with_unused(environment()))?).await;
+    let offers = offers(&options.for_check(context)?).await;
     if context.json {
         let providers: Vec<_> = offers
             .iter()

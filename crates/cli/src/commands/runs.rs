@@ -2,14 +2,23 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use ensemble_types::ids::RunId;
-use ensemble_types::runs::Run;
+use ensemble_types::runs::{Run, Task, WaitingFor};
 use futures_util::{StreamExt, TryStreamExt};
 
 use super::DONE;
 use crate::confirm;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
-use crate::print;
+use crate::machines::Machines;
+use crate::progress::name;
+use crate::styled::Tone;
+use crate::table::{Column, Table};
+use crate::watching::named;
+use crate::{print, when};
+
+/// Runs of which is said why they wait, if they have at most so many tasks.
+const EXPLAINED: usize = 5;
+const MANY_TASKS: u32 = 500;
 
 /// Lists your runs, newest first.
 #[derive(Debug, Args)]
@@ -20,8 +29,8 @@ pub(crate) struct Runs {
     /// Only runs in this state
     #[arg(long, short, value_enum)]
     status: Option<Status>,
-    /// The maximum number of runs
-    #[arg(long, short = 'n', default_value_t = 20)]
+    /// The maximum number of runs, at least 1
+    #[arg(long, short = 'n', default_value = "20", value_parser = at_least_one)]
     limit: usize,
 }
 
@@ -65,28 +74,62 @@ impl Runs {
         let status = self.status.and_then(|status| status.to_possible_value()).map(|value| value.get_name().to_owned());
         let runs: Vec<Run> = me.client.runs(status).take(self.limit).try_collect().await?;
         if context.json {
-            print::json(&serde_json::json!({ "runs": runs }), false)?;
+            let machines = Machines::if_available(context, &me).await;
+            print::json(&named(&machines, &serde_json::json!({ "runs": runs })), false)?;
             return Ok(DONE);
         }
         if runs.is_empty() {
-            print::line("No runs. Submit one with `ensemble run examples/review.yaml`.")?;
+            print::line(match self.status {
+                Some(_) => "No runs in this state.",
+                None => {
+                    "No runs. Begin one with `ensemble do \"…\"`, or submit a plan: `ensemble run examples/review.yaml`."
+                }
+            })?;
             return Ok(DONE);
         }
-        let rows: Vec<_> = runs
-            .iter()
-            .map(|run| {
-                [
-                    run.id.to_string(),
-                    run.status.as_str().to_owned(),
-                    format!("{}/{}", run.summary.completed, run.summary.total),
-                    print::time(run.created_at),
-                    print::short(run.title.as_deref().unwrap_or_default(), 60),
-                ]
-            })
-            .collect();
-        print::table(["RUN", "STATE", "TASKS", "SUBMITTED (UTC)", "TITLE"], &rows)?;
+        let machines = Machines::if_available(context, &me).await;
+        let mut table = Table::new([
+            Column::id("RUN", 1),
+            Column::fixed("STATE", 0),
+            Column::fixed("TASKS", 3),
+            Column::fixed("SUBMITTED", 4),
+            Column::text("MACHINE", 5, 8),
+            Column::text("TITLE", 2, 12),
+        ]);
+        for run in &runs {
+            table.row([
+                (Tone::Plain, run.id.to_string()),
+                (run.status.into(), run.status.as_str().to_owned()),
+                (Tone::Plain, format!("{}/{}", run.summary.completed, run.summary.total)),
+                (Tone::Plain, when::ago(run.created_at)),
+                (Tone::Plain, run.machine_id.as_ref().map(|id| machines.called(id)).unwrap_or_default()),
+                (Tone::Plain, print::short(run.title.as_deref().unwrap_or_default(), 60)),
+            ]);
+        }
+        table.print()?;
+        say_why(&me, &runs, &machines).await?;
         Ok(DONE)
     }
+}
+
+/// Says why nothing of a run runs: the reason of its first task that waits.
+async fn say_why(me: &Me, runs: &[Run], machines: &Machines) -> Result<()> {
+    let is_stuck = |run: &&Run| {
+        !run.status.is_terminal() && run.summary.running == 0 && (1..=MANY_TASKS).contains(&run.summary.queued)
+    };
+    for run in runs.iter().filter(is_stuck).take(EXPLAINED) {
+        let tasks = me.client.run(run.id).await?.tasks.unwrap_or_default();
+        let waits = |task: &Task| task.waiting_for.is_some_and(|what| what != WaitingFor::Dependencies);
+        if let Some((number, task)) = tasks.iter().enumerate().find(|(_, task)| waits(task)) {
+            let reason = machines.explain(task.waiting_reason.as_deref().unwrap_or("it waits for a machine"));
+            print::line(format!("\n{} waits, {}: {}", run.id, name(task, number), print::inline(&reason)))?;
+        }
+    }
+    Ok(())
+}
+
+fn at_least_one(text: &str) -> Result<usize, &'static str> {
+    text.parse().ok().filter(|count| *count > 0).ok_or("must be 1 or more")
 }
 
 impl Delete {
@@ -122,6 +165,18 @@ impl std::str::FromStr for Which {
 }
 
 impl Which {
+    /// The run with its tasks.
+    pub(crate) async fn get(self, me: &Me) -> Result<Run> {
+        let id = self.find(me).await?;
+        me.client.run(id).await.map_err(|error| {
+            if error.is_not_found() {
+                Failure::message(format!("You have no run {id}. `ensemble runs` shows your runs."))
+            } else {
+                error.into()
+            }
+        })
+    }
+
     pub(crate) async fn find(self, me: &Me) -> Result<RunId> {
         match self {
             Self::Id(id) => Ok(id),

@@ -10,12 +10,12 @@ use ensemble_types::ids::MachineId;
 use ensemble_types::machines::Machine;
 use ensemble_types::runs::Run;
 use futures_util::{StreamExt, TryStreamExt};
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::DONE;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
+use crate::machines::runner;
 use crate::print;
 use crate::settings::KnownAccount;
 
@@ -32,29 +32,6 @@ struct Signed {
     account: Account,
     machine: Option<Machine>,
     runs: Vec<Run>,
-}
-
-/// The state that a runner reports with its heartbeat.
-#[derive(Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Runner {
-    capacity: u32,
-    running: u32,
-    draining: bool,
-    providers: Vec<Provider>,
-}
-
-#[derive(Deserialize, Serialize)]
-struct Provider {
-    provider: String,
-    offered: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Activity {
-    runner: Runner,
 }
 
 impl Status {
@@ -92,11 +69,6 @@ async fn signed(context: &Context, machine: Option<&MachineId>) -> Result<Signed
     };
     let runs = client.runs(Some("active".to_owned())).take(RUNS).try_collect().await?;
     Ok(Signed { account: client.account().await?, machine, runs })
-}
-
-fn runner(machine: &Machine) -> Option<Runner> {
-    let activity = machine.activity.as_ref()?;
-    serde_json::from_str::<Activity>(activity.as_text()).ok().map(|activity| activity.runner)
 }
 
 fn as_json(
@@ -164,7 +136,7 @@ fn show_machine(id: Option<&MachineId>, machine: Option<&Machine>) -> Result<()>
     let (Some(id), Some(machine)) = (id, machine) else {
         return print::line("machine      not registered; `ensemble runner` registers it and runs tasks");
     };
-    let Some(runner) = runner(machine).filter(|_| machine.online) else {
+    let Some(runner) = runner(machine) else {
         let state = if machine.online { "online" } else { "no runner online; start `ensemble runner`" };
         return print::line(format!("machine      {id}, {state}"));
     };

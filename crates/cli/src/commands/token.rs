@@ -11,6 +11,7 @@ use super::DONE;
 use crate::context::{Context, now};
 use crate::failure::{Failure, Result};
 use crate::print;
+use crate::when;
 use secrecy::ExposeSecret;
 
 /// A token that expires earlier is replaced, so that there is time to use it.
@@ -70,9 +71,9 @@ async fn for_machine(context: &Context, machine: &MachineId, lifetime: Option<Du
     }
     print::line(&created.token)?;
     print::note(format!(
-        "Valid until {} UTC. It cannot be shown again. On the machine: ENSEMBLE_SERVER={} ENSEMBLE_MACHINE_ID={machine} \
+        "Valid until {}. It cannot be shown again. On the machine: ENSEMBLE_SERVER={} ENSEMBLE_MACHINE_ID={machine} \
          ENSEMBLE_MACHINE_TOKEN=… ensemble runner",
-        print::time(created.expires_at),
+        when::local(created.expires_at),
         me.client.base(),
     ));
     Ok(())

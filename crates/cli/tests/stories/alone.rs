@@ -14,6 +14,8 @@ fn help_and_completions_contain_every_command() {
     let help = user.succeed(&["--help"]);
     let commands = [
         "up",
+        "do",
+        "plan",
         "login",
         "logout",
         "status",
@@ -86,9 +88,7 @@ fn a_key_that_others_can_read_is_not_used() {
 #[test]
 fn a_mistyped_command_gets_a_tip() {
     let user = User::new(None);
-    for (word, tip) in
-        [("sesion", "session"), ("statu", "status"), ("doctor", "ensemble status"), ("ps", "ensemble runs")]
-    {
+    for (word, tip) in [("sesion", "session"), ("statu", "status"), ("exec", "ensemble do"), ("ps", "ensemble runs")] {
         let ended = user.run(&[word]);
         assert_eq!(ended.code, 2);
         assert!(ended.err.contains("tip:") && ended.err.contains(tip), "{word}: {}", ended.err);

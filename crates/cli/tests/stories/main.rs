@@ -5,6 +5,9 @@
 mod accounts;
 mod alone;
 mod ensemble;
+mod plans;
+#[cfg(feature = "up")]
+mod prompts;
 #[cfg(feature = "up")]
 mod interruptions;
 #[cfg(feature = "up")]

@@ -29,10 +29,15 @@ printf '{"type":"result","subtype":"success","is_error":false,"result":"%s","tot
 
 fn stand_in_agent() -> TempDir {
     let programs = tempfile::tempdir().unwrap();
-    let claude = programs.path().join("claude");
-    fs::write(&claude, CLAUDE).unwrap();
-    fs::set_permissions(&claude, fs::Permissions::from_mode(0o755)).unwrap();
+    program(programs.path(), "claude", CLAUDE);
     programs
+}
+
+/// Writes an executable script.
+pub(crate) fn program(directory: &Path, name: &str, script: &str) {
+    let path = directory.join(name);
+    fs::write(&path, script).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 fn plan(user: &User, text: &str) {
@@ -65,7 +70,7 @@ fn a_plan_runs_in_order_and_shows_its_result() {
     assert!(output.contains("done: begin"), "{output}");
     assert_eq!(user.succeed(&["output", "last", "1", "--follow"]), output);
     let machines = user.json(&["machine", "list"]);
-    assert_eq!(machines["machines"][0]["online"], true);
+    assert_eq!(machines["machines"][0]["machine"]["online"], true);
     assert!(user.run(&["output", "last", "third"]).err.contains("first, second"));
 }
 

@@ -143,7 +143,7 @@ fn a_token_is_printed_for_other_programs() {
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(me["id"].as_str().unwrap()), "{answer}");
     assert_eq!(user.json(&["token"])["userId"], me["id"]);
 
-    let machine = user.json(&["machine", "list"])["machines"][0]["id"].as_str().unwrap().to_owned();
+    let machine = user.json(&["machine", "list"])["machines"][0]["machine"]["id"].as_str().unwrap().to_owned();
     let made = user.json(&["token", "--machine", &machine, "--expires", "1h"]);
     let answer = get(&url, &format!("/v1/machines/{machine}"), made["token"].as_str().unwrap());
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");

@@ -128,8 +128,9 @@ fn an_account_moves_with_its_key() {
     elsewhere.succeed(&["login"]);
 
     let machines = elsewhere.json(&["machine", "list"]);
-    let machine = text(&machines, "/machines/0/id");
-    assert!(!text(&machines, "/machines/0/metadata").contains("linux"));
+    let machine = text(&machines, "/machines/0/machine/id");
+    assert!(!text(&machines, "/machines/0/machine/metadata").contains("linux"));
+    assert_eq!(text(&machines, "/machines/0/metadata/os"), std::env::consts::OS);
     elsewhere.succeed(&["machine", "show", machine]);
     assert!(elsewhere.fail(&["machine", "delete", machine]).contains("--yes"), "without a terminal it needs --yes");
     elsewhere.succeed(&["machine", "delete", machine, "--yes"]);

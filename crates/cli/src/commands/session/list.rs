@@ -11,7 +11,10 @@ use serde_json::json;
 use crate::context::{Context, Me};
 use crate::failure::Result;
 use crate::print;
+use crate::styled::Tone;
+use crate::table::{Column, Table};
 use crate::vault::{Card, card};
+use crate::when;
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
@@ -37,8 +40,16 @@ impl List {
         if sessions.is_empty() {
             return print::line("No sessions. Create one with `ensemble session create`.");
         }
-        let rows: Vec<_> = sessions.iter().map(|session| row(me, session)).collect();
-        print::table(["SESSION", "STATE", "ACCESS", "MESSAGES", "CHANGED (UTC)", "TITLE"], &rows)
+        let mut table = Table::new([
+            Column::id("SESSION", 1),
+            Column::fixed("STATE", 0),
+            Column::fixed("ACCESS", 4),
+            Column::fixed("MESSAGES", 5),
+            Column::fixed("CHANGED", 3),
+            Column::text("TITLE", 2, 12),
+        ]);
+        sessions.iter().for_each(|session| table.row(row(me, session).map(|cell| (Tone::Plain, cell))));
+        table.print()
     }
 }
 
@@ -52,7 +63,7 @@ fn row(me: &Me, session: &Session) -> [String; 6] {
         state(session).to_owned(),
         session.access_level.as_str().to_owned(),
         session.last_seq.to_string(),
-        print::time(session.updated_at),
+        when::ago(session.updated_at),
         print::short(&title, 60),
     ]
 }
@@ -80,8 +91,8 @@ pub(super) async fn show(context: &Context, me: &Me, id: SessionId) -> Result<()
         print::line(format!("owner     {}", session.owner_id))?;
     }
     print::line(format!("messages  {}", session.last_seq))?;
-    print::line(format!("created   {} UTC", print::time(session.created_at)))?;
-    print::line(format!("changed   {} UTC", print::time(session.updated_at)))?;
+    print::line(format!("created   {}", when::both(session.created_at)))?;
+    print::line(format!("changed   {}", when::both(session.updated_at)))?;
     if session.rekey_needed && session.access_level == AccessLevel::Owner {
         print::note(format!(
             "A user lost access after the last change of the key. Change it with `ensemble session rekey {}`.",

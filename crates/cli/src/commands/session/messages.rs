@@ -17,6 +17,7 @@ use crate::context::{Context, Me, interrupts};
 use crate::failure::{Failure, Result};
 use crate::print;
 use crate::vault::{body, check_keys, seal_json};
+use crate::when;
 
 #[derive(Debug, Args)]
 pub(crate) struct Send {
@@ -177,7 +178,7 @@ impl Reader {
             return print::json(&json!({ "message": message, "body": text }), true);
         }
         let who = if message.sender_id == self.me { "you".to_owned() } else { message.sender_id.to_string() };
-        print::line(format!("#{} {} UTC  {who}", message.seq, print::time(message.created_at)))?;
+        print::line(format!("#{} {}  {who}", message.seq, when::local(message.created_at)))?;
         match opened {
             Ok(body) => {
                 if body.from.is_some_and(|from| from != message.sender_id) {

@@ -18,6 +18,7 @@ use crate::context::{Context, Me, now};
 use crate::failure::{Failure, Result};
 use crate::print;
 use crate::vault::{body, card};
+use crate::when;
 
 /// Longer than any address.
 const ADDRESS_BYTES: u64 = 8 * 1024;
@@ -109,7 +110,7 @@ impl Open {
                     print::json(&json!({ "message": message, "body": opened.ok() }), true)?;
                     continue;
                 }
-                print::line(format!("#{} {} UTC", message.seq, print::time(message.created_at)))?;
+                print::line(format!("#{} {}", message.seq, when::local(message.created_at)))?;
                 print::line(match opened {
                     Ok(body) => format!("{}\n", body.text.trim_end()),
                     Err(error) => format!("({error})\n"),

@@ -12,6 +12,9 @@ use super::Level;
 use crate::context::{Context, Me};
 use crate::failure::Result;
 use crate::print;
+use crate::styled::Tone;
+use crate::table::{Column, Table};
+use crate::when;
 
 #[derive(Debug, Args)]
 pub(crate) struct Add {
@@ -100,17 +103,23 @@ pub(super) async fn list(context: &Context, me: &Me, session: SessionId) -> Resu
     if shares.is_empty() {
         return print::line("This session is not shared with other users.");
     }
-    let mut rows = Vec::with_capacity(shares.len());
+    let mut table = Table::new([
+        Column::id("USER", 0),
+        Column::fixed("LEVEL", 0),
+        Column::fixed("SINCE", 3),
+        Column::text("NAME", 2, 8),
+    ]);
     for share in shares {
         let name = me.client.user(share.user_id).await.ok().and_then(|user| user.display_name);
-        rows.push([
+        let cells = [
             share.user_id.to_string(),
             level(share.access_level).to_owned(),
-            print::time(share.created_at),
+            when::ago(share.created_at),
             name.unwrap_or_default(),
-        ]);
+        ];
+        table.row(cells.map(|cell| (Tone::Plain, cell)));
     }
-    print::table(["USER", "LEVEL", "SINCE (UTC)", "NAME"], &rows)
+    table.print()
 }
 
 fn level(level: ShareLevel) -> &'static str {

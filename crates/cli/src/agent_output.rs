@@ -1,0 +1,192 @@
+//! The output of an agent as people read it: whole characters, and long results of tools folded.
+
+use std::borrow::Cow;
+
+use crate::failure::Result;
+use crate::print;
+
+/// The beginning of each line of a tool's result.
+const RESULT: &str = "  │ ";
+/// The lines of a result that are shown.
+const SHOWN: usize = 5;
+/// How much of the end is kept.
+const KEPT: usize = 64 << 10;
+
+/// Prints the output of one attempt as it comes.
+#[derive(Default)]
+pub(crate) struct AgentOutput {
+    json: bool,
+    fold: Option<Fold>,
+    /// An incomplete character.
+    rest: Vec<u8>,
+    end: String,
+}
+
+impl AgentOutput {
+    pub(crate) fn new(json: bool, is_folded: bool) -> Self {
+        Self { json, fold: is_folded.then(Fold::default), ..Self::default() }
+    }
+
+    pub(crate) fn print(&mut self, chunk: &[u8]) -> Result<()> {
+        self.rest.extend_from_slice(chunk);
+        let end = match std::str::from_utf8(&self.rest) {
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            _ => self.rest.len(),
+        };
+        let rest = self.rest.split_off(end);
+        let ready = std::mem::replace(&mut self.rest, rest);
+        self.show(&ready)
+    }
+
+    /// Prints what was held back.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        let rest = std::mem::take(&mut self.rest);
+        self.show(&rest)?;
+        match self.fold.as_mut().map(Fold::finish) {
+            Some(text) if !text.is_empty() => print::raw(text.as_bytes()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the output ends with this text, so that it need not be printed again.
+    pub(crate) fn ends_with(&self, text: &str) -> bool {
+        self.end.trim_end().ends_with(text.trim_end())
+    }
+
+    /// Whether the next line begins on a new line.
+    pub(crate) fn is_at_line_start(&self) -> bool {
+        self.end.is_empty() || self.end.ends_with('\n')
+    }
+
+    fn show(&mut self, bytes: &[u8]) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(bytes);
+        self.end.push_str(&text);
+        if self.end.len() > 2 * KEPT {
+            let from = (self.end.len() - KEPT..self.end.len()).find(|at| self.end.is_char_boundary(*at)).unwrap_or(0);
+            self.end.drain(..from);
+        }
+        if self.json {
+            return print::json(&serde_json::json!({ "data": text }), true);
+        }
+        match &mut self.fold {
+            Some(fold) => print::raw(fold.add(&text).as_bytes()),
+            None => print::raw(bytes),
+        }
+    }
+}
+
+/// Leaves out the lines of a tool's result after the first ones.
+#[derive(Debug, Default)]
+pub(crate) struct Fold {
+    /// The beginning of a line that may be one of a result.
+    begun: String,
+    /// What is being read.
+    within: Within,
+    lines: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Within {
+    /// The beginning of a line.
+    #[default]
+    Start,
+    /// A line that is shown.
+    Shown,
+    /// A line that is left out.
+    Hidden,
+}
+
+impl Fold {
+    /// The part of the text that is shown.
+    pub(crate) fn add(&mut self, text: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        for piece in text.split_inclusive('\n') {
+            let piece = self.begin(piece, &mut out);
+            if self.within == Within::Shown {
+                out.push_str(&piece);
+            }
+            if self.within != Within::Start && piece.ends_with('\n') {
+                self.within = Within::Start;
+            }
+        }
+        out
+    }
+
+    /// What was held back at the end of the output.
+    pub(crate) fn finish(&mut self) -> String {
+        let mut out = self.left_out();
+        out.push_str(&std::mem::take(&mut self.begun));
+        out
+    }
+
+    /// Decides at the beginning of a line whether it is shown. Returns what is then known of the line.
+    fn begin<'t>(&mut self, piece: &'t str, out: &mut String) -> Cow<'t, str> {
+        if self.within != Within::Start {
+            return Cow::Borrowed(piece);
+        }
+        self.begun.push_str(piece);
+        if RESULT.starts_with(self.begun.as_str()) && self.begun.len() < RESULT.len() {
+            return Cow::Borrowed("");
+        }
+        let line = std::mem::take(&mut self.begun);
+        if line.starts_with(RESULT) {
+            self.lines += 1;
+            self.within = if self.lines > SHOWN { Within::Hidden } else { Within::Shown };
+        } else {
+            out.push_str(&self.left_out());
+            self.within = Within::Shown;
+        }
+        Cow::Owned(line)
+    }
+
+    fn left_out(&mut self) -> String {
+        match std::mem::take(&mut self.lines).saturating_sub(SHOWN) {
+            0 => String::new(),
+            1 => format!("{RESULT}… 1 more line (--full shows it)\n"),
+            more => format!("{RESULT}… {more} more lines (--full shows them)\n"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folded(text: &str, size: usize) -> String {
+        let mut fold = Fold::default();
+        let chars: Vec<char> = text.chars().collect();
+        let mut out: String = chars.chunks(size).map(|chunk| fold.add(&chunk.iter().collect::<String>())).collect();
+        out.push_str(&fold.finish());
+        out
+    }
+
+    #[test]
+    fn long_results_are_folded_however_the_text_arrives() {
+        let result: String = (0..125).map(|number| format!("  │ line {number}\n")).collect();
+        let text = format!("[Bash] npm test\n{result}All is well\n\n  indented\n  │ short\nend");
+        let expected = "[Bash] npm test\n  │ line 0\n  │ line 1\n  │ line 2\n  │ line 3\n  │ line 4\n  \
+                        │ … 120 more lines (--full shows them)\nAll is well\n\n  indented\n  │ short\nend";
+        for size in [1, 2, 3, 7, 10_000] {
+            assert_eq!(folded(&text, size), expected, "{size}");
+        }
+        assert!(folded(&result, 3).ends_with("  │ … 120 more lines (--full shows them)\n"));
+        assert_eq!(folded("  ", 1), "  ");
+    }
+
+    #[test]
+    fn text_is_shown_as_it_comes() {
+        let mut fold = Fold::default();
+        assert_eq!(fold.add("Hel"), "Hel");
+        assert_eq!(fold.add("lo\n"), "lo\n");
+    }
+
+    #[test]
+    fn the_end_is_known() {
+        let mut output = AgentOutput::new(false, true);
+        output.end.push_str("thinking\nthe answer\n");
+        assert!(output.ends_with("the answer") && !output.ends_with("another answer") && output.is_at_line_start());
+    }
+}

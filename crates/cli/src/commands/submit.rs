@@ -1,0 +1,239 @@
+//! What `run` and `do` share: the options of a submission, and on which machine it runs.
+
+use clap::Args;
+use ensemble_client::idempotency_key;
+use ensemble_types::ids::MachineId;
+use ensemble_types::runs::{Permission, Provider, Run};
+
+use crate::context::{Context, Me};
+use crate::failure::{Failure, Result};
+use crate::machines::{Machines, runner};
+use crate::plan::{Draft, Overrides, duration};
+use crate::print;
+use crate::watching::{AllowDenials, Asked, named};
+
+/// The options of a submission.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Submit, print the run's id and do not wait
+    #[arg(long, short)]
+    pub(crate) detach: bool,
+    /// The machine: its name, its id, or `any` [default: this machine]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) machine: Option<String>,
+    /// The provider where none is named: claude, codex or gemini
+    #[arg(long, value_parser = provider)]
+    pub(crate) provider: Option<Provider>,
+    /// The model where none is named
+    #[arg(long)]
+    pub(crate) model: Option<String>,
+    /// What the agent may do without asking, where it is not named: plan (read only), edit (files in its directory) or
+    /// bypass (everything)
+    #[arg(long, value_parser = permission)]
+    pub(crate) permission: Option<Permission>,
+    /// A pattern of tools that the agent may use as well, for example `Bash(npm test:*)`; can be repeated
+    #[arg(long = "allow-tool", value_name = "PATTERN")]
+    pub(crate) allow_tools: Vec<String>,
+    /// The longest time of an attempt where none is named: 90s, 10m, 2h
+    #[arg(long, value_parser = time)]
+    pub(crate) timeout: Option<String>,
+    #[command(flatten)]
+    pub(crate) allow: AllowDenials,
+    /// Submit only once: the same key (16 to 128 characters) again returns the same run
+    #[arg(long, value_name = "KEY")]
+    pub(crate) idempotency_key: Option<String>,
+}
+
+/// Which provider does a task that names none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// The only one that is offered.
+    Only,
+    /// The first that is offered.
+    First,
+}
+
+impl Options {
+    pub(crate) fn overrides(&self) -> Overrides {
+        Overrides {
+            provider: self.provider,
+            model: self.model.clone(),
+            permission: self.permission,
+            timeout: self.timeout.clone(),
+        }
+    }
+
+    /// Submits the plan.
+    pub(crate) async fn submit(
+        &self,
+        context: &Context,
+        me: &Me,
+        mut draft: Draft,
+        choice: Choice,
+    ) -> Result<(Run, Asked)> {
+        draft.allow_tools(&self.allow_tools)?;
+        let machines = Machines::load(context, me).await?;
+        let machine = place(self.machine.as_deref(), &draft, &machines)?;
+        let provider = match draft.needs_provider() {
+            true => Some(offered(machine.as_ref(), &machines, choice)?),
+            false => None,
+        };
+        let permissions = draft.steps.iter().map(|step| step.permission).collect();
+        let plan = draft.create(provider, machine)?;
+        let key = self.idempotency_key.clone().unwrap_or_else(idempotency_key);
+        let run = me.client.create_run(&plan, &key).await?;
+        Ok((run, Asked { machines: Some(machines), permissions }))
+    }
+
+    /// Prints what `--detach` prints.
+    pub(crate) fn detached(context: &Context, run: &Run, asked: &Asked) -> Result<()> {
+        if context.json {
+            let machines = asked.machines.clone().unwrap_or_default();
+            return print::json(&named(&machines, run), false);
+        }
+        print::line(run.id.to_string())
+    }
+}
+
+/// The machine to which the run is pinned. `None`: any machine may take it.
+pub(crate) fn place(named: Option<&str>, draft: &Draft, machines: &Machines) -> Result<Option<MachineId>> {
+    let free = || draft.steps.iter().filter(|step| step.machine.is_none());
+    let local = free().find(|step| step.is_local);
+    let any = |why: &str| match local {
+        Some(step) => Err(Failure::message(format!(
+            "{why}, but task {} works in {}, which is a directory of this machine: on another one it is missing, or another \
+             checkout. Give the task an absolute workingDirectory that every machine has, or name one machine with --machine.",
+            step.called, &*step.directory
+        ))),
+        None => Ok(None),
+    };
+    match named {
+        Some("any") => any("--machine any lets every machine take the tasks"),
+        Some(named) => machines.find(named).map(|id| Some(id.clone())),
+        None if draft.machine.is_some() => Ok(draft.machine.clone()),
+        None if draft.spread == Some(true) => {
+            any("The plan says `spread: true`, so several machines may take the tasks")
+        }
+        None if free().next().is_none() => Ok(None),
+        None => match machines.this() {
+            Some(this) => Ok(Some(this.clone())),
+            None if machines.all().is_empty() => Ok(None),
+            None => {
+                any("This machine is not registered (`ensemble runner` does it), so another one would take the tasks")
+            }
+        },
+    }
+}
+
+/// The provider for tasks that name none.
+fn offered(machine: Option<&MachineId>, machines: &Machines, choice: Choice) -> Result<Provider> {
+    let offered = machines.offered(machine);
+    let on = machine.map_or("Your machines".to_owned(), |id| machines.called(id));
+    match offered.as_slice() {
+        [] => Err(none_offered(machine, machines)),
+        [only] => Ok(*only),
+        [first, ..] if choice == Choice::First => Ok(*first),
+        several => {
+            let names: Vec<_> = several.iter().map(|provider| provider.as_str()).collect();
+            Err(Failure::message(format!(
+                "The plan has a task without a provider, and {} is offered on {on}. Name one in the plan or with --provider.",
+                names.join(" and ")
+            )))
+        }
+    }
+}
+
+/// What to type when no provider is there.
+fn none_offered(machine: Option<&MachineId>, machines: &Machines) -> Failure {
+    let considered = machines.all().iter().filter(|known| machine.is_none_or(|id| known.machine.id == *id));
+    let runners: Vec<_> =
+        considered.filter_map(|known| Some((machines.called(&known.machine.id), runner(&known.machine)?))).collect();
+    if runners.is_empty() {
+        let place = machine.map_or("any of your machines".to_owned(), |id| machines.called(id));
+        return Failure::message(format!(
+            "No runner runs on {place}. Start one there with `ensemble runner` (or `ensemble up`). With --provider the run is \
+             submitted all the same, and waits for it."
+        ));
+    }
+    let mut text = String::from("No provider is offered:");
+    for (name, runner) in &runners {
+        for state in runner.providers.iter().filter(|state| !state.offered) {
+            let reason = print::short(state.reason.as_deref().unwrap_or("not offered"), 200);
+            text.push_str(&format!("\n  {name}: {}: {reason}", print::inline(&state.provider)));
+        }
+    }
+    text.push_str(&format!("\n{}", install_hint()));
+    Failure::message(text)
+}
+
+/// How to install the providers' programs.
+pub(crate) fn install_hint() -> String {
+    let parts = Provider::ALL.map(|provider| format!("`{}`", install(provider)));
+    format!("Install one and sign in to it: {}. The runner finds it within a minute.", parts.join(", "))
+}
+
+/// The command that installs a provider's program.
+pub(crate) const fn install(provider: Provider) -> &'static str {
+    match provider {
+        Provider::Claude => "npm install -g @anthropic-ai/claude-code",
+        Provider::Codex => "npm install -g @openai/codex",
+        Provider::Gemini => "npm install -g @google/gemini-cli",
+    }
+}
+
+fn provider(text: &str) -> Result<Provider, &'static str> {
+    Provider::ALL.into_iter().find(|provider| provider.as_str() == text).ok_or("must be claude, codex or gemini")
+}
+
+fn permission(text: &str) -> Result<Permission, &'static str> {
+    let found = text.parse().ok().filter(|permission| *permission != Permission::Ask);
+    found.ok_or("must be plan, edit or bypass")
+}
+
+fn time(text: &str) -> Result<String, &'static str> {
+    duration(text).map(|_| text.to_owned()).ok_or("must be like 90s, 10m or 2h")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::machines::tests::machines;
+    use crate::plan::{PromptFiles, Variables, read};
+
+    fn draft(text: &str) -> Draft {
+        let files = PromptFiles::new(Path::new("/plans"), false);
+        read(text, "plan", &files, Path::new("/home/me"), Overrides::default(), &Variables::default()).unwrap()
+    }
+
+    const LOCAL: &str = "tasks: [{prompt: x, provider: codex}]";
+    const ABSOLUTE: &str = "tasks: [{prompt: x, provider: codex, workingDirectory: /a}]";
+
+    #[test]
+    fn a_run_is_pinned_to_this_machine_unless_another_is_named() {
+        let known = machines(&[("this", "desk"), ("other", "laptop")]);
+        let placed = |named, text: &str| place(named, &draft(text), &known).map(|id| id.map(|id| id.to_string()));
+        assert_eq!(placed(None, LOCAL).unwrap().as_deref(), Some("this"));
+        assert_eq!(placed(None, ABSOLUTE).unwrap().as_deref(), Some("this"));
+        assert_eq!(placed(Some("laptop"), LOCAL).unwrap().as_deref(), Some("other"));
+        assert_eq!(placed(Some("any"), ABSOLUTE).unwrap(), None);
+        let refused = placed(Some("any"), LOCAL).unwrap_err().to_string();
+        assert!(refused.contains("/home/me") && refused.contains("absolute workingDirectory"), "{refused}");
+        let spread = placed(None, &format!("{{spread: true, {LOCAL}}}")).unwrap_err().to_string();
+        assert!(spread.contains("spread: true"), "{spread}");
+        let own = "{machineId: other, tasks: [{prompt: x, provider: codex}]}";
+        assert_eq!(placed(None, own).unwrap().as_deref(), Some("other"));
+        let each = "tasks: [{prompt: x, provider: codex, machineId: other}]";
+        assert_eq!(placed(None, each).unwrap(), None);
+    }
+
+    #[test]
+    fn a_machine_that_is_not_registered_sends_no_directory_of_its_own() {
+        let elsewhere = machines(&[("gone", "x"), ("other", "laptop")]).without("gone");
+        let refused = place(None, &draft(LOCAL), &elsewhere).unwrap_err().to_string();
+        assert!(refused.contains("not registered"), "{refused}");
+        assert_eq!(place(None, &draft(ABSOLUTE), &elsewhere).unwrap(), None);
+        assert_eq!(place(None, &draft(LOCAL), &Machines::default()).unwrap(), None);
+    }
+}

@@ -1,0 +1,260 @@
+//! The user's machines with their names. The server knows only ids, because names are encrypted.
+
+use ensemble_client::seal::{self, Binding, Purpose};
+use ensemble_types::ids::MachineId;
+use ensemble_types::machines::Machine;
+use ensemble_types::runs::Provider;
+use futures_util::TryStreamExt;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::context::{Context, Me};
+use crate::failure::{Failure, Result};
+use crate::styled::cut_middle;
+
+/// The decrypted metadata of a machine.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Card {
+    #[serde(default)]
+    pub(crate) host: String,
+    #[serde(default)]
+    pub(crate) os: String,
+    #[serde(default)]
+    pub(crate) arch: String,
+}
+
+/// The state that a runner reports with its heartbeat.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Runner {
+    pub(crate) capacity: u32,
+    pub(crate) running: u32,
+    pub(crate) draining: bool,
+    pub(crate) providers: Vec<ProviderState>,
+}
+
+/// A provider on a machine.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ProviderState {
+    pub(crate) provider: String,
+    pub(crate) offered: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) version: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) signed_in: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct Activity {
+    runner: Runner,
+}
+
+/// A machine and its decrypted metadata, if it could be decrypted.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) machine: Machine,
+    pub(crate) card: Option<Card>,
+}
+
+/// All machines of the user.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Machines {
+    all: Vec<Known>,
+    this: Option<MachineId>,
+}
+
+impl Machines {
+    pub(crate) async fn load(context: &Context, me: &Me) -> Result<Self> {
+        let this = context.home.settings()?.machines.remove(me.client.origin());
+        let machines: Vec<Machine> = me.client.machines().try_collect().await?;
+        let all = machines.into_iter().map(|machine| Known { card: open(me, &machine).ok(), machine });
+        Ok(Self { all: all.collect(), this })
+    }
+
+    /// The same for views that are useful without names.
+    pub(crate) async fn if_available(context: &Context, me: &Me) -> Self {
+        Self::load(context, me).await.unwrap_or_default()
+    }
+
+    pub(crate) fn all(&self) -> &[Known] {
+        &self.all
+    }
+
+    pub(crate) fn get(&self, id: &MachineId) -> Option<&Known> {
+        self.all.iter().find(|known| known.machine.id == *id)
+    }
+
+    /// This machine, if it is registered at this server.
+    pub(crate) fn this(&self) -> Option<&MachineId> {
+        self.this.as_ref().filter(|this| self.get(this).is_some())
+    }
+
+    /// The machine with this id, or the only one with this name.
+    pub(crate) fn find(&self, named: &str) -> Result<&MachineId> {
+        if let Some(known) = self.all.iter().find(|known| known.machine.id.as_str() == named) {
+            return Ok(&known.machine.id);
+        }
+        let host = |known: &&Known| known.card.as_ref().is_some_and(|card| card.host.eq_ignore_ascii_case(named));
+        let found: Vec<_> = self.all.iter().filter(host).collect();
+        match found.as_slice() {
+            [only] => Ok(&only.machine.id),
+            [] if self.all.is_empty() => Err(Failure::message(format!(
+                "You have no machine {named}, and no other one. `ensemble runner` registers the machine on which it runs."
+            ))),
+            [] => Err(Failure::message(format!(
+                "You have no machine {named}. You have: {}.",
+                self.names(self.all.iter())
+            ))),
+            several => Err(Failure::message(format!(
+                "{} machines have the name {named}. Give the id of one: {}.",
+                several.len(),
+                self.names(several.iter().copied())
+            ))),
+        }
+    }
+
+    fn names<'k>(&self, known: impl Iterator<Item = &'k Known>) -> String {
+        known.take(10).map(|known| self.called(&known.machine.id)).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The decrypted name of a machine.
+    pub(crate) fn name(&self, id: &MachineId) -> Option<&str> {
+        let host = &self.get(id)?.card.as_ref()?.host;
+        (!host.is_empty()).then_some(host.as_str())
+    }
+
+    /// How people call a machine: its name and its id, shortened if it is long.
+    pub(crate) fn called(&self, id: &MachineId) -> String {
+        let short = cut_middle(id.as_str(), LONGEST_ID);
+        match self.name(id) {
+            Some(name) if name != id.as_str() => format!("{name} ({short})"),
+            _ => short,
+        }
+    }
+
+    /// A text of the server with names in place of the ids of machines.
+    pub(crate) fn explain(&self, text: &str) -> String {
+        let is_of_id = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(begin) = rest.find(is_of_id) {
+            let (before, word) = rest.split_at(begin);
+            let (word, after) = word.split_at(word.find(|c| !is_of_id(c)).unwrap_or(word.len()));
+            out.push_str(before);
+            match self.all.iter().find(|known| known.machine.id.as_str() == word) {
+                Some(known) => out.push_str(&self.called(&known.machine.id)),
+                None => out.push_str(word),
+            }
+            rest = after;
+        }
+        out + rest
+    }
+
+    /// Adds `machineName` wherever a JSON document has `machineId`.
+    pub(crate) fn with_names(&self, mut value: Value) -> Value {
+        self.add_names(&mut value);
+        value
+    }
+
+    fn add_names(&self, value: &mut Value) {
+        match value {
+            Value::Array(values) => values.iter_mut().for_each(|value| self.add_names(value)),
+            Value::Object(members) => {
+                members.values_mut().for_each(|value| self.add_names(value));
+                if let Some(id) = members.get("machineId") {
+                    let name = id.as_str().and_then(|id| self.name(&id.parse().ok()?)).map(str::to_owned);
+                    members.insert("machineName".to_owned(), name.into());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What the runners of a machine, or of all machines, offer now.
+    pub(crate) fn offered(&self, on: Option<&MachineId>) -> Vec<Provider> {
+        let considered = self.all.iter().filter(|known| on.is_none_or(|id| known.machine.id == *id));
+        let runners: Vec<Runner> = considered.filter_map(|known| runner(&known.machine)).collect();
+        let is_offered = |provider: &Provider| {
+            let mut states = runners.iter().flat_map(|runner| &runner.providers);
+            states.any(|state| state.offered && state.provider == provider.as_str())
+        };
+        Provider::ALL.into_iter().filter(is_offered).collect()
+    }
+}
+
+/// The longest id that is shown whole beside a name.
+const LONGEST_ID: usize = 24;
+
+/// What the runner of a machine reports, while it is online.
+pub(crate) fn runner(machine: &Machine) -> Option<Runner> {
+    let activity = machine.activity.as_ref().filter(|_| machine.online)?;
+    serde_json::from_str::<Activity>(activity.as_text()).ok().map(|activity| activity.runner)
+}
+
+/// Decrypts the metadata of a machine.
+pub(crate) fn open(me: &Me, machine: &Machine) -> Result<Card> {
+    let closed = |error| Failure::Seal(format!("The metadata of machine {}", machine.id), error);
+    let ring = seal::open_ring(&machine.encryption_key, &me.pair()?, Binding::Machine { machine: &machine.id })
+        .map_err(closed)?;
+    seal::open_json(&ring, Purpose::MachineMetadata(&machine.id), &machine.metadata).map_err(closed)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use ensemble_types::time::Timestamp;
+
+    use super::*;
+
+    /// Machines with these ids and names. The first one is this machine.
+    pub(crate) fn machines(named: &[(&str, &str)]) -> Machines {
+        let known = |(id, host): &(&str, &str)| Known {
+            machine: Machine {
+                id: id.parse().unwrap(),
+                metadata: String::new(),
+                metadata_version: 1,
+                encryption_key: String::new(),
+                daemon_state: None,
+                daemon_state_version: 0,
+                activity: None,
+                online: true,
+                last_active_at: None,
+                created_at: Timestamp::from_micros(0),
+                updated_at: Timestamp::from_micros(0),
+            },
+            card: Some(Card { host: (*host).to_owned(), ..Card::default() }),
+        };
+        Machines { all: named.iter().map(known).collect(), this: named.first().map(|(id, _)| id.parse().unwrap()) }
+    }
+
+    impl Machines {
+        pub(crate) fn without(mut self, id: &str) -> Self {
+            self.all.retain(|known| known.machine.id.as_str() != id);
+            self
+        }
+    }
+
+    #[test]
+    fn ids_in_texts_become_names() {
+        let machines = machines(&[("m-1", "desk"), ("m-12", "laptop")]);
+        assert_eq!(
+            machines.explain("m-12 is full; m-1, pinned. m-123 is not known."),
+            "laptop (m-12) is full; desk (m-1), pinned. m-123 is not known."
+        );
+        let named = machines.with_names(serde_json::json!({"machineId": "m-1", "tasks": [{"machineId": null}]}));
+        assert_eq!(named["machineName"], "desk");
+        assert_eq!(named["tasks"][0]["machineName"], Value::Null);
+    }
+
+    #[test]
+    fn a_machine_is_found_by_id_or_by_a_name_that_only_it_has() {
+        let machines = machines(&[("a", "desk"), ("b", "laptop"), ("c", "desk")]);
+        assert_eq!(machines.find("LAPTOP").unwrap().as_str(), "b");
+        assert_eq!(machines.find("c").unwrap().as_str(), "c");
+        let several = machines.find("desk").unwrap_err().to_string();
+        assert!(several.contains("desk (a), desk (c)"), "{several}");
+        assert!(machines.find("nowhere").unwrap_err().to_string().contains("laptop (b)"));
+    }
+}

@@ -1,0 +1,306 @@
+//! A plan that was read and checked, but not yet placed: its machine, and a provider that no task names, are decided later.
+
+use std::path::{Component, Path, PathBuf};
+
+use ensemble_types::ids::MachineId;
+use ensemble_types::runs::{CreateRun, CreateTask, Permission, Provider, RetryPolicy};
+use ensemble_types::text::Text;
+
+use super::file::{Defaults, Plan, Task, parse};
+use super::{PromptFiles, Variables, duration, order};
+use crate::failure::{Failure, Result};
+
+/// A plan that can be submitted once its machine and its provider are known.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    name: String,
+    pub(crate) title: Option<Text<0, 256>>,
+    pub(crate) max_concurrency: Option<u32>,
+    pub(crate) spread: Option<bool>,
+    pub(crate) machine: Option<MachineId>,
+    /// As they were written.
+    pub(crate) steps: Vec<Step>,
+    /// The positions of the steps, each after its dependencies.
+    pub(crate) order: Vec<usize>,
+}
+
+/// One task of a draft.
+#[derive(Debug)]
+pub(crate) struct Step {
+    /// Its key or its number.
+    pub(crate) called: String,
+    pub(crate) provider: Option<Provider>,
+    /// The directory does not come from an absolute path in the plan, so it is one of this machine.
+    pub(crate) is_local: bool,
+    pub(crate) directory: Text<1, 4_096>,
+    pub(crate) machine: Option<MachineId>,
+    pub(crate) depends_on: Vec<String>,
+    prompt: Text<1, 65_536>,
+    model: Option<Text<1, 128>>,
+    key: Option<Text<1, 64>>,
+    title: Option<Text<0, 256>>,
+    timeout: Option<u64>,
+    retry: Option<RetryPolicy>,
+    pub(crate) permission: Option<Permission>,
+    allowed_tools: Option<Vec<Text<1, 256>>>,
+    fail_on_denial: Option<bool>,
+}
+
+/// Values from the command line that replace the plan's defaults.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Overrides {
+    pub(crate) provider: Option<Provider>,
+    pub(crate) model: Option<String>,
+    pub(crate) permission: Option<Permission>,
+    pub(crate) timeout: Option<String>,
+}
+
+/// Reads a plan. `name` is used in messages. Working directories are relative to `here`.
+pub(crate) fn read(
+    text: &str,
+    name: &str,
+    files: &PromptFiles<'_>,
+    here: &Path,
+    overrides: Overrides,
+    variables: &Variables,
+) -> Result<Draft> {
+    let failed = |what: String| Failure::message(format!("{name}: {what}."));
+    let plan = parse(text).map_err(|what| Failure::message(format!("{name} {what}")))?;
+    let (mut plan, tasks) = take_tasks(plan);
+    plan.defaults = with_overrides(&plan, overrides);
+    let mut steps = Vec::with_capacity(tasks.len());
+    for (at, task) in tasks.into_iter().enumerate() {
+        let called = task.key.clone().unwrap_or_else(|| format!("number {}", at + 1));
+        let step = step(task, &called, &plan.defaults, files, here, variables);
+        steps.push(step.map_err(|what| failed(format!("task {called}: {what}")))?);
+    }
+    let title = plan.title.map(|title| variables.fill(&title)).transpose().map_err(failed)?;
+    let title = optional(title).map_err(|what| failed(format!("the title {what}")))?;
+    if let Some(unused) = variables.unused().first() {
+        return Err(failed(format!("it does not use the variable {unused}: {{{{vars.{unused}}}}} is nowhere in it")));
+    }
+    let keys: Vec<_> = steps
+        .iter()
+        .map(|step| order::Named {
+            key: step.key.as_deref(),
+            called: &step.called,
+            depends_on: &step.depends_on,
+            prompt: &step.prompt,
+        })
+        .collect();
+    let order = order::sort(&keys).map_err(failed)?;
+    Ok(Draft {
+        name: name.to_owned(),
+        title,
+        max_concurrency: plan.max_concurrency,
+        spread: plan.spread,
+        machine: plan.machine_id,
+        steps,
+        order,
+    })
+}
+
+fn take_tasks(mut plan: Plan) -> (Plan, Vec<Task>) {
+    let tasks = std::mem::take(&mut plan.tasks);
+    (plan, tasks)
+}
+
+/// The plan's defaults. The command line comes first, then `defaults`, then the plan itself.
+fn with_overrides(plan: &Plan, overrides: Overrides) -> Defaults {
+    let defaults = &plan.defaults;
+    let (timeout, timeout_ms) = match overrides.timeout {
+        Some(timeout) => (Some(timeout), None),
+        None => (defaults.timeout.clone(), defaults.timeout_ms),
+    };
+    Defaults {
+        provider: overrides.provider.or(defaults.provider),
+        model: overrides.model.or_else(|| defaults.model.clone()),
+        working_directory: defaults.working_directory.clone(),
+        machine_id: defaults.machine_id.clone(),
+        timeout,
+        timeout_ms,
+        retry: defaults.retry,
+        permission: overrides.permission.or(defaults.permission).or(plan.permission),
+        allowed_tools: defaults.allowed_tools.clone().or_else(|| plan.allowed_tools.clone()),
+        fail_on_denial: defaults.fail_on_denial.or(plan.fail_on_denial),
+    }
+}
+
+fn step(
+    task: Task,
+    called: &str,
+    defaults: &Defaults,
+    files: &PromptFiles<'_>,
+    here: &Path,
+    variables: &Variables,
+) -> Result<Step, String> {
+    let prompt = match (task.prompt, task.prompt_file) {
+        (Some(prompt), None) => prompt,
+        (None, Some(file)) => files.read(&file)?,
+        (None, None) => return Err("it has no prompt and no promptFile".to_owned()),
+        (Some(_), Some(_)) => return Err("it has both a prompt and a promptFile".to_owned()),
+    };
+    let prompt = variables.fill(&prompt)?;
+    let title = task.title.map(|title| variables.fill(&title)).transpose()?;
+    let directory = task.working_directory.as_ref().or(defaults.working_directory.as_ref());
+    let directory = directory.map(|directory| filled(directory, variables)).transpose()?;
+    let timeout = match (task.timeout, task.timeout_ms) {
+        (None, None) => milliseconds(defaults.timeout.as_deref(), defaults.timeout_ms)?,
+        (text, number) => milliseconds(text.as_deref(), number)?,
+    };
+    let permission = task.permission.or(defaults.permission);
+    if permission == Some(Permission::Ask) {
+        return Err("nobody could answer with the permission ask. Use plan, edit or bypass".to_owned());
+    }
+    Ok(Step {
+        called: called.to_owned(),
+        provider: task.provider.or(defaults.provider),
+        is_local: directory.as_ref().is_none_or(|directory| !directory.is_absolute()),
+        directory: absolute(here, directory.as_deref())?,
+        machine: task.machine_id.or_else(|| defaults.machine_id.clone()),
+        depends_on: task.depends_on,
+        prompt: Text::new(prompt).map_err(|error| format!("the prompt {error}"))?,
+        model: optional(task.model.or_else(|| defaults.model.clone())).map_err(|what| format!("the model {what}"))?,
+        key: optional(task.key).map_err(|what| format!("the key {what}"))?,
+        title: optional(title).map_err(|what| format!("the title {what}"))?,
+        timeout,
+        retry: task.retry.or(defaults.retry),
+        permission,
+        allowed_tools: tools(task.allowed_tools.or_else(|| defaults.allowed_tools.clone()))?,
+        fail_on_denial: task.fail_on_denial.or(defaults.fail_on_denial),
+    })
+}
+
+impl Draft {
+    /// A plan of one prompt that is done in `directory`.
+    pub(crate) fn of_prompt(prompt: &str, directory: &Path, is_local: bool, overrides: Overrides) -> Result<Self> {
+        let failed = |what: String| Failure::message(format!("{what}."));
+        // The server replaces placeholders in prompts. A prompt that was typed has none.
+        let is_plain = !prompt.contains("{{tasks.") && !prompt.contains("\\{{");
+        let literal = if is_plain { prompt.to_owned() } else { prompt.replace("{{", "\\{{") };
+        let step = Step {
+            called: "number 1".to_owned(),
+            provider: overrides.provider,
+            is_local,
+            directory: absolute(directory, None).map_err(failed)?,
+            machine: None,
+            depends_on: Vec::new(),
+            prompt: Text::new(literal).map_err(|error| failed(format!("The prompt {error}")))?,
+            model: optional(overrides.model).map_err(|what| failed(format!("The model {what}")))?,
+            key: None,
+            title: None,
+            timeout: milliseconds(overrides.timeout.as_deref(), None).map_err(failed)?,
+            retry: None,
+            permission: overrides.permission,
+            allowed_tools: None,
+            fail_on_denial: None,
+        };
+        Ok(Self {
+            name: "The prompt".to_owned(),
+            title: Text::new(crate::print::short(prompt, 80)).ok(),
+            max_concurrency: None,
+            spread: None,
+            machine: None,
+            steps: vec![step],
+            order: vec![0],
+        })
+    }
+
+    /// Patterns of tools that all tasks may use beyond their own.
+    pub(crate) fn allow_tools(&mut self, patterns: &[String]) -> Result<()> {
+        let more = tools(Some(patterns.to_vec())).map_err(|what| Failure::message(format!("{what}.")))?;
+        for step in self.steps.iter_mut().filter(|_| !patterns.is_empty()) {
+            step.allowed_tools.get_or_insert_default().extend(more.iter().flatten().cloned());
+        }
+        Ok(())
+    }
+
+    /// Whether a task has no provider.
+    pub(crate) fn needs_provider(&self) -> bool {
+        self.steps.iter().any(|step| step.provider.is_none())
+    }
+
+    /// The request. `provider` is for tasks that do not name one.
+    pub(crate) fn create(self, provider: Option<Provider>, machine: Option<MachineId>) -> Result<CreateRun> {
+        let name = self.name;
+        let tasks = self.steps.into_iter().map(|step| match step.provider.or(provider) {
+            Some(provider) => Ok(step.create(provider)),
+            None => Err(Failure::message(format!(
+                "{name}: task {}: it has no provider: claude, codex or gemini. Name one in the plan or with --provider.",
+                step.called
+            ))),
+        });
+        Ok(CreateRun {
+            tasks: tasks.collect::<Result<_>>()?,
+            title: self.title,
+            max_concurrency: self.max_concurrency,
+            spread: self.spread,
+            machine_id: machine,
+            permission: None,
+            allowed_tools: None,
+        })
+    }
+}
+
+impl Step {
+    fn create(self, provider: Provider) -> CreateTask {
+        CreateTask {
+            prompt: self.prompt,
+            provider,
+            model: self.model,
+            working_directory: Some(self.directory),
+            depends_on: self.depends_on,
+            task_key: self.key,
+            title: self.title,
+            machine_id: self.machine,
+            timeout_ms: self.timeout,
+            retry: self.retry,
+            permission: self.permission,
+            allowed_tools: self.allowed_tools,
+            fail_on_denial: self.fail_on_denial,
+        }
+    }
+}
+
+fn optional<const MIN: usize, const MAX: usize>(text: Option<String>) -> Result<Option<Text<MIN, MAX>>, String> {
+    text.map(Text::new).transpose().map_err(|error| error.to_string())
+}
+
+fn tools(names: Option<Vec<String>>) -> Result<Option<Vec<Text<1, 256>>>, String> {
+    let texts = names.map(|names| names.into_iter().map(Text::new).collect::<Result<Vec<_>, _>>()).transpose();
+    texts.map_err(|error| format!("a pattern in allowedTools {error}"))
+}
+
+fn milliseconds(text: Option<&str>, number: Option<u64>) -> Result<Option<u64>, String> {
+    match (text, number) {
+        (Some(_), Some(_)) => Err("it has both a timeout and a timeoutMs".to_owned()),
+        (Some(text), None) => duration(text)
+            .map(|duration| u64::try_from(duration.as_millis()).ok())
+            .ok_or_else(|| format!("the timeout {text:?} must be like 90s, 10m or 2h")),
+        (None, number) => Ok(number),
+    }
+}
+
+fn filled(path: &Path, variables: &Variables) -> Result<PathBuf, String> {
+    match path.to_str() {
+        Some(text) => variables.fill(text).map(PathBuf::from),
+        None => Err("the working directory is not UTF-8".to_owned()),
+    }
+}
+
+/// `directory` relative to `here`, without `.` and `..`, because the service only accepts absolute paths.
+fn absolute(here: &Path, directory: Option<&Path>) -> Result<Text<1, 4_096>, String> {
+    let mut path = PathBuf::new();
+    for part in here.join(directory.unwrap_or(Path::new("."))).components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(path.pop()),
+            part => path.push(part),
+        }
+    }
+    let text = path.to_str().ok_or("the working directory is not UTF-8")?;
+    Text::new(text).map_err(|error| format!("the working directory {error}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! What plans say, and which mistakes are found.
+
+use std::time::Duration;
+
+use super::*;
+
+fn draft(text: &str, overrides: Overrides, variables: &[(&str, &str)]) -> Result<Draft> {
+    let values: Vec<_> = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    read(
+        text,
+        "plan.yaml",
+        &PromptFiles::new(Path::new("/plans"), false),
+        Path::new("/home/me/project"),
+        overrides,
+        &Variables::new(&values),
+    )
+}
+
+fn plan(text: &str) -> Result<CreateRun> {
+    draft(text, Overrides::default(), &[])?.create(None, None)
+}
+
+#[test]
+fn what_a_task_may_do_comes_from_it_the_command_line_the_defaults_or_the_plan() {
+    let text = "{permission: plan, allowedTools: [Read], failOnDenial: true, defaults: {provider: codex}, \
+                tasks: [{prompt: x}, {prompt: y, permission: bypass, allowedTools: [], failOnDenial: false}]}";
+    let run = plan(text).unwrap();
+    let of = |run: &CreateRun, at: usize| run.tasks[at].permission;
+    assert_eq!((of(&run, 0), of(&run, 1)), (Some(Permission::Plan), Some(Permission::Bypass)));
+    assert_eq!(run.tasks[0].allowed_tools.as_deref(), Some([Text::new("Read").unwrap()].as_slice()));
+    assert_eq!(run.tasks[1].allowed_tools.as_deref(), Some([].as_slice()));
+    assert_eq!((run.tasks[0].fail_on_denial, run.tasks[1].fail_on_denial), (Some(true), Some(false)));
+    let overrides = Overrides { permission: Some(Permission::Edit), ..Overrides::default() };
+    let run = draft(text, overrides, &[]).unwrap().create(None, None).unwrap();
+    assert_eq!((of(&run, 0), of(&run, 1)), (Some(Permission::Edit), Some(Permission::Bypass)));
+}
+
+#[test]
+fn variables_are_filled_in_and_none_is_left_over() {
+    let text = "{title: 'on {{vars.what}}', tasks: [{prompt: 'do {{vars.what}}', provider: codex, workingDirectory: 'sub/{{vars.where}}'}]}";
+    let fill = |variables: &[(&str, &str)]| draft(text, Overrides::default(), variables);
+    let run = fill(&[("what", "it"), ("where", "x")]).unwrap().create(None, None).unwrap();
+    assert_eq!((&*run.tasks[0].prompt, run.title.as_deref()), ("do it", Some("on it")));
+    assert_eq!(run.tasks[0].working_directory.as_deref(), Some("/home/me/project/sub/x"));
+    let unknown = fill(&[("what", "it")]).unwrap_err().to_string();
+    assert!(unknown.contains("task number 1") && unknown.contains("--var where="), "{unknown}");
+    let unused = fill(&[("what", "it"), ("where", "x"), ("who", "me")]).unwrap_err().to_string();
+    assert!(unused.contains("does not use the variable who"), "{unused}");
+}
+
+#[test]
+fn a_missing_provider_is_filled_in() {
+    let draft = draft("tasks: [{prompt: x}, {prompt: y, provider: codex}]", Overrides::default(), &[]).unwrap();
+    assert!(draft.needs_provider());
+    let run = draft.create(Some(Provider::Gemini), None).unwrap();
+    assert_eq!((run.tasks[0].provider, run.tasks[1].provider), (Provider::Gemini, Provider::Codex));
+}
+
+#[test]
+fn directories_of_this_machine_are_told_apart() {
+    let text = "tasks: [{prompt: x, workingDirectory: /a}, {prompt: y}, {prompt: z, workingDirectory: b}]";
+    let draft = draft(text, Overrides::default(), &[]).unwrap();
+    assert_eq!(draft.steps.iter().map(|step| step.is_local).collect::<Vec<_>>(), [false, true, true]);
+}
+
+#[test]
+fn tasks_take_what_they_do_not_say_from_the_defaults() {
+    let run = plan(
+        "title: t\ndefaults: {provider: claude, timeout: 10m, workingDirectory: ../other}\n\
+         tasks:\n  - {key: a, prompt: x}\n  - {key: b, prompt: y, provider: codex, timeout: 90s, workingDirectory: /tmp, dependsOn: [a]}",
+    )
+    .unwrap();
+    let [a, b] = run.tasks.as_slice() else { panic!("two tasks") };
+    assert_eq!((a.provider, a.timeout_ms), (Provider::Claude, Some(600_000)));
+    assert_eq!(a.working_directory.as_deref(), Some("/home/me/other"));
+    assert_eq!((b.provider, b.timeout_ms), (Provider::Codex, Some(90_000)));
+    assert_eq!(b.working_directory.as_deref(), Some("/tmp"));
+    assert_eq!(b.depends_on, ["a"]);
+}
+
+#[test]
+fn without_a_directory_tasks_work_where_the_command_was_typed() {
+    let run = plan("tasks: [{prompt: x, provider: gemini}]").unwrap();
+    assert_eq!(run.tasks[0].working_directory.as_deref(), Some("/home/me/project"));
+}
+
+#[test]
+fn mistakes_are_named() {
+    for (text, said) in [
+        ("tasks: [{promt: x, provider: codex}]", "promt"),
+        ("tasks: [{prompt: x}]", "provider"),
+        ("tasks: [{provider: codex, key: a}]", "task a: it has no prompt"),
+        ("tasks: [{prompt: x, provider: gpt}]", "claude"),
+        ("tasks: [{prompt: x, provider: codex, timeout: soon}]", "soon"),
+        ("hello", "ensemble do -"),
+        ("fix the tests: all of them", "ensemble do -"),
+        ("title: x", "missing field `tasks`"),
+        ("tasks: [{prompt: x, provider: codex, permission: ask}]", "nobody could answer"),
+        ("tasks: [{prompt: x, provider: codex, dependsOn: [y]}]", "\"y\" is neither the key nor the position"),
+    ] {
+        let failure = plan(text).unwrap_err().to_string();
+        assert!(failure.contains(said), "{failure}");
+    }
+}
+
+#[test]
+fn deep_nesting_is_refused_at_once() {
+    let n = 100_000;
+    let directives = (0..n).map(|at| format!("%TAG !a{at}! b\n")).collect();
+    for text in ["[".repeat(n), "{a: ".repeat(n), "[a,".repeat(n), "- ".repeat(n), "? ".repeat(n), directives] {
+        let begun = std::time::Instant::now();
+        let failure = plan(&text).unwrap_err().to_string();
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?} {:?}", &text[..8], begun.elapsed());
+        assert!(failure.contains("not a plan"), "{failure}");
+    }
+}
+
+#[test]
+fn brackets_in_prompts_are_no_nesting() {
+    let tasks = "- {provider: claude, prompt: \"from 0 to [1, 2, 3) { : ? \"}\n".repeat(1_000);
+    assert_eq!(plan(&format!("tasks:\n{tasks}")).unwrap().tasks.len(), 1_000);
+}

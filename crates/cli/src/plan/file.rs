@@ -1,0 +1,112 @@
+//! The fields of a plan file, and whether a text can be one.
+
+use std::path::PathBuf;
+
+use ensemble_types::ids::MachineId;
+use ensemble_types::runs::{Permission, Provider, RetryPolicy};
+use serde::Deserialize;
+
+/// libyaml compares each token between brackets with every bracket that is open, so it works for minutes on deep nesting.
+/// This sum of the depths at all tokens takes it a fraction of a second. Brackets in prompts count too, so the bound is far
+/// above what plans reach.
+const MOST_BRACKET_WORK: usize = 20_000_000;
+/// libyaml compares each directive with all before it.
+const MOST_DIRECTIVES: usize = 1_000;
+
+/// Values for tasks that do not set their own.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub(super) struct Defaults {
+    pub(super) provider: Option<Provider>,
+    pub(super) model: Option<String>,
+    pub(super) working_directory: Option<PathBuf>,
+    pub(super) machine_id: Option<MachineId>,
+    pub(super) timeout: Option<String>,
+    pub(super) timeout_ms: Option<u64>,
+    pub(super) retry: Option<RetryPolicy>,
+    pub(super) permission: Option<Permission>,
+    pub(super) allowed_tools: Option<Vec<String>>,
+    pub(super) fail_on_denial: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Plan {
+    /// Names the schema for editors.
+    #[serde(rename = "$schema", default)]
+    _schema: serde::de::IgnoredAny,
+    pub(super) title: Option<String>,
+    pub(super) max_concurrency: Option<u32>,
+    pub(super) spread: Option<bool>,
+    pub(super) machine_id: Option<MachineId>,
+    pub(super) permission: Option<Permission>,
+    pub(super) allowed_tools: Option<Vec<String>>,
+    pub(super) fail_on_denial: Option<bool>,
+    #[serde(default)]
+    pub(super) defaults: Defaults,
+    pub(super) tasks: Vec<Task>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Task {
+    #[serde(alias = "taskKey")]
+    pub(super) key: Option<String>,
+    pub(super) title: Option<String>,
+    pub(super) prompt: Option<String>,
+    pub(super) prompt_file: Option<PathBuf>,
+    pub(super) provider: Option<Provider>,
+    pub(super) model: Option<String>,
+    pub(super) working_directory: Option<PathBuf>,
+    #[serde(default)]
+    pub(super) depends_on: Vec<String>,
+    pub(super) machine_id: Option<MachineId>,
+    pub(super) timeout: Option<String>,
+    pub(super) timeout_ms: Option<u64>,
+    pub(super) retry: Option<RetryPolicy>,
+    pub(super) permission: Option<Permission>,
+    pub(super) allowed_tools: Option<Vec<String>>,
+    pub(super) fail_on_denial: Option<bool>,
+}
+
+/// Parses a plan. The error is a sentence without the plan's name.
+pub(super) fn parse(text: &str) -> Result<Plan, String> {
+    if takes_too_long(text) {
+        return Err("is not a plan: its brackets are nested too deep. Check that each [ and { is closed.".to_owned());
+    }
+    serde_yaml_ng::from_str(text).map_err(|error| {
+        if is_prose(text) {
+            return "is not a plan but a text. To have it done as one prompt: `ensemble do \"…\"`, or `ensemble do -` to read it \
+                    from standard input."
+                .to_owned();
+        }
+        format!("is not a plan: {error}. See examples/review.yaml for an example, and `ensemble plan schema` for all fields.")
+    })
+}
+
+/// Whether the text is a sentence. One with a colon in it is a YAML mapping.
+fn is_prose(text: &str) -> bool {
+    use serde_yaml_ng::Value;
+    match serde_yaml_ng::from_str::<Value>(text) {
+        Ok(Value::Mapping(members)) => members.keys().any(|key| key.as_str().is_some_and(|key| key.contains(' '))),
+        Ok(value) => value.is_string(),
+        // Prose with a colon or a quote in it.
+        Err(_) => !text.contains("tasks"),
+    }
+}
+
+/// Whether libyaml would need more than a fraction of a second.
+fn takes_too_long(text: &str) -> bool {
+    let (mut depth, mut work) = (0_usize, 0_usize);
+    for byte in text.bytes() {
+        match byte {
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b',' | b':' | b'?' => {}
+            _ => continue,
+        }
+        work = work.saturating_add(depth);
+    }
+    let directives = text.lines().filter(|line| line.starts_with('%')).count();
+    work > MOST_BRACKET_WORK || directives > MOST_DIRECTIVES
+}

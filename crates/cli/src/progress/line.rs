@@ -1,0 +1,144 @@
+//! One task of the display.
+
+use std::time::{Duration, Instant};
+
+use ensemble_types::ids::{MachineId, TaskId};
+use ensemble_types::runs::{ChangedTask, Task, TaskStatus, Usage, WaitingFor};
+
+use super::name;
+use crate::context::now;
+
+pub(super) struct Line {
+    pub(super) id: TaskId,
+    pub(super) name: String,
+    pub(super) provider: &'static str,
+    pub(super) machine: Option<MachineId>,
+    pub(super) status: TaskStatus,
+    pub(super) attempt: u32,
+    pub(super) waiting_for: Option<WaitingFor>,
+    pub(super) waiting_reason: Option<String>,
+    pub(super) error: Option<String>,
+    pub(super) depends_on: Vec<TaskId>,
+    pub(super) usage: Option<Usage>,
+    /// The last line of its output.
+    pub(super) last: Option<String>,
+    since: Option<Instant>,
+    took: Duration,
+}
+
+impl Line {
+    pub(super) fn new(task: &Task, number: usize) -> Self {
+        let mut line = Self {
+            id: task.id,
+            name: name(task, number),
+            provider: task.provider.as_str(),
+            machine: None,
+            status: task.status,
+            attempt: task.attempt,
+            waiting_for: None,
+            waiting_reason: None,
+            error: None,
+            depends_on: task.depends_on.clone(),
+            usage: None,
+            last: None,
+            since: None,
+            took: Duration::ZERO,
+        };
+        line.renew(task);
+        line
+    }
+
+    /// Takes everything from the task, also the time for which it has run.
+    pub(super) fn renew(&mut self, task: &Task) {
+        self.turn(&ChangedTask {
+            id: task.id,
+            status: task.status,
+            attempt: task.attempt,
+            waiting_for: task.waiting_for,
+            waiting_reason: task.waiting_reason.clone(),
+            machine_id: task.machine_id.clone(),
+            error: task.error.clone(),
+        });
+        self.usage = task.usage;
+        if let Some(started) = task.started_at {
+            match task.finished_at.filter(|_| task.status.is_terminal()) {
+                Some(finished) => self.took = finished.since(started),
+                None if task.status == TaskStatus::Running => {
+                    self.since = Instant::now().checked_sub(now().since(started));
+                }
+                None => {}
+            }
+        }
+    }
+
+    pub(super) fn turn(&mut self, change: &ChangedTask) {
+        if change.attempt != self.attempt {
+            self.since = None;
+            self.last = None;
+        }
+        if change.status == TaskStatus::Running && self.since.is_none() {
+            self.since = Some(Instant::now());
+        }
+        if change.status.is_terminal() {
+            self.took = self.elapsed();
+            self.since = None;
+            self.last = None;
+        }
+        self.status = change.status;
+        self.attempt = change.attempt;
+        self.waiting_for = change.waiting_for;
+        self.waiting_reason.clone_from(&change.waiting_reason);
+        self.machine.clone_from(&change.machine_id);
+        self.error = change.error.as_ref().map(|error| error.message.clone());
+    }
+
+    /// How long it has run, or ran.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.since.map_or(self.took, |since| since.elapsed())
+    }
+
+    pub(super) fn is_active(&self) -> bool {
+        matches!(self.status, TaskStatus::Running | TaskStatus::Dispatching)
+    }
+
+    pub(super) fn mark(&self, tick: usize) -> &'static str {
+        const TURNING: [&str; 4] = ["◐", "◓", "◑", "◒"];
+        match self.status {
+            TaskStatus::Queued => "·",
+            TaskStatus::Dispatching | TaskStatus::Running => TURNING.get(tick % TURNING.len()).unwrap_or(&"◐"),
+            TaskStatus::Completed => "✓",
+            TaskStatus::Failed | TaskStatus::DependencyFailed => "✗",
+            TaskStatus::Cancelled => "⊘",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::tests::task;
+
+    #[test]
+    fn time_is_counted_per_attempt_and_from_its_start_when_joined_late() {
+        let mut running = task("a");
+        running.status = TaskStatus::Running;
+        running.started_at = Some(now().minus(Duration::from_secs(100)));
+        running.finished_at = None;
+        let mut line = Line::new(&running, 0);
+        assert!((100..110).contains(&line.elapsed().as_secs()), "{:?}", line.elapsed());
+        let change = |status, attempt| ChangedTask {
+            id: running.id,
+            status,
+            attempt,
+            waiting_for: None,
+            waiting_reason: None,
+            machine_id: None,
+            error: None,
+        };
+        line.turn(&change(TaskStatus::Failed, 1));
+        assert!(line.elapsed().as_secs() >= 100);
+        line.turn(&change(TaskStatus::Running, 2));
+        assert!(line.elapsed().as_secs() < 10);
+        assert!(Line::new(&task("b"), 0).elapsed().as_secs() == 5);
+    }
+}

@@ -1,0 +1,295 @@
+//! The progress of a run: one line per task that is redrawn on a terminal, or one line per change elsewhere.
+
+mod line;
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+use ensemble_types::ids::TaskId;
+use ensemble_types::runs::{ChangedTask, Task, TaskStatus, Usage, WaitingFor};
+
+use self::line::Line;
+use crate::cost;
+use crate::failure::Result;
+use crate::machines::Machines;
+use crate::print::{self, clean, short};
+use crate::styled::{Styled, Tone, cut, is_coloured, screen, wrap};
+use crate::table::{Column, Table};
+use crate::when;
+
+/// The lines of a reason for waiting.
+const REASON_LINES: usize = 4;
+const LONGEST_NAME: usize = 40;
+
+/// The state of the display.
+pub(crate) struct Progress {
+    /// The number of lines drawn last; `None` when lines are not redrawn.
+    drawn: Option<usize>,
+    machines: Machines,
+    tasks: Vec<Line>,
+    at: HashMap<TaskId, usize>,
+    tick: usize,
+    /// The reason for waiting that was printed last.
+    said: Option<String>,
+}
+
+impl Progress {
+    pub(crate) fn new(tasks: &[Task], machines: Machines) -> Self {
+        Self {
+            drawn: screen().map(|_| 0),
+            machines,
+            tasks: tasks.iter().enumerate().map(|(number, task)| Line::new(task, number)).collect(),
+            at: tasks.iter().enumerate().map(|(number, task)| (task.id, number)).collect(),
+            tick: 0,
+            said: None,
+        }
+    }
+
+    /// Whether lines are redrawn, so that elapsed time is shown.
+    pub(crate) fn is_live(&self) -> bool {
+        self.drawn.is_some()
+    }
+
+    /// Shows the initial state. Without a terminal: tasks that have started.
+    pub(crate) fn begin(&mut self) -> Result<()> {
+        if self.drawn.is_some() {
+            return self.draw();
+        }
+        self.tasks
+            .iter()
+            .filter(|line| line.status != TaskStatus::Queued)
+            .try_for_each(|line| print::line(self.plain(line)))
+    }
+
+    pub(crate) fn change(&mut self, changed: &[ChangedTask]) -> Result<()> {
+        let mut turned = Vec::new();
+        for change in changed {
+            let Some(at) = self.at.get(&change.id).copied() else { continue };
+            let Some(line) = self.tasks.get_mut(at) else { continue };
+            let before = (line.status, line.attempt);
+            line.turn(change);
+            if before != (line.status, line.attempt) {
+                turned.push(at);
+            }
+        }
+        if self.drawn.is_some() {
+            return self.draw();
+        }
+        turned.iter().filter_map(|at| self.tasks.get(*at)).try_for_each(|line| print::line(self.plain(line)))
+    }
+
+    /// Takes all tasks from the run: also what changes without an event, such as why a task waits.
+    pub(crate) fn renew(&mut self, tasks: &[Task]) -> Result<()> {
+        let mut turned = Vec::new();
+        for task in tasks {
+            let Some(at) = self.at.get(&task.id).copied() else { continue };
+            let Some(line) = self.tasks.get_mut(at) else { continue };
+            let before = (line.status, line.attempt);
+            line.renew(task);
+            if before != (line.status, line.attempt) {
+                turned.push(at);
+            }
+        }
+        if self.drawn.is_some() {
+            return self.draw();
+        }
+        turned.iter().filter_map(|at| self.tasks.get(*at)).try_for_each(|line| print::line(self.plain(line)))?;
+        match self.stuck() {
+            Some((text, _)) if self.said.as_ref() != Some(&text) => {
+                print::line(&text)?;
+                self.said = Some(text);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The tasks that run now, and the attempt of each.
+    pub(crate) fn active(&self) -> Vec<(TaskId, u32)> {
+        let running = self.tasks.iter().filter(|line| line.status == TaskStatus::Running);
+        running.map(|line| (line.id, line.attempt)).collect()
+    }
+
+    pub(crate) fn set_last(&mut self, task: TaskId, last: String) {
+        if let Some(line) = self.at.get(&task).and_then(|at| self.tasks.get_mut(*at)) {
+            line.last = Some(last);
+        }
+    }
+
+    /// Whether no task runs although the run has not ended.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.tasks.iter().any(|line| line.status == TaskStatus::Queued) && !self.tasks.iter().any(Line::is_active)
+    }
+
+    pub(crate) fn draw(&mut self) -> Result<()> {
+        let Some((drawn, (columns, rows))) = self.drawn.zip(screen()) else { return Ok(()) };
+        self.tick = self.tick.wrapping_add(1);
+        let lines = self.lines(columns.saturating_sub(1), rows.saturating_sub(1).max(2));
+        let coloured = is_coloured();
+        let mut out = io::stdout().lock();
+        if drawn > 0 {
+            write!(out, "\x1b[{drawn}A")?;
+        }
+        for line in &lines {
+            writeln!(out, "\x1b[2K{}", line.render(Some(columns.saturating_sub(1)), coloured))?;
+        }
+        // Clears the rest of longer old lines.
+        write!(out, "\x1b[J")?;
+        out.flush()?;
+        self.drawn = Some(lines.len());
+        Ok(())
+    }
+
+    /// Ends the redrawn area, so that later output goes below it.
+    pub(crate) fn leave(&mut self) {
+        if self.drawn.is_some() {
+            self.drawn = Some(0);
+        }
+    }
+
+    /// All tasks if they fit on the screen, otherwise the active ones. Then why nothing runs, and the sums.
+    fn lines(&self, columns: usize, most: usize) -> Vec<Styled> {
+        let mut below: Vec<Styled> = match self.stuck() {
+            Some((text, _)) => wrap(&clean(&text), columns)
+                .iter()
+                .take(REASON_LINES)
+                .map(|line| Styled::new(Tone::Busy, line))
+                .collect(),
+            None => Vec::new(),
+        };
+        let is_long = self.tasks.len() + below.len() + 1 > most;
+        if self.tasks.len() > 1 || is_long {
+            below.push(self.sums(is_long));
+        }
+        let mut table = Table::new([
+            Column::text("", 0, 6),
+            Column::fixed("", 0),
+            Column::fixed("", 2),
+            Column::text("", 4, 8),
+            Column::fixed("", 5),
+            Column::fixed("", 6),
+            Column::text("", 3, 10),
+        ]);
+        let shown = self.tasks.iter().filter(|line| !is_long || line.is_active());
+        shown.take(most.saturating_sub(below.len())).for_each(|line| table.row(self.row(line)));
+        let mut lines = table.lines(Some(columns), false);
+        lines.extend(below);
+        lines
+    }
+
+    fn row(&self, line: &Line) -> [(Tone, String); 7] {
+        let time = line.elapsed();
+        let time = if time.as_secs() > 0 { when::duration(time) } else { String::new() };
+        let tone = Tone::from(line.status);
+        [
+            (tone, format!("{} {}", line.mark(self.tick), cut(&short(&line.name, LONGEST_NAME), LONGEST_NAME))),
+            (tone, line.status.as_str().to_owned()),
+            (Tone::Plain, time),
+            (Tone::Plain, line.machine.as_ref().map(|id| self.machines.called(id)).unwrap_or_default()),
+            (Tone::Plain, line.usage.as_ref().map(cost::dollars).unwrap_or_default()),
+            (Tone::Dim, line.provider.to_owned()),
+            (if line.error.is_some() { Tone::Bad } else { Tone::Dim }, self.detail(line)),
+        ]
+    }
+
+    /// Counts if `with_counts`, and what the run has cost.
+    fn sums(&self, with_counts: bool) -> Styled {
+        let count = |status| self.tasks.iter().filter(|line| line.status == status).count();
+        let mut parts = Vec::new();
+        if with_counts {
+            parts.push(format!(
+                "{} tasks: {} completed, {} running, {} queued, {} failed, {} cancelled",
+                self.tasks.len(),
+                count(TaskStatus::Completed),
+                count(TaskStatus::Running) + count(TaskStatus::Dispatching),
+                count(TaskStatus::Queued),
+                count(TaskStatus::Failed) + count(TaskStatus::DependencyFailed),
+                count(TaskStatus::Cancelled),
+            ));
+        } else {
+            parts.push(format!("{} of {} tasks completed", count(TaskStatus::Completed), self.tasks.len()));
+        }
+        let usage: Usage = cost::sum(self.tasks.iter().filter_map(|line| line.usage));
+        parts.extend(cost::sentence(&usage));
+        Styled::new(Tone::Dim, &parts.join(" · "))
+    }
+
+    /// Why nothing runs: the reason of the first task that waits, and how many wait.
+    fn stuck(&self) -> Option<(String, usize)> {
+        if !self.is_waiting() {
+            return None;
+        }
+        let blocked = |line: &&Line| {
+            line.status == TaskStatus::Queued && line.waiting_for.is_some_and(|what| what != WaitingFor::Dependencies)
+        };
+        let first = self.tasks.iter().find(blocked)?;
+        let count = self.tasks.iter().filter(blocked).count();
+        let more = if count > 1 { format!(" and {} more tasks", count - 1) } else { String::new() };
+        let waits = if count > 1 { "wait" } else { "waits" };
+        Some((format!("{}{more} {waits}: {}", short(&first.name, LONGEST_NAME), self.waits(first)), count))
+    }
+
+    fn waits(&self, line: &Line) -> String {
+        match (&line.waiting_reason, line.waiting_for) {
+            (Some(reason), _) => self.machines.explain(reason),
+            (None, Some(WaitingFor::Machine)) => "for a machine; start `ensemble runner` on one".to_owned(),
+            (None, Some(WaitingFor::Backoff)) => "before the next attempt".to_owned(),
+            (None, Some(WaitingFor::Dependencies)) => "for other tasks".to_owned(),
+            (None, Some(WaitingFor::Concurrency)) => "until fewer tasks run".to_owned(),
+            (None, None) => String::new(),
+        }
+    }
+
+    fn plain(&self, line: &Line) -> String {
+        let attempt = if line.attempt > 1 { format!(" (attempt {})", line.attempt) } else { String::new() };
+        let machine = line.machine.as_ref().filter(|_| line.is_active()).map(|id| self.machines.called(id));
+        let machine = machine.map_or(String::new(), |machine| format!(" on {machine}"));
+        let detail = self.detail(line);
+        let detail = if detail.is_empty() { detail } else { format!(": {detail}") };
+        format!("{}: {}{machine}{attempt}{detail}", line.name, line.status.as_str())
+    }
+
+    fn detail(&self, line: &Line) -> String {
+        if line.status == TaskStatus::DependencyFailed {
+            let ended = line.depends_on.iter().filter_map(|id| self.tasks.get(*self.at.get(id)?));
+            return because(ended.map(|line| (line.status, line.name.as_str())));
+        }
+        match (&line.error, line.status) {
+            (Some(error), _) => short(error, 200),
+            (None, TaskStatus::Queued) => self.waits(line),
+            (None, TaskStatus::Running) => line.last.clone().unwrap_or_default(),
+            _ => String::new(),
+        }
+    }
+}
+
+/// A task's name for people: its title, its key or its number.
+pub(crate) fn name(task: &Task, number: usize) -> String {
+    task.title.clone().or_else(|| task.task_key.clone()).unwrap_or_else(|| format!("task {}", number + 1))
+}
+
+/// Why a task was not begun: the dependency that did not complete.
+pub(crate) fn why_not_begun(task: &Task, tasks: &[Task]) -> String {
+    let dependencies = tasks.iter().enumerate().filter(|(_, other)| task.depends_on.contains(&other.id));
+    let named: Vec<_> = dependencies.map(|(number, other)| (other.status, name(other, number))).collect();
+    because(named.iter().map(|(status, name)| (*status, name.as_str())))
+}
+
+fn because<'n>(dependencies: impl Iterator<Item = (TaskStatus, &'n str)>) -> String {
+    // A failure is the cause of other tasks that could not begin.
+    let rank = |status: &TaskStatus| match status {
+        TaskStatus::Failed => 0,
+        TaskStatus::Cancelled => 1,
+        _ => 2,
+    };
+    let ended = dependencies.filter(|(status, _)| status.is_terminal() && *status != TaskStatus::Completed);
+    match ended.min_by_key(|(status, _)| rank(status)) {
+        Some((TaskStatus::DependencyFailed, name)) => format!("it waited for {name}, which could not begin"),
+        Some((TaskStatus::Cancelled, name)) => format!("it waited for {name}, which was cancelled"),
+        Some((_, name)) => format!("it waited for {name}, which failed"),
+        None => "a task that it waited for did not complete".to_owned(),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,179 @@
+//! Lines of text with colours. Text is cleaned when it is added, so that it cannot control the terminal.
+
+use std::io::{self, IsTerminal};
+
+use clap::builder::styling::{AnsiColor, Style};
+use ensemble_types::runs::{RunStatus, TaskStatus};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use crate::print::{clean, inline};
+
+/// What a part of a line means, as a colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Tone {
+    #[default]
+    Plain,
+    Strong,
+    Dim,
+    Good,
+    Busy,
+    Bad,
+}
+
+impl Tone {
+    fn style(self) -> Style {
+        match self {
+            Self::Plain => Style::new(),
+            Self::Strong => Style::new().bold(),
+            Self::Dim => Style::new().dimmed(),
+            Self::Good => AnsiColor::Green.on_default(),
+            Self::Busy => AnsiColor::Cyan.on_default(),
+            Self::Bad => AnsiColor::Red.on_default(),
+        }
+    }
+}
+
+impl From<TaskStatus> for Tone {
+    fn from(status: TaskStatus) -> Self {
+        match status {
+            TaskStatus::Queued => Self::Plain,
+            TaskStatus::Dispatching | TaskStatus::Running => Self::Busy,
+            TaskStatus::Completed => Self::Good,
+            TaskStatus::Failed | TaskStatus::DependencyFailed => Self::Bad,
+            TaskStatus::Cancelled => Self::Dim,
+        }
+    }
+}
+
+impl From<RunStatus> for Tone {
+    fn from(status: RunStatus) -> Self {
+        match status {
+            RunStatus::Queued => Self::Plain,
+            RunStatus::Running | RunStatus::Canceling => Self::Busy,
+            RunStatus::Completed => Self::Good,
+            RunStatus::Failed => Self::Bad,
+            RunStatus::Cancelled => Self::Dim,
+        }
+    }
+}
+
+/// One line.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Styled(Vec<(Tone, String)>);
+
+impl Styled {
+    pub(crate) fn new(tone: Tone, text: &str) -> Self {
+        Self::default().with(tone, text)
+    }
+
+    pub(crate) fn with(mut self, tone: Tone, text: &str) -> Self {
+        // Spaces at the ends separate the parts of a line.
+        let text = if text.contains(['\n', '\t']) { inline(text) } else { text.to_owned() };
+        self.0.push((tone, clean(&text).into_owned()));
+        self
+    }
+
+    /// The line, with colours if `coloured`, of at most `columns` columns.
+    pub(crate) fn render(&self, columns: Option<usize>, coloured: bool) -> String {
+        let mut left = columns.unwrap_or(usize::MAX);
+        let mut out = String::new();
+        for (tone, text) in &self.0 {
+            let text = cut(text, left);
+            left = left.saturating_sub(text.width());
+            if coloured && *tone != Tone::Plain && !text.trim().is_empty() {
+                let style = tone.style();
+                out.push_str(&format!("{style}{text}{style:#}"));
+            } else {
+                out.push_str(&text);
+            }
+        }
+        out.trim_end().to_owned()
+    }
+}
+
+/// The text if it has at most this many columns, otherwise its beginning and `…`.
+pub(crate) fn cut(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    let mut cut: String = beginning(text, columns.saturating_sub(1)).to_owned();
+    if columns > 0 {
+        cut.push('…');
+    }
+    cut
+}
+
+/// The same for ids, whose ends differ: the beginning, `…` and the end.
+pub(crate) fn cut_middle(text: &str, columns: usize) -> String {
+    let count = text.chars().count();
+    if text.width() <= columns || columns < 3 {
+        return cut(text, columns);
+    }
+    let end = (columns - 1) / 2;
+    let rest: String = text.chars().skip(count.saturating_sub(end)).collect();
+    format!("{}…{rest}", beginning(text, columns - 1 - end))
+}
+
+fn beginning(text: &str, columns: usize) -> &str {
+    let mut used = 0;
+    let end = text.char_indices().find(|(_, c)| {
+        used += c.width().unwrap_or(0);
+        used > columns
+    });
+    end.and_then(|(end, _)| text.get(..end)).unwrap_or(text)
+}
+
+/// Breaks a text into lines of at most this many columns, between words where possible.
+pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        let fits = |line: &String| line.width() + 1 + word.width() <= columns;
+        match lines.last_mut().filter(|line| fits(line)) {
+            Some(line) => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            None => lines.push(cut(word, columns.max(1))),
+        }
+    }
+    lines
+}
+
+/// Whether output to the terminal has colours: <https://no-color.org>.
+pub(crate) fn is_coloured() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    io::stdout().is_terminal() && !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// The columns and rows of the terminal. `None` when the output is not a terminal.
+pub(crate) fn screen() -> Option<(usize, usize)> {
+    if !io::stdout().is_terminal() {
+        return None;
+    }
+    match rustix::termios::tcgetwinsize(io::stdout()) {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => Some((size.ws_col.into(), size.ws_row.into())),
+        _ => Some((80, 24)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_cut_by_columns_and_not_by_characters() {
+        assert_eq!(cut("hello", 5), "hello");
+        assert_eq!(cut("hello", 4), "hel…");
+        assert_eq!(cut("漢字漢字", 5), "漢字…");
+        assert_eq!(cut_middle("01a20224-f47c-7000", 9), "01a2…7000");
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+    }
+
+    #[test]
+    fn only_tones_control_the_terminal() {
+        let line = Styled::new(Tone::Bad, "fai\x1bled").with(Tone::Plain, "  and more");
+        assert_eq!(line.render(None, false), "fai\u{fffd}led  and more");
+        assert_eq!(line.render(None, true), "\x1b[31mfai\u{fffd}led\x1b[0m  and more");
+        assert_eq!(line.render(Some(6), false), "fai\u{fffd}l…");
+    }
+}

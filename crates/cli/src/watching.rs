@@ -1,0 +1,279 @@
+//! Watches a run to its end, and reports how it ended.
+
+use std::collections::HashMap;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use ensemble_client::{Error, OutputOf};
+use ensemble_types::ids::{RunId, TaskId};
+use ensemble_types::runs::{Permission, Run, RunStatus, Task, TaskStatus};
+use futures_util::StreamExt;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::signal::unix::Signal;
+
+use crate::context::{Context, Me, interrupts};
+use crate::failure::Result;
+use crate::machines::Machines;
+use crate::progress::{Progress, name, why_not_begun};
+use crate::{cost, denials, print, when};
+
+/// The exit codes other than 0 and 1.
+pub(crate) const CANCELLED: u8 = 3;
+pub(crate) const DENIED: u8 = 4;
+pub(crate) const INTERRUPTED: u8 = 130;
+
+/// How often is looked for what changes without an event: reasons for waiting, costs, the last lines of outputs.
+const RENEW_EVERY: Duration = Duration::from_secs(3);
+/// Runs with more tasks are read whole only every [`SELDOM`] times.
+const MANY_TASKS: usize = 500;
+const SELDOM: u32 = 5;
+/// The outputs of so many tasks are read for their last lines, and so many bytes of each at once.
+const LAST_LINES: usize = 4;
+const LAST_BYTES: usize = 1 << 20;
+
+/// What was asked for, so that a difference can be reported.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) machines: Option<Machines>,
+    /// The permission of each task.
+    pub(crate) permissions: Vec<Option<Permission>>,
+}
+
+/// Whether refused commands matter.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct AllowDenials {
+    /// Exit with 0, not 4, when the run completed although agents were refused commands
+    #[arg(long)]
+    allow_denials: bool,
+}
+
+impl AllowDenials {
+    /// The exit code for how a run ended.
+    pub(crate) fn code(self, run: &Run) -> ExitCode {
+        let denied = denials::count(run.tasks.as_deref().unwrap_or_default());
+        match run.status {
+            RunStatus::Completed if denied > 0 && !self.allow_denials => ExitCode::from(DENIED),
+            RunStatus::Completed => ExitCode::SUCCESS,
+            RunStatus::Cancelled => ExitCode::from(CANCELLED),
+            _ => ExitCode::FAILURE,
+        }
+    }
+}
+
+/// Shows the progress of a run until it has ended. The exit code tells how it ended.
+pub(crate) async fn watch(context: &Context, me: &Me, id: RunId, asked: Asked, allow: AllowDenials) -> Result {
+    let mut interrupt = interrupts()?;
+    let run = me.client.run(id).await?;
+    let machines = match asked.machines {
+        Some(machines) => machines,
+        None => Machines::if_available(context, me).await,
+    };
+    let count = run.tasks.as_ref().map_or(0, Vec::len);
+    let mut progress = Progress::new(run.tasks.as_deref().unwrap_or_default(), machines.clone());
+    if !context.json {
+        progress.begin()?;
+    }
+    let mut cursor = run.version.to_string();
+    let mut clock = tokio::time::interval(Duration::from_millis(500));
+    let mut renewals = tokio::time::interval_at(tokio::time::Instant::now() + RENEW_EVERY, RENEW_EVERY);
+    let mut ticks = 0_u32;
+    let mut last_lines = LastLines::default();
+    let mut budget = RetryBudget::default();
+    // A run that had ended before the watch began still produces one response.
+    let mut changes = Box::pin(me.client.watch_run(id, cursor.clone()));
+    loop {
+        tokio::select! {
+            change = changes.next() => match change {
+                None => break,
+                Some(Err(error)) => {
+                    budget.wait(error).await?;
+                    changes.set(me.client.watch_run(id, cursor.clone()));
+                }
+                Some(Ok(change)) => {
+                    budget = RetryBudget::default();
+                    cursor.clone_from(&change.cursor);
+                    if context.json {
+                        print::json(&named(&machines, &change), true)?;
+                    } else if change.more {
+                        progress.renew(me.client.run(id).await?.tasks.as_deref().unwrap_or_default())?;
+                    } else {
+                        progress.change(&change.changed_tasks)?;
+                    }
+                }
+            },
+            _ = renewals.tick(), if !context.json && (progress.is_live() || progress.is_waiting()) => {
+                ticks = ticks.wrapping_add(1);
+                let is_due = count <= MANY_TASKS || ticks.is_multiple_of(SELDOM);
+                // While the server does not respond, the other branch reports it.
+                if is_due && let Ok(run) = me.client.run(id).await {
+                    progress.renew(run.tasks.as_deref().unwrap_or_default())?;
+                }
+                if progress.is_live() {
+                    last_lines.read(me, id, &mut progress).await;
+                }
+            }
+            _ = clock.tick(), if !context.json && progress.is_live() => progress.draw()?,
+            _ = interrupt.recv() => {
+                progress.leave();
+                if !interrupted(context, me, id, &mut interrupt).await? {
+                    return Ok(ExitCode::from(INTERRUPTED));
+                }
+            }
+        }
+    }
+    let run = me.client.run(id).await?;
+    if context.json {
+        print::json(&named(&machines, &run), true)?;
+    } else {
+        if progress.is_live() {
+            progress.renew(run.tasks.as_deref().unwrap_or_default())?;
+        }
+        conclude(&run, &machines, &asked.permissions)?;
+    }
+    Ok(allow.code(&run))
+}
+
+/// A document for programs, with the names of machines.
+pub(crate) fn named(machines: &Machines, value: &impl serde::Serialize) -> serde_json::Value {
+    machines.with_names(serde_json::to_value(value).unwrap_or_default())
+}
+
+/// The last lines of the outputs of tasks that run, read piece by piece.
+#[derive(Default)]
+struct LastLines(HashMap<(TaskId, u32), u64>);
+
+impl LastLines {
+    async fn read(&mut self, me: &Me, run: RunId, progress: &mut Progress) {
+        for (task, attempt) in progress.active().into_iter().take(LAST_LINES) {
+            let from = self.0.entry((task, attempt)).or_default();
+            let of = OutputOf { run, task, attempt: Some(attempt), from: *from };
+            // It is an extra: without it the view is still right.
+            let Ok(output) = me.client.output(of).await else { continue };
+            let mut output = std::pin::pin!(output);
+            let mut text = Vec::new();
+            while let Some(Ok(chunk)) = output.next().await {
+                text.extend_from_slice(&chunk);
+                if text.len() >= LAST_BYTES {
+                    break;
+                }
+            }
+            *from += u64::try_from(text.len()).unwrap_or_default();
+            let text = String::from_utf8_lossy(&text);
+            if let Some(last) = text.lines().rev().find(|line| !line.trim().is_empty()) {
+                progress.set_last(task, print::short(last, 200));
+            }
+        }
+    }
+}
+
+/// How long the server may be unavailable while a run is watched. The run continues meanwhile.
+#[derive(Default)]
+pub(crate) struct RetryBudget {
+    since: Option<Instant>,
+}
+
+impl RetryBudget {
+    pub(crate) async fn wait(&mut self, error: Error) -> Result<()> {
+        const LONGEST: Duration = Duration::from_secs(300);
+        let is_first = self.since.is_none();
+        let since = *self.since.get_or_insert_with(Instant::now);
+        if !error.may_pass() || since.elapsed() > LONGEST {
+            return Err(error.into());
+        }
+        if is_first {
+            print::note("The server does not respond. Waiting for it.");
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        Ok(())
+    }
+}
+
+/// Asks what to do about the interruption. `true`: continue to watch.
+pub(crate) async fn interrupted(context: &Context, me: &Me, id: RunId, again: &mut Signal) -> Result<bool> {
+    let leave =
+        || print::note(format!("The run continues. `ensemble show {id}` shows it, `ensemble cancel {id}` cancels it."));
+    if context.json || !io::stdin().is_terminal() {
+        leave();
+        return Ok(false);
+    }
+    write!(io::stderr(), "\nCancel the run? [y = cancel, n = leave it running, Enter = continue watching] ")?;
+    let mut answer = String::new();
+    let mut input = BufReader::new(tokio::io::stdin());
+    let answered = tokio::select! {
+        read = input.read_line(&mut answer) => read.is_ok_and(|length| length > 0),
+        _ = again.recv() => false,
+    };
+    match answer.trim() {
+        "y" | "Y" | "yes" => {
+            me.client.cancel_run(id, Some("cancelled at the terminal")).await?;
+            print::note("Cancelling. Running tasks end within seconds.");
+            Ok(true)
+        }
+        "" if answered => Ok(true),
+        _ => {
+            leave();
+            Ok(false)
+        }
+    }
+}
+
+/// The result of a run: the results that no other task used, the errors, and how to see more.
+fn conclude(run: &Run, machines: &Machines, asked: &[Option<Permission>]) -> Result<()> {
+    let tasks = run.tasks.as_deref().unwrap_or_default();
+    let taken: std::collections::HashSet<TaskId> =
+        tasks.iter().flat_map(|task| task.depends_on.iter().copied()).collect();
+    for (number, task) in tasks.iter().enumerate() {
+        let result = task.output_summary.as_deref().filter(|_| task.status == TaskStatus::Completed);
+        if let Some(result) = result.filter(|_| !taken.contains(&task.id)) {
+            print::line(format!("\n── {} ──\n{}", name(task, number), result.trim_end()))?;
+        }
+    }
+    for (number, task) in tasks.iter().enumerate() {
+        failed(run, task, number, tasks, machines)?;
+    }
+    end(run, machines, asked)
+}
+
+/// What was refused, the counts, the time and the cost.
+pub(crate) fn end(run: &Run, machines: &Machines, asked: &[Option<Permission>]) -> Result<()> {
+    let tasks = run.tasks.as_deref().unwrap_or_default();
+    if denials::count(tasks) > 0 {
+        print::line("")?;
+        denials::report(tasks, machines)?;
+    }
+    denials::report_less(tasks, asked, machines)?;
+    let summary = &run.summary;
+    let counts = [(summary.completed, "completed"), (summary.failed, "failed"), (summary.cancelled, "cancelled")];
+    let counts: Vec<_> =
+        counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    let time = run.started_at.zip(run.finished_at).map(|(from, to)| when::duration(to.since(from)));
+    let more: Vec<_> = time.into_iter().chain(cost::sentence(&cost::total(tasks))).collect();
+    let more = if more.is_empty() { String::new() } else { format!(" {}.", more.join(", ")) };
+    print::line(format!("\nRun {} {}: {}.{more}", run.id, run.status.as_str(), counts.join(", ")))?;
+    if run.status == RunStatus::Failed {
+        print::note(format!("`ensemble retry {}` retries the failed tasks.", run.id));
+    }
+    Ok(())
+}
+
+/// Says why a task failed, or was not begun.
+pub(crate) fn failed(run: &Run, task: &Task, number: usize, tasks: &[Task], machines: &Machines) -> Result<()> {
+    match task.status {
+        TaskStatus::DependencyFailed => {
+            print::line(format!("\n✗ {}: not begun, because {}", name(task, number), why_not_begun(task, tasks)))
+        }
+        TaskStatus::Failed => {
+            let why =
+                task.error.as_ref().map_or_else(String::new, |error| format!("{} ({})", error.message, error.code));
+            let on = task.machine_id.as_ref().map_or(String::new(), |id| format!(" on {}", machines.called(id)));
+            let why = machines.explain(&print::short(&why, 2_000));
+            print::line(format!("\n✗ {}{on}: {why}", name(task, number)))?;
+            denials::report_machines(std::slice::from_ref(task), machines)?;
+            let which = task.task_key.clone().unwrap_or_else(|| (number + 1).to_string());
+            print::line(format!("  ensemble output {} {which}", run.id))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,141 @@
+//! One prompt without a plan, what agents are refused, on which machine a run works, and why it waits.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::ensemble::{User, up};
+use crate::runs::program;
+
+/// Says what it does, and is refused commands if the prompt asks for the tests.
+const CLAUDE: &str = r#"#!/bin/sh
+[ "$1" = "--version" ] && { echo "2.1.0 (stand-in)"; exit 0; }
+prompt=$(cat)
+denials='[]'
+echo '{"type":"system","subtype":"init","session_id":"s-1"}'
+case "$prompt" in
+  *"run the tests"*)
+    denials='[{"tool_name":"Bash","tool_use_id":"1","tool_input":{"command":"npm test"}},{"tool_name":"Bash","tool_use_id":"2","tool_input":{"command":"npm run lint"}}]'
+    echo '{"type":"assistant","message":{"content":[{"type":"tool_use","id":"1","name":"Bash","input":{"command":"npm test"}}]}}'
+    lines=''
+    for number in 1 2 3 4 5 6 7 8; do lines="${lines}line $number\\n"; done
+    printf '{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"1","content":"%s"}]}}\n' "$lines" ;;
+esac
+said=$(printf 'done in %s: %s' "$PWD" "$prompt" | tr '\n"\\' '   ')
+printf '{"type":"assistant","message":{"content":[{"type":"text","text":"%s"}]}}\n' "$said"
+printf '{"type":"result","subtype":"success","is_error":false,"result":"%s","total_cost_usd":0.01,"usage":{"input_tokens":1500,"output_tokens":2},"permission_denials":%s}\n' "$said" "$denials"
+"#;
+
+fn stand_in() -> TempDir {
+    let programs = tempfile::tempdir().unwrap();
+    program(programs.path(), "claude", CLAUDE);
+    programs
+}
+
+fn user_with(programs: &Path) -> User {
+    User::new(None).with_programs(programs)
+}
+
+/// Waits until the runner has told the server what it offers.
+fn wait_for_runner(user: &User) {
+    let begun = Instant::now();
+    loop {
+        let status: Value = serde_json::from_str(&user.run(&["status", "--json"]).out).unwrap_or_default();
+        if status["machine"]["runner"]["providers"].is_array() {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "no runner: {status}");
+    }
+}
+
+#[test]
+fn one_prompt_is_done_in_this_directory_and_shown_as_it_goes() {
+    let programs = stand_in();
+    let user = user_with(programs.path());
+    let (_up, _url) = up(&user, &[]);
+    wait_for_runner(&user);
+    let ended = user.run(&["do", "say", "hello"]);
+    assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
+    let home = user.home().canonicalize().unwrap().display().to_string();
+    let answer = format!("done in {home}: say hello");
+    assert_eq!(ended.out.matches(&answer).count(), 1, "the answer is not repeated: {}", ended.out);
+    assert!(ended.out.contains("$0.0100, tokens: 1.5k in, 2 out"), "{}", ended.out);
+    assert!(ended.err.contains("with claude on"), "{}", ended.err);
+
+    let ended = user.run_with_input(&["do", "-"], "use {{tasks.a.output}}\n");
+    assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
+    assert!(ended.out.contains("use {{tasks.a.output}}"), "{}", ended.out);
+    assert!(user.run_with_input(&["run", "-"], "fix the tests").err.contains("ensemble do -"));
+    assert!(user.fail(&["do", " "]).contains("empty"));
+
+    let shown = user.json(&["show", "last"]);
+    assert_eq!(shown["machineId"], shown["tasks"][0]["machineId"]);
+    let host = user.json(&["machine", "list"])["machines"][0]["metadata"]["host"].clone();
+    assert_eq!((&shown["machineName"], &shown["tasks"][0]["machineName"]), (&host, &host));
+    assert!(user.succeed(&["show", "last"]).contains(host.as_str().unwrap()));
+}
+
+#[test]
+fn refused_commands_are_named_and_have_an_exit_code() {
+    let programs = stand_in();
+    let user = user_with(programs.path());
+    let (_up, _url) = up(&user, &[]);
+    wait_for_runner(&user);
+    let ended = user.run(&["do", "run the tests"]);
+    assert_eq!(ended.code, 4, "{}{}", ended.out, ended.err);
+    let said = "2 commands were refused with the permission edit: Bash: npm test; Bash: npm run lint";
+    assert!(ended.out.contains(said) && ended.out.contains("--permission bypass"), "{}", ended.out);
+    assert!(ended.out.contains("  │ line 5\n  │ … 3 more lines (--full shows them)\n"), "{}", ended.out);
+    assert!(user.succeed(&["show", "last"]).contains(said));
+    assert!(user.succeed(&["output", "last"]).contains("  │ line 8"), "nothing is left out of a pipe");
+    assert_eq!(user.run(&["show", "last", "--watch"]).code, 4);
+    assert_eq!(user.run(&["do", "run the tests", "--allow-denials", "--full"]).code, 0);
+
+    fs::write(
+        user.home().join("plan.yaml"),
+        "permission: bypass\nfailOnDenial: true\ntasks:\n- {key: tests, prompt: run the tests}\n- {key: after, prompt: x, dependsOn: [tests]}\n",
+    )
+    .unwrap();
+    let ended = user.run(&["run", "plan.yaml"]);
+    assert_eq!(ended.code, 1, "{}{}", ended.out, ended.err);
+    for said in [
+        "tests had the permission edit, not bypass",
+        "permissionLimit",
+        "PERMISSION_DENIED",
+        "after: not begun, because it waited for tests, which failed",
+    ] {
+        assert!(ended.out.contains(said), "{said}: {}", ended.out);
+    }
+    assert!(user.fail(&["output", "last", "tests", "--attempt", "7"]).contains("It has only attempt 1."));
+    assert!(user.fail(&["output", "last", "after", "--attempt", "1"]).contains("it has not begun yet"));
+    assert_eq!(user.run(&["runs", "-n", "0"]).code, 2);
+}
+
+#[test]
+fn a_run_works_on_this_machine_unless_another_is_named() {
+    let programs = stand_in();
+    let user = user_with(programs.path());
+    let (_up, _url) = up(&user, &[]);
+    wait_for_runner(&user);
+    let this = user.json(&["machine", "list"])["machines"][0]["machine"].clone();
+    user.succeed(&["machine", "register", "--id", "elsewhere"]);
+    // The machine that was registered last is this one for the command line, and has no runner.
+    let id = user.succeed(&["do", "say hello", "--detach", "--provider", "claude"]);
+    let shown = user.json(&["show", id.trim()]);
+    assert_eq!((&shown["machineId"], &shown["status"]), (&"elsewhere".into(), &"queued".into()));
+    let listed = user.succeed(&["runs"]);
+    assert!(listed.contains("It is pinned to the machine") && listed.contains("(elsewhere)"), "{listed}");
+    assert!(user.fail(&["do", "say hello"]).contains("ensemble runner"));
+    assert!(user.fail(&["do", "say hello", "--machine", "any"]).contains("absolute"));
+    assert!(user.fail(&["do", "say hello", "--machine", "nowhere"]).contains("elsewhere"));
+    let home = user.home().to_str().unwrap().to_owned();
+    let free = user.run(&["do", "say hello", "--machine", "any", "--directory", &home]);
+    assert_eq!(free.code, 0, "{}{}", free.out, free.err);
+    assert_eq!(user.json(&["show", "last"])["tasks"][0]["machineId"], this["id"]);
+    let named = user.run(&["do", "say hello", "--machine", this["id"].as_str().unwrap()]);
+    assert_eq!(named.code, 0, "{}{}", named.out, named.err);
+    user.succeed(&["cancel", id.trim()]);
+}
