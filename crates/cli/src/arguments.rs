@@ -4,8 +4,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    cancel, completions, config, r#do, login, logout, machine, open, output, plan, retry, run, runner, runs, session,
-    share, show, status, token, up, whoami,
+    cancel, completions, config, r#do, doctor, login, logout, machine, open, output, plan, retry, run, runner, runs,
+    session, share, show, status, token, up, whoami,
 };
 use crate::global::Global;
 
@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
 }
 
 const AFTER: &str = "\
-Start with `ensemble up` in one terminal, then `ensemble do \"…\"` in another.
+Start with `ensemble up` in one terminal, then `ensemble do \"…\"` in another. `ensemble doctor` finds what is missing.
 
 Exit codes: 0 done, 1 failed (also: the run failed), 2 not a command, 3 the run was cancelled, 4 the run completed but
 agents were refused commands, 130 interrupted.";
@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Logout(logout::Logout),
     /// Show the server, your account, this machine and your unfinished runs
     Status(status::Status),
+    /// Check everything that a run needs on this machine
+    Doctor(doctor::Doctor),
     /// Show who you are, and the fingerprint of your key
     Whoami(whoami::Whoami),
     /// Register, list and delete your machines
@@ -78,7 +80,7 @@ pub(crate) enum Command {
 
 /// Words that people try, and the command that does this. Similar words get a tip from the parser itself.
 const OTHER_WORDS: &[(&str, &str)] = &[
-    ("check", "plan check` or `ensemble runner check"),
+    ("check", "doctor` or `ensemble plan check"),
     ("ask", "do"),
     ("exec", "do"),
     ("info", "status"),

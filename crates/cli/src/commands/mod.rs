@@ -10,6 +10,7 @@ pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod r#do;
+pub(crate) mod doctor;
 pub(crate) mod login;
 pub(crate) mod logout;
 pub(crate) mod machine;
@@ -69,6 +70,7 @@ async fn execute(context: &Context, command: Command) -> Result {
         Command::Session(command) => command.run(context).await,
         Command::Share(command) => command.run(context).await,
         Command::Status(command) => command.run(context).await,
+        Command::Doctor(command) => command.run(context).await,
         Command::Config(command) => command.run(context).await,
         Command::Token(command) => command.run(context).await,
         Command::Open(command) => command.run(context).await,

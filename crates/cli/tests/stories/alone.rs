@@ -16,6 +16,7 @@ fn help_and_completions_contain_every_command() {
         "up",
         "do",
         "plan",
+        "doctor",
         "login",
         "logout",
         "status",

@@ -139,3 +139,25 @@ fn a_run_works_on_this_machine_unless_another_is_named() {
     assert_eq!(named.code, 0, "{}{}", named.out, named.err);
     user.succeed(&["cancel", id.trim()]);
 }
+
+#[test]
+fn a_doctor_finds_what_is_missing() {
+    let programs = stand_in();
+    let user = user_with(programs.path());
+    let before = user.run(&["doctor", "--server", "http://127.0.0.1:9"]);
+    assert_eq!(before.code, 1);
+    assert!(before.out.contains("9 login`") && before.out.contains("ensemble up"), "{}", before.out);
+    let (_up, _url) = up(&user, &[]);
+    wait_for_runner(&user);
+    let ended = user.run(&["doctor"]);
+    assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
+    assert!(ended.out.contains("2.1.0 (stand-in), offered"), "{}", ended.out);
+    let printed = user.json(&["doctor"]);
+    assert_eq!(printed["ok"], true);
+    let outside = user.command(&["doctor", "--json"]).current_dir("/").output().unwrap();
+    assert_eq!(outside.status.code(), Some(1));
+    let printed: Value = serde_json::from_slice(&outside.stdout).unwrap();
+    let wrong: Vec<_> = printed["checks"].as_array().unwrap().iter().filter(|one| one["verdict"] == "wrong").collect();
+    assert_eq!(wrong.len(), 1, "{printed}");
+    assert!(wrong[0]["check"] == "directory" && wrong[0]["advice"].as_str().unwrap().contains("--root /"), "{printed}");
+}

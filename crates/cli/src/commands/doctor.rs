@@ -1,0 +1,302 @@
+//! `ensemble doctor`: checks everything that a run needs on this machine, and says for each problem what to type.
+
+use std::path::Path;
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
+
+use clap::Args;
+use ensemble_client::{Client, Version};
+use ensemble_runner::{Config, offers};
+use ensemble_types::machines::Machine;
+use ensemble_types::runs::Provider;
+use serde::Serialize;
+use serde_json::json;
+use tokio::process::Command;
+
+use super::DONE;
+use super::run::here;
+use super::runner::Options;
+use super::submit::install;
+use crate::context::{Context, Me};
+use crate::failure::Result;
+use crate::machines::{Machines, Runner, runner};
+use crate::print;
+use crate::styled::{Styled, Tone, is_coloured};
+
+/// How long a program may take to say its version.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Checks everything that a run needs on this machine: key, server, account, runner, providers and directory. The exit
+/// code is 1 when something is wrong.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    #[command(flatten)]
+    runner: Options,
+}
+
+/// The result of one check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Ok,
+    /// It is not as usual, but runs work without it.
+    Note,
+    Wrong,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Finding {
+    check: String,
+    verdict: Verdict,
+    found: String,
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    advice: Option<String>,
+}
+
+/// All findings so far.
+#[derive(Debug, Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn add(&mut self, check: &str, verdict: Verdict, found: impl Into<String>, advice: Option<String>) {
+        self.0.push(Finding { check: check.to_owned(), verdict, found: found.into(), advice });
+    }
+
+    fn ok(&mut self, check: &str, found: impl Into<String>) {
+        self.add(check, Verdict::Ok, found, None);
+    }
+
+    fn wrong(&mut self, check: &str, found: impl Into<String>, advice: impl Into<String>) {
+        self.add(check, Verdict::Wrong, found, Some(advice.into()));
+    }
+}
+
+impl Doctor {
+    pub(crate) async fn run(self, context: &Context) -> Result {
+        let mut findings = Findings::default();
+        key(context, &mut findings);
+        let me = account(context, &mut findings).await;
+        let machine = match &me {
+            Some(me) => machine(context, me, &mut findings).await,
+            None => None,
+        };
+        let runner = machine.as_ref().and_then(runner);
+        if let Some(machine) = &machine {
+            check_runner(machine, runner.as_ref(), &mut findings);
+        }
+        match self.runner.for_check(context) {
+            Ok(config) => {
+                providers(&config, runner.as_ref(), &mut findings).await;
+                directory(&config, &mut findings)?;
+            }
+            Err(failure) => findings.wrong("runner.yaml", failure.to_string(), "correct the file"),
+        }
+        show(context, &findings)
+    }
+}
+
+fn key(context: &Context, findings: &mut Findings) {
+    let path = context.home.key_path().display().to_string();
+    match context.home.key() {
+        Ok(Some(_)) => findings.ok("key", path),
+        Ok(None) => {
+            findings.wrong("key", format!("there is none in {path}"), format!("run `{}`", context.typed("login")))
+        }
+        Err(failure) => findings.wrong("key", failure.to_string(), format!("put your copy of the key at {path}")),
+    }
+}
+
+/// The server and the sign-in.
+async fn account(context: &Context, findings: &mut Findings) -> Option<Me> {
+    let (client, account) = match context.account() {
+        Ok(found) => found,
+        Err(failure) => {
+            findings.wrong("server", failure.to_string(), "run `ensemble config server URL`");
+            return None;
+        }
+    };
+    if !server(&client, findings).await {
+        return None;
+    }
+    if !account.is_some_and(|account| account.signed_in) {
+        let advice = format!("run `{}`", context.typed("login"));
+        findings.wrong("account", format!("not signed in at {}", client.origin()), advice);
+        return None;
+    }
+    match context.me().await {
+        Ok(me) => {
+            findings.ok("account", format!("signed in as {}", me.id));
+            Some(me)
+        }
+        Err(failure) => {
+            findings.wrong("account", failure.to_string(), format!("run `{}`", context.typed("login")));
+            None
+        }
+    }
+}
+
+async fn server(client: &Client, findings: &mut Findings) -> bool {
+    let address = client.base().as_str().trim_end_matches('/').to_owned();
+    match client.version().await {
+        Ok(Version { version, .. }) if version == env!("CARGO_PKG_VERSION") => {
+            findings.ok("server", format!("{address}, version {version}"));
+        }
+        Ok(Version { version, .. }) => {
+            let own = env!("CARGO_PKG_VERSION");
+            let advice = "install the same version of both, if something does not work";
+            let found = format!("{address}, version {version}; this is {own}");
+            findings.add("server", Verdict::Note, found, Some(advice.to_owned()));
+        }
+        Err(error) => {
+            let advice =
+                "run `ensemble up` for a server on this machine, or `ensemble config server URL` for another one";
+            findings.wrong("server", crate::failure::Failure::from(error).to_string(), advice);
+            return false;
+        }
+    }
+    true
+}
+
+async fn machine(context: &Context, me: &Me, findings: &mut Findings) -> Option<Machine> {
+    let machines = match Machines::load(context, me).await {
+        Ok(machines) => machines,
+        Err(failure) => {
+            findings.wrong("machine", failure.to_string(), "try again");
+            return None;
+        }
+    };
+    let Some(this) = machines.this() else {
+        let advice = "run `ensemble runner` (or `ensemble up`): it registers this machine and runs tasks";
+        findings.wrong("machine", "this machine is not registered at this server", advice);
+        return None;
+    };
+    findings.ok("machine", format!("registered as {}", machines.called(this)));
+    machines.get(this).map(|known| known.machine.clone())
+}
+
+fn check_runner(machine: &Machine, runner: Option<&Runner>, findings: &mut Findings) {
+    let start = "run `ensemble runner` in another terminal (or `ensemble up`)";
+    match runner {
+        Some(runner) if runner.draining => findings.wrong("runner", "it drains and takes no more tasks", start),
+        Some(runner) => {
+            findings.ok("runner", format!("online, {} of {} tasks running", runner.running, runner.capacity));
+        }
+        None if machine.online => {
+            let found = "online, but it has not said yet what it offers";
+            findings.add("runner", Verdict::Note, found, Some("run `ensemble doctor` again in a moment".to_owned()));
+        }
+        None => findings.wrong("runner", "no runner is online on this machine", start),
+    }
+}
+
+/// Each provider as this machine has it, and as the runner offers it. One is enough.
+async fn providers(config: &Config, runner: Option<&Runner>, findings: &mut Findings) {
+    let mut usable = 0;
+    for offer in offers(config) {
+        let check = offer.provider.as_str();
+        let state = runner.and_then(|runner| runner.providers.iter().find(|state| state.provider == check));
+        let mut found = Vec::new();
+        let mut advice = None;
+        match &offer.program {
+            Ok(program) => {
+                found.push(program.display().to_string());
+                found.push(version(program, config).await.unwrap_or_else(|| "does not say its version".to_owned()));
+            }
+            Err(reason) => {
+                found.push(reason.clone());
+                advice = Some(format!("to use it: `{}`", install(offer.provider)));
+            }
+        }
+        if state.is_some_and(|state| state.signed_in == Some(false)) {
+            found.push("not signed in".to_owned());
+            advice = Some(format!("sign in: `{}`", sign_in(offer.provider)));
+        }
+        let is_offered = state.map_or(offer.program.is_ok(), |state| state.offered);
+        match state {
+            Some(state) if state.offered => found.push("offered".to_owned()),
+            Some(state) if offer.program.is_ok() => {
+                let reason = print::short(state.reason.as_deref().unwrap_or("for an unknown reason"), 200);
+                found.push(format!("not offered by the runner: {reason}"));
+                advice.get_or_insert_with(|| "restart the runner".to_owned());
+            }
+            _ => {}
+        }
+        usable += usize::from(is_offered && offer.program.is_ok());
+        let verdict = if is_offered && offer.program.is_ok() { Verdict::Ok } else { Verdict::Note };
+        findings.add(check, verdict, found.join(", "), advice.filter(|_| verdict != Verdict::Ok));
+    }
+    if usable == 0 {
+        findings.wrong("providers", "none can be used", super::submit::install_hint());
+    }
+}
+
+/// The first line that the program prints about its version. The program gets no input and a limited time.
+async fn version(program: &Path, config: &Config) -> Option<String> {
+    let mut command = Command::new(program);
+    command.arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    // Tokens of ours are for the server only.
+    for name in config.environment.keys().filter(|name| name.starts_with("ENSEMBLE_")) {
+        command.env_remove(name);
+    }
+    let output = tokio::time::timeout(VERSION_TIMEOUT, command.output()).await.ok()?.ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text.lines().find(|line| !line.trim().is_empty())?;
+    output.status.success().then(|| print::short(line, 60))
+}
+
+/// How people sign in to a provider's program.
+const fn sign_in(provider: Provider) -> &'static str {
+    match provider {
+        Provider::Claude => "claude auth login",
+        Provider::Codex => "codex login",
+        Provider::Gemini => "gemini",
+    }
+}
+
+/// Whether tasks may work in the current directory.
+fn directory(config: &Config, findings: &mut Findings) -> Result<()> {
+    let here = here()?;
+    let real = here.canonicalize().unwrap_or_else(|_| here.clone());
+    let roots: Vec<_> = config.roots.iter().filter_map(|root| root.canonicalize().ok()).collect();
+    let shown = here.display();
+    if roots.iter().any(|root| real.starts_with(root)) {
+        findings.ok("directory", format!("tasks may work in {shown}"));
+        return Ok(());
+    }
+    let names: Vec<_> = config.roots.iter().map(|root| root.display().to_string()).collect();
+    findings.wrong(
+        "directory",
+        format!("tasks may not work in {shown}, only below {}", names.join(", ")),
+        format!("add it to `roots` in runner.yaml, or start the runner with --root {shown}"),
+    );
+    Ok(())
+}
+
+fn show(context: &Context, findings: &Findings) -> Result {
+    let is_well = findings.0.iter().all(|finding| finding.verdict != Verdict::Wrong);
+    if context.json {
+        print::json(&json!({ "ok": is_well, "checks": findings.0 }), false)?;
+        return Ok(if is_well { DONE } else { ExitCode::FAILURE });
+    }
+    let coloured = is_coloured();
+    for finding in &findings.0 {
+        let (tone, mark) = match finding.verdict {
+            Verdict::Ok => (Tone::Good, "✓"),
+            Verdict::Note => (Tone::Dim, "·"),
+            Verdict::Wrong => (Tone::Bad, "✗"),
+        };
+        let line = Styled::new(tone, mark).with(Tone::Strong, &format!(" {:10}", finding.check));
+        print::styled(&line.with(Tone::Plain, &format!(" {}", finding.found)), coloured)?;
+        if let Some(advice) = &finding.advice {
+            print::styled(&Styled::new(tone, "             → ").with(Tone::Plain, advice), coloured)?;
+        }
+    }
+    print::line(if is_well {
+        "\nEverything that a run needs is there."
+    } else {
+        "\nSomething is wrong; see ✗ above."
+    })?;
+    Ok(if is_well { DONE } else { ExitCode::FAILURE })
+}
