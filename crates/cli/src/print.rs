@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use serde::Serialize;
 
 use crate::failure::{Failure, Result};
-use crate::styled::{Styled, is_coloured, screen};
+use crate::styled::{Styled, Tone, is_coloured};
 
 /// Prints one line.
 pub(crate) fn line(text: impl AsRef<str>) -> Result<()> {
@@ -50,13 +50,9 @@ pub(crate) fn styled(line: &Styled, coloured: bool) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// A line of a record: its name in 11 columns and its value, cut to the terminal.
-pub(crate) fn field(name: &str, value: Styled) -> Result<()> {
-    let name = format!("{name:10} ");
-    let mut out = io::stdout().lock();
-    let columns = screen().map(|(columns, _)| columns.saturating_sub(name.len()));
-    writeln!(out, "{name}{}", value.render(columns, is_coloured()))?;
-    Ok(out.flush()?)
+/// A line of a record: its name in 11 columns and its value.
+pub(crate) fn field(name: &str, tone: Tone, value: &str) -> Result<()> {
+    styled(&Styled::new(Tone::Plain, &format!("{name:10} ")).with(tone, value), is_coloured())
 }
 
 /// One line of at most `most` characters.

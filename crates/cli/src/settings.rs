@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::path::PathBuf;
 
 use ensemble_client::{AccountKey, Client, Token};
 use ensemble_types::ids::{MachineId, UserId};
@@ -30,6 +31,8 @@ pub(crate) struct Settings {
     pub(crate) accounts: BTreeMap<String, KnownAccount>,
     /// This machine's id, by server origin.
     pub(crate) machines: BTreeMap<String, MachineId>,
+    /// The directories that the runner allows which was started last on this machine, by server origin.
+    pub(crate) runner_roots: BTreeMap<String, Vec<PathBuf>>,
     /// The account key that was first seen for a user, by server origin.
     pub(crate) known_users: BTreeMap<String, BTreeMap<String, String>>,
 }

@@ -77,8 +77,10 @@ impl Styled {
     pub(crate) fn render(&self, columns: Option<usize>, coloured: bool) -> String {
         let mut left = columns.unwrap_or(usize::MAX);
         let mut out = String::new();
-        for (tone, text) in &self.0 {
-            let text = cut(text, left);
+        // Blanks at the end are no text that would have to be cut.
+        let end = self.0.iter().rposition(|(_, text)| !text.trim().is_empty()).map_or(0, |last| last + 1);
+        for (at, (tone, text)) in self.0.iter().enumerate().take(end) {
+            let text = cut(if at + 1 == end { text.trim_end() } else { text }, left);
             left = left.saturating_sub(text.width());
             if coloured && *tone != Tone::Plain && !text.trim().is_empty() {
                 let style = tone.style();

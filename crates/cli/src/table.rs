@@ -107,10 +107,21 @@ impl Table {
             }
             let is_left_out = |at: &&usize| self.rank(**at) > 0 && natural.get(**at).is_some_and(|width| *width > 0);
             let Some(at) = order.iter().find(is_left_out).copied() else {
-                return self.shortened(&natural, &order, most, true);
+                return self.squeezed(self.shortened(&natural, &order, most, true), most);
             };
             natural.iter_mut().skip(at).take(1).for_each(|width| *width = 0);
         }
+    }
+
+    /// The last resort: texts that stay are shortened further than they should be, so that the other columns are whole.
+    fn squeezed(&self, mut widths: Vec<usize>, most: usize) -> Vec<usize> {
+        for (at, column) in self.columns.iter().enumerate().filter(|(_, column)| column.least.is_some()) {
+            let over = total(&widths).saturating_sub(most);
+            if let Some(width) = widths.get_mut(at).filter(|width| **width > 1 && column.rank == 0) {
+                *width = width.saturating_sub(over).max(1);
+            }
+        }
+        widths
     }
 
     fn rank(&self, at: usize) -> u8 {

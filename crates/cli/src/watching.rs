@@ -25,7 +25,7 @@ pub(crate) const DENIED: u8 = 4;
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// How often is looked for what changes without an event: reasons for waiting, costs, the last lines of outputs.
-const RENEW_EVERY: Duration = Duration::from_secs(3);
+const RENEW_EVERY: Duration = Duration::from_secs(2);
 /// Runs with more tasks are read whole only every [`SELDOM`] times.
 const MANY_TASKS: usize = 500;
 const SELDOM: u32 = 5;
@@ -77,7 +77,8 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId, asked: Asked, a
     }
     let mut cursor = run.version.to_string();
     let mut clock = tokio::time::interval(Duration::from_millis(500));
-    let mut renewals = tokio::time::interval_at(tokio::time::Instant::now() + RENEW_EVERY, RENEW_EVERY);
+    let mut renewals = tokio::time::interval(RENEW_EVERY);
+    renewals.tick().await;
     let mut ticks = 0_u32;
     let mut last_lines = LastLines::default();
     let mut budget = RetryBudget::default();

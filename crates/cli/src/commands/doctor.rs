@@ -89,7 +89,8 @@ impl Doctor {
         match self.runner.for_check(context) {
             Ok(config) => {
                 providers(&config, runner.as_ref(), &mut findings).await;
-                directory(&config, &mut findings)?;
+                let started = me.as_ref().filter(|_| runner.is_some()).map(|me| me.client.origin());
+                directory(context, &config, started, &mut findings)?;
             }
             Err(failure) => findings.wrong("runner.yaml", failure.to_string(), "correct the file"),
         }
@@ -255,17 +256,20 @@ const fn sign_in(provider: Provider) -> &'static str {
     }
 }
 
-/// Whether tasks may work in the current directory.
-fn directory(config: &Config, findings: &mut Findings) -> Result<()> {
+/// Whether tasks may work in the current directory: as the runner was started, if one runs, else as it is configured.
+fn directory(context: &Context, config: &Config, started: Option<&str>, findings: &mut Findings) -> Result<()> {
+    let mut settings = context.home.settings()?;
+    let allowed =
+        started.and_then(|origin| settings.runner_roots.remove(origin)).unwrap_or_else(|| config.roots.clone());
     let here = here()?;
     let real = here.canonicalize().unwrap_or_else(|_| here.clone());
-    let roots: Vec<_> = config.roots.iter().filter_map(|root| root.canonicalize().ok()).collect();
+    let roots: Vec<_> = allowed.iter().filter_map(|root| root.canonicalize().ok()).collect();
     let shown = here.display();
     if roots.iter().any(|root| real.starts_with(root)) {
         findings.ok("directory", format!("tasks may work in {shown}"));
         return Ok(());
     }
-    let names: Vec<_> = config.roots.iter().map(|root| root.display().to_string()).collect();
+    let names: Vec<_> = allowed.iter().map(|root| root.display().to_string()).collect();
     findings.wrong(
         "directory",
         format!("tasks may not work in {shown}, only below {}", names.join(", ")),

@@ -51,11 +51,11 @@ impl Check {
             return as_json(&draft, &default);
         }
         let mut table = Table::new([
-            Column::text("TASK", 0, 6),
+            Column::text("TASK", 0, 12),
             Column::text("AFTER", 2, 6),
             Column::fixed("PROVIDER", 4),
             Column::fixed("PERMISSION", 5),
-            Column::text("MACHINE", 3, 8),
+            Column::text("MACHINE", 3, 14),
             Column::text("DIRECTORY", 1, 12),
         ]);
         for step in draft.order.iter().filter_map(|at| draft.steps.get(*at)) {

@@ -97,7 +97,11 @@ pub(crate) async fn for_machine(context: &Context, me: &Me, options: &Options) -
     environment.insert("ENSEMBLE_SERVER".to_owned(), me.client.base().to_string());
     environment.insert("ENSEMBLE_MACHINE_ID".to_owned(), machine.to_string());
     environment.insert("ENSEMBLE_MACHINE_TOKEN".to_owned(), token);
-    options.config(context, environment)
+    let config = options.config(context, environment)?;
+    context.home.change_settings(|settings| {
+        settings.runner_roots.insert(origin.to_owned(), config.roots.clone());
+    })?;
+    Ok(config)
 }
 
 impl Options {

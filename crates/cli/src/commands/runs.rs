@@ -93,7 +93,7 @@ impl Runs {
             Column::fixed("STATE", 0),
             Column::fixed("TASKS", 3),
             Column::fixed("SUBMITTED", 4),
-            Column::text("MACHINE", 5, 8),
+            Column::text("MACHINE", 5, 14),
             Column::text("TITLE", 2, 12),
         ]);
         for run in &runs {

@@ -9,7 +9,7 @@ use crate::context::{Context, now};
 use crate::failure::Result;
 use crate::machines::Machines;
 use crate::progress::{name, why_not_begun};
-use crate::styled::{Styled, Tone};
+use crate::styled::Tone;
 use crate::table::{Column, Table};
 use crate::watching::{AllowDenials, Asked, named, watch};
 use crate::{cost, denials, print, when};
@@ -52,12 +52,12 @@ impl Show {
 
 fn show(run: &Run, machines: &Machines, all: bool) -> Result<()> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
-    let field = |name: &str, value: &str| print::field(name, Styled::new(Tone::Plain, value));
+    let field = |name: &str, value: &str| print::field(name, Tone::Plain, value);
     field("run", &run.id.to_string())?;
     if let Some(title) = &run.title {
         field("title", title)?;
     }
-    print::field("state", Styled::new(run.status.into(), run.status.as_str()))?;
+    print::field("state", run.status.into(), run.status.as_str())?;
     if let Some(reason) = &run.cancel_reason {
         field("cancelled", reason)?;
     }
@@ -75,9 +75,9 @@ fn show(run: &Run, machines: &Machines, all: bool) -> Result<()> {
     let is_short = all || tasks.len() <= MANY_TASKS;
     let is_shown = |task: &Task| is_short || !matches!(task.status, TaskStatus::Completed | TaskStatus::Queued);
     let mut table = Table::new([
-        Column::text("TASK", 1, 6),
+        Column::text("TASK", 0, 12),
         Column::fixed("STATE", 0),
-        Column::text("MACHINE", 4, 8),
+        Column::text("MACHINE", 4, 14),
         Column::fixed("ATTEMPT", 7),
         Column::fixed("PROVIDER", 6),
         Column::fixed("TIME", 3),

@@ -158,12 +158,12 @@ mod services {
         }
         print::line("\nIn another terminal:")?;
         print::line(format!(
-            "  {ensemble} run examples/review.yaml            # three tasks, done by an agent on this machine"
+            "  {ensemble} do \"What is this project?\"         # done by an agent in the directory where you type it"
         ))?;
         print::line(format!(
             "  {ensemble} session create --title \"Hello\"      # encrypted before it leaves this machine"
         ))?;
-        print::line(format!("  {ensemble} machine list\n"))?;
+        print::line(format!("  {ensemble} doctor                             # if something does not work\n"))?;
         if ensemble != "ensemble" {
             print::line(format!(
                 "Your default server is still {default}. `ensemble config server {server}` makes this one the default.\n"

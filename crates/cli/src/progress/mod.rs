@@ -162,13 +162,13 @@ impl Progress {
             below.push(self.sums(is_long));
         }
         let mut table = Table::new([
-            Column::text("", 0, 6),
+            Column::text("", 0, 16),
             Column::fixed("", 0),
             Column::fixed("", 2),
-            Column::text("", 4, 8),
+            Column::text("", 4, 14),
             Column::fixed("", 5),
             Column::fixed("", 6),
-            Column::text("", 3, 10),
+            Column::text("", 3, 16),
         ]);
         let shown = self.tasks.iter().filter(|line| !is_long || line.is_active());
         shown.take(most.saturating_sub(below.len())).for_each(|line| table.row(self.row(line)));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::ensemble::{User, up};
+use crate::ensemble::{Running, User, up};
 use crate::runs::program;
 
 /// Says what it does, and is refused commands if the prompt asks for the tests.
@@ -138,6 +138,26 @@ fn a_run_works_on_this_machine_unless_another_is_named() {
     let named = user.run(&["do", "say hello", "--machine", this["id"].as_str().unwrap()]);
     assert_eq!(named.code, 0, "{}{}", named.out, named.err);
     user.succeed(&["cancel", id.trim()]);
+}
+
+#[test]
+fn a_run_that_waits_says_why_with_the_names_of_machines() {
+    let programs = stand_in();
+    let user = user_with(programs.path());
+    let (_up, _url) = up(&user, &[]);
+    wait_for_runner(&user);
+    fs::write(user.home().join("plan.yaml"), "tasks: [{prompt: x}, {prompt: y}]").unwrap();
+    let host = user.json(&["machine", "list"])["machines"][0]["metadata"]["host"].as_str().unwrap().to_owned();
+    let reason = format!("It is pinned to the machine {host} (");
+    let mut watching = Running::start(&user, &["run", "plan.yaml", "--provider", "codex"]);
+    let line = watching.line();
+    assert!(line.starts_with("task 1 and 1 more tasks wait: ") && line.contains(&reason), "{line}");
+    assert!(line.contains("offers claude, not codex"), "{line}");
+    assert_eq!(watching.interrupt(), 130);
+    for arguments in [["show", "last"].as_slice(), &["runs"]] {
+        let printed = user.succeed(arguments);
+        assert!(printed.contains(&reason), "{printed}");
+    }
 }
 
 #[test]
