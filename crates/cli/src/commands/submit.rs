@@ -74,6 +74,15 @@ impl Options {
         draft.allow_tools(&self.allow_tools)?;
         let machines = Machines::load(context, me).await?;
         let machine = place(self.machine.as_deref(), &draft, &machines)?;
+        if let Some(elsewhere) = machine.as_ref().filter(|machine| Some(*machine) != machines.this())
+            && let Some(step) = draft.steps.iter().find(|step| step.is_local && step.machine.is_none())
+        {
+            print::note(format!(
+                "Works in {} on {}, not on this machine.",
+                &*step.directory,
+                machines.called(elsewhere)
+            ));
+        }
         let provider = match draft.needs_provider() {
             true => Some(offered(machine.as_ref(), &machines, choice)?),
             false => None,

@@ -151,9 +151,18 @@ impl Running {
         Self(Some(child), out)
     }
 
+    /// The next line of the output. Empty when there is none within a minute, or ever.
     pub(crate) fn line(&mut self) -> String {
+        let (read, waits) = mpsc::channel::<()>();
+        let pid = self.pid().to_string();
+        std::thread::spawn(move || {
+            if waits.recv_timeout(Duration::from_secs(60)) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let _ = Command::new("kill").args(["-KILL", &pid]).status();
+            }
+        });
         let mut line = String::new();
         self.1.read_line(&mut line).unwrap();
+        drop(read);
         line
     }
 

@@ -137,6 +137,7 @@ fn a_run_works_on_this_machine_unless_another_is_named() {
     assert_eq!(user.json(&["show", "last"])["tasks"][0]["machineId"], this["id"]);
     let named = user.run(&["do", "say hello", "--machine", this["id"].as_str().unwrap()]);
     assert_eq!(named.code, 0, "{}{}", named.out, named.err);
+    assert!(named.err.contains("not on this machine"), "{}", named.err);
     user.succeed(&["cancel", id.trim()]);
 }
 
