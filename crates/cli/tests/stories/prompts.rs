@@ -168,8 +168,13 @@ fn a_doctor_finds_what_is_missing() {
     let before = user.run(&["doctor", "--server", "http://127.0.0.1:9"]);
     assert_eq!(before.code, 1);
     assert!(before.out.contains("9 login`") && before.out.contains("ensemble up"), "{}", before.out);
-    let (_up, _url) = up(&user, &[]);
+    assert!(before.out.contains("tasks may work in"), "{}", before.out);
+    // The configuration allows the home directory only, the runner was started with more.
+    let (home, more) = (user.home().to_str().unwrap(), programs.path().to_str().unwrap());
+    let (_up, _url) = up(&user, &["--root", home, "--root", more]);
     wait_for_runner(&user);
+    let elsewhere = user.command(&["doctor"]).current_dir(programs.path()).output().unwrap();
+    assert_eq!(elsewhere.status.code(), Some(0), "{}", String::from_utf8_lossy(&elsewhere.stdout));
     let ended = user.run(&["doctor"]);
     assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
     assert!(ended.out.contains("2.1.0 (stand-in), offered"), "{}", ended.out);
