@@ -1,8 +1,6 @@
 //! `ensemble doctor`: checks everything that a run needs on this machine, and says for each problem what to type.
 
-use std::path::Path;
-use std::process::{ExitCode, Stdio};
-use std::time::Duration;
+use std::process::ExitCode;
 
 use clap::Args;
 use ensemble_client::{Client, Version};
@@ -11,7 +9,6 @@ use ensemble_types::machines::Machine;
 use ensemble_types::runs::Provider;
 use serde::Serialize;
 use serde_json::json;
-use tokio::process::Command;
 
 use super::DONE;
 use super::run::here;
@@ -22,9 +19,6 @@ use crate::failure::Result;
 use crate::machines::{Machines, Runner, runner};
 use crate::print;
 use crate::styled::{Styled, Tone, is_coloured};
-
-/// How long a program may take to say its version.
-const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Checks everything that a run needs on this machine: key, server, account, runner, providers and directory. The exit
 /// code is 1 when something is wrong.
@@ -195,7 +189,7 @@ fn check_runner(machine: &Machine, runner: Option<&Runner>, findings: &mut Findi
 /// Each provider as this machine has it, and as the runner offers it. One is enough.
 async fn providers(config: &Config, runner: Option<&Runner>, findings: &mut Findings) {
     let mut usable = 0;
-    for offer in offers(config) {
+    for offer in offers(config).await {
         let check = offer.provider.as_str();
         let state = runner.and_then(|runner| runner.providers.iter().find(|state| state.provider == check));
         let mut found = Vec::new();
@@ -203,15 +197,17 @@ async fn providers(config: &Config, runner: Option<&Runner>, findings: &mut Find
         match &offer.program {
             Ok(program) => {
                 found.push(program.display().to_string());
-                found.push(version(program, config).await.unwrap_or_else(|| "does not say its version".to_owned()));
+                found.push(offer.version.clone().unwrap_or_else(|| "does not say its version".to_owned()));
             }
-            Err(reason) => {
-                found.push(reason.clone());
-                advice = Some(format!("to use it: `{}`", install(offer.provider)));
+            Err(not) => {
+                found.push(not.reason.clone());
+                if offer.version.is_none() {
+                    advice = Some(format!("to use it: `{}`", install(offer.provider)));
+                }
             }
         }
-        if state.is_some_and(|state| state.signed_in == Some(false)) {
-            found.push("not signed in".to_owned());
+        let signed_in = offer.signed_in.or_else(|| state.and_then(|state| state.signed_in));
+        if signed_in == Some(false) {
             advice = Some(format!("sign in: `{}`", sign_in(offer.provider)));
         }
         let is_offered = state.map_or(offer.program.is_ok(), |state| state.offered);
@@ -231,20 +227,6 @@ async fn providers(config: &Config, runner: Option<&Runner>, findings: &mut Find
     if usable == 0 {
         findings.wrong("providers", "none can be used", super::submit::install_hint());
     }
-}
-
-/// The first line that the program prints about its version. The program gets no input and a limited time.
-async fn version(program: &Path, config: &Config) -> Option<String> {
-    let mut command = Command::new(program);
-    command.arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-    // Tokens of ours are for the server only.
-    for name in config.environment.keys().filter(|name| name.starts_with("ENSEMBLE_")) {
-        command.env_remove(name);
-    }
-    let output = tokio::time::timeout(VERSION_TIMEOUT, command.output()).await.ok()?.ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let line = text.lines().find(|line| !line.trim().is_empty())?;
-    output.status.success().then(|| print::short(line, 60))
 }
 
 /// How people sign in to a provider's program.

@@ -124,7 +124,7 @@ fn tree(root: u32) -> Vec<u32> {
 }
 
 fn is_online(user: &User) -> bool {
-    user.json(&["machine", "list"])["machines"][0]["online"] == true
+    user.json(&["machine", "list"])["machines"][0]["machine"]["online"] == true
 }
 
 fn runner(story: &Story) -> Running {
@@ -213,7 +213,7 @@ fn a_task_that_the_second_signal_interrupts_goes_on_with_the_next_start() {
     let (running, _printed) = up_at(&story.user, &more);
     story.begin();
     signal(running.pid(), Signal::SIGTERM);
-    wait(|| story.user.json(&["machine", "list"])["machines"][0]["activity"]["runner"]["draining"] == true);
+    wait(|| story.user.json(&["machine", "list"])["machines"][0]["machine"]["activity"]["runner"]["draining"] == true);
     assert_eq!(running.interrupt(), 0);
     let (_again, _printed) = up_at(&story.user, &more);
     wait(|| story.place("resumed").exists());

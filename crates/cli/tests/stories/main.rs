@@ -5,11 +5,11 @@
 mod accounts;
 mod alone;
 mod ensemble;
+#[cfg(feature = "up")]
+mod interruptions;
 mod plans;
 #[cfg(feature = "up")]
 mod prompts;
-#[cfg(feature = "up")]
-mod interruptions;
 #[cfg(feature = "up")]
 mod runs;
 #[cfg(feature = "up")]
