@@ -14,14 +14,14 @@ use serde::Serialize;
 
 use crate::Orchestrator;
 use crate::error::Error;
-use crate::operations::runs::{FirstPage, RunView, next_page};
+use crate::operations::runs::{FirstPage, PAGE, RunView, next_page};
 
 pub(super) fn respond(
     service: &State<Orchestrator>,
     (view, tasks): FirstPage,
     status: StatusCode,
 ) -> Result<HttpResponse, Error> {
-    let mut rest = Rest { db: service.db.clone(), view: Arc::new(view), sent: 0 };
+    let mut rest = Rest { db: service.db.clone(), view: Arc::new(view), sent: 0, page: PAGE };
     let mut first = json(&rest.view.run)?;
     first.pop();
     first.extend_from_slice(b",\"tasks\":[");
@@ -35,11 +35,17 @@ pub(super) fn respond(
     Ok(response.streaming(first.chain(stream::try_unfold(rest, Rest::next))))
 }
 
+/// A part of the response ends here, in bytes: a reader that takes nothing costs no more than a part. Tasks that were read
+/// and do not fit are read again.
+const PART: usize = 128 << 10;
+
 /// The tasks that have not been sent yet.
 struct Rest {
     db: Db,
     view: Arc<RunView>,
     sent: u32,
+    /// How many tasks are read next: about as many as fit into a part.
+    page: u32,
 }
 
 impl Rest {
@@ -47,21 +53,28 @@ impl Rest {
         if self.is_sent() {
             return Ok(None);
         }
-        let tasks = next_page(&self.db, Arc::clone(&self.view), self.sent).await.map_err(std::io::Error::other)?;
+        let tasks =
+            next_page(&self.db, Arc::clone(&self.view), self.sent, self.page).await.map_err(std::io::Error::other)?;
         let mut part = Vec::new();
         self.append(&mut part, &tasks).map_err(std::io::Error::other)?;
         Ok(Some((part.into(), self)))
     }
 
-    /// Appends tasks, and the end of the run after the last one.
+    /// Appends as many tasks as fit, at least one, and the end of the run after the last one.
     fn append(&mut self, part: &mut Vec<u8>, tasks: &[Task]) -> Result<(), StoreError> {
+        let before = self.sent;
         for task in tasks {
+            if part.len() > PART && self.sent > before {
+                break;
+            }
             if self.sent > 0 {
                 part.push(b',');
             }
             part.append(&mut json(task)?);
             self.sent += 1;
         }
+        let fitted = self.sent - before;
+        self.page = if part.len() > PART { fitted } else { fitted.saturating_mul(2) }.clamp(1, PAGE);
         if self.is_sent() {
             part.extend_from_slice(b"]}");
         } else if tasks.is_empty() {

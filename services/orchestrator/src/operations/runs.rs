@@ -23,7 +23,7 @@ pub(crate) use crate::store::runs::Unfinished;
 
 /// Tasks of a run that are read at once. With their prompts and outputs, the tasks of a large run are more than the service
 /// should hold in memory. Positions have no gaps, so a page is a range of positions.
-const PAGE: u32 = 100;
+pub(crate) const PAGE: u32 = 100;
 
 /// A run with the first page of its tasks. A later page can show later changes.
 pub(crate) type FirstPage = (RunView, Vec<Task>);
@@ -265,18 +265,18 @@ pub(crate) async fn read(db: &Db, owner: UserId, id: RunId) -> Result<FirstPage,
 /// an error of a later read.
 fn first_page(c: &mut Conn, owner: UserId, id: RunId) -> Result<FirstPage, Error> {
     let view = run_views::run(c, owner, id)?.ok_or(Error::NotFound)?;
-    let tasks = page(c, &view, 0)?;
+    let tasks = page(c, &view, 0, PAGE)?;
     Ok((view, tasks))
 }
 
-fn page(c: &mut Conn, view: &RunView, from: u32) -> Result<Vec<Task>, StoreError> {
+fn page(c: &mut Conn, view: &RunView, from: u32, count: u32) -> Result<Vec<Task>, StoreError> {
     let position = |at: u32| i32::try_from(at).unwrap_or(i32::MAX);
-    run_views::tasks(c, view, position(from), position(from.saturating_add(PAGE)))
+    run_views::tasks(c, view, position(from), position(from.saturating_add(count)))
 }
 
-/// The page of a run's tasks that starts at this position.
-pub(crate) async fn next_page(db: &Db, view: Arc<RunView>, from: u32) -> Result<Vec<Task>, StoreError> {
-    db.read("read more of a run", move |c| page(c, &view, from)).await
+/// This many of a run's tasks, from this position on.
+pub(crate) async fn next_page(db: &Db, view: Arc<RunView>, from: u32, count: u32) -> Result<Vec<Task>, StoreError> {
+    db.read("read more of a run", move |c| page(c, &view, from, count)).await
 }
 
 /// A run without its tasks.

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use ensemble_testkit::{Api, Backend, Program, on_both_databases, run};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio_postgres::NoTls;
 
 use crate::fixture::{Fixture, RUNS, Runner, path, variables};
@@ -111,5 +113,54 @@ fn the_largest_runs_are_read_in_constant_memory() {
         println!("memory grew from {before:.1} MiB to {most:.1} MiB while {lengths:?} bytes were read");
         assert!(lengths.iter().all(|length| *length > 1000 * 65_536 + 10_000 * 16_384), "{lengths:?}");
         assert!(most - before < 160.0, "memory grew from {before} MiB to {most} MiB");
+    });
+}
+
+/// Asks for the same resource on many connections and reads no more than the beginning of each answer.
+async fn unread(process: &Process, path: &str, readers: usize) -> Vec<TcpStream> {
+    let url = &process.program.public_url;
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\n\r\n",
+        process.fixture.peers.issuer().user(process.fixture.user)
+    );
+    let mut open = Vec::new();
+    while open.len() < readers {
+        let mut connection = TcpStream::connect(url.trim_start_matches("http://")).await.unwrap();
+        connection.write_all(request.as_bytes()).await.unwrap();
+        let mut begin = [0; 12];
+        connection.read_exact(&mut begin).await.unwrap();
+        match &begin {
+            b"HTTP/1.1 200" => open.push(connection),
+            // On a busy machine it is not the caller's turn in time.
+            b"HTTP/1.1 503" => {}
+            other => panic!("{path}: {}", String::from_utf8_lossy(other)),
+        }
+    }
+    open
+}
+
+#[test]
+fn answers_that_nobody_reads_cost_little() {
+    const READERS: usize = 200;
+    run(async {
+        let process = Process::start(Backend::Postgres).await;
+        let long = json!({ "prompt": "p".repeat(65_536), "provider": "claude" });
+        let submitted = process.api.post(RUNS, &json!({ "tasks": vec![long; 100] })).await.expect(201);
+        let runner = process.runner();
+        let lease = runner.lease_one().await;
+        let piece = "0123456789abcde\n".repeat(65_536);
+        for at in 0..8 {
+            runner.output(&lease, at * piece.len(), &piece).await.expect(200);
+        }
+        let output = path(&submitted, &format!("/tasks/{}/output", lease["taskId"].as_str().unwrap()));
+        for path in [output.clone(), format!("{output}?follow=true"), path(&submitted, "")] {
+            // The first reader is not counted: it fills what the service keeps.
+            let first = unread(&process, &path, 1).await;
+            let before = process.memory().await;
+            let (open, most) = process.most_while(unread(&process, &path, READERS)).await;
+            println!("{path}: {READERS} readers took {:.1} MiB", most - before);
+            assert!(most - before < 96.0, "{path}: from {before:.1} MiB to {most:.1} MiB");
+            drop((first, open));
+        }
     });
 }
