@@ -1,5 +1,10 @@
 //! `ensemble`: the command line. Parses the arguments, runs the command and returns its exit code.
 
+#![allow(
+    rustdoc::bare_urls,
+    reason = "the help of a command is shown as it is written, without brackets around addresses"
+)]
+
 mod account;
 mod agent_output;
 mod arguments;

@@ -17,7 +17,7 @@ pub(crate) struct Up {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
     /// The address at which others reach this server, as in https://ensemble.example.com [default: PUBLIC_BASE_URL; when
-    /// it listens on 0.0.0.0 or [::], the addresses of this machine]
+    /// it listens on all addresses, those of this machine]
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
     /// The directory of databases and keys [default: `data` beside the account key]
