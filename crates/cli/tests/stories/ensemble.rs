@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 #[cfg(feature = "up")]
 use std::sync::mpsc;
 #[cfg(feature = "up")]
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[cfg(feature = "up")]
 use serde_json::Value;
@@ -217,4 +217,17 @@ pub(crate) fn up_at(owner: &User, arguments: &[&str]) -> (Running, Value) {
     let line = running.line();
     let printed = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
     (running, printed)
+}
+
+#[cfg(feature = "up")]
+/// Waits until the runner of this machine is registered and says what it offers.
+pub(crate) fn wait_for_runner(user: &User) {
+    let begun = Instant::now();
+    loop {
+        let status: Value = serde_json::from_str(&user.run(&["status", "--json"]).out).unwrap_or_default();
+        if status["machine"]["runner"]["providers"].is_array() {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "no runner: {status}");
+    }
 }

@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::ensemble::{Running, User, up, up_at};
+use crate::ensemble::{Running, User, up, up_at, wait_for_runner};
 
 const CLAUDE: &str = r#"#!/bin/sh
 [ "$1" = "--version" ] && { echo "0.0.0 (stand-in)"; exit 0; }
@@ -62,6 +62,7 @@ impl Story {
 
     /// Submits the task and waits until the agent is in the middle of it and the server knows its session.
     fn begin(&self) {
+        wait_for_runner(&self.user);
         self.user.succeed(&["run", "--detach", "plan.yaml"]);
         wait(|| self.place("steps").exists() && !self.task()["providerSessionId"].is_null());
     }
