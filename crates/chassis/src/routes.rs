@@ -18,7 +18,7 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use crate::auth::{Access, AuthContext};
-use crate::http::{ApiError, LargeAnswer, MaxBody, absent, count_answer, problem_response, request_id};
+use crate::http::{ApiError, LargeAnswer, MaxBody, absent, count_block, problem_response, request_id};
 
 /// All the routes of a service.
 #[derive(Default)]
@@ -243,7 +243,7 @@ where
     let args = Args::from_request(request, payload).await.map_err(|error| problem_of(&error.into()))?;
     let _turn = if large_answer { Some(LargeAnswer::of(request).turn().await?) } else { None };
     match handler.call(args).await {
-        Ok(reply) => count_answer(request, reply.respond_to(request).map_into_boxed_body()),
+        Ok(reply) => count_block(request, reply.respond_to(request).map_into_boxed_body()),
         Err(fail) => Err(fail.into_inner()),
     }
 }

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use ensemble_chassis::auth::FixedKeys;
 use ensemble_chassis::{
-    Access, Clock, HandlerResult, Heavy, IdempotentJson, Json, KeySet, KeySource, Listeners, Routes, Running, Service,
-    ServiceContext, StartError, State, Vars, Worker, get, post, start,
+    Access, Clock, HandlerResult, Heavy, IdempotentJson, Json, KeySet, KeySource, LargeAnswer, Listeners, Routes,
+    Running, Service, ServiceContext, StartError, State, Vars, Worker, get, post, start,
 };
 use serde_json::{Value, json};
 
@@ -23,6 +23,7 @@ const PAGE: usize = 12 << 20;
 
 #[derive(Default)]
 struct Stores {
+    pages: AtomicUsize,
     at_once: AtomicUsize,
     most_at_once: AtomicUsize,
 }
@@ -39,6 +40,17 @@ async fn count(heavy: Heavy, IdempotentJson { body, .. }: IdempotentJson<Value>)
 
 async fn page() -> HandlerResult<Json<Value>> {
     Ok(Json(json!({ "page": "x".repeat(PAGE) })))
+}
+
+/// A page whose length is known before it is made.
+async fn announced(service: State<Stores>, large: LargeAnswer) -> HandlerResult<Json<Value>> {
+    let _turn = large.turn_for(PAGE).await?;
+    service.pages.fetch_add(1, Ordering::SeqCst);
+    page().await
+}
+
+async fn pages(service: State<Stores>) -> HandlerResult<Json<Value>> {
+    Ok(Json(json!(service.pages.load(Ordering::SeqCst))))
 }
 
 /// How many of these calls were worked on at once so far.
@@ -62,6 +74,8 @@ impl Service for Stores {
         Routes::new()
             .row(post("/v1/short").access(Access::Public).response_as(200, "application/json").handler(store))
             .row(get("/v1/page").access(Access::Public).response_as(200, "application/json").handler(page))
+            .row(get("/v1/announced").access(Access::Public).response_as(200, "application/json").handler(announced))
+            .row(get("/v1/pages").access(Access::Public).response_as(200, "application/json").handler(pages))
             .row(
                 get("/v1/turn")
                     .access(Access::Public)
@@ -99,6 +113,17 @@ async fn send(to: &Running, path: &str, from: &str, body: String) -> (u16, Value
     let answer = request.send().await.unwrap();
     let again = answer.headers().get("retry-after").map(|value| value.to_str().unwrap().to_owned());
     (answer.status().as_u16(), answer.json().await.unwrap(), again)
+}
+
+/// Asks for a page and reads the status of the answer only.
+fn unread(of: &Running, path: &str, from: &str) -> (String, TcpStream) {
+    let mut connection = TcpStream::connect(of.public_addr).unwrap();
+    connection.set_read_timeout(Some(SOON)).unwrap();
+    let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\nx-forwarded-for: {from}\r\n\r\n");
+    connection.write_all(head.as_bytes()).unwrap();
+    let mut head = [0; 12];
+    connection.read_exact(&mut head).unwrap();
+    (String::from_utf8(head[9..].to_vec()).unwrap(), connection)
 }
 
 /// Sends all of a body but its last byte.
@@ -177,26 +202,29 @@ async fn unfinished_bodies_leave_room_for_other_callers() {
 #[tokio::test]
 async fn answers_that_nobody_reads_leave_room_for_other_callers() {
     let stores = stores("64000000").await;
-    let ask = |from: &str| {
-        let mut connection = TcpStream::connect(stores.public_addr).unwrap();
-        connection.set_read_timeout(Some(SOON)).unwrap();
-        let head = format!("GET /v1/page HTTP/1.1\r\nhost: x\r\nx-forwarded-for: {from}\r\n\r\n");
-        connection.write_all(head.as_bytes()).unwrap();
-        connection
-    };
-    let status = |connection: &mut TcpStream| {
-        let mut head = [0; 12];
-        connection.read_exact(&mut head).unwrap();
-        String::from_utf8(head[9..].to_vec()).unwrap()
-    };
-    let mut unread = ask("10.0.0.1");
-    assert_eq!(status(&mut unread), "200");
-    assert_eq!(status(&mut ask("10.0.0.1")), "503", "a quarter of the budget holds one page");
-    let mut other = ask("10.0.0.2");
-    assert_eq!(status(&mut other), "200");
-    drop((unread, other));
+    let ask = |from| unread(&stores, "/v1/page", from);
+    let first = ask("10.0.0.1");
+    assert_eq!(first.0, "200");
+    assert_eq!(ask("10.0.0.1").0, "503", "a quarter of the budget holds one page");
+    let other = ask("10.0.0.2");
+    assert_eq!(other.0, "200");
+    drop((first, other));
     holds(&stores, |bytes| bytes < 1.0).await;
-    assert_eq!(status(&mut ask("10.0.0.1")), "200");
+    assert_eq!(ask("10.0.0.1").0, "200");
+    assert!(stores.stop().await);
+}
+
+#[tokio::test]
+async fn an_answer_that_will_not_fit_is_not_made() {
+    let stores = stores("64000000").await;
+    let first = unread(&stores, "/v1/announced", "10.0.0.1");
+    assert_eq!(first.0, "200");
+    assert_eq!(unread(&stores, "/v1/announced", "10.0.0.1").0, "503");
+    let made = reqwest::get(format!("{}/v1/pages", stores.public_url())).await.unwrap().json::<usize>().await.unwrap();
+    assert_eq!(made, 1);
+    drop(first);
+    holds(&stores, |bytes| bytes < 1.0).await;
+    assert_eq!(unread(&stores, "/v1/announced", "10.0.0.1").0, "200");
     assert!(stores.stop().await);
 }
 
@@ -208,7 +236,7 @@ async fn callers_take_turns_with_large_answers() {
         request.header("x-forwarded-for", from).send().await.unwrap().json::<usize>().await.unwrap()
     };
     let of_one = futures_util::future::join_all((0..40).map(|_| ask("10.0.0.1".to_owned()))).await;
-    assert_eq!(of_one.iter().max(), Some(&2), "one caller");
+    assert_eq!(of_one.iter().max(), Some(&1), "one caller");
     let of_many = futures_util::future::join_all((0..40).map(|last| ask(format!("10.0.0.{last}")))).await;
     assert_eq!(of_many.iter().max(), Some(&8), "all callers");
     assert!(stores.stop().await);

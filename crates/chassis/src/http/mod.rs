@@ -21,7 +21,7 @@ pub use body::{
 pub(crate) use budget::BodyBudget;
 pub use error::{ApiError, HandlerResult, IntoProblem, problem_response};
 pub use large_answer::LargeAnswer;
-pub(crate) use large_answer::{LargeAnswers, count as count_answer};
+pub(crate) use large_answer::{LargeAnswers, count_block};
 pub use large_work::Heavy;
 pub(crate) use large_work::LargeWork;
 pub use observe::{InFlight, InFlightGuard, RequestId, request_id};

@@ -4,11 +4,12 @@ use actix_web::body::BoxBody;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_TYPE, HeaderValue};
 use actix_web::{HttpRequest, HttpResponse, Responder};
-use ensemble_types::problem::{Code, Problem};
 use serde::Serialize;
 
 use super::body::Json;
 use super::error::problem_response;
+use super::large_answer;
+use super::request_id;
 
 /// 201 with a JSON body.
 pub struct Created<T>(pub T);
@@ -21,33 +22,30 @@ pub struct Upserted<T> {
 
 impl<T: Serialize> Responder for Json<T> {
     type Body = BoxBody;
-    fn respond_to(self, _: &HttpRequest) -> HttpResponse {
-        json(StatusCode::OK, &self.0)
+    fn respond_to(self, request: &HttpRequest) -> HttpResponse {
+        json(request, StatusCode::OK, &self.0)
     }
 }
 
 impl<T: Serialize> Responder for Created<T> {
     type Body = BoxBody;
-    fn respond_to(self, _: &HttpRequest) -> HttpResponse {
-        json(StatusCode::CREATED, &self.0)
+    fn respond_to(self, request: &HttpRequest) -> HttpResponse {
+        json(request, StatusCode::CREATED, &self.0)
     }
 }
 
 impl<T: Serialize> Responder for Upserted<T> {
     type Body = BoxBody;
-    fn respond_to(self, _: &HttpRequest) -> HttpResponse {
-        json(if self.created { StatusCode::CREATED } else { StatusCode::OK }, &self.body)
+    fn respond_to(self, request: &HttpRequest) -> HttpResponse {
+        json(request, if self.created { StatusCode::CREATED } else { StatusCode::OK }, &self.body)
     }
 }
 
-fn json<T: Serialize>(status: StatusCode, body: &T) -> HttpResponse {
-    match serde_json::to_vec(body) {
-        Ok(bytes) => HttpResponse::build(status)
+fn json<T: Serialize>(request: &HttpRequest, status: StatusCode, body: &T) -> HttpResponse {
+    match large_answer::json(request, body) {
+        Ok(body) => HttpResponse::build(status)
             .insert_header((CONTENT_TYPE, HeaderValue::from_static("application/json")))
-            .body(bytes),
-        Err(error) => {
-            tracing::error!(%error, "An answer could not be written as JSON");
-            problem_response(Problem::new(Code::Internal, "The answer could not be written."), "")
-        }
+            .body(body),
+        Err(problem) => problem_response(problem, &request_id(request)),
     }
 }
