@@ -113,7 +113,6 @@ fn message_routes(routes: Routes) -> Routes {
                 .query::<messages::WindowQuery>()
                 .response::<MessagePage>(200)
                 .errors(&[NotFound])
-                .large_answer()
                 .handler(messages::page),
         )
         .row(

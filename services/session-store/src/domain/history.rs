@@ -13,6 +13,15 @@ pub(crate) struct Window {
     pub(crate) bytes: i64,
 }
 
+/// The messages of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    pub(crate) lowest: i64,
+    pub(crate) highest: i64,
+    /// The length of their contents.
+    pub(crate) bytes: i64,
+}
+
 /// The bounds of a page, as cursors for the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PageBounds {
@@ -27,16 +36,18 @@ impl Window {
         self.after.is_some()
     }
 
-    /// The range of `seq` that fits on one page. `sizes` holds the `seq` and content length of each message, in page order.
-    pub(crate) fn fit(self, sizes: &[(i64, i32)]) -> Option<(i64, i64)> {
+    /// The messages that fit on one page. `sizes` holds the `seq` and content length of each message, in page order.
+    pub(crate) fn fit(self, sizes: &[(i64, i32)]) -> Option<Extent> {
         let (&(first, size), more) = sizes.split_first()?;
-        let mut bytes = i64::from(size);
-        let fits = more.iter().take_while(|(_, size)| {
-            bytes += i64::from(*size);
-            bytes <= self.bytes
-        });
-        let last = fits.last().map_or(first, |(seq, _)| *seq);
-        Some((first.min(last), first.max(last)))
+        let (mut last, mut bytes) = (first, i64::from(size));
+        for (seq, size) in more {
+            let longer = bytes + i64::from(*size);
+            if longer > self.bytes {
+                break;
+            }
+            (last, bytes) = (*seq, longer);
+        }
+        Some(Extent { lowest: first.min(last), highest: first.max(last), bytes })
     }
 
     /// The window as an inclusive range of `seq`.
@@ -94,9 +105,10 @@ mod tests {
     fn a_page_holds_whole_messages_up_to_its_size() {
         let window = Window { after: None, before: None, limit: 10, bytes: 100 };
         assert_eq!(window.fit(&[]), None);
-        assert_eq!(window.fit(&[(5, 50), (6, 50), (7, 1)]), Some((5, 6)));
-        assert_eq!(window.fit(&[(7, 50), (6, 1), (5, 50)]), Some((6, 7)));
-        assert_eq!(window.fit(&[(7, 101), (6, 1)]), Some((7, 7)), "a long message is alone");
+        let extent = |lowest, highest, bytes| Some(Extent { lowest, highest, bytes });
+        assert_eq!(window.fit(&[(5, 50), (6, 50), (7, 1)]), extent(5, 6, 100));
+        assert_eq!(window.fit(&[(7, 50), (6, 1), (5, 50)]), extent(6, 7, 51));
+        assert_eq!(window.fit(&[(7, 101), (6, 1)]), extent(7, 7, 101), "a long message is alone");
     }
 
     #[test]

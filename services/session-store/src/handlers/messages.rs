@@ -1,6 +1,6 @@
 //! Messages: append, read a page.
 
-use ensemble_chassis::{Caller, HandlerResult, Json, Path, Query, State, Upserted};
+use ensemble_chassis::{Caller, HandlerResult, Json, LargeAnswer, Path, Query, State, Upserted};
 use ensemble_types::ids::SessionId;
 use ensemble_types::messages::{AppendRequest, AppendedMessages, Message, MessagePage};
 use ensemble_types::page::Limit;
@@ -14,6 +14,7 @@ use crate::domain::message::Drafts;
 use crate::error::Error;
 use crate::operations;
 use crate::operations::append::Appended;
+use crate::operations::messages::ShortPage;
 
 /// Which part of the history.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -59,8 +60,16 @@ pub(crate) async fn page(
     caller: Caller,
     Path(id): Path<SessionId>,
     Query(query): Query<WindowQuery>,
+    large: LargeAnswer,
 ) -> HandlerResult<Json<MessagePage>> {
-    Ok(Json(operations::messages::page(&service, id, caller.user, query.window()?).await?))
+    let window = query.window()?;
+    // Short pages do not wait for the caller's long ones.
+    let bytes = match operations::messages::short_page(&service, id, caller.user, window).await? {
+        ShortPage::Whole(page) => return Ok(Json(page)),
+        ShortPage::Long { bytes } => usize::try_from(bytes).unwrap_or(usize::MAX),
+    };
+    let _turn = large.turn_for(bytes).await?;
+    Ok(Json(operations::messages::page(&service, id, caller.user, window).await?))
 }
 
 impl WindowQuery {

@@ -1,5 +1,6 @@
 //! Histories: read in pages.
 
+use ensemble_store_kit::Conn;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::{Message, MessagePage};
 
@@ -9,6 +10,18 @@ use crate::domain::history::{PageBounds, Window};
 use crate::error::Error;
 use crate::store;
 
+/// A page with no more content than this, in bytes, is short.
+const SHORT: i64 = 64 << 10;
+
+/// A page, unless it is long.
+pub(crate) enum ShortPage {
+    Whole(MessagePage),
+    /// The length of its contents.
+    Long {
+        bytes: i64,
+    },
+}
+
 /// A page of a session's history.
 pub(crate) async fn page(
     service: &SessionStore,
@@ -16,16 +29,45 @@ pub(crate) async fn page(
     caller: UserId,
     window: Window,
 ) -> Result<MessagePage, Error> {
-    service
-        .db
-        .read("read history", move |c| {
-            // The messages first and the access after them: a message that was stored after the access ended is not sent.
-            let messages = store::messages::page(c, id, window)?;
-            let (session, _) = read_session(c, id, caller)?;
-            let PageBounds { has_more, next_before, next_after } = bounds(window, &messages, session.last_seq);
-            Ok(MessagePage { messages, has_more, next_before, next_after, last_seq: session.last_seq })
-        })
-        .await
+    let read = move |c: &mut Conn| {
+        let messages = store::messages::page(c, id, window)?;
+        with_bounds(c, id, caller, window, messages)
+    };
+    service.db.read("read history", read).await
+}
+
+/// The same page when it is short, or else its size.
+pub(crate) async fn short_page(
+    service: &SessionStore,
+    id: SessionId,
+    caller: UserId,
+    window: Window,
+) -> Result<ShortPage, Error> {
+    let read = move |c: &mut Conn| {
+        let extent = store::messages::extent(c, id, window)?;
+        if let Some(long) = extent.filter(|extent| extent.bytes > SHORT) {
+            // Strangers are not told how much there is.
+            read_session(c, id, caller)?;
+            return Ok(ShortPage::Long { bytes: long.bytes });
+        }
+        let messages = extent.map(|extent| store::messages::read(c, id, window, extent)).transpose()?;
+        with_bounds(c, id, caller, window, messages.unwrap_or_default()).map(ShortPage::Whole)
+    };
+    service.db.read("read a short page", read).await
+}
+
+/// Messages, and where they lie in the history. The access is checked here, after they were read: a message that was stored
+/// after the access ended is not sent.
+fn with_bounds(
+    c: &mut Conn,
+    id: SessionId,
+    caller: UserId,
+    window: Window,
+    messages: Vec<Message>,
+) -> Result<MessagePage, Error> {
+    let (session, _) = read_session(c, id, caller)?;
+    let PageBounds { has_more, next_before, next_after } = bounds(window, &messages, session.last_seq);
+    Ok(MessagePage { messages, has_more, next_before, next_after, last_seq: session.last_seq })
 }
 
 /// The bounds of a page. `last_seq` must have been read after the page.

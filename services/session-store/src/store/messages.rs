@@ -11,7 +11,7 @@ use ensemble_types::messages::Message;
 use ensemble_types::time::Timestamp;
 
 use super::schema::messages;
-use crate::domain::history::Window;
+use crate::domain::history::{Extent, Window};
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = messages)]
@@ -71,10 +71,24 @@ pub(crate) fn insert(tx: &mut Conn, added: &[(SessionId, Arc<Message>)]) -> Resu
 
 /// A page of a history.
 pub(crate) fn page(c: &mut Conn, session: SessionId, window: Window) -> Result<Vec<Message>, StoreError> {
-    // Two queries: messages can hold a mebibyte each, so the sizes are read before the contents.
-    let Some((lowest, highest)) = window.fit(&sizes(c, session, window)?) else { return Ok(Vec::new()) };
+    let Some(extent) = extent(c, session, window)? else { return Ok(Vec::new()) };
+    read(c, session, window, extent)
+}
+
+/// What a page holds. `None` when it holds nothing. Messages can hold a mebibyte each, so this does not read their contents.
+pub(crate) fn extent(c: &mut Conn, session: SessionId, window: Window) -> Result<Option<Extent>, StoreError> {
+    Ok(window.fit(&sizes(c, session, window)?))
+}
+
+/// The messages of a page, in the window's order.
+pub(crate) fn read(
+    c: &mut Conn,
+    session: SessionId,
+    window: Window,
+    extent: Extent,
+) -> Result<Vec<Message>, StoreError> {
     let rows: Vec<MessageRow> = on!(c, |c| messages::table
-        .filter(messages::session_id.eq(session.db()).and(messages::seq.between(lowest, highest)))
+        .filter(messages::session_id.eq(session.db()).and(messages::seq.between(extent.lowest, extent.highest)))
         .order(messages::seq)
         .select(MessageRow::as_select())
         .load(c))?;
