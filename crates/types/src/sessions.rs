@@ -44,11 +44,13 @@ pub enum SessionStatus {
     Ended,
 }
 
-/// Creates a session on one of the caller's machines. The same `tag` again returns the same session.
+/// Creates a session. The same `tag` again returns the same session.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateSession {
-    pub machine_id: MachineId,
+    /// One of the caller's machines, or absent for a session in which people only read and write.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_id: Option<MachineId>,
     pub metadata: Metadata,
     pub encryption_key: SealedKey,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,7 +100,9 @@ pub struct SessionHeartbeat {
 pub struct Session {
     pub id: SessionId,
     pub owner_id: UserId,
-    pub machine_id: MachineId,
+    /// `null` for a session without a machine.
+    #[serde(default)]
+    pub machine_id: Option<MachineId>,
     /// Only for the owner.
     #[serde(default)]
     pub tag: Option<String>,

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::store;
 use crate::store::session_list::{Entry, Slice};
 pub(crate) use crate::store::sessions::NewSession;
-use crate::store::sessions::{ContentColumns, SessionColumns, SessionRow, WholeSession, status};
+use crate::store::sessions::{ContentColumns, NO_MACHINE, SessionColumns, SessionRow, WholeSession, status};
 
 /// A session, and whether this call created it.
 pub(crate) struct Created {
@@ -46,7 +46,9 @@ pub(crate) async fn create(
     new: NewSession,
     request: Option<IdempotencyRequest>,
 ) -> Result<Created, Error> {
-    service.peers.require_machine(new.owner, &new.machine).await?;
+    if let Some(machine) = &new.machine {
+        service.peers.require_machine(new.owner, machine).await?;
+    }
     let (online_for, quota) = (service.online_for, service.quotas.sessions.clone());
     service
         .db
@@ -269,7 +271,11 @@ fn view(
     Ok(Session {
         id: row.id,
         owner_id: row.owner_id,
-        machine_id: row.machine_id.parse().map_err(malformed)?,
+        machine_id: Some(row.machine_id.as_str())
+            .filter(|id| *id != NO_MACHINE)
+            .map(str::parse)
+            .transpose()
+            .map_err(malformed)?,
         tag: row.tag.filter(|_| is_owner),
         metadata: content.metadata,
         metadata_version: row.metadata_version,

@@ -32,11 +32,14 @@ pub(crate) struct SessionRow {
     pub(crate) key_epoch: i64,
 }
 
+/// What `machine_id` holds for a session without a machine. No machine has this id.
+pub(crate) const NO_MACHINE: &str = "";
+
 /// A new session.
 #[derive(Clone, Debug)]
 pub(crate) struct NewSession {
     pub(crate) owner: UserId,
-    pub(crate) machine: MachineId,
+    pub(crate) machine: Option<MachineId>,
     pub(crate) metadata: String,
     pub(crate) encryption_key: String,
     pub(crate) tag: Option<String>,
@@ -196,7 +199,7 @@ pub(crate) fn insert(tx: &mut Conn, id: SessionId, new: &NewSession) -> Result<b
     let row = (
         sessions::id.eq(id.db()),
         sessions::owner_id.eq(new.owner.db()),
-        sessions::machine_id.eq(new.machine.as_str()),
+        sessions::machine_id.eq(new.machine.as_ref().map_or(NO_MACHINE, MachineId::as_str)),
         sessions::tag.eq(new.tag.as_deref()),
         sessions::metadata_version.eq(1),
         sessions::agent_state_version.eq(0),

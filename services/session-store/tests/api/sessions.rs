@@ -290,6 +290,23 @@ on_both_databases! {
         eventually(Duration::from_secs(20), async || fixture.rows().await == 0).await;
     }
 
+    async fn a_session_needs_no_machine(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
+        for machine in [None, Some(json!(null))] {
+            let mut draft = owner.draft();
+            let fields = draft.as_object_mut().unwrap();
+            fields.remove("machineId");
+            fields.extend(machine.map(|machine| ("machineId".to_owned(), machine)));
+            let session = owner.api.post("/v1/sessions", &draft).await.expect(201);
+            assert_eq!(session["machineId"], json!(null));
+            let id = session["id"].as_str().unwrap();
+            assert_eq!(owner.api.get(&format!("/v1/sessions/{id}")).await.expect(200)["machineId"], json!(null));
+        }
+        let listed = owner.api.get("/v1/sessions").await.expect(200);
+        assert_eq!(listed["sessions"].as_array().unwrap().len(), 2);
+    }
+
     async fn a_foreign_machine_is_not_found(on: Backend) {
         let fixture = Fixture::start(on).await;
         let (owner, other) = (fixture.client(), fixture.client());
