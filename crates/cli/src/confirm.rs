@@ -1,4 +1,4 @@
-//! Asks before something is deleted.
+//! Asks before something is deleted, or changed on this machine.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -15,5 +15,20 @@ pub(crate) fn deletion(what: &str) -> Result<()> {
     write!(io::stderr(), "Delete {what}? [y/N] ")?;
     let mut answer = String::new();
     io::stdin().lock().read_line(&mut answer)?;
-    if matches!(answer.trim(), "y" | "Y" | "yes") { Ok(()) } else { Err(Failure::message("Nothing was deleted.")) }
+    if is_yes(&answer) { Ok(()) } else { Err(Failure::message("Nothing was deleted.")) }
+}
+
+/// Asks whether to do this. No, where there is no terminal to ask at.
+pub(crate) fn change(what: &str) -> Result<bool> {
+    if !io::stdin().is_terminal() {
+        return Ok(false);
+    }
+    write!(io::stderr(), "{what}? [y/N] ")?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(is_yes(&answer))
+}
+
+fn is_yes(answer: &str) -> bool {
+    matches!(answer.trim(), "y" | "Y" | "yes")
 }

@@ -1,6 +1,9 @@
 //! `ensemble cancel`: cancels a run.
 
+use std::process::ExitCode;
+
 use clap::Args;
+use ensemble_types::runs::RunStatus;
 
 use super::DONE;
 use super::runs::Which;
@@ -27,6 +30,10 @@ impl Cancel {
             print::json(&run, false)?;
         } else {
             print::line(format!("Run {id} is {}.", run.status.as_str()))?;
+        }
+        if matches!(run.status, RunStatus::Completed | RunStatus::Failed) {
+            print::note("It had ended before, so nothing was cancelled.");
+            return Ok(ExitCode::FAILURE);
         }
         Ok(DONE)
     }

@@ -11,6 +11,7 @@ pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod r#do;
 pub(crate) mod doctor;
+pub(crate) mod install;
 pub(crate) mod login;
 pub(crate) mod logout;
 pub(crate) mod machine;

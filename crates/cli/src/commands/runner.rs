@@ -13,6 +13,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use super::DONE;
+use super::install::{Install, Uninstall};
 use super::machine::Register;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
@@ -33,6 +34,8 @@ pub(crate) struct Runner {
 enum Part {
     /// Show which providers this machine can offer, and why not the others
     Check(Options),
+    Install(Install),
+    Uninstall(Uninstall),
     /// The process that the runner starts for each attempt
     #[command(hide = true)]
     Guard {
@@ -69,8 +72,11 @@ impl Runner {
     }
 
     pub(crate) async fn run(self, context: &Context) -> Result {
-        if let Some(Part::Check(options)) = &self.part {
-            return check(context, options).await;
+        match self.part {
+            Some(Part::Check(options)) => return check(context, &options).await,
+            Some(Part::Install(install)) => return install.run(context).await,
+            Some(Part::Uninstall(uninstall)) => return uninstall.run(context),
+            Some(Part::Guard { .. }) | None => {}
         }
         log(Targets::new().with_default(LevelFilter::INFO));
         let environment = environment();
@@ -120,6 +126,28 @@ impl Options {
     pub(crate) fn with_root(mut self, root: PathBuf) -> Self {
         self.roots.push(root);
         self
+    }
+
+    /// The options as they are typed, with absolute paths.
+    pub(crate) fn as_arguments(&self) -> Result<Vec<String>> {
+        let path = |path: &PathBuf| {
+            let path =
+                path.canonicalize().map_err(|error| Failure::message(format!("{}: {error}.", path.display())))?;
+            path.into_os_string()
+                .into_string()
+                .map_err(|path| Failure::message(format!("{path:?} is not valid UTF-8.")))
+        };
+        let mut arguments = Vec::new();
+        if let Some(config) = &self.config {
+            arguments.extend(["--config".to_owned(), path(config)?]);
+        }
+        for root in &self.roots {
+            arguments.extend(["--root".to_owned(), path(root)?]);
+        }
+        if let Some(capacity) = self.capacity {
+            arguments.extend(["--capacity".to_owned(), capacity.to_string()]);
+        }
+        Ok(arguments)
     }
 
     /// The configuration, for checks that use neither its server nor its token.

@@ -15,4 +15,6 @@ mod runs;
 #[cfg(feature = "up")]
 mod servers;
 #[cfg(feature = "up")]
+mod service;
+#[cfg(feature = "up")]
 mod sessions;

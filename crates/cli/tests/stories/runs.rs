@@ -94,6 +94,7 @@ fn a_failed_task_is_shown_and_retried() {
     );
     let ended = user.run(&["retry", "last"]);
     assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
+    assert!(user.fail(&["cancel", "last"]).contains("ended before"));
     let again = user.run(&["retry", "last"]);
     assert!(again.code == 1 && again.err.contains("nothing to try again"), "{}", again.err);
 }

@@ -216,7 +216,7 @@ impl Prepared<'_> {
     }
 }
 
-/// StopReason the program ended.
+/// Why the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StopReason {
     Exited,

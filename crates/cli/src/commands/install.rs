@@ -1,0 +1,286 @@
+//! `ensemble runner install` and `uninstall`: the service that starts the runner with the machine.
+//!
+//! Linux has a unit of systemd's user manager (systemd.service(5)), macOS a launch agent (launchd.plist(5)). What will be
+//! written and run is printed first.
+
+use std::fs;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+
+use super::DONE;
+use super::runner::{Options, environment};
+use crate::confirm;
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::print;
+
+/// How long the runner may take to end after its running tasks were handed back.
+const AFTER_DRAIN: Duration = Duration::from_secs(30);
+const UNIT: &str = "ensemble-runner.service";
+const LABEL: &str = "dev.ensemble.runner";
+
+/// Starts the runner with this machine, as a service of yours. Prints what it would write and run, and asks first.
+#[derive(Debug, Args)]
+pub(crate) struct Install {
+    #[command(flatten)]
+    options: Options,
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// Stops the service of `ensemble runner install` and removes it.
+#[derive(Debug, Args)]
+pub(crate) struct Uninstall {
+    /// Do not ask
+    #[arg(long, short)]
+    yes: bool,
+}
+
+/// The service manager of this system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manager {
+    Systemd,
+    Launchd,
+}
+
+/// The service: the program with its arguments, and what it needs.
+struct Service {
+    arguments: Vec<String>,
+    /// Where the programs of the providers are found.
+    path: String,
+    stop_after: Duration,
+}
+
+type Commands = Vec<Vec<String>>;
+
+impl Install {
+    pub(crate) async fn run(self, context: &Context) -> Result {
+        // The service cannot ask, so what it needs is checked here.
+        let config = self.options.for_check(context)?;
+        context.me().await?;
+        let program = std::env::current_exe()?;
+        let mut arguments = vec![text(&program)?, "--home".to_owned(), text(&absolute(context.home.path())?)?];
+        arguments.extend(["--server".to_owned(), context.server()?.0, "runner".to_owned()]);
+        arguments.extend(self.options.as_arguments()?);
+        let path = environment().remove("PATH").unwrap_or_default();
+        let stop_after = config.timing.drain_grace + AFTER_DRAIN;
+        let service = Service { arguments, path, stop_after };
+        let manager = Manager::here();
+        let (file, content) = (manager.file()?, manager.definition(&service)?);
+        let commands = manager.start(&file)?;
+        if !context.json {
+            print::line(format!("# {}\n{content}\n# then", file.display()))?;
+            commands.iter().try_for_each(|command| print::line(command.join(" ")))?;
+        }
+        let agreed = self.yes || confirm::change("Write this file and start the runner")?;
+        if agreed {
+            if let Some(directory) = file.parent() {
+                fs::create_dir_all(directory)?;
+            }
+            fs::write(&file, &content)?;
+            run(&commands)?;
+        }
+        if context.json {
+            let report = json!({ "file": file, "content": content, "commands": commands, "installed": agreed });
+            print::json(&report, false)?;
+        } else if agreed {
+            print::note("The runner is running, and starts when you sign in to this machine.");
+            if manager == Manager::Systemd {
+                print::note("To start it with the machine, before you sign in: `loginctl enable-linger`.");
+                print::note(format!("Its log: `journalctl --user -u {UNIT} -f`."));
+            }
+        } else if !std::io::stdin().is_terminal() {
+            print::note("Nothing was written. Write and start it with --yes.");
+        }
+        Ok(DONE)
+    }
+}
+
+impl Uninstall {
+    pub(crate) fn run(self, context: &Context) -> Result {
+        let manager = Manager::here();
+        let file = manager.file()?;
+        if !file.exists() {
+            return Err(Failure::message(format!("{} does not exist: nothing is installed.", file.display())));
+        }
+        let commands = manager.stop(&file)?;
+        if !context.json {
+            commands.iter().try_for_each(|command| print::line(command.join(" ")))?;
+            print::line(format!("rm {}", file.display()))?;
+        }
+        if !(self.yes || confirm::change("Stop the runner and remove this file")?) {
+            print::note("Nothing was removed. Remove it with --yes.");
+            return Ok(ExitCode::FAILURE);
+        }
+        run(&commands)?;
+        fs::remove_file(&file)?;
+        if context.json {
+            print::json(&json!({ "file": file, "commands": commands, "installed": false }), false)?;
+        }
+        Ok(DONE)
+    }
+}
+
+impl Manager {
+    fn here() -> Self {
+        if cfg!(target_os = "macos") { Self::Launchd } else { Self::Systemd }
+    }
+
+    fn file(self) -> Result<PathBuf> {
+        let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let home = || variable("HOME").ok_or_else(|| Failure::message("HOME is not set."));
+        Ok(match self {
+            Self::Systemd => {
+                let config =
+                    variable("XDG_CONFIG_HOME").map_or_else(|| Ok(home()?.join(".config")), Ok::<_, Failure>)?;
+                config.join("systemd/user").join(UNIT)
+            }
+            Self::Launchd => home()?.join("Library/LaunchAgents").join(format!("{LABEL}.plist")),
+        })
+    }
+
+    fn definition(self, service: &Service) -> Result<String> {
+        let all = service.arguments.iter().chain([&service.path]);
+        if let Some(bad) = all.clone().find(|text| text.chars().any(char::is_control)) {
+            return Err(Failure::message(format!("{bad:?} has a control character, which a service cannot have.")));
+        }
+        Ok(match self {
+            Self::Systemd => unit(service),
+            Self::Launchd => plist(service),
+        })
+    }
+
+    fn start(self, file: &Path) -> Result<Commands> {
+        Ok(match self {
+            Self::Systemd => {
+                vec![
+                    words(&["systemctl", "--user", "daemon-reload"]),
+                    words(&["systemctl", "--user", "enable", UNIT]),
+                    words(&["systemctl", "--user", "restart", UNIT]),
+                ]
+            }
+            Self::Launchd => vec![words(&["launchctl", "bootstrap", &domain(), &text(file)?])],
+        })
+    }
+
+    fn stop(self, file: &Path) -> Result<Commands> {
+        Ok(match self {
+            Self::Systemd => vec![words(&["systemctl", "--user", "disable", "--now", UNIT])],
+            Self::Launchd => vec![words(&["launchctl", "bootout", &domain(), &text(file)?])],
+        })
+    }
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// The launchd domain of this user.
+fn domain() -> String {
+    format!("gui/{}", rustix::process::getuid().as_raw())
+}
+
+/// Runs the commands one after the other.
+fn run(commands: &Commands) -> Result<()> {
+    for command in commands {
+        let [program, arguments @ ..] = command.as_slice() else { continue };
+        let typed = command.join(" ");
+        let status = Command::new(program)
+            .args(arguments)
+            .status()
+            .map_err(|error| Failure::message(format!("`{typed}` cannot be run: {error}.")))?;
+        if !status.success() {
+            return Err(Failure::message(format!("`{typed}` failed ({status}).")));
+        }
+    }
+    Ok(())
+}
+
+fn unit(service: &Service) -> String {
+    let arguments: Vec<String> = service.arguments.iter().map(|argument| quoted(argument).replace('$', "$$")).collect();
+    format!(
+        "[Unit]\nDescription=Ensemble runner\n\n[Service]\nExecStart={}\nEnvironment={}\nRestart=always\nRestartSec=5\n\
+         KillMode=mixed\nTimeoutStopSec={}\n\n[Install]\nWantedBy=default.target\n",
+        arguments.join(" "),
+        quoted(&format!("PATH={}", service.path)),
+        service.stop_after.as_secs(),
+    )
+}
+
+/// A word of a unit (systemd.syntax(7), "Quoting"; systemd.unit(5), "Specifiers").
+fn quoted(word: &str) -> String {
+    format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%"))
+}
+
+fn plist(service: &Service) -> String {
+    let strings: String =
+        service.arguments.iter().map(|argument| format!("    <string>{}</string>\n", escaped(argument))).collect();
+    format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
+         <!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">\n\
+         <plist version=\"1.0\">\n<dict>\n  <key>Label</key>\n  <string>{LABEL}</string>\n  <key>ProgramArguments</key>\n\
+         \x20 <array>\n{strings}  </array>\n  <key>EnvironmentVariables</key>\n  <dict>\n    <key>PATH</key>\n    <string>{}</string>\n\
+         \x20 </dict>\n  <key>RunAtLoad</key>\n  <true/>\n  <key>KeepAlive</key>\n  <true/>\n  <key>ExitTimeOut</key>\n\
+         \x20 <integer>{}</integer>\n</dict>\n</plist>\n",
+        escaped(&service.path),
+        service.stop_after.as_secs(),
+    )
+}
+
+/// Text of an XML document (XML 1.0, section 2.4).
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+fn text(path: &Path) -> Result<String> {
+    path.to_str()
+        .map(str::to_owned)
+        .ok_or_else(|| Failure::message(format!("{} is not valid UTF-8, so a service cannot have it.", path.display())))
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    Ok(std::path::absolute(path)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service() -> Service {
+        let arguments = ["/opt/a b/ensemble", "--home", "/h/50%/$x", "runner", "--root", "/a\"<&>\\"];
+        Service { arguments: words(&arguments), path: "/bin:/x y".to_owned(), stop_after: Duration::from_secs(90) }
+    }
+
+    #[test]
+    fn a_unit_quotes_every_word() {
+        let unit = Manager::Systemd.definition(&service()).unwrap();
+        let expected = r#"ExecStart="/opt/a b/ensemble" "--home" "/h/50%%/$$x" "runner" "--root" "/a\"<&>\\""#;
+        assert!(unit.lines().any(|line| line == expected), "{unit}");
+        assert!(
+            unit.contains("\nEnvironment=\"PATH=/bin:/x y\"\n") && unit.contains("\nTimeoutStopSec=90\n"),
+            "{unit}"
+        );
+    }
+
+    #[test]
+    fn a_launch_agent_escapes_every_text() {
+        let plist = Manager::Launchd.definition(&service()).unwrap();
+        assert!(plist.contains("    <string>/a\"&lt;&amp;&gt;\\</string>\n"), "{plist}");
+        assert!(plist.contains("  <array>\n    <string>/opt/a b/ensemble</string>\n"), "{plist}");
+    }
+
+    #[test]
+    fn a_control_character_cannot_begin_a_line_of_a_definition() {
+        let mut service = service();
+        service.path = "/bin\nExecStartPre=/bin/false".to_owned();
+        for manager in [Manager::Systemd, Manager::Launchd] {
+            assert!(manager.definition(&service).is_err(), "{manager:?}");
+        }
+    }
+}
