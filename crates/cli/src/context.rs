@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use ensemble_client::{AccountKey, Client, Credential, Retry, Token};
-use ensemble_types::ids::{MachineId, UserId};
+use ensemble_types::ids::UserId;
 use ensemble_types::time::Timestamp;
-use futures_util::TryStreamExt;
 use secrecy::ExposeSecret;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -136,21 +135,6 @@ impl Context {
             ));
         }
         Ok(Me { client, key, id: token.user_id })
-    }
-
-    /// The machine to use when none is named: this one, or the only one.
-    pub(crate) async fn default_machine(&self, me: &Me) -> Result<MachineId> {
-        if let Some(machine) = self.home.settings()?.machines.remove(me.client.origin()) {
-            return Ok(machine);
-        }
-        let machines: Vec<_> = me.client.machines().try_collect().await?;
-        match machines.as_slice() {
-            [only] => Ok(only.id.clone()),
-            [] => Err(Failure::message("You have no machines. Register this one with `ensemble machine register`.")),
-            _ => Err(Failure::message(
-                "You have several machines. Name one with --machine; `ensemble machine list` shows them.",
-            )),
-        }
     }
 }
 

@@ -42,7 +42,12 @@ fn a_session_is_shared_and_the_share_removed() {
     assert!(owner.succeed(&["share", "list", session]).contains("A friend"));
     let read = friend.json_lines(&["session", "read", session]);
     assert_eq!(texts(&read), ["Hello there", "two\nlines 🙂", "once"]);
-    assert!(friend.succeed(&["session", "list", "--shared"]).contains("Secret plans"));
+    for arguments in [["session", "list"].as_slice(), &["session", "list", "--shared"]] {
+        assert!(friend.succeed(arguments).contains("Secret plans"));
+    }
+    assert!(friend.succeed(&["session", "list", "--own"]).contains("No sessions"));
+    assert!(owner.succeed(&["session", "list", "--shared"]).contains("No sessions"));
+    assert!(friend.run(&["session", "send", session, " "]).err.contains("empty"));
     friend.succeed(&["session", "send", session, "Hi!"]);
     assert_eq!(texts(&owner.json_lines(&["session", "read", session, "-n", "1"])), ["Hi!"]);
     // What the friend may not do.

@@ -20,7 +20,7 @@ pub(crate) struct Create {
     /// The title; it is encrypted
     #[arg(long, short)]
     title: Option<String>,
-    /// The machine of the session [default: this one, or the only one]
+    /// The machine of the session [default: this one, if it is registered]
     #[arg(long, value_name = "ID")]
     machine: Option<MachineId>,
     /// The directory of the session; it is encrypted [default: the current one]
@@ -33,10 +33,9 @@ pub(crate) struct Create {
 
 impl Create {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
-        let machine_id = match self.machine {
-            Some(machine) => machine,
-            None => context.default_machine(me).await?,
-        };
+        // The session's path is on this machine, so no other one is chosen.
+        let this = || Ok::<_, Failure>(context.home.settings()?.machines.remove(me.client.origin()));
+        let machine_id = self.machine.map_or_else(this, |machine| Ok(Some(machine)))?;
         let tag = self.tag.map(Text::new).transpose();
         let tag = tag.map_err(|error| Failure::message(format!("The tag {error}.")))?;
         let path = self.path.or_else(|| std::env::current_dir().ok());

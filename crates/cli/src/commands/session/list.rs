@@ -21,8 +21,11 @@ pub(crate) struct List {
     /// Include ended sessions
     #[arg(long, short)]
     all: bool,
-    /// Include sessions that others share with you
-    #[arg(long, short)]
+    /// Only your own sessions, without those that others share with you
+    #[arg(long)]
+    own: bool,
+    /// Only sessions that others share with you
+    #[arg(long, short, conflicts_with = "own")]
     shared: bool,
     /// The maximum number of sessions
     #[arg(long, short = 'n', default_value_t = 50)]
@@ -31,8 +34,10 @@ pub(crate) struct List {
 
 impl List {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
-        let filter = SessionFilter { active_only: !self.all, shared: self.shared };
-        let sessions: Vec<Session> = me.client.sessions(filter).take(self.limit).try_collect().await?;
+        let filter = SessionFilter { active_only: !self.all, shared: !self.own };
+        let wanted = |session: &Session| !self.shared || session.access_level != AccessLevel::Owner;
+        let sessions = me.client.sessions(filter).try_filter(|session| std::future::ready(wanted(session)));
+        let sessions: Vec<Session> = sessions.take(self.limit).try_collect().await?;
         if context.json {
             let sessions: Vec<_> = sessions.iter().map(|session| opened(me, session)).collect();
             return print::json(&json!({ "sessions": sessions }), false);
@@ -85,7 +90,9 @@ pub(super) async fn show(context: &Context, me: &Me, id: SessionId) -> Result<()
         Err(failure) => print::note(failure.to_string()),
     }
     print::line(format!("state     {}", state(&session)))?;
-    print::line(format!("machine   {}", session.machine_id))?;
+    if let Some(machine) = &session.machine_id {
+        print::line(format!("machine   {machine}"))?;
+    }
     print::line(format!("access    {}", session.access_level.as_str()))?;
     if session.access_level != AccessLevel::Owner {
         print::line(format!("owner     {}", session.owner_id))?;

@@ -71,6 +71,9 @@ impl Send {
             }
             words => words.join(" "),
         };
+        if text.trim().is_empty() {
+            return Err(Failure::message("The message is empty, so it was not sent."));
+        }
         let mut session = me.client.session(self.session).await?;
         if session.rekey_needed && session.access_level == AccessLevel::Owner {
             session = me.rekey(context, &session).await?;
