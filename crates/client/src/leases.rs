@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ensemble_types::changes::{LeaseDiff, LeaseWaitsFor, OrderResult, OrderResultTaken};
 use ensemble_types::ids::LeaseId;
 use ensemble_types::leases::{Lease, LeaseBeat, LeaseFinish, LeaseHeartbeat, LeaseOutput, LeaseRequest, Leases};
 use ensemble_types::problem::Code;
@@ -46,15 +47,32 @@ impl Client {
             .await
     }
 
-    /// Sends the heartbeat of an attempt, with the provider's session when it is known.
-    pub async fn lease_heartbeat(&self, lease: &HeldLease, session: Option<&str>) -> Result<LeaseBeat> {
+    /// Sends the heartbeat of an attempt, with the provider's session when it is known, and with what the attempt waits for
+    /// before it begins.
+    pub async fn lease_heartbeat(
+        &self,
+        lease: &HeldLease,
+        session: Option<&str>,
+        waiting_for: Option<LeaseWaitsFor>,
+    ) -> Result<LeaseBeat> {
         let provider_session_id = session.and_then(|session| Text::new(session).ok());
-        self.of_lease(lease, "heartbeat").json(&LeaseHeartbeat { fence: lease.fence, provider_session_id }).send().await
+        let beat = LeaseHeartbeat { fence: lease.fence, provider_session_id, waiting_for };
+        self.of_lease(lease, "heartbeat").json(&beat).send().await
     }
 
     /// Sends a piece of output. A repetition is harmless, because the service ignores bytes that it already has.
     pub async fn put_output(&self, lease: &HeldLease, output: &LeaseOutput) -> Result<()> {
         self.of_lease(lease, "output").json(output).send_whole().await.map(drop)
+    }
+
+    /// Sends a part of what the attempt changed. A repetition is harmless.
+    pub async fn put_diff(&self, lease: &HeldLease, diff: &LeaseDiff) -> Result<()> {
+        self.of_lease(lease, "diff").json(diff).send_whole().await.map(drop)
+    }
+
+    /// Reports what came of an order. A repetition is harmless.
+    pub async fn order_result(&self, order: &str, result: &OrderResult) -> Result<OrderResultTaken> {
+        self.post(&["v1", "orchestrator", "orders", order, "result"], Repeat::Harmless).json(result).send().await
     }
 
     /// Reports how the attempt ended. A repetition is harmless.

@@ -5,6 +5,7 @@
 
 mod attempts;
 mod call;
+mod changes;
 mod error;
 mod no_connection;
 mod retry;

@@ -170,6 +170,7 @@ fn request(context: &Context, offers: &[Offer], slots: &Semaphore) -> LeaseReque
         providers,
         capacity: if takes_work { u32::try_from(slots.available_permits()).unwrap_or(1) } else { 0 },
         slots: Some(context.config.capacity),
+        taken_orders: Vec::new(),
         wait_ms: u64::try_from(context.config.timing.lease_wait.as_millis()).unwrap_or(60_000),
     }
 }
@@ -177,7 +178,9 @@ fn request(context: &Context, offers: &[Offer], slots: &Semaphore) -> LeaseReque
 fn carry_out(context: &Context, orders: &[Order]) {
     for order in orders {
         match order.kind {
-            OrderKind::Cancel => context.held.cancel(order.lease_id),
+            OrderKind::Cancel => order.lease_id.into_iter().for_each(|lease| context.held.cancel(lease)),
+            // It makes no worktrees yet, so it gets no orders about them.
+            OrderKind::Apply | OrderKind::Discard => {}
         }
     }
 }

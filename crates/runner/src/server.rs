@@ -61,7 +61,7 @@ impl Server for Client {
     }
 
     fn heartbeat<'a>(&'a self, lease: &'a HeldLease, session: Option<&'a str>) -> Answer<'a, LeaseBeat> {
-        Box::pin(async move { self.lease_heartbeat(lease, session).await.map_err(ServerError::from) })
+        Box::pin(async move { self.lease_heartbeat(lease, session, None).await.map_err(ServerError::from) })
     }
 
     fn output<'a>(&'a self, lease: &'a HeldLease, output: &'a LeaseOutput) -> Answer<'a, ()> {

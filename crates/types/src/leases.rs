@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::changes::{Isolation, LeaseWaitsFor, ReportedChanges};
 use crate::ids::{LeaseId, MachineId, RunId, TaskId};
 use crate::runs::{Permission, PermissionDenials, Provider, TaskError, TaskStatus, Usage};
 use crate::text::{Blob, Text};
@@ -27,6 +28,10 @@ pub struct LeaseRequest {
     #[serde(default)]
     #[schema(maximum = 60_000)]
     pub wait_ms: u64,
+    /// The orders that it is carrying out, at most 64. They are not repeated.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 64)]
+    pub taken_orders: Vec<Text<1, 64>>,
 }
 
 /// The leases that were granted. The list can be empty.
@@ -34,12 +39,13 @@ pub struct LeaseRequest {
 #[serde(rename_all = "camelCase")]
 pub struct Leases {
     pub leases: Vec<Lease>,
-    /// What the runner should do about the attempts that it runs.
+    /// What the runner should do about the attempts that it runs, and about the worktrees that it keeps.
     #[serde(default)]
     pub orders: Vec<Order>,
 }
 
-/// What a runner should do at once about an attempt. An order is repeated until a heartbeat shows that it was received.
+/// What a runner should do at once. An order to cancel is repeated until a heartbeat shows that it was received, any other
+/// one until its result is reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Order {
@@ -48,8 +54,11 @@ pub struct Order {
     pub kind: OrderKind,
     pub run_id: RunId,
     pub task_id: TaskId,
-    pub lease_id: LeaseId,
-    pub fence: i64,
+    /// The attempt that is cancelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_id: Option<LeaseId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<i64>,
 }
 
 /// The kind of an order.
@@ -58,6 +67,10 @@ pub struct Order {
 pub enum OrderKind {
     /// End the attempt.
     Cancel,
+    /// Merge what the task changed into the working tree that its worktree was made from.
+    Apply,
+    /// Remove the task's worktree and its branch.
+    Discard,
 }
 
 /// One attempt of a task, granted to a runner.
@@ -79,6 +92,14 @@ pub struct Lease {
     pub permission: Option<Permission>,
     #[serde(default)]
     pub allowed_tools: Vec<String>,
+    #[serde(default)]
+    pub isolation: Isolation,
+    /// The git ref that a new worktree begins with. `HEAD` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
+    /// The task whose worktree a new worktree begins with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_task: Option<TaskId>,
     /// The provider's session of the last attempt on this machine.
     pub resume: Option<String>,
     pub traceparent: Option<String>,
@@ -93,6 +114,9 @@ pub struct LeaseHeartbeat {
     /// The provider's session, as soon as it is known. The next attempt resumes it, also when this machine is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_session_id: Option<Text<1, 256>>,
+    /// The agent has not begun, because it waits for this. While it is given, the task's timeout stands still.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<LeaseWaitsFor>,
 }
 
 /// When the lease now expires, and whether the runner should end the attempt.
@@ -144,6 +168,9 @@ pub struct LeaseFinish {
     pub permission: Option<Permission>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission_denials: Option<PermissionDenials>,
+    /// What the attempt changed. Its diff is sent before the report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<ReportedChanges>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<LeaseError>,
 }

@@ -4,6 +4,7 @@
 //! disagree. This crate depends on no HTTP server and no database.
 
 pub mod accounts;
+pub mod changes;
 pub mod deleted;
 pub mod free;
 pub mod ids;
@@ -17,6 +18,7 @@ pub mod problem;
 pub mod runs;
 pub mod sessions;
 pub mod shares;
+mod states;
 pub mod text;
 pub mod time;
 pub mod voice;

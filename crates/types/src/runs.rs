@@ -3,8 +3,10 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+pub use crate::changes::{ChangesState, Isolation, TaskChanges};
 use crate::ids::{MachineId, RunId, TaskId};
 pub use crate::permissions::{Permission, PermissionDenial, PermissionDenials};
+pub use crate::states::{RunStatus, TaskStatus};
 use crate::text::Text;
 use crate::time::Timestamp;
 
@@ -109,6 +111,14 @@ pub struct CreateTask {
     /// Fails the task with `PERMISSION_DENIED` when the agent was refused something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fail_on_denial: Option<bool>,
+    /// Where the agent works: `none` when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation: Option<Isolation>,
+    /// With the isolation `worktree`: what the worktree begins with. A key of `dependsOn`, or else a git ref. `HEAD` when
+    /// absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, pattern = r"^[A-Za-z0-9_@][A-Za-z0-9._/@+=-]{0,199}$")]
+    pub base: Option<Text<1, 200>>,
 }
 
 /// How often and after which pauses a failed task is tried again.
@@ -128,72 +138,7 @@ pub struct RetryPolicy {
     pub backoff_factor: Option<f64>,
 }
 
-/// The state of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RunStatus {
-    Queued,
-    Running,
-    /// A cancellation was accepted; attempts are still ending.
-    Canceling,
-    Completed,
-    Failed,
-    Cancelled,
-}
-
-impl RunStatus {
-    pub const fn is_terminal(self) -> bool {
-        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
-    }
-
-    /// The name on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Running => "running",
-            Self::Canceling => "canceling",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
-
-/// The state of a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum TaskStatus {
-    Queued,
-    /// A runner has the lease but has not reported that it started.
-    Dispatching,
-    Running,
-    Completed,
-    Failed,
-    Cancelled,
-    /// A task that this one depends on did not complete.
-    DependencyFailed,
-}
-
-impl TaskStatus {
-    pub const fn is_terminal(self) -> bool {
-        matches!(self, Self::Completed | Self::Failed | Self::Cancelled | Self::DependencyFailed)
-    }
-
-    /// The name on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Dispatching => "dispatching",
-            Self::Running => "running",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-            Self::DependencyFailed => "dependency_failed",
-        }
-    }
-}
-
-/// What a queued task is waiting for.
+/// What a task is waiting for: `directory` when it is leased, anything else when it is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WaitingFor {
@@ -204,6 +149,8 @@ pub enum WaitingFor {
     Concurrency,
     /// The pause before the next attempt.
     Backoff,
+    /// Another task of the same machine works in the directory.
+    Directory,
 }
 
 /// The usage of an attempt, as far as the provider reported it.
@@ -301,6 +248,12 @@ pub struct Task {
     #[serde(default)]
     pub allowed_tools: Vec<String>,
     pub permission_denials: Option<PermissionDenials>,
+    /// Where the agent works.
+    #[serde(default)]
+    pub isolation: Isolation,
+    pub base: Option<String>,
+    /// What the last attempt that ended changed. `null` when its machine did not say it, for example outside of git.
+    pub changes: Option<TaskChanges>,
     /// The machines that could not run it, at most 32.
     #[serde(default)]
     pub refusals: Vec<Refusal>,

@@ -34,6 +34,11 @@ pub(crate) enum Error {
     Cancelling,
     #[error("the run has not ended")]
     NotEnded,
+    #[error("the task is not over")]
+    TaskNotOver,
+    /// Why.
+    #[error("the changes cannot be applied or discarded: {0}")]
+    NothingToApply(&'static str),
     #[error("the attempt has ended, or the task has a newer attempt")]
     LeaseLost,
     #[error("the agent was started, so the task cannot be handed back")]
@@ -92,6 +97,10 @@ impl IntoProblem for Error {
             Self::NotEnded => {
                 Problem::new(Code::Conflict, "The run has not ended. Cancel it first, and delete it when it has ended.")
             }
+            Self::TaskNotOver => {
+                Problem::new(Code::Conflict, "The task is not over. Wait for its end, or cancel the run.")
+            }
+            Self::NothingToApply(why) => Problem::new(Code::Conflict, why),
             Self::LeaseLost => Problem::new(
                 Code::LeaseLost,
                 "The task has ended, or another attempt has taken it over. Stop this attempt and discard its report.",

@@ -1,6 +1,7 @@
 //! The table of the public routes.
 
 use ensemble_chassis::{Access, Routes, delete, get, post};
+use ensemble_types::changes::{LeaseDiff, LeaseDiffTaken, OrderResult, OrderResultTaken};
 use ensemble_types::deleted::Deleted;
 use ensemble_types::leases::{
     LeaseBeat, LeaseFinish, LeaseFinished, LeaseHeartbeat, LeaseOutput, LeaseOutputTaken, LeaseRequest, Leases,
@@ -9,12 +10,12 @@ use ensemble_types::problem::Code::{
     Conflict, DependencyCycle, IdempotencyMismatch, InvalidCursor, InvalidDependency, LeaseLost, MachineNotFound,
     NotFound, QuotaExceeded, RangeNotSatisfiable,
 };
-use ensemble_types::runs::{CancelRun, CreateRun, Pend, Pended, Run, RunPage};
+use ensemble_types::runs::{CancelRun, CreateRun, Pend, Pended, Run, RunPage, Task};
 
 use crate::handlers;
 
 pub(crate) fn table() -> Routes {
-    leases(runs(Routes::new()))
+    orders(task_changes(leases(runs(Routes::new()))))
 }
 
 fn runs(routes: Routes) -> Routes {
@@ -176,5 +177,62 @@ fn leases(routes: Routes) -> Routes {
                 .response::<LeaseFinished>(200)
                 .errors(&[NotFound, LeaseLost])
                 .handler(handlers::leases::finish),
+        )
+}
+
+fn task_changes(routes: Routes) -> Routes {
+    const TAG: &str = "Runs";
+    routes
+        .row(
+            get("/v1/orchestrator/runs/{id}/tasks/{taskId}/diff")
+                .access(Access::User)
+                .summary(TAG, "Reads what the last attempt of a task changed, as a unified diff.")
+                .response_as(200, "text/plain")
+                .errors(&[NotFound])
+                .handler(handlers::changes::read_diff),
+        )
+        .row(
+            post("/v1/orchestrator/runs/{id}/tasks/{taskId}/apply")
+                .access(Access::User)
+                .summary(TAG, "Lets the task's machine merge what is in the task's worktree into the working tree.")
+                .query::<handlers::changes::WaitQuery>()
+                .response::<Task>(200)
+                .errors(&[NotFound, Conflict])
+                .handler(handlers::changes::apply),
+        )
+        .row(
+            post("/v1/orchestrator/runs/{id}/tasks/{taskId}/discard")
+                .access(Access::User)
+                .summary(TAG, "Lets the task's machine remove the task's worktree and its branch.")
+                .query::<handlers::changes::WaitQuery>()
+                .response::<Task>(200)
+                .errors(&[NotFound, Conflict])
+                .handler(handlers::changes::discard),
+        )
+}
+
+fn orders(routes: Routes) -> Routes {
+    const TAG: &str = "Runners";
+    routes
+        .row(
+            post("/v1/orchestrator/leases/{id}/diff")
+                .access(Access::Machine)
+                .summary(TAG, "Stores a part of what the attempt changed, before its end is reported.")
+                .body::<LeaseDiff>()
+                .max_body(2 << 20)
+                .response::<LeaseDiffTaken>(200)
+                .errors(&[NotFound, LeaseLost])
+                .handler(handlers::changes::put_diff),
+        )
+        .row(
+            post("/v1/orchestrator/orders/{id}/result")
+                .access(Access::Machine)
+                .summary(TAG, "Reports what came of an order. It is safe to repeat the report.")
+                .body::<OrderResult>()
+                // 256 paths of 1,024 characters.
+                .max_body(2 << 20)
+                .response::<OrderResultTaken>(200)
+                .errors(&[NotFound])
+                .handler(handlers::changes::order_result),
         )
 }

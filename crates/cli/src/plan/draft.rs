@@ -258,6 +258,8 @@ impl Step {
             permission: self.permission,
             allowed_tools: self.allowed_tools,
             fail_on_denial: self.fail_on_denial,
+            isolation: None,
+            base: None,
         }
     }
 }

@@ -235,6 +235,7 @@ impl Progress {
             (None, Some(WaitingFor::Machine)) => "for a machine; start `ensemble runner` on one".to_owned(),
             (None, Some(WaitingFor::Backoff)) => "before the next attempt".to_owned(),
             (None, Some(WaitingFor::Dependencies)) => "for other tasks".to_owned(),
+            (None, Some(WaitingFor::Directory)) => "for another task in its directory".to_owned(),
             (None, Some(WaitingFor::Concurrency)) => "until fewer tasks run".to_owned(),
             (None, None) => String::new(),
         }

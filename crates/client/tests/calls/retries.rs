@@ -63,6 +63,7 @@ async fn a_call_that_is_not_idempotent_is_sent_once() {
         capacity: 1,
         slots: None,
         wait_ms: 0,
+        taken_orders: Vec::new(),
     };
     assert!(client.lease(&wants).await.is_err());
     assert_eq!(server.seen().len(), 3);
@@ -85,6 +86,7 @@ async fn a_rate_limited_call_waits_for_retry_after() {
         capacity: 1,
         slots: None,
         wait_ms: 0,
+        taken_orders: Vec::new(),
     };
     assert!(server.client().lease(&wants).await.unwrap().leases.is_empty());
     assert!(began.elapsed() >= Duration::from_secs(1));
@@ -131,7 +133,7 @@ async fn a_server_that_does_not_respond_causes_a_timeout() {
     let builder = Client::builder(url).retry(Retry { attempts: 2, ..quick() });
     let client = builder.answer_within(Duration::from_millis(50)).build().unwrap();
     let lease = HeldLease { id: LeaseId::generate(), fence: 1, traceparent: None };
-    let error = client.lease_heartbeat(&lease, None).await.unwrap_err();
+    let error = client.lease_heartbeat(&lease, None, None).await.unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
 }
 
@@ -191,12 +193,13 @@ async fn an_answer_that_is_longer_than_its_kind_is_refused() {
         capacity,
         slots: None,
         wait_ms: 0,
+        taken_orders: Vec::new(),
     };
     let lease = HeldLease { id: LeaseId::generate(), fence: 1, traceparent: None };
     let finish = serde_json::from_str(r#"{"fence":1,"status":"completed"}"#).unwrap();
     for error in [
         client.lease(&wants(1)).await.map(drop).unwrap_err(),
-        client.lease_heartbeat(&lease, None).await.map(drop).unwrap_err(),
+        client.lease_heartbeat(&lease, None, None).await.map(drop).unwrap_err(),
         client.finish_lease(&lease, &finish).await.unwrap_err(),
         client.machine(&machine_id()).await.map(drop).unwrap_err(),
         client.machine(&"refused".parse().unwrap()).await.map(drop).unwrap_err(),

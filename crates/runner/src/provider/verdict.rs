@@ -73,6 +73,7 @@ impl Outcome {
             usage: transcript.and_then(Transcript::usage),
             permission: None,
             permission_denials: transcript.and_then(Transcript::denials),
+            changes: None,
             error: self.error,
         }
     }

@@ -1,12 +1,14 @@
 //! A submitted run that has passed every check, so that the rest of the service need not check it again.
 
 use std::collections::HashSet;
+use std::iter::zip;
 use std::time::Duration;
 
 use ensemble_types::ids::{MachineId, TaskId};
-use ensemble_types::runs::{CreateRun, CreateTask, Permission, Provider, RetryPolicy};
+use ensemble_types::runs::{CreateRun, CreateTask, Isolation, Permission, Provider, RetryPolicy};
 use ensemble_types::text::Text;
 
+use super::base::find_bases;
 use super::draft_checks::{FieldErrors, check, check_permission, check_templates};
 use super::{InvalidGraph, Retry, TaskGraph, Template};
 
@@ -51,6 +53,11 @@ pub(crate) struct TaskDraft {
     pub(crate) allowed_tools: Vec<String>,
     /// The task fails when the agent was refused something.
     pub(crate) fail_on_denial: bool,
+    pub(crate) isolation: Isolation,
+    /// What its worktree begins with, as it was submitted.
+    pub(crate) base: Option<String>,
+    /// The task that `base` names, by its position.
+    pub(crate) base_task: Option<usize>,
 }
 
 /// Why a run is refused.
@@ -90,6 +97,7 @@ impl RunDraft {
             request.tasks.iter().map(|task| (task.task_key.as_deref(), task.depends_on.as_slice())).collect();
         let graph = TaskGraph::new(&named)?;
         check_templates(&request.tasks, &graph, &mut errors);
+        let bases = find_bases(&request.tasks, &graph, &mut errors);
         if !errors.is_empty() {
             return Err(InvalidRun::Fields(errors.into_fields()));
         }
@@ -102,7 +110,9 @@ impl RunDraft {
             title: request.title.map(|title| title.into_string()),
             max_concurrency,
             spread: request.spread.unwrap_or(false),
-            tasks: request.tasks.into_iter().map(|task| TaskDraft::new(task, &defaults)).collect(),
+            tasks: zip(request.tasks, bases)
+                .map(|(task, base_task)| TaskDraft { base_task, ..TaskDraft::new(task, &defaults) })
+                .collect(),
             machine: defaults.machine,
             graph,
         })
@@ -149,13 +159,16 @@ impl TaskDraft {
             permission: task.permission.or(defaults.permission),
             allowed_tools: task.allowed_tools.map_or_else(|| defaults.allowed_tools.clone(), strings),
             fail_on_denial: task.fail_on_denial.unwrap_or(false),
+            isolation: task.isolation.unwrap_or_default(),
+            base: task.base.map(|base| base.into_string()),
+            base_task: None,
         }
     }
 
     fn text_bytes(&self) -> usize {
-        let Self { key, title, model, working_directory, .. } = self;
+        let Self { key, title, model, working_directory, base, .. } = self;
         let optional: usize =
-            [key, title, model, working_directory].into_iter().map(|text| length(text.as_ref())).sum();
+            [key, title, model, working_directory, base].into_iter().map(|text| length(text.as_ref())).sum();
         let tools: usize = self.allowed_tools.iter().map(String::len).sum();
         self.prompt.len() + optional + tools
     }

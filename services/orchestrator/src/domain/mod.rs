@@ -1,5 +1,7 @@
 //! The rules and states of runs, tasks and attempts. This module does no I/O and reads no clock.
 
+mod base;
+mod changes;
 mod deleted_machine;
 mod draft;
 mod draft_checks;
@@ -13,6 +15,7 @@ mod task_key;
 mod template;
 mod waiting;
 
+pub(crate) use changes::{ChangesWish, WishOutcome, lost_with_machine, settled, wish};
 pub(crate) use deleted_machine::{DeletedMachine, new_deletion};
 pub(crate) use draft::{ATTEMPT_BYTES, InvalidRun, RunDraft, TaskDraft};
 pub(crate) use graph::{InvalidGraph, TaskGraph};
@@ -22,4 +25,4 @@ pub(crate) use run::{Counts, RunEvent, run_transition};
 pub(crate) use runner_request::{ActiveRunner, LeaseCall, RunnerRequest};
 pub(crate) use task::{AttemptEnd, MachineNeed, TaskEvent, attempt_outcome, machine_deleted, task_transition};
 pub(crate) use template::Template;
-pub(crate) use waiting::{Obstacles, Runner, waiting_for};
+pub(crate) use waiting::{Obstacles, Runner, directory_is_busy, waiting_for};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ensemble_types::ids::{LeaseId, MachineId, UserId};
+use ensemble_types::ids::{LeaseId, MachineId, OrderId, UserId};
 use ensemble_types::runs::Provider;
 
 /// What a runner can run.
@@ -15,6 +15,8 @@ pub(crate) struct RunnerRequest {
     pub(crate) capacity: u32,
     /// How many it runs at once at most.
     pub(crate) slots: Option<u32>,
+    /// The orders that it is carrying out.
+    pub(crate) taken_orders: Vec<OrderId>,
 }
 
 impl RunnerRequest {

@@ -122,6 +122,11 @@ impl Obstacles<'_> {
     }
 }
 
+/// A task that was leased waits for its directory.
+pub(crate) fn directory_is_busy(machine: &str) -> String {
+    shorten(format!("Another task works in its directory on the machine {machine}. They take turns."))
+}
+
 fn shorten(reason: String) -> String {
     match reason.char_indices().nth(LONGEST_REASON - 1) {
         Some((end, _)) if reason.chars().count() > LONGEST_REASON => {

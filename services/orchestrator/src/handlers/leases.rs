@@ -22,6 +22,10 @@ use crate::operations::{AttemptResults, EndReport, leases, outputs};
 /// them is granted to it again.
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
 const MOST_DENIALS: usize = 32;
+const MOST_ORDERS: usize = 64;
+const MOST_FILES: usize = 256;
+/// The paths of the files that a report names, in bytes: a page of a run has 100 tasks.
+const MOST_PATH_BYTES: usize = 32 << 10;
 
 pub(crate) async fn request(
     service: State<Orchestrator>,
@@ -86,14 +90,20 @@ fn runner_request(caller: &Caller, body: &LeaseRequest) -> Result<RunnerRequest,
     if body.wait_ms > 60_000 {
         return Err(Error::InvalidField("/waitMs", "must be 0 to 60,000"));
     }
-    Ok(RunnerRequest { owner: caller.user, machine, providers, capacity: body.capacity, slots: body.slots })
+    if body.taken_orders.len() > MOST_ORDERS {
+        return Err(Error::InvalidField("/takenOrders", "must be at most 64"));
+    }
+    // Orders to cancel have the ids of leases, and are not repeated after a heartbeat.
+    let taken_orders = body.taken_orders.iter().filter_map(|id| id.parse().ok()).collect();
+    let (capacity, slots) = (body.capacity, body.slots);
+    Ok(RunnerRequest { owner: caller.user, machine, providers, capacity, slots, taken_orders })
 }
 
-fn own_machine(caller: &Caller) -> Result<MachineId, Error> {
+pub(super) fn own_machine(caller: &Caller) -> Result<MachineId, Error> {
     caller.machine.clone().ok_or(Error::WrongMachine)
 }
 
-fn lease_call(caller: &Caller, lease: LeaseId, fence: i64) -> Result<LeaseCall, Error> {
+pub(super) fn lease_call(caller: &Caller, lease: LeaseId, fence: i64) -> Result<LeaseCall, Error> {
     Ok(LeaseCall { lease, owner: caller.user, machine: own_machine(caller)?, fence })
 }
 
@@ -105,7 +115,9 @@ pub(crate) async fn heartbeat(
 ) -> HandlerResult<Json<LeaseBeat>> {
     let call = lease_call(&caller, id, body.fence)?;
     let session = body.provider_session_id.map(|id| id.into_string());
-    let renewed = leases::heartbeat(&service.db, &service.limits, &service.lease_reports, call, session).await?;
+    let renewed =
+        leases::heartbeat(&service.db, &service.limits, &service.lease_reports, call, session, body.waiting_for)
+            .await?;
     service.alarm.due_after(service.limits.lease);
     Ok(Json(LeaseBeat { expires_at: renewed.expires_at, cancel_requested: renewed.cancel_requested }))
 }
@@ -139,6 +151,13 @@ pub(crate) async fn finish(
     if body.status == FinishStatus::Refused && body.error.is_none() {
         return Err(Error::InvalidField("/error", "must say why the machine cannot run the task").into());
     }
+    if let Some(changes) = &body.changes {
+        let paths: usize = changes.files.iter().map(|file| file.path.len()).sum();
+        if changes.files.len() > MOST_FILES || paths > MOST_PATH_BYTES {
+            let bound = "must be at most 256, with paths of at most 32,768 bytes in all";
+            return Err(Error::InvalidField("/changes/files", bound).into());
+        }
+    }
     let results = AttemptResults {
         exit_code: body.exit_code,
         output_summary: body.output_summary.map(|summary| summary.into_string()),
@@ -146,6 +165,7 @@ pub(crate) async fn finish(
         usage: body.usage,
         permission: body.permission,
         denials: body.permission_denials,
+        changes: body.changes,
     };
     let report = EndReport { status: body.status, error: body.error.map(TaskError::from), results };
     let call = lease_call(&caller, id, body.fence)?;

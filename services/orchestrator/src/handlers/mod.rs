@@ -1,5 +1,6 @@
 //! The public interface: one file per noun, one function per verb. Handlers translate requests, and operations do the work.
 
+pub(crate) mod changes;
 pub(crate) mod events;
 pub(crate) mod leases;
 pub(crate) mod outputs;

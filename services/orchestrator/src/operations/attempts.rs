@@ -13,7 +13,7 @@ use crate::domain::{AttemptEnd, attempt_outcome};
 use crate::store::leases::LockedLease;
 use crate::store::runs::LockedRun;
 use crate::store::tasks::{AttemptResults, EndedTask, LockedTask};
-use crate::store::{leases, tasks};
+use crate::store::{leases, task_changes, tasks};
 
 /// An attempt that ends. Its lease is open and its run is locked.
 pub(super) struct EndingAttempt {
@@ -98,6 +98,8 @@ fn end_attempt(
     leases::end(tx, lease.id, run.now, reason, is_report.then_some(status), refused)?;
     if refused {
         release_machine(tx, run, &lease.machine_id)?;
+    } else if let Some(changes) = &results.changes {
+        task_changes::record(tx, run, task.id, &lease.machine_id, changes)?;
     }
     let task = EndedTask {
         id: task.id,

@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use ensemble_store_kit::{BatchConfig, Batcher, Conn, Db, Quota, StoreError};
+use ensemble_types::changes::LeaseWaitsFor;
 use ensemble_types::ids::{LeaseId, RunId, TaskId};
 use ensemble_types::leases::FinishStatus;
 use ensemble_types::runs::{TaskError, TaskStatus};
@@ -42,9 +43,9 @@ pub(crate) struct EndReport {
 /// A report about an attempt.
 #[derive(Clone, Debug)]
 pub(super) enum LeaseReport {
-    /// It is running. This can be the first report about it.
-    Running,
-    Ended(EndReport),
+    /// It is running, or waits for something before it begins. This can be the first report about it.
+    Running(Option<LeaseWaitsFor>),
+    Ended(Box<EndReport>),
 }
 
 /// The response to a report.
@@ -76,8 +77,8 @@ impl LeaseReports {
     }
 
     /// Sets the task of an attempt to running, if it is not.
-    pub(super) async fn running(&self, call: LeaseCall) -> Result<Renewed, Error> {
-        match self.0.submit((call, LeaseReport::Running)).await? {
+    pub(super) async fn running(&self, call: LeaseCall, waiting_for: Option<LeaseWaitsFor>) -> Result<Renewed, Error> {
+        match self.0.submit((call, LeaseReport::Running(waiting_for))).await? {
             LeaseReply::Running(renewed) => Ok(renewed),
             LeaseReply::Ended(_) => Err(Error::LeaseLost),
         }
@@ -85,7 +86,7 @@ impl LeaseReports {
 
     /// Ends an attempt. A repeated report gets the same reply.
     pub(super) async fn ended(&self, call: LeaseCall, report: EndReport) -> Result<Finished, Error> {
-        match self.0.submit((call, LeaseReport::Ended(report))).await? {
+        match self.0.submit((call, LeaseReport::Ended(Box::new(report)))).await? {
             LeaseReply::Ended(finished) => Ok(finished),
             LeaseReply::Running(_) => Err(Error::LeaseLost),
         }
@@ -205,15 +206,17 @@ impl<'a> ReportBatch<'a> {
         }
         let Some(resumed) = resume(tx, run, task, lease)? else { return Ok(Err(Error::LeaseLost)) };
         match report {
-            LeaseReport::Running => {
-                let started = resumed || task.status != TaskStatus::Running;
+            LeaseReport::Running(waiting_for) => {
+                let waited = lease.waits().map(|(what, _)| what);
+                let started = resumed || task.status != TaskStatus::Running || waited != *waiting_for;
                 if started {
                     self.changed.push(run.id);
                 }
-                let renewed = renew(tx, run, (task, started), lease, self.limits)?;
+                let renewed = renew(tx, run, (task, started), lease, (self.limits, *waiting_for))?;
                 Ok(Ok(Decision::Running(renewed)))
             }
-            LeaseReport::Ended(EndReport { status, error, results }) => {
+            LeaseReport::Ended(report) => {
+                let EndReport { status, error, results } = &**report;
                 if *status == FinishStatus::Refused && lease.has_output() {
                     return Ok(Err(Error::AgentStarted));
                 }
@@ -286,7 +289,7 @@ fn hand_back(
 fn repeated(report: &LeaseReport, decision: Decision) -> Result<Decision, Error> {
     match report {
         LeaseReport::Ended(_) => Ok(decision),
-        LeaseReport::Running => Err(Error::LeaseLost),
+        LeaseReport::Running(_) => Err(Error::LeaseLost),
     }
 }
 
@@ -327,6 +330,7 @@ fn resume(
     }
     lease.end_reason = None;
     lease.timeout_at = None;
+    lease.set_waits(None);
     task.status = transition(tx, task.status, TaskEvent::Started)?;
     run.counts.queued -= 1;
     run.counts.ready -= 1;
@@ -341,7 +345,7 @@ fn renew(
     run: &LockedRun,
     (task, started): (&mut LockedTask, bool),
     lease: &mut LockedLease,
-    limits: &Limits,
+    (limits, waiting_for): (&Limits, Option<LeaseWaitsFor>),
 ) -> Result<Renewed, StoreError> {
     task.status = transition(tx, task.status, TaskEvent::Started)?;
     if started {
@@ -351,7 +355,13 @@ fn renew(
     if !lease.cancel_requested {
         lease.expires_at = run.now.plus(limits.lease);
     }
-    let timeout_at = *lease.timeout_at.get_or_insert_with(|| run.now.plus(task.timeout).plus(limits.timeout_grace));
+    let mut timeout_at = lease.timeout_at.unwrap_or_else(|| run.now.plus(task.timeout).plus(limits.timeout_grace));
+    let since = lease.waits().map(|(_, since)| since);
+    if let Some(since) = since.filter(|_| waiting_for.is_none()) {
+        timeout_at = timeout_at.plus(run.now.since(since));
+    }
+    lease.timeout_at = Some(timeout_at);
+    lease.set_waits(waiting_for.map(|what| (what, since.unwrap_or(run.now))));
     let beaten_at = *lease.beaten_at.get_or_insert(run.now);
     let started = StartedLease {
         id: lease.id,
@@ -359,6 +369,7 @@ fn renew(
         expires_at: lease.expires_at,
         timeout_at,
         cancel_received: lease.cancel_requested,
+        waits: lease.waits(),
     };
     leases::start(tx, &started)?;
     Ok(Renewed { expires_at: lease.expires_at, cancel_requested: lease.cancel_requested })

@@ -1,6 +1,7 @@
 //! What runners do with leases: request them, keep them, and report how the attempt ended.
 
 use ensemble_store_kit::{Db, Quota, StoreError};
+use ensemble_types::changes::LeaseWaitsFor;
 use ensemble_types::leases::{FinishStatus, Leases};
 use ensemble_types::runs::TaskError;
 
@@ -15,7 +16,7 @@ use crate::domain::{ATTEMPT_BYTES, LeaseCall, RunnerRequest};
 use crate::error::Error;
 use crate::store::grants::candidates;
 use crate::store::tasks::AttemptResults;
-use crate::store::{leases, tasks};
+use crate::store::{leases, task_changes, tasks};
 
 /// Leases tasks to a runner, at most as many as it wants. A task whose prompt would be too large with the outputs filled in
 /// fails here. A machine that was deleted gets nothing.
@@ -61,7 +62,9 @@ async fn grant_once(
     let (found, orders) = db
         .read("look for work", move |c| {
             let found = if wanted.wants_tasks() { candidates(c, &wanted)? } else { Vec::new() };
-            Ok::<_, StoreError>((found, leases::cancel_orders(c, wanted.owner, &wanted.machine)?))
+            let mut orders = leases::cancel_orders(c, wanted.owner, &wanted.machine)?;
+            orders.extend(task_changes::open_orders(c, &wanted)?);
+            Ok::<_, StoreError>((found, orders))
         })
         .await?;
     if found.is_empty() {
@@ -92,11 +95,15 @@ pub(crate) async fn heartbeat(
     reports: &LeaseReports,
     call: LeaseCall,
     session: Option<String>,
+    waiting_for: Option<LeaseWaitsFor>,
 ) -> Result<Renewed, Error> {
     let (running, life) = (call.clone(), limits.lease);
     let renewed = db
         .write("extend a lease", move |tx| {
             let Some(lease) = leases::lock_running(tx, &running)? else { return Ok(None) };
+            if lease.waiting_for() != waiting_for {
+                return Ok(None);
+            }
             if let Some(session) = &session {
                 tasks::set_session(tx, lease.task, session)?;
             }
@@ -108,13 +115,15 @@ pub(crate) async fn heartbeat(
                 return Ok(Some(Renewed { expires_at: lease.expires_at, cancel_requested: true }));
             }
             let expires_at = lease.now.plus(life);
-            leases::extend(tx, running.lease, expires_at, expires_at.min(lease.timeout_at))?;
+            // The timeout stands still while the attempt waits.
+            let due_at = if waiting_for.is_some() { expires_at } else { expires_at.min(lease.timeout_at) };
+            leases::extend(tx, running.lease, expires_at, due_at)?;
             Ok::<_, StoreError>(Some(Renewed { expires_at, cancel_requested: false }))
         })
         .await?;
     match renewed {
         Some(renewed) => Ok(renewed),
-        None => reports.running(call).await,
+        None => reports.running(call, waiting_for).await,
     }
 }
 

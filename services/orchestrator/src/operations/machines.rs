@@ -9,6 +9,7 @@ use ensemble_types::time::Timestamp;
 
 use super::attempts::{EndingAttempt, end_attempts};
 use super::changes::{LockedRuns, count, fail_dependents, release_machine, save_run, transition};
+use super::task_changes;
 use crate::clients::Machines;
 use crate::domain::{AttemptEnd, MachineNeed, TaskEvent, machine_deleted, new_deletion};
 use crate::error::Error;
@@ -54,6 +55,7 @@ pub(crate) async fn end_leases(
         all.leases += ended.leases;
         all.failed_tasks += ended.failed_tasks;
     }
+    task_changes::lose(db, owner, machine).await?;
     db.write("forget old deletions", move |tx| {
         deleted_machines::forget_surplus(tx, owner)?;
         deleted_machines::forget_old(tx)

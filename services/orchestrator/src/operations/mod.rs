@@ -1,12 +1,14 @@
 //! What the service does: each operation loads, applies the rules of `domain/` and stores, in one transaction.
 
 pub(crate) mod attempts;
+pub(crate) mod diffs;
 pub(crate) mod leases;
 pub(crate) mod machines;
 pub(crate) mod outputs;
 pub(crate) mod purge;
 pub(crate) mod runners;
 pub(crate) mod runs;
+pub(crate) mod task_changes;
 pub(crate) mod timers;
 pub(crate) mod topics;
 

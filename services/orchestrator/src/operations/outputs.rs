@@ -56,7 +56,7 @@ pub(crate) async fn append(
     if let Some(appended) = append_to_running(db, limits, quota, call.clone(), offset, data.clone()).await? {
         return Ok(appended);
     }
-    reports.running(call.clone()).await?;
+    reports.running(call.clone(), None).await?;
     append_to_running(db, limits, quota, call, offset, data).await?.ok_or(Error::LeaseLost)
 }
 

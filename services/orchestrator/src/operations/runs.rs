@@ -16,7 +16,9 @@ use super::topics::{run_changed, run_deleted, run_ended, work, work_for};
 use crate::clients::Machines;
 use crate::domain::{ATTEMPT_BYTES, RunDraft, RunEvent, TaskEvent};
 use crate::error::Error;
-use crate::store::{deleted_machines, leases, new_run, permissions, purge, refusals, run_views, runs, tasks};
+use crate::store::{
+    deleted_machines, leases, new_run, permissions, purge, refusals, run_views, runs, task_changes, tasks,
+};
 
 pub(crate) use crate::store::run_views::{Filter, RunView};
 pub(crate) use crate::store::runs::Unfinished;
@@ -187,6 +189,7 @@ pub(crate) async fn retry(
         let requeued = tasks::requeue_ended(tx, &run, queued)?;
         refusals::forget(tx, &requeued)?;
         permissions::forget(tx, &requeued)?;
+        task_changes::withdraw_orders(tx, &requeued)?;
         let requeued: HashSet<TaskId> = requeued.into_iter().collect();
         let ready = set_open_dependencies(tx, id, &requeued)?;
         run.counts.queued += count(requeued.len());

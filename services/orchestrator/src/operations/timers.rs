@@ -101,7 +101,7 @@ fn process_in(tx: &mut Conn, max_losses: i32, id: RunId, paused: &[TaskId]) -> R
 fn ending(run: RunId, task: LockedTask, lease: LockedLease, now: Timestamp) -> EndingAttempt {
     let end = match (lease.beaten_at, lease.timeout_at) {
         (None, _) => AttemptEnd::NeverStarted,
-        (Some(_), Some(timeout)) if timeout <= now => AttemptEnd::TimedOut,
+        (Some(_), Some(timeout)) if timeout <= now && lease.waits().is_none() => AttemptEnd::TimedOut,
         _ => AttemptEnd::MachineLost,
     };
     tracing::info!(run.id = %run, task.id = %task.id, lease.id = %lease.id, ?end, "Ended a lease");

@@ -3,7 +3,8 @@
 use diesel::backend::Backend;
 use diesel::deserialize::{self, FromSql, FromSqlRow};
 use diesel::sql_types::Text;
-use ensemble_types::runs::{Permission, Provider, RunStatus, TaskStatus};
+use ensemble_types::changes::LeaseWaitsFor;
+use ensemble_types::runs::{ChangesState, Isolation, Permission, Provider, RunStatus, TaskStatus};
 
 macro_rules! text_column {
     ($column:ident, $of:ident, $values:expr) => {
@@ -19,6 +20,12 @@ macro_rules! text_column {
                 let text = String::from_sql(value)?;
                 let found = $values.into_iter().find(|value: &$of| value.as_str() == text);
                 found.map(Self).ok_or_else(|| format!("{text:?} is not a {}", stringify!($of)).into())
+            }
+        }
+
+        impl From<$of> for $column {
+            fn from(value: $of) -> Self {
+                Self(value)
             }
         }
 
@@ -59,3 +66,6 @@ text_column!(
 
 text_column!(ProviderColumn, Provider, Provider::ALL);
 text_column!(PermissionColumn, Permission, Permission::ALL);
+text_column!(IsolationColumn, Isolation, Isolation::ALL);
+text_column!(ChangesStateColumn, ChangesState, ChangesState::ALL);
+text_column!(WaitsForColumn, LeaseWaitsFor, [LeaseWaitsFor::Directory]);

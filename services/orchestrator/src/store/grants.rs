@@ -18,10 +18,10 @@ use diesel::sql_types::{Bool, Integer, Text};
 use ensemble_store_kit::types::{DbId, IntoDb, Uid};
 use ensemble_store_kit::{Conn, StoreError, cached, on};
 use ensemble_types::ids::{LeaseId, MachineId, RunId, TaskId};
-use ensemble_types::runs::{Permission, Provider, TaskStatus};
+use ensemble_types::runs::{Isolation, Permission, Provider, TaskStatus};
 use ensemble_types::time::Timestamp;
 
-use super::columns::{PermissionColumn, ProviderColumn};
+use super::columns::{IsolationColumn, PermissionColumn, ProviderColumn};
 use super::runs::LockedRun;
 use super::schema::{dependencies, leases, runs, task_specs, tasks};
 use crate::domain::RunnerRequest;
@@ -188,12 +188,24 @@ pub(crate) struct LeasedTask {
     pub(crate) working_directory: Option<String>,
     permission: Option<PermissionColumn>,
     allowed_tools: Option<String>,
+    isolation: Option<IsolationColumn>,
+    base: Option<String>,
+    pub(crate) base_task: Option<TaskId>,
     pub(crate) traceparent: Option<String>,
 }
 
 impl LeasedTask {
     pub(crate) fn permission(&self) -> Option<Permission> {
         self.permission.map(Permission::from)
+    }
+
+    pub(crate) fn isolation(&self) -> Isolation {
+        self.isolation.map(Isolation::from).unwrap_or_default()
+    }
+
+    /// The git ref that a new worktree begins with.
+    pub(crate) fn base(&self) -> Option<String> {
+        self.base.clone().filter(|_| self.base_task.is_none())
     }
 
     pub(crate) fn allowed_tools(&self) -> Vec<String> {
@@ -225,6 +237,9 @@ pub(crate) fn leased_tasks(tx: &mut Conn, of: &[LeaseId]) -> Result<Vec<LeasedTa
             task_specs::working_directory,
             task_specs::permission,
             task_specs::allowed_tools,
+            task_specs::isolation,
+            task_specs::base,
+            task_specs::base_task,
             runs::traceparent,
         ))
         .load(c))

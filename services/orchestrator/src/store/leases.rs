@@ -6,12 +6,13 @@ use diesel::dsl::{count_star, not};
 use diesel::prelude::*;
 use ensemble_store_kit::types::{DbId, DbTime, IntoDb, now};
 use ensemble_store_kit::{Conn, StoreError, cached, on};
+use ensemble_types::changes::LeaseWaitsFor;
 use ensemble_types::ids::{LeaseId, MachineId, RunId, TaskId, UserId};
 use ensemble_types::leases::{Order, OrderKind};
 use ensemble_types::runs::TaskStatus;
 use ensemble_types::time::Timestamp;
 
-use super::columns::TaskStatusColumn;
+use super::columns::{TaskStatusColumn, WaitsForColumn};
 use super::runs::{self, LockedRun};
 use super::schema::{leases, runs as runs_table, tasks as tasks_table};
 use super::tasks::{self, LockedTask};
@@ -38,9 +39,21 @@ pub(crate) struct LockedLease {
     output_length: i64,
     output_bytes: i64,
     output_counted: i64,
+    waiting_for: Option<WaitsForColumn>,
+    waiting_since: Option<Timestamp>,
 }
 
 impl LockedLease {
+    /// What the attempt waits for before it begins, and since when.
+    pub(crate) fn waits(&self) -> Option<(LeaseWaitsFor, Timestamp)> {
+        self.waiting_for.map(LeaseWaitsFor::from).zip(self.waiting_since)
+    }
+
+    pub(crate) fn set_waits(&mut self, waits: Option<(LeaseWaitsFor, Timestamp)>) {
+        self.waiting_for = waits.map(|(what, _)| what.into());
+        self.waiting_since = waits.map(|(_, since)| since);
+    }
+
     /// Output arrived, so the agent was started.
     pub(crate) fn has_output(&self) -> bool {
         self.output_length > 0
@@ -123,8 +136,16 @@ pub(crate) struct RunningLease {
     pub(crate) timeout_at: Timestamp,
     pub(crate) cancel_requested: bool,
     pub(crate) cancel_received: bool,
+    /// What the attempt waits for before it begins.
+    waiting_for: Option<WaitsForColumn>,
     /// The database's clock.
     pub(crate) now: Timestamp,
+}
+
+impl RunningLease {
+    pub(crate) fn waiting_for(&self) -> Option<LeaseWaitsFor> {
+        self.waiting_for.map(LeaseWaitsFor::from)
+    }
 }
 
 /// Locks the lease of an attempt that has started and not ended. `None` when there is no such attempt.
@@ -140,6 +161,7 @@ pub(crate) fn lock_running(tx: &mut Conn, call: &LeaseCall) -> Result<Option<Run
         leases::timeout_at.assume_not_null(),
         leases::cancel_requested,
         leases::cancel_received,
+        leases::waiting_for,
         now(),
     );
     let rows: Vec<RunningLease> = load_locked!(tx, query, columns)?;
@@ -237,19 +259,30 @@ pub(crate) struct StartedLease {
     pub(crate) timeout_at: Timestamp,
     /// The runner is told to cancel with this heartbeat.
     pub(crate) cancel_received: bool,
+    /// What it waits for before it begins, and since when. Its timeout stands still meanwhile.
+    pub(crate) waits: Option<(LeaseWaitsFor, Timestamp)>,
 }
 
 /// Opens the lease of an attempt that has started.
 pub(crate) fn start(tx: &mut Conn, lease: &StartedLease) -> Result<(), StoreError> {
-    on!(tx, |c| cached(diesel::update(leases::table.find(lease.id.db())).set((
-        leases::ended_at.eq(None::<DbTime>),
-        leases::end_reason.eq(None::<&str>),
-        leases::beaten_at.eq(lease.beaten_at.db()),
-        leases::expires_at.eq(lease.expires_at.db()),
-        leases::timeout_at.eq(lease.timeout_at.db()),
-        leases::due_at.eq(lease.expires_at.min(lease.timeout_at).db()),
-        leases::cancel_received.eq(lease.cancel_received),
-    )))
+    on!(tx, |c| cached(
+        diesel::update(leases::table.find(lease.id.db())).set((
+            leases::ended_at.eq(None::<DbTime>),
+            leases::end_reason.eq(None::<&str>),
+            leases::beaten_at.eq(lease.beaten_at.db()),
+            leases::expires_at.eq(lease.expires_at.db()),
+            leases::timeout_at.eq(lease.timeout_at.db()),
+            leases::due_at.eq(if lease.waits.is_some() {
+                lease.expires_at
+            } else {
+                lease.expires_at.min(lease.timeout_at)
+            }
+            .db()),
+            leases::cancel_received.eq(lease.cancel_received),
+            leases::waiting_for.eq(lease.waits.map(|(what, _)| what.as_str())),
+            leases::waiting_since.eq(lease.waits.map(|(_, since)| since).db()),
+        ))
+    )
     .execute(c))?;
     Ok(())
 }
@@ -299,8 +332,8 @@ pub(crate) fn cancel_orders(c: &mut Conn, owner: UserId, machine: &MachineId) ->
         kind: OrderKind::Cancel,
         run_id,
         task_id,
-        lease_id,
-        fence: fence.into(),
+        lease_id: Some(lease_id),
+        fence: Some(fence.into()),
     };
     Ok(rows.into_iter().map(order).collect())
 }
@@ -308,6 +341,24 @@ pub(crate) fn cancel_orders(c: &mut Conn, owner: UserId, machine: &MachineId) ->
 /// The runner has got the request to cancel.
 pub(crate) fn receive_cancel(tx: &mut Conn, id: LeaseId) -> Result<(), StoreError> {
     on!(tx, |c| diesel::update(leases::table.find(id.db())).set(leases::cancel_received.eq(true)).execute(c)).map(drop)
+}
+
+/// The run of a lease.
+pub(crate) fn run_of(c: &mut Conn, id: LeaseId) -> Result<Option<RunId>, StoreError> {
+    on!(c, |c| leases::table.find(id.db()).select(leases::run_id).first(c).optional())
+}
+
+/// Those of these tasks whose attempts have not begun, and what they wait for.
+pub(crate) fn waiting(c: &mut Conn, of: &[TaskId]) -> Result<HashMap<TaskId, LeaseWaitsFor>, StoreError> {
+    if of.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let ids: Vec<DbId> = of.iter().map(|id| id.db()).collect();
+    let rows: Vec<(TaskId, WaitsForColumn)> = on!(c, |c| leases::table
+        .filter(leases::task_id.eq_any(ids).and(leases::waiting_for.is_not_null()).and(leases::ended_at.is_null()))
+        .select((leases::task_id, leases::waiting_for.assume_not_null()))
+        .load(c))?;
+    Ok(rows.into_iter().map(|(task, what)| (task, what.into())).collect())
 }
 
 /// The open leases of an account, by machine.

@@ -18,6 +18,7 @@ macro_rules! load_locked {
 }
 
 pub(crate) mod deleted_machines;
+pub(crate) mod diffs;
 pub(crate) mod failures;
 pub(crate) mod grants;
 pub(crate) mod leases;
@@ -29,6 +30,7 @@ pub(crate) mod refusals;
 pub(crate) mod run_views;
 pub(crate) mod runners;
 pub(crate) mod runs;
+pub(crate) mod task_changes;
 pub(crate) mod tasks;
 
 mod columns;

@@ -7,7 +7,7 @@ use ensemble_store_kit::idempotency::{IdempotencyRequest, idempotency_keys};
 use ensemble_store_kit::types::{DbId, DbTime, IntoDb};
 use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::ids::{MachineId, RunId, UserId};
-use ensemble_types::runs::{Permission, RunStatus, TaskStatus};
+use ensemble_types::runs::{Isolation, Permission, RunStatus, TaskStatus};
 use ensemble_types::time::Timestamp;
 
 use super::schema::{dependencies, runs, task_specs, tasks};
@@ -78,6 +78,9 @@ struct SpecRow<'a> {
     permission: Option<&'static str>,
     allowed_tools: Option<String>,
     fail_on_denial: bool,
+    isolation: Option<&'static str>,
+    base: Option<&'a str>,
+    base_task: Option<DbId>,
 }
 
 #[derive(Insertable)]
@@ -120,7 +123,7 @@ pub(crate) fn insert(
     for rows in tasks.chunks(CHUNK) {
         on!(tx, |c| diesel::insert_into(tasks::table).values(rows).execute(c))?;
     }
-    let specs: Vec<SpecRow<'_>> = draft.tasks.iter().map(spec_row).collect();
+    let specs: Vec<SpecRow<'_>> = draft.tasks.iter().map(|task| spec_row(draft, task)).collect();
     for rows in specs.chunks(CHUNK) {
         on!(tx, |c| diesel::insert_into(task_specs::table).values(rows).execute(c))?;
     }
@@ -196,7 +199,8 @@ fn task_row<'a>(
     }
 }
 
-fn spec_row(task: &TaskDraft) -> SpecRow<'_> {
+fn spec_row<'a>(draft: &RunDraft, task: &'a TaskDraft) -> SpecRow<'a> {
+    let base_task = task.base_task.and_then(|at| draft.tasks.get(at));
     SpecRow {
         task_id: task.id.db(),
         task_key: task.key.as_deref(),
@@ -207,6 +211,9 @@ fn spec_row(task: &TaskDraft) -> SpecRow<'_> {
         permission: task.permission.map(Permission::as_str),
         allowed_tools: allowed_tools(&task.allowed_tools),
         fail_on_denial: task.fail_on_denial,
+        isolation: (task.isolation != Isolation::None).then_some(task.isolation.as_str()),
+        base: task.base.as_deref(),
+        base_task: base_task.map(|task| task.id.db()),
     }
 }
 

@@ -5,17 +5,19 @@ use std::collections::HashMap;
 use diesel::prelude::*;
 use ensemble_store_kit::types::IntoDb;
 use ensemble_store_kit::{Conn, StoreError, on};
+use ensemble_types::changes::{ChangesWaitFor, LeaseWaitsFor};
 use ensemble_types::ids::{RunId, TaskId, UserId};
 use ensemble_types::runs::{
-    ChangedTask, Permission, Provider, Refusal, Run, RunStatus, RunSummary, Task, TaskError, TaskStatus, Usage,
+    ChangedTask, Isolation, Permission, Provider, Refusal, Run, RunStatus, RunSummary, Task, TaskChanges, TaskError,
+    TaskStatus, Usage, WaitingFor,
 };
 use ensemble_types::time::Timestamp;
 
-use super::columns::{PermissionColumn, ProviderColumn, RunStatusColumn, TaskStatusColumn};
+use super::columns::{IsolationColumn, PermissionColumn, ProviderColumn, RunStatusColumn, TaskStatusColumn};
 use super::permissions::{self, AttemptPermission};
 use super::schema::{dependencies, runs, task_specs, tasks};
-use super::{refusals, runners};
-use crate::domain::{Obstacles, Runner, waiting_for};
+use super::{leases, refusals, runners, task_changes};
+use crate::domain::{Obstacles, Runner, directory_is_busy, waiting_for};
 
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = runs)]
@@ -118,6 +120,7 @@ pub(crate) struct RunView {
     /// The machine that runs the tasks without a `machineId`.
     machine: Option<String>,
     runners: Vec<Runner>,
+    owner: UserId,
 }
 
 /// Reads a run without its tasks.
@@ -132,7 +135,7 @@ pub(crate) fn run(c: &mut Conn, owner: UserId, id: RunId) -> Result<Option<RunVi
     let machine = row.machine_id.clone().filter(|_| !row.spread);
     let run = Run::from(row);
     let runners = if run.summary.queued > 0 { runners::of_account(c, owner)? } else { Vec::new() };
-    Ok(Some(RunView { run, machine, runners }))
+    Ok(Some(RunView { run, machine, runners, owner }))
 }
 
 #[derive(Queryable, Selectable)]
@@ -154,7 +157,7 @@ struct StateRow {
 }
 
 impl StateRow {
-    fn changed_task(self, view: &RunView, refusals: &[Refusal]) -> ChangedTask {
+    fn changed_task(self, view: &RunView, refusals: &[Refusal], waits: Option<LeaseWaitsFor>) -> ChangedTask {
         let obstacles = Obstacles {
             status: self.status,
             open_deps: self.open_deps,
@@ -167,6 +170,10 @@ impl StateRow {
         };
         let (waiting_for, waiting_reason) = waiting_for(obstacles, &view.runners).unzip();
         let machine = self.ran_on.or(self.machine_id);
+        let (waiting_for, waiting_reason) = match waits {
+            Some(LeaseWaitsFor::Directory) => (Some(WaitingFor::Directory), machine.as_deref().map(directory_is_busy)),
+            None => (waiting_for, waiting_reason),
+        };
         ChangedTask {
             id: self.id,
             status: self.status,
@@ -195,12 +202,13 @@ pub(crate) fn changed_tasks(
         .load(c))?;
     let handed_back: Vec<TaskId> = rows.iter().filter(|row| row.refusals > 0).map(|row| row.id).collect();
     let refusals = refusals::standing(c, &handed_back)?;
+    let waiting = leases::waiting(c, &running(rows.iter()))?;
     let of = |id: TaskId| refusals.get(&id).map_or(&[][..], Vec::as_slice);
     Ok(rows
         .into_iter()
         .map(|row| {
-            let refusals = of(row.id);
-            row.changed_task(view, refusals)
+            let (refusals, waits) = (of(row.id), waiting.get(&row.id).copied());
+            row.changed_task(view, refusals, waits)
         })
         .collect())
 }
@@ -229,6 +237,8 @@ struct SpecRow {
     working_directory: Option<String>,
     permission: Option<PermissionColumn>,
     allowed_tools: Option<String>,
+    isolation: Option<IsolationColumn>,
+    base: Option<String>,
 }
 
 /// Reads the tasks of a run whose positions lie in this range.
@@ -255,16 +265,50 @@ pub(crate) fn tasks(c: &mut Conn, view: &RunView, from: i32, until: i32) -> Resu
     let mut refusals = refusals::standing(c, &handed_back)?;
     let ids: Vec<TaskId> = rows.iter().map(|(state, ..)| state.id).collect();
     let mut permissions = permissions::of_tasks(c, &ids)?;
+    let mut changes = changes_of(c, view, &ids)?;
+    let waiting = leases::waiting(c, &running(rows.iter().map(|(state, ..)| state)))?;
     let operation = c.operation();
     let task = |(state, result, spec): (StateRow, ResultRow, SpecRow)| {
         let related = Related {
             depends_on: depends_on.remove(&state.id).unwrap_or_default(),
             refusals: refusals.remove(&state.id).unwrap_or_default(),
             permission: permissions.remove(&state.id),
+            waits: waiting.get(&state.id).copied(),
+            changes: changes.remove(&state.id),
         };
-        task(view, state, result, spec, related).map_err(|error| StoreError::bad_row(operation, error))
+        whole_task(view, state, result, spec, related).map_err(|error| StoreError::bad_row(operation, error))
     };
     rows.into_iter().map(task).collect()
+}
+
+/// The ids of the tasks that a runner has.
+fn running<'a>(rows: impl Iterator<Item = &'a StateRow>) -> Vec<TaskId> {
+    rows.filter(|row| row.status == TaskStatus::Running).map(|row| row.id).collect()
+}
+
+/// What tasks changed. An order to a machine that is away waits for it.
+fn changes_of(c: &mut Conn, view: &RunView, of: &[TaskId]) -> Result<HashMap<TaskId, TaskChanges>, StoreError> {
+    let mut found = task_changes::of_tasks(c, of)?;
+    if found.values().any(|(changes, _)| changes.state.is_ordered()) {
+        let runners = runners::of_account(c, view.owner)?;
+        for (changes, machine) in found.values_mut().filter(|(changes, _)| changes.state.is_ordered()) {
+            let is_active = runners.iter().any(|runner| runner.machine == *machine && runner.is_active);
+            changes.waiting_for = (!is_active).then_some(ChangesWaitFor::Machine);
+        }
+    }
+    Ok(found.into_iter().map(|(task, (changes, _))| (task, changes)).collect())
+}
+
+/// Reads one task of an account's run.
+pub(crate) fn task(c: &mut Conn, owner: UserId, run: RunId, id: TaskId) -> Result<Option<Task>, StoreError> {
+    let position: Option<i32> = on!(c, |c| tasks::table
+        .find(id.db())
+        .filter(tasks::run_id.eq(run.db()).and(tasks::owner_id.eq(owner.db())))
+        .select(tasks::position)
+        .first(c)
+        .optional())?;
+    let (Some(at), Some(view)) = (position, self::run(c, owner, run)?) else { return Ok(None) };
+    Ok(tasks(c, &view, at, at + 1)?.into_iter().next())
 }
 
 /// What other tables hold about a task.
@@ -272,16 +316,18 @@ struct Related {
     depends_on: Vec<TaskId>,
     refusals: Vec<Refusal>,
     permission: Option<AttemptPermission>,
+    waits: Option<LeaseWaitsFor>,
+    changes: Option<TaskChanges>,
 }
 
 /// # Errors
 /// A list in the row is not JSON.
-fn task(
+fn whole_task(
     view: &RunView,
     state: StateRow,
     result: ResultRow,
     spec: SpecRow,
-    Related { depends_on, refusals, permission }: Related,
+    Related { depends_on, refusals, permission, waits, changes }: Related,
 ) -> Result<Task, serde_json::Error> {
     let provider = state.provider;
     let count = |count: Option<i64>| count.and_then(|count| u64::try_from(count).ok());
@@ -292,7 +338,7 @@ fn task(
     };
     let (permission, denials) = permission.map_or((None, None), |of| (of.permission, of.denials));
     let allowed_tools = spec.allowed_tools.as_deref().map(serde_json::from_str).transpose()?.unwrap_or_default();
-    let state = state.changed_task(view, &refusals);
+    let state = state.changed_task(view, &refusals, waits);
     Ok(Task {
         id: state.id,
         task_key: spec.task_key,
@@ -309,6 +355,9 @@ fn task(
         waiting_reason: state.waiting_reason,
         permission: permission.or(spec.permission.map(Permission::from)),
         allowed_tools,
+        isolation: spec.isolation.map(Isolation::from).unwrap_or_default(),
+        base: spec.base,
+        changes,
         permission_denials: denials,
         refusals,
         error: state.error,

@@ -89,6 +89,9 @@ table! {
         permission -> Nullable<Text>,
         allowed_tools -> Nullable<Text>,
         fail_on_denial -> Bool,
+        isolation -> Nullable<Text>,
+        base -> Nullable<Text>,
+        base_task -> Nullable<Uid>,
     }
 }
 
@@ -143,6 +146,8 @@ table! {
         output_cut -> Bool,
         output_bytes -> BigInt,
         output_counted -> BigInt,
+        waiting_for -> Nullable<Text>,
+        waiting_since -> Nullable<Moment>,
     }
 }
 
@@ -198,6 +203,53 @@ table! {
         deleted_at -> Moment,
         ended_until -> Nullable<Moment>,
         registered_at -> Nullable<Moment>,
+    }
+}
+
+table! {
+    use diesel::sql_types::{BigInt, Integer, Nullable, Text};
+    use ensemble_store_kit::types::{Moment, Uid};
+
+    task_changes (task_id) {
+        task_id -> Uid,
+        run_id -> Uid,
+        owner_id -> Uid,
+        machine_id -> Text,
+        state -> Text,
+        files -> Text,
+        file_count -> Integer,
+        added -> BigInt,
+        removed -> BigInt,
+        uncommitted -> Integer,
+        conflicted -> Text,
+        order_id -> Nullable<Uid>,
+        order_until -> Nullable<Moment>,
+        state_before -> Nullable<Text>,
+    }
+}
+
+table! {
+    use diesel::sql_types::{Integer, Text};
+    use ensemble_store_kit::types::Uid;
+
+    task_diffs (task_id, path, piece) {
+        task_id -> Uid,
+        path -> Text,
+        piece -> Integer,
+        data -> Text,
+        size -> Integer,
+    }
+}
+
+table! {
+    use diesel::sql_types::{BigInt, Bool, Integer};
+    use ensemble_store_kit::types::Uid;
+
+    task_diff_ends (task_id) {
+        task_id -> Uid,
+        fence -> Integer,
+        stored_bytes -> BigInt,
+        truncated -> Bool,
     }
 }
 

@@ -6,14 +6,15 @@ use diesel::dsl::{case_when, count_star};
 use diesel::prelude::*;
 use ensemble_store_kit::types::{DbId, DbTime, IntoDb};
 use ensemble_store_kit::{Conn, StoreError, cached, on};
+use ensemble_types::changes::ReportedChanges;
 use ensemble_types::ids::{MachineId, RunId, TaskId, UserId};
 use ensemble_types::runs::{Permission, PermissionDenials, Provider, TaskError, TaskStatus, Usage};
 use ensemble_types::time::Timestamp;
 
 use super::columns::{ProviderColumn, TaskStatusColumn};
-use super::permissions;
 use super::runs::LockedRun;
 use super::schema::{dependencies, tasks};
+use super::{permissions, task_changes};
 use crate::domain::Retry;
 
 /// What the rules need to know about a task whose run is locked.
@@ -95,6 +96,7 @@ pub(crate) struct AttemptResults {
     pub(crate) usage: Option<Usage>,
     pub(crate) permission: Option<Permission>,
     pub(crate) denials: Option<PermissionDenials>,
+    pub(crate) changes: Option<ReportedChanges>,
 }
 
 impl AttemptResults {
@@ -102,7 +104,8 @@ impl AttemptResults {
     pub(crate) fn text_bytes(&self) -> i64 {
         let summary = self.output_summary.as_ref().map_or(0, String::len);
         let denials = self.denials.as_ref().map_or(0, |denials| permissions::json(denials).len());
-        i64::try_from(summary + denials).unwrap_or(i64::MAX)
+        let changes = self.changes.as_ref().map_or(0, |changes| task_changes::json(&changes.files).len());
+        i64::try_from(summary + denials + changes).unwrap_or(i64::MAX)
     }
 }
 

@@ -16,7 +16,7 @@ use super::ActiveRunners;
 use crate::config::Limits;
 use crate::metrics::RunMetrics;
 use crate::operations::topics::{run_changed, run_ended};
-use crate::operations::{runs, timers};
+use crate::operations::{runs, task_changes, timers};
 
 /// The pause after a database error.
 const ERROR_PAUSE: Duration = Duration::from_millis(500);
@@ -118,9 +118,10 @@ impl Timers {
         Ok(schedule.wait(self.sweep).max(MIN_PAUSE))
     }
 
-    /// Wakes the requests at this replica whose runs or accounts have changed since the last sweep. Usually a notification
+    /// Withdraws overdue orders. Wakes the requests at this replica whose runs or accounts have changed since the last sweep. Usually a notification
     /// has woken them before.
     async fn sweep(&self, last: &mut LastSweep) -> Result<(), StoreError> {
+        task_changes::withdraw_overdue(&self.db).await?;
         // Early enough that one or two sweeps can fail before a runner counts as inactive.
         self.active_runners.renew((self.limits.runner_active / 2).max(self.sweep * 2)).await?;
         let mut missed = self.changed_runs(last).await?;

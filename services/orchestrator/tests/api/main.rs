@@ -25,4 +25,5 @@ mod retrying;
 mod run_deletion;
 mod runs;
 mod scale;
+mod task_changes;
 mod waiting;

@@ -66,6 +66,7 @@ impl Fixture {
             t if t.starts_with("/v1/auth/tokens/") => &self.token_id,
             t if t.starts_with("/v1/orchestrator/runs/") => &self.run,
             t if t.starts_with("/v1/orchestrator/leases/")
+                || t.starts_with("/v1/orchestrator/orders/")
                 || t.contains("voice/session/")
                 || t.starts_with("/agent/") =>
             {
@@ -197,6 +198,10 @@ const ROWS: &[Row] = &[
     of_owner("GET", "/v1/orchestrator/runs/{id}/pend", 200),
     of_owner("GET", "/v1/orchestrator/runs/{id}/events", 200),
     of_owner("GET", "/v1/orchestrator/runs/{id}/tasks/{taskId}/output", 200),
+    of_owner("GET", "/v1/orchestrator/runs/{id}/tasks/{taskId}/diff", 200),
+    // The task is not over.
+    of_owner("POST", "/v1/orchestrator/runs/{id}/tasks/{taskId}/apply", 409),
+    of_owner("POST", "/v1/orchestrator/runs/{id}/tasks/{taskId}/discard", 409),
     of_owner("POST", "/v1/orchestrator/runs/{id}/cancel", 200).changing(),
     of_owner("POST", "/v1/orchestrator/runs/{id}/retry", 409).changing(),
     // The run has not ended.
@@ -204,6 +209,8 @@ const ROWS: &[Row] = &[
     of_machine("POST", "/v1/orchestrator/leases", 200).with(|_| json!({ "machineId": "m", "providers": ["gemini"], "capacity": 1, "waitMs": 0 })),
     of_machine("POST", "/v1/orchestrator/leases/{id}/heartbeat", 404).with(|_| json!({ "fence": 1 })),
     of_machine("POST", "/v1/orchestrator/leases/{id}/output", 404).with(|_| json!({ "fence": 1, "offset": 0, "data": "x" })),
+    of_machine("POST", "/v1/orchestrator/leases/{id}/diff", 404).with(|_| json!({ "fence": 1, "data": "x" })),
+    of_machine("POST", "/v1/orchestrator/orders/{id}/result", 404).with(|_| json!({ "outcome": "applied" })),
     of_machine("POST", "/v1/orchestrator/leases/{id}/finish", 404).with(|_| json!({ "fence": 1, "status": "completed" })),
     // voice-gateway: there is no LiveKit in this stack
     of_voice("POST", "/v1/voice/session/start", 503).with(|w| json!({ "userId": w.owner.id, "sessionId": w.session })),

@@ -12,7 +12,7 @@ use ensemble_testkit::{eventually, eventually_some};
 use ensemble_types::ids::{LeaseId, RunId, TaskId};
 use ensemble_types::leases::{FinishStatus, Lease, LeaseFinish, LeaseHeartbeat, LeaseOutput, LeaseRequest};
 use ensemble_types::problem::{Code, PROBLEM_JSON, Problem};
-use ensemble_types::runs::Provider;
+use ensemble_types::runs::{Isolation, Provider};
 use ensemble_types::time::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -171,6 +171,9 @@ pub(crate) fn task(prompt: impl Into<String>) -> Lease {
         timeout_ms: 120_000,
         permission: None,
         allowed_tools: Vec::new(),
+        isolation: Isolation::None,
+        base: None,
+        base_task: None,
         resume: None,
         traceparent: None,
         expires_at: Timestamp::from_unix_seconds(4_000_000_000),

@@ -1,0 +1,233 @@
+//! What a task changed in its files, and what becomes of it.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::text::{Blob, Text};
+
+/// Where the agent of a task works.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolation {
+    /// In the directory as it is. Tasks of one machine in the same git working tree, or in the same directory outside of git,
+    /// take turns.
+    #[default]
+    None,
+    /// In a git worktree and on a branch of its own. Uncommitted changes of the directory are not in it.
+    Worktree,
+    /// In the directory as it is, beside others: for tasks that only read.
+    Shared,
+}
+
+impl Isolation {
+    pub const ALL: [Self; 3] = [Self::None, Self::Worktree, Self::Shared];
+
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Worktree => "worktree",
+            Self::Shared => "shared",
+        }
+    }
+}
+
+impl std::str::FromStr for Isolation {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|isolation| isolation.as_str() == text);
+        found.ok_or("must be none, worktree or shared")
+    }
+}
+
+/// What an attempt that has not begun waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LeaseWaitsFor {
+    /// Another task of the machine works in the directory.
+    Directory,
+}
+
+impl LeaseWaitsFor {
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Directory => "directory",
+        }
+    }
+}
+
+/// What happened to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum FileChange {
+    Added,
+    Modified,
+    Deleted,
+}
+
+/// A file that a task changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ChangedFile {
+    /// From the top of the git working tree.
+    pub path: Text<1, 1_024>,
+    pub kind: FileChange,
+    /// Lines. `null` for a binary file.
+    pub added: Option<u64>,
+    pub removed: Option<u64>,
+}
+
+/// What an attempt changed, as its runner reports it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReportedChanges {
+    /// The changes are in a worktree, which the machine keeps.
+    pub kept: bool,
+    /// The first 256 files by name.
+    #[schema(max_items = 256)]
+    pub files: Vec<ChangedFile>,
+    /// How many files were changed.
+    pub file_count: u32,
+    /// Lines, in all files.
+    pub added: u64,
+    pub removed: u64,
+    /// How many files had uncommitted changes when the worktree was made. They are not in it.
+    #[serde(default)]
+    pub uncommitted: u32,
+}
+
+/// What becomes of the changes of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ChangesState {
+    /// There is no worktree with changes: the agent worked in the directory itself, or changed nothing.
+    None,
+    /// They are in a worktree on the task's machine.
+    Kept,
+    /// The machine has the order to merge them into the working tree.
+    Applying,
+    /// They are in the working tree.
+    Applied,
+    /// They could not be merged, and nothing was changed. `conflicted` names the files.
+    Conflicted,
+    /// The machine has the order to remove the worktree.
+    Discarding,
+    Discarded,
+    /// The machine was deleted, or the worktree is gone.
+    Lost,
+}
+
+impl ChangesState {
+    pub const ALL: [Self; 8] = [
+        Self::None,
+        Self::Kept,
+        Self::Applying,
+        Self::Applied,
+        Self::Conflicted,
+        Self::Discarding,
+        Self::Discarded,
+        Self::Lost,
+    ];
+
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Kept => "kept",
+            Self::Applying => "applying",
+            Self::Applied => "applied",
+            Self::Conflicted => "conflicted",
+            Self::Discarding => "discarding",
+            Self::Discarded => "discarded",
+            Self::Lost => "lost",
+        }
+    }
+
+    /// An order to the machine is open.
+    pub const fn is_ordered(self) -> bool {
+        matches!(self, Self::Applying | Self::Discarding)
+    }
+}
+
+/// What an order to apply or to discard waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ChangesWaitFor {
+    /// The machine is away. The order waits for 24 hours.
+    Machine,
+}
+
+/// What a task changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskChanges {
+    pub state: ChangesState,
+    pub waiting_for: Option<ChangesWaitFor>,
+    /// The first 256 files by name.
+    pub files: Vec<ChangedFile>,
+    pub file_count: u32,
+    /// Lines, in all files.
+    pub added: u64,
+    pub removed: u64,
+    /// How many files had uncommitted changes when the worktree was made. They are not in it.
+    pub uncommitted: u32,
+    /// The files because of which the changes could not be applied, at most 256.
+    pub conflicted: Vec<String>,
+    /// The stored diff is not complete: it was longer than its bounds, or the account's quota was reached.
+    pub diff_truncated: bool,
+}
+
+/// A part of an attempt's diff. It replaces the part with the same path of the same attempt.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaseDiff {
+    pub fence: i64,
+    /// The file that the part is about. Without it, the part is about all files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<Text<1, 1_024>>,
+    /// Unified, as `git diff` writes it.
+    pub data: Blob<0, 2_097_152>,
+}
+
+/// The service accepted the part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaseDiffTaken {
+    /// It was not stored whole, because the diff is too long or the account's quota is reached.
+    pub truncated: bool,
+}
+
+/// What came of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OrderOutcome {
+    Applied,
+    /// Nothing was changed.
+    Conflicted,
+    Discarded,
+    /// The machine has no such worktree.
+    Lost,
+    /// The machine could not carry it out, and nothing was changed. Its log says why.
+    Failed,
+}
+
+/// A runner's report of what came of an order. It can be repeated.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OrderResult {
+    pub outcome: OrderOutcome,
+    /// The files because of which nothing was applied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(max_items = 256)]
+    pub files: Vec<Text<1, 1_024>>,
+}
+
+/// The service accepted the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OrderResultTaken {
+    /// What becomes of the changes now.
+    pub state: ChangesState,
+}

@@ -1,0 +1,54 @@
+-- Where the agent works: `none` when null. `base_task` is the task that `base` names; without it, `base` is a git ref.
+ALTER TABLE task_specs ADD COLUMN isolation text;
+ALTER TABLE task_specs ADD COLUMN base text;
+ALTER TABLE task_specs ADD COLUMN base_task uuid;
+
+-- What an attempt that has not begun waits for, and since when. Its timeout stands still meanwhile.
+ALTER TABLE leases ADD COLUMN waiting_for text;
+ALTER TABLE leases ADD COLUMN waiting_since timestamptz;
+CREATE INDEX leases_that_wait ON leases (task_id) WHERE waiting_for IS NOT NULL AND ended_at IS NULL;
+
+-- What the last attempt of a task changed, and what becomes of it. `files` and `conflicted` are JSON.
+CREATE TABLE task_changes (
+    task_id      uuid    PRIMARY KEY,
+    run_id       uuid    NOT NULL,
+    owner_id     uuid    NOT NULL,
+    -- The machine that has the worktree.
+    machine_id   text    NOT NULL,
+    state        text    NOT NULL
+        CHECK (state IN ('none', 'kept', 'applying', 'applied', 'conflicted', 'discarding', 'discarded', 'lost')),
+    files        text    NOT NULL,
+    file_count   integer     NOT NULL,
+    added        bigint     NOT NULL,
+    removed      bigint     NOT NULL,
+    uncommitted  integer     NOT NULL,
+    conflicted   text    NOT NULL,
+    -- The last order to the machine. It is open until `order_until`, which is null when its result is known.
+    order_id     uuid,
+    order_until  timestamptz,
+    -- The state that comes back when the order is not carried out.
+    state_before text,
+    CHECK ((state IN ('applying', 'discarding')) = (order_until IS NOT NULL))
+);
+CREATE INDEX task_changes_of_machine ON task_changes (owner_id, machine_id);
+CREATE INDEX task_changes_order ON task_changes (order_id);
+CREATE INDEX task_changes_order_until ON task_changes (order_until) WHERE order_until IS NOT NULL;
+
+-- The diff of a task's last attempt that sent one: in one part, whose path is empty, or one for each file. A part is stored in
+-- pieces, because a reader that takes nothing should hold little.
+CREATE TABLE task_diffs (
+    task_id uuid NOT NULL,
+    path    text NOT NULL,
+    piece   integer NOT NULL,
+    data    text NOT NULL,
+    -- Of `data`, in bytes.
+    size    integer NOT NULL,
+    PRIMARY KEY (task_id, path, piece)
+);
+CREATE TABLE task_diff_ends (
+    task_id      uuid PRIMARY KEY,
+    -- The attempt that sent the parts.
+    fence        integer  NOT NULL,
+    stored_bytes bigint  NOT NULL,
+    truncated    boolean NOT NULL
+);

@@ -1,0 +1,270 @@
+//! What tasks changed, what becomes of it, and the orders about it to the machines that have the worktrees.
+
+use std::collections::HashMap;
+
+use diesel::prelude::*;
+use ensemble_store_kit::types::{DbId, DbTime, IntoDb};
+use ensemble_store_kit::{Conn, StoreError, on};
+use ensemble_types::changes::{ChangedFile, ReportedChanges};
+use ensemble_types::ids::{MachineId, OrderId, RunId, TaskId, UserId};
+use ensemble_types::leases::{Order, OrderKind};
+use ensemble_types::runs::{ChangesState, TaskChanges};
+use ensemble_types::time::Timestamp;
+use serde::Serialize;
+
+use super::columns::ChangesStateColumn;
+use super::diffs;
+use super::runs::LockedRun;
+use super::schema::{runs, task_changes, tasks};
+use crate::domain::RunnerRequest;
+
+/// Orders in one answer.
+const MOST_ORDERS: i64 = 64;
+
+/// A list, as its column holds it.
+pub(crate) fn json(list: &[impl Serialize]) -> String {
+    serde_json::to_string(list).unwrap_or_else(|_| "[]".to_owned())
+}
+
+/// The changes of a task whose run is locked.
+#[derive(Clone, Debug, Queryable, Selectable)]
+#[diesel(table_name = task_changes)]
+pub(crate) struct LockedChanges {
+    task_id: TaskId,
+    machine_id: String,
+    state: ChangesStateColumn,
+    state_before: Option<ChangesStateColumn>,
+    order_until: Option<Timestamp>,
+}
+
+impl LockedChanges {
+    pub(crate) fn machine(&self) -> &str {
+        &self.machine_id
+    }
+
+    pub(crate) fn state(&self) -> ChangesState {
+        self.state.into()
+    }
+
+    /// The state when the last order was given.
+    pub(crate) fn before(&self) -> ChangesState {
+        self.state_before.unwrap_or(self.state).into()
+    }
+
+    /// Whether its order was not carried out in time.
+    pub(crate) fn is_overdue(&self, now: Timestamp) -> bool {
+        self.order_until.is_some_and(|until| until <= now)
+    }
+}
+
+/// Records what the last attempt of a task changed.
+pub(crate) fn record(
+    tx: &mut Conn,
+    run: &LockedRun,
+    task: TaskId,
+    machine: &str,
+    changes: &ReportedChanges,
+) -> Result<(), StoreError> {
+    let state = if changes.kept && changes.file_count > 0 { ChangesState::Kept } else { ChangesState::None };
+    let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    let values = (
+        task_changes::machine_id.eq(machine),
+        task_changes::state.eq(state.as_str()),
+        task_changes::files.eq(json(&changes.files)),
+        task_changes::file_count.eq(i32::try_from(changes.file_count).unwrap_or(i32::MAX)),
+        task_changes::added.eq(number(changes.added)),
+        task_changes::removed.eq(number(changes.removed)),
+        task_changes::uncommitted.eq(i32::try_from(changes.uncommitted).unwrap_or(i32::MAX)),
+        task_changes::conflicted.eq("[]"),
+        task_changes::order_id.eq(None::<DbId>),
+        task_changes::order_until.eq(None::<DbTime>),
+        task_changes::state_before.eq(None::<&str>),
+    );
+    let row = (
+        task_changes::task_id.eq(task.db()),
+        task_changes::run_id.eq(run.id.db()),
+        task_changes::owner_id.eq(run.owner.db()),
+        values.clone(),
+    );
+    on!(tx, |c| diesel::insert_into(task_changes::table)
+        .values(&row)
+        .on_conflict(task_changes::task_id)
+        .do_update()
+        .set(values.clone())
+        .execute(c))
+    .map(drop)
+}
+
+/// The changes of a task. The caller has locked its run.
+pub(crate) fn of_task(tx: &mut Conn, task: TaskId) -> Result<Option<LockedChanges>, StoreError> {
+    on!(tx, |c| task_changes::table.find(task.db()).select(LockedChanges::as_select()).first(c).optional())
+}
+
+/// The changes that an order of a machine was about.
+pub(crate) fn of_order(
+    c: &mut Conn,
+    owner: UserId,
+    machine: &MachineId,
+    order: OrderId,
+) -> Result<Option<(RunId, TaskId)>, StoreError> {
+    on!(c, |c| task_changes::table
+        .filter(task_changes::order_id.eq(order.db()))
+        .filter(task_changes::owner_id.eq(owner.db()).and(task_changes::machine_id.eq(machine.as_str())))
+        .select((task_changes::run_id, task_changes::task_id))
+        .first(c)
+        .optional())
+}
+
+/// Opens an order. The changes have this state until it is answered.
+pub(crate) fn order(
+    tx: &mut Conn,
+    changes: &LockedChanges,
+    state: ChangesState,
+    until: Timestamp,
+) -> Result<(), StoreError> {
+    on!(tx, |c| diesel::update(task_changes::table.find(changes.task_id.db()))
+        .set((
+            task_changes::state.eq(state.as_str()),
+            task_changes::state_before.eq(changes.state().as_str()),
+            task_changes::order_id.eq(OrderId::generate().db()),
+            task_changes::order_until.eq(until.db()),
+        ))
+        .execute(c))
+    .map(drop)
+}
+
+/// Closes the order of these changes, if one is open. `files` are those because of which they were not applied.
+pub(crate) fn settle(
+    tx: &mut Conn,
+    task: TaskId,
+    state: ChangesState,
+    files: Option<&[String]>,
+) -> Result<(), StoreError> {
+    on!(tx, |c| diesel::update(task_changes::table.find(task.db()))
+        .set((
+            task_changes::state.eq(state.as_str()),
+            task_changes::order_until.eq(None::<DbTime>),
+            files.map(|files| task_changes::conflicted.eq(json(files))),
+        ))
+        .execute(c))
+    .map(drop)
+}
+
+/// Marks a task as changed, for those who wait for changes of its run. The run keeps its state.
+pub(crate) fn touch(tx: &mut Conn, run: &LockedRun, task: TaskId) -> Result<(), StoreError> {
+    on!(tx, |c| diesel::update(runs::table.find(run.id.db()))
+        .set((runs::version.eq(run.version), runs::updated_at.eq(run.now.db())))
+        .execute(c))?;
+    on!(tx, |c| diesel::update(tasks::table.find(task.db())).set(tasks::version.eq(run.version)).execute(c)).map(drop)
+}
+
+/// The open orders to a machine, without those that it is carrying out.
+pub(crate) fn open_orders(c: &mut Conn, to: &RunnerRequest) -> Result<Vec<Order>, StoreError> {
+    let taken: Vec<DbId> = to.taken_orders.iter().map(|id| id.db()).collect();
+    let rows: Vec<(Option<OrderId>, RunId, TaskId, ChangesStateColumn)> = on!(c, |c| task_changes::table
+        .filter(task_changes::owner_id.eq(to.owner.db()).and(task_changes::machine_id.eq(to.machine.as_str())))
+        .filter(task_changes::order_until.is_not_null().and(task_changes::order_id.ne_all(taken)))
+        .order(task_changes::order_id)
+        .limit(MOST_ORDERS)
+        .select((task_changes::order_id, task_changes::run_id, task_changes::task_id, task_changes::state))
+        .load(c))?;
+    let order = |(id, run_id, task_id, state): (Option<OrderId>, RunId, TaskId, ChangesStateColumn)| {
+        let kind = match ChangesState::from(state) {
+            ChangesState::Applying => OrderKind::Apply,
+            ChangesState::Discarding => OrderKind::Discard,
+            _ => return None,
+        };
+        Some(Order { id: id?.to_string(), kind, run_id, task_id, lease_id: None, fence: None })
+    };
+    Ok(rows.into_iter().filter_map(order).collect())
+}
+
+/// Closes the open orders about tasks that their owner retries. The changes are what they were before.
+pub(crate) fn withdraw_orders(tx: &mut Conn, of: &[TaskId]) -> Result<(), StoreError> {
+    let ids: Vec<DbId> = of.iter().map(|id| id.db()).collect();
+    on!(tx, |c| diesel::update(task_changes::table)
+        .filter(task_changes::task_id.eq_any(ids).and(task_changes::order_until.is_not_null()))
+        .set((
+            task_changes::state.eq(task_changes::state_before.assume_not_null()),
+            task_changes::order_until.eq(None::<DbTime>),
+            task_changes::order_id.eq(None::<DbId>),
+        ))
+        .execute(c))
+    .map(drop)
+}
+
+/// Some tasks with overdue orders, with their runs.
+pub(crate) fn overdue(c: &mut Conn, now: Timestamp, limit: i64) -> Result<Vec<(RunId, TaskId)>, StoreError> {
+    on!(c, |c| task_changes::table
+        .filter(task_changes::order_until.le(now.db()))
+        .order(task_changes::order_until)
+        .select((task_changes::run_id, task_changes::task_id))
+        .limit(limit)
+        .load(c))
+}
+
+/// The tasks whose changes are on a machine, with their runs, in the order of the runs.
+pub(crate) fn on_machine(c: &mut Conn, owner: UserId, machine: &MachineId) -> Result<Vec<(RunId, TaskId)>, StoreError> {
+    let states: Vec<&str> = ChangesState::ALL
+        .into_iter()
+        .filter(|state| crate::domain::lost_with_machine(*state))
+        .map(ChangesState::as_str)
+        .collect();
+    on!(c, |c| task_changes::table
+        .filter(task_changes::owner_id.eq(owner.db()).and(task_changes::machine_id.eq(machine.as_str())))
+        .filter(task_changes::state.eq_any(&states))
+        .order(task_changes::run_id)
+        .select((task_changes::run_id, task_changes::task_id))
+        .load(c))
+}
+
+#[derive(Queryable, Selectable)]
+#[diesel(table_name = task_changes)]
+struct ViewRow {
+    task_id: TaskId,
+    machine_id: String,
+    state: ChangesStateColumn,
+    files: String,
+    file_count: i32,
+    added: i64,
+    removed: i64,
+    uncommitted: i32,
+    conflicted: String,
+}
+
+/// Those of these tasks that have any, each with its machine.
+pub(crate) fn of_tasks(c: &mut Conn, of: &[TaskId]) -> Result<HashMap<TaskId, (TaskChanges, String)>, StoreError> {
+    let ids: Vec<DbId> = of.iter().map(|id| id.db()).collect();
+    let rows: Vec<ViewRow> =
+        on!(c, |c| task_changes::table.filter(task_changes::task_id.eq_any(ids)).select(ViewRow::as_select()).load(c))?;
+    if rows.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let truncated = diffs::truncated(c, of)?;
+    let mut found = HashMap::with_capacity(rows.len());
+    for row in rows {
+        let unreadable = |error| StoreError::bad_row(c.operation(), error);
+        let files: Vec<ChangedFile> = serde_json::from_str(&row.files).map_err(unreadable)?;
+        let conflicted = serde_json::from_str(&row.conflicted).map_err(unreadable)?;
+        let changes = TaskChanges {
+            state: row.state.into(),
+            waiting_for: None,
+            files,
+            file_count: u32::try_from(row.file_count).unwrap_or(0),
+            added: u64::try_from(row.added).unwrap_or(0),
+            removed: u64::try_from(row.removed).unwrap_or(0),
+            uncommitted: u32::try_from(row.uncommitted).unwrap_or(0),
+            conflicted,
+            diff_truncated: truncated.contains(&row.task_id),
+        };
+        found.insert(row.task_id, (changes, row.machine_id));
+    }
+    Ok(found)
+}
+
+/// Forgets those of tasks that are deleted, with their diffs.
+pub(crate) fn forget(tx: &mut Conn, of: &[TaskId]) -> Result<(), StoreError> {
+    diffs::forget(tx, of)?;
+    let ids: Vec<DbId> = of.iter().map(|id| id.db()).collect();
+    on!(tx, |c| diesel::delete(task_changes::table.filter(task_changes::task_id.eq_any(ids))).execute(c)).map(drop)
+}
