@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use crate::attempt::{self, Context, Held};
+use crate::attempt::{self, Context, Held, Slot};
 use crate::backoff::Backoff;
 use crate::config::Config;
 use crate::drain::{Drain, Phase};
@@ -19,6 +19,7 @@ use crate::provider::{NotOffered, Offer};
 use crate::server::{self, Server, ServerError};
 use crate::spool::Spool;
 use crate::wake;
+use crate::workplace::{Orders, Workplaces};
 
 /// Why a runner could not start.
 #[derive(Debug, thiserror::Error)]
@@ -72,8 +73,18 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
     let unfinished =
         spool.recover().map_err(|source| RunError::State { path: config.state_dir.display().to_string(), source })?;
     let (wake_ups, woken) = watch::channel(0);
-    let held = Held::default();
-    let context = Context { config: config.clone(), server, spool: Arc::new(spool), drain: drain.clone(), woken, held };
+    let workplaces = Workplaces::open(&config)
+        .map_err(|source| RunError::State { path: config.state_dir.display().to_string(), source })?;
+    let context = Context {
+        config: config.clone(),
+        server,
+        spool: Arc::new(spool),
+        drain: drain.clone(),
+        woken,
+        held: Held::default(),
+        workplaces,
+        orders: Orders::default(),
+    };
     let slots = Arc::new(Semaphore::new(usize::try_from(config.capacity).unwrap_or(1)));
     // Until the programs were asked whether they can work, nothing is offered.
     let (offered, offers) = watch::channel(Vec::new());
@@ -170,7 +181,7 @@ fn request(context: &Context, offers: &[Offer], slots: &Semaphore) -> LeaseReque
         providers,
         capacity: if takes_work { u32::try_from(slots.available_permits()).unwrap_or(1) } else { 0 },
         slots: Some(context.config.capacity),
-        taken_orders: Vec::new(),
+        taken_orders: context.orders.taken(),
         wait_ms: u64::try_from(context.config.timing.lease_wait.as_millis()).unwrap_or(60_000),
     }
 }
@@ -179,8 +190,7 @@ fn carry_out(context: &Context, orders: &[Order]) {
     for order in orders {
         match order.kind {
             OrderKind::Cancel => order.lease_id.into_iter().for_each(|lease| context.held.cancel(lease)),
-            // It makes no worktrees yet, so it gets no orders about them.
-            OrderKind::Apply | OrderKind::Discard => {}
+            OrderKind::Apply | OrderKind::Discard => context.orders.carry_out(context, order.clone()),
         }
     }
 }
@@ -215,7 +225,7 @@ fn start_attempt(
     let program =
         offers.borrow().iter().find(|offer| offer.provider == lease.provider).map(|offer| offer.program.clone());
     let program = program.unwrap_or_else(|| Err(NotOffered::unavailable("the runner does not offer it")));
-    attempts.spawn(attempt::run(context.clone(), lease, program, permit));
+    attempts.spawn(attempt::run(context.clone(), lease, program, Slot::new(slots, permit)));
 }
 
 /// Waits until the running attempts end or hands them back, then delivers the reports.
@@ -234,6 +244,7 @@ async fn shut_down(context: &Context, slots: &Semaphore, attempts: &mut JoinSet<
     if tokio::time::timeout(timing.deliver_grace, delivered).await.is_err() {
         tracing::warn!(reports = attempts.len(), "Some reports are not delivered yet; the next start delivers them");
     }
+    context.orders.finished(timing.deliver_grace).await;
     tracing::info!("The runner has stopped");
 }
 

@@ -22,9 +22,11 @@ mod orphans;
 mod presence;
 mod spool;
 mod wake;
+mod workplace;
 
 pub use config::{Config, ConfigErrors};
 pub use daemon::{RunError, run, run_until};
 pub use drain::Drain;
 pub use guard::{Limits, guard_main};
 pub use offers::offers;
+pub use workplace::uncommitted_files;

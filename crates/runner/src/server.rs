@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ensemble_client::{Client, Credential, Error, HeldLease, Retry};
+use ensemble_types::changes::{LeaseDiff, LeaseWaitsFor, OrderResult};
 use ensemble_types::ids::MachineId;
 use ensemble_types::leases::{LeaseBeat, LeaseFinish, LeaseOutput, LeaseRequest, Leases};
 use ensemble_types::machines::Activity;
@@ -18,7 +19,16 @@ pub trait Server: Send + Sync + 'static {
     /// Requests leases and orders. The server may hold the request open.
     fn lease<'a>(&'a self, request: &'a LeaseRequest) -> Answer<'a, Leases>;
     /// Renews a lease. `session` is the provider's session, when it is known.
-    fn heartbeat<'a>(&'a self, lease: &'a HeldLease, session: Option<&'a str>) -> Answer<'a, LeaseBeat>;
+    /// `waiting_for` is what the attempt waits for before it begins.
+    fn heartbeat<'a>(
+        &'a self,
+        lease: &'a HeldLease,
+        session: Option<&'a str>,
+        waiting_for: Option<LeaseWaitsFor>,
+    ) -> Answer<'a, LeaseBeat>;
+    /// A part of what an attempt changed.
+    fn diff<'a>(&'a self, lease: &'a HeldLease, diff: &'a LeaseDiff) -> Answer<'a, ()>;
+    fn order_result<'a>(&'a self, order: &'a str, result: &'a OrderResult) -> Answer<'a, ()>;
     fn output<'a>(&'a self, lease: &'a HeldLease, output: &'a LeaseOutput) -> Answer<'a, ()>;
     fn finish<'a>(&'a self, lease: &'a HeldLease, finish: &'a LeaseFinish) -> Answer<'a, ()>;
     /// The machine's heartbeat.
@@ -60,8 +70,21 @@ impl Server for Client {
         Box::pin(async move { Client::lease(self, request).await.map_err(ServerError::from) })
     }
 
-    fn heartbeat<'a>(&'a self, lease: &'a HeldLease, session: Option<&'a str>) -> Answer<'a, LeaseBeat> {
-        Box::pin(async move { self.lease_heartbeat(lease, session, None).await.map_err(ServerError::from) })
+    fn heartbeat<'a>(
+        &'a self,
+        lease: &'a HeldLease,
+        session: Option<&'a str>,
+        waiting_for: Option<LeaseWaitsFor>,
+    ) -> Answer<'a, LeaseBeat> {
+        Box::pin(async move { self.lease_heartbeat(lease, session, waiting_for).await.map_err(ServerError::from) })
+    }
+
+    fn diff<'a>(&'a self, lease: &'a HeldLease, diff: &'a LeaseDiff) -> Answer<'a, ()> {
+        Box::pin(async move { self.put_diff(lease, diff).await.map_err(ServerError::from) })
+    }
+
+    fn order_result<'a>(&'a self, order: &'a str, result: &'a OrderResult) -> Answer<'a, ()> {
+        Box::pin(async move { self.order_result(order, result).await.map(drop).map_err(ServerError::from) })
     }
 
     fn output<'a>(&'a self, lease: &'a HeldLease, output: &'a LeaseOutput) -> Answer<'a, ()> {

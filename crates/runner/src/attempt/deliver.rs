@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use ensemble_client::HeldLease;
+use ensemble_types::changes::LeaseDiff;
 use ensemble_types::leases::{LeaseFinish, LeaseOutput};
-use ensemble_types::text::Blob;
+use ensemble_types::text::{Blob, Text};
 use tokio::task::JoinHandle;
 
 use super::heartbeat::{Heartbeat, LeaseState};
@@ -14,6 +15,7 @@ use crate::disk::on_disk;
 use crate::server::ServerError;
 use crate::spool::{OutputSpool, Record};
 use crate::wake;
+use crate::workplace::DiffPart;
 
 /// The largest piece that is sent at once, in bytes. The interface accepts twice as much.
 const PIECE: u64 = 512 * 1024;
@@ -47,6 +49,7 @@ pub(super) async fn deliver(
         () = heartbeat.reached(LeaseState::Lost) => {}
     }
     let held = record.held();
+    send_diff(context, &record, &held).await;
     let mut backoff = Backoff::of(&context.config.timing);
     let mut woken = context.woken.clone();
     loop {
@@ -66,6 +69,31 @@ pub(super) async fn deliver(
         tokio::select! {
             () = tokio::time::sleep(backoff.pause(&error)) => {}
             () = wake::next(&mut woken) => {}
+        }
+    }
+}
+
+/// Sends what the attempt changed. What the server does not want is left out: the report counts more.
+async fn send_diff(context: &Context, record: &Record, held: &HeldLease) {
+    let reader = record.clone();
+    let parts = on_disk(move || reader.diff()).await.unwrap_or_else(|error| {
+        tracing::error!(lease.id = %held.id, "Cannot read what an attempt changed: {error}");
+        Vec::new()
+    });
+    let mut backoff = Backoff::of(&context.config.timing);
+    let mut woken = context.woken.clone();
+    for DiffPart { path, data } in parts {
+        let (path, data) = (path.and_then(|path| Text::new(path).ok()), Blob::new(data));
+        let Ok(data) = data else { continue };
+        let diff = LeaseDiff { fence: held.fence, path, data };
+        while let Err(error) = context.server.diff(held, &diff).await {
+            if !matches!(error, ServerError::Unavailable { .. } | ServerError::Unauthorized(_)) {
+                return tracing::warn!(lease.id = %held.id, "What an attempt changed is not sent: {error}");
+            }
+            tokio::select! {
+                () = tokio::time::sleep(backoff.pause(&error)) => {}
+                () = wake::next(&mut woken) => {}
+            }
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use ensemble_client::HeldLease;
+use ensemble_types::changes::LeaseWaitsFor;
 use ensemble_types::leases::LeaseBeat;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -27,24 +28,36 @@ pub(super) enum LeaseState {
     Lost,
 }
 
+/// What the server is told with a heartbeat.
+#[derive(Clone, Debug, Default)]
+struct News {
+    session: Option<String>,
+    waiting_for: Option<LeaseWaitsFor>,
+}
+
 /// The heartbeat task. Stops when dropped.
 pub(super) struct Heartbeat {
     state: watch::Receiver<LeaseState>,
-    session: watch::Sender<Option<String>>,
+    news: watch::Sender<News>,
     task: JoinHandle<()>,
 }
 
 impl Heartbeat {
     pub(super) fn start(context: &Context, lease: HeldLease) -> Self {
         let (sender, state) = watch::channel(LeaseState::Unknown);
-        let (session, known) = watch::channel(None);
+        let (news, known) = watch::channel(News::default());
         let holding = context.held.hold(lease.id);
-        Self { state, session, task: tokio::spawn(run(context.clone(), lease, holding, known, sender)) }
+        Self { state, news, task: tokio::spawn(run(context.clone(), lease, holding, known, sender)) }
     }
 
     /// Tells the server the provider's session, so that the next attempt can resume it even if this machine is lost.
     pub(super) fn set_session(&self, id: &str) {
-        self.session.send_replace(Some(id.to_owned()));
+        self.news.send_modify(|news| news.session = Some(id.to_owned()));
+    }
+
+    /// Tells the server what the attempt waits for before it begins.
+    pub(super) fn set_waiting(&self, waiting_for: Option<LeaseWaitsFor>) {
+        self.news.send_modify(|news| news.waiting_for = waiting_for);
     }
 
     /// Waits for the first answer, but no longer than `timeout`: an attempt also runs while the server is unavailable.
@@ -73,7 +86,7 @@ async fn run(
     context: Context,
     lease: HeldLease,
     mut holding: Holding,
-    mut session: watch::Receiver<Option<String>>,
+    mut news: watch::Receiver<News>,
     state: watch::Sender<LeaseState>,
 ) {
     let timing = context.config.timing;
@@ -81,8 +94,8 @@ async fn run(
     let mut woken = context.woken.clone();
     let mut refused_since = None;
     loop {
-        let known = session.borrow_and_update().clone();
-        let pause = match send(&context, &lease, known.as_deref()).await {
+        let known = news.borrow_and_update().clone();
+        let pause = match send(&context, &lease, &known).await {
             Ok(beat) => {
                 backoff.reset();
                 refused_since = None;
@@ -114,15 +127,17 @@ async fn run(
             () = wake::next(&mut woken) => {}
             // The heartbeat tells the server that the order has arrived.
             () = holding.cancelled(), if !is_cancelled => advance(&state, LeaseState::CancelRequested),
-            changed = session.changed() => if changed.is_err() { return },
+            changed = news.changed() => if changed.is_err() { return },
         }
     }
 }
 
 /// Sends one heartbeat. Its timeout is short: after a sleep of the machine the pooled connections are dead.
-async fn send(context: &Context, lease: &HeldLease, session: Option<&str>) -> Result<LeaseBeat, ServerError> {
+async fn send(context: &Context, lease: &HeldLease, news: &News) -> Result<LeaseBeat, ServerError> {
     let timeout = (context.config.timing.lease_beat / 2).max(SHORTEST_TIMEOUT);
-    match tokio::time::timeout(timeout, context.server.heartbeat(lease, session)).await {
+    match tokio::time::timeout(timeout, context.server.heartbeat(lease, news.session.as_deref(), news.waiting_for))
+        .await
+    {
         Ok(answer) => answer,
         Err(_) => {
             Err(ServerError::Unavailable { reason: format!("no response within {timeout:?}"), retry_after: None })

@@ -5,18 +5,19 @@
 //! stopped and nothing is reported.
 
 mod deliver;
+mod enter;
 mod heartbeat;
 mod held;
 mod process;
 mod pump;
 mod run_attempt;
+mod slot;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use ensemble_types::leases::{Lease, LeaseFinish};
 use ensemble_types::text::Text;
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::config::Config;
 use crate::disk::on_disk;
@@ -26,9 +27,11 @@ use crate::provider::{NotOffered, Outcome};
 use crate::server::Server;
 use crate::spool::{OutputBounds, OutputSpool, Record, Spool};
 use crate::wake::Woken;
+use crate::workplace::{Orders, Workplaces};
 
 use heartbeat::Heartbeat;
 pub(crate) use held::Held;
+pub(crate) use slot::Slot;
 
 /// What every attempt of a runner needs.
 #[derive(Clone)]
@@ -39,6 +42,8 @@ pub(crate) struct Context {
     pub(crate) drain: Drain,
     pub(crate) woken: Woken,
     pub(crate) held: Held,
+    pub(crate) workplaces: Workplaces,
+    pub(crate) orders: Orders,
 }
 
 impl Context {
@@ -48,13 +53,8 @@ impl Context {
     }
 }
 
-/// Runs the attempt and delivers its report. The permit is released when no process of the attempt is left.
-pub(crate) async fn run(
-    context: Context,
-    lease: Lease,
-    program: Result<PathBuf, NotOffered>,
-    permit: OwnedSemaphorePermit,
-) {
+/// Runs the attempt and delivers its report. Its slot is free when no process of the attempt is left.
+pub(crate) async fn run(context: Context, lease: Lease, program: Result<PathBuf, NotOffered>, mut slot: Slot) {
     let heartbeat = Heartbeat::start(&context, (&lease).into());
     let (blocking, lease) = (context.clone(), Arc::new(lease));
     let recorded = lease.clone();
@@ -77,18 +77,18 @@ pub(crate) async fn run(
     tracing::info!(lease.id = %lease.id, run.id = %lease.run_id, task.id = %lease.task_id, attempt = lease.attempt,
         provider = %lease.provider, "Starting an attempt");
     let sender = deliver::Sender::start(&context, &record, &output);
-    let finish = run_attempt::run_attempt(&context, &lease, program, &record, &output, &heartbeat).await;
+    let finish = run_attempt::run_attempt(&context, &lease, program, &record, (&output, &heartbeat, &mut slot)).await;
     output.close();
     let Some(finish) = finish else {
         tracing::warn!(lease.id = %lease.id, task.id = %lease.task_id, "Lost the lease; the attempt was stopped and is not reported");
         output.abandon();
-        drop(permit);
+        drop(slot);
         return discard(record).await;
     };
     tracing::info!(lease.id = %lease.id, task.id = %lease.task_id, status = ?finish.status,
         code = finish.error.as_ref().map_or("", |error| &*error.code), "An attempt has ended");
     save_report(&record, &finish).await;
-    drop(permit);
+    drop(slot);
     deliver::deliver(&context, record, finish, sender, heartbeat).await;
 }
 

@@ -10,9 +10,11 @@ use ensemble_types::runs::Permission;
 use tokio::time::Instant;
 
 use super::Context;
+use super::enter::{self, NotEntered};
 use super::heartbeat::{Heartbeat, LeaseState};
 use super::process::{Process, Start};
 use super::pump::{self, Shared};
+use super::slot::Slot;
 use crate::directory;
 use crate::disk::on_disk;
 use crate::drain::Phase;
@@ -42,10 +44,9 @@ pub(super) async fn run_attempt(
     lease: &Lease,
     program: Result<PathBuf, NotOffered>,
     record: &Record,
-    output: &Arc<OutputSpool>,
-    heartbeat: &Heartbeat,
+    (output, heartbeat, slot): (&Arc<OutputSpool>, &Heartbeat, &mut Slot),
 ) -> Option<LeaseFinish> {
-    let prepared = match prepare(context, lease, program).await {
+    let mut prepared = match prepare(context, lease, program).await {
         Ok(prepared) => prepared,
         Err(outcome) => return Some(outcome.report(lease.fence, None)),
     };
@@ -55,6 +56,12 @@ pub(super) async fn run_attempt(
         LeaseState::CancelRequested => return Some(Outcome::cancelled().report(lease.fence, None)),
         LeaseState::Unknown | LeaseState::Held => {}
     }
+    let place = match enter::enter(context, lease, prepared.directory.clone(), (heartbeat, slot)).await {
+        Ok(place) => place,
+        Err(NotEntered::Lost) => return None,
+        Err(NotEntered::Ended(outcome)) => return Some(outcome.report(lease.fence, None)),
+    };
+    prepared.directory = place.directory.clone();
     let deadline = Instant::now() + Duration::from_millis(lease.timeout_ms);
     let mut resume = lease.resume.as_deref().filter(|session| is_session(session));
     loop {
@@ -80,12 +87,15 @@ pub(super) async fn run_attempt(
             resume = None;
             continue;
         }
+        let handed_back = matches!(stop, Some(Stop::HandBack));
         let outcome = outcome_of(lease, &execution.transcript.lock(), exit, stop, &stderr);
         if outcome.error.is_some() && stop.is_none() && !stderr.trim().is_empty() {
             pump::append(output, format!("\n[standard error]\n{}\n", stderr.trim().replace('\0', "\u{fffd}"))).await;
         }
         let report = outcome.report(lease.fence, Some(&execution.transcript.lock()));
-        return Some(LeaseFinish { permission: Some(prepared.permission), ..report });
+        // The next attempt goes on with what one that is handed back has left, and the runner is about to end.
+        let changes = if handed_back { None } else { enter::save_changes(context, &place, record).await };
+        return Some(LeaseFinish { permission: Some(prepared.permission), changes, ..report });
     }
 }
 

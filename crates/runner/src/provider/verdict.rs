@@ -51,7 +51,7 @@ impl Outcome {
     }
 
     /// An attempt that is handed back because the runner ends. The next attempt goes on with the agent's session.
-    fn handed_back() -> Self {
+    pub(crate) fn handed_back() -> Self {
         let message = "The runner on this machine ended before the attempt.";
         Self { status: FinishStatus::Cancelled, error: error("HANDED_BACK", message), exit_code: None }
     }

@@ -12,9 +12,11 @@ use ensemble_types::runs::Provider;
 use serde::{Deserialize, Serialize};
 
 use super::sync_dir;
+use crate::workplace::DiffPart;
 
 const ATTEMPT: &str = "attempt.json";
 const FINISH: &str = "finish.json";
+const DIFF: &str = "diff.json";
 const REFUSED: &str = "refused.json";
 
 /// How long a refused report is kept for inspection.
@@ -117,6 +119,16 @@ impl Record {
     /// Saves the report. It stays until the server has answered it.
     pub(crate) fn save_finish(&self, finish: &LeaseFinish) -> io::Result<()> {
         write(&self.path, FINISH, finish)
+    }
+
+    /// Saves what the attempt changed. It is sent before the report.
+    pub(crate) fn save_diff(&self, parts: &[DiffPart]) -> io::Result<()> {
+        write(&self.path, DIFF, &parts)
+    }
+
+    /// What the attempt changed, as it was saved.
+    pub(crate) fn diff(&self) -> io::Result<Vec<DiffPart>> {
+        Ok(read(&self.path, DIFF)?.unwrap_or_default())
     }
 
     /// Keeps a report that the server refused for inspection. It is not sent again.

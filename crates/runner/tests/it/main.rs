@@ -20,3 +20,5 @@ mod life;
 mod output;
 #[cfg(test)]
 mod prompts;
+#[cfg(test)]
+mod workplaces;

@@ -9,8 +9,11 @@ use std::time::{Duration, Instant};
 use actix_web::dev::ServerHandle;
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
 use ensemble_testkit::{eventually, eventually_some};
+use ensemble_types::changes::{LeaseDiff, LeaseWaitsFor, OrderResult};
 use ensemble_types::ids::{LeaseId, RunId, TaskId};
-use ensemble_types::leases::{FinishStatus, Lease, LeaseFinish, LeaseHeartbeat, LeaseOutput, LeaseRequest};
+use ensemble_types::leases::{
+    FinishStatus, Lease, LeaseFinish, LeaseHeartbeat, LeaseOutput, LeaseRequest, Order, OrderKind,
+};
 use ensemble_types::problem::{Code, PROBLEM_JSON, Problem};
 use ensemble_types::runs::{Isolation, Provider};
 use ensemble_types::time::Timestamp;
@@ -31,6 +34,11 @@ pub(crate) struct Recorded {
     pub(crate) session: Option<String>,
     /// A heartbeat was told to cancel.
     cancel_received: bool,
+    /// What the last heartbeat said that the attempt waits for, and whether any said so.
+    pub(crate) waits: Option<LeaseWaitsFor>,
+    pub(crate) has_waited: bool,
+    /// The parts of the diff that came before the report.
+    pub(crate) diff: String,
 }
 
 #[derive(Default)]
@@ -38,6 +46,9 @@ struct State {
     queue: VecDeque<Lease>,
     recorded: HashMap<LeaseId, Recorded>,
     cancelled: HashSet<LeaseId>,
+    /// Open orders, and the results of those that were carried out.
+    orders: Vec<Order>,
+    results: HashMap<String, OrderResult>,
     lost: HashSet<LeaseId>,
     /// Every call is answered with this error.
     fails_with: Option<Code>,
@@ -79,7 +90,9 @@ impl Orchestrator {
                 .route("/v1/orchestrator/leases", web::post().to(lease))
                 .route("/v1/orchestrator/leases/{id}/heartbeat", web::post().to(heartbeat))
                 .route("/v1/orchestrator/leases/{id}/output", web::post().to(output))
+                .route("/v1/orchestrator/leases/{id}/diff", web::post().to(diff))
                 .route("/v1/orchestrator/leases/{id}/finish", web::post().to(finish))
+                .route("/v1/orchestrator/orders/{id}/result", web::post().to(order_result))
                 .route("/v1/machines/{id}", web::patch().to(machine))
         };
         let server =
@@ -100,6 +113,15 @@ impl Orchestrator {
     pub(crate) fn cancel(&self, lease: LeaseId) {
         self.shared.lock().cancelled.insert(lease);
         self.shared.ready.notify_waiters();
+    }
+
+    /// Gives an order about a task, and waits for its result.
+    pub(crate) async fn order(&self, kind: OrderKind, run_id: RunId, task_id: TaskId) -> OrderResult {
+        let id = LeaseId::generate().to_string();
+        let order = Order { id: id.clone(), kind, run_id, task_id, lease_id: None, fence: None };
+        self.shared.lock().orders.push(order);
+        self.shared.ready.notify_waiters();
+        eventually_some(super::SOON, async || self.shared.lock().results.get(&id).cloned()).await
     }
 
     /// Acts as if another runner had received the task.
@@ -233,6 +255,10 @@ async fn lease(shared: Data, body: web::Json<LeaseRequest>) -> HttpResponse {
                 })
                 .map(|id| json!({ "id": id, "kind": "cancel", "runId": id, "taskId": id, "leaseId": id, "fence": 1 }))
                 .collect();
+            let taken: Vec<&str> = body.taken_orders.iter().map(|id| &**id).collect();
+            let open = state.orders.iter().filter(|order| !state.results.contains_key(&order.id));
+            let given = open.filter(|order| !taken.contains(&order.id.as_str())).map(|order| json!(order));
+            let orders: Vec<_> = orders.into_iter().chain(given).collect();
             if !leases.is_empty() || !orders.is_empty() || tokio::time::Instant::now() >= deadline {
                 return HttpResponse::Ok().json(json!({ "leases": leases, "orders": orders }));
             }
@@ -269,6 +295,8 @@ async fn heartbeat(shared: Data, http: HttpRequest, body: web::Json<LeaseHeartbe
         let cancel = state.cancelled.contains(&id);
         let recorded = state.recorded.get_mut(&id).unwrap();
         recorded.cancel_received |= cancel;
+        recorded.waits = body.waiting_for;
+        recorded.has_waited |= body.waiting_for.is_some();
         if let Some(session) = &body.provider_session_id {
             recorded.session = Some(session.to_string());
         }
@@ -296,6 +324,20 @@ async fn output(shared: Data, http: HttpRequest, body: web::Json<LeaseOutput>) -
         }
         HttpResponse::Ok().json(json!({"success": true}))
     })
+}
+
+async fn diff(shared: Data, http: HttpRequest, body: web::Json<LeaseDiff>) -> HttpResponse {
+    held(&shared, &http, body.fence, |state, id| {
+        let recorded = state.recorded.get_mut(&id).unwrap();
+        assert!(recorded.finishes.is_empty(), "the diff comes before the report");
+        recorded.diff.push_str(&body.data);
+        HttpResponse::Ok().json(json!({"truncated": false}))
+    })
+}
+
+async fn order_result(shared: Data, id: web::Path<String>, body: web::Json<OrderResult>) -> HttpResponse {
+    shared.lock().results.insert(id.into_inner(), body.into_inner());
+    HttpResponse::Ok().json(json!({"state": "applied"}))
 }
 
 async fn finish(shared: Data, http: HttpRequest, body: web::Json<LeaseFinish>) -> HttpResponse {

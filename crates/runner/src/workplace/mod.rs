@@ -1,0 +1,121 @@
+//! Where attempts work, and what they changed there.
+//!
+//! Attempts in one git working tree, or in one directory outside of git, take turns. An attempt with the isolation
+//! `worktree` gets a git worktree and a branch of its own in the runner's state directory. After an attempt the runner finds
+//! out what it changed, without touching the person's index or files. On an order of the owner it merges a branch into the
+//! working tree, or removes a worktree.
+
+mod apply;
+mod difference;
+mod git;
+mod orders;
+mod place;
+mod repository;
+mod snapshot;
+mod turns;
+mod worktree;
+
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::config::{Config, Environment};
+
+pub(crate) use difference::DiffPart;
+pub(crate) use orders::Orders;
+pub(crate) use place::{Entry, Place};
+pub(crate) use turns::Held as Turn;
+
+use git::Git;
+use repository::Repository;
+use turns::Turns;
+use worktree::Worktrees;
+
+/// The working directories of this runner. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Workplaces(Arc<Shared>);
+
+struct Shared {
+    git: Git,
+    turns: Turns,
+    worktrees: Worktrees,
+    /// Attempts that wait for their turn.
+    waiting: Arc<()>,
+    /// Files of comparisons that go on. Emptied when a runner starts.
+    scratch: PathBuf,
+}
+
+impl Workplaces {
+    /// # Errors
+    /// The folders in the state directory cannot be made.
+    pub(crate) fn open(config: &Config) -> io::Result<Self> {
+        let state = config.state_dir.canonicalize()?;
+        let scratch = state.join("scratch");
+        if let Err(error) = fs::remove_dir_all(&scratch)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error);
+        }
+        let folder = state.join("worktrees");
+        for path in [&scratch, &folder] {
+            private_dir(path)?;
+        }
+        let shared = Shared {
+            git: Git::new(&config.environment, Some(scratch.join("gitconfig"))),
+            turns: Turns::default(),
+            worktrees: Worktrees::new(folder),
+            waiting: Arc::default(),
+            scratch,
+        };
+        Ok(Self(Arc::new(shared)))
+    }
+
+    /// How many attempts wait for their turn.
+    pub(crate) fn waiting(&self) -> usize {
+        Arc::strong_count(&self.0.waiting).saturating_sub(1)
+    }
+
+    /// Counts an attempt that waits, until this is dropped.
+    pub(crate) fn count_waiting(&self) -> Arc<()> {
+        self.0.waiting.clone()
+    }
+
+    fn new_scratch(&self) -> io::Result<Scratch> {
+        let path = self.0.scratch.join(ensemble_types::ids::LeaseId::generate().to_string());
+        private_dir(&path.join("objects"))?;
+        Ok(Scratch(path))
+    }
+}
+
+/// How many files of the git working tree around a directory have changes that are not committed. `None` outside of git.
+pub async fn uncommitted_files(directory: &Path, environment: &Environment) -> Option<u32> {
+    let repository = Repository::find(&Git::new(environment, None), directory).await?;
+    worktree::uncommitted(&repository).await.ok()
+}
+
+/// A folder that is removed when this is dropped.
+#[derive(Debug)]
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            tracing::debug!(path = %self.0.display(), "Cannot remove a folder of a comparison: {error}");
+        }
+    }
+}
+
+fn private_dir(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}

@@ -1,0 +1,133 @@
+//! Carries out the owner's orders about worktrees, and reports what came of them.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ensemble_types::changes::{OrderOutcome, OrderResult};
+use ensemble_types::ids::TaskId;
+use ensemble_types::leases::{Order, OrderKind};
+use ensemble_types::text::Text;
+use tokio::sync::Semaphore;
+
+use super::Workplaces;
+use super::apply::{Merged, apply};
+use super::git::GitError;
+use super::repository::Repository;
+use super::worktree::State;
+use crate::attempt::Context;
+use crate::backoff::Backoff;
+use crate::server::ServerError;
+use crate::wake;
+
+/// Orders that are carried out at once. The server repeats the others.
+const MOST: u32 = 64;
+/// Files that a result names.
+const MOST_FILES: usize = 256;
+
+/// The orders that are being carried out. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Orders {
+    taken: Arc<Mutex<HashSet<String>>>,
+    slots: Arc<Semaphore>,
+}
+
+impl Default for Orders {
+    fn default() -> Self {
+        Self { taken: Arc::default(), slots: Arc::new(Semaphore::new(64)) }
+    }
+}
+
+impl Orders {
+    /// Their ids.
+    pub(crate) fn taken(&self) -> Vec<Text<1, 64>> {
+        self.lock().iter().filter_map(|id| Text::new(id.clone()).ok()).collect()
+    }
+
+    /// Starts to carry an order out, unless that was done.
+    pub(crate) fn carry_out(&self, context: &Context, order: Order) {
+        let Ok(slot) = self.slots.clone().try_acquire_owned() else { return };
+        if !self.lock().insert(order.id.clone()) {
+            return;
+        }
+        let (context, orders) = (context.clone(), self.clone());
+        tokio::spawn(async move {
+            let result = context.workplaces.carry_out(order.kind, order.task_id).await;
+            tracing::info!(order.id = order.id, task.id = %order.task_id, kind = ?order.kind, outcome = ?result.outcome,
+                "Carried out an order");
+            report(&context, &order.id, &result).await;
+            orders.lock().remove(&order.id);
+            drop(slot);
+        });
+    }
+
+    /// Waits until none is carried out any more.
+    pub(crate) async fn finished(&self, within: Duration) {
+        if tokio::time::timeout(within, self.slots.acquire_many(MOST)).await.is_err() {
+            tracing::warn!("Some orders are not carried out yet; the next start gets them again");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reports the result until the server has answered.
+async fn report(context: &Context, order: &str, result: &OrderResult) {
+    let mut backoff = Backoff::of(&context.config.timing);
+    let mut woken = context.woken.clone();
+    loop {
+        let error = match context.server.order_result(order, result).await {
+            Ok(()) => return,
+            Err(error @ (ServerError::Refused(_) | ServerError::LeaseLost | ServerError::Gap(_))) => {
+                return tracing::warn!(order.id = order, "The server does not want the result of an order: {error}");
+            }
+            Err(error) => error,
+        };
+        tokio::select! {
+            () = tokio::time::sleep(backoff.pause(&error)) => {}
+            () = wake::next(&mut woken) => {}
+        }
+    }
+}
+
+impl Workplaces {
+    /// Waits for its turn, and does it.
+    pub(super) async fn carry_out(&self, kind: OrderKind, task: TaskId) -> OrderResult {
+        let _turn = self.0.turns.take(&self.0.worktrees.folder_of(task)).await;
+        let done = match kind {
+            OrderKind::Apply => self.apply(task).await,
+            OrderKind::Discard => self.discard(task).await,
+            OrderKind::Cancel => Ok((OrderOutcome::Failed, Vec::new())),
+        };
+        let (outcome, files) = done.unwrap_or_else(|error| {
+            tracing::error!(task.id = %task, ?kind, "Cannot carry out an order: {error}");
+            (OrderOutcome::Failed, Vec::new())
+        });
+        let files = files.into_iter().filter_map(|file| Text::new(file).ok()).take(MOST_FILES).collect();
+        OrderResult { outcome, files }
+    }
+
+    async fn apply(&self, task: TaskId) -> Result<(OrderOutcome, Vec<String>), GitError> {
+        let Some(mut worktree) = self.0.worktrees.find(task)? else { return Ok((OrderOutcome::Lost, Vec::new())) };
+        // An agent that works there would count the changes as its own.
+        let _turn = self.0.turns.take(&worktree.source).await;
+        let source = Repository::open(&self.0.git, worktree.source.clone(), worktree.source_git_dir.clone()).await?;
+        match apply(&source, &worktree.branch, &self.new_scratch()?).await? {
+            Merged::Applied => {
+                worktree.state = State::Applied;
+                self.0.worktrees.save(&worktree)?;
+                Ok((OrderOutcome::Applied, Vec::new()))
+            }
+            Merged::Conflicted(files) => Ok((OrderOutcome::Conflicted, files)),
+            Merged::NoBranch => Ok((OrderOutcome::Lost, Vec::new())),
+        }
+    }
+
+    async fn discard(&self, task: TaskId) -> Result<(OrderOutcome, Vec<String>), GitError> {
+        let Some(worktree) = self.0.worktrees.find(task)? else { return Ok((OrderOutcome::Lost, Vec::new())) };
+        self.0.worktrees.remove(&self.0.git, &worktree).await?;
+        Ok((OrderOutcome::Discarded, Vec::new()))
+    }
+}
