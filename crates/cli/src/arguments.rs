@@ -4,8 +4,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    cancel, completions, config, r#do, doctor, login, logout, machine, open, output, plan, retry, run, runner, runs,
-    session, share, show, status, token, up, whoami,
+    apply, cancel, completions, config, diff, discard, r#do, doctor, login, logout, machine, open, output, plan, retry,
+    run, runner, runs, session, share, show, status, token, up, whoami,
 };
 use crate::global::Global;
 
@@ -58,6 +58,13 @@ pub(crate) enum Command {
     /// Print the output of a task
     #[command(visible_alias = "logs")]
     Output(output::Output),
+    /// Show what tasks changed
+    #[command(visible_alias = "changes")]
+    Diff(diff::Diff),
+    /// Bring what tasks changed in their worktrees into the directory
+    Apply(apply::Apply),
+    /// Remove the worktrees of tasks, with what is in them
+    Discard(discard::Discard),
     /// Cancel a run
     Cancel(cancel::Cancel),
     /// Retry the failed and cancelled tasks of a run
@@ -98,6 +105,7 @@ const OTHER_WORDS: &[(&str, &str)] = &[
     ("submit", "run"),
     ("stop", "cancel"),
     ("kill", "cancel"),
+    ("merge", "apply"),
     ("docs", "open"),
     ("settings", "config"),
 ];

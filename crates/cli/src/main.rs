@@ -8,6 +8,7 @@
 mod account;
 mod agent_output;
 mod arguments;
+mod changes;
 mod commands;
 mod confirm;
 mod context;

@@ -17,7 +17,7 @@ use crate::context::{Context, Me, interrupts};
 use crate::failure::Result;
 use crate::machines::Machines;
 use crate::progress::{Progress, name, why_not_begun};
-use crate::{cost, denials, print, when};
+use crate::{changes, cost, denials, print, when};
 
 /// The exit codes other than 0 and 1.
 pub(crate) const CANCELLED: u8 = 3;
@@ -245,6 +245,7 @@ pub(crate) fn end(run: &Run, machines: &Machines, asked: &[Option<Permission>]) 
         denials::report(tasks, machines)?;
     }
     denials::report_less(tasks, asked, machines)?;
+    changes::report(run)?;
     let summary = &run.summary;
     let counts = [(summary.completed, "completed"), (summary.failed, "failed"), (summary.cancelled, "cancelled")];
     let counts: Vec<_> =

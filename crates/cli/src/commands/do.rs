@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use ensemble_client::OutputOf;
-use ensemble_types::runs::{Run, Task, TaskStatus};
+use ensemble_types::runs::{Isolation, Run, Task, TaskStatus};
 use futures_util::{Stream, StreamExt};
 
 use super::DONE;
@@ -18,7 +18,7 @@ use crate::agent_output::AgentOutput;
 use crate::context::{Context, Me, interrupts};
 use crate::failure::{Failure, Result};
 use crate::machines::Machines;
-use crate::plan::{self, Draft};
+use crate::plan::{self, Draft, Overrides};
 use crate::print;
 use crate::watching::{INTERRUPTED, RetryBudget, end, failed, interrupted, watch};
 
@@ -34,6 +34,9 @@ pub(crate) struct Do {
     /// The directory [default: the current one]
     #[arg(long, short = 'C', value_name = "DIR")]
     directory: Option<PathBuf>,
+    /// Work in a git worktree and on a branch of its own. `ensemble apply` brings the changes in
+    #[arg(long, short)]
+    worktree: bool,
     /// Show the results of tools whole
     #[arg(long)]
     full: bool,
@@ -46,7 +49,9 @@ impl Do {
         let prompt = self.prompt()?;
         let directory = here()?.join(self.directory.as_deref().unwrap_or(".".as_ref()));
         let is_local = self.directory.as_ref().is_none_or(|directory| !directory.is_absolute());
-        let draft = Draft::of_prompt(&prompt, &directory, is_local, self.options.overrides())?;
+        let isolation = self.worktree.then_some(Isolation::Worktree);
+        let overrides = Overrides { isolation, ..self.options.overrides() };
+        let draft = Draft::of_prompt(&prompt, &directory, is_local, overrides)?;
         let me = context.me().await?;
         let (run, asked) = self.options.submit(context, &me, draft, Choice::First).await?;
         if self.options.detach {
@@ -139,12 +144,13 @@ impl Following<'_> {
                         cursor.clone_from(&change.cursor);
                         if let Some(changed) = change.changed_tasks.iter().find(|task| task.id == self.task.id) {
                             (self.task.status, self.task.attempt) = (changed.status, changed.attempt);
+                            self.task.waiting_for = changed.waiting_for;
                             self.follow();
                         }
                     }
                 },
                 chunk = next(&mut self.output) => self.print(chunk)?,
-                _ = clock.tick(), if !has_ended && self.task.status == TaskStatus::Queued => self.say_why().await,
+                _ = clock.tick(), if !has_ended && self.waits() => self.say_why().await,
                 _ = interrupt.recv() => {
                     if !interrupted(self.context, self.me, id, &mut interrupt).await? {
                         return Ok(false);
@@ -153,6 +159,10 @@ impl Following<'_> {
             }
         }
         Ok(true)
+    }
+
+    fn waits(&self) -> bool {
+        self.task.status == TaskStatus::Queued || self.task.waiting_for.is_some()
     }
 
     /// Begins to follow the output of an attempt that is not yet followed.

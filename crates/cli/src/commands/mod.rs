@@ -6,9 +6,12 @@ use crate::arguments::{Arguments, Command};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 
+pub(crate) mod apply;
 pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod diff;
+pub(crate) mod discard;
 pub(crate) mod r#do;
 pub(crate) mod doctor;
 pub(crate) mod install;
@@ -66,6 +69,9 @@ async fn execute(context: &Context, command: Command) -> Result {
         Command::Runs(command) => command.run(context).await,
         Command::Show(command) => command.run(context).await,
         Command::Output(command) => command.run(context).await,
+        Command::Diff(command) => command.run(context).await,
+        Command::Apply(command) => command.run(context).await,
+        Command::Discard(command) => command.run(context).await,
         Command::Cancel(command) => command.run(context).await,
         Command::Retry(command) => command.run(context).await,
         Command::Session(command) => command.run(context).await,

@@ -86,7 +86,7 @@ fn check_attempt(run: &Run, task: &Task, attempt: Option<u32>) -> Result<()> {
 }
 
 /// Finds the task that the argument names.
-fn find<'r>(run: &'r Run, named: Option<&str>) -> Result<&'r Task> {
+pub(crate) fn find<'r>(run: &'r Run, named: Option<&str>) -> Result<&'r Task> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
     let keys = || {
         let names: Vec<_> = tasks.iter().take(20).filter_map(|task| task.task_key.as_deref()).collect();

@@ -12,7 +12,7 @@ use crate::progress::{name, why_not_begun};
 use crate::styled::Tone;
 use crate::table::{Column, Table};
 use crate::watching::{AllowDenials, Asked, named, watch};
-use crate::{cost, denials, print, when};
+use crate::{changes, cost, denials, print, when};
 
 /// A run with more tasks is shown without those that have completed or wait.
 const MANY_TASKS: usize = 50;
@@ -105,13 +105,14 @@ fn show(run: &Run, machines: &Machines, all: bool) -> Result<()> {
         print::line("")?;
     }
     denials::report(tasks, machines)?;
-    denials::report_machines(tasks, machines)
+    denials::report_machines(tasks, machines)?;
+    changes::report(run)
 }
 
 fn row(task: &Task, number: usize, tasks: &[Task], machines: &Machines) -> [(Tone, String); 8] {
     let until = if task.status.is_terminal() { task.finished_at } else { Some(now()) };
     let time = task.started_at.zip(until).map(|(from, to)| when::duration(to.since(from)));
-    let waiting = task.waiting_reason.as_deref().filter(|_| task.status == TaskStatus::Queued);
+    let waiting = task.waiting_reason.as_deref();
     let result = match (&task.error, &task.output_summary, waiting) {
         _ if task.status == TaskStatus::DependencyFailed => why_not_begun(task, tasks),
         (Some(error), ..) => format!("{}: {}", error.code, error.message),

@@ -5,6 +5,7 @@ use ensemble_client::idempotency_key;
 use ensemble_types::ids::MachineId;
 use ensemble_types::runs::{Permission, Provider, Run};
 
+use crate::changes;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::machines::{Machines, runner};
@@ -60,6 +61,7 @@ impl Options {
             model: self.model.clone(),
             permission: self.permission,
             timeout: self.timeout.clone(),
+            isolation: None,
         }
     }
 
@@ -83,6 +85,7 @@ impl Options {
                 machines.called(elsewhere)
             ));
         }
+        changes::say_uncommitted(context, &draft, machine.as_ref(), &machines).await;
         let provider = match draft.needs_provider() {
             true => Some(offered(machine.as_ref(), &machines, choice)?),
             false => None,

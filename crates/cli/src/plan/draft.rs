@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use ensemble_types::ids::MachineId;
-use ensemble_types::runs::{CreateRun, CreateTask, Permission, Provider, RetryPolicy};
+use ensemble_types::runs::{CreateRun, CreateTask, Isolation, Permission, Provider, RetryPolicy};
 use ensemble_types::text::Text;
 
 use super::file::{Defaults, Plan, Task, parse};
@@ -44,6 +44,8 @@ pub(crate) struct Step {
     pub(crate) permission: Option<Permission>,
     allowed_tools: Option<Vec<Text<1, 256>>>,
     fail_on_denial: Option<bool>,
+    pub(crate) isolation: Option<Isolation>,
+    base: Option<Text<1, 200>>,
 }
 
 /// Values from the command line that replace the plan's defaults.
@@ -53,6 +55,7 @@ pub(crate) struct Overrides {
     pub(crate) model: Option<String>,
     pub(crate) permission: Option<Permission>,
     pub(crate) timeout: Option<String>,
+    pub(crate) isolation: Option<Isolation>,
 }
 
 /// Reads a plan. `name` is used in messages. Working directories are relative to `here`.
@@ -123,6 +126,7 @@ fn with_overrides(plan: &Plan, overrides: Overrides) -> Defaults {
         permission: overrides.permission.or(defaults.permission).or(plan.permission),
         allowed_tools: defaults.allowed_tools.clone().or_else(|| plan.allowed_tools.clone()),
         fail_on_denial: defaults.fail_on_denial.or(plan.fail_on_denial),
+        isolation: overrides.isolation.or(defaults.isolation),
     }
 }
 
@@ -168,6 +172,8 @@ fn step(
         permission,
         allowed_tools: tools(task.allowed_tools.or_else(|| defaults.allowed_tools.clone()))?,
         fail_on_denial: task.fail_on_denial.or(defaults.fail_on_denial),
+        isolation: task.isolation.or(defaults.isolation),
+        base: optional(task.base).map_err(|what| format!("the base {what}"))?,
     })
 }
 
@@ -194,6 +200,8 @@ impl Draft {
             permission: overrides.permission,
             allowed_tools: None,
             fail_on_denial: None,
+            isolation: overrides.isolation,
+            base: None,
         };
         Ok(Self {
             name: "The prompt".to_owned(),
@@ -258,8 +266,8 @@ impl Step {
             permission: self.permission,
             allowed_tools: self.allowed_tools,
             fail_on_denial: self.fail_on_denial,
-            isolation: None,
-            base: None,
+            isolation: self.isolation,
+            base: self.base,
         }
     }
 }

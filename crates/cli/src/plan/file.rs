@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use ensemble_types::ids::MachineId;
-use ensemble_types::runs::{Permission, Provider, RetryPolicy};
+use ensemble_types::runs::{Isolation, Permission, Provider, RetryPolicy};
 use serde::Deserialize;
 
 /// libyaml compares each token between brackets with every bracket that is open, so it works for minutes on deep nesting.
@@ -27,6 +27,7 @@ pub(super) struct Defaults {
     pub(super) permission: Option<Permission>,
     pub(super) allowed_tools: Option<Vec<String>>,
     pub(super) fail_on_denial: Option<bool>,
+    pub(super) isolation: Option<Isolation>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -67,6 +68,8 @@ pub(super) struct Task {
     pub(super) permission: Option<Permission>,
     pub(super) allowed_tools: Option<Vec<String>>,
     pub(super) fail_on_denial: Option<bool>,
+    pub(super) isolation: Option<Isolation>,
+    pub(super) base: Option<String>,
 }
 
 /// Parses a plan. The error is a sentence without the plan's name.

@@ -4,6 +4,8 @@
 #[cfg(feature = "up")]
 mod accounts;
 mod alone;
+#[cfg(feature = "up")]
+mod changes;
 mod ensemble;
 #[cfg(feature = "up")]
 mod interruptions;

@@ -1,0 +1,252 @@
+//! What tasks changed, for people: summaries, and what to type next.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ensemble_types::changes::{ChangedFile, ChangesWaitFor, FileChange};
+use ensemble_types::ids::MachineId;
+use ensemble_types::runs::{ChangesState, Isolation, Run, Task, TaskChanges};
+
+use crate::context::{Context, Me};
+use crate::failure::{Failure, Result};
+use crate::machines::Machines;
+use crate::plan::Draft;
+use crate::print;
+use crate::progress::name;
+use crate::styled::{Styled, Tone, is_coloured};
+
+/// Files of a task that a summary names.
+const SHOWN_FILES: usize = 12;
+/// How long one call waits for the machine, and how long the calls do in all.
+const ONE_WAIT: Duration = Duration::from_secs(20);
+const LONGEST_WAIT: Duration = Duration::from_secs(10 * 60);
+
+/// The summary after a run: the files of each task with their counts, and what to type next.
+pub(crate) fn report(run: &Run) -> Result<()> {
+    let tasks = run.tasks.as_deref().unwrap_or_default();
+    for (number, task, changes) in with_files(tasks) {
+        print::line(format!("\n{}", headline(task, number, changes)))?;
+        files(changes)?;
+    }
+    for step in next_steps(run) {
+        print::line(step)?;
+    }
+    Ok(())
+}
+
+/// The tasks that changed something, with their positions.
+pub(crate) fn with_files(tasks: &[Task]) -> impl Iterator<Item = (usize, &Task, &TaskChanges)> {
+    let changed = |(number, task): (usize, &'_ Task)| -> Option<usize> {
+        task.changes.as_ref().is_some_and(|changes| changes.file_count > 0).then_some(number)
+    };
+    let numbers: Vec<usize> = tasks.iter().enumerate().filter_map(changed).collect();
+    numbers.into_iter().filter_map(move |number| {
+        let task = tasks.get(number)?;
+        Some((number, task, task.changes.as_ref()?))
+    })
+}
+
+/// `fix: changed 3 files, +10 −2, kept in a worktree`
+fn headline(task: &Task, number: usize, changes: &TaskChanges) -> String {
+    let place = match changes.state {
+        ChangesState::None => task.working_directory.as_deref().map_or(String::new(), |path| format!(", in {path}")),
+        ChangesState::Kept => ", kept in a worktree".to_owned(),
+        ChangesState::Applying => ", being applied".to_owned(),
+        ChangesState::Applied => ", applied".to_owned(),
+        ChangesState::Conflicted => ", kept in a worktree: they could not be applied".to_owned(),
+        ChangesState::Discarding => ", being discarded".to_owned(),
+        ChangesState::Discarded => ", discarded".to_owned(),
+        ChangesState::Lost => ", lost with their machine".to_owned(),
+    };
+    format!(
+        "{}: changed {}, {}{place}",
+        name(task, number),
+        files_word(changes.file_count),
+        counts(Some(changes.added), Some(changes.removed))
+    )
+}
+
+pub(crate) fn files_word(count: u32) -> String {
+    if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
+}
+
+/// The files with their counts, one on a line.
+pub(crate) fn files(changes: &TaskChanges) -> Result<()> {
+    for file in changes.files.iter().take(SHOWN_FILES) {
+        print::styled(&line(file), is_coloured())?;
+    }
+    let hidden =
+        usize::try_from(changes.file_count).unwrap_or(usize::MAX).saturating_sub(changes.files.len().min(SHOWN_FILES));
+    if hidden > 0 {
+        print::line(format!("  … {hidden} more"))?;
+    }
+    Ok(())
+}
+
+fn line(file: &ChangedFile) -> Styled {
+    let (tone, mark) = match file.kind {
+        FileChange::Added => (Tone::Good, "A"),
+        FileChange::Modified => (Tone::Busy, "M"),
+        FileChange::Deleted => (Tone::Bad, "D"),
+    };
+    let counts = match (file.added, file.removed) {
+        (None, None) => "binary".to_owned(),
+        (added, removed) => counts(added, removed),
+    };
+    Styled::new(tone, &format!("  {mark} "))
+        .with(Tone::Plain, &print::inline(&file.path))
+        .with(Tone::Dim, &format!("  {counts}"))
+}
+
+fn counts(added: Option<u64>, removed: Option<u64>) -> String {
+    format!("+{} −{}", added.unwrap_or(0), removed.unwrap_or(0))
+}
+
+/// What to type next.
+fn next_steps(run: &Run) -> Vec<String> {
+    let tasks = run.tasks.as_deref().unwrap_or_default();
+    let mut steps = Vec::new();
+    let uncommitted = tasks.iter().filter_map(|task| task.changes.as_ref()).map(|changes| changes.uncommitted).max();
+    let is_kept = |changes: &TaskChanges| matches!(changes.state, ChangesState::Kept | ChangesState::Conflicted);
+    if with_files(tasks).any(|(_, _, changes)| is_kept(changes)) {
+        if let Some(count) = uncommitted.filter(|count| *count > 0) {
+            let files = files_word(count);
+            steps.push(format!("The worktree began without your uncommitted changes of {files}."));
+        }
+        steps.push(format!("\nensemble diff {}       shows the changes", run.id));
+        steps.push(format!("ensemble apply {}      brings them into your directory", run.id));
+        steps.push(format!("ensemble discard {}    removes them", run.id));
+    } else if with_files(tasks).next().is_some() {
+        steps.push(format!("\nensemble diff {}       shows the changes", run.id));
+    }
+    steps
+}
+
+/// Says before a run that uncommitted changes of this machine are not in a worktree.
+pub(crate) async fn say_uncommitted(
+    context: &Context,
+    draft: &Draft,
+    machine: Option<&MachineId>,
+    machines: &Machines,
+) {
+    let is_here = machine.is_some() && machine == machines.this();
+    let step = draft.steps.iter().find(|step| step.isolation == Some(Isolation::Worktree) && step.machine.is_none());
+    let Some(step) = step.filter(|_| is_here && !context.json) else { return };
+    let environment = crate::commands::runner::environment();
+    let found = ensemble_runner::uncommitted_files(Path::new(&*step.directory), &environment).await;
+    if let Some(count) = found.filter(|count| *count > 0) {
+        let (files, have) = (files_word(count), if count == 1 { "has" } else { "have" });
+        print::note(format!("{files} here {have} uncommitted changes. They are not in the worktree."));
+    }
+}
+
+/// What the owner wants to become of changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Apply,
+    Discard,
+}
+
+/// Gives the order, and waits until the machine has carried it out.
+pub(crate) async fn order(me: &Me, run: &Run, task: &Task, wish: Wish) -> Result<TaskChanges> {
+    let begun = Instant::now();
+    loop {
+        let answer = match wish {
+            Wish::Apply => me.client.apply_changes(run.id, task.id, ONE_WAIT).await?,
+            Wish::Discard => me.client.discard_changes(run.id, task.id, ONE_WAIT).await?,
+        };
+        let Some(changes) = answer.changes else {
+            return Err(Failure::message("The server does not know what the task changed. Update the server."));
+        };
+        let is_away = changes.waiting_for == Some(ChangesWaitFor::Machine);
+        if !changes.state.is_ordered() || is_away || begun.elapsed() > LONGEST_WAIT {
+            return Ok(changes);
+        }
+    }
+}
+
+/// The tasks that a command is about: the one that is named, or all for which it can do something.
+pub(crate) fn chosen<'r>(
+    run: &'r Run,
+    named: Option<&str>,
+    fits: impl Fn(&Task, ChangesState) -> bool,
+) -> Result<Vec<(usize, &'r Task)>> {
+    let tasks = run.tasks.as_deref().unwrap_or_default();
+    if named.is_some() {
+        let task = crate::commands::output::find(run, named)?;
+        let number = tasks.iter().position(|other| other.id == task.id).unwrap_or_default();
+        return Ok(vec![(number, task)]);
+    }
+    let state = |task: &Task| task.changes.as_ref().map(|changes| changes.state);
+    Ok(tasks.iter().enumerate().filter(|(_, task)| state(task).is_some_and(|state| fits(task, state))).collect())
+}
+
+/// Whether what this task changed is in the worktree of another one that began with it.
+pub(crate) fn is_continued(run: &Run, task: &Task) -> bool {
+    let key = task.task_key.as_deref();
+    let has_files = |other: &Task| other.changes.as_ref().is_some_and(|changes| changes.file_count > 0);
+    let mut others = run.tasks.iter().flatten();
+    key.is_some()
+        && others.any(|other| other.base.as_deref() == key && has_files(other) && other.depends_on.contains(&task.id))
+}
+
+/// Says that an order waits for its machine.
+pub(crate) fn waits(task: &Task, number: usize, machines: &Machines) -> Result<()> {
+    let machine = task.machine_id.as_ref().map_or("its machine".to_owned(), |id| machines.called(id));
+    print::line(format!("… {}: waits for {machine}, for 24 hours at most", name(task, number)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::tests::task;
+    use ensemble_types::text::Text;
+
+    fn changed(state: ChangesState) -> TaskChanges {
+        TaskChanges {
+            state,
+            waiting_for: None,
+            files: vec![ChangedFile {
+                path: Text::new("a\x1b[31m\nb").unwrap(),
+                kind: FileChange::Added,
+                added: Some(3),
+                removed: Some(0),
+            }],
+            file_count: 1,
+            added: 3,
+            removed: 0,
+            uncommitted: 2,
+            conflicted: Vec::new(),
+            diff_truncated: false,
+        }
+    }
+
+    #[test]
+    fn a_summary_names_files_and_cannot_control_the_terminal() {
+        let mut one = task("fix");
+        one.changes = Some(changed(ChangesState::Kept));
+        assert_eq!(headline(&one, 0, one.changes.as_ref().unwrap()), "fix: changed 1 file, +3 −0, kept in a worktree");
+        let file = line(&one.changes.as_ref().unwrap().files[0]).render(None, false);
+        assert_eq!(file, "  A a\u{fffd}[31m b  +3 −0");
+    }
+
+    #[test]
+    fn only_the_last_of_worktrees_that_begin_with_each_other_is_applied() {
+        let (mut first, mut second) = (task("a"), task("b"));
+        first.changes = Some(changed(ChangesState::Kept));
+        second.changes = Some(changed(ChangesState::Kept));
+        (second.base, second.depends_on) = (Some("a".to_owned()), vec![first.id]);
+        let text = serde_json::json!({
+            "id": ensemble_types::ids::RunId::generate(), "title": null, "status": "completed", "cancelReason": null,
+            "maxConcurrency": 4, "spread": false, "machineId": null,
+            "summary": { "total": 2, "queued": 0, "running": 0, "completed": 2, "failed": 0, "cancelled": 0 },
+            "version": 1, "createdAt": "2026-01-01T00:00:00.000Z", "updatedAt": "2026-01-01T00:00:00.000Z",
+            "startedAt": null, "finishedAt": null, "tasks": [first, second],
+        });
+        let run: Run = serde_json::from_value(text).unwrap();
+        let tasks = run.tasks.as_deref().unwrap();
+        assert!(is_continued(&run, &tasks[0]) && !is_continued(&run, &tasks[1]));
+        let steps = next_steps(&run).join("\n");
+        assert!(steps.contains("ensemble apply") && steps.contains("uncommitted changes of 2 files"), "{steps}");
+    }
+}

@@ -1,0 +1,98 @@
+//! `ensemble apply`: brings what tasks changed in their worktrees into the directory.
+
+use std::process::ExitCode;
+
+use clap::Args;
+use ensemble_types::runs::{ChangesState, Run, Task};
+
+use super::DONE;
+use super::runs::Which;
+use crate::changes::{self, Wish, chosen, files_word, is_continued, order};
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::machines::Machines;
+use crate::print;
+use crate::progress::name;
+
+/// Merges what tasks changed in their worktrees into the directory from which they began. Nothing is staged, and no file with
+/// uncommitted changes is changed: then, or with a conflict, nothing is changed at all.
+#[derive(Debug, Args)]
+pub(crate) struct Apply {
+    /// The run's id, or `last`
+    run: Which,
+    /// The task: its key, its id, or its number from 1 on [default: all that have a worktree with changes]
+    task: Option<String>,
+}
+
+impl Apply {
+    pub(crate) async fn run(self, context: &Context) -> Result {
+        let me = context.me().await?;
+        let run = self.run.get(&me).await?;
+        let machines = Machines::if_available(context, &me).await;
+        let tasks = chosen(&run, self.task.as_deref(), |task, state| {
+            matches!(state, ChangesState::Kept | ChangesState::Conflicted | ChangesState::Applying)
+                && !is_continued(&run, task)
+        })?;
+        if tasks.is_empty() {
+            return Err(nothing(&run));
+        }
+        let mut code = DONE;
+        let mut results = Vec::new();
+        for (number, task) in tasks {
+            let changes = order(&me, &run, task, Wish::Apply).await?;
+            if changes.state != ChangesState::Applied {
+                code = ExitCode::FAILURE;
+            }
+            if context.json {
+                results.push(serde_json::json!({ "taskId": task.id, "taskKey": task.task_key, "changes": changes }));
+                continue;
+            }
+            let called = name(task, number);
+            match changes.state {
+                ChangesState::Applied => {
+                    let place = task.working_directory.as_deref().unwrap_or("its directory");
+                    print::line(format!("✓ {called}: {} changed in {place}", files_word(changes.file_count)))?;
+                    changes::files(&changes)?;
+                }
+                ChangesState::Conflicted => refused(&run, task, &called, &changes.conflicted)?,
+                ChangesState::Applying => changes::waits(task, number, &machines)?,
+                ChangesState::Lost => print::line(format!("✗ {called}: the worktree is gone"))?,
+                _ => print::line(format!(
+                    "✗ {called}: the machine could not apply the changes, and nothing was changed. The log of its runner says why"
+                ))?,
+            }
+        }
+        if context.json {
+            print::json(&serde_json::json!({ "tasks": results }), false)?;
+        } else if code == DONE {
+            print::note(format!("Nothing is staged. `ensemble discard {}` removes the worktrees.", run.id));
+        }
+        Ok(code)
+    }
+}
+
+fn refused(run: &Run, task: &Task, called: &str, files: &[String]) -> Result<()> {
+    print::line(format!("✗ {called}: not applied, and nothing was changed, because of:"))?;
+    files.iter().try_for_each(|file| print::line(format!("  {}", print::inline(file))))?;
+    let which = task.task_key.as_deref().map_or(String::new(), |key| format!(" {key}"));
+    print::line(format!(
+        "They have uncommitted changes, or conflict with what was committed. Commit or stash yours and try again, or merge the \
+         branch yourself: git merge ensemble/{}",
+        task.id
+    ))?;
+    print::line(format!("  ensemble apply {}{which}", run.id))
+}
+
+/// Why there is nothing to apply.
+fn nothing(run: &Run) -> Failure {
+    let changed = changes::with_files(run.tasks.as_deref().unwrap_or_default()).next();
+    Failure::message(match changed {
+        None => "No task of this run has a worktree with changes.".to_owned(),
+        Some((_, _, changes)) if changes.state == ChangesState::None => {
+            "The tasks of this run worked in their directory itself, so there is nothing to apply. `--worktree` (or `isolation: \
+             worktree` in a plan) gives a task a worktree."
+                .to_owned()
+        }
+        Some((_, _, changes)) => format!("There is nothing left to apply: the changes are {}.", changes.state.as_str()),
+    })
+}

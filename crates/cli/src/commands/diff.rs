@@ -1,0 +1,94 @@
+//! `ensemble diff`: what tasks changed.
+
+use clap::Args;
+use ensemble_types::runs::{Run, Task};
+use futures_util::StreamExt;
+
+use super::DONE;
+use super::runs::Which;
+use crate::changes::{self, chosen};
+use crate::context::{Context, Me};
+use crate::failure::Result;
+use crate::print;
+use crate::progress::name;
+use crate::styled::{Styled, Tone, is_coloured};
+
+/// Shows what tasks changed, as a unified diff.
+#[derive(Debug, Args)]
+pub(crate) struct Diff {
+    /// The run's id, or `last`
+    run: Which,
+    /// The task: its key, its id, or its number from 1 on [default: all]
+    task: Option<String>,
+    /// Only the files with their counts
+    #[arg(long)]
+    stat: bool,
+}
+
+impl Diff {
+    pub(crate) async fn run(self, context: &Context) -> Result {
+        let me = context.me().await?;
+        let run = self.run.get(&me).await?;
+        let tasks = chosen(&run, self.task.as_deref(), |task, _| {
+            task.changes.as_ref().is_some_and(|changes| changes.file_count > 0)
+        })?;
+        if context.json {
+            let mut found = Vec::new();
+            for (_, task) in &tasks {
+                let diff = read(&me, &run, task).await?;
+                found.push(serde_json::json!({ "taskId": task.id, "taskKey": task.task_key, "changes": task.changes, "diff": diff }));
+            }
+            print::json(&serde_json::json!({ "tasks": found }), false)?;
+            return Ok(DONE);
+        }
+        if tasks.is_empty() {
+            print::note("No task of this run has changed files, as far as is known.");
+        }
+        for (number, task) in &tasks {
+            if tasks.len() > 1 || self.stat {
+                print::line(format!("── {} ──", name(task, *number)))?;
+            }
+            match &task.changes {
+                Some(changes) if self.stat => changes::files(changes)?,
+                Some(changes) => {
+                    show(&read(&me, &run, task).await?)?;
+                    if changes.diff_truncated {
+                        print::note("The diff is not complete: it was too long, or the account's quota was reached.");
+                    }
+                }
+                None => print::note(format!("It is not known what {} changed.", name(task, *number))),
+            }
+        }
+        Ok(DONE)
+    }
+}
+
+async fn read(me: &Me, run: &Run, task: &Task) -> Result<String> {
+    let mut pieces = std::pin::pin!(me.client.task_diff(run.id, task.id).await?);
+    let mut bytes = Vec::new();
+    while let Some(piece) = pieces.next().await {
+        bytes.extend_from_slice(&piece?);
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Prints a diff: with colours on a terminal, and never with the escapes of others there.
+fn show(diff: &str) -> Result<()> {
+    use std::io::IsTerminal;
+    if !std::io::stdout().is_terminal() {
+        // For `git apply` every byte counts.
+        return print::raw(diff.as_bytes());
+    }
+    let coloured = is_coloured();
+    diff.lines().try_for_each(|line| print::styled(&Styled::new(tone(line), &line.replace('\t', "    ")), coloured))
+}
+
+fn tone(line: &str) -> Tone {
+    match line.as_bytes().first() {
+        _ if line.starts_with("diff --git ") || line.starts_with("+++ ") || line.starts_with("--- ") => Tone::Strong,
+        Some(b'+') => Tone::Good,
+        Some(b'-') => Tone::Bad,
+        Some(b'@') => Tone::Busy,
+        _ => Tone::Plain,
+    }
+}

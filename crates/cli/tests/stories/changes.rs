@@ -1,0 +1,172 @@
+//! What tasks changed: the real `claude`, with a stand-in for its model, in git worktrees and in turns.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use ensemble_model_stand_in::StandIn;
+use tempfile::TempDir;
+
+use crate::ensemble::{Finished, User, up, wait_for_runner};
+use crate::runs::program;
+
+/// A user with a repository in the home directory, the real `claude`, and a model for it.
+struct Story {
+    user: User,
+    _programs: TempDir,
+    _model: StandIn,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Story {
+    fn new() -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let model = runtime.block_on(async { StandIn::start().unwrap() });
+        let programs = tempfile::tempdir().unwrap();
+        let script = format!(
+            "#!/bin/sh\nexport ANTHROPIC_BASE_URL={} ANTHROPIC_API_KEY=stand-in CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1 \
+             DISABLE_TELEMETRY=1\nexec '{}' \"$@\"\n",
+            model.url(),
+            claude().display()
+        );
+        program(programs.path(), "claude", &script);
+        let user = User::new(None).with_programs(programs.path());
+        fs::create_dir_all(user.files()).unwrap();
+        // The agents of this test may run commands.
+        fs::write(
+            user.files().join("runner.yaml"),
+            "providers: {claude: {permissionLimit: bypass}, codex: {enabled: false}, gemini: {enabled: false}}\n",
+        )
+        .unwrap();
+        let story = Self { user, _programs: programs, _model: model, _runtime: runtime };
+        fs::create_dir(story.project()).unwrap();
+        story.git(&["init", "--quiet", "."]);
+        story.write("note", "one\ntwo\n");
+        story.git(&["add", "--all"]);
+        story.git(&["commit", "--quiet", "-m", "first"]);
+        story
+    }
+
+    fn project(&self) -> PathBuf {
+        self.user.home().join("project")
+    }
+
+    fn git(&self, args: &[&str]) -> String {
+        let name = ["-c", "user.name=p", "-c", "user.email=p@example.com"];
+        let output = Command::new("git").current_dir(self.project()).args(name).args(args).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        fs::write(self.project().join(path), text).unwrap();
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.project().join(path)).unwrap()
+    }
+
+    /// Lets the agent run a command in the project.
+    fn work(&self, more: &[&str], command: &str) -> Finished {
+        let prompt = format!("[[run {command}]]");
+        let mut arguments = vec!["do", "-C", "project", "--provider", "claude"];
+        arguments.extend(["--permission", "bypass", "--model", "claude-sonnet-4-5"]);
+        arguments.extend(more);
+        arguments.push(&prompt);
+        let ended = self.user.run(&arguments);
+        assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
+        ended
+    }
+}
+
+fn claude() -> PathBuf {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/provider-clis/node_modules/.bin/claude");
+    assert!(
+        program.exists(),
+        "\n\nThe real claude program is not installed, and this test drives it.\n\
+         Run `tests/provider-clis/install` (or `make test`, which does) and try again.\n\n"
+    );
+    program.canonicalize().unwrap()
+}
+
+#[test]
+fn a_change_in_a_worktree_is_shown_applied_and_discarded() {
+    let story = Story::new();
+    let user = &story.user;
+    let (_up, _url) = up(user, &[]);
+    wait_for_runner(user);
+    story.write("mine", "not committed\n");
+    let ended = story.work(&["--worktree"], "echo three >> note; echo new > other");
+    assert!(ended.err.contains("1 file here has uncommitted changes. They are not in the worktree."), "{}", ended.err);
+    for said in ["changed 2 files, +2 −0, kept in a worktree", "M note  +1 −0", "A other  +1 −0", "ensemble apply"]
+    {
+        assert!(ended.out.contains(said), "{said}: {}", ended.out);
+    }
+    assert_eq!(story.read("note"), "one\ntwo\n", "the directory is as it was");
+    assert_eq!(story.git(&["status", "--porcelain"]), "?? mine\n");
+
+    let diff = user.succeed(&["diff", "last"]);
+    assert!(diff.contains("--- a/note\n+++ b/note\n") && diff.contains("+three\n"), "{diff}");
+    assert!(user.succeed(&["diff", "last", "1", "--stat"]).contains("M note  +1 −0"));
+    let listed = user.json(&["diff", "last"]);
+    assert_eq!(listed["tasks"][0]["changes"]["state"], "kept");
+    assert_eq!(listed["tasks"][0]["diff"], diff.as_str());
+
+    // An uncommitted change of the person is never overwritten.
+    story.write("note", "mine\n");
+    let ended = user.run(&["apply", "last"]);
+    assert_eq!(ended.code, 1, "{}{}", ended.out, ended.err);
+    assert!(ended.out.contains("nothing was changed") && ended.out.contains("\n  note\n"), "{}", ended.out);
+    assert_eq!(story.read("note"), "mine\n");
+    assert!(!story.project().join("other").exists());
+    story.git(&["checkout", "--quiet", "--", "note"]);
+
+    let applied = user.succeed(&["apply", "last"]);
+    assert!(applied.contains("✓ task 1: 2 files changed in"), "{applied}");
+    assert_eq!((story.read("note"), story.read("other")), ("one\ntwo\nthree\n".to_owned(), "new\n".to_owned()));
+    assert_eq!(story.git(&["status", "--porcelain"]), " M note\n?? mine\n?? other\n", "nothing is staged");
+    assert!(user.fail(&["apply", "last"]).contains("nothing left to apply: the changes are applied"));
+
+    assert!(story.git(&["branch", "--list", "ensemble/*"]).contains("ensemble/"));
+    assert!(user.succeed(&["discard", "last"]).contains("the worktree is removed"));
+    assert_eq!(story.git(&["branch", "--list", "ensemble/*"]), "");
+    assert_eq!(story.git(&["worktree", "list"]).lines().count(), 1);
+    assert_eq!(
+        (story.read("note"), story.read("mine")),
+        ("one\ntwo\nthree\n".to_owned(), "not committed\n".to_owned())
+    );
+
+    let ended = story.work(&[], "echo here >> mine");
+    assert!(ended.out.contains("changed 1 file, +1 −0, in "), "{}", ended.out);
+    assert!(user.fail(&["apply", "last"]).contains("--worktree"));
+    assert!(user.fail(&["discard", "last"]).contains("No task of this run has a worktree"));
+    story.work(&["--worktree"], "echo lost > lost");
+    assert!(user.fail(&["discard", "last"]).contains("--yes"), "what was not applied would be lost");
+    user.succeed(&["discard", "last", "--yes"]);
+    assert!(!story.project().join("lost").exists());
+}
+
+#[test]
+fn two_tasks_in_one_directory_take_turns() {
+    let story = Story::new();
+    let user = &story.user;
+    let (_up, _url) = up(user, &[]);
+    wait_for_runner(user);
+    // Each one writes twice. The second one begins when the first one has ended, or the lines would be mixed.
+    let plan = "\
+defaults: {provider: claude, model: claude-sonnet-4-5, workingDirectory: project, permission: bypass}
+tasks:
+- {key: a, prompt: '[[run echo a >> log; sleep 1; echo a >> log]]'}
+- {key: b, prompt: '[[run echo b >> log; sleep 1; echo b >> log]]'}
+";
+    fs::write(user.home().join("plan.yaml"), plan).unwrap();
+    let ended = user.run(&["run", "plan.yaml"]);
+    assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
+    let log = story.read("log");
+    assert!(log == "a\na\nb\nb\n" || log == "b\nb\na\na\n", "{log}");
+    assert!(
+        ended.out.contains("a: changed 1 file, +2 −0, in ") && ended.out.contains("b: changed 1 file, +2 −0, in "),
+        "{}",
+        ended.out
+    );
+}
