@@ -14,6 +14,7 @@ pub mod messages;
 pub mod page;
 pub mod permissions;
 pub mod problem;
+pub mod refs;
 pub mod runs;
 pub mod sessions;
 pub mod shares;

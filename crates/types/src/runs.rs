@@ -5,6 +5,7 @@ use utoipa::ToSchema;
 
 use crate::ids::{MachineId, RunId, TaskId};
 pub use crate::permissions::{Permission, PermissionDenial, PermissionDenials};
+use crate::refs::Ref;
 use crate::text::Text;
 use crate::time::Timestamp;
 
@@ -256,6 +257,9 @@ pub struct RunSummary {
 #[serde(rename_all = "camelCase")]
 pub struct Run {
     pub id: RunId,
+    /// Short, and taken wherever the id is in a path.
+    #[serde(rename = "ref")]
+    pub reference: Ref,
     pub title: Option<String>,
     pub status: RunStatus,
     pub cancel_reason: Option<String>,
@@ -280,6 +284,9 @@ pub struct Run {
 #[serde(rename_all = "camelCase")]
 pub struct Task {
     pub id: TaskId,
+    /// Short, and taken wherever the id is in a path.
+    #[serde(rename = "ref")]
+    pub reference: Ref,
     pub task_key: Option<String>,
     pub title: Option<String>,
     pub prompt: String,
@@ -361,6 +368,9 @@ pub struct Pend {
 #[serde(rename_all = "camelCase")]
 pub struct Pended {
     pub id: RunId,
+    /// Short, and taken wherever the id is in a path.
+    #[serde(rename = "ref")]
+    pub reference: Ref,
     pub status: RunStatus,
     pub terminal: bool,
     /// `false` when the wait timed out.
@@ -381,6 +391,9 @@ pub struct Pended {
 #[serde(rename_all = "camelCase")]
 pub struct ChangedTask {
     pub id: TaskId,
+    /// Short, and taken wherever the id is in a path.
+    #[serde(rename = "ref")]
+    pub reference: Ref,
     pub status: TaskStatus,
     pub attempt: u32,
     pub waiting_for: Option<WaitingFor>,

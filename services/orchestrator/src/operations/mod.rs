@@ -5,6 +5,7 @@ pub(crate) mod leases;
 pub(crate) mod machines;
 pub(crate) mod outputs;
 pub(crate) mod purge;
+pub(crate) mod refs;
 pub(crate) mod runners;
 pub(crate) mod runs;
 pub(crate) mod timers;

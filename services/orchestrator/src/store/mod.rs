@@ -25,6 +25,7 @@ pub(crate) mod new_run;
 pub(crate) mod outputs;
 pub(crate) mod permissions;
 pub(crate) mod purge;
+pub(crate) mod refs;
 pub(crate) mod refusals;
 pub(crate) mod run_views;
 pub(crate) mod runners;

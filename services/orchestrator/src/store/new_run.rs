@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use diesel::prelude::*;
 use ensemble_store_kit::idempotency::{IdempotencyRequest, idempotency_keys};
-use ensemble_store_kit::types::{DbId, DbTime, IntoDb};
+use ensemble_store_kit::types::{DbId, DbRef, DbTime, IntoDb};
 use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::ids::{MachineId, RunId, UserId};
+use ensemble_types::refs::Ref;
 use ensemble_types::runs::{Permission, RunStatus, TaskStatus};
 use ensemble_types::time::Timestamp;
 
@@ -20,6 +21,7 @@ const CHUNK: usize = 1_000;
 #[diesel(table_name = runs, treat_none_as_default_value = false)]
 struct RunRow<'a> {
     id: DbId,
+    reference: DbRef,
     owner_id: DbId,
     title: Option<&'a str>,
     status: &'static str,
@@ -70,6 +72,7 @@ struct TaskRow<'a> {
 #[diesel(table_name = task_specs, treat_none_as_default_value = false)]
 struct SpecRow<'a> {
     task_id: DbId,
+    reference: DbRef,
     task_key: Option<&'a str>,
     title: Option<&'a str>,
     prompt: &'a str,
@@ -141,6 +144,7 @@ fn insert_run(
     let ready = (0..draft.tasks.len()).filter(|at| draft.graph.dependencies(*at).is_empty()).count();
     let row = RunRow {
         id: id.db(),
+        reference: Ref::generate().db(),
         owner_id: owner.db(),
         title: draft.title.as_deref(),
         status: RunStatus::Queued.as_str(),
@@ -199,6 +203,7 @@ fn task_row<'a>(
 fn spec_row(task: &TaskDraft) -> SpecRow<'_> {
     SpecRow {
         task_id: task.id.db(),
+        reference: Ref::generate().db(),
         task_key: task.key.as_deref(),
         title: task.title.as_deref(),
         prompt: &task.prompt,

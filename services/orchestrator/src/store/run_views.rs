@@ -6,6 +6,7 @@ use diesel::prelude::*;
 use ensemble_store_kit::types::IntoDb;
 use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::ids::{RunId, TaskId, UserId};
+use ensemble_types::refs::Ref;
 use ensemble_types::runs::{
     ChangedTask, Permission, Provider, Refusal, Run, RunStatus, RunSummary, Task, TaskError, TaskStatus, Usage,
 };
@@ -21,6 +22,7 @@ use crate::domain::{Obstacles, Runner, waiting_for};
 #[diesel(table_name = runs)]
 struct RunRow {
     id: RunId,
+    reference: Ref,
     title: Option<String>,
     #[diesel(deserialize_as = RunStatusColumn)]
     status: RunStatus,
@@ -47,6 +49,7 @@ impl From<RunRow> for Run {
         let count = |count: i32| u32::try_from(count).unwrap_or(0);
         Self {
             id: row.id,
+            reference: row.reference,
             title: row.title,
             status: row.status,
             cancel_reason: row.cancel_reason,
@@ -154,7 +157,7 @@ struct StateRow {
 }
 
 impl StateRow {
-    fn changed_task(self, view: &RunView, refusals: &[Refusal]) -> ChangedTask {
+    fn changed_task(self, reference: Ref, view: &RunView, refusals: &[Refusal]) -> ChangedTask {
         let obstacles = Obstacles {
             status: self.status,
             open_deps: self.open_deps,
@@ -169,6 +172,7 @@ impl StateRow {
         let machine = self.ran_on.or(self.machine_id);
         ChangedTask {
             id: self.id,
+            reference,
             status: self.status,
             attempt: u32::try_from(self.attempt - self.refusals).unwrap_or(0),
             waiting_for,
@@ -187,20 +191,21 @@ pub(crate) fn changed_tasks(
     since: i64,
     limit: i64,
 ) -> Result<Vec<ChangedTask>, StoreError> {
-    let rows: Vec<StateRow> = on!(c, |c| tasks::table
+    let rows: Vec<(StateRow, Ref)> = on!(c, |c| tasks::table
+        .inner_join(task_specs::table)
         .filter(tasks::run_id.eq(view.run.id.db()).and(tasks::version.gt(since)))
         .order((tasks::version, tasks::position))
-        .select(StateRow::as_select())
+        .select((StateRow::as_select(), task_specs::reference))
         .limit(limit)
         .load(c))?;
-    let handed_back: Vec<TaskId> = rows.iter().filter(|row| row.refusals > 0).map(|row| row.id).collect();
+    let handed_back: Vec<TaskId> = rows.iter().filter(|(row, _)| row.refusals > 0).map(|(row, _)| row.id).collect();
     let refusals = refusals::standing(c, &handed_back)?;
     let of = |id: TaskId| refusals.get(&id).map_or(&[][..], Vec::as_slice);
     Ok(rows
         .into_iter()
-        .map(|row| {
+        .map(|(row, reference)| {
             let refusals = of(row.id);
-            row.changed_task(view, refusals)
+            row.changed_task(reference, view, refusals)
         })
         .collect())
 }
@@ -222,6 +227,7 @@ struct ResultRow {
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = task_specs)]
 struct SpecRow {
+    reference: Ref,
     task_key: Option<String>,
     title: Option<String>,
     prompt: String,
@@ -292,9 +298,10 @@ fn task(
     };
     let (permission, denials) = permission.map_or((None, None), |of| (of.permission, of.denials));
     let allowed_tools = spec.allowed_tools.as_deref().map(serde_json::from_str).transpose()?.unwrap_or_default();
-    let state = state.changed_task(view, &refusals);
+    let state = state.changed_task(spec.reference, view, &refusals);
     Ok(Task {
         id: state.id,
+        reference: state.reference,
         task_key: spec.task_key,
         title: spec.title,
         prompt: spec.prompt,

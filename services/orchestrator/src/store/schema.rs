@@ -4,10 +4,12 @@ use diesel::{allow_tables_to_appear_in_same_query, joinable, table};
 
 table! {
     use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
-    use ensemble_store_kit::types::{Moment, Uid};
+    use ensemble_store_kit::types::{Moment, RefText, Uid};
 
     runs (id) {
         id -> Uid,
+        #[sql_name = "ref"]
+        reference -> RefText,
         owner_id -> Uid,
         title -> Nullable<Text>,
         status -> Text,
@@ -77,10 +79,12 @@ table! {
 
 table! {
     use diesel::sql_types::{Bool, Nullable, Text};
-    use ensemble_store_kit::types::Uid;
+    use ensemble_store_kit::types::{RefText, Uid};
 
     task_specs (task_id) {
         task_id -> Uid,
+        #[sql_name = "ref"]
+        reference -> RefText,
         task_key -> Nullable<Text>,
         title -> Nullable<Text>,
         prompt -> Text,

@@ -19,6 +19,7 @@ mod memory;
 mod outputs;
 mod permissions;
 mod quotas;
+mod refs;
 mod refusals;
 mod restarts;
 mod retrying;

@@ -309,7 +309,7 @@ async fn machine(shared: Data, id: web::Path<String>, body: web::Json<Value>) ->
     }
     state.machine_beats.push(body["activity"].clone());
     HttpResponse::Ok().json(json!({
-        "id": *id, "metadata": "m", "metadataVersion": 1, "encryptionKey": "k", "daemonState": null,
+        "id": *id, "ref": "m1234567", "metadata": "m", "metadataVersion": 1, "encryptionKey": "k", "daemonState": null,
         "daemonStateVersion": 1, "activity": body["activity"], "online": true,
         "lastActiveAt": "2030-01-01T00:00:00.000Z", "createdAt": "2030-01-01T00:00:00.000Z",
         "updatedAt": "2030-01-01T00:00:00.000Z",
