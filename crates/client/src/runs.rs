@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ensemble_types::ids::RunId;
+use ensemble_types::refs::Ref;
 use ensemble_types::runs::{CancelRun, CreateRun, Pend, Pended, Run, RunPage, WaitFor};
 use ensemble_types::text::Text;
 use futures_util::{Stream, StreamExt, stream};
@@ -42,6 +43,13 @@ impl Client {
     /// One run with all its tasks.
     pub async fn run(&self, id: RunId) -> Result<Run> {
         self.get(&["v1", "orchestrator", "runs", &id.to_string()]).at_most(LONGEST_RUN).send().await
+    }
+
+    /// The id of the run with this ref. Its tasks are not read.
+    pub async fn find_run(&self, run: Ref) -> Result<RunId> {
+        let pended: Pended =
+            self.get(&["v1", "orchestrator", "runs", run.as_str(), "pend"]).query("timeoutMs", Some(0)).send().await?;
+        Ok(pended.id)
     }
 
     /// Cancels a run. A run that has already ended is returned unchanged.

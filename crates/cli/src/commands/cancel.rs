@@ -14,7 +14,7 @@ use crate::print;
 /// Cancels a run: queued tasks at once, running tasks within seconds.
 #[derive(Debug, Args)]
 pub(crate) struct Cancel {
-    /// The run's id, or `last`
+    /// The run's ref or id, or `last`
     run: Which,
     /// The reason; stored with the run
     #[arg(long)]
@@ -29,7 +29,7 @@ impl Cancel {
         if context.json {
             print::json(&run, false)?;
         } else {
-            print::line(format!("Run {id} is {}.", run.status.as_str()))?;
+            print::line(format!("Run {} is {}.", run.reference, run.status.as_str()))?;
         }
         if matches!(run.status, RunStatus::Completed | RunStatus::Failed) {
             print::note("It had ended before, so nothing was cancelled.");

@@ -100,7 +100,7 @@ impl Options {
             let machines = asked.machines.clone().unwrap_or_default();
             return print::json(&named(&machines, run), false);
         }
-        print::line(run.id.to_string())
+        print::line(run.reference.to_string())
     }
 }
 
