@@ -81,6 +81,10 @@ pub struct Lease {
     pub allowed_tools: Vec<String>,
     /// The provider's session of the last attempt on this machine.
     pub resume: Option<String>,
+    /// The prompt goes on with that session and makes no sense without it. Otherwise a task that is resumed is told that it
+    /// was interrupted.
+    #[serde(default)]
+    pub follow_up: bool,
     pub traceparent: Option<String>,
     pub expires_at: Timestamp,
 }

@@ -20,4 +20,5 @@ pub mod sessions;
 pub mod shares;
 pub mod text;
 pub mod time;
+pub mod usage;
 pub mod voice;

@@ -315,9 +315,21 @@ pub struct Task {
     pub exit_code: Option<i32>,
     pub usage: Option<Usage>,
     pub provider_session_id: Option<String>,
+    /// A task that it depends on was continued after this one had begun, so its result may be out of date.
+    #[serde(default)]
+    pub stale: bool,
     pub created_at: Timestamp,
     pub started_at: Option<Timestamp>,
     pub finished_at: Option<Timestamp>,
+}
+
+/// Something more to say to the agent of a task that has ended. It goes on with its conversation.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskMessage {
+    pub text: Text<1, 65_536>,
+    /// Chosen by the client. A message of the task with the same id does nothing again.
+    pub message_id: Text<1, 128>,
 }
 
 /// A page of runs, newest first.

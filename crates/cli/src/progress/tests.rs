@@ -35,6 +35,7 @@ pub(crate) fn task(key: &str) -> Task {
         exit_code: None,
         usage: None,
         provider_session_id: None,
+        stale: false,
         created_at: Timestamp::from_unix_seconds(0),
         started_at: Some(Timestamp::from_unix_seconds(10)),
         finished_at: Some(Timestamp::from_unix_seconds(15)),

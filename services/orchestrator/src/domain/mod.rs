@@ -3,6 +3,7 @@
 mod deleted_machine;
 mod draft;
 mod draft_checks;
+mod follow_up;
 mod graph;
 mod range;
 mod retry;
@@ -15,6 +16,7 @@ mod waiting;
 
 pub(crate) use deleted_machine::{DeletedMachine, new_deletion};
 pub(crate) use draft::{ATTEMPT_BYTES, InvalidRun, RunDraft, TaskDraft};
+pub(crate) use follow_up::{Continuation, NoFollowUp};
 pub(crate) use graph::{InvalidGraph, TaskGraph};
 pub use range::byte_range;
 pub(crate) use retry::Retry;

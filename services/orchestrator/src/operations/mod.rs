@@ -1,6 +1,7 @@
 //! What the service does: each operation loads, applies the rules of `domain/` and stores, in one transaction.
 
 pub(crate) mod attempts;
+pub(crate) mod follow_ups;
 pub(crate) mod leases;
 pub(crate) mod machines;
 pub(crate) mod outputs;
@@ -10,6 +11,7 @@ pub(crate) mod runners;
 pub(crate) mod runs;
 pub(crate) mod timers;
 pub(crate) mod topics;
+pub(crate) mod usage;
 
 mod changes;
 mod grants;

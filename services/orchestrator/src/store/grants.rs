@@ -188,6 +188,9 @@ pub(crate) struct LeasedTask {
     pub(crate) working_directory: Option<String>,
     permission: Option<PermissionColumn>,
     allowed_tools: Option<String>,
+    /// What the agent is told after the end of the task, and the fence of the attempt before.
+    pub(crate) follow_up: Option<String>,
+    pub(crate) follow_up_fence: Option<i32>,
     pub(crate) traceparent: Option<String>,
 }
 
@@ -225,6 +228,8 @@ pub(crate) fn leased_tasks(tx: &mut Conn, of: &[LeaseId]) -> Result<Vec<LeasedTa
             task_specs::working_directory,
             task_specs::permission,
             task_specs::allowed_tools,
+            task_specs::follow_up,
+            task_specs::follow_up_fence,
             runs::traceparent,
         ))
         .load(c))

@@ -19,6 +19,7 @@ macro_rules! load_locked {
 
 pub(crate) mod deleted_machines;
 pub(crate) mod failures;
+pub(crate) mod follow_ups;
 pub(crate) mod grants;
 pub(crate) mod leases;
 pub(crate) mod new_run;
@@ -31,6 +32,7 @@ pub(crate) mod run_views;
 pub(crate) mod runners;
 pub(crate) mod runs;
 pub(crate) mod tasks;
+pub(crate) mod usage;
 
 mod columns;
 mod schema;

@@ -81,6 +81,7 @@ struct SpecRow<'a> {
     permission: Option<&'static str>,
     allowed_tools: Option<String>,
     fail_on_denial: bool,
+    stale: bool,
 }
 
 #[derive(Insertable)]
@@ -212,6 +213,7 @@ fn spec_row(task: &TaskDraft) -> SpecRow<'_> {
         permission: task.permission.map(Permission::as_str),
         allowed_tools: allowed_tools(&task.allowed_tools),
         fail_on_denial: task.fail_on_denial,
+        stale: false,
     }
 }
 

@@ -235,6 +235,7 @@ struct SpecRow {
     working_directory: Option<String>,
     permission: Option<PermissionColumn>,
     allowed_tools: Option<String>,
+    stale: bool,
 }
 
 /// Reads the tasks of a run whose positions lie in this range.
@@ -323,6 +324,7 @@ fn task(
         exit_code: result.exit_code,
         usage: (usage != Usage::default()).then_some(usage),
         provider_session_id: result.provider_session_id,
+        stale: spec.stale,
         created_at: result.created_at,
         started_at: result.started_at,
         finished_at: result.finished_at,

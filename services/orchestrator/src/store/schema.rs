@@ -78,7 +78,7 @@ table! {
 }
 
 table! {
-    use diesel::sql_types::{Bool, Nullable, Text};
+    use diesel::sql_types::{Bool, Integer, Nullable, Text};
     use ensemble_store_kit::types::{RefText, Uid};
 
     task_specs (task_id) {
@@ -93,6 +93,9 @@ table! {
         permission -> Nullable<Text>,
         allowed_tools -> Nullable<Text>,
         fail_on_denial -> Bool,
+        follow_up -> Nullable<Text>,
+        follow_up_fence -> Nullable<Integer>,
+        stale -> Bool,
     }
 }
 
@@ -202,6 +205,32 @@ table! {
         deleted_at -> Moment,
         ended_until -> Nullable<Moment>,
         registered_at -> Nullable<Moment>,
+    }
+}
+
+table! {
+    use diesel::sql_types::Text;
+    use ensemble_store_kit::types::Uid;
+
+    task_messages (task_id, message_id) {
+        task_id -> Uid,
+        message_id -> Text,
+    }
+}
+
+table! {
+    use diesel::sql_types::{BigInt, Double, Integer, Text};
+    use ensemble_store_kit::types::Uid;
+
+    usage_days (owner_id, day, machine_id, provider) {
+        owner_id -> Uid,
+        day -> Integer,
+        machine_id -> Text,
+        provider -> Text,
+        attempts -> BigInt,
+        input_tokens -> BigInt,
+        output_tokens -> BigInt,
+        cost_usd -> Double,
     }
 }
 

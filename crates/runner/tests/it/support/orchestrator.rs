@@ -172,6 +172,7 @@ pub(crate) fn task(prompt: impl Into<String>) -> Lease {
         permission: None,
         allowed_tools: Vec::new(),
         resume: None,
+        follow_up: false,
         traceparent: None,
         expires_at: Timestamp::from_unix_seconds(4_000_000_000),
     }
