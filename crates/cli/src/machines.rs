@@ -209,16 +209,23 @@ pub(crate) fn open(me: &Me, machine: &Machine) -> Result<Card> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use ensemble_types::refs::Ref;
     use ensemble_types::time::Timestamp;
 
     use super::*;
+
+    /// The characters of the id that a ref may have, and zeros.
+    fn reference(id: &str) -> Ref {
+        let fits: String = id.chars().filter(|c| !"-ilou".contains(*c)).take(8).collect();
+        format!("{fits:0<8}").parse().unwrap()
+    }
 
     /// Machines with these ids and names. The first one is this machine.
     pub(crate) fn machines(named: &[(&str, &str)]) -> Machines {
         let known = |(id, host): &(&str, &str)| Known {
             machine: Machine {
                 id: id.parse().unwrap(),
-                reference: format!("{:0<8}", id.replace('-', "")).parse().unwrap(),
+                reference: reference(id),
                 metadata: String::new(),
                 metadata_version: 1,
                 encryption_key: String::new(),

@@ -7,6 +7,7 @@ use ensemble_types::runs::RunStatus;
 
 use super::DONE;
 use super::runs::Which;
+use crate::complete;
 use crate::context::Context;
 use crate::failure::Result;
 use crate::print;
@@ -15,6 +16,7 @@ use crate::print;
 #[derive(Debug, Args)]
 pub(crate) struct Cancel {
     /// The run's ref or id, or `last`
+    #[arg(add = complete::runs())]
     run: Which,
     /// The reason; stored with the run
     #[arg(long)]

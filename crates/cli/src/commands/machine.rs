@@ -10,6 +10,7 @@ use ensemble_types::ids::MachineId;
 use ensemble_types::machines::{Machine as Record, RegisterMachine};
 
 use super::DONE;
+use crate::complete;
 use crate::confirm;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
@@ -30,12 +31,14 @@ pub(crate) enum Machine {
     /// Show one machine
     Show {
         /// The machine's ref or id
+        #[arg(add = complete::machines())]
         machine: MachineId,
     },
     /// Delete a machine: its runner loses access, and tasks that only it may do fail
     #[command(visible_alias = "rm")]
     Delete {
         /// The machine's ref or id
+        #[arg(add = complete::machines())]
         machine: MachineId,
         /// Do not ask for confirmation
         #[arg(long, short)]

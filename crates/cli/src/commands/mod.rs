@@ -22,6 +22,7 @@ pub(crate) mod retry;
 pub(crate) mod run;
 pub(crate) mod runner;
 pub(crate) mod runs;
+pub(crate) mod say;
 pub(crate) mod session;
 pub(crate) mod share;
 pub(crate) mod show;
@@ -29,6 +30,7 @@ pub(crate) mod status;
 pub(crate) mod submit;
 pub(crate) mod token;
 pub(crate) mod up;
+pub(crate) mod usage;
 pub(crate) mod whoami;
 
 /// Runs the command.
@@ -68,6 +70,8 @@ async fn execute(context: &Context, command: Command) -> Result {
         Command::Output(command) => command.run(context).await,
         Command::Cancel(command) => command.run(context).await,
         Command::Retry(command) => command.run(context).await,
+        Command::Say(command) => command.run(context).await,
+        Command::Usage(command) => command.run(context).await,
         Command::Session(command) => command.run(context).await,
         Command::Share(command) => command.run(context).await,
         Command::Status(command) => command.run(context).await,

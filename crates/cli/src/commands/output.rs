@@ -12,6 +12,7 @@ use futures_util::{Stream, StreamExt};
 use super::DONE;
 use super::runs::Which;
 use crate::agent_output::AgentOutput;
+use crate::complete;
 use crate::context::{Context, interrupts};
 use crate::failure::{Failure, Result};
 use crate::progress::name;
@@ -20,6 +21,7 @@ use crate::progress::name;
 #[derive(Debug, Args)]
 pub(crate) struct Output {
     /// The run's ref or id, or `last`
+    #[arg(add = complete::runs())]
     run: Which,
     /// The task: its key, its ref or id, or its number from 1 on [default: the only one]
     task: Option<String>,
@@ -86,7 +88,7 @@ fn check_attempt(run: &Run, task: &Task, attempt: Option<u32>) -> Result<()> {
 }
 
 /// Finds the task that the argument names.
-fn find<'r>(run: &'r Run, named: Option<&str>) -> Result<&'r Task> {
+pub(super) fn find<'r>(run: &'r Run, named: Option<&str>) -> Result<&'r Task> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
     let keys = || {
         let names: Vec<_> = tasks.iter().take(20).filter_map(|task| task.task_key.as_deref()).collect();

@@ -5,6 +5,7 @@ use ensemble_types::problem::Code;
 
 use super::DONE;
 use super::runs::Which;
+use crate::complete;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::print;
@@ -14,6 +15,7 @@ use crate::watching::{AllowDenials, Asked, watch};
 #[derive(Debug, Args)]
 pub(crate) struct Retry {
     /// The run's ref or id, or `last`
+    #[arg(add = complete::runs())]
     run: Which,
     /// Do not wait for the run to end
     #[arg(long, short)]

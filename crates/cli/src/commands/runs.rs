@@ -8,6 +8,7 @@ use ensemble_types::runs::{Run, Task, WaitingFor};
 use futures_util::{StreamExt, TryStreamExt};
 
 use super::DONE;
+use crate::complete;
 use crate::confirm;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
@@ -46,6 +47,7 @@ enum Change {
 #[derive(Debug, Args)]
 struct Delete {
     /// The run's ref or id, or `last`
+    #[arg(add = complete::runs())]
     run: Which,
     /// Do not ask for confirmation
     #[arg(long, short)]
@@ -163,7 +165,7 @@ impl std::str::FromStr for Which {
         if text == "last" {
             return Ok(Self::Last);
         }
-        text.parse().map(Self::Named).map_err(|_| "must be the ref or the id of a run, or `last`")
+        text.parse().map(Self::Named).map_err(|_| "must be the ref (eight characters) or the id of a run, or `last`")
     }
 }
 

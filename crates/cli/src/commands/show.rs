@@ -5,6 +5,7 @@ use ensemble_types::runs::{Run, Task, TaskStatus};
 
 use super::DONE;
 use super::runs::Which;
+use crate::complete;
 use crate::context::{Context, now};
 use crate::failure::Result;
 use crate::machines::Machines;
@@ -21,6 +22,7 @@ const MANY_TASKS: usize = 50;
 #[derive(Debug, Args)]
 pub(crate) struct Show {
     /// The run's ref or id, or `last`
+    #[arg(add = complete::runs())]
     run: Which,
     /// Update until the run has ended
     #[arg(long, short)]

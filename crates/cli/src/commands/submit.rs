@@ -5,6 +5,7 @@ use ensemble_client::idempotency_key;
 use ensemble_types::ids::MachineId;
 use ensemble_types::runs::{Permission, Provider, Run};
 
+use crate::complete;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::machines::{Machines, runner};
@@ -19,7 +20,7 @@ pub(crate) struct Options {
     #[arg(long, short)]
     pub(crate) detach: bool,
     /// The machine: its name, its id, or `any` [default: this machine]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = complete::machines())]
     pub(crate) machine: Option<String>,
     /// The provider where none is named: claude, codex or gemini
     #[arg(long, value_parser = provider)]

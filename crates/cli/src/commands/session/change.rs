@@ -7,6 +7,7 @@ use ensemble_types::sessions::{SessionStatus, UpdateSession};
 use serde_json::json;
 
 use super::Named;
+use crate::complete;
 use crate::confirm;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
@@ -16,6 +17,7 @@ use crate::vault::{Card, card, seal_json};
 #[derive(Debug, Args)]
 pub(crate) struct Rename {
     /// The session's ref or id, or `last`
+    #[arg(add = complete::sessions())]
     session: Named,
     /// The new title; it is encrypted
     title: String,
@@ -24,6 +26,7 @@ pub(crate) struct Rename {
 #[derive(Debug, Args)]
 pub(crate) struct Delete {
     /// The session's ref or id, or `last`
+    #[arg(add = complete::sessions())]
     session: Named,
     /// Do not ask for confirmation
     #[arg(long, short)]

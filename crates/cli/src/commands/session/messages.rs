@@ -15,6 +15,7 @@ use futures_util::StreamExt;
 use serde_json::json;
 
 use super::Named;
+use crate::complete;
 use crate::context::{Context, Me, interrupts};
 use crate::failure::{Failure, Result};
 use crate::print;
@@ -25,6 +26,7 @@ use crate::when;
 #[derive(Debug, Args)]
 pub(crate) struct Send {
     /// The session's ref or id, or `last`
+    #[arg(add = complete::sessions())]
     session: Named,
     /// The text (`-`: standard input; put `--` before a text that begins with a hyphen)
     #[arg(required = true, num_args = 1..)]
@@ -40,6 +42,7 @@ pub(crate) struct Send {
 #[derive(Debug, Args)]
 pub(crate) struct Read {
     /// The session's ref or id, or `last`
+    #[arg(add = complete::sessions())]
     session: Named,
     /// The number of messages, from the newest
     #[arg(long, short = 'n', default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
@@ -58,6 +61,7 @@ pub(crate) struct Read {
 #[derive(Debug, Args)]
 pub(crate) struct Follow {
     /// The session's ref or id, or `last`
+    #[arg(add = complete::sessions())]
     session: Named,
     /// Start after this number instead of now (0: from the beginning)
     #[arg(long, value_name = "SEQ")]

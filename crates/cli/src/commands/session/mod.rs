@@ -11,6 +11,7 @@ use ensemble_types::sessions::SessionStatus;
 
 pub(crate) use self::named::Named;
 use super::DONE;
+use crate::complete;
 use crate::context::Context;
 use crate::failure::Result;
 
@@ -52,6 +53,7 @@ pub(crate) enum Session {
 #[derive(Debug, Args)]
 pub(crate) struct Which {
     /// The session's ref or id, or `last`
+    #[arg(add = complete::sessions())]
     pub(crate) session: Named,
 }
 

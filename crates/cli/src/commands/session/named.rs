@@ -20,7 +20,7 @@ impl std::str::FromStr for Named {
         if text == "last" {
             return Ok(Self::Last);
         }
-        text.parse().map(Self::Is).map_err(|_| "must be the ref or the id of a session, or `last`")
+        text.parse().map(Self::Is).map_err(|_| "must be the ref (eight characters) or the id of a session, or `last`")
     }
 }
 

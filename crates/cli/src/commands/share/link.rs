@@ -14,6 +14,7 @@ use ensemble_types::time::Timestamp;
 use serde_json::json;
 
 use crate::commands::session::Named;
+use crate::complete;
 use crate::context::{Context, Me, now};
 use crate::failure::{Failure, Result};
 use crate::print;
@@ -26,6 +27,7 @@ const ADDRESS_BYTES: u64 = 8 * 1024;
 #[derive(Debug, Args)]
 pub(crate) struct Link {
     /// The session's ref or id, or `last`
+    #[arg(add = complete::sessions())]
     session: Named,
     /// When the link expires: a duration (30m, 12h, 7d) or a time (2026-12-31T00:00:00Z), within a year
     #[arg(long, value_name = "WHEN", value_parser = expiry)]

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::Level;
 use crate::commands::session::Named;
+use crate::complete;
 use crate::context::{Context, Me};
 use crate::failure::Result;
 use crate::print;
@@ -20,6 +21,7 @@ use crate::when;
 #[derive(Debug, Args)]
 pub(crate) struct Add {
     /// The session's ref or id, or `last`
+    #[arg(add = complete::sessions())]
     session: Named,
     /// The user's id; `ensemble whoami` shows it to the user
     user: UserId,
@@ -31,6 +33,7 @@ pub(crate) struct Add {
 #[derive(Debug, Args)]
 pub(crate) struct Change {
     /// The session's ref or id, or `last`
+    #[arg(add = complete::sessions())]
     session: Named,
     /// The user's id
     user: UserId,
@@ -42,6 +45,7 @@ pub(crate) struct Change {
 #[derive(Debug, Args)]
 pub(crate) struct Remove {
     /// The session's ref or id, or `last`
+    #[arg(add = complete::sessions())]
     session: Named,
     /// The user's id (with your own id you leave the session)
     user: UserId,
