@@ -12,6 +12,7 @@ pub mod links;
 pub mod machines;
 pub mod messages;
 pub mod page;
+pub mod pends;
 pub mod permissions;
 pub mod problem;
 pub mod refs;
