@@ -5,7 +5,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     apply, cancel, completions, config, diff, discard, r#do, doctor, login, logout, machine, open, output, plan, retry,
-    run, runner, runs, session, share, show, status, token, up, whoami,
+    run, runner, runs, say, session, share, show, status, token, up, usage, whoami,
 };
 use crate::global::Global;
 
@@ -69,6 +69,10 @@ pub(crate) enum Command {
     Cancel(cancel::Cancel),
     /// Retry the failed and cancelled tasks of a run
     Retry(retry::Retry),
+    /// Say something more to the agent of a task that has ended
+    Say(say::Say),
+    /// Show what your tasks cost, by day, machine or provider
+    Usage(usage::Usage),
     /// Create, read and write encrypted sessions
     #[command(subcommand, visible_alias = "sessions")]
     Session(Box<session::Session>),
@@ -91,6 +95,9 @@ const OTHER_WORDS: &[(&str, &str)] = &[
     ("ask", "do"),
     ("exec", "do"),
     ("info", "status"),
+    ("reply", "say"),
+    ("tell", "say"),
+    ("cost", "usage"),
     ("ps", "runs"),
     ("ls", "runs"),
     ("list", "runs"),

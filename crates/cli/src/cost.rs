@@ -47,7 +47,7 @@ pub(crate) fn sentence(usage: &Usage) -> Option<String> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "it is shown with two digits")]
-fn short(count: u64) -> String {
+pub(crate) fn short(count: u64) -> String {
     match count {
         0..1_000 => count.to_string(),
         1_000..1_000_000 => format!("{:.1}k", count as f64 / 1e3),

@@ -92,9 +92,11 @@ impl Machines {
         self.this.as_ref().filter(|this| self.get(this).is_some())
     }
 
-    /// The machine with this id, or the only one with this name.
+    /// The machine with this id or ref, or the only one with this name.
     pub(crate) fn find(&self, named: &str) -> Result<&MachineId> {
-        if let Some(known) = self.all.iter().find(|known| known.machine.id.as_str() == named) {
+        let by_id = self.all.iter().find(|known| known.machine.id.as_str() == named);
+        let by_ref = || self.all.iter().find(|known| known.machine.reference.as_str() == named);
+        if let Some(known) = by_id.or_else(by_ref) {
             return Ok(&known.machine.id);
         }
         let host = |known: &&Known| known.card.as_ref().is_some_and(|card| card.host.eq_ignore_ascii_case(named));
@@ -109,7 +111,7 @@ impl Machines {
                 self.names(self.all.iter())
             ))),
             several => Err(Failure::message(format!(
-                "{} machines have the name {named}. Give the id of one: {}.",
+                "{} machines have the name {named}. Give the ref of one: {}.",
                 several.len(),
                 self.names(several.iter().copied())
             ))),
@@ -126,9 +128,12 @@ impl Machines {
         (!host.is_empty()).then_some(host.as_str())
     }
 
-    /// How people call a machine: its name and its id, shortened if it is long.
+    /// How people call a machine: its name and its ref. One that was deleted: its id, shortened if it is long.
     pub(crate) fn called(&self, id: &MachineId) -> String {
-        let short = cut_middle(id.as_str(), LONGEST_ID);
+        let short = match self.get(id) {
+            Some(known) => known.machine.reference.to_string(),
+            None => cut_middle(id.as_str(), LONGEST_ID),
+        };
         match self.name(id) {
             Some(name) if name != id.as_str() => format!("{name} ({short})"),
             _ => short,
@@ -204,15 +209,23 @@ pub(crate) fn open(me: &Me, machine: &Machine) -> Result<Card> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use ensemble_types::refs::Ref;
     use ensemble_types::time::Timestamp;
 
     use super::*;
+
+    /// The characters of the id that a ref may have, and zeros.
+    fn reference(id: &str) -> Ref {
+        let fits: String = id.chars().filter(|c| !"-ilou".contains(*c)).take(8).collect();
+        format!("{fits:0<8}").parse().unwrap()
+    }
 
     /// Machines with these ids and names. The first one is this machine.
     pub(crate) fn machines(named: &[(&str, &str)]) -> Machines {
         let known = |(id, host): &(&str, &str)| Known {
             machine: Machine {
                 id: id.parse().unwrap(),
+                reference: reference(id),
                 metadata: String::new(),
                 metadata_version: 1,
                 encryption_key: String::new(),
@@ -241,7 +254,7 @@ pub(crate) mod tests {
         let machines = machines(&[("m-1", "desk"), ("m-12", "laptop")]);
         assert_eq!(
             machines.explain("m-12 is full; m-1, pinned. m-123 is not known."),
-            "laptop (m-12) is full; desk (m-1), pinned. m-123 is not known."
+            "laptop (m1200000) is full; desk (m1000000), pinned. m-123 is not known."
         );
         let named = machines.with_names(serde_json::json!({"machineId": "m-1", "tasks": [{"machineId": null}]}));
         assert_eq!(named["machineName"], "desk");
@@ -253,8 +266,9 @@ pub(crate) mod tests {
         let machines = machines(&[("a", "desk"), ("b", "laptop"), ("c", "desk")]);
         assert_eq!(machines.find("LAPTOP").unwrap().as_str(), "b");
         assert_eq!(machines.find("c").unwrap().as_str(), "c");
+        assert_eq!(machines.find("c0000000").unwrap().as_str(), "c");
         let several = machines.find("desk").unwrap_err().to_string();
-        assert!(several.contains("desk (a), desk (c)"), "{several}");
-        assert!(machines.find("nowhere").unwrap_err().to_string().contains("laptop (b)"));
+        assert!(several.contains("desk (a0000000), desk (c0000000)"), "{several}");
+        assert!(machines.find("nowhere").unwrap_err().to_string().contains("laptop (b0000000)"));
     }
 }

@@ -10,6 +10,7 @@ mod agent_output;
 mod arguments;
 mod changes;
 mod commands;
+mod complete;
 mod confirm;
 mod context;
 mod cost;
@@ -30,9 +31,14 @@ mod when;
 
 use std::process::ExitCode;
 
+use clap::CommandFactory;
+use clap_complete::CompleteEnv;
+
 use crate::arguments::Arguments;
 
 fn main() -> ExitCode {
+    // A shell that completes a command asks with the variable COMPLETE. Then this ends the program.
+    CompleteEnv::with_factory(Arguments::command).complete();
     let arguments = Arguments::read();
     let json = arguments.global.json;
     match commands::dispatch(arguments) {

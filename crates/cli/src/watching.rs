@@ -118,7 +118,7 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId, asked: Asked, a
             _ = clock.tick(), if !context.json && progress.is_live() => progress.draw()?,
             _ = interrupt.recv() => {
                 progress.leave();
-                if !interrupted(context, me, id, &mut interrupt).await? {
+                if !interrupted(context, me, &run, &mut interrupt).await? {
                     return Ok(ExitCode::from(INTERRUPTED));
                 }
             }
@@ -192,9 +192,11 @@ impl RetryBudget {
 }
 
 /// Asks what to do about the interruption. `true`: continue to watch.
-pub(crate) async fn interrupted(context: &Context, me: &Me, id: RunId, again: &mut Signal) -> Result<bool> {
-    let leave =
-        || print::note(format!("The run continues. `ensemble show {id}` shows it, `ensemble cancel {id}` cancels it."));
+pub(crate) async fn interrupted(context: &Context, me: &Me, run: &Run, again: &mut Signal) -> Result<bool> {
+    let leave = || {
+        let run = run.reference;
+        print::note(format!("The run continues. `ensemble show {run}` shows it, `ensemble cancel {run}` cancels it."));
+    };
     if context.json || !io::stdin().is_terminal() {
         leave();
         return Ok(false);
@@ -208,7 +210,7 @@ pub(crate) async fn interrupted(context: &Context, me: &Me, id: RunId, again: &m
     };
     match answer.trim() {
         "y" | "Y" | "yes" => {
-            me.client.cancel_run(id, Some("cancelled at the terminal")).await?;
+            me.client.cancel_run(run.id, Some("cancelled at the terminal")).await?;
             print::note("Cancelling. Running tasks end within seconds.");
             Ok(true)
         }
@@ -253,9 +255,9 @@ pub(crate) fn end(run: &Run, machines: &Machines, asked: &[Option<Permission>]) 
     let time = run.started_at.zip(run.finished_at).map(|(from, to)| when::duration(to.since(from)));
     let more: Vec<_> = time.into_iter().chain(cost::sentence(&cost::total(tasks))).collect();
     let more = if more.is_empty() { String::new() } else { format!(" {}.", more.join(", ")) };
-    print::line(format!("\nRun {} {}: {}.{more}", run.id, run.status.as_str(), counts.join(", ")))?;
+    print::line(format!("\nRun {} {}: {}.{more}", run.reference, run.status.as_str(), counts.join(", ")))?;
     if run.status == RunStatus::Failed {
-        print::note(format!("`ensemble retry {}` retries the failed tasks.", run.id));
+        print::note(format!("`ensemble retry {}` retries the failed tasks.", run.reference));
     }
     Ok(())
 }
@@ -274,7 +276,7 @@ pub(crate) fn failed(run: &Run, task: &Task, number: usize, tasks: &[Task], mach
             print::line(format!("\n✗ {}{on}: {why}", name(task, number)))?;
             denials::report_machines(std::slice::from_ref(task), machines)?;
             let which = task.task_key.clone().unwrap_or_else(|| (number + 1).to_string());
-            print::line(format!("  ensemble output {} {which}", run.id))
+            print::line(format!("  ensemble output {} {which}", run.reference))
         }
         _ => Ok(()),
     }

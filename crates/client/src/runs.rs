@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use ensemble_types::ids::RunId;
-use ensemble_types::runs::{CancelRun, CreateRun, Pend, Pended, Run, RunPage, WaitFor};
+use ensemble_types::ids::{RunId, TaskId};
+use ensemble_types::refs::Ref;
+use ensemble_types::runs::{CancelRun, CreateRun, Pend, Pended, Run, RunPage, Task, TaskMessage, WaitFor};
 use ensemble_types::text::Text;
+use ensemble_types::time::Timestamp;
+use ensemble_types::usage::{UsageBy, UsageReport};
 use futures_util::{Stream, StreamExt, stream};
 
 use crate::call::LONGEST_RUN;
@@ -44,6 +47,13 @@ impl Client {
         self.get(&["v1", "orchestrator", "runs", &id.to_string()]).at_most(LONGEST_RUN).send().await
     }
 
+    /// The id of the run with this ref. Its tasks are not read.
+    pub async fn find_run(&self, run: Ref) -> Result<RunId> {
+        let pended: Pended =
+            self.get(&["v1", "orchestrator", "runs", run.as_str(), "pend"]).query("timeoutMs", Some(0)).send().await?;
+        Ok(pended.id)
+    }
+
     /// Cancels a run. A run that has already ended is returned unchanged.
     pub async fn cancel_run(&self, id: RunId, reason: Option<&str>) -> Result<Run> {
         let reason = reason.map(Text::new).transpose();
@@ -56,6 +66,24 @@ impl Client {
     pub async fn retry_run(&self, id: RunId) -> Result<Run> {
         let path = ["v1", "orchestrator", "runs", &id.to_string(), "retry"];
         self.post(&path, Repeat::Harmful).at_most(LONGEST_RUN).send().await
+    }
+
+    /// Says something more to the agent of a task that has ended. CONFLICT when it cannot go on. A message with the same id
+    /// does nothing again.
+    pub async fn say(&self, run: RunId, task: TaskId, message: &TaskMessage) -> Result<Task> {
+        let path = ["v1", "orchestrator", "runs", &run.to_string(), "tasks", &task.to_string(), "messages"];
+        self.post(&path, Repeat::Harmless).json(message).send().await
+    }
+
+    /// What the caller's tasks cost from the day of one time to that of another, in UTC.
+    pub async fn usage(&self, from: Timestamp, to: Timestamp, by: UsageBy) -> Result<UsageReport> {
+        let by = match by {
+            UsageBy::Day => "day",
+            UsageBy::Machine => "machine",
+            UsageBy::Provider => "provider",
+        };
+        let call = self.get(&["v1", "orchestrator", "usage"]);
+        call.query("from", Some(from)).query("to", Some(to)).query("by", Some(by)).send().await
     }
 
     /// Deletes a run that has ended, with its tasks and their output. CONFLICT before its end.

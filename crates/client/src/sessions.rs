@@ -2,6 +2,7 @@
 
 use ensemble_types::ids::SessionId;
 use ensemble_types::messages::{AppendMessage, AppendMessages, AppendedMessages, Message, MessagePage};
+use ensemble_types::refs::Ref;
 use ensemble_types::sessions::{CreateSession, Session, SessionPage, UpdateSession};
 use futures_util::{Stream, StreamExt, stream};
 
@@ -47,6 +48,12 @@ impl Client {
 
     pub async fn session(&self, id: SessionId) -> Result<Session> {
         self.get(&["v1", "sessions", &id.to_string()]).send().await
+    }
+
+    /// The id of the session with this ref.
+    pub async fn find_session(&self, session: Ref) -> Result<SessionId> {
+        let session: Session = self.get(&["v1", "sessions", session.as_str()]).send().await?;
+        Ok(session.id)
     }
 
     pub async fn session_page(

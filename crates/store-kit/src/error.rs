@@ -40,8 +40,14 @@ pub(crate) enum ConnState {
     Healthy,
     /// It is gone: everything after this fails too.
     Broken,
-    /// The transaction lost against another one and may be tried again.
+    /// The transaction lost against another one, or its random ref was taken. It may be tried again.
     Conflict,
+}
+
+/// Whether a unique constraint is that of refs: the index `<table>_ref` on PostgreSQL, the column `<table>.ref` on SQLite. Refs
+/// are random, so the transaction may be tried again: it makes another one.
+fn is_of_refs(constraint: &str) -> bool {
+    constraint.ends_with("_ref") || constraint.ends_with(".ref")
 }
 
 /// What an error of diesel means.
@@ -61,7 +67,8 @@ pub(crate) fn classify(operation: &'static str, error: DieselError) -> (StoreErr
         DatabaseErrorKind::UniqueViolation => {
             let columns = message.trim_start_matches("UNIQUE constraint failed: ");
             let constraint = info.constraint_name().unwrap_or(columns).to_owned();
-            return (StoreError::Duplicate { operation, constraint }, ConnState::Healthy);
+            let state = if is_of_refs(&constraint) { ConnState::Conflict } else { ConnState::Healthy };
+            return (StoreError::Duplicate { operation, constraint }, state);
         }
         DatabaseErrorKind::SerializationFailure => return (StoreError::Busy { operation }, ConnState::Conflict),
         // A server that became a standby refuses writes; a new connection may lead to the primary.

@@ -3,6 +3,7 @@
 //! | in `table!` | Rust | PostgreSQL | SQLite |
 //! |---|---|---|---|
 //! | [`Uid`] | every id of `ensemble_types::ids`, [`Uuid`] | `uuid` | `BLOB` of 16 bytes |
+//! | [`RefText`] | [`Ref`] | `text` | `TEXT` |
 //! | [`Moment`] | [`Timestamp`] | `timestamptz` | `INTEGER`, microseconds since 1970 |
 //!
 //! Rows are read into these types as they are; queries take `id.db()` and `at.db()` ([`IntoDb`]), because an id's own
@@ -19,6 +20,7 @@ use diesel::serialize::{self, IsNull, Output, ToSql};
 use diesel::sql_types::{BigInt, SqlOrd, SqlType};
 use diesel::sqlite::{Sqlite, SqliteValue};
 use ensemble_types::ids::{GatewaySessionId, LeaseId, MessageId, OrderId, RunId, SessionId, TaskId, TokenId, UserId};
+use ensemble_types::refs::Ref;
 use ensemble_types::time::Timestamp;
 use uuid::Uuid;
 
@@ -31,6 +33,11 @@ pub struct Uid;
 #[derive(Clone, Copy, Debug, Default, SqlType, QueryId)]
 #[diesel(postgres_type(oid = 1184, array_oid = 1185), sqlite_type(name = "Long"))]
 pub struct Moment;
+
+/// A ref.
+#[derive(Clone, Copy, Debug, Default, SqlType, QueryId)]
+#[diesel(postgres_type(oid = 25, array_oid = 1009), sqlite_type(name = "Text"))]
+pub struct RefText;
 
 /// Lets queries take the `max` of a time.
 impl SqlOrd for Moment {}
@@ -45,6 +52,11 @@ pub struct DbId(pub Uuid);
 #[diesel(sql_type = Moment)]
 pub struct DbTime(pub Timestamp);
 
+/// A ref on its way into a query; `reference.db()` makes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, AsExpression, FromSqlRow)]
+#[diesel(sql_type = RefText)]
+pub struct DbRef(pub Ref);
+
 /// From our types to what a query takes: `sessions::id.eq(id.db())`. The way back needs nothing: row structs hold
 /// `SessionId` and `Timestamp` themselves.
 pub trait IntoDb {
@@ -56,6 +68,13 @@ impl IntoDb for Timestamp {
     type Db = DbTime;
     fn db(self) -> DbTime {
         DbTime(self)
+    }
+}
+
+impl IntoDb for Ref {
+    type Db = DbRef;
+    fn db(self) -> DbRef {
+        DbRef(self)
     }
 }
 
@@ -125,6 +144,7 @@ ids! { UserId SessionId MessageId RunId TaskId LeaseId OrderId TokenId GatewaySe
 // diesel reads a Uuid from any column type that it can be made from.
 from_sql!(Uuid, Uid, DbId => |id| id.0);
 readable!(Timestamp, Moment, DbTime => |at| at.0);
+readable!(Ref, RefText, DbRef => |reference| reference.0);
 
 impl ToSql<Uid, Pg> for DbId {
     fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Pg>) -> serialize::Result {
@@ -149,6 +169,32 @@ impl FromSql<Uid, Pg> for DbId {
 impl FromSql<Uid, Sqlite> for DbId {
     fn from_sql(mut value: SqliteValue<'_, '_, '_>) -> deserialize::Result<Self> {
         Ok(Self(Uuid::from_slice(value.read_blob())?))
+    }
+}
+
+impl ToSql<RefText, Pg> for DbRef {
+    fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Pg>) -> serialize::Result {
+        out.write_all(self.0.as_str().as_bytes())?;
+        Ok(IsNull::No)
+    }
+}
+
+impl ToSql<RefText, Sqlite> for DbRef {
+    fn to_sql<'b>(&'b self, out: &mut Output<'b, '_, Sqlite>) -> serialize::Result {
+        out.set_value(self.0.as_str());
+        Ok(IsNull::No)
+    }
+}
+
+impl FromSql<RefText, Pg> for DbRef {
+    fn from_sql(value: PgValue<'_>) -> deserialize::Result<Self> {
+        Ok(Self(str::from_utf8(value.as_bytes())?.parse()?))
+    }
+}
+
+impl FromSql<RefText, Sqlite> for DbRef {
+    fn from_sql(mut value: SqliteValue<'_, '_, '_>) -> deserialize::Result<Self> {
+        Ok(Self(value.read_text().parse()?))
     }
 }
 

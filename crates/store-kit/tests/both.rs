@@ -61,6 +61,23 @@ async fn count(db: &Db) -> i64 {
 }
 
 on_both_databases! {
+    async fn a_transaction_whose_ref_is_taken_is_tried_again(on: Backend) {
+        let (db, _database) = open(on).await;
+        let table = "CREATE TABLE named (ref text NOT NULL); CREATE UNIQUE INDEX named_ref ON named (ref); \
+                     INSERT INTO named VALUES ('taken000')";
+        db.write("prepare", move |tx| tx.batch(table)).await.unwrap();
+        let tries = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&tries);
+        let named = db.write("name", move |tx| {
+            let reference = if counted.fetch_add(1, Ordering::SeqCst) == 0 { "taken000" } else { "free0000" };
+            tx.batch(&format!("INSERT INTO named VALUES ('{reference}')"))
+        });
+        named.await.unwrap();
+        assert_eq!(tries.load(Ordering::SeqCst), 2);
+        let always = db.write("name", |tx| tx.batch("INSERT INTO named VALUES ('taken000')")).await;
+        assert!(matches!(always, Err(StoreError::Duplicate { .. })), "{always:?}");
+    }
+
     async fn written_rows_are_read_back(on: Backend) {
         let (db, _database) = open(on).await;
         let id = SessionId::generate();

@@ -102,6 +102,10 @@ pub struct Lease {
     pub base_task: Option<TaskId>,
     /// The provider's session of the last attempt on this machine.
     pub resume: Option<String>,
+    /// The prompt goes on with that session and makes no sense without it. Otherwise a task that is resumed is told that it
+    /// was interrupted.
+    #[serde(default)]
+    pub follow_up: bool,
     pub traceparent: Option<String>,
     pub expires_at: Timestamp,
 }

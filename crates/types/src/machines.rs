@@ -5,6 +5,7 @@ use utoipa::ToSchema;
 
 use crate::free::FreeObject;
 use crate::ids::MachineId;
+use crate::refs::Ref;
 use crate::text::Blob;
 use crate::time::Timestamp;
 
@@ -52,6 +53,9 @@ pub struct UpdateMachine {
 #[serde(rename_all = "camelCase")]
 pub struct Machine {
     pub id: MachineId,
+    /// Short, and taken wherever the id is in a path.
+    #[serde(rename = "ref")]
+    pub reference: Ref,
     pub metadata: String,
     pub metadata_version: i64,
     pub encryption_key: String,

@@ -5,7 +5,9 @@ use utoipa::ToSchema;
 
 pub use crate::changes::{ChangesState, Isolation, TaskChanges};
 use crate::ids::{MachineId, RunId, TaskId};
+pub use crate::pends::{ChangedTask, Pend, Pended, WaitFor};
 pub use crate::permissions::{Permission, PermissionDenial, PermissionDenials};
+use crate::refs::Ref;
 pub use crate::states::{RunStatus, TaskStatus};
 use crate::text::Text;
 use crate::time::Timestamp;
@@ -203,6 +205,9 @@ pub struct RunSummary {
 #[serde(rename_all = "camelCase")]
 pub struct Run {
     pub id: RunId,
+    /// Short, and taken wherever the id is in a path.
+    #[serde(rename = "ref")]
+    pub reference: Ref,
     pub title: Option<String>,
     pub status: RunStatus,
     pub cancel_reason: Option<String>,
@@ -227,6 +232,9 @@ pub struct Run {
 #[serde(rename_all = "camelCase")]
 pub struct Task {
     pub id: TaskId,
+    /// Short, and taken wherever the id is in a path.
+    #[serde(rename = "ref")]
+    pub reference: Ref,
     pub task_key: Option<String>,
     pub title: Option<String>,
     pub prompt: String,
@@ -261,9 +269,21 @@ pub struct Task {
     pub exit_code: Option<i32>,
     pub usage: Option<Usage>,
     pub provider_session_id: Option<String>,
+    /// A task that it depends on was continued after this one had begun, so its result may be out of date.
+    #[serde(default)]
+    pub stale: bool,
     pub created_at: Timestamp,
     pub started_at: Option<Timestamp>,
     pub finished_at: Option<Timestamp>,
+}
+
+/// Something more to say to the agent of a task that has ended. It goes on with its conversation.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskMessage {
+    pub text: Text<1, 65_536>,
+    /// Chosen by the client. A message of the task with the same id does nothing again.
+    pub message_id: Text<1, 128>,
 }
 
 /// A page of runs, newest first.
@@ -280,65 +300,4 @@ pub struct RunPage {
 pub struct CancelRun {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Text<0, 512>>,
-}
-
-/// The event that ends a `pend`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum WaitFor {
-    /// The version differs from the cursor.
-    #[default]
-    Change,
-    /// The run has ended.
-    Terminal,
-}
-
-/// How to wait. Accepted in the body or in the query.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Pend {
-    /// The run's version from the last response.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(pattern = "^[0-9]{1,18}$")]
-    pub cursor: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wait_for: Option<WaitFor>,
-    /// 0 to 120,000; the default is 30,000.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(maximum = 120_000)]
-    pub timeout_ms: Option<u32>,
-}
-
-/// What had changed when the wait ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Pended {
-    pub id: RunId,
-    pub status: RunStatus,
-    pub terminal: bool,
-    /// `false` when the wait timed out.
-    pub changed: bool,
-    /// The cursor for the next `pend`.
-    pub cursor: String,
-    /// Without its tasks.
-    pub run: Run,
-    /// At most 500.
-    pub changed_tasks: Vec<ChangedTask>,
-    /// More tasks changed than fit into this response.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub more: bool,
-}
-
-/// The current state of a task that changed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ChangedTask {
-    pub id: TaskId,
-    pub status: TaskStatus,
-    pub attempt: u32,
-    pub waiting_for: Option<WaitingFor>,
-    pub waiting_reason: Option<String>,
-    /// The machine to which the task is pinned, or on which it runs or ran.
-    pub machine_id: Option<MachineId>,
-    pub error: Option<TaskError>,
 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::ids::{MachineId, SessionId, UserId};
+use crate::refs::Ref;
 use crate::text::{Blob, Text};
 use crate::time::Timestamp;
 
@@ -99,6 +100,9 @@ pub struct SessionHeartbeat {
 #[serde(rename_all = "camelCase")]
 pub struct Session {
     pub id: SessionId,
+    /// Short, and taken wherever the id is in a path.
+    #[serde(rename = "ref")]
+    pub reference: Ref,
     pub owner_id: UserId,
     /// `null` for a session without a machine.
     #[serde(default)]

@@ -6,7 +6,7 @@ use ensemble_store_kit::cursor::InvalidCursor;
 use ensemble_store_kit::{QuotaExceeded, StoreError};
 use ensemble_types::problem::{Code, Problem};
 
-use crate::domain::{InvalidGraph, InvalidRun};
+use crate::domain::{InvalidGraph, InvalidRun, NoFollowUp};
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -32,6 +32,8 @@ pub(crate) enum Error {
     NothingToRetry,
     #[error("the run is being cancelled")]
     Cancelling,
+    #[error("nothing can be said to the task: {0:?}")]
+    NoFollowUp(NoFollowUp),
     #[error("the run has not ended")]
     NotEnded,
     #[error("the task is not over")]
@@ -94,6 +96,7 @@ impl IntoProblem for Error {
                 Problem::new(Code::Conflict, "The run is being cancelled. Retry it after it has ended.")
                     .with_retry_after(5)
             }
+            Self::NoFollowUp(why) => Problem::new(Code::Conflict, why.advice()),
             Self::NotEnded => {
                 Problem::new(Code::Conflict, "The run has not ended. Cancel it first, and delete it when it has ended.")
             }

@@ -10,12 +10,13 @@ use ensemble_types::problem::Code::{
     Conflict, DependencyCycle, IdempotencyMismatch, InvalidCursor, InvalidDependency, LeaseLost, MachineNotFound,
     NotFound, QuotaExceeded, RangeNotSatisfiable,
 };
-use ensemble_types::runs::{CancelRun, CreateRun, Pend, Pended, Run, RunPage, Task};
+use ensemble_types::runs::{CancelRun, CreateRun, Pend, Pended, Run, RunPage, Task, TaskMessage};
+use ensemble_types::usage::UsageReport;
 
 use crate::handlers;
 
 pub(crate) fn table() -> Routes {
-    orders(task_changes(leases(runs(Routes::new()))))
+    orders(task_changes(leases(usage(follow_ups(runs(Routes::new()))))))
 }
 
 fn runs(routes: Routes) -> Routes {
@@ -77,6 +78,33 @@ fn runs(routes: Routes) -> Routes {
                 .handler(handlers::runs::retry),
         );
     changes(deletion(routes))
+}
+
+fn follow_ups(routes: Routes) -> Routes {
+    routes.row(
+        post("/v1/orchestrator/runs/{id}/tasks/{taskId}/messages")
+            .access(Access::User)
+            .summary(
+                "Runs",
+                "Says something more to the agent of a task that has ended; it goes on with its conversation.",
+            )
+            .body::<TaskMessage>()
+            .max_body(1 << 20)
+            .response::<Task>(200)
+            .errors(&[NotFound, Conflict, QuotaExceeded])
+            .handler(handlers::follow_ups::say),
+    )
+}
+
+fn usage(routes: Routes) -> Routes {
+    routes.row(
+        get("/v1/orchestrator/usage")
+            .access(Access::User)
+            .summary("Runs", "Adds up tokens and costs of your tasks, by day, machine or provider.")
+            .query::<handlers::usage::UsageQuery>()
+            .response::<UsageReport>(200)
+            .handler(handlers::usage::report),
+    )
 }
 
 fn deletion(routes: Routes) -> Routes {

@@ -7,6 +7,7 @@ use ensemble_types::runs::RunStatus;
 
 use super::DONE;
 use super::runs::Which;
+use crate::complete;
 use crate::context::Context;
 use crate::failure::Result;
 use crate::print;
@@ -14,7 +15,8 @@ use crate::print;
 /// Cancels a run: queued tasks at once, running tasks within seconds.
 #[derive(Debug, Args)]
 pub(crate) struct Cancel {
-    /// The run's id, or `last`
+    /// The run's ref or id, or `last`
+    #[arg(add = complete::runs())]
     run: Which,
     /// The reason; stored with the run
     #[arg(long)]
@@ -29,7 +31,7 @@ impl Cancel {
         if context.json {
             print::json(&run, false)?;
         } else {
-            print::line(format!("Run {id} is {}.", run.status.as_str()))?;
+            print::line(format!("Run {} is {}.", run.reference, run.status.as_str()))?;
         }
         if matches!(run.status, RunStatus::Completed | RunStatus::Failed) {
             print::note("It had ended before, so nothing was cancelled.");

@@ -68,7 +68,7 @@ impl Do {
             ));
         };
         let on = run.machine_id.as_ref().map_or(String::new(), |id| format!(" on {}", machines.called(id)));
-        print::note(format!("Run {} with {}{on}", run.id, task.provider));
+        print::note(format!("Run {} with {}{on}", run.reference, task.provider));
         let mut following = Following {
             context,
             me: &me,
@@ -152,7 +152,7 @@ impl Following<'_> {
                 chunk = next(&mut self.output) => self.print(chunk)?,
                 _ = clock.tick(), if !has_ended && self.waits() => self.say_why().await,
                 _ = interrupt.recv() => {
-                    if !interrupted(self.context, self.me, id, &mut interrupt).await? {
+                    if !interrupted(self.context, self.me, &self.run, &mut interrupt).await? {
                         return Ok(false);
                     }
                 }

@@ -10,6 +10,7 @@ use ensemble_types::ids::MachineId;
 use ensemble_types::machines::{Machine as Record, RegisterMachine};
 
 use super::DONE;
+use crate::complete;
 use crate::confirm;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
@@ -29,13 +30,15 @@ pub(crate) enum Machine {
     List,
     /// Show one machine
     Show {
-        /// The machine's id
+        /// The machine's ref or id
+        #[arg(add = complete::machines())]
         machine: MachineId,
     },
     /// Delete a machine: its runner loses access, and tasks that only it may do fail
     #[command(visible_alias = "rm")]
     Delete {
-        /// The machine's id
+        /// The machine's ref or id
+        #[arg(add = complete::machines())]
         machine: MachineId,
         /// Do not ask for confirmation
         #[arg(long, short)]
@@ -68,16 +71,17 @@ impl Machine {
             Self::List => list(context, &me).await?,
             Self::Show { machine } => show(context, &me, &machine).await?,
             Self::Delete { machine, yes } => {
+                let Record { id, reference, .. } = find(&me, &machine).await?;
                 if !yes {
                     let with = "the access of its runner and the tasks that only it may do";
-                    confirm::deletion(&format!("machine {machine} with {with}"))?;
+                    confirm::deletion(&format!("machine {reference} with {with}"))?;
                 }
-                me.client.delete_machine(&machine).await?;
-                forget(context, &me, &machine)?;
+                me.client.delete_machine(&id).await?;
+                forget(context, &me, &id)?;
                 if context.json {
                     print::json(&serde_json::json!({ "success": true }), false)?;
                 } else {
-                    print::line(format!("Deleted {machine}."))?;
+                    print::line(format!("Deleted {reference}."))?;
                 }
             }
         }
@@ -130,7 +134,7 @@ async fn list(context: &Context, me: &Me) -> Result<()> {
     }
     let mut table = Table::new([
         Column::text("HOST", 1, 8),
-        Column::id("MACHINE", 2),
+        Column::fixed("MACHINE", 0),
         Column::fixed("STATE", 0),
         Column::fixed("OFFERS", 3),
         Column::fixed("LAST SEEN", 5),
@@ -142,7 +146,7 @@ async fn list(context: &Context, me: &Me) -> Result<()> {
         let this = if machines.this() == Some(&machine.id) { "this machine" } else { "" };
         table.row([
             (Tone::Plain, card.as_ref().map(|card| card.host.clone()).unwrap_or_default()),
-            (Tone::Plain, machine.id.to_string()),
+            (Tone::Plain, machine.reference.to_string()),
             (state.0, state.1.to_owned()),
             (Tone::Plain, offers.join(", ")),
             (Tone::Plain, machine.last_active_at.map(when::ago).unwrap_or_default()),
@@ -152,19 +156,24 @@ async fn list(context: &Context, me: &Me) -> Result<()> {
     table.print()
 }
 
-async fn show(context: &Context, me: &Me, id: &MachineId) -> Result<()> {
-    let machine = me.client.machine(id).await.map_err(|error: Error| {
+/// The machine with this id or ref.
+async fn find(me: &Me, named: &MachineId) -> Result<Record> {
+    me.client.machine(named).await.map_err(|error: Error| {
         if error.is_not_found() {
-            Failure::message(format!("You have no machine {id}. `ensemble machine list` shows your machines."))
+            Failure::message(format!("You have no machine {named}. `ensemble machine list` shows your machines."))
         } else {
             error.into()
         }
-    })?;
+    })
+}
+
+async fn show(context: &Context, me: &Me, id: &MachineId) -> Result<()> {
+    let machine = find(me, id).await?;
     let card = open(me, &machine);
     if context.json {
         return print::json(&opened(&Known { card: card.ok(), machine }), false);
     }
-    print::line(format!("machine    {}", machine.id))?;
+    print::line(format!("machine    {} ({})", machine.reference, machine.id))?;
     print::line(format!("state      {}", if machine.online { "online" } else { "offline" }))?;
     match card {
         Ok(card) => print::line(format!("host       {} ({}, {})", card.host, card.os, card.arch))?,

@@ -25,6 +25,7 @@ pub(crate) mod retry;
 pub(crate) mod run;
 pub(crate) mod runner;
 pub(crate) mod runs;
+pub(crate) mod say;
 pub(crate) mod session;
 pub(crate) mod share;
 pub(crate) mod show;
@@ -32,6 +33,7 @@ pub(crate) mod status;
 pub(crate) mod submit;
 pub(crate) mod token;
 pub(crate) mod up;
+pub(crate) mod usage;
 pub(crate) mod whoami;
 
 /// Runs the command.
@@ -74,6 +76,8 @@ async fn execute(context: &Context, command: Command) -> Result {
         Command::Discard(command) => command.run(context).await,
         Command::Cancel(command) => command.run(context).await,
         Command::Retry(command) => command.run(context).await,
+        Command::Say(command) => command.run(context).await,
+        Command::Usage(command) => command.run(context).await,
         Command::Session(command) => command.run(context).await,
         Command::Share(command) => command.run(context).await,
         Command::Status(command) => command.run(context).await,

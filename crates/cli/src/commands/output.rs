@@ -12,6 +12,7 @@ use futures_util::{Stream, StreamExt};
 use super::DONE;
 use super::runs::Which;
 use crate::agent_output::AgentOutput;
+use crate::complete;
 use crate::context::{Context, interrupts};
 use crate::failure::{Failure, Result};
 use crate::progress::name;
@@ -19,9 +20,10 @@ use crate::progress::name;
 /// Prints the output of a task's program.
 #[derive(Debug, Args)]
 pub(crate) struct Output {
-    /// The run's id, or `last`
+    /// The run's ref or id, or `last`
+    #[arg(add = complete::runs())]
     run: Which,
-    /// The task: its key, its id, or its number from 1 on [default: the only one]
+    /// The task: its key, its ref or id, or its number from 1 on [default: the only one]
     task: Option<String>,
     /// Continue until the attempt has ended
     #[arg(long, short)]
@@ -99,7 +101,7 @@ pub(crate) fn find<'r>(run: &'r Run, named: Option<&str>) -> Result<&'r Task> {
         };
     };
     let by_key = tasks.iter().find(|task| task.task_key.as_deref() == Some(named));
-    let by_id = || tasks.iter().find(|task| task.id.to_string() == named);
+    let by_id = || tasks.iter().find(|task| task.id.to_string() == named || task.reference.as_str() == named);
     let by_number = || named.parse::<usize>().ok().and_then(|number| tasks.get(number.checked_sub(1)?));
     by_key
         .or_else(by_id)

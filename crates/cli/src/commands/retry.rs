@@ -5,6 +5,7 @@ use ensemble_types::problem::Code;
 
 use super::DONE;
 use super::runs::Which;
+use crate::complete;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::print;
@@ -13,7 +14,8 @@ use crate::watching::{AllowDenials, Asked, watch};
 /// Retries the failed and cancelled tasks of a run. Completed tasks keep their results.
 #[derive(Debug, Args)]
 pub(crate) struct Retry {
-    /// The run's id, or `last`
+    /// The run's ref or id, or `last`
+    #[arg(add = complete::runs())]
     run: Which,
     /// Do not wait for the run to end
     #[arg(long, short)]
@@ -39,7 +41,7 @@ impl Retry {
         if context.json {
             print::json(&run, false)?;
         } else {
-            print::line(format!("Run {id} is {}.", run.status.as_str()))?;
+            print::line(format!("Run {} is {}.", run.reference, run.status.as_str()))?;
         }
         Ok(DONE)
     }

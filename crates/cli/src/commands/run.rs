@@ -57,7 +57,7 @@ impl Run {
             return Ok(DONE);
         }
         if !context.json {
-            print::note(format!("Run {}", run.id));
+            print::note(format!("Run {}", run.reference));
         }
         watch(context, &me, run.id, asked, self.options.allow).await
     }

@@ -1,11 +1,14 @@
 //! `ensemble runs`: lists runs, newest first. `ensemble runs delete`: deletes one.
 
 use clap::{Args, Subcommand, ValueEnum};
+use ensemble_client::Error;
 use ensemble_types::ids::RunId;
+use ensemble_types::refs::IdOrRef;
 use ensemble_types::runs::{Run, Task, WaitingFor};
 use futures_util::{StreamExt, TryStreamExt};
 
 use super::DONE;
+use crate::complete;
 use crate::confirm;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
@@ -43,7 +46,8 @@ enum Change {
 
 #[derive(Debug, Args)]
 struct Delete {
-    /// The run's id, or `last`
+    /// The run's ref or id, or `last`
+    #[arg(add = complete::runs())]
     run: Which,
     /// Do not ask for confirmation
     #[arg(long, short)]
@@ -89,7 +93,7 @@ impl Runs {
         }
         let machines = Machines::if_available(context, &me).await;
         let mut table = Table::new([
-            Column::id("RUN", 1),
+            Column::fixed("RUN", 0),
             Column::fixed("STATE", 0),
             Column::fixed("TASKS", 3),
             Column::fixed("SUBMITTED", 4),
@@ -98,7 +102,7 @@ impl Runs {
         ]);
         for run in &runs {
             table.row([
-                (Tone::Plain, run.id.to_string()),
+                (Tone::Plain, run.reference.to_string()),
                 (run.status.into(), run.status.as_str().to_owned()),
                 (Tone::Plain, format!("{}/{}", run.summary.completed, run.summary.total)),
                 (Tone::Plain, when::ago(run.created_at)),
@@ -122,7 +126,7 @@ async fn say_why(me: &Me, runs: &[Run], machines: &Machines) -> Result<()> {
         let waits = |task: &Task| task.waiting_for.is_some_and(|what| what != WaitingFor::Dependencies);
         if let Some((number, task)) = tasks.iter().enumerate().find(|(_, task)| waits(task)) {
             let reason = machines.explain(task.waiting_reason.as_deref().unwrap_or("it waits for a machine"));
-            print::line(format!("\n{} waits, {}: {}", run.id, name(task, number), print::inline(&reason)))?;
+            print::line(format!("\n{} waits, {}: {}", run.reference, name(task, number), print::inline(&reason)))?;
         }
     }
     Ok(())
@@ -135,21 +139,22 @@ fn at_least_one(text: &str) -> Result<usize, &'static str> {
 impl Delete {
     async fn run(self, context: &Context, me: &Me) -> Result<()> {
         let id = self.run.find(me).await?;
+        let reference = me.client.run(id).await?.reference;
         if !self.yes {
-            confirm::deletion(&format!("run {id} with its tasks and their output"))?;
+            confirm::deletion(&format!("run {reference} with its tasks and their output"))?;
         }
         me.client.delete_run(id).await?;
         if context.json {
             return print::json(&serde_json::json!({ "success": true }), false);
         }
-        print::line(format!("Deleted {id}."))
+        print::line(format!("Deleted {reference}."))
     }
 }
 
-/// A run, given as its id or as `last` for the newest.
+/// A run, given as its ref, its id, or as `last` for the newest.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Which {
-    Id(RunId),
+    Named(IdOrRef<RunId>),
     Last,
 }
 
@@ -160,7 +165,15 @@ impl std::str::FromStr for Which {
         if text == "last" {
             return Ok(Self::Last);
         }
-        text.parse().map(Self::Id).map_err(|_| "must be the id of a run, or `last`")
+        text.parse().map(Self::Named).map_err(|_| "must be the ref (eight characters) or the id of a run, or `last`")
+    }
+}
+
+fn unknown(run: &impl std::fmt::Display, error: Error) -> Failure {
+    if error.is_not_found() {
+        Failure::message(format!("You have no run {run}. `ensemble runs` shows your runs."))
+    } else {
+        error.into()
     }
 }
 
@@ -168,18 +181,15 @@ impl Which {
     /// The run with its tasks.
     pub(crate) async fn get(self, me: &Me) -> Result<Run> {
         let id = self.find(me).await?;
-        me.client.run(id).await.map_err(|error| {
-            if error.is_not_found() {
-                Failure::message(format!("You have no run {id}. `ensemble runs` shows your runs."))
-            } else {
-                error.into()
-            }
-        })
+        me.client.run(id).await.map_err(|error| unknown(&id, error))
     }
 
     pub(crate) async fn find(self, me: &Me) -> Result<RunId> {
         match self {
-            Self::Id(id) => Ok(id),
+            Self::Named(IdOrRef::Id(id)) => Ok(id),
+            Self::Named(IdOrRef::Ref(reference)) => {
+                me.client.find_run(reference).await.map_err(|error| unknown(&reference, error))
+            }
             Self::Last => {
                 let page = me.client.run_page(None, Some(1), None).await?;
                 page.runs.first().map(|run| run.id).ok_or_else(|| Failure::message("You have no runs yet."))

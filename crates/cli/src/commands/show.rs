@@ -5,6 +5,7 @@ use ensemble_types::runs::{Run, Task, TaskStatus};
 
 use super::DONE;
 use super::runs::Which;
+use crate::complete;
 use crate::context::{Context, now};
 use crate::failure::Result;
 use crate::machines::Machines;
@@ -20,7 +21,8 @@ const MANY_TASKS: usize = 50;
 /// Shows a run and its tasks.
 #[derive(Debug, Args)]
 pub(crate) struct Show {
-    /// The run's id, or `last`
+    /// The run's ref or id, or `last`
+    #[arg(add = complete::runs())]
     run: Which,
     /// Update until the run has ended
     #[arg(long, short)]
@@ -53,7 +55,7 @@ impl Show {
 fn show(run: &Run, machines: &Machines, all: bool) -> Result<()> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
     let field = |name: &str, value: &str| print::field(name, Tone::Plain, value);
-    field("run", &run.id.to_string())?;
+    field("run", run.reference.as_str())?;
     if let Some(title) = &run.title {
         field("title", title)?;
     }

@@ -166,7 +166,7 @@ fn show_runs(runs: &[Run]) -> Result<()> {
     for run in runs {
         let (done, all) = (run.summary.completed, run.summary.total);
         let title = print::short(run.title.as_deref().unwrap_or_default(), 40);
-        let line = format!("  {}  {:9}  {done}/{all}  {}", run.id, run.status.as_str(), print::inline(&title));
+        let line = format!("  {}  {:9}  {done}/{all}  {}", run.reference, run.status.as_str(), print::inline(&title));
         print::line(line.trim_end())?;
     }
     Ok(())

@@ -6,6 +6,7 @@ use ensemble_types::ids::MachineId;
 use ensemble_types::runs::{Permission, Provider, Run};
 
 use crate::changes;
+use crate::complete;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::machines::{Machines, runner};
@@ -20,7 +21,7 @@ pub(crate) struct Options {
     #[arg(long, short)]
     pub(crate) detach: bool,
     /// The machine: its name, its id, or `any` [default: this machine]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", add = complete::machines())]
     pub(crate) machine: Option<String>,
     /// The provider where none is named: claude, codex or gemini
     #[arg(long, value_parser = provider)]
@@ -103,7 +104,7 @@ impl Options {
             let machines = asked.machines.clone().unwrap_or_default();
             return print::json(&named(&machines, run), false);
         }
-        print::line(run.id.to_string())
+        print::line(run.reference.to_string())
     }
 }
 

@@ -52,6 +52,7 @@ impl Line {
     pub(super) fn renew(&mut self, task: &Task) {
         self.turn(&ChangedTask {
             id: task.id,
+            reference: task.reference,
             status: task.status,
             attempt: task.attempt,
             waiting_for: task.waiting_for,
@@ -128,6 +129,7 @@ mod tests {
         assert!((100..110).contains(&line.elapsed().as_secs()), "{:?}", line.elapsed());
         let change = |status, attempt| ChangedTask {
             id: running.id,
+            reference: running.reference,
             status,
             attempt,
             waiting_for: None,

@@ -1,6 +1,7 @@
 //! How runs are drawn at several widths.
 
 use ensemble_types::ids::TaskId;
+use ensemble_types::refs::Ref;
 use ensemble_types::runs::{Provider, TaskError};
 use ensemble_types::time::Timestamp;
 use unicode_width::UnicodeWidthStr;
@@ -12,6 +13,7 @@ use crate::machines::tests::machines;
 pub(crate) fn task(key: &str) -> Task {
     Task {
         id: TaskId::generate(),
+        reference: Ref::generate(),
         task_key: Some(key.to_owned()),
         title: None,
         prompt: "x".to_owned(),
@@ -36,6 +38,7 @@ pub(crate) fn task(key: &str) -> Task {
         exit_code: None,
         usage: None,
         provider_session_id: None,
+        stale: false,
         created_at: Timestamp::from_unix_seconds(0),
         started_at: Some(Timestamp::from_unix_seconds(10)),
         finished_at: Some(Timestamp::from_unix_seconds(15)),
@@ -80,7 +83,7 @@ fn each_task_has_a_line_that_keeps_its_state_at_every_width() {
         }
     }
     let wide = drawn(&tasks, 120, 20);
-    for part in ["✓ a long name of a task", "5 s", "desk (m-1)", "$0.0250", "codex"] {
+    for part in ["✓ a long name of a task", "5 s", "desk (m1000000)", "$0.0250", "codex"] {
         assert!(wide[0].contains(part), "{wide:?}");
     }
     assert!(wide[1].ends_with("no such model…"), "{wide:?}");
@@ -95,7 +98,7 @@ fn a_run_in_which_nothing_runs_says_why_with_names() {
     let tasks =
         [queued("a", WaitingFor::Machine, reason), queued("b", WaitingFor::Dependencies, "It depends on 1 task.")];
     let lines = drawn(&tasks, 40, 20);
-    assert_eq!(lines[2..4], ["a waits: It is pinned to the machine", "desk (m-1), which is full: 4 of 4"]);
+    assert_eq!(lines[2..4], ["a waits: It is pinned to the machine", "desk (m1000000), which is full: 4 of 4"]);
     let mut busy = tasks.to_vec();
     busy[0].status = TaskStatus::Running;
     assert!(!drawn(&busy, 120, 20).iter().any(|line| line.contains("waits:")));

@@ -32,6 +32,8 @@ fn help_and_completions_contain_every_command() {
         "discard",
         "cancel",
         "retry",
+        "say",
+        "usage",
         "session",
         "share",
         "config",
@@ -45,8 +47,14 @@ fn help_and_completions_contain_every_command() {
     }
     assert!(!user.succeed(&["runner", "--help"]).contains("guard"));
     for shell in ["bash", "zsh", "fish"] {
-        assert!(user.succeed(&["completions", shell]).contains("whoami"), "{shell}");
+        assert!(user.succeed(&["completions", shell]).contains("COMPLETE"), "{shell}");
     }
+    assert!(user.complete(&["who"]).contains("whoami"));
+    assert_eq!(
+        user.complete(&["show", ""]).lines().filter(|line| !line.starts_with('-')).count(),
+        0,
+        "nobody is signed in"
+    );
     assert_eq!(user.run(&["dance"]).code, 2);
     assert_eq!(user.run(&[]).code, 2);
 }
@@ -103,7 +111,7 @@ fn a_mistyped_command_gets_a_tip() {
 fn a_mistake_in_an_id_shows_the_form_of_the_id() {
     let user = User::new(None);
     for (arguments, form) in [
-        (["session", "show", "abc"], "a session's id: 36 characters"),
+        (["session", "show", "abc"], "the ref (eight characters) or the id of a session"),
         (["machine", "show", "a b"], "1 to 64 of A-Z a-z 0-9 _ -"),
         (["token", "--machine", "ä"], "1 to 64 of A-Z a-z 0-9 _ -"),
     ] {

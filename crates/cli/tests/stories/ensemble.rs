@@ -103,6 +103,14 @@ impl User {
         Finished { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
     }
 
+    /// What a shell offers for these words.
+    pub(crate) fn complete(&self, words: &[&str]) -> String {
+        let all: Vec<&str> = ["--", "ensemble"].iter().chain(words).copied().collect();
+        let output = self.command(&all).env("COMPLETE", "fish").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     pub(crate) fn run(&self, arguments: &[&str]) -> Finished {
         self.run_with_input(arguments, "")
     }

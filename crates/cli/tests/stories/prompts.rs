@@ -67,6 +67,34 @@ fn one_prompt_is_done_in_this_directory_and_shown_as_it_goes() {
 }
 
 #[test]
+fn more_is_said_to_an_agent_that_ended() {
+    let programs = stand_in();
+    let user = user_with(programs.path());
+    let (_up, _url) = up(&user, &[]);
+    wait_for_runner(&user);
+    assert_eq!(user.run(&["do", "begin"]).code, 0);
+    let reference = user.json(&["show", "last"])["ref"].as_str().unwrap().to_owned();
+    assert!(user.succeed(&["runs"]).contains(&reference) && user.succeed(&["show", &reference]).contains("begin"));
+    assert!(user.complete(&["say", ""]).contains(&format!("{reference}\tcompleted")));
+    let ended = user.run(&["say", &reference, "and now the tests"]);
+    assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
+    assert!(ended.out.contains(": and now the tests"), "the text alone: {}", ended.out);
+    let ended = user.run_with_input(&["say", "last", "1", "-"], "from a pipe");
+    assert!(ended.code == 0 && ended.out.contains(": from a pipe"), "{}{}", ended.out, ended.err);
+    let shown = user.json(&["show", "last"]);
+    assert_eq!((&shown["tasks"][0]["attempt"], &shown["tasks"][0]["prompt"]), (&3.into(), &"begin".into()));
+    assert!(user.fail(&["say", "last", "2", "x"]).contains("no task 2"));
+    assert!(user.fail(&["say", "last", " "]).contains("empty"));
+
+    let usage = user.json(&["usage"]);
+    assert_eq!((&usage["total"]["attempts"], &usage["total"]["outputTokens"]), (&3.into(), &6.into()));
+    let table = user.succeed(&["usage", "--by", "provider", "--days", "2"]);
+    assert!(table.contains("claude") && table.contains("$0.0300") && table.contains("total"), "{table}");
+    let host = user.json(&["machine", "list"])["machines"][0]["metadata"]["host"].clone();
+    assert!(user.succeed(&["usage", "--by", "machine"]).contains(host.as_str().unwrap()));
+}
+
+#[test]
 fn refused_commands_are_named_and_have_an_exit_code() {
     let programs = stand_in();
     let user = user_with(programs.path());
@@ -109,16 +137,16 @@ fn a_run_works_on_this_machine_unless_another_is_named() {
     let (_up, _url) = up(&user, &[]);
     wait_for_runner(&user);
     let this = user.json(&["machine", "list"])["machines"][0]["machine"].clone();
-    user.succeed(&["machine", "register", "--id", "elsewhere"]);
+    let elsewhere = user.json(&["machine", "register", "--id", "elsewhere"])["ref"].as_str().unwrap().to_owned();
     // The machine that was registered last is this one for the command line, and has no runner.
     let id = user.succeed(&["do", "say hello", "--detach", "--provider", "claude"]);
     let shown = user.json(&["show", id.trim()]);
     assert_eq!((&shown["machineId"], &shown["status"]), (&"elsewhere".into(), &"queued".into()));
     let listed = user.succeed(&["runs"]);
-    assert!(listed.contains("It is pinned to the machine") && listed.contains("(elsewhere)"), "{listed}");
+    assert!(listed.contains("It is pinned to the machine") && listed.contains(&format!("({elsewhere})")), "{listed}");
     assert!(user.fail(&["do", "say hello"]).contains("ensemble runner"));
     assert!(user.fail(&["do", "say hello", "--machine", "any"]).contains("absolute"));
-    assert!(user.fail(&["do", "say hello", "--machine", "nowhere"]).contains("elsewhere"));
+    assert!(user.fail(&["do", "say hello", "--machine", "nowhere"]).contains(&elsewhere));
     let home = user.home().to_str().unwrap().to_owned();
     let free = user.run(&["do", "say hello", "--machine", "any", "--directory", &home]);
     assert_eq!(free.code, 0, "{}{}", free.out, free.err);

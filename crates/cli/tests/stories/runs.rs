@@ -122,9 +122,9 @@ fn a_cancelled_run_has_its_own_exit_code() {
     let shown = user.json(&["show", "last"]);
     assert_eq!((&shown["status"], &shown["cancelReason"]), (&"cancelled".into(), &"enough".into()));
 
-    let id = shown["id"].as_str().unwrap();
+    let (id, reference) = (shown["id"].as_str().unwrap(), shown["ref"].as_str().unwrap());
     assert_eq!(user.run(&["runs", "delete", id]).code, 1, "without a terminal it needs --yes");
-    assert_eq!(user.succeed(&["runs", "delete", "last", "--yes"]), format!("Deleted {id}.\n"));
+    assert_eq!(user.succeed(&["runs", "delete", "last", "--yes"]), format!("Deleted {reference}.\n"));
     assert_eq!(user.run(&["show", id]).code, 1);
     assert!(user.succeed(&["runs"]).contains("No runs"));
 }

@@ -22,8 +22,11 @@ fn a_session_is_shared_and_the_share_removed() {
     assert_ne!(me, them);
 
     let session = text(&owner.json(&["session", "create", "--title", "Secret plans"]), "/id").to_owned();
-    let session = session.as_str();
-    owner.succeed(&["session", "send", session, "Hello", "there"]);
+    let reference = text(&owner.json(&["session", "show", "last"]), "/session/ref").to_owned();
+    let (id, session) = (session.as_str(), reference.as_str());
+    assert!(owner.succeed(&["session", "list"]).contains(session));
+    assert!(owner.complete(&["session", "read", ""]).contains(&format!("{session}\tSecret plans")));
+    owner.succeed(&["session", "send", id, "Hello", "there"]);
     let sent = owner.run_with_input(&["session", "send", session, "-"], "two\nlines 🙂");
     assert_eq!(sent.code, 0, "{}", sent.err);
     owner.succeed(&["session", "send", session, "once", "--local-id", "1"]);
@@ -50,6 +53,8 @@ fn a_session_is_shared_and_the_share_removed() {
     assert!(friend.run(&["session", "send", session, " "]).err.contains("empty"));
     friend.succeed(&["session", "send", session, "Hi!"]);
     assert_eq!(texts(&owner.json_lines(&["session", "read", session, "-n", "1"])), ["Hi!"]);
+    let read = owner.succeed(&["session", "read", "last"]);
+    assert!(read.contains("  A friend (") && read.contains("  you\n"), "{read}");
     // What the friend may not do.
     assert_eq!(friend.run(&["session", "rename", session, "Mine"]).code, 1);
     assert_eq!(friend.run(&["share", "list", session]).code, 1);

@@ -64,6 +64,9 @@ pub(super) async fn run_attempt(
     prepared.directory = place.directory.clone();
     let deadline = Instant::now() + Duration::from_millis(lease.timeout_ms);
     let mut resume = lease.resume.as_deref().filter(|session| is_session(session));
+    if lease.follow_up && resume.is_none() {
+        return Some(session_lost().report(lease.fence, None));
+    }
     loop {
         let start = prepared.start(lease, resume);
         let mut execution = match Execution::begin(context, lease, start, output).await {
@@ -83,6 +86,9 @@ pub(super) async fn run_attempt(
         };
         let stderr = String::from_utf8_lossy(&execution.stderr.lock()).into_owned();
         if stop.is_none() && resume.is_some() && lost_session(lease.provider, &execution.transcript.lock(), &stderr) {
+            if lease.follow_up {
+                return Some(session_lost().report(lease.fence, None));
+            }
             tracing::info!(lease.id = %lease.id, "The provider's session no longer exists; starting a new session");
             resume = None;
             continue;
@@ -105,6 +111,13 @@ fn outcome_of(lease: &Lease, transcript: &Transcript, exit: Exit, stop: Option<S
         return spawn_failed(lease, stderr.trim());
     }
     judge(lease.provider, transcript, exit, stop, stderr)
+}
+
+/// A text that goes on with a conversation means nothing in a new one.
+fn session_lost() -> Outcome {
+    let message =
+        "The agent's conversation no longer exists on this machine, so nothing can be added to it. Submit a new run.";
+    Outcome::not_startable("SESSION_LOST", message)
 }
 
 fn spawn_failed(lease: &Lease, reason: &str) -> Outcome {
@@ -221,7 +234,7 @@ impl Prepared<'_> {
             args: invocation.args,
             env,
             directory: self.directory.clone(),
-            prompt: if resume.is_some() { CONTINUE.to_owned() } else { lease.prompt.clone() },
+            prompt: if resume.is_some() && !lease.follow_up { CONTINUE.to_owned() } else { lease.prompt.clone() },
         }
     }
 }

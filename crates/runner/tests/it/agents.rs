@@ -27,6 +27,7 @@ macro_rules! each_agent {
 
 each_agent!(
     succeeds_and_resumes,
+    goes_on_with_what_is_said,
     reports_a_model_error,
     reports_a_refusal,
     crashes,
@@ -61,6 +62,34 @@ async fn succeeds_and_resumes(fixture: Fixture) {
     let unknown = Some("01a1fc01-5875-78e0-a04a-994fc6424f00".to_owned());
     let third = Lease { run_id: run, resume: unknown, ..fixture.task("Afresh.") };
     completed(&fixture.server.finished(fixture.server.enqueue(third), SOON).await);
+}
+
+async fn goes_on_with_what_is_said(fixture: Fixture) {
+    let first = fixture.task("Remember the word plum.");
+    let run = first.run_id;
+    let finish = fixture.server.finished(fixture.server.enqueue(first), SOON).await;
+    completed(&finish);
+    let session = finish.provider_session_id.unwrap().into_string();
+    let more =
+        |resume: Option<String>| Lease { run_id: run, resume, follow_up: true, ..fixture.task("Which word was it?") };
+    let finish = fixture.server.finished(fixture.server.enqueue(more(Some(session.clone()))), SOON).await;
+    completed(&finish);
+    assert_eq!(finish.provider_session_id.as_deref(), Some(session.as_str()));
+    let said = fixture.model.requests().pop().unwrap().user_messages;
+    assert!(said.iter().any(|text| text.contains("the word plum")), "the same conversation: {said:?}");
+    let last = said.last().unwrap();
+    assert!(last.contains("Which word was it?"), "{said:?}");
+    assert!(!said.iter().any(|text| text.contains("You were interrupted")), "the text alone: {said:?}");
+
+    // Without the conversation nothing is said.
+    let before = fixture.model.requests().len();
+    let unknown = Some("01a1fc01-5875-78e0-a04a-994fc6424f00".to_owned());
+    for lease in [more(unknown), more(None)] {
+        let lost = fixture.server.finished(fixture.server.enqueue(lease), SOON).await;
+        assert_eq!((lost.status, code(&lost)), (FinishStatus::Failed, "SESSION_LOST"), "{lost:?}");
+    }
+    let asked: Vec<_> = fixture.model.requests().into_iter().skip(before).flat_map(|one| one.user_messages).collect();
+    assert!(!asked.iter().any(|text| text.contains("Which word was it?")), "{asked:?}");
 }
 
 async fn reports_a_model_error(fixture: Fixture) {

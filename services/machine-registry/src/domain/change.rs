@@ -116,6 +116,7 @@ mod tests {
         let at = Timestamp::from_unix_seconds(1);
         Machine {
             id: "m".parse().unwrap(),
+            reference: "00000000".parse().unwrap(),
             metadata: Versioned { value: "m1".to_owned(), version: 1 },
             encryption_key: "k".to_owned(),
             daemon_state: Versioned { value: None, version: 0 },

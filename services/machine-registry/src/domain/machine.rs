@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use ensemble_types::ids::MachineId;
 use ensemble_types::machines::{self, Activity, RegisterMachine};
+use ensemble_types::refs::Ref;
 use ensemble_types::time::Timestamp;
 
 /// A machine of an account.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Machine {
     pub(crate) id: MachineId,
+    pub(crate) reference: Ref,
     /// Sealed by the owner.
     pub(crate) metadata: Versioned<String>,
     /// Sealed to the owner.
@@ -76,6 +78,7 @@ impl From<Machine> for machines::Machine {
     fn from(machine: Machine) -> Self {
         Self {
             id: machine.id,
+            reference: machine.reference,
             metadata: machine.metadata.value,
             metadata_version: machine.metadata.version,
             encryption_key: machine.encryption_key,

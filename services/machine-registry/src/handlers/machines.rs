@@ -6,6 +6,7 @@ use ensemble_types::deleted::Deleted;
 use ensemble_types::ids::MachineId;
 use ensemble_types::machines::{Machine, MachinePage, RegisterMachine, UpdateMachine};
 use ensemble_types::page::Limit;
+use ensemble_types::refs::IdOrRef;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -55,8 +56,9 @@ pub(crate) async fn list(
 pub(crate) async fn read(
     service: State<MachineRegistry>,
     caller: Caller,
-    Path(id): Path<MachineId>,
+    Path(id): Path<IdOrRef<MachineId>>,
 ) -> HandlerResult<Json<Machine>> {
+    let id = machines::resolve(&service, caller.user, id).await?;
     let own = OwnMachine::of(caller.user, caller.machine, id)?;
     Ok(Json(machines::read(&service, own).await?.into()))
 }
@@ -64,9 +66,10 @@ pub(crate) async fn read(
 pub(crate) async fn update(
     service: State<MachineRegistry>,
     caller: Caller,
-    Path(id): Path<MachineId>,
+    Path(id): Path<IdOrRef<MachineId>>,
     Json(body): Json<UpdateMachine>,
 ) -> HandlerResult<Json<Machine>> {
+    let id = machines::resolve(&service, caller.user, id).await?;
     let own = OwnMachine::of(caller.user, caller.machine, id)?;
     Ok(Json(machines::update(&service, own, Change::new(body)?).await?.into()))
 }
@@ -74,8 +77,9 @@ pub(crate) async fn update(
 pub(crate) async fn remove(
     service: State<MachineRegistry>,
     caller: Caller,
-    Path(id): Path<MachineId>,
+    Path(id): Path<IdOrRef<MachineId>>,
 ) -> HandlerResult<Json<Deleted>> {
+    let id = machines::resolve(&service, caller.user, id).await?;
     let own = OwnMachine::of(caller.user, caller.machine, id)?;
     machines::delete(&service, own).await?;
     Ok(Json(Deleted::DONE))

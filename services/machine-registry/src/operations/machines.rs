@@ -2,7 +2,8 @@
 
 use ensemble_store_kit::idempotency::{self, IdempotencyOutcome, IdempotencyRequest};
 use ensemble_store_kit::{Conn, StoreError};
-use ensemble_types::ids::UserId;
+use ensemble_types::ids::{MachineId, UserId};
+use ensemble_types::refs::{IdOrRef, Ref};
 
 use super::deletions::{notify, record};
 use crate::MachineRegistry;
@@ -71,6 +72,20 @@ pub(crate) async fn page(
 ) -> Result<Page, StoreError> {
     let online_for = service.online_for;
     service.db.read("list machines", move |c| machines::page(c, owner, &after, limit, online_for)).await
+}
+
+/// The id of a machine in a path. A text that is neither an id nor a ref of the account's machines is taken for an id, so that
+/// the answer is the one for an unknown machine.
+pub(crate) async fn resolve(
+    service: &MachineRegistry,
+    owner: UserId,
+    path: IdOrRef<MachineId>,
+) -> Result<MachineId, Error> {
+    let find = async |text: Ref| {
+        let found = service.db.read("find a machine by its ref", move |c| machines::find_id(c, owner, text)).await?;
+        found.map_or_else(|| text.as_str().parse().map_err(|_| Error::MachineNotFound), Ok)
+    };
+    path.id(find).await
 }
 
 pub(crate) async fn read(service: &MachineRegistry, own: OwnMachine) -> Result<Machine, Error> {

@@ -8,6 +8,7 @@ use ensemble_store_kit::types::{DbId, DbTime, IntoDb, now};
 use ensemble_store_kit::{Conn, StoreError, cached, on};
 use ensemble_types::ids::{MachineId, UserId};
 use ensemble_types::machines::Activity;
+use ensemble_types::refs::Ref;
 use ensemble_types::time::Timestamp;
 
 use super::schema::{machines, octet_length};
@@ -39,6 +40,7 @@ pub(crate) struct After {
 #[diesel(table_name = machines)]
 struct Row {
     id: String,
+    reference: Ref,
     metadata: String,
     metadata_version: i64,
     encryption_key: String,
@@ -71,6 +73,7 @@ pub(crate) fn insert(tx: &mut Conn, owner: UserId, draft: &Draft) -> Result<bool
     let row = (
         machines::owner_id.eq(owner.db()),
         machines::id.eq(draft.id.as_str()),
+        machines::reference.eq(Ref::generate().db()),
         machines::metadata.eq(&draft.metadata),
         machines::metadata_version.eq(1),
         machines::encryption_key.eq(&draft.encryption_key),
@@ -79,7 +82,11 @@ pub(crate) fn insert(tx: &mut Conn, owner: UserId, draft: &Draft) -> Result<bool
         machines::created_at.eq(at.db()),
         machines::updated_at.eq(at.db()),
     );
-    let inserted = on!(tx, |c| diesel::insert_into(machines::table).values(row).on_conflict_do_nothing().execute(c))?;
+    let inserted = on!(tx, |c| diesel::insert_into(machines::table)
+        .values(row)
+        .on_conflict((machines::owner_id, machines::id))
+        .do_nothing()
+        .execute(c))?;
     Ok(inserted == 1)
 }
 
@@ -96,6 +103,17 @@ pub(crate) fn find(c: &mut Conn, own: &OwnMachine, online_for: OnlineFor) -> Res
     let query = machines::table.find(key(own));
     let found: Option<(Row, Timestamp)> = on!(c, |c| query.select((Row::as_select(), now())).first(c).optional())?;
     found.map(|(row, at)| row.machine(c, at, online_for)).transpose()
+}
+
+/// The id of the account's machine that has this text as its id, or else as its ref.
+pub(crate) fn find_id(c: &mut Conn, owner: UserId, text: Ref) -> Result<Option<MachineId>, StoreError> {
+    let own = machines::table.filter(machines::owner_id.eq(owner.db())).select(machines::id);
+    let by_id: Option<String> = on!(c, |c| own.filter(machines::id.eq(text.as_str())).first(c).optional())?;
+    let found: Option<String> = match by_id {
+        Some(id) => Some(id),
+        None => on!(c, |c| own.filter(machines::reference.eq(text.db())).first(c).optional())?,
+    };
+    found.map(|id| parse_id(c, &id)).transpose()
 }
 
 /// Finds a machine and locks it until the transaction ends.
@@ -181,6 +199,7 @@ impl Row {
         let activity = self.activity.map(Activity::from_text).transpose();
         Ok(Machine {
             id: parse_id(c, &self.id)?,
+            reference: self.reference,
             metadata: Versioned { value: self.metadata, version: self.metadata_version },
             encryption_key: self.encryption_key,
             daemon_state: Versioned { value: self.daemon_state, version: self.daemon_state_version },

@@ -3,11 +3,13 @@
 
 diesel::table! {
     use diesel::sql_types::{BigInt, Bool, Nullable, Text};
-    use ensemble_store_kit::types::{Moment, Uid};
+    use ensemble_store_kit::types::{Moment, RefText, Uid};
 
     machines (owner_id, id) {
         owner_id -> Uid,
         id -> Text,
+        #[sql_name = "ref"]
+        reference -> RefText,
         metadata -> Text,
         metadata_version -> BigInt,
         encryption_key -> Text,

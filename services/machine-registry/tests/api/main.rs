@@ -7,6 +7,7 @@ mod changes;
 mod deletion;
 mod directory;
 mod listing;
+mod refs;
 mod registration;
 
 use std::time::Duration;

@@ -24,6 +24,8 @@ pub(crate) enum TaskEvent {
     DependencyFailed,
     /// The owner retried the run.
     Retried,
+    /// The owner said something more to the agent.
+    FollowedUp,
 }
 
 /// The state after an event. `None` when the event cannot happen in that state.
@@ -40,12 +42,14 @@ pub(crate) fn task_transition(from: TaskStatus, event: TaskEvent) -> Option<Task
         (S::Queued | S::Dispatching | S::Running, E::Cancelled) => Some(S::Cancelled),
         (S::Queued, E::DependencyFailed) => Some(S::DependencyFailed),
         (S::Failed | S::Cancelled | S::DependencyFailed, E::Retried) => Some(S::Queued),
-        (S::Queued, E::Completed | E::Requeued | E::Retried)
-        | (S::Dispatching | S::Running, E::Leased | E::DependencyFailed | E::Retried)
+        (S::Completed | S::Failed, E::FollowedUp) => Some(S::Queued),
+        (S::Queued, E::Completed | E::Requeued | E::Retried | E::FollowedUp)
+        | (S::Dispatching | S::Running, E::Leased | E::DependencyFailed | E::Retried | E::FollowedUp)
         | (
             S::Failed | S::Cancelled | S::DependencyFailed,
             E::Leased | E::Started | E::Completed | E::Failed | E::Requeued | E::Cancelled | E::DependencyFailed,
         )
+        | (S::Cancelled | S::DependencyFailed, E::FollowedUp)
         | (S::Completed, _) => None,
     }
 }
@@ -179,7 +183,7 @@ mod tests {
         TaskStatus::Cancelled,
         TaskStatus::DependencyFailed,
     ];
-    const EVENTS: [TaskEvent; 8] = [
+    const EVENTS: [TaskEvent; 9] = [
         TaskEvent::Leased,
         TaskEvent::Started,
         TaskEvent::Completed,
@@ -188,17 +192,18 @@ mod tests {
         TaskEvent::Cancelled,
         TaskEvent::DependencyFailed,
         TaskEvent::Retried,
+        TaskEvent::FollowedUp,
     ];
 
     /// A row for each state, a column for each event in the order above; `-` where it cannot happen.
-    const TABLE: [[&str; 8]; 7] = [
-        ["dispatching", "running", "-", "failed", "-", "cancelled", "dependency_failed", "-"],
-        ["-", "running", "completed", "failed", "queued", "cancelled", "-", "-"],
-        ["-", "running", "completed", "failed", "queued", "cancelled", "-", "-"],
-        ["-", "-", "-", "-", "-", "-", "-", "-"],
-        ["-", "-", "-", "-", "-", "-", "-", "queued"],
-        ["-", "-", "-", "-", "-", "-", "-", "queued"],
-        ["-", "-", "-", "-", "-", "-", "-", "queued"],
+    const TABLE: [[&str; 9]; 7] = [
+        ["dispatching", "running", "-", "failed", "-", "cancelled", "dependency_failed", "-", "-"],
+        ["-", "running", "completed", "failed", "queued", "cancelled", "-", "-", "-"],
+        ["-", "running", "completed", "failed", "queued", "cancelled", "-", "-", "-"],
+        ["-", "-", "-", "-", "-", "-", "-", "-", "queued"],
+        ["-", "-", "-", "-", "-", "-", "-", "queued", "queued"],
+        ["-", "-", "-", "-", "-", "-", "-", "queued", "-"],
+        ["-", "-", "-", "-", "-", "-", "-", "queued", "-"],
     ];
 
     #[test]

@@ -6,6 +6,7 @@ use ensemble_chassis::live::{Event, Outgoing, Sending, sse};
 use ensemble_chassis::{Caller, HandlerResult, Path, Query, State};
 use ensemble_store_kit::Subscription;
 use ensemble_types::ids::RunId;
+use ensemble_types::refs::IdOrRef;
 use futures_util::stream;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -14,6 +15,7 @@ use super::runs::{CHANGED_TASKS, parse_version, pended};
 use super::token_watch::TokenWatch;
 use crate::Orchestrator;
 use crate::error::Error;
+use crate::operations::refs;
 use crate::operations::runs;
 use crate::operations::topics::run_changed;
 
@@ -28,9 +30,10 @@ pub(crate) async fn stream(
     service: State<Orchestrator>,
     caller: Caller,
     http: HttpRequest,
-    Path(id): Path<RunId>,
+    Path(id): Path<IdOrRef<RunId>>,
     Query(query): Query<EventQuery>,
 ) -> HandlerResult<HttpResponse> {
+    let id = refs::run(&service.db, caller.user, id).await?;
     let last = http.headers().get("last-event-id").and_then(|value| value.to_str().ok()).map(str::to_owned);
     let since = last.or(query.after).map(|text| parse_version(&text)).transpose()?.unwrap_or(0);
     let changes = service.db.notifier().subscribe(run_changed(id));

@@ -2,8 +2,10 @@
 
 pub(crate) mod changes;
 pub(crate) mod events;
+pub(crate) mod follow_ups;
 pub(crate) mod leases;
 pub(crate) mod outputs;
 mod run_body;
 pub(crate) mod runs;
 mod token_watch;
+pub(crate) mod usage;

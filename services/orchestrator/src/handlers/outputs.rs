@@ -8,6 +8,7 @@ use bytes::Bytes;
 use ensemble_chassis::{Caller, HandlerResult, Path, Query, State};
 use ensemble_store_kit::Subscription;
 use ensemble_types::ids::{LeaseId, RunId, TaskId};
+use ensemble_types::refs::IdOrRef;
 use futures_util::stream;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -17,6 +18,7 @@ use crate::Orchestrator;
 use crate::domain::byte_range;
 use crate::error::Error;
 use crate::operations::outputs::{self, Attempt};
+use crate::operations::refs;
 use crate::operations::topics;
 
 /// The last byte in the range of a response that still grows (RFC 8673, section 2.2): the largest integer of JSON.
@@ -35,9 +37,11 @@ pub(crate) async fn read(
     service: State<Orchestrator>,
     caller: Caller,
     http: HttpRequest,
-    Path((run, task)): Path<(RunId, TaskId)>,
+    Path((run, task)): Path<(IdOrRef<RunId>, IdOrRef<TaskId>)>,
     Query(query): Query<OutputQuery>,
 ) -> HandlerResult<HttpResponse> {
+    let run = refs::run(&service.db, caller.user, run).await?;
+    let task = refs::task(&service.db, task).await?;
     let attempt = outputs::attempt(&service.db, caller.user, run, task, query.attempt).await?;
     let range = http.headers().get(RANGE).and_then(|value| value.to_str().ok());
     if query.follow.unwrap_or(false) {

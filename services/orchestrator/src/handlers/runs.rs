@@ -13,6 +13,7 @@ use ensemble_store_kit::idempotency::IdempotencyRequest;
 use ensemble_types::deleted::Deleted;
 use ensemble_types::ids::RunId;
 use ensemble_types::page::Limit;
+use ensemble_types::refs::IdOrRef;
 use ensemble_types::runs::{CancelRun, CreateRun, Pend, Pended, RunPage, RunStatus, WaitFor};
 use ensemble_types::time::Timestamp;
 use serde::Deserialize;
@@ -24,6 +25,7 @@ use super::token_watch::TokenWatch;
 use crate::Orchestrator;
 use crate::domain::RunDraft;
 use crate::error::Error;
+use crate::operations::refs;
 use crate::operations::runs::{self, Filter, NewRun, RunChanges};
 use crate::operations::topics::{run_changed, run_ended};
 
@@ -130,8 +132,9 @@ fn filter(status: Option<&str>) -> Result<Filter, Error> {
 pub(crate) async fn read(
     service: State<Orchestrator>,
     caller: Caller,
-    Path(id): Path<RunId>,
+    Path(id): Path<IdOrRef<RunId>>,
 ) -> HandlerResult<HttpResponse> {
+    let id = refs::run(&service.db, caller.user, id).await?;
     let run = runs::read(&service.db, caller.user, id).await?;
     Ok(respond(&service, run, StatusCode::OK)?)
 }
@@ -139,9 +142,10 @@ pub(crate) async fn read(
 pub(crate) async fn cancel(
     service: State<Orchestrator>,
     caller: Caller,
-    Path(id): Path<RunId>,
+    Path(id): Path<IdOrRef<RunId>>,
     OptionalJson(body): OptionalJson<CancelRun>,
 ) -> HandlerResult<HttpResponse> {
+    let id = refs::run(&service.db, caller.user, id).await?;
     let reason = body.reason.map(|reason| reason.into_string());
     let run = runs::cancel(&service.db, caller.user, id, reason).await?;
     Ok(respond(&service, run, StatusCode::OK)?)
@@ -150,8 +154,9 @@ pub(crate) async fn cancel(
 pub(crate) async fn retry(
     service: State<Orchestrator>,
     caller: Caller,
-    Path(id): Path<RunId>,
+    Path(id): Path<IdOrRef<RunId>>,
 ) -> HandlerResult<HttpResponse> {
+    let id = refs::run(&service.db, caller.user, id).await?;
     let (machines, quota) = (&service.machines, &service.run_bytes);
     let run = runs::retry(&service.db, machines, service.limits.max_unfinished, quota, caller.user, id).await?;
     Ok(respond(&service, run, StatusCode::OK)?)
@@ -160,8 +165,9 @@ pub(crate) async fn retry(
 pub(crate) async fn remove(
     service: State<Orchestrator>,
     caller: Caller,
-    Path(id): Path<RunId>,
+    Path(id): Path<IdOrRef<RunId>>,
 ) -> HandlerResult<Json<Deleted>> {
+    let id = refs::run(&service.db, caller.user, id).await?;
     runs::delete(&service.db, &service.run_bytes, caller.user, id).await?;
     Ok(Json(Deleted::DONE))
 }
@@ -169,11 +175,12 @@ pub(crate) async fn remove(
 pub(crate) async fn pend(
     service: State<Orchestrator>,
     caller: Caller,
-    Path(id): Path<RunId>,
+    Path(id): Path<IdOrRef<RunId>>,
     Query(query): Query<PendQuery>,
     large: LargeAnswer,
     OptionalJson(body): OptionalJson<Pend>,
 ) -> HandlerResult<Json<Pended>> {
+    let id = refs::run(&service.db, caller.user, id).await?;
     // Both cursors are checked, although the one in the body takes precedence.
     let cursors = [&body.cursor, &query.cursor].map(|text| text.as_deref().map(parse_version).transpose());
     let [from_body, from_query] = cursors;
@@ -219,6 +226,7 @@ pub(crate) async fn pend(
 pub(super) fn pended(changes: RunChanges, changed: bool) -> Pended {
     Pended {
         id: changes.run.id,
+        reference: changes.run.reference,
         status: changes.run.status,
         terminal: changes.run.status.is_terminal(),
         changed,

@@ -13,6 +13,7 @@ use crate::domain::{AttemptEnd, attempt_outcome};
 use crate::store::leases::LockedLease;
 use crate::store::runs::LockedRun;
 use crate::store::tasks::{AttemptResults, EndedTask, LockedTask};
+use crate::store::usage::Spent;
 use crate::store::{leases, task_changes, tasks};
 
 /// An attempt that ends. Its lease is open and its run is locked.
@@ -42,10 +43,13 @@ pub(super) fn end_attempts(
     let mut finished = Vec::with_capacity(attempts.len());
     let (mut completed, mut dependents) = (Vec::new(), 0_i64);
     let mut failed: BTreeSet<RunId> = BTreeSet::new();
+    let mut spent = Spent::default();
     for attempt in attempts {
         let run = locked(runs, attempt.run, tx.operation())?;
         let (task, has_dependents) = (attempt.task.id, attempt.task.dependents > 0);
         let expected = i64::from(attempt.task.dependents);
+        let usage = attempt.results.usage.unwrap_or_default();
+        spent.add(run.owner, run.now, &attempt.lease.machine_id, attempt.task.provider, usage);
         let ended = end_attempt(tx, run, attempt, max_losses)?;
         match ended.status {
             TaskStatus::Completed if has_dependents => {
@@ -57,6 +61,7 @@ pub(super) fn end_attempts(
         }
         finished.push(ended);
     }
+    spent.save(tx)?;
     if !completed.is_empty() {
         release_dependents(tx, runs, &completed, dependents)?;
     }

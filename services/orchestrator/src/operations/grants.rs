@@ -11,13 +11,17 @@ use ensemble_types::time::Timestamp;
 use super::changes::{save_run, transition};
 use crate::config::Limits;
 use crate::domain::{ATTEMPT_BYTES, RunEvent, RunnerRequest, TaskEvent, Template, run_transition};
-use crate::store::deleted_machines;
 use crate::store::grants::{LeasedTask, ReadyTask, lease_tasks, leased_tasks, outputs_of_dependencies, ready_tasks};
 use crate::store::leases::{self, NewLease};
 use crate::store::runs::{self, LockedRun};
+use crate::store::{deleted_machines, follow_ups};
 
 /// A filled prompt has up to 1 MiB, any other 64 KiB. So an answer has at most 8 MiB, whatever the capacity.
 const FILLED_PROMPTS: usize = 4;
+
+/// What the agent is told when an attempt was lost after it had been told what was said to it.
+const INTERRUPTED: &str = "You were interrupted before you had finished what you were asked last. Look at what is done already, \
+                           do not repeat it, and finish it.";
 
 /// The result of a grant.
 #[derive(Clone, Debug, Default)]
@@ -128,7 +132,10 @@ fn insert_leases(
 fn render(tx: &mut Conn, leased: Vec<LeasedTask>) -> Result<Granted, StoreError> {
     let mut granted = Granted::default();
     for task in leased {
-        let prompt = if task.templated {
+        let prompt = if let Some(text) = &task.follow_up {
+            let is_told = follow_ups::was_told(tx, task.task, task.follow_up_fence.unwrap_or(0))?;
+            Some(if is_told { INTERRUPTED.to_owned() } else { text.clone() })
+        } else if task.templated {
             let outputs = outputs_of_dependencies(tx, task.task)?;
             Template::parse(&task.prompt).render(|key| outputs.get(key).map_or("", String::as_str))
         } else {
@@ -159,6 +166,7 @@ fn lease(task: LeasedTask, prompt: String) -> Lease {
         prompt,
         working_directory: task.working_directory,
         timeout_ms: u64::try_from(task.timeout_ms).unwrap_or(0),
+        follow_up: task.follow_up.is_some(),
         resume: task.provider_session_id,
         traceparent: task.traceparent,
         expires_at: task.expires_at,

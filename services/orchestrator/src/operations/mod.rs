@@ -2,15 +2,18 @@
 
 pub(crate) mod attempts;
 pub(crate) mod diffs;
+pub(crate) mod follow_ups;
 pub(crate) mod leases;
 pub(crate) mod machines;
 pub(crate) mod outputs;
 pub(crate) mod purge;
+pub(crate) mod refs;
 pub(crate) mod runners;
 pub(crate) mod runs;
 pub(crate) mod task_changes;
 pub(crate) mod timers;
 pub(crate) mod topics;
+pub(crate) mod usage;
 
 mod changes;
 mod grants;

@@ -17,7 +17,7 @@ use crate::clients::Machines;
 use crate::domain::{ATTEMPT_BYTES, RunDraft, RunEvent, TaskEvent};
 use crate::error::Error;
 use crate::store::{
-    deleted_machines, leases, new_run, permissions, purge, refusals, run_views, runs, task_changes, tasks,
+    deleted_machines, follow_ups, leases, new_run, permissions, purge, refusals, run_views, runs, task_changes, tasks,
 };
 
 pub(crate) use crate::store::run_views::{Filter, RunView};
@@ -106,7 +106,7 @@ async fn create(db: &Db, max_unfinished: i64, quota: Quota, new: NewRun) -> Resu
 }
 
 /// Refuses runs that would take more than the account may store.
-fn reserve(tx: &mut Conn, quota: &Quota, owner: UserId, more: i64) -> Result<Reserved, Error> {
+pub(super) fn reserve(tx: &mut Conn, quota: &Quota, owner: UserId, more: i64) -> Result<Reserved, Error> {
     Ok(quota.reserve(owner, more, || runs::stored_bytes(tx, owner))??)
 }
 
@@ -129,7 +129,7 @@ const SMALL_RUN: i64 = 100;
 
 /// Refuses more unfinished tasks than an account may have. Near the limit, one transaction of the account decides at a time.
 /// Below half of it, no lock is needed: the small runs of all concurrent transactions fit into the other half.
-fn check_unfinished(tx: &mut Conn, owner: UserId, more: i64, limit: i64) -> Result<(), Error> {
+pub(super) fn check_unfinished(tx: &mut Conn, owner: UserId, more: i64, limit: i64) -> Result<(), Error> {
     if more <= SMALL_RUN && runs::unfinished(tx, owner)?.saturating_add(more) <= limit / 2 {
         return Ok(());
     }
@@ -190,6 +190,7 @@ pub(crate) async fn retry(
         refusals::forget(tx, &requeued)?;
         permissions::forget(tx, &requeued)?;
         task_changes::withdraw_orders(tx, &requeued)?;
+        follow_ups::clear_stale(tx, &requeued)?;
         let requeued: HashSet<TaskId> = requeued.into_iter().collect();
         let ready = set_open_dependencies(tx, id, &requeued)?;
         run.counts.queued += count(requeued.len());

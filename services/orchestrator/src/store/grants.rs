@@ -191,6 +191,9 @@ pub(crate) struct LeasedTask {
     isolation: Option<IsolationColumn>,
     base: Option<String>,
     pub(crate) base_task: Option<TaskId>,
+    /// What the agent is told after the end of the task, and the fence of the attempt before.
+    pub(crate) follow_up: Option<String>,
+    pub(crate) follow_up_fence: Option<i32>,
     pub(crate) traceparent: Option<String>,
 }
 
@@ -240,6 +243,8 @@ pub(crate) fn leased_tasks(tx: &mut Conn, of: &[LeaseId]) -> Result<Vec<LeasedTa
             task_specs::isolation,
             task_specs::base,
             task_specs::base_task,
+            task_specs::follow_up,
+            task_specs::follow_up_fence,
             runs::traceparent,
         ))
         .load(c))

@@ -20,18 +20,21 @@ macro_rules! load_locked {
 pub(crate) mod deleted_machines;
 pub(crate) mod diffs;
 pub(crate) mod failures;
+pub(crate) mod follow_ups;
 pub(crate) mod grants;
 pub(crate) mod leases;
 pub(crate) mod new_run;
 pub(crate) mod outputs;
 pub(crate) mod permissions;
 pub(crate) mod purge;
+pub(crate) mod refs;
 pub(crate) mod refusals;
 pub(crate) mod run_views;
 pub(crate) mod runners;
 pub(crate) mod runs;
 pub(crate) mod task_changes;
 pub(crate) mod tasks;
+pub(crate) mod usage;
 
 mod columns;
 mod schema;

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use diesel::prelude::*;
 use ensemble_store_kit::idempotency::{IdempotencyRequest, idempotency_keys};
-use ensemble_store_kit::types::{DbId, DbTime, IntoDb};
+use ensemble_store_kit::types::{DbId, DbRef, DbTime, IntoDb};
 use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::ids::{MachineId, RunId, UserId};
+use ensemble_types::refs::Ref;
 use ensemble_types::runs::{Isolation, Permission, RunStatus, TaskStatus};
 use ensemble_types::time::Timestamp;
 
@@ -20,6 +21,7 @@ const CHUNK: usize = 1_000;
 #[diesel(table_name = runs, treat_none_as_default_value = false)]
 struct RunRow<'a> {
     id: DbId,
+    reference: DbRef,
     owner_id: DbId,
     title: Option<&'a str>,
     status: &'static str,
@@ -70,6 +72,7 @@ struct TaskRow<'a> {
 #[diesel(table_name = task_specs, treat_none_as_default_value = false)]
 struct SpecRow<'a> {
     task_id: DbId,
+    reference: DbRef,
     task_key: Option<&'a str>,
     title: Option<&'a str>,
     prompt: &'a str,
@@ -81,6 +84,7 @@ struct SpecRow<'a> {
     isolation: Option<&'static str>,
     base: Option<&'a str>,
     base_task: Option<DbId>,
+    stale: bool,
 }
 
 #[derive(Insertable)]
@@ -144,6 +148,7 @@ fn insert_run(
     let ready = (0..draft.tasks.len()).filter(|at| draft.graph.dependencies(*at).is_empty()).count();
     let row = RunRow {
         id: id.db(),
+        reference: Ref::generate().db(),
         owner_id: owner.db(),
         title: draft.title.as_deref(),
         status: RunStatus::Queued.as_str(),
@@ -203,6 +208,7 @@ fn spec_row<'a>(draft: &RunDraft, task: &'a TaskDraft) -> SpecRow<'a> {
     let base_task = task.base_task.and_then(|at| draft.tasks.get(at));
     SpecRow {
         task_id: task.id.db(),
+        reference: Ref::generate().db(),
         task_key: task.key.as_deref(),
         title: task.title.as_deref(),
         prompt: &task.prompt,
@@ -214,6 +220,7 @@ fn spec_row<'a>(draft: &RunDraft, task: &'a TaskDraft) -> SpecRow<'a> {
         isolation: (task.isolation != Isolation::None).then_some(task.isolation.as_str()),
         base: task.base.as_deref(),
         base_task: base_task.map(|task| task.id.db()),
+        stale: false,
     }
 }
 

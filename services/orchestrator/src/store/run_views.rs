@@ -7,6 +7,7 @@ use ensemble_store_kit::types::IntoDb;
 use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::changes::{ChangesWaitFor, LeaseWaitsFor};
 use ensemble_types::ids::{RunId, TaskId, UserId};
+use ensemble_types::refs::Ref;
 use ensemble_types::runs::{
     ChangedTask, Isolation, Permission, Provider, Refusal, Run, RunStatus, RunSummary, Task, TaskChanges, TaskError,
     TaskStatus, Usage, WaitingFor,
@@ -23,6 +24,7 @@ use crate::domain::{Obstacles, Runner, directory_is_busy, waiting_for};
 #[diesel(table_name = runs)]
 struct RunRow {
     id: RunId,
+    reference: Ref,
     title: Option<String>,
     #[diesel(deserialize_as = RunStatusColumn)]
     status: RunStatus,
@@ -49,6 +51,7 @@ impl From<RunRow> for Run {
         let count = |count: i32| u32::try_from(count).unwrap_or(0);
         Self {
             id: row.id,
+            reference: row.reference,
             title: row.title,
             status: row.status,
             cancel_reason: row.cancel_reason,
@@ -157,7 +160,13 @@ struct StateRow {
 }
 
 impl StateRow {
-    fn changed_task(self, view: &RunView, refusals: &[Refusal], waits: Option<LeaseWaitsFor>) -> ChangedTask {
+    fn changed_task(
+        self,
+        reference: Ref,
+        view: &RunView,
+        refusals: &[Refusal],
+        waits: Option<LeaseWaitsFor>,
+    ) -> ChangedTask {
         let obstacles = Obstacles {
             status: self.status,
             open_deps: self.open_deps,
@@ -176,6 +185,7 @@ impl StateRow {
         };
         ChangedTask {
             id: self.id,
+            reference,
             status: self.status,
             attempt: u32::try_from(self.attempt - self.refusals).unwrap_or(0),
             waiting_for,
@@ -194,21 +204,22 @@ pub(crate) fn changed_tasks(
     since: i64,
     limit: i64,
 ) -> Result<Vec<ChangedTask>, StoreError> {
-    let rows: Vec<StateRow> = on!(c, |c| tasks::table
+    let rows: Vec<(StateRow, Ref)> = on!(c, |c| tasks::table
+        .inner_join(task_specs::table)
         .filter(tasks::run_id.eq(view.run.id.db()).and(tasks::version.gt(since)))
         .order((tasks::version, tasks::position))
-        .select(StateRow::as_select())
+        .select((StateRow::as_select(), task_specs::reference))
         .limit(limit)
         .load(c))?;
-    let handed_back: Vec<TaskId> = rows.iter().filter(|row| row.refusals > 0).map(|row| row.id).collect();
+    let handed_back: Vec<TaskId> = rows.iter().filter(|(row, _)| row.refusals > 0).map(|(row, _)| row.id).collect();
     let refusals = refusals::standing(c, &handed_back)?;
     let waiting = leases::waiting(c, &running(rows.iter()))?;
     let of = |id: TaskId| refusals.get(&id).map_or(&[][..], Vec::as_slice);
     Ok(rows
         .into_iter()
-        .map(|row| {
+        .map(|(row, reference)| {
             let (refusals, waits) = (of(row.id), waiting.get(&row.id).copied());
-            row.changed_task(view, refusals, waits)
+            row.changed_task(reference, view, refusals, waits)
         })
         .collect())
 }
@@ -230,6 +241,7 @@ struct ResultRow {
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = task_specs)]
 struct SpecRow {
+    reference: Ref,
     task_key: Option<String>,
     title: Option<String>,
     prompt: String,
@@ -239,6 +251,7 @@ struct SpecRow {
     allowed_tools: Option<String>,
     isolation: Option<IsolationColumn>,
     base: Option<String>,
+    stale: bool,
 }
 
 /// Reads the tasks of a run whose positions lie in this range.
@@ -338,9 +351,10 @@ fn whole_task(
     };
     let (permission, denials) = permission.map_or((None, None), |of| (of.permission, of.denials));
     let allowed_tools = spec.allowed_tools.as_deref().map(serde_json::from_str).transpose()?.unwrap_or_default();
-    let state = state.changed_task(view, &refusals, waits);
+    let state = state.changed_task(spec.reference, view, &refusals, waits);
     Ok(Task {
         id: state.id,
+        reference: state.reference,
         task_key: spec.task_key,
         title: spec.title,
         prompt: spec.prompt,
@@ -365,6 +379,7 @@ fn whole_task(
         exit_code: result.exit_code,
         usage: (usage != Usage::default()).then_some(usage),
         provider_session_id: result.provider_session_id,
+        stale: spec.stale,
         created_at: result.created_at,
         started_at: result.started_at,
         finished_at: result.finished_at,

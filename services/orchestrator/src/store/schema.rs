@@ -4,10 +4,12 @@ use diesel::{allow_tables_to_appear_in_same_query, joinable, table};
 
 table! {
     use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
-    use ensemble_store_kit::types::{Moment, Uid};
+    use ensemble_store_kit::types::{Moment, RefText, Uid};
 
     runs (id) {
         id -> Uid,
+        #[sql_name = "ref"]
+        reference -> RefText,
         owner_id -> Uid,
         title -> Nullable<Text>,
         status -> Text,
@@ -76,11 +78,13 @@ table! {
 }
 
 table! {
-    use diesel::sql_types::{Bool, Nullable, Text};
-    use ensemble_store_kit::types::Uid;
+    use diesel::sql_types::{Bool, Integer, Nullable, Text};
+    use ensemble_store_kit::types::{RefText, Uid};
 
     task_specs (task_id) {
         task_id -> Uid,
+        #[sql_name = "ref"]
+        reference -> RefText,
         task_key -> Nullable<Text>,
         title -> Nullable<Text>,
         prompt -> Text,
@@ -92,6 +96,9 @@ table! {
         isolation -> Nullable<Text>,
         base -> Nullable<Text>,
         base_task -> Nullable<Uid>,
+        follow_up -> Nullable<Text>,
+        follow_up_fence -> Nullable<Integer>,
+        stale -> Bool,
     }
 }
 
@@ -250,6 +257,32 @@ table! {
         fence -> Integer,
         stored_bytes -> BigInt,
         truncated -> Bool,
+    }
+}
+
+table! {
+    use diesel::sql_types::Text;
+    use ensemble_store_kit::types::Uid;
+
+    task_messages (task_id, message_id) {
+        task_id -> Uid,
+        message_id -> Text,
+    }
+}
+
+table! {
+    use diesel::sql_types::{BigInt, Double, Integer, Text};
+    use ensemble_store_kit::types::Uid;
+
+    usage_days (owner_id, day, machine_id, provider) {
+        owner_id -> Uid,
+        day -> Integer,
+        machine_id -> Text,
+        provider -> Text,
+        attempts -> BigInt,
+        input_tokens -> BigInt,
+        output_tokens -> BigInt,
+        cost_usd -> Double,
     }
 }
 

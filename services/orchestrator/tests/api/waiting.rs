@@ -23,8 +23,8 @@ on_both_databases! {
         let runner = fixture.runner();
         let lease = runner.lease_one().await;
         let change = fixture.api.post(&pend, &json!({ "cursor": "1" })).await.expect(200);
-        assert_eq!(change["changedTasks"], json!([{ "id": lease["taskId"], "status": "dispatching", "attempt": 1, "waitingFor": null,
-            "waitingReason": null, "machineId": runner.id, "error": null }]));
+        assert_eq!(change["changedTasks"], json!([{ "id": lease["taskId"], "ref": first["changedTasks"][0]["ref"], "status": "dispatching", "attempt": 1,
+            "waitingFor": null, "waitingReason": null, "machineId": runner.id, "error": null }]));
         assert_eq!(change["status"], "running");
     }
 

@@ -4,6 +4,7 @@ use ensemble_chassis::{Caller, HandlerResult, Json, LargeAnswer, Path, Query, St
 use ensemble_types::ids::SessionId;
 use ensemble_types::messages::{AppendRequest, AppendedMessages, Message, MessagePage};
 use ensemble_types::page::Limit;
+use ensemble_types::refs::IdOrRef;
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
@@ -39,9 +40,10 @@ pub(crate) enum AppendResponse {
 pub(crate) async fn append(
     service: State<SessionStore>,
     caller: Caller,
-    Path(id): Path<SessionId>,
+    Path(id): Path<IdOrRef<SessionId>>,
     Json(body): Json<AppendRequest>,
 ) -> HandlerResult<Upserted<AppendResponse>> {
+    let id = operations::sessions::resolve(&service, id).await?;
     let drafts = Drafts::new(body).map_err(Error::from)?;
     let batch = drafts.batch;
     let Appended { mut messages, created } = service.appender.append(id, caller.user, drafts).await?;
@@ -58,10 +60,11 @@ pub(crate) async fn append(
 pub(crate) async fn page(
     service: State<SessionStore>,
     caller: Caller,
-    Path(id): Path<SessionId>,
+    Path(id): Path<IdOrRef<SessionId>>,
     Query(query): Query<WindowQuery>,
     large: LargeAnswer,
 ) -> HandlerResult<Json<MessagePage>> {
+    let id = operations::sessions::resolve(&service, id).await?;
     let window = query.window()?;
     // Short pages do not wait for the caller's long ones.
     let bytes = match operations::messages::short_page(&service, id, caller.user, window).await? {

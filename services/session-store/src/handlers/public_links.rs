@@ -9,6 +9,7 @@ use ensemble_types::deleted::Deleted;
 use ensemble_types::ids::SessionId;
 use ensemble_types::links::{CreateLink, Link};
 use ensemble_types::problem::{Code, Problem};
+use ensemble_types::refs::IdOrRef;
 
 use super::messages::WindowQuery;
 use super::stream::{self, Credentials, StreamQuery};
@@ -25,9 +26,10 @@ const PURPOSES: [&str; 3] = ["sec-purpose", "purpose", "x-moz"];
 pub(crate) async fn create(
     service: State<SessionStore>,
     caller: Caller,
-    Path(id): Path<SessionId>,
+    Path(id): Path<IdOrRef<SessionId>>,
     OptionalJson(body): OptionalJson<CreateLink>,
 ) -> HandlerResult<Upserted<Link>> {
+    let id = operations::sessions::resolve(&service, id).await?;
     let CreatedLink { token, terms, created_at, is_new } =
         operations::public_links::create(&service, id, caller.user, body).await?;
     let token = token.text();
@@ -45,8 +47,9 @@ pub(crate) async fn create(
 pub(crate) async fn remove(
     service: State<SessionStore>,
     caller: Caller,
-    Path(id): Path<SessionId>,
+    Path(id): Path<IdOrRef<SessionId>>,
 ) -> HandlerResult<Json<Deleted>> {
+    let id = operations::sessions::resolve(&service, id).await?;
     operations::public_links::remove(&service, id, caller.user).await?;
     Ok(Json(Deleted::DONE))
 }

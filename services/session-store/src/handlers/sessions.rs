@@ -5,6 +5,7 @@ use ensemble_store_kit::idempotency::IdempotencyRequest;
 use ensemble_types::deleted::Deleted;
 use ensemble_types::ids::SessionId;
 use ensemble_types::page::Limit;
+use ensemble_types::refs::IdOrRef;
 use ensemble_types::sessions::{CreateSession, Session, SessionPage, UpdateSession};
 use ensemble_types::text::Text;
 use serde::Deserialize;
@@ -76,17 +77,19 @@ pub(crate) async fn list_active(
 pub(crate) async fn read(
     service: State<SessionStore>,
     caller: Caller,
-    Path(id): Path<SessionId>,
+    Path(id): Path<IdOrRef<SessionId>>,
 ) -> HandlerResult<Json<Session>> {
+    let id = operations::sessions::resolve(&service, id).await?;
     Ok(Json(operations::sessions::read(&service, id, caller.user).await?))
 }
 
 pub(crate) async fn update(
     service: State<SessionStore>,
     caller: Caller,
-    Path(id): Path<SessionId>,
+    Path(id): Path<IdOrRef<SessionId>>,
     Json(body): Json<UpdateSession>,
 ) -> HandlerResult<Json<Session>> {
+    let id = operations::sessions::resolve(&service, id).await?;
     let change = SessionChange::new(body).map_err(Error::from)?;
     Ok(Json(operations::sessions::update(&service, id, caller.user, change).await?))
 }
@@ -94,8 +97,9 @@ pub(crate) async fn update(
 pub(crate) async fn remove(
     service: State<SessionStore>,
     caller: Caller,
-    Path(id): Path<SessionId>,
+    Path(id): Path<IdOrRef<SessionId>>,
 ) -> HandlerResult<Json<Deleted>> {
+    let id = operations::sessions::resolve(&service, id).await?;
     operations::sessions::delete(&service, id, caller.user).await?;
     Ok(Json(Deleted::DONE))
 }

@@ -4,6 +4,7 @@ use ensemble_chassis::{Caller, HandlerResult, Json, Path, Query, State, Upserted
 use ensemble_types::deleted::Deleted;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::page::Limit;
+use ensemble_types::refs::IdOrRef;
 use ensemble_types::sessions::SealedKey;
 use ensemble_types::shares::{CreateShare, Share, SharePage, UpdateShare};
 use serde::Deserialize;
@@ -26,18 +27,20 @@ pub(crate) struct ListQuery {
 pub(crate) async fn list(
     service: State<SessionStore>,
     caller: Caller,
-    Path(id): Path<SessionId>,
+    Path(id): Path<IdOrRef<SessionId>>,
     Query(query): Query<ListQuery>,
 ) -> HandlerResult<Json<SharePage>> {
+    let id = operations::sessions::resolve(&service, id).await?;
     Ok(Json(operations::shares::list(&service, id, caller.user, query.limit.get() as usize, query.cursor).await?))
 }
 
 pub(crate) async fn create(
     service: State<SessionStore>,
     caller: Caller,
-    Path(id): Path<SessionId>,
+    Path(id): Path<IdOrRef<SessionId>>,
     Json(body): Json<CreateShare>,
 ) -> HandlerResult<Upserted<Share>> {
+    let id = operations::sessions::resolve(&service, id).await?;
     let CreateShare { user_id, access_level, encrypted_key } = body;
     let new = NewShare {
         session: id,
@@ -53,9 +56,10 @@ pub(crate) async fn create(
 pub(crate) async fn update(
     service: State<SessionStore>,
     caller: Caller,
-    Path((id, user)): Path<(SessionId, UserId)>,
+    Path((id, user)): Path<(IdOrRef<SessionId>, UserId)>,
     Json(body): Json<UpdateShare>,
 ) -> HandlerResult<Json<Share>> {
+    let id = operations::sessions::resolve(&service, id).await?;
     if body.access_level.is_none() && body.encrypted_key.is_none() {
         return Err(Error::from(Invalid::new("", "must change at least one of accessLevel and encryptedKey")).into());
     }
@@ -66,8 +70,9 @@ pub(crate) async fn update(
 pub(crate) async fn remove(
     service: State<SessionStore>,
     caller: Caller,
-    Path((id, user)): Path<(SessionId, UserId)>,
+    Path((id, user)): Path<(IdOrRef<SessionId>, UserId)>,
 ) -> HandlerResult<Json<Deleted>> {
+    let id = operations::sessions::resolve(&service, id).await?;
     operations::shares::remove(&service, id, caller.user, user).await?;
     Ok(Json(Deleted::DONE))
 }

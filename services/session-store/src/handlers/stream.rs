@@ -7,6 +7,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use ensemble_chassis::live::{self, Event, LongEvents, Outgoing, PIECE, Sending};
 use ensemble_chassis::{Caller, Clock, HandlerResult, KeySource, Path, Query, State};
 use ensemble_types::ids::SessionId;
+use ensemble_types::refs::IdOrRef;
 use ensemble_types::time::Timestamp;
 use futures_util::stream;
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,7 @@ use crate::SessionStore;
 use crate::domain::Invalid;
 use crate::domain::stream::{Audience, LongEvent};
 use crate::error::Error;
+use crate::operations::sessions;
 use crate::operations::streams::{self, SessionStream, Step, StreamEvent};
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -29,10 +31,11 @@ pub(crate) struct StreamQuery {
 pub(crate) async fn open(
     service: State<SessionStore>,
     caller: Caller,
-    Path(id): Path<SessionId>,
+    Path(id): Path<IdOrRef<SessionId>>,
     Query(query): Query<StreamQuery>,
     request: HttpRequest,
 ) -> HandlerResult<HttpResponse> {
+    let id = sessions::resolve(&service, id).await?;
     let after = start(&request, &query)?;
     let credentials = Credentials::Caller {
         changes: service.keys.changes(),

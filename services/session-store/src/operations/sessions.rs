@@ -7,6 +7,7 @@ use ensemble_store_kit::idempotency::{self, IdempotencyOutcome, IdempotencyReque
 use ensemble_store_kit::types::IntoDb;
 use ensemble_store_kit::{Conn, Quota, StoreError, cursor};
 use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::refs::IdOrRef;
 use ensemble_types::sessions::{Session, SessionPage, SessionStatus};
 use ensemble_types::time::Timestamp;
 use uuid::Uuid;
@@ -57,6 +58,16 @@ pub(crate) async fn create(
             Ok(Created { session: load(tx, id, new.owner, online_for)?, is_new })
         })
         .await
+}
+
+/// The id of a session in a path. Whether the caller may know the session is for the next step to decide.
+pub(crate) async fn resolve(service: &SessionStore, path: IdOrRef<SessionId>) -> Result<SessionId, Error> {
+    let find = async |reference| {
+        let found =
+            service.db.read("find a session by its ref", move |c| store::sessions::find_id(c, reference)).await?;
+        found.ok_or(Error::Refused(Refusal::NotFound))
+    };
+    path.id(find).await
 }
 
 pub(crate) async fn read(service: &SessionStore, id: SessionId, caller: UserId) -> Result<Session, Error> {
@@ -270,6 +281,7 @@ fn view(
     let online = row.last_active_at.is_some_and(|at| read_at.since(at) < online_for);
     Ok(Session {
         id: row.id,
+        reference: row.reference,
         owner_id: row.owner_id,
         machine_id: Some(row.machine_id.as_str())
             .filter(|id| *id != NO_MACHINE)

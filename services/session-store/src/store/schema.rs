@@ -4,10 +4,12 @@ use diesel::{allow_tables_to_appear_in_same_query, table};
 
 table! {
     use diesel::sql_types::{BigInt, Bool, Nullable, Text};
-    use ensemble_store_kit::types::{Moment, Uid};
+    use ensemble_store_kit::types::{Moment, RefText, Uid};
 
     sessions (id) {
         id -> Uid,
+        #[sql_name = "ref"]
+        reference -> RefText,
         owner_id -> Uid,
         machine_id -> Text,
         tag -> Nullable<Text>,

@@ -11,6 +11,7 @@ use ensemble_store_kit::types::{DbId, DbTime, IntoDb, Moment, Uid, now};
 use ensemble_store_kit::{Conn, StoreError, cached, on};
 use ensemble_types::ids::{MachineId, SessionId, UserId};
 use ensemble_types::links::PublicSession;
+use ensemble_types::refs::Ref;
 use ensemble_types::sessions::SessionStatus;
 use ensemble_types::time::Timestamp;
 
@@ -82,6 +83,7 @@ pub(crate) struct ContentRow {
 #[diesel(table_name = sessions)]
 pub(crate) struct DetailRow {
     pub(crate) id: SessionId,
+    pub(crate) reference: Ref,
     pub(crate) owner_id: UserId,
     pub(crate) machine_id: String,
     pub(crate) tag: Option<String>,
@@ -146,6 +148,11 @@ pub(crate) fn lock_all(tx: &mut Conn, ids: BTreeSet<SessionId>) -> Result<Vec<Se
     Ok(rows.into_iter().filter_map(|(row, exists)| exists.then_some(row)).collect())
 }
 
+/// The session with this ref, also one that was deleted.
+pub(crate) fn find_id(c: &mut Conn, reference: Ref) -> Result<Option<SessionId>, StoreError> {
+    on!(c, |c| sessions::table.filter(sessions::reference.eq(reference.db())).select(sessions::id).first(c).optional())
+}
+
 /// Reads a session without a lock.
 pub(crate) fn find(c: &mut Conn, id: SessionId) -> Result<Option<SessionRow>, StoreError> {
     on!(c, |c| sessions::table
@@ -196,25 +203,36 @@ pub(crate) fn load_public(c: &mut Conn, id: SessionId) -> Result<Option<PublicSe
 
 /// Inserts a session. False when the owner has one with this tag.
 pub(crate) fn insert(tx: &mut Conn, id: SessionId, new: &NewSession) -> Result<bool, StoreError> {
-    let row = (
-        sessions::id.eq(id.db()),
-        sessions::owner_id.eq(new.owner.db()),
-        sessions::machine_id.eq(new.machine.as_ref().map_or(NO_MACHINE, MachineId::as_str)),
-        sessions::tag.eq(new.tag.as_deref()),
-        sessions::metadata_version.eq(1),
-        sessions::agent_state_version.eq(0),
-        sessions::archived.eq(false),
-        sessions::thinking.eq(false),
-        sessions::last_seq.eq(0),
-        sessions::content_bytes.eq(0),
-        sessions::key_epoch.eq(1),
-        sessions::rekey_needed.eq(false),
-        sessions::revision.eq(0),
-        sessions::created_at.eq(now()),
-        sessions::updated_at.eq(now()),
-    );
-    // A concurrent insert with the same tag waits here for the first one's commit.
-    let inserted = on!(tx, |c| diesel::insert_into(sessions::table).values(row).on_conflict_do_nothing().execute(c))?;
+    let row = |reference: Ref| {
+        (
+            sessions::id.eq(id.db()),
+            sessions::reference.eq(reference.db()),
+            sessions::owner_id.eq(new.owner.db()),
+            sessions::machine_id.eq(new.machine.as_ref().map_or(NO_MACHINE, MachineId::as_str)),
+            sessions::tag.eq(new.tag.as_deref()),
+            sessions::metadata_version.eq(1),
+            sessions::agent_state_version.eq(0),
+            sessions::archived.eq(false),
+            sessions::thinking.eq(false),
+            sessions::last_seq.eq(0),
+            sessions::content_bytes.eq(0),
+            sessions::key_epoch.eq(1),
+            sessions::rekey_needed.eq(false),
+            sessions::revision.eq(0),
+            sessions::created_at.eq(now()),
+            sessions::updated_at.eq(now()),
+        )
+    };
+    let inserted = loop {
+        let reference = Ref::generate();
+        let insert = diesel::insert_into(sessions::table).values(row(reference));
+        // A concurrent insert with the same tag or ref waits here for the first one's commit.
+        let inserted = on!(tx, |c| insert.on_conflict_do_nothing().execute(c))?;
+        // Another ref is tried when this one was taken. The tag is taken otherwise.
+        if inserted > 0 || find_id(tx, reference)?.is_none() {
+            break inserted;
+        }
+    };
     if inserted == 0 {
         return Ok(false);
     }

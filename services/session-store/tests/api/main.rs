@@ -13,6 +13,7 @@ mod messages;
 mod peers;
 mod quotas;
 mod races;
+mod refs;
 mod sessions;
 mod shares;
 mod stream;

@@ -204,8 +204,10 @@ const ROWS: &[Row] = &[
     of_owner("POST", "/v1/orchestrator/runs/{id}/tasks/{taskId}/discard", 409),
     of_owner("POST", "/v1/orchestrator/runs/{id}/cancel", 200).changing(),
     of_owner("POST", "/v1/orchestrator/runs/{id}/retry", 409).changing(),
-    // The run has not ended.
+    // The run has not ended, nor has its task.
     of_owner("DELETE", "/v1/orchestrator/runs/{id}", 409),
+    of_owner("POST", "/v1/orchestrator/runs/{id}/tasks/{taskId}/messages", 409).with(|_| json!({ "text": "x", "messageId": "1" })),
+    of_user("GET", "/v1/orchestrator/usage", 200),
     of_machine("POST", "/v1/orchestrator/leases", 200).with(|_| json!({ "machineId": "m", "providers": ["gemini"], "capacity": 1, "waitMs": 0 })),
     of_machine("POST", "/v1/orchestrator/leases/{id}/heartbeat", 404).with(|_| json!({ "fence": 1 })),
     of_machine("POST", "/v1/orchestrator/leases/{id}/output", 404).with(|_| json!({ "fence": 1, "offset": 0, "data": "x" })),

@@ -6,6 +6,8 @@ use ensemble_types::ids::SessionId;
 use ensemble_types::sessions::{SessionStatus, UpdateSession};
 use serde_json::json;
 
+use super::Named;
+use crate::complete;
 use crate::confirm;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
@@ -14,16 +16,18 @@ use crate::vault::{Card, card, seal_json};
 
 #[derive(Debug, Args)]
 pub(crate) struct Rename {
-    /// The session's id
-    session: SessionId,
+    /// The session's ref or id, or `last`
+    #[arg(add = complete::sessions())]
+    session: Named,
     /// The new title; it is encrypted
     title: String,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Delete {
-    /// The session's id
-    session: SessionId,
+    /// The session's ref or id, or `last`
+    #[arg(add = complete::sessions())]
+    session: Named,
     /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
@@ -31,7 +35,8 @@ pub(crate) struct Delete {
 
 impl Rename {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
-        let session = me.client.session(self.session).await?;
+        let id = self.session.find(me).await?;
+        let session = me.client.session(id).await?;
         let ring = me.writing_ring(&session)?;
         let old = card(&ring, &session.metadata)
             .map_err(|error| Failure::Seal(format!("The metadata of session {}", session.id), error))?;
@@ -41,20 +46,22 @@ impl Rename {
             expected_metadata_version: Some(session.metadata_version),
             ..UpdateSession::default()
         };
-        change(context, me, self.session, &update, "Renamed").await
+        change(context, me, id, &update, "Renamed").await
     }
 }
 
 impl Delete {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+        let id = self.session.find(me).await?;
+        let reference = me.client.session(id).await?.reference;
         if !self.yes {
-            confirm::deletion(&format!("session {} with all its messages, for everyone", self.session))?;
+            confirm::deletion(&format!("session {reference} with all its messages, for everyone"))?;
         }
-        me.client.delete_session(self.session).await?;
+        me.client.delete_session(id).await?;
         if context.json {
             return print::json(&json!({ "success": true }), false);
         }
-        print::line(format!("Deleted {}.", self.session))
+        print::line(format!("Deleted {reference}."))
     }
 }
 
@@ -74,8 +81,9 @@ pub(super) async fn rekey(context: &Context, me: &Me, id: SessionId) -> Result<(
     if context.json {
         return print::json(&session, false);
     }
+    let session = session.reference;
     print::line(format!(
-        "Session {id} has a new key. A public link still has the old key: replace it with `ensemble share link {id}`."
+        "Session {session} has a new key. A public link still has the old key: replace it with `ensemble share link {session}`."
     ))
 }
 
@@ -84,5 +92,5 @@ async fn change(context: &Context, me: &Me, id: SessionId, update: &UpdateSessio
     if context.json {
         return print::json(&session, false);
     }
-    print::line(format!("{done} {id}."))
+    print::line(format!("{done} {}.", session.reference))
 }

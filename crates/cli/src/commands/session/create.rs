@@ -56,9 +56,9 @@ impl Create {
         if context.json {
             return print::json(&session, false);
         }
-        print::line(session.id.to_string())?;
+        print::line(session.reference.to_string())?;
         if !created {
-            print::note("A session with this tag already exists. This is its id.");
+            print::note("A session with this tag already exists. This is its ref.");
         }
         Ok(())
     }

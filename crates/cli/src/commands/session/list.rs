@@ -46,7 +46,7 @@ impl List {
             return print::line("No sessions. Create one with `ensemble session create`.");
         }
         let mut table = Table::new([
-            Column::id("SESSION", 1),
+            Column::fixed("SESSION", 0),
             Column::fixed("STATE", 0),
             Column::fixed("ACCESS", 4),
             Column::fixed("MESSAGES", 5),
@@ -64,7 +64,7 @@ fn row(me: &Me, session: &Session) -> [String; 6] {
         Err(_) => "(cannot be decrypted)".to_owned(),
     };
     [
-        session.id.to_string(),
+        session.reference.to_string(),
         state(session).to_owned(),
         session.access_level.as_str().to_owned(),
         session.last_seq.to_string(),
@@ -78,7 +78,7 @@ pub(super) async fn show(context: &Context, me: &Me, id: SessionId) -> Result<()
     if context.json {
         return print::json(&opened(me, &session), false);
     }
-    print::line(format!("session   {}", session.id))?;
+    print::line(format!("session   {}", session.reference))?;
     match read(me, &session) {
         Ok(card) => {
             for (name, value) in [("title", card.title), ("path", card.path), ("host", card.host)] {
@@ -103,7 +103,7 @@ pub(super) async fn show(context: &Context, me: &Me, id: SessionId) -> Result<()
     if session.rekey_needed && session.access_level == AccessLevel::Owner {
         print::note(format!(
             "A user lost access after the last change of the key. Change it with `ensemble session rekey {}`.",
-            session.id
+            session.reference
         ));
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! `ensemble session send`, `read` and `follow`: writes and reads encrypted messages.
 
+use std::collections::HashMap;
 use std::io::Read as _;
 use std::pin::pin;
 
@@ -13,16 +14,20 @@ use ensemble_types::text::Text;
 use futures_util::StreamExt;
 use serde_json::json;
 
+use super::Named;
+use crate::complete;
 use crate::context::{Context, Me, interrupts};
 use crate::failure::{Failure, Result};
 use crate::print;
+use crate::styled::cut_middle;
 use crate::vault::{body, check_keys, seal_json};
 use crate::when;
 
 #[derive(Debug, Args)]
 pub(crate) struct Send {
-    /// The session's id
-    session: SessionId,
+    /// The session's ref or id, or `last`
+    #[arg(add = complete::sessions())]
+    session: Named,
     /// The text (`-`: standard input; put `--` before a text that begins with a hyphen)
     #[arg(required = true, num_args = 1..)]
     text: Vec<String>,
@@ -36,8 +41,9 @@ pub(crate) struct Send {
 
 #[derive(Debug, Args)]
 pub(crate) struct Read {
-    /// The session's id
-    session: SessionId,
+    /// The session's ref or id, or `last`
+    #[arg(add = complete::sessions())]
+    session: Named,
     /// The number of messages, from the newest
     #[arg(long, short = 'n', default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
     limit: u32,
@@ -54,8 +60,9 @@ pub(crate) struct Read {
 
 #[derive(Debug, Args)]
 pub(crate) struct Follow {
-    /// The session's id
-    session: SessionId,
+    /// The session's ref or id, or `last`
+    #[arg(add = complete::sessions())]
+    session: Named,
     /// Start after this number instead of now (0: from the beginning)
     #[arg(long, value_name = "SEQ")]
     after: Option<i64>,
@@ -63,6 +70,7 @@ pub(crate) struct Follow {
 
 impl Send {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+        let id = self.session.find(me).await?;
         let text = match self.text.as_slice() {
             [dash] if dash == "-" => {
                 let mut text = String::new();
@@ -74,7 +82,7 @@ impl Send {
         if text.trim().is_empty() {
             return Err(Failure::message("The message is empty, so it was not sent."));
         }
-        let mut session = me.client.session(self.session).await?;
+        let mut session = me.client.session(id).await?;
         if session.rekey_needed && session.access_level == AccessLevel::Owner {
             session = me.rekey(context, &session).await?;
         }
@@ -101,21 +109,22 @@ impl Send {
 
 impl Read {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
-        let session = me.client.session(self.session).await?;
+        let id = self.session.find(me).await?;
+        let session = me.client.session(id).await?;
         let mut reader = Reader::new(context, me, session)?;
         if self.all {
-            let mut messages = pin!(me.client.messages_after(self.session, self.after.unwrap_or_default()));
+            let mut messages = pin!(me.client.messages_after(id, self.after.unwrap_or_default()));
             while let Some(message) = messages.next().await {
-                reader.print(&message?)?;
+                reader.print(me, &message?).await?;
             }
             return Ok(());
         }
         let window = Window { before: self.before, after: self.after, limit: Some(self.limit) };
-        let mut page = me.client.message_page(self.session, window).await?;
+        let mut page = me.client.message_page(id, window).await?;
         // The last part of a history arrives newest first. People read it oldest first.
         page.messages.sort_by_key(|message| message.seq);
         for message in &page.messages {
-            reader.print(message)?;
+            reader.print(me, message).await?;
         }
         if !context.json && page.messages.is_empty() {
             print::note("No messages.");
@@ -126,11 +135,12 @@ impl Read {
 
 impl Follow {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+        let id = self.session.find(me).await?;
         let mut interrupt = interrupts()?;
-        let session = me.client.session(self.session).await?;
+        let session = me.client.session(id).await?;
         let after = self.after.unwrap_or(session.last_seq);
         let mut reader = Reader::new(context, me, session)?;
-        let mut events = pin!(me.client.follow_session(self.session, Some(after)));
+        let mut events = pin!(me.client.follow_session(id, Some(after)));
         loop {
             let event = tokio::select! {
                 event = events.next() => event,
@@ -155,11 +165,30 @@ struct Reader {
     me: UserId,
     session: SessionId,
     ring: KeyRing,
+    /// How the senders are called.
+    names: HashMap<UserId, String>,
 }
 
 impl Reader {
     fn new(context: &Context, me: &Me, session: Session) -> Result<Self> {
-        Ok(Self { json: context.json, me: me.id, session: session.id, ring: me.ring(&session)? })
+        Ok(Self { json: context.json, me: me.id, session: session.id, ring: me.ring(&session)?, names: HashMap::new() })
+    }
+
+    /// A sender's name with the id beside it, because people choose their names themselves.
+    async fn who(&mut self, me: &Me, sender: UserId) -> String {
+        if sender == self.me {
+            return "you".to_owned();
+        }
+        if let Some(known) = self.names.get(&sender) {
+            return known.clone();
+        }
+        let Ok(user) = me.client.user(sender).await else { return sender.to_string() };
+        let who = match user.display_name.filter(|name| !name.trim().is_empty()) {
+            Some(name) => format!("{} ({})", print::inline(&name), cut_middle(&sender.to_string(), 13)),
+            None => sender.to_string(),
+        };
+        self.names.insert(sender, who.clone());
+        who
     }
 
     /// As [`Self::print`], and fetches the keys again if they were changed in the meantime.
@@ -171,16 +200,16 @@ impl Reader {
         if unknown {
             self.ring = me.ring(&me.client.session(self.session).await?)?;
         }
-        self.print(message)
+        self.print(me, message).await
     }
 
-    fn print(&mut self, message: &Message) -> Result<()> {
+    async fn print(&mut self, me: &Me, message: &Message) -> Result<()> {
         let opened = body(&self.ring, self.session, &message.content);
         if self.json {
             let text = opened.as_ref().ok();
             return print::json(&json!({ "message": message, "body": text }), true);
         }
-        let who = if message.sender_id == self.me { "you".to_owned() } else { message.sender_id.to_string() };
+        let who = self.who(me, message.sender_id).await;
         print::line(format!("#{} {}  {who}", message.seq, when::local(message.created_at)))?;
         match opened {
             Ok(body) => {

@@ -4,12 +4,14 @@ mod change;
 mod create;
 mod list;
 mod messages;
+mod named;
 
 use clap::{Args, Subcommand};
-use ensemble_types::ids::SessionId;
 use ensemble_types::sessions::SessionStatus;
 
+pub(crate) use self::named::Named;
 use super::DONE;
+use crate::complete;
 use crate::context::Context;
 use crate::failure::Result;
 
@@ -50,8 +52,9 @@ pub(crate) enum Session {
 /// A session.
 #[derive(Debug, Args)]
 pub(crate) struct Which {
-    /// The session's id
-    pub(crate) session: SessionId,
+    /// The session's ref or id, or `last`
+    #[arg(add = complete::sessions())]
+    pub(crate) session: Named,
 }
 
 impl Session {
@@ -60,16 +63,20 @@ impl Session {
         match self {
             Self::Create(command) => command.run(context, &me).await?,
             Self::List(command) => command.run(context, &me).await?,
-            Self::Show(which) => list::show(context, &me, which.session).await?,
+            Self::Show(which) => list::show(context, &me, which.session.find(&me).await?).await?,
             Self::Send(command) => command.run(context, &me).await?,
             Self::Read(command) => command.run(context, &me).await?,
             Self::Follow(command) => command.run(context, &me).await?,
             Self::Rename(command) => command.run(context, &me).await?,
-            Self::End(which) => change::status(context, &me, which.session, SessionStatus::Ended).await?,
-            Self::Reopen(which) => change::status(context, &me, which.session, SessionStatus::Active).await?,
-            Self::Archive(which) => change::archived(context, &me, which.session, true).await?,
-            Self::Unarchive(which) => change::archived(context, &me, which.session, false).await?,
-            Self::Rekey(which) => change::rekey(context, &me, which.session).await?,
+            Self::End(which) => {
+                change::status(context, &me, which.session.find(&me).await?, SessionStatus::Ended).await?
+            }
+            Self::Reopen(which) => {
+                change::status(context, &me, which.session.find(&me).await?, SessionStatus::Active).await?
+            }
+            Self::Archive(which) => change::archived(context, &me, which.session.find(&me).await?, true).await?,
+            Self::Unarchive(which) => change::archived(context, &me, which.session.find(&me).await?, false).await?,
+            Self::Rekey(which) => change::rekey(context, &me, which.session.find(&me).await?).await?,
             Self::Delete(command) => command.run(context, &me).await?,
         }
         Ok(DONE)

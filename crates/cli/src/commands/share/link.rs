@@ -7,13 +7,14 @@ use std::time::Duration;
 use clap::Args;
 use ensemble_client::seal::LinkSecret;
 use ensemble_client::{Client, Error, Window, idempotency_key};
-use ensemble_types::ids::SessionId;
 use ensemble_types::links::CreateLink;
 use ensemble_types::problem::Code;
 use ensemble_types::text::Blob;
 use ensemble_types::time::Timestamp;
 use serde_json::json;
 
+use crate::commands::session::Named;
+use crate::complete;
 use crate::context::{Context, Me, now};
 use crate::failure::{Failure, Result};
 use crate::print;
@@ -25,8 +26,9 @@ const ADDRESS_BYTES: u64 = 8 * 1024;
 
 #[derive(Debug, Args)]
 pub(crate) struct Link {
-    /// The session's id
-    session: SessionId,
+    /// The session's ref or id, or `last`
+    #[arg(add = complete::sessions())]
+    session: Named,
     /// When the link expires: a duration (30m, 12h, 7d) or a time (2026-12-31T00:00:00Z), within a year
     #[arg(long, value_name = "WHEN", value_parser = expiry)]
     expires: Option<Expiry>,
@@ -49,7 +51,8 @@ enum Expiry {
 
 impl Link {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
-        let session = me.client.session(self.session).await?;
+        let id = self.session.find(me).await?;
+        let session = me.client.session(id).await?;
         let ring = me.writing_ring(&session)?;
         let secret = LinkSecret::generate();
         let sealed =

@@ -9,6 +9,8 @@ use futures_util::TryStreamExt;
 use serde_json::json;
 
 use super::Level;
+use crate::commands::session::Named;
+use crate::complete;
 use crate::context::{Context, Me};
 use crate::failure::Result;
 use crate::print;
@@ -18,8 +20,9 @@ use crate::when;
 
 #[derive(Debug, Args)]
 pub(crate) struct Add {
-    /// The session's id
-    session: SessionId,
+    /// The session's ref or id, or `last`
+    #[arg(add = complete::sessions())]
+    session: Named,
     /// The user's id; `ensemble whoami` shows it to the user
     user: UserId,
     /// What the user may do
@@ -29,8 +32,9 @@ pub(crate) struct Add {
 
 #[derive(Debug, Args)]
 pub(crate) struct Change {
-    /// The session's id
-    session: SessionId,
+    /// The session's ref or id, or `last`
+    #[arg(add = complete::sessions())]
+    session: Named,
     /// The user's id
     user: UserId,
     /// What the user may do from now on
@@ -40,23 +44,25 @@ pub(crate) struct Change {
 
 #[derive(Debug, Args)]
 pub(crate) struct Remove {
-    /// The session's id
-    session: SessionId,
+    /// The session's ref or id, or `last`
+    #[arg(add = complete::sessions())]
+    session: Named,
     /// The user's id (with your own id you leave the session)
     user: UserId,
 }
 
 impl Add {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
-        let session = me.client.session(self.session).await?;
+        let id = self.session.find(me).await?;
+        let session = me.client.session(id).await?;
         let ring = me.writing_ring(&session)?;
-        let encrypted_key = me.sealed_for(context, self.session, self.user, &ring).await?;
+        let encrypted_key = me.sealed_for(context, id, self.user, &ring).await?;
         let request = CreateShare { user_id: self.user, access_level: self.level.into(), encrypted_key };
-        let (share, _) = me.client.create_share(self.session, &request).await?;
+        let (share, _) = me.client.create_share(id, &request).await?;
         if context.json {
             return print::json(&share, false);
         }
-        print::line(format!("{} may now {} session {}.", self.user, verb(share.access_level), self.session))?;
+        print::line(format!("{} may now {} session {}.", self.user, verb(share.access_level), session.reference))?;
         let user = me.client.user(self.user).await?;
         if let Ok(fingerprint) = fingerprint(&user.public_key) {
             print::note(format!(
@@ -69,21 +75,24 @@ impl Add {
 
 impl Change {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+        let id = self.session.find(me).await?;
         let update = UpdateShare { access_level: Some(self.level.into()), encrypted_key: None };
-        let share = me.client.update_share(self.session, self.user, &update).await?;
+        let share = me.client.update_share(id, self.user, &update).await?;
         if context.json {
             return print::json(&share, false);
         }
-        print::line(format!("{} may now {} session {}.", self.user, verb(share.access_level), self.session))
+        let session = me.client.session(id).await?.reference;
+        print::line(format!("{} may now {} session {session}.", self.user, verb(share.access_level)))
     }
 }
 
 impl Remove {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
-        me.client.delete_share(self.session, self.user).await?;
+        let id = self.session.find(me).await?;
+        me.client.delete_share(id, self.user).await?;
         // A user who has left cannot read the session any more, and need not change its key.
         if self.user != me.id {
-            let session = me.client.session(self.session).await?;
+            let session = me.client.session(id).await?;
             if session.access_level == AccessLevel::Owner && session.rekey_needed {
                 me.rekey(context, &session).await?;
             }
@@ -91,7 +100,7 @@ impl Remove {
         if context.json {
             return print::json(&json!({ "success": true }), false);
         }
-        print::line(format!("{} no longer has access to session {}.", self.user, self.session))
+        print::line(format!("{} no longer has access to the session.", self.user))
     }
 }
 

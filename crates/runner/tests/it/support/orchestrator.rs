@@ -197,6 +197,7 @@ pub(crate) fn task(prompt: impl Into<String>) -> Lease {
         base: None,
         base_task: None,
         resume: None,
+        follow_up: false,
         traceparent: None,
         expires_at: Timestamp::from_unix_seconds(4_000_000_000),
     }
@@ -354,7 +355,7 @@ async fn machine(shared: Data, id: web::Path<String>, body: web::Json<Value>) ->
     }
     state.machine_beats.push(body["activity"].clone());
     HttpResponse::Ok().json(json!({
-        "id": *id, "metadata": "m", "metadataVersion": 1, "encryptionKey": "k", "daemonState": null,
+        "id": *id, "ref": "m1234567", "metadata": "m", "metadataVersion": 1, "encryptionKey": "k", "daemonState": null,
         "daemonStateVersion": 1, "activity": body["activity"], "online": true,
         "lastActiveAt": "2030-01-01T00:00:00.000Z", "createdAt": "2030-01-01T00:00:00.000Z",
         "updatedAt": "2030-01-01T00:00:00.000Z",

@@ -1,0 +1,42 @@
+//! Which session a command is about.
+
+use ensemble_types::ids::SessionId;
+use ensemble_types::refs::IdOrRef;
+
+use crate::context::Me;
+use crate::failure::{Failure, Result};
+
+/// A session, given as its ref, its id, or as `last` for the one that was changed last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Named {
+    Is(IdOrRef<SessionId>),
+    Last,
+}
+
+impl std::str::FromStr for Named {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text == "last" {
+            return Ok(Self::Last);
+        }
+        text.parse().map(Self::Is).map_err(|_| "must be the ref (eight characters) or the id of a session, or `last`")
+    }
+}
+
+impl Named {
+    pub(crate) async fn find(self, me: &Me) -> Result<SessionId> {
+        match self {
+            Self::Is(IdOrRef::Id(id)) => Ok(id),
+            Self::Is(IdOrRef::Ref(reference)) => Ok(me.client.find_session(reference).await?),
+            Self::Last => {
+                let all = ensemble_client::SessionFilter { shared: true, ..Default::default() };
+                let page = me.client.session_page(all, Some(1), None).await?;
+                let newest = page.sessions.first().map(|session| session.id);
+                newest.ok_or_else(|| {
+                    Failure::message("You have no sessions yet. Create one with `ensemble session create`.")
+                })
+            }
+        }
+    }
+}

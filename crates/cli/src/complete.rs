@@ -1,0 +1,90 @@
+//! Completion of refs: a shell asks this program for the runs, sessions and machines while a person types.
+//!
+//! An answer that takes long or cannot be given is no answer. Nothing is printed besides it, and no account is made.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
+use ensemble_client::SessionFilter;
+
+use crate::context::{Context, Me};
+use crate::failure::{Failure, Result};
+use crate::global::Global;
+use crate::machines::Machines;
+use crate::print;
+use crate::vault::card;
+
+/// How long a person waits for the Tab key.
+const LONGEST: Duration = Duration::from_secs(2);
+/// The newest of so many are offered.
+const MOST: u32 = 50;
+
+pub(crate) fn runs() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        ask(async |_, me| {
+            let runs = me.client.run_page(None, Some(MOST), None).await?.runs;
+            let said = |run: &ensemble_types::runs::Run| {
+                format!("{} {}", run.status.as_str(), run.title.as_deref().unwrap_or_default())
+            };
+            Ok(runs.iter().map(|run| candidate(run.reference.as_str(), &said(run))).chain([last("run")]).collect())
+        })
+    })
+}
+
+pub(crate) fn sessions() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        ask(async |_, me| {
+            let all = SessionFilter { shared: true, ..SessionFilter::default() };
+            let sessions = me.client.session_page(all, Some(MOST), None).await?.sessions;
+            let title = |session: &ensemble_types::sessions::Session| {
+                let card = me.ring(session).ok().and_then(|ring| card(&ring, &session.metadata).ok());
+                card.and_then(|card| card.title.or(card.path)).unwrap_or_default()
+            };
+            let found = sessions.iter().map(|session| candidate(session.reference.as_str(), &title(session)));
+            Ok(found.chain([last("session")]).collect())
+        })
+    })
+}
+
+pub(crate) fn machines() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        ask(async |context, me| {
+            let machines = Machines::load(context, me).await?;
+            let found = machines.all().iter().map(|known| {
+                let name = known.card.as_ref().map_or_else(|| known.machine.id.to_string(), |card| card.host.clone());
+                candidate(known.machine.reference.as_str(), &name)
+            });
+            Ok(found.collect())
+        })
+    })
+}
+
+fn candidate(reference: &str, said: &str) -> CompletionCandidate {
+    let said = print::clean(&print::inline(&print::short(said, 60))).into_owned();
+    CompletionCandidate::new(reference).help((!said.trim().is_empty()).then(|| said.into()))
+}
+
+fn last(what: &str) -> CompletionCandidate {
+    CompletionCandidate::new("last").help(Some(format!("the newest {what}").into()))
+}
+
+fn ask(find: impl AsyncFnOnce(&Context, &Me) -> Result<Vec<CompletionCandidate>>) -> Vec<CompletionCandidate> {
+    let answer = || -> Result<Vec<CompletionCandidate>> {
+        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let server = variable("ENSEMBLE_SERVER").and_then(|server| server.into_string().ok());
+        let home = variable("ENSEMBLE_HOME").map(PathBuf::from);
+        let context = Context::new(Global { server, json: false, home })?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let found = runtime.block_on(async {
+            let asked = async {
+                let me = context.me().await?;
+                find(&context, &me).await
+            };
+            tokio::time::timeout(LONGEST, asked).await
+        });
+        runtime.shutdown_background();
+        found.unwrap_or_else(|_| Err(Failure::message("The server did not answer in time.")))
+    };
+    answer().unwrap_or_default()
+}

@@ -1,0 +1,2 @@
+DROP INDEX machines_ref;
+ALTER TABLE machines DROP COLUMN ref;

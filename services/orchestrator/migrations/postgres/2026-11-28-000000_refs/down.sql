@@ -1,0 +1,2 @@
+ALTER TABLE runs DROP COLUMN ref;
+ALTER TABLE task_specs DROP COLUMN ref;

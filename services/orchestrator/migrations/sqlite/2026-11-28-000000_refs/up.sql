@@ -1,0 +1,73 @@
+-- Eight random characters of Crockford's base 32, which people can type. The service makes them for new rows. SQLite cannot add a
+-- column that is NOT NULL with a default that differs from row to row.
+ALTER TABLE runs ADD COLUMN ref TEXT;
+CREATE UNIQUE INDEX runs_ref ON runs (ref);
+
+-- A row whose ref is taken is left out. With a million rows that is one in the first pass, and none in the others.
+UPDATE OR IGNORE runs SET ref =
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1)
+WHERE ref IS NULL;
+UPDATE OR IGNORE runs SET ref =
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1)
+WHERE ref IS NULL;
+UPDATE OR IGNORE runs SET ref =
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1)
+WHERE ref IS NULL;
+
+-- Eight random characters of Crockford's base 32, which people can type. The service makes them for new rows. SQLite cannot add a
+-- column that is NOT NULL with a default that differs from row to row.
+ALTER TABLE task_specs ADD COLUMN ref TEXT;
+CREATE UNIQUE INDEX task_specs_ref ON task_specs (ref);
+
+-- A row whose ref is taken is left out. With a million rows that is one in the first pass, and none in the others.
+UPDATE OR IGNORE task_specs SET ref =
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1)
+WHERE ref IS NULL;
+UPDATE OR IGNORE task_specs SET ref =
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1)
+WHERE ref IS NULL;
+UPDATE OR IGNORE task_specs SET ref =
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1) ||
+    substr('0123456789abcdefghjkmnpqrstvwxyz', 1 + (random() & 31), 1)
+WHERE ref IS NULL;

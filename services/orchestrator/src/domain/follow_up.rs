@@ -1,0 +1,105 @@
+//! Whether something more can be said to the agent of a task.
+
+use ensemble_types::changes::ChangesState;
+use ensemble_types::runs::TaskStatus;
+
+/// Why nothing can be said to the task now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoFollowUp {
+    Waits,
+    Runs,
+    Cancelled,
+    NotBegun,
+    NoSession,
+    MachineDeleted,
+    DependentRuns,
+    DependencyOpen,
+    WorktreeGone,
+}
+
+/// What the decision is made from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Continuation {
+    pub(crate) status: TaskStatus,
+    /// The agent's session and the machine that has it are known.
+    pub(crate) has_session: bool,
+    /// A task that depends on it runs now. It works with the result that would change.
+    pub(crate) dependent_runs: bool,
+    /// A task that it depends on has not completed, or not again.
+    pub(crate) dependency_open: bool,
+    /// What became of the changes of its last attempt.
+    pub(crate) changes: ChangesState,
+}
+
+impl Continuation {
+    pub(crate) fn check(self) -> Result<(), NoFollowUp> {
+        match self.status {
+            TaskStatus::Queued => Err(NoFollowUp::Waits),
+            TaskStatus::Dispatching | TaskStatus::Running => Err(NoFollowUp::Runs),
+            TaskStatus::Cancelled => Err(NoFollowUp::Cancelled),
+            TaskStatus::DependencyFailed => Err(NoFollowUp::NotBegun),
+            TaskStatus::Completed | TaskStatus::Failed if !self.has_session => Err(NoFollowUp::NoSession),
+            TaskStatus::Completed | TaskStatus::Failed if self.dependent_runs => Err(NoFollowUp::DependentRuns),
+            TaskStatus::Completed | TaskStatus::Failed if self.dependency_open => Err(NoFollowUp::DependencyOpen),
+            TaskStatus::Completed | TaskStatus::Failed => match self.changes {
+                ChangesState::None | ChangesState::Kept | ChangesState::Conflicted => Ok(()),
+                _ => Err(NoFollowUp::WorktreeGone),
+            },
+        }
+    }
+}
+
+impl NoFollowUp {
+    /// For the caller: what is in the way, and what to do.
+    pub(crate) fn advice(self) -> &'static str {
+        match self {
+            Self::Waits => "The task has not begun, or waits for its next attempt. Say this when it has ended.",
+            Self::Runs => "The task is running. Wait for its end, or cancel the run and submit another one.",
+            Self::Cancelled => "The task was cancelled. Retry the run first.",
+            Self::NotBegun => "The task was never begun, so there is no conversation. Retry the run first.",
+            Self::NoSession => "The agent of this task left no conversation that could go on. Submit a new run.",
+            Self::MachineDeleted => "The machine with the conversation of this task was deleted. Submit a new run.",
+            Self::DependentRuns => {
+                "A task that depends on this one is running with its result. Wait for its end, or cancel the run."
+            }
+            Self::WorktreeGone => {
+                "The changes of this task were applied or discarded, so its worktree is gone. Submit a new run."
+            }
+            Self::DependencyOpen => {
+                "A task that this one depends on has not completed. Wait for its end, or retry the run."
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_goes_on_when_it_has_ended_with_a_session_and_nothing_else_uses_it() {
+        let good = Continuation {
+            status: TaskStatus::Completed,
+            has_session: true,
+            dependent_runs: false,
+            dependency_open: false,
+            changes: ChangesState::Kept,
+        };
+        assert_eq!(good.check(), Ok(()));
+        assert_eq!(Continuation { status: TaskStatus::Failed, ..good }.check(), Ok(()));
+        for (bad, why) in [
+            (Continuation { status: TaskStatus::Queued, ..good }, NoFollowUp::Waits),
+            (Continuation { status: TaskStatus::Dispatching, ..good }, NoFollowUp::Runs),
+            (Continuation { status: TaskStatus::Running, ..good }, NoFollowUp::Runs),
+            (Continuation { status: TaskStatus::Cancelled, ..good }, NoFollowUp::Cancelled),
+            (Continuation { status: TaskStatus::DependencyFailed, ..good }, NoFollowUp::NotBegun),
+            (Continuation { has_session: false, ..good }, NoFollowUp::NoSession),
+            (Continuation { dependent_runs: true, ..good }, NoFollowUp::DependentRuns),
+            (Continuation { dependency_open: true, ..good }, NoFollowUp::DependencyOpen),
+            (Continuation { changes: ChangesState::Applied, ..good }, NoFollowUp::WorktreeGone),
+            (Continuation { changes: ChangesState::Discarding, ..good }, NoFollowUp::WorktreeGone),
+        ] {
+            assert_eq!(bad.check(), Err(why), "{bad:?}");
+        }
+    }
+}

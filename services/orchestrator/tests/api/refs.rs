@@ -1,0 +1,45 @@
+//! Refs in paths, and refs of runs that were there before refs.
+
+use ensemble_testkit::on_both_databases;
+use serde_json::json;
+
+use crate::fixture::{Fixture, RUNS, task};
+
+on_both_databases! {
+    async fn a_ref_stands_for_the_id_in_every_path(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let made = fixture.submit(json!([task("a"), task("b")])).await;
+        let path = format!("{RUNS}/{}", made["ref"].as_str().unwrap());
+        let read = fixture.api.get(&path).await.expect(200);
+        assert_eq!((&read["id"], &read["tasks"][0]["ref"]), (&made["id"], &made["tasks"][0]["ref"]));
+        assert_ne!(read["tasks"][0]["ref"], read["tasks"][1]["ref"]);
+        assert_eq!(fixture.api.get(RUNS).await.expect(200)["runs"][0]["ref"], made["ref"]);
+        let pended = fixture.api.get(&format!("{path}/pend?cursor=0&timeoutMs=0")).await.expect(200);
+        assert_eq!(pended["ref"], made["ref"]);
+        assert_eq!(pended["changedTasks"][0]["ref"], made["tasks"][0]["ref"]);
+        let output = format!("{path}/tasks/{}/output", made["tasks"][0]["ref"].as_str().unwrap());
+        assert_eq!(fixture.api.get(&output).await.status, 200);
+        assert_eq!(fixture.api.post(&format!("{path}/cancel"), &json!({})).await.expect(200)["id"], made["id"]);
+        fixture.api.post(&format!("{path}/retry"), &json!({})).await.expect(200);
+        fixture.api.post(&format!("{path}/cancel"), &json!({})).await.expect(200);
+        fixture.api.delete(&path).await.expect(200);
+        fixture.api.get(&path).await.problem(404, "NOT_FOUND");
+    }
+
+    async fn a_ref_gives_no_access(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (made, other) = (fixture.submit(json!([task("a")])).await, fixture.submit(json!([task("b")])).await);
+        let path = format!("{RUNS}/{}", made["ref"].as_str().unwrap());
+        let stranger = fixture.other_account();
+        stranger.get(&path).await.problem(404, "NOT_FOUND");
+        stranger.delete(&path).await.problem(404, "NOT_FOUND");
+        let own = stranger.post(RUNS, &json!({ "tasks": [task("c")] })).await.expect(201);
+        for run in [&own["ref"], &other["ref"]] {
+            let (run, task) = (run.as_str().unwrap(), made["tasks"][0]["ref"].as_str().unwrap());
+            stranger.get(&format!("{RUNS}/{run}/tasks/{task}/output")).await.problem(404, "NOT_FOUND");
+        }
+        for unknown in ["00000000", "0000000u", "last"] {
+            fixture.api.get(&format!("{RUNS}/{unknown}")).await.problem(404, "NOT_FOUND");
+        }
+    }
+}

@@ -1,0 +1,2 @@
+DROP INDEX sessions_ref;
+ALTER TABLE sessions DROP COLUMN ref;

@@ -1,0 +1,41 @@
+//! Refs in paths.
+
+use ensemble_testkit::on_both_databases;
+use serde_json::json;
+
+use crate::fixture::{Fixture, messages};
+
+on_both_databases! {
+    async fn a_ref_stands_for_the_id_in_every_path(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let alice = fixture.client();
+        let made = alice.api.post("/v1/sessions", &alice.draft()).await.expect(201);
+        let reference = made["ref"].as_str().unwrap();
+        let path = format!("/v1/sessions/{reference}");
+        assert_eq!(alice.api.get(&path).await.expect(200), made);
+        assert_eq!(alice.api.get("/v1/sessions").await.expect(200)["sessions"][0]["ref"], made["ref"]);
+        let body = json!({ "content": "sealed", "localId": "a" });
+        assert_eq!(alice.api.post(&messages(reference), &body).await.expect(201)["seq"], 1);
+        assert_eq!(alice.api.get(&messages(reference)).await.expect(200)["messages"].as_array().unwrap().len(), 1);
+        let guest = fixture.client();
+        alice.share(reference, &guest, "view").await;
+        assert_eq!(guest.api.get(&path).await.expect(200)["accessLevel"], "view");
+        guest.api.post(&messages(reference), &body).await.problem(403, "FORBIDDEN");
+        alice.api.delete(&format!("{path}/shares/{}", guest.id)).await.expect(200);
+        guest.api.get(&path).await.problem(404, "NOT_FOUND");
+        alice.api.delete(&path).await.expect(200);
+        alice.api.get(&path).await.problem(404, "NOT_FOUND");
+    }
+
+    async fn a_ref_gives_no_access(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let (alice, bob) = (fixture.client(), fixture.client());
+        let made = alice.api.post("/v1/sessions", &alice.draft()).await.expect(201);
+        let reference = made["ref"].as_str().unwrap();
+        bob.api.get(&format!("/v1/sessions/{reference}")).await.problem(404, "NOT_FOUND");
+        bob.api.get(&messages(reference)).await.problem(404, "NOT_FOUND");
+        for unknown in ["00000000", "0000000u", "0000000"] {
+            alice.api.get(&format!("/v1/sessions/{unknown}")).await.problem(404, "NOT_FOUND");
+        }
+    }
+}
