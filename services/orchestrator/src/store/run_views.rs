@@ -213,7 +213,7 @@ pub(crate) fn changed_tasks(
         .load(c))?;
     let handed_back: Vec<TaskId> = rows.iter().filter(|(row, _)| row.refusals > 0).map(|(row, _)| row.id).collect();
     let refusals = refusals::standing(c, &handed_back)?;
-    let waiting = leases::waiting(c, &running(rows.iter()))?;
+    let waiting = leases::waiting(c, &running(rows.iter().map(|(row, _)| row)))?;
     let of = |id: TaskId| refusals.get(&id).map_or(&[][..], Vec::as_slice);
     Ok(rows
         .into_iter()

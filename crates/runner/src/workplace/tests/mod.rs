@@ -79,6 +79,7 @@ impl Fixture {
 
     fn task(&self, isolation: Isolation) -> Lease {
         Lease {
+            follow_up: false,
             id: LeaseId::generate(),
             fence: 1,
             run_id: RunId::generate(),
