@@ -17,7 +17,7 @@ use crate::watching::{AllowDenials, Asked, named};
 /// The options of a submission.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Submit, print the run's id and do not wait
+    /// Submit, print the run's ref and do not wait
     #[arg(long, short)]
     pub(crate) detach: bool,
     /// The machine: its name, its id, or `any` [default: this machine]
