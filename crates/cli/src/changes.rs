@@ -237,7 +237,7 @@ mod tests {
         second.changes = Some(changed(ChangesState::Kept));
         (second.base, second.depends_on) = (Some("a".to_owned()), vec![first.id]);
         let text = serde_json::json!({
-            "id": ensemble_types::ids::RunId::generate(), "title": null, "status": "completed", "cancelReason": null,
+            "id": ensemble_types::ids::RunId::generate(), "ref": ensemble_types::refs::Ref::generate(), "title": null, "status": "completed", "cancelReason": null,
             "maxConcurrency": 4, "spread": false, "machineId": null,
             "summary": { "total": 2, "queued": 0, "running": 0, "completed": 2, "failed": 0, "cancelled": 0 },
             "version": 1, "createdAt": "2026-01-01T00:00:00.000Z", "updatedAt": "2026-01-01T00:00:00.000Z",
