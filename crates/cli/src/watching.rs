@@ -1,6 +1,6 @@
 //! Watches a run to its end, and reports how it ended.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -9,7 +9,8 @@ use clap::Args;
 use ensemble_client::{Error, OutputOf};
 use ensemble_types::ids::{RunId, TaskId};
 use ensemble_types::runs::{Permission, Run, RunStatus, Task, TaskStatus};
-use futures_util::StreamExt;
+use futures_util::stream::{BoxStream, SelectAll};
+use futures_util::{Stream, StreamExt};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::signal::unix::Signal;
 
@@ -24,14 +25,16 @@ pub(crate) const CANCELLED: u8 = 3;
 pub(crate) const DENIED: u8 = 4;
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// How often is looked for what changes without an event: reasons for waiting, costs, the last lines of outputs.
+/// After a change the run is read again, because a change has no costs and machines: at most so often.
 const RENEW_EVERY: Duration = Duration::from_secs(2);
+/// While nothing runs it is read without a change, because reasons for waiting change without one: every so many times.
+const WAITING: u32 = 5;
 /// Runs with more tasks are read whole only every [`SELDOM`] times.
 const MANY_TASKS: usize = 500;
 const SELDOM: u32 = 5;
-/// The outputs of so many tasks are read for their last lines, and so many bytes of each at once.
+/// The outputs of so many tasks are followed for their last lines, and so much of a line is kept.
 const LAST_LINES: usize = 4;
-const LAST_BYTES: usize = 1 << 20;
+const LONGEST_LINE: usize = 4 << 10;
 
 /// What was asked for, so that a difference can be reported.
 #[derive(Debug, Default)]
@@ -80,6 +83,7 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId, asked: Asked, a
     let mut renewals = tokio::time::interval(RENEW_EVERY);
     renewals.tick().await;
     let mut ticks = 0_u32;
+    let mut is_stale = true;
     let mut last_lines = LastLines::default();
     let mut budget = RetryBudget::default();
     // A run that had ended before the watch began still produces one response.
@@ -94,6 +98,7 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId, asked: Asked, a
                 }
                 Some(Ok(change)) => {
                     budget = RetryBudget::default();
+                    is_stale = true;
                     cursor.clone_from(&change.cursor);
                     if context.json {
                         print::json(&named(&machines, &change), true)?;
@@ -106,15 +111,18 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId, asked: Asked, a
             },
             _ = renewals.tick(), if !context.json && (progress.is_live() || progress.is_waiting()) => {
                 ticks = ticks.wrapping_add(1);
-                let is_due = count <= MANY_TASKS || ticks.is_multiple_of(SELDOM);
+                is_stale |= progress.is_waiting() && ticks.is_multiple_of(WAITING);
+                let is_due = is_stale && (count <= MANY_TASKS || ticks.is_multiple_of(SELDOM));
                 // While the server does not respond, the other branch reports it.
                 if is_due && let Ok(run) = me.client.run(id).await {
+                    is_stale = false;
                     progress.renew(run.tasks.as_deref().unwrap_or_default())?;
                 }
                 if progress.is_live() {
-                    last_lines.read(me, id, &mut progress).await;
+                    last_lines.follow(me, id, &progress);
                 }
             }
+            Some((task, last)) = last_lines.lines.next() => progress.set_last(task, last),
             _ = clock.tick(), if !context.json && progress.is_live() => progress.draw()?,
             _ = interrupt.recv() => {
                 progress.leave();
@@ -141,32 +149,44 @@ pub(crate) fn named(machines: &Machines, value: &impl serde::Serialize) -> serde
     machines.with_names(serde_json::to_value(value).unwrap_or_default())
 }
 
-/// The last lines of the outputs of tasks that run, read piece by piece.
+/// The last lines of the outputs of tasks that run.
 #[derive(Default)]
-struct LastLines(HashMap<(TaskId, u32), u64>);
+struct LastLines {
+    known: HashSet<(TaskId, u32)>,
+    lines: SelectAll<BoxStream<'static, (TaskId, String)>>,
+}
 
 impl LastLines {
-    async fn read(&mut self, me: &Me, run: RunId, progress: &mut Progress) {
-        for (task, attempt) in progress.active().into_iter().take(LAST_LINES) {
-            let from = self.0.entry((task, attempt)).or_default();
-            let of = OutputOf { run, task, attempt: Some(attempt), from: *from };
-            // It is an extra: without it the view is still right.
-            let Ok(output) = me.client.output(of).await else { continue };
-            let mut output = std::pin::pin!(output);
-            let mut text = Vec::new();
-            while let Some(Ok(chunk)) = output.next().await {
-                text.extend_from_slice(&chunk);
-                if text.len() >= LAST_BYTES {
-                    break;
-                }
+    /// Follows the outputs of attempts that are not followed yet. An output ends with its attempt.
+    fn follow(&mut self, me: &Me, run: RunId, progress: &Progress) {
+        for (task, attempt) in progress.active() {
+            if self.lines.len() == LAST_LINES {
+                return;
             }
-            *from += u64::try_from(text.len()).unwrap_or_default();
-            let text = String::from_utf8_lossy(&text);
-            if let Some(last) = text.lines().rev().find(|line| !line.trim().is_empty()) {
-                progress.set_last(task, print::short(last, 200));
+            if self.known.insert((task, attempt)) {
+                let output = me.client.follow_output(OutputOf { run, task, attempt: Some(attempt), from: 0 });
+                self.lines.push(last_lines(output).map(move |line| (task, line)).boxed());
             }
         }
     }
+}
+
+/// The line in which each piece of an output ends. The last lines are an extra, so an error only ends them.
+fn last_lines(
+    output: impl Stream<Item = ensemble_client::Result<impl AsRef<[u8]>>> + Send,
+) -> impl Stream<Item = String> + Send {
+    let lines = output.scan(Vec::new(), |line: &mut Vec<u8>, piece| {
+        let text = piece.ok().map(|piece| {
+            line.extend_from_slice(piece.as_ref());
+            // A line that has ended is shown until the next one begins.
+            let whole = line.trim_ascii_end();
+            let begin = whole.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            line.drain(..begin.max(line.len().saturating_sub(LONGEST_LINE)));
+            print::short(&String::from_utf8_lossy(line), 200)
+        });
+        std::future::ready(text)
+    });
+    lines.filter(|line| std::future::ready(!line.trim().is_empty()))
 }
 
 /// How long the server may be unavailable while a run is watched. The run continues meanwhile.
@@ -279,5 +299,22 @@ pub(crate) fn failed(run: &Run, task: &Task, number: usize, tasks: &[Task], mach
             print::line(format!("  ensemble output {} {which}", run.reference))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_last_line_of_an_output_grows_and_is_replaced() {
+        let long = "y".repeat(3 * LONGEST_LINE);
+        let pieces = ["\n", "one", " more\n", "\n\n", "two\nthree", "\n", long.as_str(), "\nend\n"];
+        let output = stream::iter(pieces.map(Ok::<_, Error>));
+        let lines: Vec<String> = last_lines(output).collect().await;
+        let texts: Vec<&str> = lines.iter().map(|line| line.get(..8).unwrap_or(line)).collect();
+        assert_eq!(texts, ["one", "one more", "one more", "three", "three", "yyyyyyyy", "end"]);
     }
 }
