@@ -23,9 +23,9 @@ pub(crate) async fn document() -> HandlerResult<HttpResponse> {
     Ok(answer.body(Bytes::from_static(DOCUMENT)))
 }
 
-/// `/docs` and `/`: the page's files lie below `/docs/`.
+/// `/docs` and `/`: the page's files lie below `/docs/`. Browsers keep a permanent redirect, also when another page is at `/` later.
 pub(crate) async fn to_page() -> HandlerResult<HttpResponse> {
-    let mut answer = HttpResponse::PermanentRedirect();
+    let mut answer = HttpResponse::TemporaryRedirect();
     answer.content_type("text/html; charset=utf-8").insert_header((LOCATION, "/docs/"));
     Ok(answer.body("<a href=\"/docs/\">Documentation</a>\n"))
 }

@@ -30,14 +30,14 @@ pub(crate) fn routes() -> Routes {
             get("/")
                 .access(Access::Public)
                 .summary("edge", "Leads to the documentation.")
-                .response_as(308, "text/html")
+                .response_as(307, "text/html")
                 .handler(docs::to_page),
         )
         .row(
             get("/docs")
                 .access(Access::Public)
                 .summary("edge", "Leads to the documentation.")
-                .response_as(308, "text/html")
+                .response_as(307, "text/html")
                 .handler(docs::to_page),
         )
         .row(

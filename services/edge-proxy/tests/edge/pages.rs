@@ -35,7 +35,7 @@ async fn the_documentation_page_brings_all_its_files() {
     let edge = Edge::before(&stub).await;
     for path in ["/", "/docs"] {
         let answer = edge.get(path).await;
-        assert_eq!((answer.status, answer.header("location")), (308, Some("/docs/")));
+        assert_eq!((answer.status, answer.header("location")), (307, Some("/docs/")));
     }
     let page = edge.get("/docs/").await;
     assert!(page.header("content-type").unwrap().starts_with("text/html"));
