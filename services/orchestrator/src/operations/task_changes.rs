@@ -10,7 +10,7 @@ use ensemble_types::runs::{ChangesState, Task};
 use super::topics::{run_changed, work_for};
 use crate::domain::{ChangesWish, WishOutcome, lost_with_machine, settled, wish};
 use crate::error::Error;
-use crate::store::{run_views, runs, task_changes};
+use crate::store::{diffs, run_views, runs, task_changes};
 
 /// An order waits so long for its machine.
 const ORDER_WAITS: Duration = Duration::from_secs(24 * 60 * 60);
@@ -67,6 +67,7 @@ pub(crate) async fn report(
             // The result was reported before, or came after its time.
             return Ok(changes.state());
         };
+        diffs::count(tx, run.id, changes.more_than_stored(&files))?;
         task_changes::settle(tx, task, state, Some(&files))?;
         task_changes::touch(tx, &run, task)?;
         tx.notify(run_changed(run.id));

@@ -35,6 +35,7 @@ pub(crate) struct LockedChanges {
     state: ChangesStateColumn,
     state_before: Option<ChangesStateColumn>,
     order_until: Option<Timestamp>,
+    conflicted: String,
 }
 
 impl LockedChanges {
@@ -49,6 +50,12 @@ impl LockedChanges {
     /// The state when the last order was given.
     pub(crate) fn before(&self) -> ChangesState {
         self.state_before.unwrap_or(self.state).into()
+    }
+
+    /// How many bytes more a list of files takes than the one that is stored.
+    pub(crate) fn more_than_stored(&self, files: &[String]) -> i64 {
+        let length = |text: &str| i64::try_from(text.len()).unwrap_or(i64::MAX);
+        length(&json(files)) - length(&self.conflicted)
     }
 
     /// Whether its order was not carried out in time.

@@ -68,9 +68,11 @@ on_both_databases! {
         fixture.api.post(&of_task(&run, "discard"), &json!(null)).await.problem(409, "CONFLICT");
 
         let conflicted = json!({ "outcome": "conflicted", "files": ["src/a.rs"] });
+        let before = number(&fixture, "SELECT stored_bytes FROM runs").await;
         assert_eq!(answer(&runner, &order, conflicted.clone()).await.expect(200)["state"], "conflicted");
         assert_eq!(answer(&runner, &order, conflicted).await.expect(200)["state"], "conflicted", "the same again");
         assert_eq!(fixture.run(&run).await["tasks"][0]["changes"]["conflicted"], json!(["src/a.rs"]));
+        assert_eq!(number(&fixture, "SELECT stored_bytes FROM runs").await - before, 10, "what the names take");
         apply(&fixture, &run).await;
         let again = orders(&runner, &[]).await.remove(0);
         assert_ne!(again["id"], order["id"]);
