@@ -162,6 +162,13 @@ impl RowBuilder {
         self
     }
 
+    /// The request may lock much for a while. Others of the same caller would wait for the lock, and each holds a database
+    /// connection meanwhile, so callers take turns with such requests too.
+    #[must_use]
+    pub fn in_turn(self) -> Self {
+        self.large_answer()
+    }
+
     /// The body may be left out.
     #[must_use]
     pub fn optional_body<B: ToSchema>(mut self) -> Self {

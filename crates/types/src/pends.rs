@@ -52,7 +52,7 @@ pub struct Pended {
     pub run: Run,
     /// At most 500.
     pub changed_tasks: Vec<ChangedTask>,
-    /// More tasks changed than fit into this response.
+    /// More tasks changed than fit in here. Read the run.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
 }
@@ -71,5 +71,6 @@ pub struct ChangedTask {
     pub waiting_reason: Option<String>,
     /// The machine to which the task is pinned, or on which it runs or ran.
     pub machine_id: Option<MachineId>,
+    /// The first 512 characters of its message.
     pub error: Option<TaskError>,
 }

@@ -67,6 +67,7 @@ fn runs(routes: Routes) -> Routes {
                 .optional_body::<CancelRun>()
                 .response::<Run>(200)
                 .errors(&[NotFound])
+                .in_turn()
                 .handler(handlers::runs::cancel),
         )
         .row(
@@ -75,6 +76,7 @@ fn runs(routes: Routes) -> Routes {
                 .summary(TAG, "Queues all tasks again that ended without completing.")
                 .response::<Run>(200)
                 .errors(&[NotFound, Conflict, QuotaExceeded])
+                .in_turn()
                 .handler(handlers::runs::retry),
         );
     changes(deletion(routes))
@@ -92,6 +94,7 @@ fn follow_ups(routes: Routes) -> Routes {
             .max_body(1 << 20)
             .response::<Task>(200)
             .errors(&[NotFound, Conflict, QuotaExceeded])
+            .in_turn()
             .handler(handlers::follow_ups::say),
     )
 }
@@ -114,6 +117,7 @@ fn deletion(routes: Routes) -> Routes {
             .summary("Runs", "Deletes a run that has ended, with its tasks and their output.")
             .response::<Deleted>(200)
             .errors(&[NotFound, Conflict])
+            .in_turn()
             .handler(handlers::runs::remove),
     )
 }

@@ -106,14 +106,8 @@ impl Reader {
     async fn read(&mut self) -> Result<Option<Outgoing<RunEvent>>, Error> {
         self.token.check(&self.service)?;
         let (db, owner) = (&self.service.db, self.caller.user);
-        let mut limit = CHANGED_TASKS;
-        let mut changes = runs::changes(db, owner, self.id, self.since, limit).await?;
-        // Tasks that changed together have the same version. An event must contain all of them, because the next one starts
-        // after this version.
-        while changes.has_more {
-            limit *= 8;
-            changes = runs::changes(db, owner, self.id, self.since, limit).await?;
-        }
+        // When more tasks have changed, the event says so, and its reader reads the run.
+        let changes = runs::changes(db, owner, self.id, self.since, CHANGED_TASKS).await?;
         let changed = changes.run.version != self.since;
         self.stage = match (changes.run.status.is_terminal(), changed) {
             (true, _) => Stage::Ending("terminal"),

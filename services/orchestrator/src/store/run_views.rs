@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
+use diesel::dsl::sql;
+use diesel::expression::SqlLiteral;
 use diesel::prelude::*;
+use diesel::sql_types::{Nullable, Text};
 use ensemble_store_kit::types::IntoDb;
 use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::changes::{ChangesWaitFor, LeaseWaitsFor};
@@ -156,8 +159,13 @@ struct StateRow {
     machine_id: Option<String>,
     ran_on: Option<String>,
     error_code: Option<String>,
+    /// Its beginning: up to 500 tasks are read at once, for each reader.
+    #[diesel(select_expression = sql(BEGINNING), select_expression_type = SqlLiteral<Nullable<Text>>)]
     error_message: Option<String>,
 }
+
+/// An error message of up to this many characters is whole in a change.
+const BEGINNING: &str = "substr(tasks.error_message, 1, 512)";
 
 impl StateRow {
     fn changed_task(
@@ -227,6 +235,7 @@ pub(crate) fn changed_tasks(
 #[derive(Queryable, Selectable)]
 #[diesel(table_name = tasks)]
 struct ResultRow {
+    error_message: Option<String>,
     output_summary: Option<String>,
     exit_code: Option<i32>,
     input_tokens: Option<i64>,
@@ -374,7 +383,7 @@ fn whole_task(
         changes,
         permission_denials: denials,
         refusals,
-        error: state.error,
+        error: state.error.map(|error| TaskError { message: result.error_message.unwrap_or_default(), ..error }),
         output_summary: result.output_summary,
         exit_code: result.exit_code,
         usage: (usage != Usage::default()).then_some(usage),
