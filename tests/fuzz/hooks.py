@@ -35,7 +35,8 @@ RULES = [
     r"must change at least one|^Send (at least one of )?`",  # an update that changes nothing
     r"^is needed beside content|^must be the account key's signature",
     r"^must be a whole number from 1 on$",  # beyond 2^53 - 1, which not every reader of JSON can hold
-    r"^must be in the future$",
+    r"^must be in the future$|^must be before `to`, and at most 366 days before it$",
+    r"^needs the isolation worktree$",
     r"^is the session's owner, who needs no share$|^is your own id",
     r"^must be an absolute path without `\.\.`$",
     r"^must be an absolute http or https URL",
