@@ -35,8 +35,8 @@ pub struct Row {
     pub doc: RowDoc,
     /// The largest body in bytes; larger ones are refused before they are read.
     pub max_body: usize,
-    /// Callers take turns; see [`RowBuilder::large_answer`].
-    pub large_answer: bool,
+    /// Callers take turns; see [`RowBuilder::in_turn`].
+    pub in_turn: bool,
     run: Run,
 }
 
@@ -68,7 +68,7 @@ pub struct RowBuilder {
     access: Access,
     doc: RowDoc,
     max_body: usize,
-    large_answer: bool,
+    in_turn: bool,
 }
 
 /// The largest body of a route that says nothing else.
@@ -120,7 +120,7 @@ impl Routes {
 
 impl RowBuilder {
     fn new(method: Method, path: &'static str) -> Self {
-        Self { method, path, access: Access::User, doc: RowDoc::default(), max_body: MAX_BODY, large_answer: false }
+        Self { method, path, access: Access::User, doc: RowDoc::default(), max_body: MAX_BODY, in_turn: false }
     }
 
     #[must_use]
@@ -155,18 +155,12 @@ impl RowBuilder {
         self
     }
 
-    /// The answer may be large. Callers take turns with such requests.
+    /// Callers take turns with such requests: the answer may be large, or the request locks much for a while, and others of
+    /// the same caller that wait for the lock would each hold a database connection.
     #[must_use]
-    pub fn large_answer(mut self) -> Self {
-        self.large_answer = true;
+    pub fn in_turn(mut self) -> Self {
+        self.in_turn = true;
         self
-    }
-
-    /// The request may lock much for a while. Others of the same caller would wait for the lock, and each holds a database
-    /// connection meanwhile, so callers take turns with such requests too.
-    #[must_use]
-    pub fn in_turn(self) -> Self {
-        self.large_answer()
     }
 
     /// The body may be left out.
@@ -209,16 +203,16 @@ impl RowBuilder {
         Args: FromRequest + 'static,
         R: Responder + 'static,
     {
-        let (access, max_body, large_answer) = (self.access, self.max_body, self.large_answer);
+        let (access, max_body, in_turn) = (self.access, self.max_body, self.in_turn);
         let run: Run = Arc::new(move |request, mut payload| {
             let handler = handler.clone();
             request.extensions_mut().insert(MaxBody(max_body));
             Box::pin(async move {
-                let answered = answer(handler, (access, large_answer), &request, &mut payload).await;
+                let answered = answer(handler, (access, in_turn), &request, &mut payload).await;
                 answered.unwrap_or_else(|problem| problem_response(problem, &request_id(&request)))
             })
         });
-        Row { method: self.method, path: self.path, access, doc: self.doc, max_body, large_answer, run }
+        Row { method: self.method, path: self.path, access, doc: self.doc, max_body, in_turn, run }
     }
 }
 
@@ -233,7 +227,7 @@ impl SchemaRef {
 /// Checks credentials before the body is read, then reads the arguments, then calls the handler.
 async fn answer<H, Args, R>(
     handler: H,
-    (access, large_answer): (Access, bool),
+    (access, in_turn): (Access, bool),
     request: &HttpRequest,
     payload: &mut Payload,
 ) -> Result<HttpResponse, Problem>
@@ -248,7 +242,7 @@ where
         request.extensions_mut().insert(caller);
     }
     let args = Args::from_request(request, payload).await.map_err(|error| problem_of(&error.into()))?;
-    let _turn = if large_answer { Some(LargeAnswer::of(request).turn().await?) } else { None };
+    let _turn = if in_turn { Some(LargeAnswer::of(request).turn().await?) } else { None };
     match handler.call(args).await {
         Ok(reply) => count_block(request, reply.respond_to(request).map_into_boxed_body()),
         Err(fail) => Err(fail.into_inner()),

@@ -49,6 +49,12 @@ async fn announced(service: State<Stores>, large: LargeAnswer) -> HandlerResult<
     page().await
 }
 
+/// A page that is longer than was announced.
+async fn understated(large: LargeAnswer) -> HandlerResult<Json<Value>> {
+    let _turn = large.turn_for(1).await?;
+    page().await
+}
+
 async fn pages(service: State<Stores>) -> HandlerResult<Json<Value>> {
     Ok(Json(json!(service.pages.load(Ordering::SeqCst))))
 }
@@ -75,14 +81,11 @@ impl Service for Stores {
             .row(post("/v1/short").access(Access::Public).response_as(200, "application/json").handler(store))
             .row(get("/v1/page").access(Access::Public).response_as(200, "application/json").handler(page))
             .row(get("/v1/announced").access(Access::Public).response_as(200, "application/json").handler(announced))
-            .row(get("/v1/pages").access(Access::Public).response_as(200, "application/json").handler(pages))
             .row(
-                get("/v1/turn")
-                    .access(Access::Public)
-                    .large_answer()
-                    .response_as(200, "application/json")
-                    .handler(in_turn),
+                get("/v1/understated").access(Access::Public).response_as(200, "application/json").handler(understated),
             )
+            .row(get("/v1/pages").access(Access::Public).response_as(200, "application/json").handler(pages))
+            .row(get("/v1/turn").access(Access::Public).in_turn().response_as(200, "application/json").handler(in_turn))
             .row(
                 post("/v1/long")
                     .access(Access::Public)
@@ -220,6 +223,8 @@ async fn an_answer_that_will_not_fit_is_not_made() {
     let first = unread(&stores, "/v1/announced", "10.0.0.1");
     assert_eq!(first.0, "200");
     assert_eq!(unread(&stores, "/v1/announced", "10.0.0.1").0, "503");
+    assert_eq!(unread(&stores, "/v1/understated", "10.0.0.1").0, "503", "what it takes counts, not what was said");
+    assert_eq!(unread(&stores, "/v1/understated", "10.0.0.2").0, "200");
     let made = reqwest::get(format!("{}/v1/pages", stores.public_url())).await.unwrap().json::<usize>().await.unwrap();
     assert_eq!(made, 1);
     drop(first);

@@ -32,7 +32,7 @@ pub(crate) fn table() -> Routes {
                 .query::<PageQuery>()
                 .response::<MachinePage>(200)
                 .errors(&[InvalidCursor])
-                .large_answer()
+                .in_turn()
                 .handler(machines::list),
         )
         .row(

@@ -48,7 +48,7 @@ fn runs(routes: Routes) -> Routes {
                 .query::<handlers::runs::RunQuery>()
                 .response::<RunPage>(200)
                 .errors(&[InvalidCursor])
-                .large_answer()
+                .in_turn()
                 .handler(handlers::runs::list),
         )
         .row(
@@ -57,7 +57,7 @@ fn runs(routes: Routes) -> Routes {
                 .summary(TAG, "Reads a run with all its tasks, in the order they were submitted.")
                 .response::<Run>(200)
                 .errors(&[NotFound])
-                .large_answer()
+                .in_turn()
                 .handler(handlers::runs::read),
         )
         .row(

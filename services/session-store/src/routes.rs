@@ -42,7 +42,7 @@ fn session_routes(routes: Routes) -> Routes {
                 .query::<sessions::ListQuery>()
                 .response::<SessionPage>(200)
                 .errors(&[InvalidCursor])
-                .large_answer()
+                .in_turn()
                 .handler(sessions::list),
         )
         .row(
@@ -52,7 +52,7 @@ fn session_routes(routes: Routes) -> Routes {
                 .query::<sessions::ListQuery>()
                 .response::<SessionPage>(200)
                 .errors(&[InvalidCursor])
-                .large_answer()
+                .in_turn()
                 .handler(sessions::list_active),
         )
         .row(
@@ -61,7 +61,7 @@ fn session_routes(routes: Routes) -> Routes {
                 .summary(TAG, "Reads a session.")
                 .response::<Session>(200)
                 .errors(&[NotFound])
-                .large_answer()
+                .in_turn()
                 .handler(sessions::read),
         )
         .row(
@@ -136,7 +136,7 @@ fn share_routes(routes: Routes) -> Routes {
                 .query::<shares::ListQuery>()
                 .response::<SharePage>(200)
                 .errors(&[NotFound, Forbidden, InvalidCursor])
-                .large_answer()
+                .in_turn()
                 .handler(shares::list),
         )
         .row(
@@ -199,7 +199,7 @@ fn public_link_routes(routes: Routes) -> Routes {
                 .query::<messages::WindowQuery>()
                 .response::<PublicView>(200)
                 .errors(&[Forbidden, LinkNotFound])
-                .large_answer()
+                .in_turn()
                 .handler(public_links::view),
         )
         .row(

@@ -98,8 +98,8 @@ fn count(request: &HttpRequest, length: usize) -> Result<Option<Reservation>, Pr
         return Ok(None);
     }
     if let Some(Announced { bytes, mut reservation }) = request.extensions_mut().remove() {
-        // What the fields beside the content take. The answer is there, so it is not refused for that.
-        let _ = reservation.grow(length.saturating_sub(bytes));
+        // JSON can be several times as long as the content that was announced.
+        reservation.grow(length.saturating_sub(bytes)).map_err(|_| too_many())?;
         return Ok(Some(reservation));
     }
     let of_body = request.extensions_mut().remove::<Held>().map(|held| held.0);
@@ -153,12 +153,14 @@ pub(super) fn json(request: &HttpRequest, value: &impl Serialize) -> Result<BoxB
 
 fn reserve(budget: &BodyBudget, request: &HttpRequest, length: usize) -> Result<Reservation, Problem> {
     let mut reservation = budget.reserve(Sender::of(request));
-    reservation.grow(length).map_err(|_| {
-        let detail =
-            "The service holds as many large answers as it may, in all or for you. Read them faster, or ask for less.";
-        Problem::new(Code::Unavailable, detail).with_retry_after(2)
-    })?;
+    reservation.grow(length).map_err(|_| too_many())?;
     Ok(reservation)
+}
+
+fn too_many() -> Problem {
+    let detail =
+        "The service holds as many large answers as it may, in all or for you. Read them faster, or ask for less.";
+    Problem::new(Code::Unavailable, detail).with_retry_after(2)
 }
 
 /// An answer that waits for its reader.
