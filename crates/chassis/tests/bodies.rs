@@ -182,6 +182,28 @@ async fn a_route_has_its_own_bound_and_refuses_before_it_reads() {
 }
 
 #[tokio::test]
+async fn a_body_in_very_many_pieces_is_refused() {
+    let stores = stores("64000000").await;
+    // The body is white space in an object, in chunks of this length.
+    let in_chunks = |length: usize, count: usize| {
+        let mut connection = TcpStream::connect(stores.public_addr).unwrap();
+        connection.set_read_timeout(Some(SOON)).unwrap();
+        let head =
+            "POST /v1/long HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
+        let chunk = format!("{length:x}\r\n{}\r\n", " ".repeat(length));
+        let body = format!("1\r\n{{\r\n{}1\r\n}}\r\n0\r\n\r\n", chunk.repeat(count));
+        connection.write_all(format!("{head}{body}").as_bytes()).unwrap();
+        let mut status = [0; 12];
+        connection.read_exact(&mut status).unwrap();
+        String::from_utf8(status[9..].to_vec()).unwrap()
+    };
+    assert_eq!(in_chunks(1, 1_000), "200");
+    assert_eq!(in_chunks(1, 2_000), "400");
+    assert_eq!(in_chunks(100, 8_000), "200");
+    assert!(stores.stop().await);
+}
+
+#[tokio::test]
 async fn unfinished_bodies_leave_room_for_other_callers() {
     let stores = stores("2000000").await;
     // A quarter is 500,000 bytes; the first 64 KiB of each body are free.

@@ -141,12 +141,17 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest for IdempotentJson<T> {
     }
 }
 
+/// Each chunk of a body costs some work, however short it is. So many may be short, beside one for each [`SHORT_PIECE`] bytes.
+const MOST_PIECES: usize = 1_024;
+const SHORT_PIECE: usize = 64;
+
 /// The pieces of a body, within the limits.
 pub struct BoundedBody {
     payload: Payload,
     limits: BodyLimits,
     announced: Option<usize>,
     received: usize,
+    pieces: usize,
     /// Only the time spent waiting for the client counts, not the time of the reader.
     waited: Duration,
     /// Where the bytes are counted that stay in memory; a body that passes through is not counted.
@@ -160,6 +165,8 @@ pub enum BodyError {
     TooLarge(usize),
     #[error("The body came too slowly. Send it faster, or in smaller parts.")]
     TooSlow,
+    #[error("The body comes in too many small pieces. Send longer chunks, or the body with `Content-Length`.")]
+    TooFine,
     #[error("The body could not be read to its end: {0}.")]
     Broken(#[source] PayloadError),
     #[error("The service holds as many request bodies as it may, in all or for you. Try again shortly.")]
@@ -174,7 +181,7 @@ impl BoundedBody {
         if announced.is_some_and(|length| length > limits.max_bytes) {
             return Err(BodyError::TooLarge(limits.max_bytes));
         }
-        Ok(Self { payload, limits, announced, received: 0, waited: Duration::ZERO, reservation: None })
+        Ok(Self { payload, limits, announced, received: 0, pieces: 0, waited: Duration::ZERO, reservation: None })
     }
 
     /// The value of `Content-Length`.
@@ -196,6 +203,10 @@ impl BoundedBody {
         };
         self.waited += started.elapsed();
         self.received += piece.len();
+        self.pieces += 1;
+        if self.pieces > MOST_PIECES + self.received / SHORT_PIECE {
+            return Some(Err(BodyError::TooFine));
+        }
         if self.received > self.limits.max_bytes {
             return Some(Err(BodyError::TooLarge(self.limits.max_bytes)));
         }
@@ -233,7 +244,7 @@ impl From<BodyError> for Problem {
         let code = match error {
             BodyError::TooLarge(_) => Code::PayloadTooLarge,
             BodyError::TooSlow => Code::RequestTimeout,
-            BodyError::Broken(_) => Code::InvalidArgument,
+            BodyError::Broken(_) | BodyError::TooFine => Code::InvalidArgument,
             BodyError::Spent => return Self::new(Code::Unavailable, error.to_string()).with_retry_after(2),
         };
         Self::new(code, error.to_string())
