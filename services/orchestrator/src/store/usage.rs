@@ -20,6 +20,9 @@ use super::schema::usage_days;
 const DAY: i64 = 86_400_000_000;
 /// Sums in one answer.
 const MOST: i64 = 1_000;
+/// What one attempt counts at most. A runner reports any number, and the sums must stay within their columns.
+const MOST_TOKENS: u64 = 1 << 36;
+const MOST_COST: f64 = 1e6;
 
 /// Account, day, machine and provider.
 type Key = (UserId, i32, String, Provider);
@@ -36,9 +39,9 @@ impl Spent {
         }
         let sum = self.0.entry((owner, day(at), machine.to_owned(), provider)).or_default();
         sum.attempts += 1;
-        sum.input_tokens = sum.input_tokens.saturating_add(usage.input_tokens.unwrap_or(0));
-        sum.output_tokens = sum.output_tokens.saturating_add(usage.output_tokens.unwrap_or(0));
-        sum.cost_usd += usage.cost_usd.filter(|cost| cost.is_finite() && *cost > 0.0).unwrap_or(0.0);
+        sum.input_tokens += usage.input_tokens.unwrap_or(0).min(MOST_TOKENS);
+        sum.output_tokens += usage.output_tokens.unwrap_or(0).min(MOST_TOKENS);
+        sum.cost_usd += usage.cost_usd.filter(|cost| *cost > 0.0).unwrap_or(0.0).min(MOST_COST);
     }
 
     pub(crate) fn save(&self, tx: &mut Conn) -> Result<(), StoreError> {
@@ -149,6 +152,5 @@ fn sum((attempts, input_tokens, output_tokens, cost_usd): Sums) -> UsageSum {
 }
 
 fn signed(count: u64) -> i64 {
-    // Far from the largest number, so that sums of it still fit.
-    i64::try_from(count).unwrap_or(i64::MAX).min(1 << 53)
+    i64::try_from(count).unwrap_or(i64::MAX)
 }

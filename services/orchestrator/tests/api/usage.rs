@@ -57,6 +57,19 @@ on_both_databases! {
         runner.api.get(USAGE).await.problem(403, "FORBIDDEN");
     }
 
+    async fn huge_reports_do_not_break_the_sums(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        fixture.submit(json!([task("a"), task("b"), task("c")])).await;
+        let runner = fixture.runner();
+        for _ in 0..3 {
+            let usage = json!({ "inputTokens": u64::MAX, "outputTokens": u64::MAX, "costUsd": 1e308 });
+            let report = json!({ "status": "completed", "providerSessionId": "s", "usage": usage });
+            runner.report(&runner.lease_one().await, "finish", report).await.expect(200);
+        }
+        let total = &fixture.api.get(USAGE).await.expect(200)["total"];
+        assert_eq!((&total["inputTokens"], &total["costUsd"]), (&json!(3_u64 << 36), &json!(3e6)));
+    }
+
     async fn the_time_has_bounds(on: Backend) {
         let fixture = Fixture::new(on).await;
         fixture.api.post(RUNS, &json!({ "tasks": [task("a")] })).await.expect(201);
