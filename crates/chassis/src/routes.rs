@@ -18,7 +18,9 @@ use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use crate::auth::{Access, AuthContext};
-use crate::http::{ApiError, LargeAnswer, MaxBody, absent, count_block, problem_response, request_id};
+use crate::http::{
+    ApiError, LargeAnswer, MaxBody, Sender, absent, count_block, problem_response, request_id, work_for,
+};
 
 /// All the routes of a service.
 #[derive(Default)]
@@ -243,7 +245,10 @@ where
     }
     let args = Args::from_request(request, payload).await.map_err(|error| problem_of(&error.into()))?;
     let _turn = if in_turn { Some(LargeAnswer::of(request).turn().await?) } else { None };
-    match handler.call(args).await {
+    // Behind these is a service that calls for many.
+    let is_for_many = matches!(access, Access::VoiceKey | Access::SignedRequest);
+    let caller = (!is_for_many).then(|| Sender::of(request));
+    match work_for(caller, handler.call(args)).await {
         Ok(reply) => count_block(request, reply.respond_to(request).map_into_boxed_body()),
         Err(fail) => Err(fail.into_inner()),
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::connect::Target;
 use crate::deadline::{Deadline, Deadlines};
@@ -13,7 +13,7 @@ use crate::file::{self, Unusable};
 use crate::metrics::{DbMetrics, Outcome};
 use crate::migrate::{Migrations, OpenError, migrate};
 use crate::notifier::Notifier;
-use crate::pool::Pool;
+use crate::pool::{Pool, TakeTurn, without_turns};
 use crate::{Conn, DatabaseConfig, DatabaseUrl, Migrate, StoreError, idempotency};
 
 /// Runs of one job at most, when its connections break or its transactions lose deadlocks.
@@ -46,7 +46,8 @@ struct Inner {
 }
 
 impl Db {
-    /// Opens the database of a service, as [`Db::open`] does, and exports its metrics to Prometheus.
+    /// Opens the database of a service, as [`Db::open`] does, and exports its metrics to Prometheus. Callers take turns, so
+    /// that none of them has all connections: `turns` makes them, from how many a caller may have at once.
     ///
     /// # Errors
     /// The database cannot be opened, or the registry has these metrics already.
@@ -54,8 +55,9 @@ impl Db {
         config: &DatabaseConfig,
         migrations: Migrations,
         registry: &prometheus::Registry,
+        turns: impl Fn(usize) -> TakeTurn,
     ) -> Result<Self, OpenError> {
-        let db = Self::open(config, migrations).await?;
+        let db = Self::open_with(config, migrations, turns).await?;
         db.register(registry)?;
         Ok(db)
     }
@@ -63,11 +65,19 @@ impl Db {
     /// Opens the database and brings its schema up to date, waiting for it up to `start_timeout`. Call it on the runtime
     /// that lives as long as the process.
     pub async fn open(config: &DatabaseConfig, migrations: Migrations) -> Result<Self, OpenError> {
+        Self::open_with(config, migrations, without_turns).await
+    }
+
+    async fn open_with(
+        config: &DatabaseConfig,
+        migrations: Migrations,
+        turns: impl Fn(usize) -> TakeTurn,
+    ) -> Result<Self, OpenError> {
         let unreachable = |reason: String| OpenError::Unreachable { database: config.url.to_string(), reason };
         let (readers, writers, deadline, lock) = match &config.url {
             DatabaseUrl::Postgres(url) => {
                 let target = Target::Postgres { url: url.clone(), statement_timeout: config.statement_timeout };
-                let pool = Pool::new(target, config.pool_size, config.pool_wait);
+                let pool = Pool::new(target, config.pool_size, config.pool_wait, &turns);
                 (Arc::clone(&pool), pool, config.timeout, None)
             }
             DatabaseUrl::Sqlite(path) => {
@@ -75,8 +85,8 @@ impl Db {
                     Unusable::Damaged(reason) => OpenError::Damaged { database: config.url.to_string(), reason },
                     Unusable::Other(reason) => unreachable(reason),
                 })?;
-                let writers = Pool::new(Target::SqliteWriter(path.clone()), 1, SQLITE_WRITER_WAIT);
-                let readers = Pool::new(Target::SqliteReader(path.clone()), config.pool_size, config.pool_wait);
+                let writers = Pool::new(Target::SqliteWriter(path.clone()), 1, SQLITE_WRITER_WAIT, &turns);
+                let readers = Pool::new(Target::SqliteReader(path.clone()), config.pool_size, config.pool_wait, &turns);
                 (readers, writers, SQLITE_TIMEOUT, Some(lock))
             }
         };
@@ -211,13 +221,17 @@ impl Db {
         E: From<StoreError> + Send + 'static,
     {
         let deadline = Deadline::new(self.inner.deadline);
+        let Ok(turn) = timeout(self.inner.deadline, pool.turn()).await else {
+            let reason = "too many requests of this caller are in work".to_owned();
+            return Err(StoreError::Unavailable { operation, reason }.into());
+        };
         let permit = pool.permit(operation).await?;
         self.inner.metrics.waited(deadline.elapsed());
         let (db, pool, job_deadline) = (self.clone(), Arc::clone(pool), deadline.clone());
         let span = tracing::Span::current();
         let mut running = self.inner.runtime.spawn_blocking(move || {
             let _entered = span.enter();
-            let _permit = permit;
+            let _held = (turn, permit);
             db.work(&pool, operation, Deadlines::one(job_deadline), &mut job, attempt)
         });
         tokio::select! {

@@ -95,4 +95,5 @@ pub use db::Db;
 pub use error::StoreError;
 pub use migrate::{Migrations, OpenError};
 pub use notifier::{Notifier, Subscription, Topic};
+pub use pool::{TakeTurn, Turn};
 pub use quota::{Quota, QuotaExceeded, Reserved};

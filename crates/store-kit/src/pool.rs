@@ -4,12 +4,14 @@
 //! and the others wait for it without a thread. A connection is not tested before use, which would cost a round trip each
 //! time: [`crate::Db`] runs a job again when its connection turns out to be broken.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use diesel::r2d2::{ConnectionManager, CustomizeConnection, R2D2Connection};
 use diesel::{PgConnection, SqliteConnection};
+use futures_util::future::BoxFuture;
 use r2d2::{ManageConnection, NopErrorHandler};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -28,6 +30,18 @@ pub(crate) struct Pool {
     limit: usize,
     waiting: Arc<AtomicUsize>,
     wait: Duration,
+    take_turn: TakeTurn,
+}
+
+/// One caller's turn to use a connection. It ends when this is dropped.
+pub type Turn = Box<dyn Send>;
+
+/// Waits until it is the turn of the caller for whom the current task works.
+pub type TakeTurn = Arc<dyn Fn() -> BoxFuture<'static, Turn> + Send + Sync>;
+
+/// For jobs that take no turns.
+pub(crate) fn without_turns(_each: usize) -> TakeTurn {
+    Arc::new(|| Box::pin(ready(Box::new(()) as Turn)))
 }
 
 enum Connections {
@@ -45,8 +59,9 @@ pub(crate) struct Usage {
 }
 
 impl Pool {
-    /// Connects to nothing yet. `wait` is how long a caller waits for a permit.
-    pub(crate) fn new(target: Target, size: usize, wait: Duration) -> Arc<Self> {
+    /// Connects to nothing yet. `wait` is how long a caller waits for a permit. One caller has half of the connections at
+    /// most: `turns` makes the turns, from how many a caller may have at once.
+    pub(crate) fn new(target: Target, size: usize, wait: Duration, turns: impl Fn(usize) -> TakeTurn) -> Arc<Self> {
         let url = target.url();
         let connections = match target {
             Target::Postgres { .. } => Connections::Pg(lazy(url, size, target.settings())),
@@ -55,7 +70,7 @@ impl Pool {
             }
         };
         let (permits, waiting) = (Arc::new(Semaphore::new(size)), Arc::default());
-        Arc::new(Self { connections, permits, limit: size, waiting, wait })
+        Arc::new(Self { connections, permits, limit: size, waiting, wait, take_turn: turns((size / 2).max(1)) })
     }
 
     /// `postgresql` or `sqlite`, as the semantic conventions for spans call them.
@@ -77,6 +92,11 @@ impl Pool {
             idle: usize::try_from(idle).unwrap_or(0),
             waiting: self.waiting.load(Ordering::Relaxed),
         }
+    }
+
+    /// The current caller's turn. A caller that has no turn left waits here, where it is in nobody's way.
+    pub(crate) async fn turn(&self) -> Turn {
+        (self.take_turn)().await
     }
 
     /// The right to take one connection.

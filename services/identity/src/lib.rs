@@ -22,6 +22,7 @@ mod metrics;
 
 use std::sync::Arc;
 
+use ensemble_chassis::http::turns_of_callers;
 use ensemble_chassis::{KeySource, Routes, RpcMount, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::identity::{mount_accounts, mount_keys};
 use ensemble_store_kit::{Db, Migrations};
@@ -65,7 +66,8 @@ impl Service for Identity {
         let previous = config.previous_key_file.as_deref();
         let vault = Vault::read(&config.key_file, previous)
             .map_err(|error| anyhow::anyhow!("KEY_ENCRYPTION_KEY_FILE {}: {error}", config.key_file.display()))?;
-        let db = Db::open_measured(&config.database, migrations(), context.metrics.registry()).await?;
+        let db =
+            Db::open_measured(&config.database, migrations(), context.metrics.registry(), turns_of_callers).await?;
         let ring = Arc::new(KeyRing::new(vault, config.schedule, config.keys_trusted_for));
         signing_keys::refresh(&db, &ring).await?;
         let challenges = Arc::<OpenChallenges>::default();

@@ -22,6 +22,7 @@ mod error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ensemble_chassis::http::turns_of_callers;
 use ensemble_chassis::{KeySource, Routes, RpcMount, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::identity::AccountsClient;
 use ensemble_rpc::machines::{MachineDirectory, mount_machine_directory};
@@ -67,7 +68,8 @@ impl Service for MachineRegistry {
     }
 
     async fn build(config: Config, context: ServiceContext) -> Result<(Arc<Self>, Vec<Worker>), StartError> {
-        let db = Db::open_measured(&config.database, migrations(), context.metrics.registry()).await?;
+        let db =
+            Db::open_measured(&config.database, migrations(), context.metrics.registry(), turns_of_callers).await?;
         let keys = RemoteKeys::start(&context, &config.identity, config.key_refresh).await?;
         let peers = DeletionPeers {
             accounts: Arc::new(AccountsClient::new(Channel::new(&context, &config.identity))),

@@ -23,6 +23,7 @@ mod workers;
 
 use std::sync::Arc;
 
+use ensemble_chassis::http::turns_of_callers;
 use ensemble_chassis::live::LongEvents;
 use ensemble_chassis::{Clock, Drain, KeySource, Routes, RpcMount, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::machines::MachineDirectoryClient;
@@ -78,7 +79,8 @@ impl Service for Orchestrator {
     }
 
     async fn build(config: Config, context: ServiceContext) -> Result<(Arc<Self>, Vec<Worker>), StartError> {
-        let db = Db::open_measured(&config.database, migrations(), context.metrics.registry()).await?;
+        let db =
+            Db::open_measured(&config.database, migrations(), context.metrics.registry(), turns_of_callers).await?;
         let directory = MachineDirectoryClient::new(Channel::new(&context, &config.machines));
         let keys = RemoteKeys::start(&context, &config.identity, config.key_refresh).await?;
         let metrics = RunMetrics::new(&context.metrics)?;

@@ -21,6 +21,7 @@ mod metrics;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ensemble_chassis::http::turns_of_callers;
 use ensemble_chassis::live::LongEvents;
 use ensemble_chassis::{Clock, Drain, KeySource, Routes, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::identity::AccountsClient;
@@ -71,7 +72,8 @@ impl Service for SessionStore {
     }
 
     async fn build(config: Config, context: ServiceContext) -> Result<(Arc<Self>, Vec<Worker>), StartError> {
-        let db = Db::open_measured(&config.database, migrations(), context.metrics.registry()).await?;
+        let db =
+            Db::open_measured(&config.database, migrations(), context.metrics.registry(), turns_of_callers).await?;
         let identity = Channel::new(&context, &config.identity);
         let registry = Channel::new(&context, &config.machine_registry);
         let keys = RemoteKeys::start(&context, &config.identity, config.key_refresh).await?;

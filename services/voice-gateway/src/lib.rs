@@ -21,6 +21,7 @@ mod rates;
 
 use std::sync::Arc;
 
+use ensemble_chassis::http::turns_of_callers;
 use ensemble_chassis::{Clock, Drain, Gate, KeySource, Routes, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::RemoteKeys;
 use ensemble_store_kit::{Db, Migrations, migrations};
@@ -89,7 +90,8 @@ impl Service for VoiceGateway {
     async fn build(config: VoiceConfig, context: ServiceContext) -> Result<(Arc<Self>, Vec<Worker>), StartError> {
         config.warn();
         let metrics = VoiceMetrics::new(&context.metrics)?;
-        let db = Db::open_measured(&config.database, migrations(), context.metrics.registry()).await?;
+        let db =
+            Db::open_measured(&config.database, migrations(), context.metrics.registry(), turns_of_callers).await?;
         let (wakeups, started_rooms, receivers) = queues();
         let rates = Arc::new(Rates::new(config.rates));
         let livekit = config.livekit;

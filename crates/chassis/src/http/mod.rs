@@ -3,6 +3,7 @@
 mod absent;
 mod body;
 mod budget;
+mod callers;
 mod error;
 mod large_answer;
 mod large_work;
@@ -18,7 +19,9 @@ pub use body::{
     BodyError, BodyLimits, BoundedBody, DeferredJson, IdempotencyKey, IdempotentJson, Json, OptionalJson, only,
     read_body,
 };
-pub(crate) use budget::BodyBudget;
+pub(crate) use budget::{BodyBudget, Sender};
+pub use callers::{TakeTurn, turns_of_callers};
+pub(crate) use callers::{current as current_caller, work_for};
 pub use error::{ApiError, HandlerResult, IntoProblem, problem_response};
 pub use large_answer::LargeAnswer;
 pub(crate) use large_answer::{LargeAnswers, count_block};

@@ -63,7 +63,7 @@ impl Turns {
     }
 
     /// One of the sender's places, and then one of all.
-    async fn wait(&self, sender: Sender) -> Option<Turn> {
+    pub(super) async fn wait(&self, sender: Sender) -> Option<Turn> {
         let places = {
             let mut of_sender = self.0.of_sender.lock().unwrap_or_else(PoisonError::into_inner);
             let places = of_sender.entry(sender.clone()).or_insert_with(|| Arc::new(Semaphore::new(self.0.each)));

@@ -10,6 +10,7 @@ mod history;
 mod links;
 mod matrix;
 mod messages;
+mod one_caller;
 mod peers;
 mod quotas;
 mod races;
