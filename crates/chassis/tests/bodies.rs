@@ -204,6 +204,24 @@ async fn a_body_in_very_many_pieces_is_refused() {
 }
 
 #[tokio::test]
+async fn a_connection_ends_when_its_chunked_body_was_not_read() {
+    let stores = stores("64000000").await;
+    for (path, status) in [("/v1/long", "400"), ("/v1/unknown", "404")] {
+        let mut connection = TcpStream::connect(stores.public_addr).unwrap();
+        connection.set_read_timeout(Some(SOON)).unwrap();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+        );
+        connection.write_all(head.as_bytes()).unwrap();
+        connection.write_all("1\r\n \r\n".repeat(4_000).as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        connection.read_to_end(&mut answer).expect("the connection ends, although the body has no end");
+        assert_eq!(&answer[9..12], status.as_bytes());
+    }
+    assert!(stores.stop().await);
+}
+
+#[tokio::test]
 async fn unfinished_bodies_leave_room_for_other_callers() {
     let stores = stores("2000000").await;
     // A quarter is 500,000 bytes; the first 64 KiB of each body are free.

@@ -12,6 +12,7 @@ mod params;
 mod response;
 pub mod strict_json;
 mod turns;
+pub(crate) mod unread;
 
 pub use absent::absent;
 pub(crate) use body::MaxBody;

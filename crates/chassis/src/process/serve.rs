@@ -18,7 +18,7 @@ use super::settings::ProcessConfig;
 use super::stop::Running;
 use crate::auth::AuthContext;
 use crate::config::Vars;
-use crate::http::{InFlight, LargeAnswers, LargeWork, observe};
+use crate::http::{InFlight, LargeAnswers, LargeWork, observe, unread};
 use crate::http_client::http_client;
 use crate::metrics::Metrics;
 use crate::service::{Service, ServiceContext, StartError, Worker};
@@ -128,6 +128,7 @@ fn serve_public<S: Service>(
             })
             .wrap(from_fn(S::middleware))
             .wrap(from_fn(observe::observe))
+            .wrap(from_fn(unread::close_unread))
     })
     .workers(process.workers)
     .max_connections(settings.max_connections.div_ceil(process.workers))
