@@ -13,8 +13,20 @@ pub enum Directive {
     Run(String),
 }
 
+/// The directive of a conversation: that of the last message which has one.
+pub(crate) fn of(messages: &[String]) -> (Directive, bool) {
+    match messages.iter().rev().find(|message| is_in(message)) {
+        Some(message) => read(message),
+        None => read(&messages.join("\n")),
+    }
+}
+
+pub(crate) fn is_in(message: &str) -> bool {
+    bracketed(message).next().is_some()
+}
+
 /// The directive of a prompt, and whether the answer is sent in pieces of three bytes.
-pub(crate) fn read(prompt: &str) -> (Directive, bool) {
+fn read(prompt: &str) -> (Directive, bool) {
     let mut wanted = None;
     let mut split = false;
     for text in bracketed(prompt) {
@@ -58,6 +70,8 @@ mod tests {
         assert_eq!(read("x [[say a b]] [[hang]] [[split]]"), (Directive::Say("a b".to_owned()), true));
         assert_eq!(read("[[fail 400]]"), (Directive::Fail(400), false));
         assert_eq!(read("[[repeat 3 ab ]]").0, Directive::Repeat(3, "ab ".to_owned()));
+        let messages = ["[[say a]]", "[[say b]] [[say c]]", "go on"].map(str::to_owned);
+        assert_eq!(of(&messages).0, Directive::Say("b".to_owned()), "of the last message that has one");
         assert_eq!(read("äö").0, Directive::Say("The stand-in received 2 characters.".to_owned()));
     }
 }

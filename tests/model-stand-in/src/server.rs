@@ -7,6 +7,7 @@ use actix_web::dev::ServerHandle;
 use actix_web::{App, HttpServer, web};
 
 use crate::apis::{self, Api};
+use crate::directive;
 
 /// One request to a model.
 #[derive(Clone, Debug)]
@@ -15,8 +16,18 @@ pub struct ModelRequest {
     pub model: String,
     /// The user's messages in this conversation, newest last.
     pub user_messages: Vec<String>,
-    /// The results of tools, newest last.
+    /// The results of tools since the last directive, newest last.
     pub tool_results: Vec<String>,
+}
+
+impl ModelRequest {
+    /// The next texts of the user in the conversation.
+    pub(crate) fn user_said(&mut self, texts: Vec<String>) {
+        if texts.iter().any(|text| directive::is_in(text)) {
+            self.tool_results.clear();
+        }
+        self.user_messages.extend(texts);
+    }
 }
 
 #[derive(Clone, Default)]

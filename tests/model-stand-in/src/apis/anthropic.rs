@@ -19,7 +19,7 @@ pub(super) async fn messages(log: web::Data<RequestLog>, body: web::Bytes) -> Ht
             "error": {"type": "invalid_request_error", "message": "the stand-in was asked to fail"},
         }));
     }
-    let reply = Reply { model, next };
+    let reply = Reply { model, next, number: list(&request, "/messages").count() };
     if request.get("stream").and_then(Value::as_bool) == Some(true) {
         let (frames, ending) = reply.frames();
         streamed(frames, ending, split)
@@ -41,7 +41,7 @@ fn read(request: &Value) -> ModelRequest {
     };
     for message in list(request, "/messages").filter(|message| text_at(message, "/role") == "user") {
         let Some(content) = message.get("content") else { continue };
-        found.user_messages.extend(texts(content));
+        found.user_said(texts(content));
         let results = list(message, "/content").filter(|part| text_at(part, "/type") == "tool_result");
         found.tool_results.extend(results.filter_map(|part| part.get("content")).map(|result| texts(result).concat()));
     }
@@ -51,6 +51,8 @@ fn read(request: &Value) -> ModelRequest {
 struct Reply {
     model: String,
     next: Move,
+    /// Of the messages before it. claude takes messages and calls with the same id for the same ones.
+    number: usize,
 }
 
 impl Reply {
@@ -66,7 +68,7 @@ impl Reply {
         match &self.next {
             Move::Text(pieces, _) => json!([{"type": "text", "text": pieces.concat()}]),
             Move::Command(command) => {
-                json!([{"type": "tool_use", "id": TOOL_CALL, "name": "Bash", "input": bash(command)}])
+                json!([{"type": "tool_use", "id": format!("toolu_standin_{}", self.number), "name": "Bash", "input": bash(command)}])
             }
             Move::Refusal(Some(text)) => json!([{"type": "text", "text": text}]),
             Move::Refusal(None) | Move::Failure(_) => json!([]),
@@ -75,7 +77,7 @@ impl Reply {
 
     fn message(&self, content: &Value, stop_reason: Option<&str>) -> Value {
         json!({
-            "id": "msg_standin", "type": "message", "role": "assistant", "model": self.model, "content": content,
+            "id": format!("msg_standin_{}", self.number), "type": "message", "role": "assistant", "model": self.model, "content": content,
             "stop_reason": stop_reason, "stop_sequence": null, "usage": {"input_tokens": 10, "output_tokens": 5},
         })
     }
@@ -93,7 +95,7 @@ impl Reply {
                 frames.push(closes());
             }
             Move::Command(command) => {
-                frames.push(opens(&json!({"type": "tool_use", "id": TOOL_CALL, "name": "Bash", "input": {}})));
+                frames.push(opens(&json!({"type": "tool_use", "id": format!("toolu_standin_{}", self.number), "name": "Bash", "input": {}})));
                 let input = bash(command).to_string();
                 frames.push(delta(&json!({"type": "input_json_delta", "partial_json": input})));
                 frames.push(closes());
@@ -114,8 +116,6 @@ impl Reply {
         (frames, Ending::Whole)
     }
 }
-
-const TOOL_CALL: &str = "toolu_standin";
 
 fn bash(command: &str) -> Value {
     json!({"command": command, "description": "As the prompt said"})

@@ -39,7 +39,7 @@ fn read(model: &str, request: &Value) -> ModelRequest {
     let mut found =
         ModelRequest { api: Api::Google, model: model.to_owned(), user_messages: Vec::new(), tool_results: Vec::new() };
     for content in list(request, "/contents").filter(|content| text_at(content, "/role") == "user") {
-        found.user_messages.extend(content.get("parts").map(texts).unwrap_or_default());
+        found.user_said(content.get("parts").map(texts).unwrap_or_default());
         let results = list(content, "/parts").filter_map(|part| part.pointer("/functionResponse/response"));
         found.tool_results.extend(results.map(|response| match response.get("output").and_then(Value::as_str) {
             Some(output) => output.to_owned(),

@@ -42,7 +42,7 @@ enum Move {
 
 /// Records the request and decides how to answer it.
 fn decide(log: &RequestLog, request: ModelRequest) -> (Move, bool) {
-    let (wanted, split) = directive::read(&request.user_messages.join("\n"));
+    let (wanted, split) = directive::of(&request.user_messages);
     let result = request.tool_results.last().cloned();
     log.record(request);
     let next = match wanted {

@@ -34,7 +34,7 @@ fn read(request: &Value) -> ModelRequest {
     };
     for item in list(request, "/input") {
         if text_at(item, "/role") == "user" {
-            found.user_messages.extend(item.get("content").map(texts).unwrap_or_default());
+            found.user_said(item.get("content").map(texts).unwrap_or_default());
         }
         if text_at(item, "/type").ends_with("_call_output") {
             found.tool_results.extend(item.get("output").map(|output| texts(output).concat()));
@@ -98,7 +98,8 @@ fn call(command: &str, request: &Value) -> Value {
     } else {
         ("exec_command", json!({"cmd": command}))
     };
-    json!({"type": "function_call", "call_id": "call_standin", "name": name, "arguments": arguments.to_string()})
+    let number = list(request, "/input").count();
+    json!({"type": "function_call", "call_id": format!("call_standin_{number}"), "name": name, "arguments": arguments.to_string()})
 }
 
 fn done(item: &Value) -> String {
