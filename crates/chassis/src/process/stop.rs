@@ -14,6 +14,8 @@ use crate::http::InFlight;
 
 /// How long to wait for what is on its way: the end of a handshake, a request after the last answer.
 const LINGER: Duration = Duration::from_millis(200);
+/// How long actix may take to pause: it answers before its thread has done so.
+const PAUSE: Duration = Duration::from_millis(50);
 /// How long a worker may take to end after the drain.
 const WORKER_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -84,6 +86,7 @@ impl Running {
         tokio::time::sleep(LINGER).await;
         // Without the pause actix would try to accept, and log that it cannot.
         self.servers[0].pause().await;
+        tokio::time::sleep(PAUSE).await;
         if let Err(error) = listener.shutdown(Shutdown::Read) {
             tracing::debug!(%error, "The listener stays open until the server stops");
         }
