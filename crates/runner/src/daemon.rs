@@ -8,6 +8,7 @@ use ensemble_types::runs::Provider;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::attempt::{self, Context, Held, Slot};
 use crate::backoff::Backoff;
@@ -21,7 +22,7 @@ use crate::spool::Spool;
 use crate::wake;
 use crate::workplace::{Orders, Workplaces};
 
-/// Why a runner could not start.
+/// Why a runner could not start, or ended by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     #[error("cannot use the state directory {path}")]
@@ -34,6 +35,12 @@ pub enum RunError {
     Client(#[from] ensemble_client::Error),
     #[error("cannot listen for signals")]
     Signals(#[source] std::io::Error),
+    /// A server that has deleted the machine answers so. Nobody would take what its agents do.
+    #[error(
+        "the server does not accept this machine's token: the machine was deleted, or the token was revoked. Its agents were \
+         ended. The next start registers the machine anew"
+    )]
+    NotAccepted,
 }
 
 /// Runs until TERM, INT or HUP. The first signal lets attempts continue for a while, the second hands them back at
@@ -98,19 +105,23 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
         attempts.spawn(attempt::recover(context.clone(), record));
     }
     tracing::info!(machine.id = %config.machine, server = config.server, capacity = config.capacity, "The runner is ready");
-    tokio::select! {
-        () = serve(&context, offers.clone(), &slots, &mut attempts) => {}
-        () = drain.reached(Phase::Draining) => {}
-    }
+    let ended = tokio::select! {
+        () = serve(&context, offers.clone(), &slots, &mut attempts) => {
+            drain.hurry();
+            Err(RunError::NotAccepted)
+        }
+        () = drain.reached(Phase::Draining) => Ok(()),
+    };
     background.spawn(obey(context.clone(), offers.clone()));
     shut_down(&context, &slots, &mut attempts).await;
     // No later heartbeat may say that the machine is online.
     background.shutdown().await;
     presence::sign_off(&context, &offers, &slots).await;
-    Ok(())
+    ended
 }
 
-/// Takes leases and starts their attempts, and carries out orders, without end.
+/// Takes leases and starts their attempts, and carries out orders, until the server has not accepted the machine's token for
+/// two beats of a lease.
 async fn serve(
     context: &Context,
     mut offers: watch::Receiver<Vec<Offer>>,
@@ -121,6 +132,7 @@ async fn serve(
     let mut backoff = Backoff::of(&timing);
     let mut woken = context.woken.clone();
     let mut was_unavailable = false;
+    let mut refused_since: Option<Instant> = None;
     loop {
         while attempts.try_join_next().is_some() {}
         let request = request(context, &offers.borrow(), slots);
@@ -137,12 +149,20 @@ async fn serve(
                     tracing::info!("The server grants leases again");
                 }
                 backoff.reset();
+                refused_since = None;
                 leases.into_iter().for_each(|lease| start_attempt(context, lease, &offers, slots, attempts));
                 carry_out(context, &orders);
             }
             Err(error) => {
                 if !std::mem::replace(&mut was_unavailable, true) {
                     log_lease_error(&error);
+                }
+                refused_since = match &error {
+                    ServerError::Unauthorized(_) => Some(refused_since.unwrap_or_else(Instant::now)),
+                    _ => None,
+                };
+                if refused_since.is_some_and(|since| since.elapsed() > timing.lease_beat * 2) {
+                    return;
                 }
                 tokio::select! {
                     () = tokio::time::sleep(backoff.pause(&error)) => {}

@@ -13,6 +13,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::DONE;
+use super::runner::NOT_ACCEPTED;
 use super::runner::{Options, environment};
 use crate::confirm;
 use crate::context::Context;
@@ -206,7 +207,7 @@ fn unit(service: &Service) -> String {
     let arguments: Vec<String> = service.arguments.iter().map(|argument| quoted(argument).replace('$', "$$")).collect();
     format!(
         "[Unit]\nDescription=Ensemble runner\n\n[Service]\nExecStart={}\nEnvironment={}\nRestart=always\nRestartSec=5\n\
-         KillMode=mixed\nTimeoutStopSec={}\n\n[Install]\nWantedBy=default.target\n",
+         RestartPreventExitStatus={NOT_ACCEPTED}\n         KillMode=mixed\nTimeoutStopSec={}\n\n[Install]\nWantedBy=default.target\n",
         arguments.join(" "),
         quoted(&format!("PATH={}", service.path)),
         service.stop_after.as_secs(),

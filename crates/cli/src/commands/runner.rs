@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use ensemble_runner::{Config, guard_main, offers, run};
+use ensemble_runner::{Config, RunError, guard_main, offers, run};
 use ensemble_types::ids::MachineId;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -18,6 +18,10 @@ use super::machine::Register;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::print;
+
+/// The exit code when the server does not accept the machine any more. A supervisor must not start the runner again, because
+/// that would register the machine anew. `EX_NOPERM` in sysexits.h.
+pub(crate) const NOT_ACCEPTED: u8 = 77;
 
 /// Takes tasks for this machine and runs them with `claude`, `codex` and `gemini`. The first Ctrl-C lets running tasks
 /// continue for a while, the second hands them back.
@@ -87,8 +91,14 @@ impl Runner {
             let me = context.me().await?;
             for_machine(context, &me, &self.options).await?
         };
-        run(config).await.map_err(|error| Failure::message(format!("The runner failed: {}.", chain(&error))))?;
-        Ok(DONE)
+        match run(config).await {
+            Ok(()) => Ok(DONE),
+            Err(error @ RunError::NotAccepted) => {
+                print::note(format!("The runner stopped: {error}."));
+                Ok(ExitCode::from(NOT_ACCEPTED))
+            }
+            Err(error) => Err(Failure::message(format!("The runner failed: {}.", chain(&error)))),
+        }
     }
 }
 

@@ -2,10 +2,12 @@
 //! kept.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use ensemble_types::runs::Provider;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{ChildStderr, ChildStdout};
+use tokio::sync::watch;
 
 use crate::disk::on_disk;
 use crate::provider::{Lines, Piece, Transcript, read_line};
@@ -37,10 +39,14 @@ impl<T> Shared<T> {
     }
 }
 
+/// How long to wait for more when the program has ended. Only a process that escaped the guard can keep a pipe open.
+const GRACE: Duration = Duration::from_secs(2);
+
 /// Reads standard output to its end. When the spool is full, the program has to wait.
 pub(super) async fn output(
     provider: Provider,
     mut stdout: ChildStdout,
+    mut ended: watch::Receiver<bool>,
     transcript: Shared<Transcript>,
     spool: Arc<OutputSpool>,
 ) {
@@ -48,7 +54,7 @@ pub(super) async fn output(
     let mut chunk = vec![0; CHUNK];
     loop {
         spool.wait_for_room().await;
-        let read = read(&mut stdout, &mut chunk).await;
+        let read = read(&mut stdout, &mut chunk, &mut ended).await;
         let text = {
             let mut transcript = transcript.lock();
             match chunk.get(..read).filter(|bytes| !bytes.is_empty()) {
@@ -65,10 +71,10 @@ pub(super) async fn output(
 }
 
 /// Reads standard error to its end and keeps the last part.
-pub(super) async fn stderr_tail(mut stderr: ChildStderr, kept: Shared<Vec<u8>>) {
+pub(super) async fn stderr_tail(mut stderr: ChildStderr, mut ended: watch::Receiver<bool>, kept: Shared<Vec<u8>>) {
     let mut chunk = vec![0; CHUNK];
     loop {
-        let read = read(&mut stderr, &mut chunk).await;
+        let read = read(&mut stderr, &mut chunk, &mut ended).await;
         let Some(bytes) = chunk.get(..read).filter(|bytes| !bytes.is_empty()) else { return };
         let mut kept = kept.lock();
         kept.extend_from_slice(bytes);
@@ -88,14 +94,46 @@ pub(super) async fn append(spool: &Arc<OutputSpool>, text: String) {
     }
 }
 
-/// A pipe that fails is treated as a pipe that has ended.
-async fn read(pipe: &mut (impl AsyncRead + Unpin), chunk: &mut [u8]) -> usize {
-    pipe.read(chunk).await.unwrap_or(0)
+/// A pipe that fails is treated as a pipe that has ended, and so is one that stays silent when the program has ended.
+async fn read(pipe: &mut (impl AsyncRead + Unpin), chunk: &mut [u8], ended: &mut watch::Receiver<bool>) -> usize {
+    let silence = async {
+        // The sender goes when the attempt is over.
+        let _ = ended.wait_for(|ended| *ended).await;
+        tokio::time::sleep(GRACE).await;
+    };
+    tokio::select! {
+        biased;
+        read = pipe.read(chunk) => read.unwrap_or(0),
+        () = silence => 0,
+    }
 }
 
 fn add(provider: Provider, piece: Piece, transcript: &mut Transcript) {
     match piece {
         Piece::Line(line) => read_line(provider, &line, transcript),
         Piece::Raw(piece) => transcript.raw(&piece),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_silent_pipe_is_given_up_when_the_program_has_ended() {
+        let (mut program, mut pipe) = tokio::io::duplex(64);
+        let (ended, mut told) = watch::channel(false);
+        let mut chunk = [0; 64];
+        program.write_all(b"first").await.unwrap();
+        assert_eq!(read(&mut pipe, &mut chunk, &mut told).await, 5);
+        ended.send_replace(true);
+        program.write_all(b"last").await.unwrap();
+        assert_eq!(read(&mut pipe, &mut chunk, &mut told).await, 4, "what is there is read");
+        let begun = Instant::now();
+        assert_eq!(read(&mut pipe, &mut chunk, &mut told).await, 0);
+        assert!(begun.elapsed() >= GRACE);
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ensemble_types::ids::RunId;
 use ensemble_types::leases::{Lease, LeaseFinish};
 use ensemble_types::runs::Permission;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Context;
@@ -25,8 +26,8 @@ use crate::provider::{
 };
 use crate::spool::{OutputSpool, Record};
 
-/// How long to read the pipes after the guard has ended. Only a process that escaped the guard can keep a pipe open.
-const PIPES_GRACE: Duration = Duration::from_secs(2);
+/// How long to read the pipes at most after the guard has ended. An answer of many megabytes needs some time.
+const PIPES_GRACE: Duration = Duration::from_secs(60);
 
 /// The prompt of an attempt that goes on with the session of an earlier one. The session has the task's own prompt.
 const CONTINUE: &str = "You were interrupted before you had finished this task. Look at what is done already, do not repeat \
@@ -176,7 +177,10 @@ fn check_tools(lease: &Lease, provider: &crate::config::ProviderConfig) -> Resul
         let message = format!("{} takes no allowedTools. Leave them out, or use another provider.", lease.provider);
         return Err(Outcome::refused("TOOLS_NOT_ALLOWED", message));
     }
-    let is_allowed = |tool: &&String| provider.allowed_tools.iter().any(|allowed| allowed == "*" || allowed == *tool);
+    // Where a task may run everything, it may also ask for less.
+    let may_all = provider.permission_limit.max(provider.permission) == Permission::Bypass;
+    let is_allowed =
+        |tool: &&String| may_all || provider.allowed_tools.iter().any(|allowed| allowed == "*" || allowed == *tool);
     match lease.allowed_tools.iter().find(|tool| !is_allowed(tool)) {
         None => Ok(()),
         Some(tool) => Err(Outcome::refused(
@@ -253,6 +257,8 @@ struct Execution {
     transcript: Shared<Transcript>,
     stderr: Shared<Vec<u8>>,
     pumps: Vec<tokio::task::JoinHandle<()>>,
+    /// Tells the pumps that the program has ended.
+    ended: watch::Sender<bool>,
 }
 
 impl Execution {
@@ -260,11 +266,12 @@ impl Execution {
         let (process, stdout, stderr_pipe) = Process::start(&context.config, lease.id, start).await?;
         let transcript = Shared::new(Transcript::new());
         let stderr = Shared::new(Vec::new());
+        let (ended, told) = watch::channel(false);
         let pumps = vec![
-            tokio::spawn(pump::output(lease.provider, stdout, transcript.clone(), output.clone())),
-            tokio::spawn(pump::stderr_tail(stderr_pipe, stderr.clone())),
+            tokio::spawn(pump::output(lease.provider, stdout, told.clone(), transcript.clone(), output.clone())),
+            tokio::spawn(pump::stderr_tail(stderr_pipe, told, stderr.clone())),
         ];
-        Ok(Self { process, transcript, stderr, pumps })
+        Ok(Self { process, transcript, stderr, pumps, ended })
     }
 
     /// Waits until the program ends, and stops it at the first reason to do so. A lost lease overrides every other
@@ -314,6 +321,7 @@ impl Execution {
 
     async fn drain_pipes(&mut self, output: &Arc<OutputSpool>) {
         output.lift_bound();
+        self.ended.send_replace(true);
         let deadline = Instant::now() + PIPES_GRACE;
         for pump in &mut self.pumps {
             if tokio::time::timeout_at(deadline, &mut *pump).await.is_err() {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ensemble_runner::{Drain, RunError};
 use ensemble_testkit::{eventually, eventually_some};
 use ensemble_types::leases::{FinishStatus, Lease};
 use ensemble_types::problem::Code;
@@ -234,4 +235,27 @@ async fn a_task_gets_no_more_permission_than_the_configuration_allows() {
     let id = server.enqueue(Lease { allowed_tools: vec!["Bash(rm:*)".to_owned()], ..task(DONE) });
     let finish = server.finished(id, SOON).await;
     assert_eq!((finish.status, code(&finish)), (FinishStatus::Refused, "TOOLS_NOT_ALLOWED"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_everything_is_allowed_less_is_allowed_too() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let mut config = config(&server, &agent, state.path());
+    config.providers.get_mut(&Provider::Claude).unwrap().permission_limit = Permission::Bypass;
+    let _runner = Runner::start(config);
+    let allowed_tools = vec!["Bash(npm test:*)".to_owned()];
+    let id = server.enqueue(Lease { permission: Some(Permission::Edit), allowed_tools, ..task(DONE) });
+    completed(&server.finished(id, SOON).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_runner_that_is_not_accepted_any_more_ends_its_agents_and_itself() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let running = tokio::spawn(ensemble_runner::run_until(config(&server, &agent, state.path()), Drain::default()));
+    let lease = server.enqueue(task("sleep 600"));
+    eventually(SOON, async || processes::program(lease).is_some()).await;
+    server.fail_with(Some(Code::Unauthenticated));
+    let ended = tokio::time::timeout(SOON, running).await.expect("the runner ends").unwrap();
+    assert!(matches!(ended, Err(RunError::NotAccepted)), "{ended:?}");
+    assert!(processes::of(lease).is_empty());
 }
