@@ -93,8 +93,11 @@ impl Register {
     /// Registers this machine unless it is registered, and makes sure that its runner has a token.
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<Record> {
         let origin = me.client.origin().to_owned();
-        let known = context.home.settings()?.machines.remove(&origin);
-        let id = self.id.or(known).unwrap_or_else(usual_id);
+        let mut known = context.home.settings()?.machines;
+        let id = match self.id.or(known.remove(&origin)) {
+            Some(id) => id,
+            None => registered_elsewhere(me, known.into_values()).await.unwrap_or_else(usual_id),
+        };
         let ring = KeyRing::generate();
         let card = Card { host: host(), os: std::env::consts::OS.into(), arch: std::env::consts::ARCH.into() };
         let request = RegisterMachine {
@@ -114,6 +117,16 @@ impl Register {
         })?;
         Ok(machine)
     }
+}
+
+/// This machine's id, when it is registered at the same server by another address: `ensemble up` may listen elsewhere today.
+async fn registered_elsewhere(me: &Me, ids: impl Iterator<Item = MachineId>) -> Option<MachineId> {
+    for id in ids {
+        if me.client.machine(&id).await.is_ok() {
+            return Some(id);
+        }
+    }
+    None
 }
 
 /// Whether the stored token of this machine is still valid. It may have expired or been revoked.

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 
 use serde_json::Value;
 
-use crate::ensemble::{Running, User, up, up_at};
+use crate::ensemble::{Running, User, up, up_at, wait_for_runner};
 
 #[test]
 fn up_does_not_take_over_the_default_server() {
@@ -185,4 +185,17 @@ fn a_second_runner_names_the_first_one() {
     with_runner(&user);
     let error = user.fail(&["runner"]);
     assert!(error.contains(&format!("another runner (process {})", running.pid())), "{error}");
+}
+
+#[test]
+fn a_server_that_listens_elsewhere_has_no_second_machine() {
+    let user = User::new(None);
+    let machines = || {
+        let (up, _url) = up(&user, &[]);
+        wait_for_runner(&user);
+        let listed = user.json(&["machine", "list"])["machines"].as_array().unwrap().len();
+        assert_eq!(up.interrupt(), 0);
+        listed
+    };
+    assert_eq!([machines(), machines()], [1, 1]);
 }
