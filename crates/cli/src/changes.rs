@@ -25,7 +25,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10 * 60);
 pub(crate) fn report(run: &Run) -> Result<()> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
     for (number, task, changes) in with_files(tasks) {
-        print::line(format!("\n{}", headline(task, number, changes)))?;
+        print::line(format!("\n{}", headline(run, task, number, changes)))?;
         files(changes)?;
     }
     for step in next_steps(run) {
@@ -47,14 +47,18 @@ pub(crate) fn with_files(tasks: &[Task]) -> impl Iterator<Item = (usize, &Task, 
 }
 
 /// `fix: changed 3 files, +10 −2, kept in a worktree`
-fn headline(task: &Task, number: usize, changes: &TaskChanges) -> String {
+fn headline(run: &Run, task: &Task, number: usize, changes: &TaskChanges) -> String {
     let place = match changes.state {
+        ChangesState::Kept if was_applied_with(run, task) => {
+            ", applied with the task that went on with them".to_owned()
+        }
         ChangesState::None => task.working_directory.as_deref().map_or(String::new(), |path| format!(", in {path}")),
         ChangesState::Kept => ", kept in a worktree".to_owned(),
         ChangesState::Applying => ", being applied".to_owned(),
         ChangesState::Applied => ", applied".to_owned(),
         ChangesState::Conflicted => ", kept in a worktree: they could not be applied".to_owned(),
         ChangesState::Discarding => ", being discarded".to_owned(),
+        ChangesState::Discarded if changes.was_applied => ", applied; the worktree is removed".to_owned(),
         ChangesState::Discarded => ", discarded".to_owned(),
         ChangesState::Lost => ", lost with their machine".to_owned(),
     };
@@ -108,7 +112,7 @@ fn next_steps(run: &Run) -> Vec<String> {
     let mut steps = Vec::new();
     let uncommitted = tasks.iter().filter_map(|task| task.changes.as_ref()).map(|changes| changes.uncommitted).max();
     let is_kept = |changes: &TaskChanges| matches!(changes.state, ChangesState::Kept | ChangesState::Conflicted);
-    if with_files(tasks).any(|(_, _, changes)| is_kept(changes)) {
+    if with_files(tasks).any(|(_, task, changes)| is_kept(changes) && !was_applied_with(run, task)) {
         if let Some(count) = uncommitted.filter(|count| *count > 0) {
             let files = files_word(count);
             steps.push(format!("The worktree began without your uncommitted changes of {files}."));
@@ -118,6 +122,8 @@ fn next_steps(run: &Run) -> Vec<String> {
         steps.push(format!("ensemble discard {}    removes them", run.id));
     } else if with_files(tasks).next().is_some() {
         steps.push(format!("\nensemble diff {}       shows the changes", run.id));
+    } else if tasks.iter().any(|task| task.changes.as_ref().is_some_and(is_kept)) {
+        steps.push(format!("\nNothing was changed. `ensemble discard {}` removes the worktree.", run.reference));
     }
     steps
 }
@@ -181,13 +187,36 @@ pub(crate) fn chosen<'r>(
     Ok(tasks.iter().enumerate().filter(|(_, task)| state(task).is_some_and(|state| fits(task, state))).collect())
 }
 
+/// The tasks that began with what this task changed, and have it in their worktrees.
+fn continued_by<'r>(run: &'r Run, task: &'r Task) -> impl Iterator<Item = &'r Task> {
+    let key = task.task_key.as_deref();
+    let has_files = |other: &&Task| other.changes.as_ref().is_some_and(|changes| changes.file_count > 0);
+    let others = run.tasks.iter().flatten().filter(has_files);
+    others.filter(move |other| key.is_some() && other.base.as_deref() == key && other.depends_on.contains(&task.id))
+}
+
 /// Whether what this task changed is in the worktree of another one that began with it.
 pub(crate) fn is_continued(run: &Run, task: &Task) -> bool {
-    let key = task.task_key.as_deref();
-    let has_files = |other: &Task| other.changes.as_ref().is_some_and(|changes| changes.file_count > 0);
-    let mut others = run.tasks.iter().flatten();
-    key.is_some()
-        && others.any(|other| other.base.as_deref() == key && has_files(other) && other.depends_on.contains(&task.id))
+    continued_by(run, task).next().is_some()
+}
+
+/// Whether what this task changed was applied with what another one made of it.
+pub(crate) fn was_applied_with(run: &Run, task: &Task) -> bool {
+    continued_by(run, task)
+        .any(|other| other.changes.as_ref().is_some_and(|changes| changes.was_applied) || was_applied_with(run, other))
+}
+
+/// The tasks whose changes are in the worktree of this one, because it began with them: the nearest first.
+pub(crate) fn began_with<'r>(run: &'r Run, task: &Task) -> Vec<&'r Task> {
+    let (mut found, mut base) = (Vec::new(), task.base.as_deref());
+    // A task begins with one that it depends on, so this ends.
+    while let Some(earlier) =
+        base.and_then(|key| run.tasks.iter().flatten().find(|other| other.task_key.as_deref() == Some(key)))
+    {
+        found.push(earlier);
+        base = earlier.base.as_deref();
+    }
+    found
 }
 
 /// Says that an order waits for its machine.
@@ -205,6 +234,7 @@ mod tests {
     fn changed(state: ChangesState) -> TaskChanges {
         TaskChanges {
             state,
+            was_applied: false,
             waiting_for: None,
             files: vec![ChangedFile {
                 path: Text::new("a\x1b[31m\nb").unwrap(),
@@ -225,7 +255,10 @@ mod tests {
     fn a_summary_names_files_and_cannot_control_the_terminal() {
         let mut one = task("fix");
         one.changes = Some(changed(ChangesState::Kept));
-        assert_eq!(headline(&one, 0, one.changes.as_ref().unwrap()), "fix: changed 1 file, +3 −0, kept in a worktree");
+        assert_eq!(
+            headline(&run(vec![]), &one, 0, one.changes.as_ref().unwrap()),
+            "fix: changed 1 file, +3 −0, kept in a worktree"
+        );
         let file = line(&one.changes.as_ref().unwrap().files[0]).render(None, false);
         assert_eq!(file, "  A a\u{fffd}[31m b  +3 −0");
     }
@@ -236,17 +269,30 @@ mod tests {
         first.changes = Some(changed(ChangesState::Kept));
         second.changes = Some(changed(ChangesState::Kept));
         (second.base, second.depends_on) = (Some("a".to_owned()), vec![first.id]);
+        let mut run = run(vec![first, second]);
+        let tasks = run.tasks.as_deref().unwrap();
+        assert!(is_continued(&run, &tasks[0]) && !is_continued(&run, &tasks[1]));
+        assert_eq!(began_with(&run, &tasks[1])[0].id, tasks[0].id);
+        assert!(!was_applied_with(&run, &tasks[0]));
+        let steps = next_steps(&run).join("\n");
+        assert!(steps.contains("ensemble apply") && steps.contains("uncommitted changes of 2 files"), "{steps}");
+
+        let applied = run.tasks.as_mut().unwrap()[1].changes.as_mut().unwrap();
+        (applied.state, applied.was_applied) = (ChangesState::Applied, true);
+        let tasks = run.tasks.as_deref().unwrap();
+        let first = headline(&run, &tasks[0], 0, tasks[0].changes.as_ref().unwrap());
+        assert!(first.ends_with(", applied with the task that went on with them"), "{first}");
+        assert!(!next_steps(&run).join("\n").contains("ensemble apply"));
+    }
+
+    fn run(tasks: Vec<Task>) -> Run {
         let text = serde_json::json!({
             "id": ensemble_types::ids::RunId::generate(), "ref": ensemble_types::refs::Ref::generate(), "title": null, "status": "completed", "cancelReason": null,
             "maxConcurrency": 4, "spread": false, "machineId": null,
             "summary": { "total": 2, "queued": 0, "running": 0, "completed": 2, "failed": 0, "cancelled": 0 },
             "version": 1, "createdAt": "2026-01-01T00:00:00.000Z", "updatedAt": "2026-01-01T00:00:00.000Z",
-            "startedAt": null, "finishedAt": null, "tasks": [first, second],
+            "startedAt": null, "finishedAt": null, "tasks": tasks,
         });
-        let run: Run = serde_json::from_value(text).unwrap();
-        let tasks = run.tasks.as_deref().unwrap();
-        assert!(is_continued(&run, &tasks[0]) && !is_continued(&run, &tasks[1]));
-        let steps = next_steps(&run).join("\n");
-        assert!(steps.contains("ensemble apply") && steps.contains("uncommitted changes of 2 files"), "{steps}");
+        serde_json::from_value(text).unwrap()
     }
 }

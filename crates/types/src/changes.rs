@@ -102,9 +102,9 @@ pub struct ReportedChanges {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ChangesState {
-    /// There is no worktree with changes: the agent worked in the directory itself, or changed nothing.
+    /// There is no worktree: the agent worked in the directory itself.
     None,
-    /// They are in a worktree on the task's machine.
+    /// They are in a worktree on the task's machine, which is there also when the task changed nothing.
     Kept,
     /// The machine has the order to merge them into the working tree.
     Applying,
@@ -164,6 +164,9 @@ pub enum ChangesWaitFor {
 #[serde(rename_all = "camelCase")]
 pub struct TaskChanges {
     pub state: ChangesState,
+    /// They were merged into the working tree, also when the worktree has been removed since.
+    #[serde(default)]
+    pub was_applied: bool,
     pub waiting_for: Option<ChangesWaitFor>,
     /// The first 256 files by name.
     pub files: Vec<ChangedFile>,

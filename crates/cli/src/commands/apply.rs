@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use ensemble_types::runs::{ChangesState, Run, Task};
+use ensemble_types::runs::{ChangesState, Run, Task, TaskChanges};
 
 use super::DONE;
 use super::runs::Which;
@@ -31,10 +31,16 @@ impl Apply {
         let machines = Machines::if_available(context, &me).await;
         let tasks = chosen(&run, self.task.as_deref(), |task, state| {
             matches!(state, ChangesState::Kept | ChangesState::Conflicted | ChangesState::Applying)
+                && task.changes.as_ref().is_some_and(|changes| changes.file_count > 0)
                 && !is_continued(&run, task)
         })?;
         if tasks.is_empty() {
             return Err(nothing(&run));
+        }
+        if let [(_, task)] = tasks.as_slice()
+            && let Some(changes) = task.changes.as_ref().filter(|changes| changes.state == ChangesState::Applied)
+        {
+            return Err(done(task, changes));
         }
         let mut code = DONE;
         let mut results = Vec::new();
@@ -53,6 +59,12 @@ impl Apply {
                     let place = task.working_directory.as_deref().unwrap_or("its directory");
                     print::line(format!("✓ {called}: {} changed in {place}", files_word(changes.file_count)))?;
                     changes::files(&changes)?;
+                    for earlier in changes::began_with(&run, task) {
+                        let Some(of) = earlier.changes.as_ref().filter(|of| of.file_count > 0) else { continue };
+                        let key = earlier.task_key.as_deref().unwrap_or_default();
+                        print::line(format!("  with what it began with, {key}: {}", files_word(of.file_count)))?;
+                        changes::files(of)?;
+                    }
                 }
                 ChangesState::Conflicted => refused(&run, task, &called, &changes.conflicted)?,
                 ChangesState::Applying => changes::waits(task, number, &machines)?,
@@ -83,10 +95,23 @@ fn refused(run: &Run, task: &Task, called: &str, files: &[String]) -> Result<()>
     print::line(format!("  ensemble apply {}{which}", run.id))
 }
 
+/// They were applied. What the person has undone since is the person's to bring back.
+fn done(task: &Task, changes: &TaskChanges) -> Failure {
+    let place = task.working_directory.as_deref().unwrap_or("its directory");
+    Failure::message(format!(
+        "The changes of {} were applied to {place} before. To bring them again: git merge --squash ensemble/{}",
+        files_word(changes.file_count),
+        task.id
+    ))
+}
+
 /// Why there is nothing to apply.
 fn nothing(run: &Run) -> Failure {
-    let changed = changes::with_files(run.tasks.as_deref().unwrap_or_default()).next();
-    Failure::message(match changed {
+    let of_run = || changes::with_files(run.tasks.as_deref().unwrap_or_default());
+    if let Some((_, task, changes)) = of_run().find(|(_, _, changes)| changes.state == ChangesState::Applied) {
+        return done(task, changes);
+    }
+    Failure::message(match of_run().next() {
         None => "No task of this run has a worktree with changes.".to_owned(),
         Some((_, _, changes)) if changes.state == ChangesState::None => {
             "The tasks of this run worked in their directory itself, so there is nothing to apply. `--worktree` (or `isolation: \

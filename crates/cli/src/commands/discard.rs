@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use ensemble_types::runs::{ChangesState, Task};
+use ensemble_types::runs::{ChangesState, Run, Task, TaskChanges};
 
 use super::DONE;
 use super::runs::Which;
 use crate::changes::{self, Wish, chosen, order};
 use crate::confirm;
-use crate::context::Context;
+use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::machines::Machines;
 use crate::print;
@@ -32,19 +32,11 @@ impl Discard {
         let me = context.me().await?;
         let run = self.run.get(&me).await?;
         let machines = Machines::if_available(context, &me).await;
-        let tasks = chosen(&run, self.task.as_deref(), |_, state| {
-            use ChangesState::{Applied, Conflicted, Discarding, Kept};
-            matches!(state, Kept | Conflicted | Applied | Discarding)
-        })?;
+        let tasks = with_worktrees(&run, self.task.as_deref())?;
         if tasks.is_empty() {
             return Err(Failure::message("No task of this run has a worktree."));
         }
-        let is_lost = |task: &Task| {
-            let state = task.changes.as_ref().map(|changes| changes.state);
-            matches!(state, Some(ChangesState::Kept | ChangesState::Conflicted))
-        };
-        let lost: Vec<String> =
-            tasks.iter().filter(|(_, task)| is_lost(task)).map(|(number, task)| name(task, *number)).collect();
+        let lost = not_applied(&run, &tasks);
         if !lost.is_empty() && !self.yes {
             confirm::deletion(&format!("what {} changed, which was not applied", lost.join(", ")))?;
         }
@@ -73,4 +65,46 @@ impl Discard {
         }
         Ok(code)
     }
+}
+
+/// The tasks that have a worktree, with their positions.
+fn with_worktrees<'r>(run: &'r Run, named: Option<&str>) -> Result<Vec<(usize, &'r Task)>> {
+    chosen(run, named, |_, state| {
+        use ChangesState::{Applied, Conflicted, Discarding, Kept};
+        matches!(state, Kept | Conflicted | Applied | Discarding)
+    })
+}
+
+/// Those that changed something that was not applied, by their names.
+fn not_applied(run: &Run, tasks: &[(usize, &Task)]) -> Vec<String> {
+    let is_lost = |task: &Task| {
+        let changes = task.changes.as_ref().filter(|changes| changes.file_count > 0);
+        let is_open = |changes: &TaskChanges| matches!(changes.state, ChangesState::Kept | ChangesState::Conflicted);
+        changes.is_some_and(is_open) && !changes::was_applied_with(run, task)
+    };
+    tasks.iter().filter(|(_, task)| is_lost(task)).map(|(number, task)| name(task, *number)).collect()
+}
+
+/// Removes the worktrees of a run that is to be deleted, because no command can name them afterwards. `ask` shows what would be
+/// lost, and asks.
+pub(crate) async fn all_of(
+    me: &Me,
+    run: &Run,
+    machines: &Machines,
+    ask: impl FnOnce(&[String]) -> Result<()>,
+) -> Result<()> {
+    let tasks = with_worktrees(run, None)?;
+    ask(&not_applied(run, &tasks))?;
+    for (number, task) in tasks {
+        if order(me, run, task, Wish::Discard).await?.state != ChangesState::Discarded {
+            let machine = task.machine_id.as_ref().map_or("its machine".to_owned(), |id| machines.called(id));
+            return Err(Failure::message(format!(
+                "The worktree of {} could not be removed from {machine}. Is its runner running? Try again when it is, or \
+                 leave the worktree there: `ensemble runs delete {} --keep-worktrees`.",
+                name(task, number),
+                run.reference
+            )));
+        }
+    }
+    Ok(())
 }

@@ -49,6 +49,9 @@ struct Delete {
     /// The run's ref or id, or `last`
     #[arg(add = complete::runs())]
     run: Which,
+    /// Leave the worktrees of its tasks on their machines. Without this they are removed
+    #[arg(long)]
+    keep_worktrees: bool,
     /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
@@ -138,12 +141,24 @@ fn at_least_one(text: &str) -> Result<usize, &'static str> {
 
 impl Delete {
     async fn run(self, context: &Context, me: &Me) -> Result<()> {
-        let id = self.run.find(me).await?;
-        let reference = me.client.run(id).await?.reference;
-        if !self.yes {
-            confirm::deletion(&format!("run {reference} with its tasks and their output"))?;
+        let run = self.run.get(me).await?;
+        let reference = run.reference;
+        let ask = |not_applied: &[String]| match not_applied {
+            _ if self.yes => Ok(()),
+            [] => confirm::deletion(&format!("run {reference} with its tasks and their output")),
+            tasks => confirm::deletion(&format!(
+                "run {reference} with its tasks, their output, and what {} changed, which was not applied",
+                tasks.join(", ")
+            )),
+        };
+        // A run that has not ended is refused by the server.
+        if self.keep_worktrees || !run.status.is_terminal() {
+            ask(&[])?;
+        } else {
+            let machines = Machines::if_available(context, me).await;
+            super::discard::all_of(me, &run, &machines, ask).await?;
         }
-        me.client.delete_run(id).await?;
+        me.client.delete_run(run.id).await?;
         if context.json {
             return print::json(&serde_json::json!({ "success": true }), false);
         }

@@ -125,7 +125,7 @@ fn a_change_in_a_worktree_is_shown_applied_and_discarded() {
     assert!(applied.contains("✓ task 1: 2 files changed in"), "{applied}");
     assert_eq!((story.read("note"), story.read("other")), ("one\ntwo\nthree\n".to_owned(), "new\n".to_owned()));
     assert_eq!(story.git(&["status", "--porcelain"]), " M note\n?? mine\n?? other\n", "nothing is staged");
-    assert!(user.fail(&["apply", "last"]).contains("nothing left to apply: the changes are applied"));
+    assert!(user.fail(&["apply", "last"]).contains("applied to "), "they are applied already");
 
     assert!(story.git(&["branch", "--list", "ensemble/*"]).contains("ensemble/"));
     assert!(user.succeed(&["discard", "last"]).contains("the worktree is removed"));
@@ -144,6 +144,38 @@ fn a_change_in_a_worktree_is_shown_applied_and_discarded() {
     assert!(user.fail(&["discard", "last"]).contains("--yes"), "what was not applied would be lost");
     user.succeed(&["discard", "last", "--yes"]);
     assert!(!story.project().join("lost").exists());
+}
+
+#[test]
+fn an_applied_change_goes_on_in_the_same_worktree_and_goes_with_its_run() {
+    let story = Story::new();
+    let user = &story.user;
+    let (_up, _url) = up(user, &[]);
+    wait_for_runner(user);
+    story.work(&["--worktree"], "echo three >> note");
+    user.succeed(&["apply", "last"]);
+    let said = user.run(&["say", "last", "[[run echo four >> note; echo new > other]]"]);
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    assert_eq!(story.read("note"), "one\ntwo\nthree\n", "only what was applied");
+    user.succeed(&["apply", "last"]);
+    assert_eq!((story.read("note"), story.read("other")), ("one\ntwo\nthree\nfour\n".to_owned(), "new\n".to_owned()));
+    story.git(&["add", "--all"]);
+    story.git(&["commit", "--quiet", "-m", "applied"]);
+    user.succeed(&["say", "last", "[[run echo five >> note]]"]);
+    user.succeed(&["apply", "last"]);
+    assert_eq!(story.read("note"), "one\ntwo\nthree\nfour\nfive\n");
+    story.git(&["checkout", "--quiet", "--", "note"]);
+    assert!(user.fail(&["apply", "last"]).contains("git merge --squash ensemble/"), "it says how to bring them again");
+    user.succeed(&["discard", "last"]);
+    assert!(user.succeed(&["show", "last"]).contains(", applied; the worktree is removed"));
+
+    let looked = story.work(&["--worktree"], "cat note");
+    assert!(looked.out.contains("Nothing was changed. `ensemble discard "), "{}", looked.out);
+    user.succeed(&["discard", "last"]);
+    story.work(&["--worktree"], "echo lost > lost");
+    user.succeed(&["runs", "delete", "last", "--yes"]);
+    assert_eq!(story.git(&["worktree", "list"]).lines().count(), 1);
+    assert_eq!(story.git(&["branch", "--list", "ensemble/*"]), "");
 }
 
 #[test]

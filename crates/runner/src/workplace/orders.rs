@@ -114,9 +114,9 @@ impl Workplaces {
         // An agent that works there would count the changes as its own.
         let _turn = self.0.turns.take(&worktree.source).await;
         let source = Repository::open(&self.0.git, worktree.source.clone(), worktree.source_git_dir.clone()).await?;
-        match apply(&source, &worktree.branch, &self.new_scratch()?).await? {
-            Merged::Applied => {
-                worktree.state = State::Applied;
+        match apply(&source, &worktree.branch, worktree.applied.as_ref(), &self.new_scratch()?).await? {
+            Merged::Applied(applied) => {
+                (worktree.state, worktree.applied) = (State::Applied, Some(applied));
                 self.0.worktrees.save(&worktree)?;
                 Ok((OrderOutcome::Applied, Vec::new()))
             }

@@ -11,6 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use ensemble_types::ids::TaskId;
 use serde::{Deserialize, Serialize};
 
+use super::apply::Applied;
 use super::git::{Git, GitError};
 use super::repository::Repository;
 use super::snapshot::{self, Snapshot, Target};
@@ -41,6 +42,9 @@ pub(super) struct Worktree {
     /// Files with uncommitted changes in `source` at that time.
     pub(super) uncommitted: u32,
     pub(super) state: State,
+    /// The last time that its changes were applied.
+    #[serde(default)]
+    pub(super) applied: Option<Applied>,
     pub(super) used_at: u64,
 }
 
@@ -161,6 +165,7 @@ impl Worktrees {
             branch,
             uncommitted,
             state: State::Open,
+            applied: None,
             used_at: now(),
         };
         self.save(&worktree)?;

@@ -30,7 +30,7 @@ pub(crate) fn wish(state: ChangesState, wish: ChangesWish) -> WishOutcome {
         (S::Kept | S::Conflicted, Apply) => Ordered(S::Applying),
         (S::Applying | S::Applied, Apply) | (S::Discarding | S::Discarded, Discard) => AsItIs,
         (S::Kept | S::Conflicted | S::Applied, Discard) => Ordered(S::Discarding),
-        (S::None, _) => Impossible("The task has no worktree with changes. What it changed is in its directory."),
+        (S::None, _) => Impossible("The task has no worktree. What it changed is in its directory."),
         (S::Discarding | S::Discarded, Apply) => Impossible("The changes were discarded."),
         (S::Applying, Discard) => Impossible("The changes are being applied. Wait until that has ended."),
         (S::Lost, _) => Impossible("The worktree is gone, with the changes that were in it."),

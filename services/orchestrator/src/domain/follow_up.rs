@@ -14,6 +14,7 @@ pub(crate) enum NoFollowUp {
     MachineDeleted,
     DependentRuns,
     DependencyOpen,
+    Applying,
     WorktreeGone,
 }
 
@@ -42,8 +43,11 @@ impl Continuation {
             TaskStatus::Completed | TaskStatus::Failed if self.dependent_runs => Err(NoFollowUp::DependentRuns),
             TaskStatus::Completed | TaskStatus::Failed if self.dependency_open => Err(NoFollowUp::DependencyOpen),
             TaskStatus::Completed | TaskStatus::Failed => match self.changes {
-                ChangesState::None | ChangesState::Kept | ChangesState::Conflicted => Ok(()),
-                _ => Err(NoFollowUp::WorktreeGone),
+                ChangesState::None | ChangesState::Kept | ChangesState::Conflicted | ChangesState::Applied => Ok(()),
+                ChangesState::Applying => Err(NoFollowUp::Applying),
+                ChangesState::Discarding | ChangesState::Discarded | ChangesState::Lost => {
+                    Err(NoFollowUp::WorktreeGone)
+                }
             },
         }
     }
@@ -62,9 +66,8 @@ impl NoFollowUp {
             Self::DependentRuns => {
                 "A task that depends on this one is running with its result. Wait for its end, or cancel the run."
             }
-            Self::WorktreeGone => {
-                "The changes of this task were applied or discarded, so its worktree is gone. Submit a new run."
-            }
+            Self::Applying => "The changes of this task are being applied. Say this when that has ended.",
+            Self::WorktreeGone => "The worktree of this task was removed. Submit a new run.",
             Self::DependencyOpen => {
                 "A task that this one depends on has not completed. Wait for its end, or retry the run."
             }
@@ -87,6 +90,7 @@ mod tests {
         };
         assert_eq!(good.check(), Ok(()));
         assert_eq!(Continuation { status: TaskStatus::Failed, ..good }.check(), Ok(()));
+        assert_eq!(Continuation { changes: ChangesState::Applied, ..good }.check(), Ok(()), "the worktree is there");
         for (bad, why) in [
             (Continuation { status: TaskStatus::Queued, ..good }, NoFollowUp::Waits),
             (Continuation { status: TaskStatus::Dispatching, ..good }, NoFollowUp::Runs),
@@ -96,7 +100,8 @@ mod tests {
             (Continuation { has_session: false, ..good }, NoFollowUp::NoSession),
             (Continuation { dependent_runs: true, ..good }, NoFollowUp::DependentRuns),
             (Continuation { dependency_open: true, ..good }, NoFollowUp::DependencyOpen),
-            (Continuation { changes: ChangesState::Applied, ..good }, NoFollowUp::WorktreeGone),
+            (Continuation { changes: ChangesState::Applying, ..good }, NoFollowUp::Applying),
+            (Continuation { changes: ChangesState::Discarded, ..good }, NoFollowUp::WorktreeGone),
             (Continuation { changes: ChangesState::Discarding, ..good }, NoFollowUp::WorktreeGone),
         ] {
             assert_eq!(bad.check(), Err(why), "{bad:?}");

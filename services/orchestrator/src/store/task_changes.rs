@@ -72,7 +72,7 @@ pub(crate) fn record(
     machine: &str,
     changes: &ReportedChanges,
 ) -> Result<(), StoreError> {
-    let state = if changes.kept && changes.file_count > 0 { ChangesState::Kept } else { ChangesState::None };
+    let state = if changes.kept { ChangesState::Kept } else { ChangesState::None };
     let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     let values = (
         task_changes::machine_id.eq(machine),
@@ -237,6 +237,7 @@ struct ViewRow {
     removed: i64,
     uncommitted: i32,
     conflicted: String,
+    state_before: Option<ChangesStateColumn>,
 }
 
 /// Those of these tasks that have any, each with its machine.
@@ -253,8 +254,11 @@ pub(crate) fn of_tasks(c: &mut Conn, of: &[TaskId]) -> Result<HashMap<TaskId, (T
         let unreadable = |error| StoreError::bad_row(c.operation(), error);
         let files: Vec<ChangedFile> = serde_json::from_str(&row.files).map_err(unreadable)?;
         let conflicted = serde_json::from_str(&row.conflicted).map_err(unreadable)?;
+        let state = ChangesState::from(row.state);
+        let before = row.state_before.map(ChangesState::from);
         let changes = TaskChanges {
-            state: row.state.into(),
+            state,
+            was_applied: [Some(state), before].contains(&Some(ChangesState::Applied)),
             waiting_for: None,
             files,
             file_count: u32::try_from(row.file_count).unwrap_or(0),

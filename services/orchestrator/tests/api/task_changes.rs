@@ -49,6 +49,7 @@ on_both_databases! {
         let (run, runner) = changed(&fixture).await;
         let first = &run["tasks"][0]["changes"];
         assert_eq!((&first["state"], &first["fileCount"], &first["uncommitted"]), (&json!("kept"), &json!(1), &json!(3)));
+        assert_eq!(first["wasApplied"], false);
         assert_eq!(first["files"][0], json!({ "path": "src/a.rs", "kind": "modified", "added": 2, "removed": 1 }));
         assert_eq!(fixture.api.get(&of_task(&run, "diff")).await.text, "diff --git a/src/a.rs\n");
 
@@ -78,7 +79,8 @@ on_both_databases! {
         assert_ne!(again["id"], order["id"]);
         answer(&runner, &order, json!({ "outcome": "applied" })).await.problem(404, "NOT_FOUND");
         assert_eq!(answer(&runner, &again, json!({ "outcome": "applied" })).await.expect(200)["state"], "applied");
-        assert_eq!(apply(&fixture, &run).await["changes"]["state"], "applied");
+        let applied = &apply(&fixture, &run).await["changes"];
+        assert_eq!((&applied["state"], &applied["wasApplied"]), (&json!("applied"), &json!(true)));
         assert_eq!(fixture.run(&run).await["finishedAt"], run["finishedAt"], "the run keeps its end");
 
         let discarding = fixture.api.post(&of_task(&run, "discard"), &json!(null)).await.expect(200);
@@ -86,6 +88,7 @@ on_both_databases! {
         let order = orders(&runner, &[]).await.remove(0);
         assert_eq!(order["kind"], "discard");
         assert_eq!(answer(&runner, &order, json!({ "outcome": "discarded" })).await.expect(200)["state"], "discarded");
+        assert_eq!(fixture.run(&run).await["tasks"][0]["changes"]["wasApplied"], true, "that is not forgotten");
         fixture.api.post(&of_task(&run, "apply"), &json!(null)).await.problem(409, "CONFLICT");
         assert!(orders(&runner, &[]).await.is_empty());
     }
@@ -158,7 +161,7 @@ on_both_databases! {
         let none = json!({ "kept": true, "fileCount": 0, "added": 0, "removed": 0, "files": [] });
         runner.report(&lease, "finish", json!({ "status": "completed", "changes": none })).await.expect(200);
         let ended = fixture.run(&run).await["tasks"][0]["changes"].clone();
-        assert_eq!((&ended["state"], &ended["diffTruncated"]), (&json!("none"), &json!(true)));
+        assert_eq!((&ended["state"], &ended["diffTruncated"]), (&json!("kept"), &json!(true)));
         assert_eq!(fixture.api.get(&of_task(&run, "diff")).await.text.len(), 8_000_000);
 
         Api::send(fixture.api.request("DELETE", &path(&run, ""))).await.expect(200);

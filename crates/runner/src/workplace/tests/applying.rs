@@ -208,8 +208,59 @@ async fn a_merge_that_fails_half_way_leaves_the_tree_as_it_was() {
     // git cannot write the index that it writes files from.
     let scratch = fixture.workplaces.new_scratch().unwrap();
     fs::create_dir(scratch.join("merged.lock")).unwrap();
-    assert!(apply(&source, &worktree.branch, &scratch).await.is_err());
+    assert!(apply(&source, &worktree.branch, None, &scratch).await.is_err());
     assert_eq!(texts(), before);
     assert_eq!(fixture.apply(task).await.0, OrderOutcome::Applied);
     assert_eq!((fixture.read("b/file"), fixture.read("new")), ("its\n".to_owned(), "its\n".to_owned()));
+}
+
+#[tokio::test]
+async fn a_second_merge_of_a_worktree_replaces_what_the_first_one_wrote() {
+    let fixture = Fixture::new();
+    let lease = fixture.task(Isolation::Worktree);
+    let work = async |work: &dyn Fn(&Path)| {
+        let place = fixture.enter(&lease).await.unwrap();
+        work(&path(&place));
+        fixture.workplaces.changes(&place).await.unwrap();
+    };
+    work(&|tree| {
+        write(&tree.join("a"), "one\ntwo\nfirst\n");
+        write(&tree.join("b"), "first\n");
+        write(&tree.join("new"), "first\n");
+        write(&tree.join("gone"), "first\n");
+    })
+    .await;
+    assert_eq!(fixture.apply(lease.task_id).await.0, OrderOutcome::Applied);
+    // The agent goes on. It takes back what it did to b and gone.
+    work(&|tree| {
+        write(&tree.join("a"), "one\ntwo\nsecond\n");
+        write(&tree.join("b"), "b\n");
+        write(&tree.join("new"), "second\n");
+        fs::remove_file(tree.join("gone")).unwrap();
+    })
+    .await;
+    assert_eq!(fixture.apply(lease.task_id).await, (OrderOutcome::Applied, Vec::new()));
+    assert_eq!(["a", "b", "new"].map(|file| fixture.read(file)), ["one\ntwo\nsecond\n", "b\n", "second\n"]);
+    assert!(!fixture.top().join("gone").exists());
+    assert_eq!(fixture.git(&["status", "--porcelain"]), " M a\n?? new\n", "nothing is staged");
+
+    // What the person made of it since is the person's.
+    fixture.write("new", "mine\n");
+    work(&|tree| {
+        write(&tree.join("a"), "third\n");
+        write(&tree.join("new"), "third\n");
+    })
+    .await;
+    assert_eq!(fixture.apply(lease.task_id).await, (OrderOutcome::Conflicted, vec!["new".to_owned()]));
+    assert_eq!(["a", "new"].map(|file| fixture.read(file)), ["one\ntwo\nsecond\n", "mine\n"]);
+    // What was applied and then committed is known to have come from the branch.
+    fixture.write("new", "second\n");
+    fixture.commit("applied");
+    assert_eq!(fixture.apply(lease.task_id).await, (OrderOutcome::Applied, Vec::new()));
+    assert_eq!(["a", "b", "new"].map(|file| fixture.read(file)), ["third\n", "b\n", "third\n"]);
+    // What was committed with a change is merged as two histories.
+    fixture.write("a", "mine\n");
+    fixture.commit("changed");
+    work(&|tree| write(&tree.join("a"), "fourth\n")).await;
+    assert_eq!(fixture.apply(lease.task_id).await, (OrderOutcome::Conflicted, vec!["a".to_owned()]));
 }
