@@ -4,6 +4,7 @@ use ensemble_client::seal::{self, Binding, Purpose};
 use ensemble_types::ids::MachineId;
 use ensemble_types::machines::Machine;
 use ensemble_types::runs::Provider;
+use ensemble_types::time::Timestamp;
 use futures_util::TryStreamExt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,6 +12,7 @@ use serde_json::Value;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::styled::cut_middle;
+use crate::when;
 
 /// The decrypted metadata of a machine.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -140,13 +142,19 @@ impl Machines {
         }
     }
 
-    /// A text of the server with names in place of the ids of machines.
+    /// A text of the server with names in place of the ids of machines, and times of this place.
     pub(crate) fn explain(&self, text: &str) -> String {
         let is_of_id = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(begin) = rest.find(is_of_id) {
             let (before, word) = rest.split_at(begin);
+            if let Some((at, after)) = time(word) {
+                out.push_str(before);
+                out.push_str(&when::clock(at));
+                rest = after;
+                continue;
+            }
             let (word, after) = word.split_at(word.find(|c| !is_of_id(c)).unwrap_or(word.len()));
             out.push_str(before);
             match self.all.iter().find(|known| known.machine.id.as_str() == word) {
@@ -190,6 +198,13 @@ impl Machines {
     }
 }
 
+/// A time at the beginning of a text, and what follows.
+fn time(text: &str) -> Option<(Timestamp, &str)> {
+    const LENGTH: usize = "2026-11-23T14:05:00.000Z".len();
+    let (time, after) = text.split_at_checked(LENGTH)?;
+    Some((time.parse().ok()?, after))
+}
+
 /// The longest id that is shown whole beside a name.
 const LONGEST_ID: usize = 24;
 
@@ -209,10 +224,8 @@ pub(crate) fn open(me: &Me, machine: &Machine) -> Result<Card> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use ensemble_types::refs::Ref;
-    use ensemble_types::time::Timestamp;
-
     use super::*;
+    use ensemble_types::refs::Ref;
 
     /// The characters of the id that a ref may have, and zeros.
     fn reference(id: &str) -> Ref {
@@ -256,6 +269,11 @@ pub(crate) mod tests {
             machines.explain("m-12 is full; m-1, pinned. m-123 is not known."),
             "laptop (m1200000) is full; desk (m1000000), pinned. m-123 is not known."
         );
+        let at = crate::context::now().plus(std::time::Duration::from_secs(7_230));
+        let limit = machines.explain(&format!("claude's limit on m-1 is reached; goes on at {at}."));
+        let (begin, end) = limit.split_once(" at ").unwrap();
+        assert_eq!(begin, "claude's limit on desk (m1000000) is reached; goes on");
+        assert!(end.ends_with(" (in 2 h).") && end.contains(':') && !end.contains('Z'), "{limit}");
         let named = machines.with_names(serde_json::json!({"machineId": "m-1", "tasks": [{"machineId": null}]}));
         assert_eq!(named["machineName"], "desk");
         assert_eq!(named["tasks"][0]["machineName"], Value::Null);

@@ -29,6 +29,19 @@ pub(crate) fn both(at: Timestamp) -> String {
     format!("{} ({})", local(at), ago(at))
 }
 
+/// `14:05 (in 2 h)`, or with the date when it is another day.
+pub(crate) fn clock(at: Timestamp) -> String {
+    let (Some(time), now) = (DateTime::from_timestamp_micros(at.micros()), now()) else { return at.to_string() };
+    let time = time.with_timezone(&Local);
+    let is_today = DateTime::from_timestamp_micros(now.micros())
+        .is_some_and(|now| now.with_timezone(&Local).date_naive() == time.date_naive());
+    let shown = time.format(if is_today { "%H:%M" } else { "%Y-%m-%d %H:%M" });
+    match at.since(now).as_secs() {
+        0 => format!("{shown} ({})", ago(at)),
+        seconds => format!("{shown} (in {})", rough(seconds)),
+    }
+}
+
 /// `12 s`, `3 min 5 s`, `2 h 10 min`.
 pub(crate) fn duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
@@ -59,6 +72,9 @@ mod tests {
         assert_eq!(before(200), "3 min ago");
         assert_eq!(before(7_500), "2 h ago");
         assert_eq!(before(400_000), "4 days ago");
+        let ahead = |seconds| clock(now().plus(Duration::from_secs(seconds)));
+        assert!(ahead(7_230).ends_with(" (in 2 h)") && ahead(400_000).starts_with("20"), "{}", ahead(7_230));
+        assert!(clock(now().minus(Duration::from_secs(90))).ends_with(" (1 min ago)"));
         assert_eq!(duration(Duration::from_secs(185)), "3 min 5 s");
     }
 }

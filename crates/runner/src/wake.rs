@@ -45,7 +45,7 @@ pub(crate) async fn next(woken: &mut Woken) {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the runner has no injected clock, and only the difference of two readings matters"
+    reason = "the runner has no injected clock; what decides across machines is the server's"
 )]
 pub(crate) fn wall_clock() -> SystemTime {
     SystemTime::now()

@@ -88,6 +88,12 @@ pub struct Lease {
     pub prompt: String,
     pub working_directory: Option<String>,
     pub timeout_ms: u64,
+    /// What the attempt may cost: the rest of the task's `maxCostUsd`. The runner stops an agent that reports more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_cost_usd: Option<f64>,
+    /// What the attempts that used the session to resume have cost. Some programs report it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume_cost_usd: Option<f64>,
     /// What the agent may do without asking. `null`: as the runner's configuration says.
     pub permission: Option<Permission>,
     #[serde(default)]
@@ -151,6 +157,8 @@ pub enum FinishStatus {
     Timeout,
     /// The machine cannot run the task, and the agent was not started. Another machine may.
     Refused,
+    /// The provider's usage limit is reached on this machine. The machine gets no task of that provider before `resumeAt`.
+    Quota,
 }
 
 /// The runner's report of how the attempt ended. It can be repeated.
@@ -159,6 +167,10 @@ pub enum FinishStatus {
 pub struct LeaseFinish {
     pub fence: i64,
     pub status: FinishStatus,
+    /// Only with the status `quota`: when the provider can be used again, at most 7 days ahead. A time in the past is now. When
+    /// absent, the machine waits 5 minutes; it waits at least one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

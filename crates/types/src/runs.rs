@@ -65,6 +65,10 @@ pub struct CreateRun {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 64)]
     pub allowed_tools: Option<Vec<Text<1, 256>>>,
+    /// For tasks that do not name their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(exclusive_minimum = 0, maximum = 1_000_000)]
+    pub max_cost_usd: Option<f64>,
 }
 
 /// One task of a plan.
@@ -121,6 +125,12 @@ pub struct CreateTask {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, pattern = r"^[A-Za-z0-9_@][A-Za-z0-9._/@+=-]{0,199}$")]
     pub base: Option<Text<1, 200>>,
+    /// What the attempts of the task may cost together, as far as the provider reports it: more than 0, at most 1,000,000. The
+    /// task fails with `COST_LIMIT_REACHED` when they have cost more. What a person starts, a retry of the run or a message to the
+    /// task, may cost as much again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(exclusive_minimum = 0, maximum = 1_000_000)]
+    pub max_cost_usd: Option<f64>,
 }
 
 /// How often and after which pauses a failed task is tried again.
@@ -151,6 +161,8 @@ pub enum WaitingFor {
     Concurrency,
     /// The pause before the next attempt.
     Backoff,
+    /// The provider's usage limit is reached on every machine that could run it.
+    Quota,
     /// Another task of the same machine works in the directory.
     Directory,
 }
@@ -268,6 +280,8 @@ pub struct Task {
     pub output_summary: Option<String>,
     pub exit_code: Option<i32>,
     pub usage: Option<Usage>,
+    /// What its attempts may cost together. Only kept with providers that report what they cost.
+    pub max_cost_usd: Option<f64>,
     pub provider_session_id: Option<String>,
     /// A task that it depends on was continued after this one had begun, so its result may be out of date.
     #[serde(default)]

@@ -86,6 +86,7 @@ impl RunMetrics {
             FinishStatus::Cancelled => "cancelled",
             FinishStatus::Timeout => "timeout",
             FinishStatus::Refused => "refused",
+            FinishStatus::Quota => "quota",
         };
         self.ends.with_label_values(&[status]).inc();
     }

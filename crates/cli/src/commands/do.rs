@@ -145,6 +145,8 @@ impl Following<'_> {
                         if let Some(changed) = change.changed_tasks.iter().find(|task| task.id == self.task.id) {
                             (self.task.status, self.task.attempt) = (changed.status, changed.attempt);
                             self.task.waiting_for = changed.waiting_for;
+                            // An attempt that did not count: the next one has its number.
+                            self.followed = self.followed.min(changed.attempt);
                             self.follow();
                         }
                     }

@@ -15,6 +15,7 @@ use super::run::here;
 use super::runner::Options;
 use super::submit::install;
 use crate::context::{Context, Me};
+use crate::cost;
 use crate::failure::Result;
 use crate::machines::{Machines, Runner, runner};
 use crate::print;
@@ -212,7 +213,12 @@ async fn providers(config: &Config, runner: Option<&Runner>, findings: &mut Find
         }
         let is_offered = state.map_or(offer.program.is_ok(), |state| state.offered);
         match state {
-            Some(state) if state.offered => found.push("offered".to_owned()),
+            Some(state) if state.offered => {
+                found.push("offered".to_owned());
+                if !cost::is_reported(offer.provider) {
+                    found.push("reports no costs, so limits of cost are not kept".to_owned());
+                }
+            }
             Some(state) if offer.program.is_ok() => {
                 let reason = print::short(state.reason.as_deref().unwrap_or("for an unknown reason"), 200);
                 found.push(format!("not offered by the runner: {reason}"));

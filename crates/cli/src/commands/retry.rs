@@ -11,7 +11,8 @@ use crate::failure::{Failure, Result};
 use crate::print;
 use crate::watching::{AllowDenials, Asked, watch};
 
-/// Retries the failed and cancelled tasks of a run. Completed tasks keep their results.
+/// Retries the failed and cancelled tasks of a run. Completed tasks keep their results. Tasks that wait because a provider's limit is
+/// reached are tried at once.
 #[derive(Debug, Args)]
 pub(crate) struct Retry {
     /// The run's ref or id, or `last`
@@ -30,7 +31,7 @@ impl Retry {
         let id = self.run.find(&me).await?;
         let run = me.client.retry_run(id).await.map_err(|error| {
             if error.is(Code::Conflict) {
-                Failure::message("There is nothing to try again: no task of this run failed or was cancelled.")
+                Failure::message("There is nothing to try again: no task of this run failed, was cancelled, or waits for a provider.")
             } else {
                 error.into()
             }

@@ -1,7 +1,7 @@
 //! `ensemble show`: shows one run and its tasks.
 
 use clap::Args;
-use ensemble_types::runs::{Run, Task, TaskStatus};
+use ensemble_types::runs::{Run, Task, TaskStatus, WaitingFor};
 
 use super::DONE;
 use super::runs::Which;
@@ -73,6 +73,9 @@ fn show(run: &Run, machines: &Machines, all: bool) -> Result<()> {
     if let Some(cost) = cost::sentence(&cost::total(tasks)) {
         field("cost", &cost)?;
     }
+    if let Some(limits) = cost::limits(tasks) {
+        field("cost limit", &limits)?;
+    }
     print::line("")?;
     let is_short = all || tasks.len() <= MANY_TASKS;
     let is_shown = |task: &Task| is_short || !matches!(task.status, TaskStatus::Completed | TaskStatus::Queued);
@@ -102,6 +105,12 @@ fn show(run: &Run, machines: &Machines, all: bool) -> Result<()> {
     if let Some((number, task)) = tasks.iter().enumerate().find(|(_, task)| waits(task)).filter(|_| !active) {
         let reason = machines.explain(task.waiting_reason.as_deref().unwrap_or_default());
         print::line(format!("\n{} waits: {}", name(task, number), print::inline(&reason)))?;
+        if task.waiting_for == Some(WaitingFor::Quota) {
+            print::line(format!(
+                "`ensemble retry {0}` tries at once. To use another machine: `ensemble cancel {0}`, and submit it again with --machine.",
+                run.reference
+            ))?;
+        }
     }
     if denials::count(tasks) > 0 || tasks.iter().any(|task| !task.refusals.is_empty()) {
         print::line("")?;

@@ -8,6 +8,7 @@ use ensemble_types::runs::{Permission, Provider, Run};
 use crate::changes;
 use crate::complete;
 use crate::context::{Context, Me};
+use crate::cost::{BOUNDS_OF_COST, is_cost};
 use crate::failure::{Failure, Result};
 use crate::machines::{Machines, runner};
 use crate::plan::{Draft, Overrides, duration};
@@ -39,6 +40,10 @@ pub(crate) struct Options {
     /// The longest time of an attempt where none is named: 90s, 10m, 2h
     #[arg(long, value_parser = time)]
     pub(crate) timeout: Option<String>,
+    /// What the attempts of a task may cost together, in dollars, where it is not named. Kept with claude only: codex and gemini do
+    /// not report what they cost
+    #[arg(long, value_name = "USD", value_parser = max_cost)]
+    pub(crate) max_cost: Option<f64>,
     #[command(flatten)]
     pub(crate) allow: AllowDenials,
     /// Submit only once: the same key (16 to 128 characters) again returns the same run
@@ -63,6 +68,7 @@ impl Options {
             permission: self.permission,
             timeout: self.timeout.clone(),
             isolation: None,
+            max_cost_usd: self.max_cost,
         }
     }
 
@@ -201,6 +207,10 @@ fn provider(text: &str) -> Result<Provider, &'static str> {
 fn permission(text: &str) -> Result<Permission, &'static str> {
     let found = text.parse().ok().filter(|permission| *permission != Permission::Ask);
     found.ok_or("must be plan, edit or bypass")
+}
+
+fn max_cost(text: &str) -> Result<f64, &'static str> {
+    text.parse().ok().filter(|max| is_cost(*max)).ok_or(BOUNDS_OF_COST)
 }
 
 fn time(text: &str) -> Result<String, &'static str> {

@@ -8,6 +8,7 @@ use ensemble_types::text::Text;
 
 use super::file::{Defaults, Plan, Task, parse};
 use super::{PromptFiles, Variables, duration, order};
+use crate::cost::{BOUNDS_OF_COST, is_cost};
 use crate::failure::{Failure, Result};
 
 /// A plan that can be submitted once its machine and its provider are known.
@@ -46,6 +47,7 @@ pub(crate) struct Step {
     fail_on_denial: Option<bool>,
     pub(crate) isolation: Option<Isolation>,
     base: Option<Text<1, 200>>,
+    max_cost_usd: Option<f64>,
 }
 
 /// Values from the command line that replace the plan's defaults.
@@ -56,6 +58,7 @@ pub(crate) struct Overrides {
     pub(crate) permission: Option<Permission>,
     pub(crate) timeout: Option<String>,
     pub(crate) isolation: Option<Isolation>,
+    pub(crate) max_cost_usd: Option<f64>,
 }
 
 /// Reads a plan. `name` is used in messages. Working directories are relative to `here`.
@@ -127,6 +130,7 @@ fn with_overrides(plan: &Plan, overrides: Overrides) -> Defaults {
         allowed_tools: defaults.allowed_tools.clone().or_else(|| plan.allowed_tools.clone()),
         fail_on_denial: defaults.fail_on_denial.or(plan.fail_on_denial),
         isolation: overrides.isolation.or(defaults.isolation),
+        max_cost_usd: overrides.max_cost_usd.or(defaults.max_cost_usd).or(plan.max_cost_usd),
     }
 }
 
@@ -174,6 +178,7 @@ fn step(
         fail_on_denial: task.fail_on_denial.or(defaults.fail_on_denial),
         isolation: task.isolation.or(defaults.isolation),
         base: optional(task.base).map_err(|what| format!("the base {what}"))?,
+        max_cost_usd: checked_cost(task.max_cost_usd.or(defaults.max_cost_usd))?,
     })
 }
 
@@ -202,6 +207,7 @@ impl Draft {
             fail_on_denial: None,
             isolation: overrides.isolation,
             base: None,
+            max_cost_usd: checked_cost(overrides.max_cost_usd).map_err(failed)?,
         };
         Ok(Self {
             name: "The prompt".to_owned(),
@@ -246,6 +252,7 @@ impl Draft {
             machine_id: machine,
             permission: None,
             allowed_tools: None,
+            max_cost_usd: None,
         })
     }
 }
@@ -268,6 +275,7 @@ impl Step {
             fail_on_denial: self.fail_on_denial,
             isolation: self.isolation,
             base: self.base,
+            max_cost_usd: self.max_cost_usd,
         }
     }
 }
@@ -279,6 +287,13 @@ fn optional<const MIN: usize, const MAX: usize>(text: Option<String>) -> Result<
 fn tools(names: Option<Vec<String>>) -> Result<Option<Vec<Text<1, 256>>>, String> {
     let texts = names.map(|names| names.into_iter().map(Text::new).collect::<Result<Vec<_>, _>>()).transpose();
     texts.map_err(|error| format!("a pattern in allowedTools {error}"))
+}
+
+fn checked_cost(max: Option<f64>) -> Result<Option<f64>, String> {
+    match max {
+        Some(max) if !is_cost(max) => Err(format!("maxCostUsd {BOUNDS_OF_COST}, not {max}")),
+        max => Ok(max),
+    }
 }
 
 fn milliseconds(text: Option<&str>, number: Option<u64>) -> Result<Option<u64>, String> {

@@ -28,6 +28,7 @@ pub(super) struct Defaults {
     pub(super) allowed_tools: Option<Vec<String>>,
     pub(super) fail_on_denial: Option<bool>,
     pub(super) isolation: Option<Isolation>,
+    pub(super) max_cost_usd: Option<f64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -43,6 +44,7 @@ pub(super) struct Plan {
     pub(super) permission: Option<Permission>,
     pub(super) allowed_tools: Option<Vec<String>>,
     pub(super) fail_on_denial: Option<bool>,
+    pub(super) max_cost_usd: Option<f64>,
     #[serde(default)]
     pub(super) defaults: Defaults,
     pub(super) tasks: Vec<Task>,
@@ -70,6 +72,7 @@ pub(super) struct Task {
     pub(super) fail_on_denial: Option<bool>,
     pub(super) isolation: Option<Isolation>,
     pub(super) base: Option<String>,
+    pub(super) max_cost_usd: Option<f64>,
 }
 
 /// Parses a plan. The error is a sentence without the plan's name.

@@ -95,9 +95,9 @@ impl Progress {
         }
         turned.iter().filter_map(|at| self.tasks.get(*at)).try_for_each(|line| print::line(self.plain(line)))?;
         match self.stuck() {
-            Some((text, _)) if self.said.as_ref() != Some(&text) => {
+            Some((text, reason)) if self.said.as_ref() != Some(&reason) => {
                 print::line(&text)?;
-                self.said = Some(text);
+                self.said = Some(reason);
                 Ok(())
             }
             _ => Ok(()),
@@ -214,8 +214,9 @@ impl Progress {
         Styled::new(Tone::Dim, &parts.join(" · "))
     }
 
-    /// Why nothing runs: the reason of the first task that waits, and how many wait.
-    fn stuck(&self) -> Option<(String, usize)> {
+    /// Why nothing runs: the reason of the first task that waits, and how many wait. Then the same without words that change with
+    /// the time.
+    fn stuck(&self) -> Option<(String, String)> {
         if !self.is_waiting() {
             return None;
         }
@@ -226,13 +227,16 @@ impl Progress {
         let count = self.tasks.iter().filter(blocked).count();
         let more = if count > 1 { format!(" and {} more tasks", count - 1) } else { String::new() };
         let waits = if count > 1 { "wait" } else { "waits" };
-        Some((format!("{}{more} {waits}: {}", short(&first.name, LONGEST_NAME), self.waits(first)), count))
+        let why = |reason: &str| format!("{}{more} {waits}: {reason}", short(&first.name, LONGEST_NAME));
+        let said = first.waiting_reason.as_deref().unwrap_or_default();
+        Some((why(&self.waits(first)), why(said)))
     }
 
     fn waits(&self, line: &Line) -> String {
         match (&line.waiting_reason, line.waiting_for) {
             (Some(reason), _) => self.machines.explain(reason),
             (None, Some(WaitingFor::Machine)) => "for a machine; start `ensemble runner` on one".to_owned(),
+            (None, Some(WaitingFor::Quota)) => "until its provider can be used again".to_owned(),
             (None, Some(WaitingFor::Backoff)) => "before the next attempt".to_owned(),
             (None, Some(WaitingFor::Dependencies)) => "for other tasks".to_owned(),
             (None, Some(WaitingFor::Directory)) => "for another task in its directory".to_owned(),

@@ -37,6 +37,7 @@ pub(crate) fn task(key: &str) -> Task {
         output_summary: None,
         exit_code: None,
         usage: None,
+        max_cost_usd: None,
         provider_session_id: None,
         stale: false,
         created_at: Timestamp::from_unix_seconds(0),

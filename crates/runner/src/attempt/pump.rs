@@ -7,7 +7,7 @@ use std::time::Duration;
 use ensemble_types::runs::Provider;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{ChildStderr, ChildStdout};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::disk::on_disk;
 use crate::provider::{Lines, Piece, Transcript, read_line};
@@ -42,12 +42,13 @@ impl<T> Shared<T> {
 /// How long to wait for more when the program has ended. Only a process that escaped the guard can keep a pipe open.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Reads standard output to its end. When the spool is full, the program has to wait.
+/// Reads standard output to its end. When the spool is full, the program has to wait. Notifies `expensive` when it has cost more than
+/// it may.
 pub(super) async fn output(
     provider: Provider,
     mut stdout: ChildStdout,
     mut ended: watch::Receiver<bool>,
-    transcript: Shared<Transcript>,
+    (transcript, expensive): (Shared<Transcript>, Arc<Notify>),
     spool: Arc<OutputSpool>,
 ) {
     let mut lines = Lines::default();
@@ -60,6 +61,9 @@ pub(super) async fn output(
             match chunk.get(..read).filter(|bytes| !bytes.is_empty()) {
                 Some(bytes) => lines.feed(bytes, |piece| add(provider, piece, &mut transcript)),
                 None => lines.finish(|piece| add(provider, piece, &mut transcript)),
+            }
+            if transcript.is_too_expensive() {
+                expensive.notify_one();
             }
             transcript.take_text()
         };

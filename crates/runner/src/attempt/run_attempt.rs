@@ -7,7 +7,7 @@ use std::time::Duration;
 use ensemble_types::ids::RunId;
 use ensemble_types::leases::{Lease, LeaseFinish};
 use ensemble_types::runs::Permission;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::Context;
@@ -21,8 +21,8 @@ use crate::disk::on_disk;
 use crate::drain::Phase;
 use crate::guard::{Directory, EXIT_STAGE};
 use crate::provider::{
-    Call, Exit, NotOffered, Outcome, Stop, Transcript, invocation, is_model, is_session, judge, lost_session,
-    takes_tools,
+    Call, CostBounds, Exit, NotOffered, Outcome, Stop, Transcript, invocation, is_model, is_session, judge,
+    lost_session, takes_tools,
 };
 use crate::spool::{OutputSpool, Record};
 
@@ -70,7 +70,7 @@ pub(super) async fn run_attempt(
     }
     loop {
         let start = prepared.start(lease, resume);
-        let mut execution = match Execution::begin(context, lease, start, output).await {
+        let mut execution = match Execution::begin(context, lease, (start, resume.is_some()), output).await {
             Ok(execution) => execution,
             Err(error) => return Some(spawn_failed(lease, &error.to_string()).report(lease.fence, None)),
         };
@@ -162,6 +162,10 @@ async fn prepare<'a>(
         .await
         .unwrap_or_else(|error| Err(no_directory(&error)))?;
     check_tools(lease, provider)?;
+    if lease.max_cost_usd.is_some_and(|max| max <= 0.0) {
+        let message = "The attempts of the task have cost as much as it may.";
+        return Err(Outcome::not_startable("COST_LIMIT_REACHED", message));
+    }
     let permission =
         lease.permission.unwrap_or(provider.permission).min(provider.permission_limit.max(provider.permission));
     if permission == Permission::Bypass {
@@ -221,6 +225,7 @@ impl Prepared<'_> {
             permission: self.permission,
             allowed_tools: &lease.allowed_tools,
             extra: &self.provider.args,
+            max_cost: lease.max_cost_usd,
             as_root: nix::unistd::geteuid().is_root(),
         };
         let invocation = invocation(lease.provider, &call);
@@ -259,19 +264,34 @@ struct Execution {
     pumps: Vec<tokio::task::JoinHandle<()>>,
     /// Tells the pumps that the program has ended.
     ended: watch::Sender<bool>,
+    /// Notified when the program has cost more than it may.
+    expensive: Arc<Notify>,
 }
 
 impl Execution {
-    async fn begin(context: &Context, lease: &Lease, start: Start, output: &Arc<OutputSpool>) -> std::io::Result<Self> {
+    async fn begin(
+        context: &Context,
+        lease: &Lease,
+        (start, is_resumed): (Start, bool),
+        output: &Arc<OutputSpool>,
+    ) -> std::io::Result<Self> {
         let (process, stdout, stderr_pipe) = Process::start(&context.config, lease.id, start).await?;
-        let transcript = Shared::new(Transcript::new());
+        let before = lease.resume_cost_usd.filter(|_| is_resumed).unwrap_or_default();
+        let transcript = Shared::new(Transcript::with_costs(CostBounds { max: lease.max_cost_usd, before }));
+        let expensive = Arc::new(Notify::new());
         let stderr = Shared::new(Vec::new());
         let (ended, told) = watch::channel(false);
         let pumps = vec![
-            tokio::spawn(pump::output(lease.provider, stdout, told.clone(), transcript.clone(), output.clone())),
+            tokio::spawn(pump::output(
+                lease.provider,
+                stdout,
+                told.clone(),
+                (transcript.clone(), expensive.clone()),
+                output.clone(),
+            )),
             tokio::spawn(pump::stderr_tail(stderr_pipe, told, stderr.clone())),
         ];
-        Ok(Self { process, transcript, stderr, pumps, ended })
+        Ok(Self { process, transcript, stderr, pumps, ended, expensive })
     }
 
     /// Waits until the program ends, and stops it at the first reason to do so. A lost lease overrides every other
@@ -294,6 +314,7 @@ impl Execution {
                 () = heartbeat.reached(LeaseState::Lost), if reason != StopReason::LeaseLost => (StopReason::LeaseLost, timing.lost_grace),
                 () = heartbeat.reached(LeaseState::CancelRequested), if running => (StopReason::Stopped(Stop::Cancel), timing.term_grace),
                 () = tokio::time::sleep_until(deadline), if running => (StopReason::Stopped(Stop::Timeout), timing.term_grace),
+                () = self.expensive.notified(), if running => (StopReason::Stopped(Stop::Cost), timing.term_grace),
                 () = context.drain.reached(Phase::HandingBack), if running => (StopReason::Stopped(Stop::HandBack), timing.term_grace),
                 _ = check.tick(), if saved_session.is_none() => {
                     saved_session = self.save_session(record).await;

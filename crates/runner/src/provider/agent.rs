@@ -28,6 +28,13 @@ pub(super) trait Agent: Sync {
         false
     }
 
+    /// Whether the program gave up because a limit of use is reached, as its exit code says. For programs whose output has no field
+    /// for it.
+    fn exits_at_limit(&self, code: i32) -> bool {
+        let _ = code;
+        false
+    }
+
     /// Whether standard error says that the session to resume does not exist. For programs that print no JSON then.
     fn lost_session(&self, stderr: &str) -> bool {
         let _ = stderr;
@@ -47,6 +54,8 @@ pub(crate) struct Call<'a> {
     pub(crate) allowed_tools: &'a [String],
     /// Arguments from the configuration.
     pub(crate) extra: &'a [String],
+    /// What it may cost. Only for agents that report what they cost.
+    pub(crate) max_cost: Option<f64>,
     /// Whether the runner is root. Some programs require a confirmation for that.
     pub(crate) as_root: bool,
 }

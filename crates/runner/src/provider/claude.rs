@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use ensemble_types::runs::Permission;
+use ensemble_types::time::Timestamp;
 use serde_json::Value;
 
 use super::agent::{Agent, Call, Invocation};
+use super::costs::repeats_costs;
 use super::excerpt::one_line;
 use super::json::{count, list, text};
 use super::sign_in::{Check, of_claude};
@@ -36,6 +38,7 @@ impl Agent for Claude {
             .each("--allowedTools=", call.allowed_tools)
             .option("--model", call.model)
             .option("--resume", call.resume)
+            .option("--max-budget-usd", call.max_cost.map(|max| max.to_string()).as_deref())
             .args(call.extra.iter().map(String::as_str))
             .env("DISABLE_AUTOUPDATER", "1");
         // Without it Claude Code refuses to bypass permissions as root.
@@ -52,7 +55,16 @@ impl Agent for Claude {
 
     fn read(&self, event: &Value, transcript: &mut Transcript) {
         match text(event, "/type") {
-            "system" if text(event, "/subtype") == "init" => transcript.set_session(text(event, "/session_id")),
+            "system" if text(event, "/subtype") == "init" => {
+                transcript.set_session(text(event, "/session_id"));
+                transcript.set_repeats_costs(repeats_costs(text(event, "/claude_code_version")));
+            }
+            // Only with a subscription. With a key there is no time.
+            "rate_limit_event" => {
+                let rejected = text(event, "/rate_limit_info/status") == "rejected";
+                let ends = event.pointer("/rate_limit_info/resetsAt").and_then(Value::as_i64);
+                transcript.set_limit_end(ends.filter(|_| rejected).map(Timestamp::from_unix_seconds));
+            }
             "stream_event" if text(event, "/event/delta/type") == "text_delta" => {
                 transcript.message_delta(text(event, "/event/delta/text"));
             }
@@ -100,6 +112,10 @@ fn result(event: &Value, transcript: &mut Transcript) {
     let message = if answer.is_empty() { errors.join("; ") } else { answer.to_owned() };
     let refusal = if text(event, "/stop_reason") == "refusal" {
         Refusal::Model
+    } else if count(event, "/api_error_status") == Some(429) {
+        Refusal::Limit
+    } else if text(event, "/subtype") == "error_max_budget_usd" {
+        Refusal::Cost
     } else if message.starts_with("No conversation found") {
         Refusal::Session
     } else if message.contains("Please run /login") {

@@ -57,7 +57,13 @@ impl Agent for Codex {
             }
             "turn.failed" => {
                 let message = text(event, "/error/message");
-                let refusal = if message.contains("content_filter") { Refusal::Model } else { Refusal::No };
+                let refusal = if message.contains("content_filter") {
+                    Refusal::Model
+                } else if AT_LIMIT.iter().any(|beginning| message.starts_with(beginning)) {
+                    Refusal::Limit
+                } else {
+                    Refusal::No
+                };
                 transcript.end(Ending::Failure { message, refusal });
             }
             _ => {}
@@ -69,6 +75,17 @@ impl Agent for Codex {
         stderr.contains("no rollout found for thread") || stderr.contains("thread/resume failed")
     }
 }
+
+/// How the errors of a turn begin that ended at a limit of use: that of a subscription, of an account's money, and of requests after
+/// all retries. `codex exec` prints the sentence and no code. The time in it has no time zone.
+const AT_LIMIT: &[&str] = &[
+    "You’ve hit your usage limit",
+    "You've hit your usage limit",
+    "Quota exceeded.",
+    "Your workspace is out of credits",
+    "You hit your spend cap",
+    "exceeded retry limit, last status: 429",
+];
 
 fn item(event: &Value, transcript: &mut Transcript) {
     match text(event, "/item/type") {

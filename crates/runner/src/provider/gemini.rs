@@ -72,11 +72,18 @@ impl Agent for Gemini {
         }
     }
 
+    fn exits_at_limit(&self, code: i32) -> bool {
+        code == AT_LIMIT
+    }
+
     /// Gemini prints this instead of JSON when the session to resume does not exist.
     fn lost_session(&self, stderr: &str) -> bool {
         stderr.contains("Error resuming session")
     }
 }
+
+/// Gemini exits with the HTTP status of the error that ended it: 429, of which an exit code keeps eight bits.
+const AT_LIMIT: i32 = 429 & 0xFF;
 
 /// The last line of the output. A blocked answer has the `status` error, but still exit code 0.
 fn result(event: &Value, transcript: &mut Transcript) {

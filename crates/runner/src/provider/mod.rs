@@ -6,6 +6,7 @@
 mod agent;
 mod claude;
 mod codex;
+mod costs;
 mod excerpt;
 mod gemini;
 mod json;
@@ -20,6 +21,7 @@ use ensemble_types::runs::Provider;
 
 use agent::Agent;
 pub(crate) use agent::{Call, Invocation};
+pub(crate) use costs::CostBounds;
 pub(crate) use lines::{Lines, Piece, whole_characters};
 pub(crate) use names::{is_model, is_session};
 pub use program::{NotOffered, Offer, find};
@@ -62,6 +64,11 @@ pub(crate) fn lost_session(provider: Provider, transcript: &Transcript, stderr: 
         Some(Ended::Success) => false,
         None => agent(provider).lost_session(stderr),
     }
+}
+
+/// Whether the program's exit code says that a limit of use is reached.
+fn exits_at_limit(provider: Provider, code: i32) -> bool {
+    agent(provider).exits_at_limit(code)
 }
 
 /// The default list of variables that each program inherits from the runner. A name that ends in `*` is a prefix.
@@ -107,6 +114,7 @@ mod tests {
             permission: Permission::Edit,
             allowed_tools: &[],
             extra: &[],
+            max_cost: None,
             as_root: false,
         }
     }

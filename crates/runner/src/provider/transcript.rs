@@ -7,7 +7,9 @@ use std::collections::VecDeque;
 
 use ensemble_types::runs::{PermissionDenial, PermissionDenials, Usage};
 use ensemble_types::text::Text;
+use ensemble_types::time::Timestamp;
 
+use super::costs::CostBounds;
 use super::excerpt::{Excerpt, excerpt, one_line};
 use super::names::is_session;
 
@@ -40,6 +42,10 @@ pub(crate) enum Refusal {
     Session,
     /// Nobody is signed in.
     SignIn,
+    /// The provider's usage limit is reached, and the program gave up.
+    Limit,
+    /// It has cost what it may.
+    Cost,
 }
 
 /// How the program reports the end of its turn.
@@ -79,6 +85,11 @@ pub(crate) struct Transcript {
     denials: PermissionDenials,
     /// The last calls of tools, each with its id, the tool and what it was called with.
     calls: VecDeque<(String, String, String)>,
+    costs: CostBounds,
+    /// Costs are reported with those of the session's earlier attempts.
+    repeats_costs: bool,
+    /// When the provider can be used again, as it said last.
+    limit_ends: Option<Timestamp>,
 }
 
 impl Transcript {
@@ -94,7 +105,33 @@ impl Transcript {
             answer_is_complete: true,
             denials: PermissionDenials::default(),
             calls: VecDeque::new(),
+            costs: CostBounds::default(),
+            repeats_costs: false,
+            limit_ends: None,
         }
+    }
+
+    pub(crate) fn with_costs(costs: CostBounds) -> Self {
+        Self { costs, ..Self::new() }
+    }
+
+    /// It has cost more than it may.
+    pub(crate) fn is_too_expensive(&self) -> bool {
+        let cost = self.usage.and_then(|usage| usage.cost_usd);
+        cost.zip(self.costs.max).is_some_and(|(cost, max)| cost > max)
+    }
+
+    /// When the provider can be used again, if it said so.
+    pub(super) fn limit_ends(&self) -> Option<Timestamp> {
+        self.limit_ends
+    }
+
+    pub(super) fn set_limit_end(&mut self, ends: Option<Timestamp>) {
+        self.limit_ends = ends;
+    }
+
+    pub(super) fn set_repeats_costs(&mut self, repeats: bool) {
+        self.repeats_costs = repeats;
     }
 
     /// Shows a piece of a line that is too long to be an event.
@@ -224,7 +261,9 @@ impl Transcript {
     }
 
     pub(super) fn set_usage(&mut self, input_tokens: Option<u64>, output_tokens: Option<u64>, cost_usd: Option<f64>) {
-        let usage = Usage { input_tokens, output_tokens, cost_usd: cost_usd.filter(|cost| cost.is_finite()) };
+        let before = if self.repeats_costs { self.costs.before } else { 0.0 };
+        let cost_usd = cost_usd.filter(|cost| cost.is_finite()).map(|cost| (cost - before).max(0.0));
+        let usage = Usage { input_tokens, output_tokens, cost_usd };
         self.usage = (usage != Usage::default()).then_some(usage);
     }
 

@@ -1,11 +1,16 @@
 //! The outcome of an attempt, from the exit of the program, its last output and the reason why it was stopped.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use ensemble_types::leases::{FinishStatus, LeaseError, LeaseFinish};
 use ensemble_types::runs::Provider;
 use ensemble_types::text::{Blob, Text};
+use ensemble_types::time::Timestamp;
 
 use super::excerpt::excerpt;
+use super::exits_at_limit;
 use super::transcript::{Ended, MESSAGE_BYTES, Refusal, Transcript};
+use crate::wake::wall_clock;
 
 /// Why the runner stopped an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +20,8 @@ pub(crate) enum Stop {
     Timeout,
     /// The runner is stopping.
     HandBack,
+    /// The program has cost more than it may.
+    Cost,
 }
 
 /// How the program's process ended.
@@ -32,34 +39,41 @@ pub(crate) struct Outcome {
     pub(crate) status: FinishStatus,
     pub(crate) error: Option<LeaseError>,
     pub(crate) exit_code: Option<i32>,
+    /// When the provider can be used again, with the status quota.
+    pub(crate) resume_at: Option<Timestamp>,
 }
 
 impl Outcome {
     /// An attempt that cannot be started on any machine.
     pub(crate) fn not_startable(code: &str, message: impl Into<String>) -> Self {
-        Self { status: FinishStatus::Failed, error: error(code, message), exit_code: None }
+        Self { status: FinishStatus::Failed, error: error(code, message), exit_code: None, resume_at: None }
     }
 
     /// An attempt that cannot be started on this machine. Another one may be able to.
     pub(crate) fn refused(code: &str, message: impl Into<String>) -> Self {
-        Self { status: FinishStatus::Refused, error: error(code, message), exit_code: None }
+        Self { status: FinishStatus::Refused, error: error(code, message), exit_code: None, resume_at: None }
     }
 
     /// An attempt that was not started because it was cancelled.
     pub(crate) fn cancelled() -> Self {
-        Self { status: FinishStatus::Cancelled, error: None, exit_code: None }
+        Self { status: FinishStatus::Cancelled, error: None, exit_code: None, resume_at: None }
     }
 
     /// An attempt that is handed back because the runner ends. The next attempt goes on with the agent's session.
     pub(crate) fn handed_back() -> Self {
         let message = "The runner on this machine ended before the attempt.";
-        Self { status: FinishStatus::Cancelled, error: error("HANDED_BACK", message), exit_code: None }
+        Self { status: FinishStatus::Cancelled, error: error("HANDED_BACK", message), exit_code: None, resume_at: None }
     }
 
     /// An attempt whose runner died.
     pub(crate) fn interrupted() -> Self {
         let message = "The runner on this machine stopped before the attempt had ended.";
-        Self { status: FinishStatus::Cancelled, error: error("RUNNER_STOPPED", message), exit_code: None }
+        Self {
+            status: FinishStatus::Cancelled,
+            error: error("RUNNER_STOPPED", message),
+            exit_code: None,
+            resume_at: None,
+        }
     }
 
     /// The report for the service.
@@ -67,6 +81,7 @@ impl Outcome {
         LeaseFinish {
             fence,
             status: self.status,
+            resume_at: self.resume_at,
             exit_code: self.exit_code,
             output_summary: transcript.and_then(Transcript::answer).and_then(|answer| Blob::new(answer).ok()),
             provider_session_id: transcript.and_then(Transcript::session_id).and_then(|id| Text::new(id).ok()),
@@ -91,18 +106,57 @@ pub(crate) fn judge(
         Exit::Code(code) => Some(code),
         Exit::Signal(_) | Exit::Unknown => None,
     };
-    let outcome = |status, error| Outcome { status, error, exit_code };
+    let outcome = |status, error| Outcome { status, error, exit_code, resume_at: None };
+    let too_expensive =
+        transcript.is_too_expensive() || is_refused(transcript, Refusal::Cost) || stop == Some(Stop::Cost);
     let succeeded = transcript.ended() == Some(&Ended::Success) && exit == Exit::Code(0);
     match stop {
         // The program finished before the order to stop reached it.
-        _ if succeeded => outcome(FinishStatus::Completed, None),
+        _ if succeeded && !too_expensive => outcome(FinishStatus::Completed, None),
         Some(Stop::Cancel) => outcome(FinishStatus::Cancelled, None),
         Some(Stop::Timeout) => {
             outcome(FinishStatus::Timeout, error("TIMEOUT", "The attempt took longer than its timeout."))
         }
         Some(Stop::HandBack) => outcome(FinishStatus::Cancelled, Outcome::handed_back().error),
-        None => outcome(FinishStatus::Failed, failure(provider, transcript, exit, stderr)),
+        _ if too_expensive => {
+            outcome(FinishStatus::Failed, error("COST_LIMIT_REACHED", cost_limit(provider, transcript)))
+        }
+        _ if is_refused(transcript, Refusal::Limit) || is_at_limit(provider, transcript, exit) => Outcome {
+            resume_at: resume_at(transcript),
+            ..outcome(FinishStatus::Quota, error("PROVIDER_LIMIT_REACHED", message(transcript)))
+        },
+        _ => outcome(FinishStatus::Failed, failure(provider, transcript, exit, stderr)),
     }
+}
+
+fn is_refused(transcript: &Transcript, because: Refusal) -> bool {
+    matches!(transcript.ended(), Some(Ended::Failure { refusal, .. }) if *refusal == because)
+}
+
+fn is_at_limit(provider: Provider, transcript: &Transcript, exit: Exit) -> bool {
+    let has_failed = matches!(transcript.ended(), Some(Ended::Failure { .. }));
+    has_failed && matches!(exit, Exit::Code(code) if exits_at_limit(provider, code))
+}
+
+fn message(transcript: &Transcript) -> &str {
+    if let Some(Ended::Failure { message, .. }) = transcript.ended() { message } else { "" }
+}
+
+fn cost_limit(provider: Provider, transcript: &Transcript) -> String {
+    let cost = transcript.usage().and_then(|usage| usage.cost_usd);
+    let cost = cost.map_or(String::new(), |cost| format!(" The attempt has cost ${cost:.4}."));
+    format!("{provider} has cost as much as the task may.{cost}")
+}
+
+/// When the provider can be used again. Less far ahead than the interface allows, because clocks differ.
+fn resume_at(transcript: &Transcript) -> Option<Timestamp> {
+    const LONGEST: Duration = Duration::from_secs((7 * 24 - 1) * 60 * 60);
+    let said = transcript.limit_ends()?;
+    Some(said.min(now().plus(LONGEST)).max(Timestamp::from_unix_seconds(0)))
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_unix_seconds(0).plus(wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 fn failure(provider: Provider, transcript: &Transcript, exit: Exit, stderr: &str) -> Option<LeaseError> {

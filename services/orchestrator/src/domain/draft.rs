@@ -9,7 +9,7 @@ use ensemble_types::runs::{CreateRun, CreateTask, Isolation, Permission, Provide
 use ensemble_types::text::Text;
 
 use super::base::find_bases;
-use super::draft_checks::{FieldErrors, check, check_permission, check_templates};
+use super::draft_checks::{FieldErrors, check, check_cost, check_permission, check_templates};
 use super::{InvalidGraph, Retry, TaskGraph, Template};
 
 const MAX_TASKS: usize = 10_000;
@@ -58,6 +58,7 @@ pub(crate) struct TaskDraft {
     pub(crate) base: Option<String>,
     /// The task that `base` names, by its position.
     pub(crate) base_task: Option<usize>,
+    pub(crate) max_cost_usd: Option<f64>,
 }
 
 /// Why a run is refused.
@@ -80,6 +81,7 @@ impl RunDraft {
         let max_concurrency = request.max_concurrency.unwrap_or(DEFAULT_CONCURRENCY);
         errors.require((1..=64).contains(&max_concurrency), "/maxConcurrency", || "must be 1 to 64".to_owned());
         check_permission("", request.permission, request.allowed_tools.as_deref(), &mut errors);
+        check_cost("", request.max_cost_usd, &mut errors);
         let edges: usize = request.tasks.iter().map(|task| task.depends_on.len()).sum();
         errors.require(edges <= MAX_DEPENDENCIES, "/tasks", || {
             format!("must name at most {MAX_DEPENDENCIES} dependencies in all")
@@ -104,6 +106,7 @@ impl RunDraft {
         let defaults = Defaults {
             machine: request.machine_id,
             permission: request.permission,
+            max_cost_usd: request.max_cost_usd,
             allowed_tools: strings(request.allowed_tools.unwrap_or_default()),
         };
         Ok(Self {
@@ -138,6 +141,7 @@ struct Defaults {
     machine: Option<MachineId>,
     permission: Option<Permission>,
     allowed_tools: Vec<String>,
+    max_cost_usd: Option<f64>,
 }
 
 impl TaskDraft {
@@ -162,6 +166,7 @@ impl TaskDraft {
             isolation: task.isolation.unwrap_or_default(),
             base: task.base.map(|base| base.into_string()),
             base_task: None,
+            max_cost_usd: task.max_cost_usd.or(defaults.max_cost_usd),
         }
     }
 

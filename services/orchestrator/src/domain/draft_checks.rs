@@ -36,6 +36,7 @@ impl FieldErrors {
 
 pub(super) fn check(task: &CreateTask, at: usize, errors: &mut FieldErrors) {
     check_permission(&format!("/tasks/{at}"), task.permission, task.allowed_tools.as_deref(), errors);
+    check_cost(&format!("/tasks/{at}"), task.max_cost_usd, errors);
     let mut require = |valid: bool, field: &str, detail: &str| {
         errors.require(valid, &format!("/tasks/{at}/{field}"), || detail.to_owned());
     };
@@ -66,6 +67,11 @@ pub(super) fn check(task: &CreateTask, at: usize, errors: &mut FieldErrors) {
         let factor = retry.backoff_factor.unwrap_or(1.0);
         require((1.0..=10.0).contains(&factor), "retry/backoffFactor", "must be 1 to 10");
     }
+}
+
+pub(super) fn check_cost(of: &str, max: Option<f64>, errors: &mut FieldErrors) {
+    let is_valid = max.is_none_or(|max| max > 0.0 && max <= 1_000_000.0);
+    errors.require(is_valid, &format!("{of}/maxCostUsd"), || "must be more than 0, and at most 1,000,000".to_owned());
 }
 
 pub(super) fn check_permission(

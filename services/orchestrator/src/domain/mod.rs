@@ -2,11 +2,13 @@
 
 mod base;
 mod changes;
+mod cost;
 mod deleted_machine;
 mod draft;
 mod draft_checks;
 mod follow_up;
 mod graph;
+mod quota;
 mod range;
 mod retry;
 mod run;
@@ -17,10 +19,12 @@ mod template;
 mod waiting;
 
 pub(crate) use changes::{ChangesWish, WishOutcome, lost_with_machine, settled, wish};
+pub(crate) use cost::Spending;
 pub(crate) use deleted_machine::{DeletedMachine, new_deletion};
 pub(crate) use draft::{ATTEMPT_BYTES, InvalidRun, RunDraft, TaskDraft};
 pub(crate) use follow_up::{Continuation, NoFollowUp};
 pub(crate) use graph::{InvalidGraph, TaskGraph};
+pub(crate) use quota::{has_waited_too_often, hold_until};
 pub use range::byte_range;
 pub(crate) use retry::Retry;
 pub(crate) use run::{Counts, RunEvent, run_transition};

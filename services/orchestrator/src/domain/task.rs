@@ -67,6 +67,10 @@ pub(crate) enum AttemptEnd {
     TimedOut,
     /// The machine cannot run the task and has not started the agent. When `is_last`, no other machine can run it either.
     Refused { error: TaskError, is_last: bool },
+    /// The provider's usage limit is reached on the machine, which waits so long. When `is_last`, the task has waited too often.
+    Quota { wait: Duration, is_last: bool },
+    /// The task has cost more than it may, or as much and needs another attempt.
+    CostLimit(TaskError),
     /// The machine was deleted. Without a need the task goes to another machine.
     MachineDeleted { need: Option<MachineNeed> },
 }
@@ -94,6 +98,9 @@ pub(crate) struct Outcome {
 /// The code of a report that an attempt was ended because its runner ends. It is no loss: another attempt goes on with the
 /// agent's session.
 const HANDED_BACK: &str = "HANDED_BACK";
+
+const STILL_AT_LIMIT: &str = "The provider's usage limit was reached again and again, so the task waits no longer. Retry the run when \
+                              the provider can be used.";
 
 /// Decides what follows from the end of an attempt. `failures` and `losses` are the counts before it.
 pub(crate) fn attempt_outcome(
@@ -136,13 +143,17 @@ pub(crate) fn attempt_outcome(
         AttemptEnd::Reported(FinishStatus::Timeout, error) => {
             failed(error.map_or_else(timeout, |error| task_error("TIMEOUT", &error.message)))
         }
-        AttemptEnd::Reported(FinishStatus::Failed | FinishStatus::Refused, error) => {
+        AttemptEnd::Reported(FinishStatus::Failed | FinishStatus::Refused | FinishStatus::Quota, error) => {
             failed(error.unwrap_or_else(|| task_error("FAILED", "The agent's program failed.")))
+        }
+        AttemptEnd::CostLimit(error) => {
+            Outcome { event: TaskEvent::Failed, error: Some(error), failures: failures + 1, losses, pause: None }
         }
         AttemptEnd::MachineLost
         | AttemptEnd::NeverStarted
         | AttemptEnd::TimedOut
         | AttemptEnd::Refused { .. }
+        | AttemptEnd::Quota { .. }
         | AttemptEnd::MachineDeleted { .. }
             if cancelling =>
         {
@@ -152,7 +163,12 @@ pub(crate) fn attempt_outcome(
         AttemptEnd::NeverStarted | AttemptEnd::MachineDeleted { need: None } => settled(TaskEvent::Requeued, None),
         AttemptEnd::MachineDeleted { need: Some(need) } => settled(TaskEvent::Failed, Some(machine_deleted(need))),
         AttemptEnd::Refused { error, is_last: true } => settled(TaskEvent::Failed, Some(error)),
-        AttemptEnd::Refused { is_last: false, .. } => settled(TaskEvent::Requeued, None),
+        AttemptEnd::Refused { is_last: false, .. } | AttemptEnd::Quota { is_last: false, .. } => {
+            settled(TaskEvent::Requeued, None)
+        }
+        AttemptEnd::Quota { is_last: true, .. } => {
+            settled(TaskEvent::Failed, Some(task_error("PROVIDER_LIMIT_REACHED", STILL_AT_LIMIT)))
+        }
         AttemptEnd::MachineLost => lost("MACHINE_LOST", "machines were lost"),
     }
 }
@@ -282,6 +298,26 @@ mod tests {
         let last = refused(true, false);
         assert_eq!((last.event, last.error.unwrap().code.as_str()), (TaskEvent::Failed, "HOST_BUSY"));
         assert_eq!(refused(true, true).event, TaskEvent::Cancelled);
+    }
+
+    #[test]
+    fn a_task_at_the_limit_of_its_provider_waits_and_spends_nothing() {
+        let quota = |is_last, cancelling| {
+            let end = AttemptEnd::Quota { wait: Duration::from_secs(60), is_last };
+            attempt_outcome(end, cancelling, Retry { max_attempts: 9, ..Retry::default() }, (1, 2), 3)
+        };
+        let next = quota(false, false);
+        assert_eq!((next.event, next.failures, next.losses, next.pause), (TaskEvent::Requeued, 1, 2, None));
+        let last = quota(true, false);
+        assert_eq!((last.event, last.error.unwrap().code.as_str()), (TaskEvent::Failed, "PROVIDER_LIMIT_REACHED"));
+        assert_eq!(quota(false, true).event, TaskEvent::Cancelled);
+    }
+
+    #[test]
+    fn a_task_that_costs_too_much_is_not_retried() {
+        let often = Retry { max_attempts: 9, backoff: Duration::ZERO, factor: 1.0 };
+        let end = AttemptEnd::CostLimit(task_error("COST_LIMIT_REACHED", "It did."));
+        assert_eq!(attempt_outcome(end, false, often, (0, 0), 3).event, TaskEvent::Failed);
     }
 
     #[test]

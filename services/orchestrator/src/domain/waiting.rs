@@ -20,6 +20,8 @@ pub(crate) struct Runner {
     /// Until when it counts as active.
     pub(crate) seen_until: Timestamp,
     pub(crate) is_active: bool,
+    /// The providers whose usage limits are reached there, and when they can be used again.
+    pub(crate) held: Vec<(Provider, Timestamp)>,
 }
 
 impl Runner {
@@ -55,6 +57,8 @@ pub(crate) fn waiting_for(task: Obstacles<'_>, runners: &[Runner]) -> Option<(Wa
         (WaitingFor::Dependencies, format!("It depends on {} {tasks} not completed.", task.open_deps))
     } else if let Some(until) = task.paused_until {
         (WaitingFor::Backoff, format!("Its last attempt failed. The next one starts at {until}."))
+    } else if let Some(reason) = task.limits(runners) {
+        (WaitingFor::Quota, reason)
     } else if let Some(running) = task.full_run {
         (WaitingFor::Concurrency, format!("{running} tasks of the run are running, and no more may at once."))
     } else if runners.iter().any(|runner| task.can_run_on(runner) && !runner.is_full()) {
@@ -72,6 +76,30 @@ impl Obstacles<'_> {
 
     fn can_run_on(&self, runner: &Runner) -> bool {
         runner.is_active && runner.providers.contains(&self.provider) && self.may_have(runner)
+    }
+
+    /// Until when the provider cannot be used on a machine, because its usage limit is reached there.
+    fn held_until(&self, runner: &Runner) -> Option<Timestamp> {
+        runner.held.iter().find(|(provider, _)| *provider == self.provider).map(|(_, until)| *until)
+    }
+
+    /// That the provider's usage limit is reached wherever the task could run.
+    fn limits(&self, runners: &[Runner]) -> Option<String> {
+        if runners.iter().any(|runner| self.can_run_on(runner) && self.held_until(runner).is_none()) {
+            return None;
+        }
+        let may = runners.iter().filter(|runner| runner.providers.contains(&self.provider) && self.may_have(runner));
+        let mut held: Vec<_> = may.filter_map(|runner| Some((self.held_until(runner)?, runner))).collect();
+        held.sort_by_key(|(until, runner)| (*until, &runner.machine));
+        let (until, first) = held.first()?;
+        let mut reason = format!("{}'s limit on {} is reached; goes on at {until}", self.provider, first.machine);
+        if !first.is_active {
+            reason.push_str(&format!(" when the machine is back, which is away since {}", first.seen_until));
+        }
+        for (until, runner) in held.iter().skip(1).take(DESCRIBED - 1) {
+            reason.push_str(&format!("; on {} at {until}", runner.machine));
+        }
+        Some(reason + ".")
     }
 
     fn refusal_of(&self, machine: &str) -> Option<&Refusal> {
@@ -148,6 +176,7 @@ mod tests {
             running: 0,
             seen_until: Timestamp::from_unix_seconds(1_000),
             is_active: true,
+            held: Vec::new(),
         }
     }
 
@@ -208,6 +237,36 @@ mod tests {
         assert_eq!(
             reason(refused, vec![runner("m", Provider::Claude)]),
             "No machine can run it with claude now: m refused it (WORKING_DIRECTORY_NOT_FOUND: There is no /work)."
+        );
+    }
+
+    #[test]
+    fn a_task_waits_for_its_provider_when_no_machine_without_the_limit_is_there() {
+        let at = Timestamp::from_unix_seconds;
+        let held = |machine: &str, until| Runner {
+            held: vec![(Provider::Claude, at(until))],
+            ..runner(machine, Provider::Claude)
+        };
+        let of = |task, all: &[Runner]| waiting_for(task, all).unwrap();
+        let (first, later) = (held("a", 7_200), held("b", 9_000));
+        let alone = "claude's limit on a is reached; goes on at 1970-01-01T02:00:00.000Z.";
+        let full_run = Obstacles { full_run: Some(4), ..TASK };
+        assert_eq!(of(full_run, &[first.clone()]), (WaitingFor::Quota, alone.to_owned()), "before concurrency");
+        let both = of(TASK, &[later.clone(), first.clone()]).1;
+        assert!(both.ends_with("02:00:00.000Z; on b at 1970-01-01T02:30:00.000Z."), "{both}");
+        let paused = Obstacles { paused_until: Some(at(9)), ..TASK };
+        assert_eq!(of(paused, &[first.clone()]).0, WaitingFor::Backoff);
+        // Another machine has no limit.
+        assert_eq!(waiting_for(TASK, &[first.clone(), runner("c", Provider::Claude)]), None);
+        let full = Runner { running: 4, ..runner("c", Provider::Claude) };
+        assert_eq!(of(TASK, &[first.clone(), full]).0, WaitingFor::Machine);
+        let other = Runner { held: vec![(Provider::Codex, at(9))], ..runner("a", Provider::Claude) };
+        assert_eq!(waiting_for(TASK, &[other]), None);
+        let pinned = Obstacles { machine: Some("b"), is_pinned: true, ..TASK };
+        assert!(
+            of(pinned, &[first, Runner { is_active: false, ..later }])
+                .1
+                .contains("on b is reached; goes on at 1970-01-01T02:30:00.000Z when")
         );
     }
 

@@ -151,6 +151,9 @@ pub(crate) async fn finish(
     if body.status == FinishStatus::Refused && body.error.is_none() {
         return Err(Error::InvalidField("/error", "must say why the machine cannot run the task").into());
     }
+    if body.status != FinishStatus::Quota && body.resume_at.is_some() {
+        return Err(Error::InvalidField("/resumeAt", "belongs to the status quota").into());
+    }
     if let Some(changes) = &body.changes {
         let paths: usize = changes.files.iter().map(|file| file.path.len()).sum();
         if changes.files.len() > MOST_FILES || paths > MOST_PATH_BYTES {
@@ -167,7 +170,8 @@ pub(crate) async fn finish(
         denials: body.permission_denials,
         changes: body.changes,
     };
-    let report = EndReport { status: body.status, error: body.error.map(TaskError::from), results };
+    let report =
+        EndReport { status: body.status, error: body.error.map(TaskError::from), resume_at: body.resume_at, results };
     let call = lease_call(&caller, id, body.fence)?;
     let finished = leases::finish(&service.lease_reports, call, report).await?;
     service.metrics.finished(body.status);

@@ -29,7 +29,7 @@ pub(super) struct EndingAttempt {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finished {
     pub(crate) status: TaskStatus,
-    /// The pause before the next attempt.
+    /// The pause before the next attempt, or before the machine gets a task of the provider again.
     pub(crate) pause: Option<Duration>,
 }
 
@@ -79,14 +79,17 @@ fn end_attempt(
 ) -> Result<Finished, StoreError> {
     let EndingAttempt { task, lease, end, results, .. } = attempt;
     let reason = match &end {
-        AttemptEnd::Reported(..) | AttemptEnd::Refused { .. } => "finished",
+        AttemptEnd::Reported(..) | AttemptEnd::Refused { .. } | AttemptEnd::Quota { .. } | AttemptEnd::CostLimit(_) => {
+            "finished"
+        }
         AttemptEnd::NeverStarted => "unbeaten",
         AttemptEnd::MachineLost => "expired",
         AttemptEnd::TimedOut => "timeout",
         AttemptEnd::MachineDeleted { .. } => "deleted",
     };
     let refused = matches!(end, AttemptEnd::Refused { .. });
-    let is_report = refused || matches!(end, AttemptEnd::Reported(..));
+    let wait = if let AttemptEnd::Quota { wait, .. } = &end { Some(*wait) } else { None };
+    let is_report = reason == "finished";
     let outcome = attempt_outcome(end, run.is_cancelling(), task.retry, (task.failures, task.losses), max_losses);
     let status = transition(tx, task.status, outcome.event)?;
     run.counts.running -= 1;
@@ -115,10 +118,10 @@ fn end_attempt(
         not_before: outcome.pause.map(|pause| run.now.plus(pause)),
         error: outcome.error,
         results,
-        refused,
+        uncounted: refused || wait.is_some(),
         now: run.now,
     };
     tasks::end_attempt(tx, &task)?;
     tx.notify(output(lease.id));
-    Ok(Finished { status, pause: outcome.pause })
+    Ok(Finished { status, pause: outcome.pause.or(wait) })
 }

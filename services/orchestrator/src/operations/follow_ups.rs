@@ -11,7 +11,7 @@ use crate::domain::{ATTEMPT_BYTES, Continuation, NoFollowUp, RunEvent, TaskEvent
 use crate::error::Error;
 use crate::store::follow_ups::{self, Addressed};
 use crate::store::runs::LockedRun;
-use crate::store::{deleted_machines, permissions, refusals, run_views, runs, task_changes};
+use crate::store::{costs, deleted_machines, permissions, refusals, run_views, runs, task_changes};
 
 /// The task, and the run that it must belong to.
 pub(crate) type Place = (UserId, RunId, TaskId);
@@ -79,6 +79,7 @@ fn go_on(tx: &mut Conn, run: &mut LockedRun, task: TaskId, addressed: &Addressed
     follow_ups::mark_stale(tx, task)?;
     refusals::forget(tx, &[task])?;
     permissions::forget(tx, &[task])?;
+    costs::renew(tx, &[task])?;
     // The session is on one machine, so the task is pinned to it from now on.
     follow_ups::queue(tx, run, task, addressed, queued, text)?;
     run.pinned = true;

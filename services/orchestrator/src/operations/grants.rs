@@ -160,6 +160,8 @@ fn lease(task: LeasedTask, prompt: String) -> Lease {
         allowed_tools: task.allowed_tools(),
         isolation: task.isolation(),
         base: task.base(),
+        max_cost_usd: task.max_cost_usd(),
+        resume_cost_usd: task.resume_cost_usd(),
         base_task: task.base_task,
         provider: task.provider,
         model: task.model.filter(|model| model != "default"),

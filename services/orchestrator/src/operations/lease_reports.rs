@@ -15,14 +15,16 @@ use ensemble_types::time::Timestamp;
 
 use super::attempts::{EndingAttempt, Finished, end_attempts};
 use super::changes::{LockedRuns, save_run, transition};
+use super::quota;
 use crate::config::Limits;
-use crate::domain::{AttemptEnd, LeaseCall, RunEvent, TaskEvent};
+use crate::domain::{AttemptEnd, LeaseCall, RunEvent, Spending, TaskEvent, hold_until};
 use crate::error::Error;
 use crate::store::leases::{LockedLease, StartedLease};
 use crate::store::refusals::{self, NewRefusal};
 use crate::store::runs::LockedRun;
 use crate::store::tasks::{AttemptResults, LockedTask};
-use crate::store::{deleted_machines, leases, permissions, runners, tasks};
+use crate::store::usage::MOST_COST;
+use crate::store::{costs, deleted_machines, leases, permissions, runners, tasks};
 
 const OPERATION: &str = "apply lease reports";
 /// Reports that can wait. A runner reports again after a 503, so a full queue delays reports and loses none.
@@ -37,6 +39,8 @@ const MAX_BATCH: usize = 64;
 pub(crate) struct EndReport {
     pub(crate) status: FinishStatus,
     pub(crate) error: Option<TaskError>,
+    /// With the status quota: when the provider can be used again.
+    pub(crate) resume_at: Option<Timestamp>,
     pub(crate) results: AttemptResults,
 }
 
@@ -204,6 +208,11 @@ impl<'a> ReportBatch<'a> {
         if self.of_deleted_machines.contains(&call.lease) {
             return Ok(Err(Error::LeaseLost));
         }
+        if let LeaseReport::Ended(report) = report
+            && hold_until(run.now, report.resume_at).is_none()
+        {
+            return Ok(Err(Error::InvalidField("/resumeAt", "must be at most 7 days ahead")));
+        }
         let Some(resumed) = resume(tx, run, task, lease)? else { return Ok(Err(Error::LeaseLost)) };
         match report {
             LeaseReport::Running(waiting_for) => {
@@ -216,7 +225,7 @@ impl<'a> ReportBatch<'a> {
                 Ok(Ok(Decision::Running(renewed)))
             }
             LeaseReport::Ended(report) => {
-                let EndReport { status, error, results } = &**report;
+                let EndReport { status, error, resume_at, results } = &**report;
                 if *status == FinishStatus::Refused && lease.has_output() {
                     return Ok(Err(Error::AgentStarted));
                 }
@@ -224,8 +233,10 @@ impl<'a> ReportBatch<'a> {
                 tx.hold(self.quota.reserve_anyway(run.owner, results.text_bytes()));
                 let end = match (*status, error) {
                     (FinishStatus::Refused, Some(error)) => hand_back(tx, run, task, lease, error)?,
+                    (FinishStatus::Quota, _) => quota::hold(tx, run, task, lease, *resume_at)?,
                     _ => reported(tx, *status, error.as_ref(), task.id, results)?,
                 };
+                let end = spend(tx, task, results, end)?;
                 let (run, task, lease) = (run.id, task.clone(), lease.clone());
                 self.ended.insert(lease.id, self.ending.len());
                 self.ending.push(EndingAttempt { run, task, lease, end, results: results.clone() });
@@ -252,6 +263,20 @@ fn reported(
         return Ok(AttemptEnd::Reported(FinishStatus::Failed, Some(error)));
     }
     Ok(AttemptEnd::Reported(status, error.cloned()))
+}
+
+/// Adds what an attempt cost to what its task has cost.
+fn spend(
+    tx: &mut Conn,
+    task: &LockedTask,
+    results: &AttemptResults,
+    end: AttemptEnd,
+) -> Result<AttemptEnd, StoreError> {
+    let spending = match results.usage.unwrap_or_default().cost_usd.filter(|cost| *cost > 0.0) {
+        Some(cost) => costs::spend(tx, task.id, cost.min(MOST_COST), results.provider_session_id.as_deref())?,
+        None => Spending::default(),
+    };
+    Ok(spending.limit(end, task.retry, task.failures))
 }
 
 /// Records that the machine of a lease cannot run the task, and finds out whether another one may.

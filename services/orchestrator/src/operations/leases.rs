@@ -85,7 +85,7 @@ fn prompt_too_large() -> EndReport {
         code: "PROMPT_TOO_LARGE".to_owned(),
         message: "With the outputs of other tasks filled in, the prompt would be larger than 1 MiB.".to_owned(),
     };
-    EndReport { status: FinishStatus::Failed, error: Some(error), results: AttemptResults::default() }
+    EndReport { status: FinishStatus::Failed, error: Some(error), resume_at: None, results: AttemptResults::default() }
 }
 
 /// Extends a lease. The first heartbeat starts the attempt.

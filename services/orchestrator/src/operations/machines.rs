@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::store::deleted_machines::{self, StrandedTask};
 use crate::store::runs::LockedRun;
 use crate::store::tasks::AttemptResults;
-use crate::store::{leases, runners, runs, tasks};
+use crate::store::{holds, leases, runners, runs, tasks};
 
 /// How much the deletion of a machine ended.
 #[derive(Clone, Copy, Debug, Default)]
@@ -77,6 +77,7 @@ async fn record_deletion(
         if let Some(new) = new_deletion(known, deleted_at, registered_at) {
             deleted_machines::record(tx, owner, &machine, &new)?;
             runners::delete(tx, owner, machine.as_str())?;
+            holds::forget(tx, owner, machine.as_str())?;
         }
         Ok(())
     })

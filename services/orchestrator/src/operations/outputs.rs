@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ensemble_store_kit::{Conn, Db, Quota, Reserved, StoreError};
 use ensemble_types::ids::{LeaseId, RunId, TaskId, UserId};
+use ensemble_types::runs::TaskStatus;
 
 use super::LeaseReports;
 use super::topics::output;
@@ -188,15 +189,21 @@ pub(crate) async fn attempt(
 ) -> Result<Attempt, Error> {
     db.read("find an attempt", move |c| {
         let (status, latest) = outputs::task(c, owner, run, task)?.ok_or(Error::NotFound)?;
-        let wanted = number.map_or(latest, |number| i32::try_from(number).unwrap_or(i32::MAX));
+        // An attempt that ended at the provider's limit is not counted: it has the number of the next one.
+        let uncounted = latest + i32::from(number.is_none() && status == TaskStatus::Queued);
+        let mut wanted = number.map_or(uncounted, |number| i32::try_from(number).unwrap_or(i32::MAX));
+        let mut lease = outputs::attempt(c, task, wanted)?;
+        if lease.is_none() && number.is_none() && wanted != latest {
+            wanted = latest;
+            lease = outputs::attempt(c, task, wanted)?;
+        }
         // Before the first attempt there is a task without output, unless the request names an attempt.
-        let lease = outputs::attempt(c, task, wanted)?;
-        let (lease, stored, number) = match (lease, number) {
-            (Some((lease, stored)), _) => (Some(lease), stored, wanted),
-            (None, None) => (None, 0, 0),
+        let (lease, stored, number, has_ended) = match (lease, number) {
+            (Some((lease, stored, has_ended)), _) => (Some(lease), stored, wanted, has_ended),
+            (None, None) => (None, 0, 0, false),
             (None, Some(_)) => return Err(Error::NotFound),
         };
-        let is_over = status.is_terminal() || (lease.is_some() && number < latest);
+        let is_over = status.is_terminal() || (lease.is_some() && number < latest) || has_ended;
         let number = u32::try_from(number).unwrap_or(0);
         Ok(Attempt { lease, number, stored: bytes(stored), is_over })
     })

@@ -12,12 +12,14 @@ use ensemble_types::time::Timestamp;
 
 use super::changes::{count, save_run, transition};
 use super::machines::{fail_stranded, find_gone};
+use super::quota;
 use super::topics::{run_changed, run_deleted, run_ended, work, work_for};
 use crate::clients::Machines;
 use crate::domain::{ATTEMPT_BYTES, RunDraft, RunEvent, TaskEvent};
 use crate::error::Error;
 use crate::store::{
-    deleted_machines, follow_ups, leases, new_run, permissions, purge, refusals, run_views, runs, task_changes, tasks,
+    costs, deleted_machines, follow_ups, leases, new_run, permissions, purge, refusals, run_views, runs, task_changes,
+    tasks,
 };
 
 pub(crate) use crate::store::run_views::{Filter, RunView};
@@ -180,7 +182,12 @@ pub(crate) async fn retry(
         }
         let more = run.counts.failed + run.counts.cancelled;
         if more == 0 {
-            return Err(Error::NothingToRetry);
+            if !quota::lift(tx, &run)? {
+                return Err(Error::NothingToRetry);
+            }
+            let event = run.counts.event();
+            save_run(tx, &mut run, event)?;
+            return first_page(tx, owner, id);
         }
         check_unfinished(tx, owner, more.into(), max_unfinished)?;
         // Given back at once: the attempts are counted when they begin.
@@ -189,6 +196,8 @@ pub(crate) async fn retry(
         let requeued = tasks::requeue_ended(tx, &run, queued)?;
         refusals::forget(tx, &requeued)?;
         permissions::forget(tx, &requeued)?;
+        costs::renew(tx, &requeued)?;
+        quota::lift(tx, &run)?;
         task_changes::withdraw_orders(tx, &requeued)?;
         follow_ups::clear_stale(tx, &requeued)?;
         let requeued: HashSet<TaskId> = requeued.into_iter().collect();

@@ -13,7 +13,7 @@ use super::changes::{LockedRuns, count, release_machine, save_run};
 use crate::domain::AttemptEnd;
 use crate::store::leases::LockedLease;
 use crate::store::tasks::{AttemptResults, LockedTask};
-use crate::store::{leases, runs, tasks};
+use crate::store::{holds, leases, runs, tasks};
 
 /// When something is due next.
 #[derive(Clone, Copy, Debug)]
@@ -21,11 +21,17 @@ pub(crate) struct Schedule {
     /// The database's clock.
     pub(crate) now: Timestamp,
     pub(crate) next: Option<Timestamp>,
+    /// When a machine no longer waits for a provider.
+    hold: Option<Timestamp>,
 }
 
 impl Schedule {
     pub(crate) fn is_due(&self) -> bool {
         self.next.is_some_and(|next| next <= self.now)
+    }
+
+    pub(crate) fn hold_is_due(&self) -> bool {
+        self.hold.is_some_and(|end| end <= self.now)
     }
 
     /// How long nothing is due, at most `longest`.
@@ -39,8 +45,8 @@ const BATCH: i64 = 256;
 
 pub(crate) async fn schedule(db: &Db) -> Result<Schedule, StoreError> {
     db.read("look for what is due next", |c| {
-        let (lease, pause) = (leases::next_due(c)?, tasks::next_pause_end(c)?);
-        Ok(Schedule { now: c.now()?, next: lease.into_iter().chain(pause).min() })
+        let (lease, pause, hold) = (leases::next_due(c)?, tasks::next_pause_end(c)?, holds::next_end(c)?);
+        Ok(Schedule { now: c.now()?, next: lease.into_iter().chain(pause).chain(hold).min(), hold })
     })
     .await
 }

@@ -24,7 +24,7 @@ use ensemble_types::time::Timestamp;
 use super::columns::{IsolationColumn, PermissionColumn, ProviderColumn};
 use super::runs::LockedRun;
 use super::schema::{dependencies, leases, runs, task_specs, tasks};
-use crate::domain::RunnerRequest;
+use crate::domain::{RunnerRequest, Spending};
 
 /// The three values of `provider IN ($3, $4, $5)`.
 fn providers(request: &RunnerRequest) -> [&'static str; 3] {
@@ -44,7 +44,9 @@ macro_rules! candidates {
                                                 WHERE f.task_id = t.id AND f.machine_id = $2 AND NOT f.is_void)) \
              AND (t.machine_id = $2 \
                   OR (t.machine_id IS NULL AND (r.spread OR r.machine_id IS NULL OR r.machine_id = $2))) \
-             AND t.provider IN ($3, $4, $5) LIMIT 1) = 1 ORDER BY r.served_at, r.id LIMIT $6"
+             AND t.provider IN ($3, $4, $5) \
+             AND NOT EXISTS (SELECT 1 FROM provider_holds h \
+                             WHERE h.owner_id = $1 AND h.machine_id = $2 AND h.provider = t.provider) LIMIT 1) = 1 ORDER BY r.served_at, r.id LIMIT $6"
         )
     };
 }
@@ -107,6 +109,8 @@ macro_rules! ready_tasks {
                                               WHERE f.task_id = tasks.id AND f.machine_id = $2 AND NOT f.is_void)) \
              AND NOT EXISTS (SELECT 1 FROM deleted_machines m \
                              WHERE m.owner_id = $7 AND m.machine_id = $2 AND m.registered_at IS NULL) \
+             AND NOT EXISTS (SELECT 1 FROM provider_holds h \
+                             WHERE h.owner_id = $7 AND h.machine_id = $2 AND h.provider = tasks.provider) \
              ORDER BY position LIMIT $8"
         )
     };
@@ -194,6 +198,10 @@ pub(crate) struct LeasedTask {
     /// What the agent is told after the end of the task, and the fence of the attempt before.
     pub(crate) follow_up: Option<String>,
     pub(crate) follow_up_fence: Option<i32>,
+    max_cost_usd: Option<f64>,
+    spent_usd: f64,
+    session_cost_usd: f64,
+    session_cost_of: Option<String>,
     pub(crate) traceparent: Option<String>,
 }
 
@@ -204,6 +212,17 @@ impl LeasedTask {
 
     pub(crate) fn isolation(&self) -> Isolation {
         self.isolation.map(Isolation::from).unwrap_or_default()
+    }
+
+    /// What the attempt may cost.
+    pub(crate) fn max_cost_usd(&self) -> Option<f64> {
+        Spending { max: self.max_cost_usd, spent: self.spent_usd }.rest()
+    }
+
+    /// What the attempts that used the session to resume have cost.
+    pub(crate) fn resume_cost_usd(&self) -> Option<f64> {
+        let is_known = self.provider_session_id.is_some() && self.provider_session_id == self.session_cost_of;
+        is_known.then_some(self.session_cost_usd)
     }
 
     /// The git ref that a new worktree begins with.
@@ -245,6 +264,10 @@ pub(crate) fn leased_tasks(tx: &mut Conn, of: &[LeaseId]) -> Result<Vec<LeasedTa
             task_specs::base_task,
             task_specs::follow_up,
             task_specs::follow_up_fence,
+            task_specs::max_cost_usd,
+            task_specs::spent_usd,
+            task_specs::session_cost_usd,
+            task_specs::session_cost_of,
             runs::traceparent,
         ))
         .load(c))

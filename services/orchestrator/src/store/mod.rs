@@ -17,11 +17,13 @@ macro_rules! load_locked {
     };
 }
 
+pub(crate) mod costs;
 pub(crate) mod deleted_machines;
 pub(crate) mod diffs;
 pub(crate) mod failures;
 pub(crate) mod follow_ups;
 pub(crate) mod grants;
+pub(crate) mod holds;
 pub(crate) mod leases;
 pub(crate) mod new_run;
 pub(crate) mod outputs;

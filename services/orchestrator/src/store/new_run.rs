@@ -85,6 +85,7 @@ struct SpecRow<'a> {
     base: Option<&'a str>,
     base_task: Option<DbId>,
     stale: bool,
+    max_cost_usd: Option<f64>,
 }
 
 #[derive(Insertable)]
@@ -221,6 +222,7 @@ fn spec_row<'a>(draft: &RunDraft, task: &'a TaskDraft) -> SpecRow<'a> {
         base: task.base.as_deref(),
         base_task: base_task.map(|task| task.id.db()),
         stale: false,
+        max_cost_usd: task.max_cost_usd,
     }
 }
 

@@ -79,12 +79,14 @@ pub(crate) fn task(
     Ok(row.map(|(status, attempt)| (status.into(), attempt)))
 }
 
-/// The lease of an attempt, and how many bytes of its output are stored.
-pub(crate) fn attempt(c: &mut Conn, task: TaskId, number: i32) -> Result<Option<(LeaseId, i64)>, StoreError> {
+/// The lease of an attempt, how many bytes of its output are stored, and whether its runner has reported its end.
+pub(crate) fn attempt(c: &mut Conn, task: TaskId, number: i32) -> Result<Option<(LeaseId, i64, bool)>, StoreError> {
     on!(c, |c| leases::table
         .filter(leases::task_id.eq(task.db()).and(not(leases::refused)))
         .filter((leases::attempt - leases::refusals).eq(number))
-        .select((leases::id, leases::output_stored))
+        // An attempt that ended at the provider's usage limit does not count, so the next one has its number.
+        .order(leases::attempt.desc())
+        .select((leases::id, leases::output_stored, leases::outcome.is_not_null()))
         .first(c)
         .optional())
 }

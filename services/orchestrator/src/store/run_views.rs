@@ -261,6 +261,7 @@ struct SpecRow {
     isolation: Option<IsolationColumn>,
     base: Option<String>,
     stale: bool,
+    max_cost_usd: Option<f64>,
 }
 
 /// Reads the tasks of a run whose positions lie in this range.
@@ -387,6 +388,7 @@ fn whole_task(
         output_summary: result.output_summary,
         exit_code: result.exit_code,
         usage: (usage != Usage::default()).then_some(usage),
+        max_cost_usd: spec.max_cost_usd,
         provider_session_id: result.provider_session_id,
         stale: spec.stale,
         created_at: result.created_at,

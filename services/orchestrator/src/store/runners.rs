@@ -11,7 +11,7 @@ use ensemble_types::runs::Provider;
 use ensemble_types::time::Timestamp;
 
 use super::schema::runners;
-use super::{leases, refusals};
+use super::{holds, leases, refusals};
 use crate::domain::{ActiveRunner, Runner};
 
 /// A machine that has not asked for leases for so long is not waited for.
@@ -66,11 +66,17 @@ pub(crate) fn of_account(c: &mut Conn, owner: UserId) -> Result<Vec<Runner>, Sto
         return Ok(Vec::new());
     }
     let open = leases::open_by_machine(c, owner)?;
+    let holds = holds::of_account(c, owner)?;
+    let held = |machine: &str| {
+        let of_machine = holds.iter().filter(|(of, _, until)| of == machine && *until > now);
+        of_machine.map(|(_, provider, until)| (*provider, *until)).collect()
+    };
     let runner = |(machine, names, seen_until, slots): (String, String, Timestamp, Option<i32>)| Runner {
         providers: providers(&names),
         slots: slots.map(i64::from),
         running: open.get(&machine).copied().unwrap_or(0),
         is_active: seen_until > now,
+        held: held(&machine),
         seen_until,
         machine,
     };

@@ -78,7 +78,7 @@ table! {
 }
 
 table! {
-    use diesel::sql_types::{Bool, Integer, Nullable, Text};
+    use diesel::sql_types::{Bool, Double, Integer, Nullable, Text};
     use ensemble_store_kit::types::{RefText, Uid};
 
     task_specs (task_id) {
@@ -99,6 +99,23 @@ table! {
         follow_up -> Nullable<Text>,
         follow_up_fence -> Nullable<Integer>,
         stale -> Bool,
+        max_cost_usd -> Nullable<Double>,
+        spent_usd -> Double,
+        quota_waits -> Integer,
+        session_cost_usd -> Double,
+        session_cost_of -> Nullable<Text>,
+    }
+}
+
+table! {
+    use diesel::sql_types::Text;
+    use ensemble_store_kit::types::{Moment, Uid};
+
+    provider_holds (owner_id, machine_id, provider) {
+        owner_id -> Uid,
+        machine_id -> Text,
+        provider -> Text,
+        held_until -> Moment,
     }
 }
 

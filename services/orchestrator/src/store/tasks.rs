@@ -120,8 +120,8 @@ pub(crate) struct EndedTask {
     pub(crate) not_before: Option<Timestamp>,
     pub(crate) error: Option<TaskError>,
     pub(crate) results: AttemptResults,
-    /// The machine handed it back before the agent was started.
-    pub(crate) refused: bool,
+    /// The attempt does not count: the machine handed it back before the agent was started, or the provider's limit is reached.
+    pub(crate) uncounted: bool,
     pub(crate) now: Timestamp,
 }
 
@@ -169,7 +169,7 @@ pub(crate) fn end_attempt(tx: &mut Conn, task: &EndedTask) -> Result<(), StoreEr
     on!(tx, |c| cached(diesel::update(tasks::table.find(task.id.db())).set((
         changes,
         session,
-        tasks::refusals.eq(tasks::refusals + i32::from(task.refused)),
+        tasks::refusals.eq(tasks::refusals + i32::from(task.uncounted)),
         tasks::started_at.eq(started_at)
     )))
     .execute(c))?;
@@ -298,6 +298,16 @@ pub(crate) fn requeue_ended(tx: &mut Conn, run: &LockedRun, queued: TaskStatus) 
         .set(changes)
         .returning(tasks::id)
         .get_results(c))
+}
+
+/// For which providers and machines the queued tasks of a run wait.
+pub(crate) fn queued_for(tx: &mut Conn, run: RunId) -> Result<Vec<(Provider, Option<String>)>, StoreError> {
+    let rows: Vec<(ProviderColumn, Option<String>)> = on!(tx, |c| tasks::table
+        .filter(tasks::run_id.eq(run.db()).and(tasks::status.eq(TaskStatus::Queued.as_str())))
+        .select((tasks::provider, tasks::machine_id))
+        .distinct()
+        .load(c))?;
+    Ok(rows.into_iter().map(|(provider, machine)| (provider.into(), machine)).collect())
 }
 
 /// The machines that tasks of an account's run are pinned to.

@@ -22,7 +22,7 @@ const DAY: i64 = 86_400_000_000;
 const MOST: i64 = 1_000;
 /// What one attempt counts at most. A runner reports any number, and the sums must stay within their columns.
 const MOST_TOKENS: u64 = 1 << 36;
-const MOST_COST: f64 = 1e6;
+pub(crate) const MOST_COST: f64 = 1e6;
 
 /// Account, day, machine and provider.
 type Key = (UserId, i32, String, Provider);

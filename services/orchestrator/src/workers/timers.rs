@@ -16,7 +16,7 @@ use super::ActiveRunners;
 use crate::config::Limits;
 use crate::metrics::RunMetrics;
 use crate::operations::topics::{run_changed, run_ended};
-use crate::operations::{runs, task_changes, timers};
+use crate::operations::{quota, runs, task_changes, timers};
 
 /// The pause after a database error.
 const ERROR_PAUSE: Duration = Duration::from_millis(500);
@@ -103,6 +103,9 @@ impl Timers {
             let leases = timers::extend_all_leases(&self.db, self.limits.lease).await?;
             tracing::info!(leases, "Extended every lease");
         } else if is_due {
+            if schedule.hold_is_due() {
+                quota::end_due(&self.db).await?;
+            }
             for (run, paused) in timers::due(&self.db, schedule.now).await? {
                 let lost = timers::process(&self.db, self.limits.max_losses, run, paused).await?;
                 self.metrics.machines_lost(lost);

@@ -19,6 +19,7 @@ mod machines;
 mod memory;
 mod outputs;
 mod permissions;
+mod provider_limits;
 mod quotas;
 mod refs;
 mod refusals;

@@ -80,6 +80,8 @@ impl Fixture {
     fn task(&self, isolation: Isolation) -> Lease {
         Lease {
             follow_up: false,
+            max_cost_usd: None,
+            resume_cost_usd: None,
             id: LeaseId::generate(),
             fence: 1,
             run_id: RunId::generate(),

@@ -198,6 +198,8 @@ pub(crate) fn task(prompt: impl Into<String>) -> Lease {
         base_task: None,
         resume: None,
         follow_up: false,
+        max_cost_usd: None,
+        resume_cost_usd: None,
         traceparent: None,
         expires_at: Timestamp::from_unix_seconds(4_000_000_000),
     }
