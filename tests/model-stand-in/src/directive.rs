@@ -8,6 +8,8 @@ pub enum Directive {
     Refuse,
     RefuseLate,
     Fail(u16),
+    /// The usage limit is reached, for so many seconds.
+    Limit(u64),
     Hang,
     Drop,
     Run(String),
@@ -41,6 +43,7 @@ fn read(prompt: &str) -> (Directive, bool) {
             "refuse" => Some(Directive::Refuse),
             "refuse-late" => Some(Directive::RefuseLate),
             "fail" => rest.parse().ok().map(Directive::Fail),
+            "limit" => rest.parse().ok().map(Directive::Limit),
             "hang" => Some(Directive::Hang),
             "drop" => Some(Directive::Drop),
             "run" => Some(Directive::Run(rest.to_owned())),
@@ -69,6 +72,7 @@ mod tests {
     fn the_first_directive_counts() {
         assert_eq!(read("x [[say a b]] [[hang]] [[split]]"), (Directive::Say("a b".to_owned()), true));
         assert_eq!(read("[[fail 400]]"), (Directive::Fail(400), false));
+        assert_eq!(read("[[limit 60]]"), (Directive::Limit(60), false));
         assert_eq!(read("[[repeat 3 ab ]]").0, Directive::Repeat(3, "ab ".to_owned()));
         let messages = ["[[say a]]", "[[say b]] [[say c]]", "go on"].map(str::to_owned);
         assert_eq!(of(&messages).0, Directive::Say("b".to_owned()), "of the last message that has one");

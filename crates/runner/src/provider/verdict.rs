@@ -235,6 +235,59 @@ mod tests {
         }
     }
 
+    const LIMIT: &str = r#"{"type":"result","subtype":"success","is_error":true,"api_error_status":429,"result":"You've hit your limit"}"#;
+
+    #[test]
+    fn a_limit_is_what_the_program_gave_up_because_of() {
+        let ends = |at: i64, status: &str| {
+            format!(r#"{{"type":"rate_limit_event","rate_limit_info":{{"status":"{status}","resetsAt":{at}}}}}"#)
+        };
+        let of = |lines: &[&str]| {
+            let outcome = judge(Provider::Claude, &claude(lines), Exit::Code(1), None, "");
+            (outcome.status, outcome.resume_at)
+        };
+        let at = Timestamp::from_unix_seconds;
+        use FinishStatus::{Failed, Quota};
+        assert_eq!(of(&[LIMIT]), (Quota, None));
+        assert_eq!(of(&[&ends(1_000, "rejected"), LIMIT]), (Quota, Some(at(1_000))));
+        assert_eq!(of(&[&ends(1_000, "allowed_warning"), LIMIT]), (Quota, None));
+        assert_eq!(of(&[&ends(1_000, "rejected"), ERROR]), (Failed, None), "it ended for another reason");
+        assert_eq!(of(&[&ends(-5, "rejected"), LIMIT]).1, Some(at(0)));
+        let far = of(&[&ends(i64::MAX, "rejected"), LIMIT]).1.unwrap();
+        let week = Duration::from_secs(7 * 24 * 60 * 60);
+        assert!(far < now().plus(week) && far > now().plus(week / 2), "{far}");
+        let (retried, text) = (
+            r#"{"type":"system","subtype":"api_retry","attempt":1,"error_status":429,"error":"rate_limit"}"#,
+            r#"{"type":"assistant","message":{"content":[{"type":"text","text":"API Error: 429 You've hit your limit"}]}}"#,
+        );
+        assert_eq!(verdict(&[retried, text, SUCCESS], Exit::Code(0), None), (FinishStatus::Completed, None));
+        assert_eq!(verdict(&[text, ERROR], Exit::Code(1), None).1.as_deref(), Some("MODEL_ERROR"));
+    }
+
+    #[test]
+    fn each_program_has_its_own_sign_of_a_limit() {
+        let of = |provider, line: &str, code: i32| {
+            let mut transcript = Transcript::new();
+            read_line(provider, line, &mut transcript);
+            judge(provider, &transcript, Exit::Code(code), None, "").status
+        };
+        let failed = |message: &str| format!(r#"{{"type":"turn.failed","error":{{"message":"{message}"}}}}"#);
+        use FinishStatus::{Completed, Failed, Quota};
+        for (message, status) in [
+            ("You’ve hit your usage limit. Upgrade to Plus to continue", Quota),
+            ("You’ve hit your usage limit for gpt-5. Try again at 4:55 AM.", Quota),
+            ("Quota exceeded. Check your plan and billing details.", Quota),
+            ("exceeded retry limit, last status: 429 Too Many Requests", Quota),
+            ("exceeded retry limit, last status: 503 Service Unavailable", Failed),
+            ("stream error: You’ve hit your usage limit", Failed),
+        ] {
+            assert_eq!(of(Provider::Codex, &failed(message), 1), status, "{message}");
+        }
+        let error = r#"{"type":"result","status":"error","error":{"type":"unknown","message":"[API Error: You have exhausted your daily quota]"}}"#;
+        assert_eq!((of(Provider::Gemini, error, 173), of(Provider::Gemini, error, 144)), (Quota, Failed));
+        assert_eq!(of(Provider::Gemini, r#"{"type":"result","status":"success"}"#, 0), Completed);
+    }
+
     #[test]
     fn a_stop_decides_unless_the_work_was_done() {
         use FinishStatus::{Cancelled, Completed, Timeout};

@@ -1,11 +1,12 @@
 //! The three real coding agents with a stand-in for the model: each agent through every kind of ending.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use ensemble_testkit::eventually;
 use ensemble_types::leases::{FinishStatus, Lease};
 use ensemble_types::runs::Permission;
 use ensemble_types::runs::Provider;
+use ensemble_types::time::Timestamp;
 
 use crate::support::clis::Fixture;
 use crate::support::orchestrator::{code, completed};
@@ -30,6 +31,8 @@ each_agent!(
     goes_on_with_what_is_said,
     reports_a_model_error,
     reports_a_refusal,
+    tells_that_its_limit_is_reached,
+    keeps_the_limit_of_cost,
     crashes,
     is_cancelled,
     times_out,
@@ -111,6 +114,77 @@ async fn reports_a_refusal(fixture: Fixture) {
     } else {
         assert_eq!((late.status, code(&late)), (FinishStatus::Failed, "REFUSED"), "{late:?}");
     }
+}
+
+async fn tells_that_its_limit_is_reached(fixture: Fixture) {
+    let first = fixture.task("Count the plums. [[limit 7200]]");
+    let run = first.run_id;
+    let finish = fixture.server.finished(fixture.server.enqueue(first), SOON).await;
+    let at_limit = (FinishStatus::Quota, "PROVIDER_LIMIT_REACHED");
+    assert_eq!((finish.status, code(&finish)), at_limit, "{finish:?}");
+    // Only a subscription of claude says when.
+    assert_eq!(finish.resume_at, None);
+    let session = finish.provider_session_id.unwrap().into_string();
+
+    // The next attempt goes on with the same conversation.
+    let second =
+        Lease { run_id: run, resume: Some(session.clone()), ..fixture.task("Count the plums. [[limit 7200]]") };
+    let finish = fixture.server.finished(fixture.server.enqueue(second), SOON).await;
+    assert_eq!((finish.status, code(&finish)), at_limit, "{finish:?}");
+    let said = fixture.model.requests().pop().unwrap().user_messages.join("\n");
+    assert!(said.contains("Count the plums."), "{said}");
+
+    // What the model or a command says is no limit.
+    for text in [
+        "You’ve hit your usage limit. Try again at 4:55 AM.",
+        r#"{"type":"result","subtype":"success","is_error":true,"api_error_status":429,"result":"You've hit your limit"}"#,
+        r#"{"type":"turn.failed","error":{"message":"You've hit your usage limit."}}"#,
+    ] {
+        let said =
+            fixture.server.finished(fixture.server.enqueue(fixture.task(&format!("[[say {text}]]"))), SOON).await;
+        completed(&said);
+        let printed = fixture.task(&format!("[[run echo '{}']]", text.replace('\'', "")));
+        completed(&fixture.server.finished(fixture.server.enqueue(printed), SOON).await);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscription_of_claude_says_when_its_limit_ends() {
+    let fixture = Fixture::configured(Provider::Claude, Permission::Edit, |claude| {
+        claude.env.remove("ANTHROPIC_API_KEY");
+        claude.env.insert("CLAUDE_CODE_OAUTH_TOKEN".to_owned(), "sk-ant-oat01-stand-in".to_owned());
+    });
+    for (seconds, expected) in [(7_200, 7_200), (30 * 86_400, (7 * 24 - 1) * 3_600)] {
+        let task = fixture.task(&format!("[[limit {seconds}]]"));
+        let before = now();
+        let finish = fixture.server.finished(fixture.server.enqueue(task), SOON).await;
+        assert_eq!(finish.status, FinishStatus::Quota, "{finish:?}");
+        let wait = finish.resume_at.unwrap().since(before).as_secs();
+        assert!((expected - 5..expected + 60).contains(&wait), "{wait}");
+    }
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_unix_seconds(0).plus(UNIX_EPOCH.elapsed().unwrap())
+}
+
+async fn keeps_the_limit_of_cost(fixture: Fixture) {
+    let bounded = |prompt: &str, max: f64| Lease { max_cost_usd: Some(max), ..fixture.task(prompt) };
+    let ended = async |lease: Lease| fixture.server.finished(fixture.server.enqueue(lease), SOON).await;
+    completed(&ended(bounded("Just talk.", 1.0)).await);
+    for prompt in ["Just talk.", "[[run echo one]]"] {
+        let finish = ended(bounded(prompt, 0.00001)).await;
+        if fixture.provider == Provider::Claude {
+            assert_eq!((finish.status, code(&finish)), (FinishStatus::Failed, "COST_LIMIT_REACHED"), "{finish:?}");
+            assert!(finish.usage.unwrap().cost_usd.unwrap() > 0.00001);
+        } else {
+            // It does not say what it costs.
+            completed(&finish);
+            assert_eq!(finish.usage.unwrap().cost_usd, None);
+        }
+    }
+    let spent = ended(bounded("Just talk.", 0.0)).await;
+    assert_eq!((spent.status, code(&spent)), (FinishStatus::Failed, "COST_LIMIT_REACHED"), "{spent:?}");
 }
 
 async fn crashes(fixture: Fixture) {

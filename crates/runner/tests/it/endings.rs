@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use ensemble_runner::config::Timing;
 use ensemble_testkit::{eventually, eventually_some};
 use ensemble_types::ids::LeaseId;
-use ensemble_types::leases::FinishStatus;
+use ensemble_types::leases::{FinishStatus, Lease};
 
 use crate::support::orchestrator::{code, completed, task};
 use crate::support::{DONE, Orchestrator, Runner, RunnerProcess, SOON, ScriptAgent, config, processes};
@@ -91,6 +91,39 @@ async fn what_a_program_leaves_behind_is_ended_with_it() {
     let lease = server.enqueue(task(format!("(setsid bash -c \"trap '' TERM; while :; do sleep 1; done\" &)\n{DONE}")));
     completed(&server.finished(lease, SOON).await);
     gone(lease, Duration::from_secs(1)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_program_that_costs_too_much_is_ended() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let _runner = Runner::start(config(&server, &agent, state.path()));
+    // A turn has ended, and something goes on in the background.
+    let turn = |version: &str, cost: &str| {
+        format!(
+            r#"echo '{{"type":"system","subtype":"init","session_id":"s-1","claude_code_version":"{version}"}}'
+            echo '{{"type":"result","subtype":"success","is_error":false,"result":"ok","total_cost_usd":{cost}}}'
+            exec sleep 600"#
+        )
+    };
+    let bounded = |script: String| Lease { max_cost_usd: Some(2.0), ..task(script) };
+    let id = server.enqueue(bounded(turn("2.1.197", "2.5")));
+    let finish = server.finished(id, SOON).await;
+    assert_eq!((finish.status, code(&finish)), (FinishStatus::Failed, "COST_LIMIT_REACHED"));
+    assert_eq!(finish.usage.unwrap().cost_usd, Some(2.5));
+    gone(id, Duration::from_secs(1)).await;
+
+    // What a newer version reports includes what the session had cost before.
+    let resumed = |version: &str| Lease {
+        resume: Some("s-1".to_owned()),
+        follow_up: true,
+        resume_cost_usd: Some(1.5),
+        ..bounded(turn(version, "2.5").replace("exec sleep 600", ""))
+    };
+    let newer = server.finished(server.enqueue(resumed("2.1.330")), SOON).await;
+    completed(&newer);
+    assert_eq!(newer.usage.unwrap().cost_usd, Some(1.0));
+    let older = server.finished(server.enqueue(resumed("2.1.197")), SOON).await;
+    assert_eq!((code(&older), older.usage.unwrap().cost_usd), ("COST_LIMIT_REACHED", Some(2.5)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -19,6 +19,18 @@ pub(super) async fn messages(log: web::Data<RequestLog>, body: web::Bytes) -> Ht
             "error": {"type": "invalid_request_error", "message": "the stand-in was asked to fail"},
         }));
     }
+    if let Move::Limit(ends) = next {
+        // A subscription's limit is in the headers. With a key the program does not read them.
+        return HttpResponse::TooManyRequests()
+            .insert_header(("anthropic-ratelimit-unified-status", "rejected"))
+            .insert_header(("anthropic-ratelimit-unified-reset", ends.to_string()))
+            .insert_header(("anthropic-ratelimit-unified-representative-claim", "five_hour"))
+            .insert_header(("x-should-retry", "false"))
+            .json(json!({
+                "type": "error",
+                "error": {"type": "rate_limit_error", "message": "the stand-in was asked to be at its limit"},
+            }));
+    }
     let reply = Reply { model, next, number: list(&request, "/messages").count() };
     if request.get("stream").and_then(Value::as_bool) == Some(true) {
         let (frames, ending) = reply.frames();
@@ -60,7 +72,7 @@ impl Reply {
         match &self.next {
             Move::Text(..) => "end_turn",
             Move::Command(_) => "tool_use",
-            Move::Refusal(_) | Move::Failure(_) => "refusal",
+            Move::Refusal(_) | Move::Failure(_) | Move::Limit(_) => "refusal",
         }
     }
 
@@ -71,7 +83,7 @@ impl Reply {
                 json!([{"type": "tool_use", "id": format!("toolu_standin_{}", self.number), "name": "Bash", "input": bash(command)}])
             }
             Move::Refusal(Some(text)) => json!([{"type": "text", "text": text}]),
-            Move::Refusal(None) | Move::Failure(_) => json!([]),
+            Move::Refusal(None) | Move::Failure(_) | Move::Limit(_) => json!([]),
         }
     }
 
@@ -105,7 +117,7 @@ impl Reply {
                 frames.push(delta(&json!({"type": "text_delta", "text": text})));
                 frames.push(closes());
             }
-            Move::Refusal(None) | Move::Failure(_) => {}
+            Move::Refusal(None) | Move::Failure(_) | Move::Limit(_) => {}
         }
         frames.push(frame(&json!({
             "type": "message_delta",

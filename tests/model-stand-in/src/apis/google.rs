@@ -27,6 +27,15 @@ pub(super) async fn call(log: web::Data<RequestLog>, call: web::Path<String>, bo
             "error": {"code": status.as_u16(), "status": "INVALID_ARGUMENT", "message": "the stand-in was asked to fail"},
         }));
     }
+    if let Move::Limit(_) = next {
+        return HttpResponse::TooManyRequests().json(json!({"error": {
+            "code": 429, "status": "RESOURCE_EXHAUSTED", "message": "the stand-in was asked to be at its limit",
+            "details": [{
+                "@type": "type.googleapis.com/google.rpc.QuotaFailure",
+                "violations": [{"quotaId": "GenerateRequestsPerDayPerProjectPerModel"}],
+            }],
+        }}));
+    }
     let (chunks, ending) = chunks(&next);
     if verb == "streamGenerateContent" {
         streamed(chunks.iter().map(|chunk| format!("data: {chunk}\r\n\r\n")).collect(), ending, split)
@@ -90,7 +99,7 @@ fn whole(next: &Move) -> Value {
             let args = json!({"command": command, "description": "As the prompt said"});
             candidate(&json!({"functionCall": {"name": "run_shell_command", "args": args}}), Some("STOP"))
         }
-        Move::Refusal(_) | Move::Failure(_) => json!({
+        Move::Refusal(_) | Move::Failure(_) | Move::Limit(_) => json!({
             "promptFeedback": {"blockReason": "SAFETY"},
             "candidates": [{"index": 0, "finishReason": "SAFETY", "content": {"role": "model", "parts": []}}],
             "usageMetadata": usage(),

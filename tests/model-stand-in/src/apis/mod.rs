@@ -4,6 +4,8 @@ mod anthropic;
 mod google;
 mod openai;
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use actix_web::http::StatusCode;
 use actix_web::{HttpResponse, web};
 use serde_json::Value;
@@ -38,6 +40,8 @@ enum Move {
     /// A shell command.
     Command(String),
     Failure(StatusCode),
+    /// The usage limit is reached until this time, in seconds since 1970.
+    Limit(u64),
 }
 
 /// Records the request and decides how to answer it.
@@ -53,6 +57,7 @@ fn decide(log: &RequestLog, request: ModelRequest) -> (Move, bool) {
         Directive::Fail(status) => {
             Move::Failure(StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR))
         }
+        Directive::Limit(seconds) => Move::Limit(now() + seconds),
         Directive::Hang => Move::Text(vec!["I begin".to_owned()], Ending::Hangs),
         Directive::Drop => Move::Text(vec!["I begin".to_owned()], Ending::Drops),
         Directive::Run(command) => match result {
@@ -61,6 +66,12 @@ fn decide(log: &RequestLog, request: ModelRequest) -> (Move, bool) {
         },
     };
     (next, split)
+}
+
+/// Seconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "the agents compare the end of a limit with their own clock")]
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 fn streamed(frames: Vec<String>, ending: Ending, split: bool) -> HttpResponse {

@@ -17,6 +17,12 @@ pub(super) async fn responses(log: web::Data<RequestLog>, body: web::Bytes) -> H
             "error": {"type": "invalid_request_error", "code": "standin", "message": "the stand-in was asked to fail"},
         }));
     }
+    if let Move::Limit(ends) = next {
+        return HttpResponse::TooManyRequests().json(json!({"error": {
+            "type": "usage_limit_reached", "message": "the stand-in was asked to be at its limit", "plan_type": "pro",
+            "resets_at": ends,
+        }}));
+    }
     let (frames, ending) = frames(&next, &request);
     streamed(frames, ending, split)
 }
@@ -72,7 +78,7 @@ fn frames(next: &Move, request: &Value) -> (Vec<String>, Ending) {
             return (frames, Ending::Whole);
         }
         Move::Command(command) => frames.push(done(&call(command, request))),
-        Move::Failure(_) => {}
+        Move::Failure(_) | Move::Limit(_) => {}
     }
     frames.push(frame(&json!({
         "type": "response.completed",

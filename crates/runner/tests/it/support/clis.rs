@@ -30,10 +30,20 @@ impl Fixture {
     }
 
     pub(crate) fn with(provider: Provider, permission: Permission) -> Self {
+        Self::configured(provider, permission, |_| {})
+    }
+
+    /// With changes to what the agent is called with.
+    pub(crate) fn configured(
+        provider: Provider,
+        permission: Permission,
+        change: impl FnOnce(&mut ProviderConfig),
+    ) -> Self {
         let (server, model, home) = (Orchestrator::start(), StandIn::start().unwrap(), tempfile::tempdir().unwrap());
         // The script agent is only a placeholder and is replaced.
         let mut config = config(&server, &ScriptAgent::new(), home.path());
         set_up(&mut config, provider, permission, &model.url(), home.path());
+        change(config.providers.get_mut(&provider).unwrap());
         config.timing.term_grace = Duration::from_secs(3);
         let runner = Runner::start(config);
         Self { provider, server, model, home, _runner: runner }
