@@ -9,6 +9,8 @@ mod changes;
 mod ensemble;
 #[cfg(feature = "up")]
 mod interruptions;
+#[cfg(feature = "up")]
+mod limits;
 mod plans;
 #[cfg(feature = "up")]
 mod prompts;
