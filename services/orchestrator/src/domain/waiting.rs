@@ -61,7 +61,7 @@ pub(crate) fn waiting_for(task: Obstacles<'_>, runners: &[Runner]) -> Option<(Wa
         (WaitingFor::Quota, reason)
     } else if let Some(running) = task.full_run {
         (WaitingFor::Concurrency, format!("{running} tasks of the run are running, and no more may at once."))
-    } else if runners.iter().any(|runner| task.can_run_on(runner) && !runner.is_full()) {
+    } else if runners.iter().any(|runner| task.can_use(runner) && !runner.is_full()) {
         return None;
     } else {
         (WaitingFor::Machine, task.machines(runners))
@@ -83,9 +83,14 @@ impl Obstacles<'_> {
         runner.held.iter().find(|(provider, _)| *provider == self.provider).map(|(_, until)| *until)
     }
 
+    /// It can run on this machine, and the provider's usage limit is not reached there.
+    fn can_use(&self, runner: &Runner) -> bool {
+        self.can_run_on(runner) && self.held_until(runner).is_none()
+    }
+
     /// That the provider's usage limit is reached wherever the task could run.
     fn limits(&self, runners: &[Runner]) -> Option<String> {
-        if runners.iter().any(|runner| self.can_run_on(runner) && self.held_until(runner).is_none()) {
+        if runners.iter().any(|runner| self.can_use(runner)) {
             return None;
         }
         let may = runners.iter().filter(|runner| runner.providers.contains(&self.provider) && self.may_have(runner));
@@ -145,6 +150,9 @@ impl Obstacles<'_> {
             let names: Vec<&str> = runner.providers.iter().map(|provider| provider.as_str()).collect();
             let offers = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
             return format!("is online and offers {offers}, not {}", self.provider);
+        }
+        if let Some(until) = self.held_until(runner) {
+            return format!("is at {}'s limit until {until}", self.provider);
         }
         format!("is full: {} of {} attempts", runner.running, runner.slots.unwrap_or(runner.running))
     }
@@ -259,7 +267,9 @@ mod tests {
         // Another machine has no limit.
         assert_eq!(waiting_for(TASK, &[first.clone(), runner("c", Provider::Claude)]), None);
         let full = Runner { running: 4, ..runner("c", Provider::Claude) };
-        assert_eq!(of(TASK, &[first.clone(), full]).0, WaitingFor::Machine);
+        let (found, reason) = of(TASK, &[first.clone(), full]);
+        assert_eq!(found, WaitingFor::Machine);
+        assert!(reason.contains("a is at claude's limit until 1970-01-01T02:00:00.000Z; c is full"), "{reason}");
         let other = Runner { held: vec![(Provider::Codex, at(9))], ..runner("a", Provider::Claude) };
         assert_eq!(waiting_for(TASK, &[other]), None);
         let pinned = Obstacles { machine: Some("b"), is_pinned: true, ..TASK };
