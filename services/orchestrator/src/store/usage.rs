@@ -34,14 +34,17 @@ pub(crate) struct Spent(BTreeMap<Key, UsageSum>);
 impl Spent {
     /// An attempt ended and reported this.
     pub(crate) fn add(&mut self, owner: UserId, at: Timestamp, machine: &str, provider: Provider, usage: Usage) {
-        if usage == Usage::default() {
+        let Usage { input_tokens, output_tokens, cost_usd } = usage;
+        // An attempt that ended at the provider's limit at once reports zeros.
+        if input_tokens.unwrap_or(0) == 0 && output_tokens.unwrap_or(0) == 0 && cost_usd.is_none_or(|cost| cost <= 0.0)
+        {
             return;
         }
         let sum = self.0.entry((owner, day(at), machine.to_owned(), provider)).or_default();
         sum.attempts += 1;
-        sum.input_tokens += usage.input_tokens.unwrap_or(0).min(MOST_TOKENS);
-        sum.output_tokens += usage.output_tokens.unwrap_or(0).min(MOST_TOKENS);
-        sum.cost_usd += usage.cost_usd.filter(|cost| *cost > 0.0).unwrap_or(0.0).min(MOST_COST);
+        sum.input_tokens += input_tokens.unwrap_or(0).min(MOST_TOKENS);
+        sum.output_tokens += output_tokens.unwrap_or(0).min(MOST_TOKENS);
+        sum.cost_usd += cost_usd.filter(|cost| *cost > 0.0).unwrap_or(0.0).min(MOST_COST);
     }
 
     pub(crate) fn save(&self, tx: &mut Conn) -> Result<(), StoreError> {

@@ -135,7 +135,9 @@ on_both_databases! {
         }
         assert_eq!(statuses(&fixture.run(&run).await), ["dispatching"], "nothing happened");
         // Without a time it is five minutes.
-        runner.report(&lease, "finish", json!({ "status": "quota" })).await.expect(200);
+        let nothing = json!({ "inputTokens": 0, "outputTokens": 0, "costUsd": 0 });
+        runner.report(&lease, "finish", json!({ "status": "quota", "usage": nothing })).await.expect(200);
+        assert_eq!(fixture.api.get("/v1/orchestrator/usage").await.expect(200)["total"]["attempts"], 0);
         let wait = async || {
             let reason = waits(&fixture.run(&run).await, 0).1.to_owned();
             let at: Timestamp = reason.split("goes on at ").nth(1).unwrap().trim_end_matches('.').parse().unwrap();
