@@ -259,11 +259,15 @@ mod tests {
         let (first, later) = (held("a", 7_200), held("b", 9_000));
         let alone = "claude's limit on a is reached; goes on at 1970-01-01T02:00:00.000Z.";
         let full_run = Obstacles { full_run: Some(4), ..TASK };
-        assert_eq!(of(full_run, &[first.clone()]), (WaitingFor::Quota, alone.to_owned()), "before concurrency");
+        assert_eq!(
+            of(full_run, std::slice::from_ref(&first)),
+            (WaitingFor::Quota, alone.to_owned()),
+            "before concurrency"
+        );
         let both = of(TASK, &[later.clone(), first.clone()]).1;
         assert!(both.ends_with("02:00:00.000Z; on b at 1970-01-01T02:30:00.000Z."), "{both}");
         let paused = Obstacles { paused_until: Some(at(9)), ..TASK };
-        assert_eq!(of(paused, &[first.clone()]).0, WaitingFor::Backoff);
+        assert_eq!(of(paused, std::slice::from_ref(&first)).0, WaitingFor::Backoff);
         // Another machine has no limit.
         assert_eq!(waiting_for(TASK, &[first.clone(), runner("c", Provider::Claude)]), None);
         let full = Runner { running: 4, ..runner("c", Provider::Claude) };

@@ -15,16 +15,15 @@ use ensemble_types::time::Timestamp;
 
 use super::attempts::{EndingAttempt, Finished, end_attempts};
 use super::changes::{LockedRuns, save_run, transition};
-use super::quota;
+use super::{costs, quota};
 use crate::config::Limits;
-use crate::domain::{AttemptEnd, LeaseCall, RunEvent, Spending, TaskEvent, hold_until};
+use crate::domain::{AttemptEnd, LeaseCall, RunEvent, TaskEvent, hold_until};
 use crate::error::Error;
 use crate::store::leases::{LockedLease, StartedLease};
 use crate::store::refusals::{self, NewRefusal};
 use crate::store::runs::LockedRun;
 use crate::store::tasks::{AttemptResults, LockedTask};
-use crate::store::usage::MOST_COST;
-use crate::store::{costs, deleted_machines, leases, permissions, runners, tasks};
+use crate::store::{deleted_machines, leases, permissions, runners, tasks};
 
 const OPERATION: &str = "apply lease reports";
 /// Reports that can wait. A runner reports again after a 503, so a full queue delays reports and loses none.
@@ -236,7 +235,7 @@ impl<'a> ReportBatch<'a> {
                     (FinishStatus::Quota, _) => quota::hold(tx, run, task, lease, *resume_at)?,
                     _ => reported(tx, *status, error.as_ref(), task.id, results)?,
                 };
-                let end = spend(tx, task, results, end)?;
+                let end = costs::spend(tx, task, results, end)?;
                 let (run, task, lease) = (run.id, task.clone(), lease.clone());
                 self.ended.insert(lease.id, self.ending.len());
                 self.ending.push(EndingAttempt { run, task, lease, end, results: results.clone() });
@@ -263,20 +262,6 @@ fn reported(
         return Ok(AttemptEnd::Reported(FinishStatus::Failed, Some(error)));
     }
     Ok(AttemptEnd::Reported(status, error.cloned()))
-}
-
-/// Adds what an attempt cost to what its task has cost.
-fn spend(
-    tx: &mut Conn,
-    task: &LockedTask,
-    results: &AttemptResults,
-    end: AttemptEnd,
-) -> Result<AttemptEnd, StoreError> {
-    let spending = match results.usage.unwrap_or_default().cost_usd.filter(|cost| *cost > 0.0) {
-        Some(cost) => costs::spend(tx, task.id, cost.min(MOST_COST), results.provider_session_id.as_deref())?,
-        None => Spending::default(),
-    };
-    Ok(spending.limit(end, task.retry, task.failures))
 }
 
 /// Records that the machine of a lease cannot run the task, and finds out whether another one may.

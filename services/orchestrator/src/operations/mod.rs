@@ -17,6 +17,7 @@ pub(crate) mod topics;
 pub(crate) mod usage;
 
 mod changes;
+mod costs;
 mod grants;
 mod lease_reports;
 mod per_account_lock;
