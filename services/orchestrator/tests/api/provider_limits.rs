@@ -287,6 +287,10 @@ on_both_databases! {
         fixture.api.post(&path(&run, "/retry"), &json!({})).await.expect(200);
         let fifth = runner.lease_one().await;
         assert_eq!(runner.report(&fifth, "finish", cost("completed", 2.5)).await.expect(200)["taskStatus"], "completed");
+        // So does one who says more to the agent.
+        let messages = path(&run, &format!("/tasks/{}/messages", run["tasks"][0]["id"].as_str().unwrap()));
+        fixture.api.post(&messages, &json!({ "text": "and this", "messageId": "m" })).await.expect(200);
+        assert_eq!(runner.lease_one().await["maxCostUsd"], 2.5);
     }
 
     async fn a_limit_of_cost_has_bounds(on: Backend) {
