@@ -16,6 +16,7 @@ mod context;
 mod cost;
 mod denials;
 mod failure;
+mod following;
 mod global;
 mod home;
 mod machines;

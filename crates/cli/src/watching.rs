@@ -42,6 +42,8 @@ pub(crate) struct Asked {
     pub(crate) machines: Option<Machines>,
     /// The permission of each task.
     pub(crate) permissions: Vec<Option<Permission>>,
+    /// The task that the exit code is about, if it is not about all.
+    pub(crate) about: Option<TaskId>,
 }
 
 /// Whether refused commands matter.
@@ -60,6 +62,17 @@ impl AllowDenials {
             RunStatus::Completed if denied > 0 && !self.allow_denials => ExitCode::from(DENIED),
             RunStatus::Completed => ExitCode::SUCCESS,
             RunStatus::Cancelled => ExitCode::from(CANCELLED),
+            _ => ExitCode::FAILURE,
+        }
+    }
+
+    /// The exit code for how one task ended.
+    pub(crate) fn code_of(self, task: &Task) -> ExitCode {
+        let denied = denials::count(std::slice::from_ref(task));
+        match task.status {
+            TaskStatus::Completed if denied > 0 && !self.allow_denials => ExitCode::from(DENIED),
+            TaskStatus::Completed => ExitCode::SUCCESS,
+            TaskStatus::Cancelled => ExitCode::from(CANCELLED),
             _ => ExitCode::FAILURE,
         }
     }
@@ -141,7 +154,8 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId, asked: Asked, a
         }
         conclude(&run, &machines, &asked.permissions)?;
     }
-    Ok(allow.code(&run))
+    let about = asked.about.and_then(|about| run.tasks.iter().flatten().find(|task| task.id == about));
+    Ok(about.map_or_else(|| allow.code(&run), |task| allow.code_of(task)))
 }
 
 /// A document for programs, with the names of machines.
@@ -280,6 +294,23 @@ pub(crate) fn end(run: &Run, machines: &Machines, asked: &[Option<Permission>]) 
         print::note(format!("`ensemble retry {}` retries the failed tasks.", run.reference));
     }
     Ok(())
+}
+
+/// The same for one task of a run that may have others.
+pub(crate) fn end_of(run: &Run, number: usize, task: &Task, machines: &Machines) -> Result<()> {
+    // Alone it would be called by another number.
+    let called = name(task, number);
+    let alone = Run { tasks: Some(vec![Task { title: Some(called.clone()), ..task.clone() }]), ..run.clone() };
+    let tasks = alone.tasks.as_deref().unwrap_or_default();
+    if denials::count(tasks) > 0 {
+        print::line("")?;
+        denials::report(tasks, machines)?;
+    }
+    changes::report(&alone)?;
+    let time = task.started_at.zip(task.finished_at).map(|(from, to)| when::duration(to.since(from)));
+    let more: Vec<_> = time.into_iter().chain(cost::sentence(&cost::total(tasks))).collect();
+    let more = if more.is_empty() { String::new() } else { format!(" {}.", more.join(", ")) };
+    print::line(format!("\nRun {}, {called}: {}.{more}", run.reference, task.status.as_str()))
 }
 
 /// Says why a task failed, or was not begun.

@@ -1,26 +1,31 @@
 //! `ensemble say`: says something more to the agent of a task that has ended.
 
 use std::io;
+use std::process::ExitCode;
 
 use clap::Args;
 use ensemble_client::idempotency_key;
-use ensemble_types::runs::TaskMessage;
+use ensemble_types::runs::{Run, Task, TaskMessage};
 use ensemble_types::text::Text;
 
 use super::DONE;
 use super::output::find;
 use super::runs::Which;
 use crate::complete;
-use crate::context::Context;
+use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
+use crate::following::Following;
+use crate::machines::Machines;
 use crate::plan::read_text;
 use crate::print;
-use crate::watching::{AllowDenials, Asked, watch};
+use crate::progress::name;
+use crate::watching::{AllowDenials, Asked, INTERRUPTED, end_of, watch};
 
 /// Longer than any text that the server takes.
 const LONGEST: u64 = 512 * 1024;
 
-/// Says something more to the agent of a task that has ended. It goes on with its conversation, on the same machine.
+/// Says something more to the agent of a task that has ended. It goes on with its conversation, on the same machine, and its
+/// output is shown live. The exit code tells how this task ended.
 #[derive(Debug, Args)]
 pub(crate) struct Say {
     /// The run's ref or id, or `last`
@@ -30,9 +35,12 @@ pub(crate) struct Say {
     /// input)
     #[arg(required = true, num_args = 1..=2, value_names = ["TASK", "TEXT"])]
     words: Vec<String>,
-    /// Do not wait for the run to end
+    /// Do not wait for the task to end
     #[arg(long, short)]
     detach: bool,
+    /// Show the results of tools whole
+    #[arg(long)]
+    full: bool,
     #[command(flatten)]
     allow: AllowDenials,
 }
@@ -60,17 +68,35 @@ impl Say {
         let run = self.run.get(&me).await?;
         let task = find(&run, task)?;
         let task = me.client.say(run.id, task.id, &TaskMessage { text, message_id }).await?;
-        if !self.detach {
-            return watch(context, &me, run.id, Asked::default(), self.allow).await;
+        if self.detach {
+            if context.json {
+                print::json(&task, false)?;
+            } else {
+                let run = run.reference;
+                print::line(format!("Run {run} goes on: `ensemble show {run} --watch` watches it."))?;
+            }
+            return Ok(DONE);
         }
         if context.json {
-            print::json(&task, false)?;
-        } else {
-            print::line(format!(
-                "Run {} goes on: `ensemble show {} --watch` watches it.",
-                run.reference, run.reference
-            ))?;
+            let asked = Asked { about: Some(task.id), ..Asked::default() };
+            return watch(context, &me, run.id, asked, self.allow).await;
         }
-        Ok(DONE)
+        self.follow(context, &me, run, task).await
+    }
+
+    async fn follow(&self, context: &Context, me: &Me, run: Run, task: Task) -> Result {
+        let machines = Machines::if_available(context, me).await;
+        let number = run.tasks.iter().flatten().position(|other| other.id == task.id).unwrap_or_default();
+        let on = task.machine_id.as_ref().map_or(String::new(), |id| format!(" on {}", machines.called(id)));
+        print::note(format!("Run {}, {} with {}{on}", run.reference, name(&task, number), task.provider));
+        let mut following = Following::new(context, me, &machines, (run, task), !self.full);
+        if !following.until_end().await? {
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        let run = me.client.run(following.run()).await?;
+        following.conclude(&run)?;
+        let Some((number, task)) = following.find(&run) else { return Ok(ExitCode::FAILURE) };
+        end_of(&run, number, task, &machines)?;
+        Ok(self.allow.code_of(task))
     }
 }

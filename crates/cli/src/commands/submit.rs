@@ -101,7 +101,7 @@ impl Options {
         let plan = draft.create(provider, machine)?;
         let key = self.idempotency_key.clone().unwrap_or_else(idempotency_key);
         let run = me.client.create_run(&plan, &key).await?;
-        Ok((run, Asked { machines: Some(machines), permissions }))
+        Ok((run, Asked { machines: Some(machines), permissions, about: None }))
     }
 
     /// Prints what `--detach` prints.

@@ -239,6 +239,30 @@ fn a_killed_server_costs_nothing() {
     story.completes(1, false);
 }
 
+#[test]
+fn a_watcher_says_once_that_the_server_is_away_and_sees_the_end() {
+    let story = Story::new();
+    let listen = format!("127.0.0.1:{}", free_port());
+    let more = ["up", "--json", "--no-runner", "--listen", &listen];
+    let (server, _printed) = up_at(&story.user, &more);
+    let _runner = runner(&story);
+    wait_for_runner(&story.user);
+    let errors = story.place("errors");
+    let mut doing = story.user.command(&["do", "x"]);
+    let doing = doing.stderr(fs::File::create(&errors).unwrap()).spawn().unwrap();
+    wait(|| story.place("steps").exists());
+    drop(server);
+    let said = || fs::read_to_string(&errors).unwrap();
+    wait(|| said().contains("The server does not respond."));
+    let (_server, _printed) = up_at(&story.user, &more);
+    story.let_it_finish();
+    let ended = doing.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{}", said());
+    assert_eq!(String::from_utf8_lossy(&ended.stdout).matches("done").count(), 1);
+    assert_eq!(said().matches("The server does not respond.").count(), 1, "{}", said());
+    assert!(!said().contains("cannot be followed"), "{}", said());
+}
+
 fn path(path: &Path) -> &str {
     path.to_str().unwrap()
 }

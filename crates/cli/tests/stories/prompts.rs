@@ -95,6 +95,32 @@ fn more_is_said_to_an_agent_that_ended() {
 }
 
 #[test]
+fn what_is_said_to_one_task_of_several_is_answered_by_it() {
+    let programs = stand_in();
+    let user = user_with(programs.path());
+    let (_up, _url) = up(&user, &[]);
+    wait_for_runner(&user);
+    let plan = "\
+defaults: {provider: claude}
+tasks:
+- {key: a, prompt: first}
+- {key: b, prompt: second, dependsOn: [a]}
+- {key: c, prompt: run the tests, dependsOn: [b]}
+";
+    fs::write(user.home().join("plan.yaml"), plan).unwrap();
+    assert_eq!(user.run(&["run", "plan.yaml"]).code, 4, "c is refused commands");
+    let ended = user.run(&["say", "last", "a", "and then?"]);
+    assert_eq!(ended.code, 0, "a was refused nothing: {}{}", ended.out, ended.err);
+    assert_eq!(ended.out.matches(": and then?").count(), 1, "the answer, once: {}", ended.out);
+    for of_others in ["second", "refused", "npm test"] {
+        assert!(!ended.out.contains(of_others), "{of_others}: {}", ended.out);
+    }
+    assert!(ended.out.contains(", a: completed."), "{}", ended.out);
+    assert_eq!(user.run(&["say", "last", "c", "run the tests again", "--json"]).code, 4);
+    assert_eq!(user.run(&["say", "last", "b", "well?", "--json"]).code, 0);
+}
+
+#[test]
 fn refused_commands_are_named_and_have_an_exit_code() {
     let programs = stand_in();
     let user = user_with(programs.path());
