@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ensemble_client::{Error, OutputOf};
 use ensemble_types::ids::{RunId, TaskId};
-use ensemble_types::runs::{Permission, Run, RunStatus, Task, TaskStatus};
+use ensemble_types::runs::{Permission, Refusal, Run, RunStatus, Task, TaskError, TaskStatus};
 use futures_util::stream::{BoxStream, SelectAll};
 use futures_util::{Stream, StreamExt};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -290,7 +290,9 @@ pub(crate) fn end(run: &Run, machines: &Machines, asked: &[Option<Permission>]) 
     let more: Vec<_> = time.into_iter().chain(cost::sentence(&cost::total(tasks))).collect();
     let more = if more.is_empty() { String::new() } else { format!(" {}.", more.join(", ")) };
     print::line(format!("\nRun {} {}: {}.{more}", run.reference, run.status.as_str(), counts.join(", ")))?;
-    if run.status == RunStatus::Failed {
+    if run.status == RunStatus::Failed
+        && tasks.iter().any(|task| task.status == TaskStatus::Failed && !is_refused(task))
+    {
         print::note(format!("`ensemble retry {}` retries the failed tasks.", run.reference));
     }
     Ok(())
@@ -313,6 +315,16 @@ pub(crate) fn end_of(run: &Run, number: usize, task: &Task, machines: &Machines)
     print::line(format!("\nRun {}, {called}: {}.{more}", run.reference, task.status.as_str()))
 }
 
+/// Whether a task failed because its machine could not begin it.
+fn is_refused(task: &Task) -> bool {
+    let error = task.error.as_ref().filter(|_| task.status == TaskStatus::Failed);
+    error.is_some_and(|error| task.refusals.iter().any(|refusal| says(refusal, error)))
+}
+
+fn says(refusal: &Refusal, error: &TaskError) -> bool {
+    refusal.code == error.code && refusal.message == error.message
+}
+
 /// Says why a task failed, or was not begun.
 pub(crate) fn failed(run: &Run, task: &Task, number: usize, tasks: &[Task], machines: &Machines) -> Result<()> {
     match task.status {
@@ -325,6 +337,12 @@ pub(crate) fn failed(run: &Run, task: &Task, number: usize, tasks: &[Task], mach
             let on = task.machine_id.as_ref().map_or(String::new(), |id| format!(" on {}", machines.called(id)));
             let why = machines.explain(&print::short(&why, 2_000));
             print::line(format!("\n✗ {}{on}: {why}", name(task, number)))?;
+            if is_refused(task) {
+                // No agent began, so there is no output, and what the other machines said is told apart.
+                let is_new = |refusal: &Refusal| !task.error.as_ref().is_some_and(|error| says(refusal, error));
+                let refusals = task.refusals.iter().filter(|refusal| is_new(refusal)).cloned().collect();
+                return denials::report_machines(&[Task { refusals, ..task.clone() }], machines);
+            }
             denials::report_machines(std::slice::from_ref(task), machines)?;
             let which = task.task_key.clone().unwrap_or_else(|| (number + 1).to_string());
             print::line(format!("  ensemble output {} {which}", run.reference))

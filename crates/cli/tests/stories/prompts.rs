@@ -121,6 +121,21 @@ tasks:
 }
 
 #[test]
+fn a_task_that_is_refused_before_it_begins_says_why_once() {
+    let programs = stand_in();
+    let user = user_with(programs.path());
+    let (_up, _url) = up(&user, &[]);
+    wait_for_runner(&user);
+    let ended = user.run(&["do", "hi", "-C", "/etc"]);
+    assert_eq!(ended.code, 1, "{}{}", ended.out, ended.err);
+    let all = format!("{}{}", ended.out, ended.err);
+    assert_eq!(all.matches("WORKING_DIRECTORY").count(), 1, "{all}");
+    for useless in ["cannot be followed", "ensemble output", "ensemble retry"] {
+        assert!(!all.contains(useless), "{useless}: {all}");
+    }
+}
+
+#[test]
 fn refused_commands_are_named_and_have_an_exit_code() {
     let programs = stand_in();
     let user = user_with(programs.path());
