@@ -20,6 +20,7 @@ mod following;
 mod global;
 mod home;
 mod machines;
+mod places;
 mod plan;
 mod print;
 mod progress;

@@ -11,6 +11,7 @@ use crate::context::{Context, Me};
 use crate::cost::{BOUNDS_OF_COST, is_cost};
 use crate::failure::{Failure, Result};
 use crate::machines::{Machines, runner};
+use crate::places;
 use crate::plan::{Draft, Overrides, duration};
 use crate::print;
 use crate::watching::{AllowDenials, Asked, named};
@@ -92,6 +93,7 @@ impl Options {
                 machines.called(elsewhere)
             ));
         }
+        places::check(&draft, machine.as_ref(), machines.this()).await?;
         changes::say_uncommitted(context, &draft, machine.as_ref(), &machines).await;
         let provider = match draft.needs_provider() {
             true => Some(offered(machine.as_ref(), &machines, choice)?),

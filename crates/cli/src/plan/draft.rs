@@ -46,7 +46,7 @@ pub(crate) struct Step {
     allowed_tools: Option<Vec<Text<1, 256>>>,
     fail_on_denial: Option<bool>,
     pub(crate) isolation: Option<Isolation>,
-    base: Option<Text<1, 200>>,
+    pub(crate) base: Option<Text<1, 200>>,
     max_cost_usd: Option<f64>,
 }
 

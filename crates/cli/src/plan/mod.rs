@@ -12,7 +12,7 @@ mod variables;
 
 use std::time::Duration;
 
-pub(crate) use self::draft::{Draft, Overrides, read};
+pub(crate) use self::draft::{Draft, Overrides, Step, read};
 pub(crate) use self::files::{LONGEST_PLAN, PromptFiles, read_file, read_text};
 pub(crate) use self::schema::SCHEMA;
 pub(crate) use self::variables::{Variables, assignment};

@@ -121,6 +121,34 @@ tasks:
 }
 
 #[test]
+fn a_directory_that_cannot_do_is_refused_without_a_run() {
+    let programs = stand_in();
+    let user = user_with(programs.path());
+    let (_up, _url) = up(&user, &[]);
+    wait_for_runner(&user);
+    fs::write(user.home().join("file"), "").unwrap();
+    for (place, said) in [("nowhere", "There is no directory"), ("file", "is not a directory")] {
+        let error = user.fail(&["do", "hi", "-C", place]);
+        assert!(error.contains(said) && error.contains("-C DIR"), "{error}");
+    }
+    fs::create_dir(user.home().join("project")).unwrap();
+    let outside = user.fail(&["do", "hi", "-w", "-C", "project"]);
+    assert!(outside.contains("git init") && outside.contains("not a git repository"), "{outside}");
+    let mut git = std::process::Command::new("git");
+    assert!(git.args(["init", "--quiet"]).current_dir(user.home().join("project")).status().unwrap().success());
+    let empty = user.fail(&["do", "hi", "-w", "-C", "project"]);
+    assert!(empty.contains("git commit") && empty.contains("--worktree"), "{empty}");
+    assert_eq!(user.json(&["runs"])["runs"], serde_json::json!([]));
+    // A task that waits for another one may work in a directory that this one makes.
+    let plan = "defaults: {provider: claude}\ntasks:\n- {key: a, prompt: x}\n- {key: b, prompt: y, dependsOn: [a], workingDirectory: nowhere}\n";
+    fs::write(user.home().join("plan.yaml"), plan).unwrap();
+    user.succeed(&["run", "plan.yaml", "--detach"]);
+    fs::write(user.home().join("plan.yaml"), "tasks: [{prompt: x, provider: claude, workingDirectory: nowhere}]")
+        .unwrap();
+    assert!(user.fail(&["run", "plan.yaml"]).contains("There is no directory"));
+}
+
+#[test]
 fn a_task_that_is_refused_before_it_begins_says_why_once() {
     let programs = stand_in();
     let user = user_with(programs.path());
