@@ -74,6 +74,7 @@ fn a_session_is_shared_and_the_share_removed() {
     assert_eq!(friend.json_lines(&["session", "read", session, "--all"]).len(), 5);
 
     owner.succeed(&["session", "end", session]);
+    assert!(owner.fail(&["session", "show", "last"]).contains("session list --all"), "`last` is one that is listed");
     assert!(!owner.succeed(&["session", "list"]).contains(session));
     assert!(owner.succeed(&["session", "list", "--all"]).contains("ended"));
     assert_eq!(owner.run(&["session", "delete", session]).code, 1, "without a terminal it needs --yes");

@@ -1,12 +1,16 @@
 //! Which session a command is about.
 
+use ensemble_client::SessionFilter;
 use ensemble_types::ids::SessionId;
 use ensemble_types::refs::IdOrRef;
 
 use crate::context::Me;
 use crate::failure::{Failure, Result};
 
-/// A session, given as its ref, its id, or as `last` for the one that was changed last.
+/// The sessions that are listed when nothing else is asked for.
+const LISTED: SessionFilter = SessionFilter { active_only: true, shared: true };
+
+/// A session, given as its ref, its id, or as `last` for the first one of `ensemble session list`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Named {
     Is(IdOrRef<SessionId>),
@@ -30,11 +34,13 @@ impl Named {
             Self::Is(IdOrRef::Id(id)) => Ok(id),
             Self::Is(IdOrRef::Ref(reference)) => Ok(me.client.find_session(reference).await?),
             Self::Last => {
-                let all = ensemble_client::SessionFilter { shared: true, ..Default::default() };
-                let page = me.client.session_page(all, Some(1), None).await?;
+                let page = me.client.session_page(LISTED, Some(1), None).await?;
                 let newest = page.sessions.first().map(|session| session.id);
                 newest.ok_or_else(|| {
-                    Failure::message("You have no sessions yet. Create one with `ensemble session create`.")
+                    Failure::message(
+                        "You have no active session. Create one with `ensemble session create`, or name an ended one: \
+                         `ensemble session list --all`.",
+                    )
                 })
             }
         }
