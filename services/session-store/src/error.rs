@@ -52,6 +52,9 @@ impl IntoProblem for Error {
                 Code::Forbidden,
                 "Your access level does not allow this. Ask the session's owner for a higher one.",
             ),
+            Self::Refused(Refusal::OwnerOnly) => {
+                Problem::new(Code::Forbidden, "Only the owner of the session can do this. Ask the owner to do it.")
+            }
             Self::Invalid(Invalid { pointer, detail }) => Problem::field(pointer, detail),
             Self::InvalidCursor(error) => error.into(),
             Self::VersionMismatch { version, value } => Problem::new(

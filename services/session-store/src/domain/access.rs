@@ -16,6 +16,9 @@ pub(crate) enum Refusal {
     /// The caller can see the session, but the access level does not allow this action.
     #[error("the caller's access level is too low")]
     Forbidden,
+    /// The same, and no level that the owner can give is enough.
+    #[error("the caller is not the owner")]
+    OwnerOnly,
 }
 
 /// A caller's access to one session. It is true for as long as the rows it was made from stay locked.
@@ -100,7 +103,11 @@ impl Access {
     }
 
     fn at_least(self, needed: AccessLevel) -> Result<(), Refusal> {
-        if self.level >= needed { Ok(()) } else { Err(Refusal::Forbidden) }
+        match needed {
+            _ if self.level >= needed => Ok(()),
+            AccessLevel::Owner => Err(Refusal::OwnerOnly),
+            _ => Err(Refusal::Forbidden),
+        }
     }
 }
 
@@ -166,8 +173,8 @@ mod tests {
         let editor = access(Some(ShareLevel::Edit)).unwrap();
         assert_eq!(editor.level(), AccessLevel::Edit);
         assert!(editor.change(AccessLevel::View).is_ok() && editor.change(AccessLevel::Edit).is_ok());
-        for higher in [AccessLevel::Admin, AccessLevel::Owner] {
-            assert_eq!(editor.change(higher).map(|_| ()), Err(Refusal::Forbidden), "{higher:?}");
+        for (higher, refusal) in [(AccessLevel::Admin, Refusal::Forbidden), (AccessLevel::Owner, Refusal::OwnerOnly)] {
+            assert_eq!(editor.change(higher).map(|_| ()), Err(refusal), "{higher:?}");
         }
     }
 }
