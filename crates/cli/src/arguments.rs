@@ -55,11 +55,12 @@ pub(crate) enum Command {
     Runs(runs::Runs),
     /// Show a run and its tasks
     Show(show::Show),
-    /// Print the output of a task
-    #[command(visible_alias = "logs")]
+    // A shell offers one name for each command: the first in the alphabet of those that are visible.
+    /// Print the output of a task (also: logs)
+    #[command(alias = "logs")]
     Output(output::Output),
-    /// Show what tasks changed
-    #[command(visible_alias = "changes")]
+    /// Show what tasks changed (also: changes)
+    #[command(alias = "changes")]
     Diff(diff::Diff),
     /// Bring what tasks changed in their worktrees into the directory
     Apply(apply::Apply),

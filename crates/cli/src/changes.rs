@@ -117,11 +117,11 @@ fn next_steps(run: &Run) -> Vec<String> {
             let files = files_word(count);
             steps.push(format!("The worktree began without your uncommitted changes of {files}."));
         }
-        steps.push(format!("\nensemble diff {}       shows the changes", run.id));
-        steps.push(format!("ensemble apply {}      brings them into your directory", run.id));
-        steps.push(format!("ensemble discard {}    removes them", run.id));
+        steps.push(format!("\nensemble diff {}       shows the changes", run.reference));
+        steps.push(format!("ensemble apply {}      brings them into your directory", run.reference));
+        steps.push(format!("ensemble discard {}    removes them", run.reference));
     } else if with_files(tasks).next().is_some() {
-        steps.push(format!("\nensemble diff {}       shows the changes", run.id));
+        steps.push(format!("\nensemble diff {}       shows the changes", run.reference));
     } else if tasks.iter().any(|task| task.changes.as_ref().is_some_and(is_kept)) {
         steps.push(format!("\nNothing was changed. `ensemble discard {}` removes the worktree.", run.reference));
     }

@@ -1,4 +1,4 @@
-//! Completion of refs: a shell asks this program for the runs, sessions and machines while a person types.
+//! Completion of refs: a shell asks this program for the runs, tasks, sessions and machines while a person types.
 //!
 //! An answer that takes long or cannot be given is no answer. Nothing is printed besides it, and no account is made.
 
@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use ensemble_client::SessionFilter;
 
+use crate::commands::runs::Which;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::global::Global;
@@ -32,6 +33,32 @@ pub(crate) fn runs() -> ArgValueCandidates {
     })
 }
 
+/// The tasks of the run that was typed before.
+pub(crate) fn tasks() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let Some(run) = typed_run() else { return Vec::new() };
+        ask(async |_, me| {
+            let run = run.get(me).await?;
+            let tasks = run.tasks.iter().flatten().take(MOST as usize).enumerate();
+            let found = tasks.map(|(at, task)| {
+                let said = format!("{} {}", task.status.as_str(), task.title.as_deref().unwrap_or_default());
+                candidate(&task.task_key.clone().unwrap_or_else(|| (at + 1).to_string()), &said)
+            });
+            Ok(found.collect())
+        })
+    })
+}
+
+/// The run among the words that the shell passes on, which follow `--`.
+fn typed_run() -> Option<Which> {
+    std::env::args().skip_while(|word| word != "--").skip(3).find_map(|word| word.parse().ok())
+}
+
+/// These words and nothing else.
+pub(crate) fn words(words: &'static [&'static str]) -> ArgValueCandidates {
+    ArgValueCandidates::new(move || words.iter().map(CompletionCandidate::new).collect())
+}
+
 pub(crate) fn sessions() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         ask(async |_, me| {
@@ -48,15 +75,24 @@ pub(crate) fn sessions() -> ArgValueCandidates {
 }
 
 pub(crate) fn machines() -> ArgValueCandidates {
+    ArgValueCandidates::new(known_machines)
+}
+
+pub(crate) fn machines_or_any() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
-        ask(async |context, me| {
-            let machines = Machines::load(context, me).await?;
-            let found = machines.all().iter().map(|known| {
-                let name = known.card.as_ref().map_or_else(|| known.machine.id.to_string(), |card| card.host.clone());
-                candidate(known.machine.reference.as_str(), &name)
-            });
-            Ok(found.collect())
-        })
+        let any = CompletionCandidate::new("any").help(Some("whichever is free".into()));
+        known_machines().into_iter().chain([any]).collect()
+    })
+}
+
+fn known_machines() -> Vec<CompletionCandidate> {
+    ask(async |context, me| {
+        let machines = Machines::load(context, me).await?;
+        let found = machines.all().iter().map(|known| {
+            let name = known.card.as_ref().map_or_else(|| known.machine.id.to_string(), |card| card.host.clone());
+            candidate(known.machine.reference.as_str(), &name)
+        });
+        Ok(found.collect())
     })
 }
 

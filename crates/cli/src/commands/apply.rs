@@ -8,6 +8,7 @@ use ensemble_types::runs::{ChangesState, Run, Task, TaskChanges};
 use super::DONE;
 use super::runs::Which;
 use crate::changes::{self, Wish, chosen, files_word, is_continued, order};
+use crate::complete;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::machines::Machines;
@@ -18,9 +19,11 @@ use crate::progress::name;
 /// uncommitted changes is changed: then, or with a conflict, nothing is changed at all.
 #[derive(Debug, Args)]
 pub(crate) struct Apply {
-    /// The run's id, or `last`
+    /// The run's ref or id, or `last`
+    #[arg(add = complete::runs())]
     run: Which,
-    /// The task: its key, its id, or its number from 1 on [default: all that have a worktree with changes]
+    /// The task: its key, its ref or id, or its number from 1 on [default: all that have a worktree with changes]
+    #[arg(add = complete::tasks())]
     task: Option<String>,
 }
 
@@ -77,7 +80,7 @@ impl Apply {
         if context.json {
             print::json(&serde_json::json!({ "tasks": results }), false)?;
         } else if code == DONE {
-            print::note(format!("Nothing is staged. `ensemble discard {}` removes the worktrees.", run.id));
+            print::note(format!("Nothing is staged. `ensemble discard {}` removes the worktrees.", run.reference));
         }
         Ok(code)
     }
@@ -92,7 +95,7 @@ fn refused(run: &Run, task: &Task, called: &str, files: &[String]) -> Result<()>
          branch yourself: git merge ensemble/{}",
         task.id
     ))?;
-    print::line(format!("  ensemble apply {}{which}", run.id))
+    print::line(format!("  ensemble apply {}{which}", run.reference))
 }
 
 /// They were applied. What the person has undone since is the person's to bring back.

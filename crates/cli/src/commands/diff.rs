@@ -7,6 +7,7 @@ use futures_util::StreamExt;
 use super::DONE;
 use super::runs::Which;
 use crate::changes::{self, chosen};
+use crate::complete;
 use crate::context::{Context, Me};
 use crate::failure::Result;
 use crate::print;
@@ -16,9 +17,11 @@ use crate::styled::{Styled, Tone, is_coloured};
 /// Shows what tasks changed, as a unified diff.
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
-    /// The run's id, or `last`
+    /// The run's ref or id, or `last`
+    #[arg(add = complete::runs())]
     run: Which,
-    /// The task: its key, its id, or its number from 1 on [default: all]
+    /// The task: its key, its ref or id, or its number from 1 on [default: all]
+    #[arg(add = complete::tasks())]
     task: Option<String>,
     /// Only the files with their counts
     #[arg(long)]

@@ -8,6 +8,7 @@ use ensemble_types::runs::{ChangesState, Run, Task, TaskChanges};
 use super::DONE;
 use super::runs::Which;
 use crate::changes::{self, Wish, chosen, order};
+use crate::complete;
 use crate::confirm;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
@@ -18,9 +19,11 @@ use crate::progress::name;
 /// Removes the worktrees of tasks and their branches, and nothing else. What was not applied is lost.
 #[derive(Debug, Args)]
 pub(crate) struct Discard {
-    /// The run's id, or `last`
+    /// The run's ref or id, or `last`
+    #[arg(add = complete::runs())]
     run: Which,
-    /// The task: its key, its id, or its number from 1 on [default: all that have a worktree]
+    /// The task: its key, its ref or id, or its number from 1 on [default: all that have a worktree]
+    #[arg(add = complete::tasks())]
     task: Option<String>,
     /// Do not ask for confirmation
     #[arg(long, short)]

@@ -24,6 +24,7 @@ pub(crate) struct Output {
     #[arg(add = complete::runs())]
     run: Which,
     /// The task: its key, its ref or id, or its number from 1 on [default: the only one]
+    #[arg(add = complete::tasks())]
     task: Option<String>,
     /// Continue until the attempt has ended
     #[arg(long, short)]

@@ -33,7 +33,7 @@ pub(crate) struct Say {
     run: Which,
     /// The task, if the run has several (its key, its ref or id, or its number from 1 on), and the text (`-`: standard
     /// input)
-    #[arg(required = true, num_args = 1..=2, value_names = ["TASK", "TEXT"])]
+    #[arg(required = true, num_args = 1..=2, value_names = ["TASK", "TEXT"], add = complete::tasks())]
     words: Vec<String>,
     /// Do not wait for the task to end
     #[arg(long, short)]

@@ -22,18 +22,18 @@ pub(crate) struct Options {
     /// Submit, print the run's ref and do not wait
     #[arg(long, short)]
     pub(crate) detach: bool,
-    /// The machine: its name, its id, or `any` [default: this machine]
-    #[arg(long, value_name = "NAME", add = complete::machines())]
+    /// The machine: its name, its ref or id, or `any` [default: this machine]
+    #[arg(long, value_name = "NAME", add = complete::machines_or_any())]
     pub(crate) machine: Option<String>,
     /// The provider where none is named: claude, codex or gemini
-    #[arg(long, value_parser = provider)]
+    #[arg(long, value_parser = provider, add = complete::words(&["claude", "codex", "gemini"]))]
     pub(crate) provider: Option<Provider>,
     /// The model where none is named
     #[arg(long)]
     pub(crate) model: Option<String>,
     /// What the agent may do without asking, where it is not named: plan (read only), edit (files in its directory) or
     /// bypass (everything)
-    #[arg(long, value_parser = permission)]
+    #[arg(long, value_parser = permission, add = complete::words(&["plan", "edit", "bypass"]))]
     pub(crate) permission: Option<Permission>,
     /// A pattern of tools that the agent may use as well, for example `Bash(npm test:*)`; can be repeated
     #[arg(long = "allow-tool", value_name = "PATTERN")]

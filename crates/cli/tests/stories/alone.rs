@@ -50,6 +50,14 @@ fn help_and_completions_contain_every_command() {
         assert!(user.succeed(&["completions", shell]).contains("COMPLETE"), "{shell}");
     }
     assert!(user.complete(&["who"]).contains("whoami"));
+    let offered =
+        user.command(&["--", "ensemble", ""]).env("COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", "1").output();
+    let offered = String::from_utf8(offered.unwrap().stdout).unwrap();
+    let missing: Vec<_> = commands.iter().filter(|command| !offered.lines().any(|line| line == **command)).collect();
+    assert!(missing.is_empty(), "{missing:?} in {offered}");
+    assert!(user.complete(&["run", "--provider", ""]).contains("codex"));
+    assert!(user.complete(&["do", "--permission", ""]).contains("bypass"));
+    assert!(user.complete(&["run", "--machine", ""]).contains("any\t"));
     assert_eq!(
         user.complete(&["show", ""]).lines().filter(|line| !line.starts_with('-')).count(),
         0,

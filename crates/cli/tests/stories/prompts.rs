@@ -75,7 +75,10 @@ fn more_is_said_to_an_agent_that_ended() {
     assert_eq!(user.run(&["do", "begin"]).code, 0);
     let reference = user.json(&["show", "last"])["ref"].as_str().unwrap().to_owned();
     assert!(user.succeed(&["runs"]).contains(&reference) && user.succeed(&["show", &reference]).contains("begin"));
-    assert!(user.complete(&["say", ""]).contains(&format!("{reference}\tcompleted")));
+    for command in ["say", "diff", "apply", "discard", "output"] {
+        assert!(user.complete(&[command, ""]).contains(&format!("{reference}\tcompleted")), "{command}");
+        assert!(user.complete(&[command, &reference, ""]).contains("1\tcompleted"), "{command}");
+    }
     let ended = user.run(&["say", &reference, "and now the tests"]);
     assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
     assert!(ended.out.contains(": and now the tests"), "the text alone: {}", ended.out);
@@ -116,6 +119,7 @@ tasks:
         assert!(!ended.out.contains(of_others), "{of_others}: {}", ended.out);
     }
     assert!(ended.out.contains(", a: completed."), "{}", ended.out);
+    assert!(user.complete(&["output", "--full", "last", ""]).contains("b\tcompleted"));
     assert_eq!(user.run(&["say", "last", "c", "run the tests again", "--json"]).code, 4);
     assert_eq!(user.run(&["say", "last", "b", "well?", "--json"]).code, 0);
 }

@@ -27,8 +27,8 @@ pub(crate) enum Session {
     Show(Which),
     /// Send a message
     Send(messages::Send),
-    /// Read the messages
-    #[command(visible_alias = "messages")]
+    /// Read the messages (also: messages)
+    #[command(alias = "messages")]
     Read(messages::Read),
     /// Show new messages as they arrive
     Follow(messages::Follow),
