@@ -22,7 +22,7 @@ pub(crate) struct Run {
     source: Source,
     #[command(flatten)]
     options: Options,
-    /// The title, overrides of that of the plan
+    /// The title, in place of the plan's
     #[arg(long)]
     title: Option<String>,
     /// How many tasks may run at once

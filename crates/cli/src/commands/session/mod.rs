@@ -34,7 +34,7 @@ pub(crate) enum Session {
     Follow(messages::Follow),
     /// Change the title
     Rename(change::Rename),
-    /// End a session; it can still be read
+    /// End a session: lists leave it out. It can still be read and written, and opened again
     End(Which),
     /// Make an ended session active again
     Reopen(Which),
