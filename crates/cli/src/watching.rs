@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ensemble_client::{Error, OutputOf};
 use ensemble_types::ids::{RunId, TaskId};
-use ensemble_types::runs::{Permission, Refusal, Run, RunStatus, Task, TaskError, TaskStatus};
+use ensemble_types::runs::{Permission, Provider, Refusal, Run, RunStatus, Task, TaskError, TaskStatus};
 use futures_util::stream::{BoxStream, SelectAll};
 use futures_util::{Stream, StreamExt};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -42,6 +42,8 @@ pub(crate) struct Asked {
     pub(crate) machines: Option<Machines>,
     /// The permission of each task.
     pub(crate) permissions: Vec<Option<Permission>>,
+    /// The providers that could have been taken as well.
+    pub(crate) others: Vec<Provider>,
     /// The task that the exit code is about, if it is not about all.
     pub(crate) about: Option<TaskId>,
 }

@@ -9,7 +9,7 @@ use ensemble_types::runs::Isolation;
 
 use super::DONE;
 use super::run::here;
-use super::submit::{Choice, Options};
+use super::submit::{Choice, Options, names};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::following::Following;
@@ -63,7 +63,11 @@ impl Do {
             ));
         };
         let on = run.machine_id.as_ref().map_or(String::new(), |id| format!(" on {}", machines.called(id)));
-        print::note(format!("Run {} with {}{on}", run.reference, task.provider));
+        let others = match asked.others.as_slice() {
+            [] => String::new(),
+            others => format!(" (also there: {}; --provider chooses)", names(others)),
+        };
+        print::note(format!("Run {} with {}{others}{on}", run.reference, task.provider));
         let mut following = Following::new(context, &me, &machines, (run, task), !self.full);
         if !following.until_end().await? {
             return Ok(ExitCode::from(INTERRUPTED));

@@ -25,7 +25,8 @@ pub(crate) struct Options {
     /// The machine: its name, its ref or id, or `any` [default: this machine]
     #[arg(long, value_name = "NAME", add = complete::machines_or_any())]
     pub(crate) machine: Option<String>,
-    /// The provider where none is named: claude, codex or gemini
+    /// The provider where none is named: claude, codex or gemini [default: the only one that the machine offers; if it offers
+    /// several, `do` takes the first of them and says so]
     #[arg(long, value_parser = provider, add = complete::words(&["claude", "codex", "gemini"]))]
     pub(crate) provider: Option<Provider>,
     /// The model where none is named
@@ -96,14 +97,18 @@ impl Options {
         places::check(&draft, machine.as_ref(), machines.this()).await?;
         changes::say_uncommitted(context, &draft, machine.as_ref(), &machines).await;
         let provider = match draft.needs_provider() {
-            true => Some(offered(machine.as_ref(), &machines, choice)?),
-            false => None,
+            true => offered(machine.as_ref(), &machines, choice)?,
+            false => Vec::new(),
+        };
+        let (provider, others) = match provider.split_first() {
+            Some((first, others)) => (Some(*first), others.to_vec()),
+            None => (None, Vec::new()),
         };
         let permissions = draft.steps.iter().map(|step| step.permission).collect();
         let plan = draft.create(provider, machine)?;
         let key = self.idempotency_key.clone().unwrap_or_else(idempotency_key);
         let run = me.client.create_run(&plan, &key).await?;
-        Ok((run, Asked { machines: Some(machines), permissions, about: None }))
+        Ok((run, Asked { machines: Some(machines), permissions, others, about: None }))
     }
 
     /// Prints what `--detach` prints.
@@ -146,22 +151,25 @@ pub(crate) fn place(named: Option<&str>, draft: &Draft, machines: &Machines) -> 
     }
 }
 
-/// The provider for tasks that name none.
-fn offered(machine: Option<&MachineId>, machines: &Machines, choice: Choice) -> Result<Provider> {
+/// The providers for tasks that name none. The first is taken.
+fn offered(machine: Option<&MachineId>, machines: &Machines, choice: Choice) -> Result<Vec<Provider>> {
     let offered = machines.offered(machine);
-    let on = machine.map_or("Your machines".to_owned(), |id| machines.called(id));
+    let on = machine.map_or("your machines".to_owned(), |id| machines.called(id));
     match offered.as_slice() {
         [] => Err(none_offered(machine, machines)),
-        [only] => Ok(*only),
-        [first, ..] if choice == Choice::First => Ok(*first),
-        several => {
-            let names: Vec<_> = several.iter().map(|provider| provider.as_str()).collect();
-            Err(Failure::message(format!(
-                "The plan has a task without a provider, and {} is offered on {on}. Name one in the plan or with --provider.",
-                names.join(" and ")
-            )))
-        }
+        [_] => Ok(offered),
+        [..] if choice == Choice::First => Ok(offered),
+        [before @ .., last] => Err(Failure::message(format!(
+            "The plan has a task without a provider, and {} and {last} are offered on {on}. Choose one with --provider, or with \
+             `provider` in the plan.",
+            names(before)
+        ))),
     }
+}
+
+/// `claude, codex`
+pub(crate) fn names(providers: &[Provider]) -> String {
+    providers.iter().map(|provider| provider.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// What to type when no provider is there.

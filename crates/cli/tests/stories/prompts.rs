@@ -125,6 +125,22 @@ tasks:
 }
 
 #[test]
+fn one_of_several_providers_is_taken_and_named() {
+    let programs = stand_in();
+    let codex = "#!/bin/sh\n[ \"$1\" = \"--version\" ] && echo 'codex-cli 0.169.0'\nexit 0\n";
+    program(programs.path(), "codex", codex);
+    let user = user_with(programs.path());
+    let (_up, _url) = up(&user, &[]);
+    wait_for_runner(&user);
+    let ended = user.run(&["do", "hi"]);
+    assert!(ended.err.contains("with claude (also there: codex; --provider chooses) on "), "{}", ended.err);
+    let ended = user.run(&["do", "hi", "--provider", "claude"]);
+    assert!(ended.err.contains("with claude on "), "{}", ended.err);
+    fs::write(user.home().join("plan.yaml"), "tasks: [{prompt: x}]").unwrap();
+    assert!(user.fail(&["run", "plan.yaml"]).contains("and claude and codex are offered on "));
+}
+
+#[test]
 fn a_directory_that_cannot_do_is_refused_without_a_run() {
     let programs = stand_in();
     let user = user_with(programs.path());
