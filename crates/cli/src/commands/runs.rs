@@ -88,9 +88,7 @@ impl Runs {
         if runs.is_empty() {
             print::line(match self.status {
                 Some(_) => "No runs in this state.",
-                None => {
-                    "No runs. Begin one with `ensemble do \"…\"`, or submit a plan: `ensemble run examples/review.yaml`."
-                }
+                None => "No runs. Begin one with `ensemble do \"…\"`, or submit a plan: `ensemble run PLAN`.",
             })?;
             return Ok(DONE);
         }

@@ -86,8 +86,29 @@ pub(super) fn parse(text: &str) -> Result<Plan, String> {
                     from standard input."
                 .to_owned();
         }
-        format!("is not a plan: {error}. See examples/review.yaml for an example, and `ensemble plan schema` for all fields.")
+        if let Some(field) = field_of_tasks(text) {
+            return format!("is not a plan: {field}. {EXAMPLE}");
+        }
+        format!("is not a plan: {error}. {EXAMPLE}")
     })
+}
+
+const EXAMPLE: &str = "`ensemble plan schema` prints all fields. A small plan:\n\
+    \x20 defaults: {provider: claude}\n\
+    \x20 tasks:\n\
+    \x20   - {key: look, prompt: What is this project?}\n\
+    \x20   - {key: improve, dependsOn: [look], prompt: \"Improve it: {{tasks.look.output}}\"}";
+
+/// What is said when a field of tasks is at the top of a plan.
+fn field_of_tasks(text: &str) -> Option<String> {
+    const OF_DEFAULTS: [&str; 7] =
+        ["provider", "model", "workingDirectory", "timeout", "timeoutMs", "retry", "isolation"];
+    const OF_TASKS: [&str; 6] = ["key", "taskKey", "prompt", "promptFile", "dependsOn", "base"];
+    let serde_yaml_ng::Value::Mapping(members) = serde_yaml_ng::from_str(text).ok()? else { return None };
+    let at_the_top = |names: &[&'static str]| names.iter().copied().find(|name| members.contains_key(*name));
+    let place = at_the_top(&OF_DEFAULTS).map(|name| (name, "a task, or into `defaults` for all tasks"));
+    let (name, place) = place.or_else(|| at_the_top(&OF_TASKS).map(|name| (name, "a task, below `tasks`")))?;
+    Some(format!("`{name}` belongs into {place}"))
 }
 
 /// Whether the text is a sentence. One with a colon in it is a YAML mapping.

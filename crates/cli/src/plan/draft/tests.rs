@@ -95,12 +95,22 @@ fn mistakes_are_named() {
         ("hello", "ensemble do -"),
         ("fix the tests: all of them", "ensemble do -"),
         ("title: x", "missing field `tasks`"),
+        ("title: x", "ensemble plan schema"),
+        ("{provider: claude, tasks: [{prompt: x}]}", "`provider` belongs into a task, or into `defaults`"),
+        ("{prompt: x, key: a}", "`key` belongs into a task, below `tasks`"),
         ("tasks: [{prompt: x, provider: codex, permission: ask}]", "nobody could answer"),
         ("tasks: [{prompt: x, provider: codex, dependsOn: [y]}]", "\"y\" is neither the key nor the position"),
     ] {
         let failure = plan(text).unwrap_err().to_string();
         assert!(failure.contains(said), "{failure}");
     }
+}
+
+#[test]
+fn the_plan_in_an_error_is_one() {
+    let failure = plan("title: x").unwrap_err().to_string();
+    let (_, example) = failure.split_once("A small plan:\n").unwrap();
+    assert_eq!(plan(example.trim_end_matches('.')).unwrap().tasks.len(), 2, "{example}");
 }
 
 #[test]
