@@ -15,6 +15,7 @@ pub mod messages;
 pub mod page;
 pub mod pends;
 pub mod permissions;
+pub mod placeholders;
 pub mod problem;
 pub mod refs;
 pub mod runs;

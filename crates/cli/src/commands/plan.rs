@@ -66,6 +66,7 @@ impl Check {
             table.row(cells.map(|cell| (Tone::Plain, cell.to_owned())));
         }
         table.print()?;
+        draft.odd().try_for_each(|odd| print::line(format!("\n⚠ {odd}")))?;
         let count = draft.steps.len();
         let tasks = if count == 1 { "task" } else { "tasks" };
         print::line(format!("\nThe plan is right as far as can be seen without the server: {count} {tasks}."))
@@ -83,5 +84,5 @@ fn as_json(draft: &Draft, default: &str) -> Result<()> {
             "workingDirectory": &*step.directory,
         })
     });
-    print::json(&json!({ "tasks": tasks.collect::<Vec<_>>() }), false)
+    print::json(&json!({ "tasks": tasks.collect::<Vec<_>>(), "warnings": draft.odd().collect::<Vec<_>>() }), false)
 }

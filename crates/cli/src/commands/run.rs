@@ -50,6 +50,9 @@ impl Run {
             draft.title = Some(Text::new(title).map_err(|error| Failure::message(format!("The title {error}.")))?);
         }
         draft.max_concurrency = self.max_concurrency.or(draft.max_concurrency);
+        if !context.json {
+            draft.odd().for_each(|odd| print::note(format!("⚠ {odd}")));
+        }
         let me = context.me().await?;
         let (run, asked) = self.options.submit(context, &me, draft, Choice::Only).await?;
         if self.options.detach {

@@ -1,8 +1,10 @@
 //! A plan that was read and checked, but not yet placed: its machine, and a provider that no task names, are decided later.
 
+use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 
 use ensemble_types::ids::MachineId;
+use ensemble_types::placeholders::{doubtful, misspelt};
 use ensemble_types::runs::{CreateRun, CreateTask, Isolation, Permission, Provider, RetryPolicy};
 use ensemble_types::text::Text;
 
@@ -48,7 +50,13 @@ pub(crate) struct Step {
     pub(crate) isolation: Option<Isolation>,
     pub(crate) base: Option<Text<1, 200>>,
     max_cost_usd: Option<f64>,
+    /// What is not wrong, but may have been meant otherwise.
+    pub(crate) odd: Vec<String>,
 }
+
+/// So many oddities of a task are named.
+const MOST_ODD: usize = 3;
+const ODD: &str = "stays as it is. Placeholders are {{tasks.KEY.output}} and {{vars.NAME}}.";
 
 /// Values from the command line that replace the plan's defaults.
 #[derive(Clone, Debug, Default)]
@@ -95,6 +103,14 @@ pub(crate) fn read(
         })
         .collect();
     let order = order::sort(&keys).map_err(failed)?;
+    let of_plan: HashSet<&str> = steps.iter().filter_map(|step| step.key.as_deref()).collect();
+    for step in &steps {
+        if let Some((wrong, meant)) = misspelt(&step.prompt, |key| of_plan.contains(key)) {
+            let literal = "\\{{ for braces that stay as they are";
+            let called = &step.called;
+            return Err(failed(format!("task {called}: {wrong} is no placeholder. Write {meant}, or {literal}")));
+        }
+    }
     Ok(Draft {
         name: name.to_owned(),
         title,
@@ -148,6 +164,7 @@ fn step(
         (None, None) => return Err("it has no prompt and no promptFile".to_owned()),
         (Some(_), Some(_)) => return Err("it has both a prompt and a promptFile".to_owned()),
     };
+    let odd = doubtful(&prompt).take(MOST_ODD).map(|odd| format!("task {called}: {odd} {ODD}")).collect();
     let prompt = variables.fill(&prompt)?;
     let title = task.title.map(|title| variables.fill(&title)).transpose()?;
     let directory = task.working_directory.as_ref().or(defaults.working_directory.as_ref());
@@ -179,6 +196,7 @@ fn step(
         isolation: task.isolation.or(defaults.isolation),
         base: optional(task.base).map_err(|what| format!("the base {what}"))?,
         max_cost_usd: checked_cost(task.max_cost_usd.or(defaults.max_cost_usd))?,
+        odd,
     })
 }
 
@@ -187,7 +205,8 @@ impl Draft {
     pub(crate) fn of_prompt(prompt: &str, directory: &Path, is_local: bool, overrides: Overrides) -> Result<Self> {
         let failed = |what: String| Failure::message(format!("{what}."));
         // The server replaces placeholders in prompts. A prompt that was typed has none.
-        let is_plain = !prompt.contains("{{tasks.") && !prompt.contains("\\{{");
+        let is_plain =
+            !prompt.contains("{{tasks.") && !prompt.contains("\\{{") && misspelt(prompt, |_| false).is_none();
         let literal = if is_plain { prompt.to_owned() } else { prompt.replace("{{", "\\{{") };
         let step = Step {
             called: "number 1".to_owned(),
@@ -208,6 +227,7 @@ impl Draft {
             isolation: overrides.isolation,
             base: None,
             max_cost_usd: checked_cost(overrides.max_cost_usd).map_err(failed)?,
+            odd: Vec::new(),
         };
         Ok(Self {
             name: "The prompt".to_owned(),
@@ -227,6 +247,11 @@ impl Draft {
             step.allowed_tools.get_or_insert_default().extend(more.iter().flatten().cloned());
         }
         Ok(())
+    }
+
+    /// What may have been meant otherwise.
+    pub(crate) fn odd(&self) -> impl Iterator<Item = &String> {
+        self.steps.iter().flat_map(|step| &step.odd)
     }
 
     /// Whether a task has no provider.

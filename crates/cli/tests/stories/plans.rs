@@ -25,6 +25,15 @@ fn a_plan_is_checked_without_a_server() {
 }
 
 #[test]
+fn braces_that_may_have_been_meant_otherwise_are_named() {
+    let user = User::new(None);
+    fs::write(user.home().join("plan.yaml"), "tasks: [{prompt: 'x {{foo}} y {{ user.name }}', provider: codex}]")
+        .unwrap();
+    let printed = user.succeed(&["plan", "check", "plan.yaml"]);
+    assert!(printed.contains("⚠ task number 1: {{foo}} stays as it is") && !printed.contains("user.name"), "{printed}");
+}
+
+#[test]
 fn the_schema_is_json() {
     let schema: serde_json::Value = serde_json::from_str(&User::new(None).succeed(&["plan", "schema"])).unwrap();
     assert_eq!(schema["type"], "object");

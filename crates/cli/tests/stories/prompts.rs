@@ -56,6 +56,8 @@ fn one_prompt_is_done_in_this_directory_and_shown_as_it_goes() {
     let ended = user.run_with_input(&["do", "-"], "use {{tasks.a.output}}\n");
     assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
     assert!(ended.out.contains("use {{tasks.a.output}}"), "{}", ended.out);
+    let ended = user.run(&["do", "explain {{ tasks.a.output }}"]);
+    assert!(ended.code == 0 && ended.out.contains("explain {{ tasks.a.output }}"), "{}{}", ended.out, ended.err);
     assert!(user.run_with_input(&["run", "-"], "fix the tests").err.contains("ensemble do -"));
     assert!(user.fail(&["do", " "]).contains("empty"));
 

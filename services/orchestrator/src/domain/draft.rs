@@ -320,7 +320,9 @@ mod tests {
         let draft = run(&[first.clone(), asks(r#""a""#)], "").unwrap();
         assert_eq!(draft.tasks.iter().map(|task| task.templated).collect::<Vec<_>>(), [false, true]);
         assert!(run(&[first.clone(), asks(r#""0""#)], "").is_ok());
-        assert_eq!(pointers(run(&[first, asks("")], "")), ["/tasks/1/prompt"]);
+        assert_eq!(pointers(run(&[first.clone(), asks("")], "")), ["/tasks/1/prompt"]);
+        let misspelt = r#"{"prompt":"{{task.a.output}}","provider":"claude","dependsOn":["a"]}"#.to_owned();
+        assert_eq!(pointers(run(&[first, misspelt], "")), ["/tasks/1/prompt"]);
     }
 
     #[test]

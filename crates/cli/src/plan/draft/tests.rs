@@ -96,6 +96,10 @@ fn mistakes_are_named() {
         ("fix the tests: all of them", "ensemble do -"),
         ("title: x", "missing field `tasks`"),
         ("title: x", "ensemble plan schema"),
+        (
+            "tasks: [{key: a, prompt: x}, {prompt: '{{tasks.a.result}}', dependsOn: [a]}]",
+            "task number 2: {{tasks.a.result}} is no placeholder. Write {{tasks.a.output}}",
+        ),
         ("{provider: claude, tasks: [{prompt: x}]}", "`provider` belongs into a task, or into `defaults`"),
         ("{prompt: x, key: a}", "`key` belongs into a task, below `tasks`"),
         ("tasks: [{prompt: x, provider: codex, permission: ask}]", "nobody could answer"),
