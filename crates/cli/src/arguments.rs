@@ -1,5 +1,8 @@
 //! The arguments: all commands, and the options that they share.
 
+use std::io::Write;
+use std::process::ExitCode;
+
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -7,7 +10,11 @@ use crate::commands::{
     apply, cancel, completions, config, diff, discard, r#do, doctor, login, logout, machine, open, output, plan, retry,
     run, runner, runs, say, session, share, show, status, token, up, usage, whoami,
 };
+use crate::failure::detail;
 use crate::global::Global;
+
+/// The exit code for arguments that are no command.
+const WRONG_USAGE: u8 = 2;
 
 /// Work together with coding agents on your own machines.
 #[derive(Debug, Parser)]
@@ -119,9 +126,20 @@ const OTHER_WORDS: &[(&str, &str)] = &[
 ];
 
 impl Arguments {
-    /// The arguments of this process. Mistakes end it with a message.
-    pub(crate) fn read() -> Self {
-        Self::try_parse().unwrap_or_else(|error| with_tip(error).exit())
+    /// The arguments of this process. Mistakes end it with a message, which is JSON if the arguments ask for it.
+    pub(crate) fn read() -> Result<Self, ExitCode> {
+        Self::try_parse().map_err(|error| {
+            let error = with_tip(error);
+            let wants_json = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
+            if !error.use_stderr() || !wants_json {
+                error.exit();
+            }
+            let text = error.to_string();
+            let text = text.trim_end().strip_prefix("error: ").unwrap_or(&text);
+            // If standard error cannot be written, only the exit code is left.
+            let _unwritable = writeln!(std::io::stderr(), "{}", detail(text));
+            ExitCode::from(WRONG_USAGE)
+        })
     }
 }
 

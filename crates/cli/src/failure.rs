@@ -43,11 +43,16 @@ impl Failure {
         match self {
             Self::Client(error) => match error.as_ref() {
                 Error::Problem(problem) => serde_json::json!({ "error": problem }),
-                _ => serde_json::json!({ "error": { "detail": self.to_string() } }),
+                _ => detail(&self.to_string()),
             },
-            _ => serde_json::json!({ "error": { "detail": self.to_string() } }),
+            _ => detail(&self.to_string()),
         }
     }
+}
+
+/// An error for programs that is not a problem of the server.
+pub(crate) fn detail(text: &str) -> serde_json::Value {
+    serde_json::json!({ "error": { "detail": text } })
 }
 
 impl fmt::Display for Failure {

@@ -11,7 +11,7 @@ pub(crate) struct Global {
     /// `ensemble up` on this machine]
     #[arg(long, global = true, env = "ENSEMBLE_SERVER", value_name = "URL")]
     pub(crate) server: Option<String>,
-    /// Print JSON for programs
+    /// Print JSON for programs, errors too
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// The directory of the account key and the settings

@@ -41,7 +41,10 @@ use crate::arguments::Arguments;
 fn main() -> ExitCode {
     // A shell that completes a command asks with the variable COMPLETE. Then this ends the program.
     CompleteEnv::with_factory(Arguments::command).complete();
-    let arguments = Arguments::read();
+    let arguments = match Arguments::read() {
+        Ok(arguments) => arguments,
+        Err(code) => return code,
+    };
     let json = arguments.global.json;
     match commands::dispatch(arguments) {
         Ok(code) => code,

@@ -116,7 +116,7 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId, asked: Asked, a
                     is_stale = true;
                     cursor.clone_from(&change.cursor);
                     if context.json {
-                        print::json(&named(&machines, &change), true)?;
+                        print::json(&event("changed", named(&machines, &change)), true)?;
                     } else if change.more {
                         progress.renew(me.client.run(id).await?.tasks.as_deref().unwrap_or_default())?;
                     } else {
@@ -149,7 +149,7 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId, asked: Asked, a
     }
     let run = me.client.run(id).await?;
     if context.json {
-        print::json(&named(&machines, &run), true)?;
+        print::json(&event("ended", named(&machines, &run)), true)?;
     } else {
         if progress.is_live() {
             progress.renew(run.tasks.as_deref().unwrap_or_default())?;
@@ -158,6 +158,14 @@ pub(crate) async fn watch(context: &Context, me: &Me, id: RunId, asked: Asked, a
     }
     let about = asked.about.and_then(|about| run.tasks.iter().flatten().find(|task| task.id == about));
     Ok(about.map_or_else(|| allow.code(&run), |task| allow.code_of(task)))
+}
+
+/// A line of a stream for programs, with a mark that tells changes from the run at its end.
+fn event(name: &str, mut document: serde_json::Value) -> serde_json::Value {
+    if let Some(members) = document.as_object_mut() {
+        members.insert("event".to_owned(), name.into());
+    }
+    document
 }
 
 /// A document for programs, with the names of machines.

@@ -1,7 +1,5 @@
 //! `ensemble cancel`: cancels a run.
 
-use std::process::ExitCode;
-
 use clap::Args;
 use ensemble_types::runs::RunStatus;
 
@@ -9,7 +7,7 @@ use super::DONE;
 use super::runs::Which;
 use crate::complete;
 use crate::context::Context;
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::print;
 
 /// Cancels a run: queued tasks at once, running tasks within seconds.
@@ -34,8 +32,7 @@ impl Cancel {
             print::line(format!("Run {} is {}.", run.reference, run.status.as_str()))?;
         }
         if matches!(run.status, RunStatus::Completed | RunStatus::Failed) {
-            print::note("It had ended before, so nothing was cancelled.");
-            return Ok(ExitCode::FAILURE);
+            return Err(Failure::message("The run had ended before, so nothing was cancelled."));
         }
         Ok(DONE)
     }

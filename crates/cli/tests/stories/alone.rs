@@ -106,6 +106,21 @@ fn a_key_that_others_can_read_is_not_used() {
 }
 
 #[test]
+fn programs_get_every_error_as_one_json_object() {
+    let user = User::new(Some(UNREACHABLE));
+    for (arguments, code) in
+        [(["show", "nope", "--json"], 2), (["dance", "--json", "x"], 2), (["runs", "-n1", "--json"], 1)]
+    {
+        let ended = user.run(&arguments);
+        let error: serde_json::Value = serde_json::from_str(&ended.err).unwrap_or_else(|_| panic!("{}", ended.err));
+        assert_eq!((ended.code, ended.out.as_str()), (code, ""), "{arguments:?}");
+        assert!(error["error"]["detail"].as_str().is_some_and(|detail| !detail.starts_with("error")), "{error}");
+    }
+    assert!(user.succeed(&["do", "--json", "--help"]).contains("Usage"));
+    assert!(user.run(&["show", "nope"]).err.starts_with("error: "));
+}
+
+#[test]
 fn a_mistyped_command_gets_a_tip() {
     let user = User::new(None);
     for (word, tip) in [("sesion", "session"), ("statu", "status"), ("exec", "ensemble do"), ("ps", "ensemble runs")] {

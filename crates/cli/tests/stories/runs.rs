@@ -64,6 +64,10 @@ fn a_plan_runs_in_order_and_shows_its_result() {
     assert!(ended.out.contains("done: go on from (done: begin)"), "{}", ended.out);
     let shown = user.json(&["show", "last"]);
     assert_eq!((&shown["status"], &shown["title"]), (&"completed".into(), &"Two steps".into()));
+    let mut lines = user.json_lines(&["run", "plan.yaml"]);
+    let last = lines.pop().unwrap();
+    assert_eq!((&last["event"], &last["status"]), (&"ended".into(), &"completed".into()));
+    assert!(!lines.is_empty() && lines.iter().all(|line| line["event"] == "changed"), "{lines:?}");
     assert!(user.succeed(&["runs"]).contains("2/2"));
     assert!(user.succeed(&["runs", "--status", "active"]).contains("No runs"));
     let output = user.succeed(&["output", "last", "first"]);
@@ -95,6 +99,9 @@ fn a_failed_task_is_shown_and_retried() {
     let ended = user.run(&["retry", "last"]);
     assert_eq!(ended.code, 0, "{}{}", ended.out, ended.err);
     assert!(user.fail(&["cancel", "last"]).contains("ended before"));
+    let ended = user.run(&["cancel", "last", "--json"]);
+    let error: serde_json::Value = serde_json::from_str(&ended.err).unwrap();
+    assert!(ended.code == 1 && error["error"]["detail"].is_string(), "{error}");
     let again = user.run(&["retry", "last"]);
     assert!(again.code == 1 && again.err.contains("nothing to try again"), "{}", again.err);
 }
