@@ -9,7 +9,7 @@ use secrecy::ExposeSecret;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::account;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, begin, is_loopback};
 use crate::global::Global;
 use crate::home::Home;
 use crate::print;
@@ -91,6 +91,10 @@ impl Context {
         let key = self.home.key()?;
         let (client, account) = self.account()?;
         let Some(account) = account.filter(|account| account.signed_in) else {
+            // Nothing is sent before a sign-in, so it is not known whether a server answers.
+            if key.is_none() && is_loopback(client.origin()) {
+                return Err(Failure::message(begin(client.origin())));
+            }
             return Err(Failure::message(format!(
                 "You are not signed in at {}. Run `{}`.",
                 client.origin(),

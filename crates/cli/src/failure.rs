@@ -138,7 +138,8 @@ fn no_connection(origin: &str, why: &NoConnection) -> String {
     match why {
         NoConnection::Refused if is_loopback(origin) => {
             format!(
-                "Nothing answers at {origin}. Start a server there with `ensemble up`, or name another with --server."
+                "Nothing answers at {origin}. Start a server there with `{}`, or name another with --server.",
+                start(origin)
             )
         }
         NoConnection::Refused => format!(
@@ -166,7 +167,25 @@ fn no_connection(origin: &str, why: &NoConnection) -> String {
     }
 }
 
-fn is_loopback(origin: &str) -> bool {
+/// The command that starts a server at this address of this machine.
+pub(crate) fn start(origin: &str) -> String {
+    let address = origin.split_once("://").map_or(origin, |(_, address)| address);
+    match address.parse::<std::net::SocketAddr>() {
+        Ok(address) if origin != crate::context::DEFAULT_SERVER => format!("ensemble up --listen {address}"),
+        _ => "ensemble up".to_owned(),
+    }
+}
+
+/// What somebody without an account has to do before the first command.
+pub(crate) fn begin(origin: &str) -> String {
+    format!(
+        "You are not signed in at {origin}. Run `{}` in another terminal: it starts a server there and signs you in. For one that \
+         runs already: `ensemble login`, with --server URL if it is elsewhere.",
+        start(origin)
+    )
+}
+
+pub(crate) fn is_loopback(origin: &str) -> bool {
     let host = origin.split_once("://").map_or(origin, |(_, host)| host);
     let host = match host.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
@@ -206,6 +225,17 @@ impl From<io::Error> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn advice_to_start_a_server_names_its_address() {
+        for (origin, command) in [
+            ("http://127.0.0.1:8080", "ensemble up"),
+            ("http://127.0.0.1:18700", "ensemble up --listen 127.0.0.1:18700"),
+            ("http://localhost:8080", "ensemble up"),
+        ] {
+            assert_eq!(start(origin), command);
+        }
+    }
 
     #[test]
     fn a_server_on_this_machine_can_be_started_here() {

@@ -14,9 +14,9 @@ use super::DONE;
 use super::run::here;
 use super::runner::Options;
 use super::submit::install;
-use crate::context::{Context, Me};
+use crate::context::{Context, Me, answers};
 use crate::cost;
-use crate::failure::Result;
+use crate::failure::{Result, is_loopback, start};
 use crate::machines::{Machines, Runner, runner};
 use crate::print;
 use crate::styled::{Styled, Tone, is_coloured};
@@ -71,7 +71,7 @@ impl Findings {
 impl Doctor {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let mut findings = Findings::default();
-        key(context, &mut findings);
+        key(context, &mut findings).await;
         let me = account(context, &mut findings).await;
         let machine = match &me {
             Some(me) => machine(context, me, &mut findings).await,
@@ -93,12 +93,18 @@ impl Doctor {
     }
 }
 
-fn key(context: &Context, findings: &mut Findings) {
+async fn key(context: &Context, findings: &mut Findings) {
     let path = context.home.key_path().display().to_string();
     match context.home.key() {
         Ok(Some(_)) => findings.ok("key", path),
         Ok(None) => {
-            findings.wrong("key", format!("there is none in {path}"), format!("run `{}`", context.typed("login")))
+            let origin = context.account().map(|(client, _)| client.origin().to_owned()).unwrap_or_default();
+            let advice = if is_loopback(&origin) && !answers(&origin).await {
+                format!("run `{}`: it starts a server on this machine, makes the key and signs in", start(&origin))
+            } else {
+                format!("run `{}`", context.typed("login"))
+            };
+            findings.wrong("key", format!("there is none in {path}"), advice);
         }
         Err(failure) => findings.wrong("key", failure.to_string(), format!("put your copy of the key at {path}")),
     }
@@ -146,8 +152,9 @@ async fn server(client: &Client, findings: &mut Findings) -> bool {
             findings.add("server", Verdict::Note, found, Some(advice.to_owned()));
         }
         Err(error) => {
+            let start = if is_loopback(client.origin()) { start(client.origin()) } else { "ensemble up".to_owned() };
             let advice =
-                "run `ensemble up` for a server on this machine, or `ensemble config server URL` for another one";
+                format!("run `{start}` for a server on this machine, or `ensemble config server URL` for another one");
             findings.wrong("server", crate::failure::Failure::from(error).to_string(), advice);
             return false;
         }

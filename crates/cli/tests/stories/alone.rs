@@ -74,6 +74,7 @@ fn commands_without_a_sign_in_say_how_to_sign_in() {
         let ended = user.run(arguments);
         assert_eq!(ended.code, 1);
         assert!(ended.err.contains("ensemble login"), "{}", ended.err);
+        assert!(ended.err.contains("Run `ensemble up --listen 127.0.0.1:9`"), "it signs in too: {}", ended.err);
         assert!(ended.out.is_empty());
     }
 }

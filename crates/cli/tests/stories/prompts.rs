@@ -274,7 +274,8 @@ fn a_doctor_finds_what_is_missing() {
     let user = user_with(programs.path());
     let before = user.run(&["doctor", "--server", "http://127.0.0.1:9"]);
     assert_eq!(before.code, 1);
-    assert!(before.out.contains("9 login`") && before.out.contains("ensemble up"), "{}", before.out);
+    let advice = before.out.lines().find(|line| line.contains('→')).unwrap();
+    assert!(advice.contains("`ensemble up --listen 127.0.0.1:9`") && advice.contains("signs in"), "{}", before.out);
     assert!(before.out.contains("tasks may work in"), "{}", before.out);
     // The configuration allows the home directory only, the runner was started with more.
     let (home, more) = (user.home().to_str().unwrap(), programs.path().to_str().unwrap());
