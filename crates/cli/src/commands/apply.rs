@@ -90,9 +90,12 @@ fn refused(run: &Run, task: &Task, called: &str, files: &[String]) -> Result<()>
     print::line(format!("✗ {called}: not applied, and nothing was changed, because of:"))?;
     files.iter().try_for_each(|file| print::line(format!("  {}", print::inline(file))))?;
     let which = task.task_key.as_deref().map_or(String::new(), |key| format!(" {key}"));
+    let they = match files {
+        [_] => "It has uncommitted changes, or conflicts",
+        _ => "They have uncommitted changes, or conflict",
+    };
     print::line(format!(
-        "They have uncommitted changes, or conflict with what was committed. Commit or stash yours and try again, or merge the \
-         branch yourself: git merge ensemble/{}",
+        "{they} with what was committed. Commit or stash yours and try again, or merge the branch yourself: git merge ensemble/{}",
         task.id
     ))?;
     print::line(format!("  ensemble apply {}{which}", run.reference))

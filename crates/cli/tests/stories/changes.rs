@@ -116,7 +116,7 @@ fn a_change_in_a_worktree_is_shown_applied_and_discarded() {
     story.write("note", "mine\n");
     let ended = user.run(&["apply", "last"]);
     assert_eq!(ended.code, 1, "{}{}", ended.out, ended.err);
-    assert!(ended.out.contains("nothing was changed") && ended.out.contains("\n  note\n"), "{}", ended.out);
+    assert!(ended.out.contains("nothing was changed") && ended.out.contains("\n  note\nIt has "), "{}", ended.out);
     assert_eq!(story.read("note"), "mine\n");
     assert!(!story.project().join("other").exists());
     story.git(&["checkout", "--quiet", "--", "note"]);
