@@ -1,7 +1,6 @@
 //! What agents were refused: by the lack of a permission, or by a machine that could not run the task.
 
-use ensemble_types::ids::MachineId;
-use ensemble_types::runs::{Permission, PermissionDenials, Task};
+use ensemble_types::runs::{Permission, PermissionDenial, PermissionDenials, Provider, Task};
 
 use crate::failure::Result;
 use crate::machines::Machines;
@@ -33,11 +32,8 @@ fn lines(tasks: &[Task], machines: &Machines) -> Vec<String> {
         let permission = task.permission.map_or(String::new(), |with| format!(" with the permission {with}"));
         lines.push(format!("⚠ {of}{}{permission}: {}", refused(denials.count), summary(denials)));
     }
-    if !lines.is_empty() {
-        let machine =
-            tasks.iter().find(|task| task.permission_denials.is_some()).and_then(|task| task.machine_id.as_ref());
-        lines.push(advice(machine, machines));
-    }
+    let has_denials = |task: &&Task| task.permission_denials.as_ref().is_some_and(|denials| denials.count > 0);
+    lines.extend(tasks.iter().find(has_denials).into_iter().flat_map(|task| advice(task, machines)));
     lines
 }
 
@@ -59,12 +55,45 @@ fn summary(denials: &PermissionDenials) -> String {
     parts.join("; ")
 }
 
-fn advice(machine: Option<&MachineId>, machines: &Machines) -> String {
-    let on = machine.map_or("the machine".to_owned(), |machine| machines.called(machine));
-    format!(
-        "  The agent worked on without them. To allow them: --permission bypass (everything), or `allowedTools` in the plan \
-         (these patterns). The file runner.yaml on {on} has to permit it: `permissionLimit` and `allowedTools` of the provider."
-    )
+/// What can be typed, and what the machine of the task has to permit for it.
+fn advice(task: &Task, machines: &Machines) -> Vec<String> {
+    let mut lines = vec!["  The agent worked on without them. To allow them, begin the run with".to_owned()];
+    if task.permission == Some(Permission::Plan) {
+        lines.push("    --permission edit    changes of files in its directory".to_owned());
+        return lines;
+    }
+    // codex takes no patterns.
+    let pattern = task.permission_denials.as_ref().and_then(|denials| denials.denials.first()).map(pattern);
+    let pattern = pattern.filter(|_| task.provider != Provider::Codex);
+    if let Some(pattern) = &pattern {
+        lines.push(format!("    --allow-tool '{pattern}'    this one, as `allowedTools` in a plan"));
+    }
+    lines.push("    --permission bypass    everything".to_owned());
+    let file = machines.runner_file(task.machine_id.as_ref());
+    lines.push(format!("  The runner grants no more than is written in {file}:"));
+    lines.push("    providers:".to_owned());
+    let tools = pattern.map_or(String::new(), |pattern| format!(", allowedTools: [\"{pattern}\"]"));
+    lines.push(format!("      {}: {{permissionLimit: bypass{tools}}}", task.provider));
+    lines.push(
+        "  Write it there, and start the runner again (`ensemble up` or `ensemble runner`): it reads the file once."
+            .to_owned(),
+    );
+    lines
+}
+
+/// A pattern for `--allow-tool` that allows this. It can be typed and put into YAML as it is.
+fn pattern(denial: &PermissionDenial) -> String {
+    let is_plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || " ._/=:@,+-".contains(c));
+    let tool: String = denial.tool.chars().filter(|c| c.is_ascii_alphanumeric() || "_-".contains(*c)).collect();
+    let command: &str = &denial.summary;
+    let word = command.split_whitespace().next().unwrap_or_default();
+    match tool.as_str() {
+        "Bash" | "run_shell_command" if is_plain(command) && (1..=60).contains(&command.len()) => {
+            format!("{tool}({command})")
+        }
+        "Bash" if is_plain(word) && (1..=60).contains(&word.len()) => format!("{tool}({word}:*)"),
+        _ => tool,
+    }
 }
 
 /// Says which tasks had less permission than was asked for. `asked` has one entry for each task.
@@ -80,9 +109,11 @@ fn less(tasks: &[Task], asked: &[Option<Permission>], machines: &Machines) -> Ve
         let (asked, used) = (asked.as_ref()?, task.permission.as_ref()?);
         let machine = task.machine_id.as_ref().filter(|_| task.attempt > 0 && used < asked)?;
         Some(format!(
-            "⚠ {} had the permission {used}, not {asked}: {} allows no more. Raise `permissionLimit` in its runner.yaml.",
+            "⚠ {} had the permission {used}, not {asked}: {} allows no more. Raise `permissionLimit` in {}, and start the runner \
+             again.",
             name(task, number),
-            machines.called(machine)
+            machines.called(machine),
+            machines.runner_file(Some(machine))
         ))
     });
     lesser.collect()
@@ -106,7 +137,6 @@ pub(crate) fn report_machines(tasks: &[Task], machines: &Machines) -> Result<()>
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use ensemble_types::runs::PermissionDenial;
     use ensemble_types::text::Text;
 
     use super::*;
@@ -133,8 +163,37 @@ pub(crate) mod tests {
             lines[0],
             "⚠ a: 3 commands were refused with the permission edit: Bash: npm test; Bash: rm -rf…; and 1 more"
         );
-        assert!(lines[1].contains("--permission bypass") && lines[1].contains("on desk (m1000000)"), "{lines:?}");
+        let said = lines.join("\n");
+        for part in
+            ["--permission bypass", "/me/runner.yaml:\n    providers:\n      codex: {permissionLimit: bypass}", "again"]
+        {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert!(!said.contains("--allow-tool"), "codex takes none: {said}");
+        one.provider = Provider::Claude;
+        let said =
+            super::lines(std::slice::from_ref(&one), &machines(&[("m-2", "desk"), ("m-1", "laptop")])).join("\n");
+        for part in
+            ["--allow-tool 'Bash(npm test)'", "allowedTools: [\"Bash(npm test)\"]", "runner.yaml on laptop (m1000000)"]
+        {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        one.permission = Some(Permission::Plan);
+        let said = super::lines(&[one], &machines(&[("m-1", "desk")])).join("\n");
+        assert!(said.contains("--permission edit") && !said.contains("bypass"), "{said}");
         assert!(super::lines(&[task("b")], &Machines::default()).is_empty());
+    }
+
+    #[test]
+    fn a_pattern_can_be_typed_as_it_stands() {
+        let of = |tool: &str, summary: &str| {
+            pattern(&PermissionDenial { tool: Text::new(tool).unwrap(), summary: Text::new(summary).unwrap() })
+        };
+        assert_eq!(of("Bash", "git push --force"), "Bash(git push --force)");
+        assert_eq!(of("Bash", "rm 'a'; echo \"$b\""), "Bash(rm:*)");
+        assert_eq!(of("Bash", "$(x) y"), "Bash");
+        assert_eq!(of("We'b\"Fetch", "https://example.com"), "WebFetch");
+        assert_eq!(of("run_shell_command", "ls -l"), "run_shell_command(ls -l)");
     }
 
     #[test]

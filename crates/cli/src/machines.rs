@@ -1,5 +1,7 @@
 //! The user's machines with their names. The server knows only ids, because names are encrypted.
 
+use std::path::PathBuf;
+
 use ensemble_client::seal::{self, Binding, Purpose};
 use ensemble_types::ids::MachineId;
 use ensemble_types::machines::Machine;
@@ -66,6 +68,8 @@ pub(crate) struct Known {
 pub(crate) struct Machines {
     all: Vec<Known>,
     this: Option<MachineId>,
+    /// The configuration of the runner of this machine.
+    runner_file: Option<PathBuf>,
 }
 
 impl Machines {
@@ -73,7 +77,8 @@ impl Machines {
         let this = context.home.settings()?.machines.remove(me.client.origin());
         let machines: Vec<Machine> = me.client.machines().try_collect().await?;
         let all = machines.into_iter().map(|machine| Known { card: open(me, &machine).ok(), machine });
-        Ok(Self { all: all.collect(), this })
+        let runner_file = Some(context.home.path().join("runner.yaml"));
+        Ok(Self { all: all.collect(), this, runner_file })
     }
 
     /// The same for views that are useful without names.
@@ -92,6 +97,18 @@ impl Machines {
     /// This machine, if it is registered at this server.
     pub(crate) fn this(&self) -> Option<&MachineId> {
         self.this.as_ref().filter(|this| self.get(this).is_some())
+    }
+
+    /// Where the configuration of a machine's runner is, for people.
+    pub(crate) fn runner_file(&self, id: Option<&MachineId>) -> String {
+        let is_this = id.is_some() && id == self.this();
+        match (self.runner_file.as_ref().filter(|_| is_this), id) {
+            (Some(file), _) => file.display().to_string(),
+            (None, Some(id)) => {
+                format!("runner.yaml on {}, in the directory that `ensemble config` shows there", self.called(id))
+            }
+            (None, None) => "runner.yaml of its machine".to_owned(),
+        }
     }
 
     /// The machine with this id or ref, or the only one with this name.
@@ -252,7 +269,11 @@ pub(crate) mod tests {
             },
             card: Some(Card { host: (*host).to_owned(), ..Card::default() }),
         };
-        Machines { all: named.iter().map(known).collect(), this: named.first().map(|(id, _)| id.parse().unwrap()) }
+        Machines {
+            all: named.iter().map(known).collect(),
+            this: named.first().map(|(id, _)| id.parse().unwrap()),
+            runner_file: Some("/me/runner.yaml".into()),
+        }
     }
 
     impl Machines {
