@@ -79,6 +79,11 @@ fn client_text(error: &Error) -> String {
         Code::LinkNotFound => {
             "This link does not work: it is unknown, expired, used up or deleted. Ask for a new one.".to_owned()
         }
+        Code::NotFound => {
+            "Nothing with this id or ref is yours or shared with you. Check it: `ensemble runs` and `ensemble session list` show \
+             what there is."
+                .to_owned()
+        }
         Code::VersionMismatch => "It was changed in the meantime. Look at the current version, then try again.".to_owned(),
         Code::RateLimited => match problem.retry_after {
             Some(seconds) => format!("Too many requests. Try again in {seconds} s."),
