@@ -1,11 +1,13 @@
 //! `ensemble runs`: lists runs, newest first. `ensemble runs delete`: deletes one.
 
+use std::collections::HashSet;
+
 use clap::{Args, Subcommand, ValueEnum};
 use ensemble_client::Error;
 use ensemble_types::ids::RunId;
 use ensemble_types::refs::IdOrRef;
 use ensemble_types::runs::{Run, Task, WaitingFor};
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::DONE;
 use crate::complete;
@@ -17,11 +19,15 @@ use crate::progress::name;
 use crate::styled::Tone;
 use crate::table::{Column, Table};
 use crate::watching::named;
-use crate::{print, when};
+use crate::{denials, print, when};
 
 /// Runs of which is said why they wait, if they have at most so many tasks.
 const EXPLAINED: usize = 5;
 const MANY_TASKS: u32 = 500;
+/// Runs of which is found out whether agents were refused commands, and how many are read at once.
+const LOOKED_AT: usize = 20;
+const FEW_TASKS: u32 = 50;
+const AT_ONCE: usize = 4;
 
 /// Lists your runs, newest first.
 #[derive(Debug, Args)]
@@ -93,6 +99,7 @@ impl Runs {
             return Ok(DONE);
         }
         let machines = Machines::if_available(context, &me).await;
+        let denied = denied(&me, &runs).await;
         let mut table = Table::new([
             Column::fixed("RUN", 0),
             Column::fixed("STATE", 0),
@@ -104,7 +111,7 @@ impl Runs {
         for run in &runs {
             table.row([
                 (Tone::Plain, run.reference.to_string()),
-                (run.status.into(), run.status.as_str().to_owned()),
+                (run.status.into(), state(run, &denied)),
                 (Tone::Plain, format!("{}/{}", run.summary.completed, run.summary.total)),
                 (Tone::Plain, when::ago(run.created_at)),
                 (Tone::Plain, run.machine_id.as_ref().map(|id| machines.called(id)).unwrap_or_default()),
@@ -112,9 +119,26 @@ impl Runs {
             ]);
         }
         table.print()?;
+        if !denied.is_empty() {
+            print::line("\n⚠ Agents of these runs were refused commands. `ensemble show RUN` names them.")?;
+        }
         say_why(&me, &runs, &machines).await?;
         Ok(DONE)
     }
+}
+
+fn state(run: &Run, denied: &HashSet<RunId>) -> String {
+    let mark = if denied.contains(&run.id) { " ⚠" } else { "" };
+    format!("{}{mark}", run.status.as_str())
+}
+
+/// The runs whose agents were refused commands. A list has no tasks, so only the newest runs with few tasks are looked at.
+async fn denied(me: &Me, runs: &[Run]) -> HashSet<RunId> {
+    let looked_at =
+        runs.iter().filter(|run| run.started_at.is_some() && run.summary.total <= FEW_TASKS).take(LOOKED_AT);
+    let tasks = stream::iter(looked_at.map(|run| me.client.run(run.id))).buffered(AT_ONCE);
+    let is_denied = |run: Run| denials::count(run.tasks.as_deref().unwrap_or_default()) > 0;
+    tasks.filter_map(async |run| run.ok().and_then(|run| Some(run.id).filter(|_| is_denied(run)))).collect().await
 }
 
 /// Says why nothing of a run runs: the reason of its first task that waits.

@@ -197,6 +197,10 @@ fn refused_commands_are_named_and_have_an_exit_code() {
     assert!(ended.out.contains(said) && ended.out.contains("--permission bypass"), "{}", ended.out);
     assert!(ended.out.contains("  │ line 5\n  │ … 3 more lines (--full shows them)\n"), "{}", ended.out);
     assert!(user.succeed(&["show", "last"]).contains(said));
+    user.succeed(&["do", "hello"]);
+    let listed = user.succeed(&["runs"]);
+    assert_eq!(listed.matches("completed ⚠").count(), 1, "{listed}");
+    user.succeed(&["runs", "delete", "last", "-y"]);
     assert!(user.succeed(&["output", "last"]).contains("  │ line 8"), "nothing is left out of a pipe");
     assert_eq!(user.run(&["show", "last", "--watch"]).code, 4);
     assert_eq!(user.run(&["do", "run the tests", "--allow-denials", "--full"]).code, 0);
