@@ -1,5 +1,7 @@
 //! What `run` and `do` share: the options of a submission, and on which machine it runs.
 
+use std::time::Duration;
+
 use clap::Args;
 use ensemble_client::idempotency_key;
 use ensemble_types::ids::MachineId;
@@ -12,7 +14,7 @@ use crate::cost::{BOUNDS_OF_COST, is_cost};
 use crate::failure::{Failure, Result};
 use crate::machines::{Machines, runner};
 use crate::places;
-use crate::plan::{Draft, Overrides, duration};
+use crate::plan::{Draft, Overrides, TIMEOUTS, duration};
 use crate::print;
 use crate::watching::{AllowDenials, Asked, named};
 
@@ -30,7 +32,7 @@ pub(crate) struct Options {
     #[arg(long, value_parser = provider, add = complete::words(&["claude", "codex", "gemini"]))]
     pub(crate) provider: Option<Provider>,
     /// The model where none is named
-    #[arg(long)]
+    #[arg(long, value_parser = model)]
     pub(crate) model: Option<String>,
     /// What the agent may do without asking, where it is not named: plan (read only), edit (files in its directory) or
     /// bypass (everything)
@@ -39,7 +41,7 @@ pub(crate) struct Options {
     /// A pattern of tools that the agent may use as well, for example `Bash(npm test:*)`; can be repeated
     #[arg(long = "allow-tool", value_name = "PATTERN")]
     pub(crate) allow_tools: Vec<String>,
-    /// The longest time of an attempt where none is named: 90s, 10m, 2h
+    /// The longest time of an attempt where none is named, 1s to 24h: 90s, 10m, 2h
     #[arg(long, value_parser = time)]
     pub(crate) timeout: Option<String>,
     /// What the attempts of a task may cost together, in dollars, where it is not named. Kept with claude only: codex and gemini do
@@ -198,7 +200,10 @@ fn none_offered(machine: Option<&MachineId>, machines: &Machines) -> Failure {
 /// How to install the providers' programs.
 pub(crate) fn install_hint() -> String {
     let parts = Provider::ALL.map(|provider| format!("`{}`", install(provider)));
-    format!("Install one and sign in to it: {}. The runner finds it within a minute.", parts.join(", "))
+    format!(
+        "Install one and sign in to it, or sign in to one that is installed: {}. The runner finds it within a minute.",
+        parts.join(", ")
+    )
 }
 
 /// The command that installs a provider's program.
@@ -224,7 +229,16 @@ fn max_cost(text: &str) -> Result<f64, &'static str> {
 }
 
 fn time(text: &str) -> Result<String, &'static str> {
-    duration(text).map(|_| text.to_owned()).ok_or("must be like 90s, 10m or 2h")
+    let fits = |time: &Duration| TIMEOUTS.contains(time);
+    duration(text).filter(fits).map(|_| text.to_owned()).ok_or("must be 1s to 24h, like 90s, 10m or 2h")
+}
+
+fn model(text: &str) -> Result<String, &'static str> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "._:/[]-".contains(c);
+    let is_model = text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.len() <= 128 && text.chars().all(fits);
+    is_model
+        .then(|| text.to_owned())
+        .ok_or("must be a letter or digit and at most 127 more of A-Z a-z 0-9 . _ : / [ ] -")
 }
 
 #[cfg(test)]

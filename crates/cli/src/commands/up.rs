@@ -14,7 +14,7 @@ use crate::failure::{Failure, Result};
 #[derive(Debug, Args)]
 pub(crate) struct Up {
     /// The address to listen on (port 0: any free port)
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080", value_parser = address)]
     listen: SocketAddr,
     /// The address at which others reach this server, as in https://ensemble.example.com [default: PUBLIC_BASE_URL; when
     /// it listens on all addresses, those of this machine]
@@ -31,6 +31,10 @@ pub(crate) struct Up {
     new_account: bool,
     #[command(flatten)]
     runner: super::runner::Options,
+}
+
+fn address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "must be an address and a port, like 127.0.0.1:8080, or 0.0.0.0:8080 for others too")
 }
 
 #[cfg(not(feature = "up"))]
@@ -79,7 +83,10 @@ mod services {
             let mut config = Config::new(&data, self.listen);
             config.vars.extend(self.public_url.map(|url| ("PUBLIC_BASE_URL".to_owned(), url)));
             let stack = tokio::select! {
-                stack = Stack::start(config) => stack.map_err(|error| Failure::message(format!("{error:#}.")))?,
+                stack = Stack::start(config) => match stack {
+                    Ok(stack) => stack,
+                    Err(error) => return Err(not_started(context, &format!("{error:#}.")).await),
+                },
                 () = signals.next() => return Ok(DONE),
             };
             let ready = tokio::select! {
@@ -106,6 +113,18 @@ mod services {
                 _ = stack.stop() => Ok(DONE),
                 () = signals.next() => Err(Failure::message("Stopped before everything was drained.")),
             }
+        }
+    }
+
+    /// Why the services did not start. Most often they run already.
+    async fn not_started(context: &Context, why: &str) -> Failure {
+        let local = context.home.settings().ok().and_then(|settings| settings.local_server);
+        match local.filter(|_| why.contains("has this database open")) {
+            Some(server) if answers(&server).await => Failure::message(format!(
+                "Ensemble is already up at {server}. Use that one, or end it first with Ctrl-C where it runs. A second one needs a \
+                 directory of its own: --data DIR, and another --listen."
+            )),
+            _ => Failure::message(why),
         }
     }
 
@@ -163,7 +182,7 @@ mod services {
         print::line(format!(
             "  {ensemble} session create --title \"Hello\"      # encrypted before it leaves this machine"
         ))?;
-        print::line(format!("  {ensemble} doctor                             # if something does not work\n"))?;
+        print::line(format!("  {ensemble} doctor                              # if something does not work\n"))?;
         if ensemble != "ensemble" {
             print::line(format!(
                 "Your default server is still {default}. `ensemble config server {server}` makes this one the default.\n"

@@ -9,7 +9,7 @@ use ensemble_types::runs::{CreateRun, CreateTask, Isolation, Permission, Provide
 use ensemble_types::text::Text;
 
 use super::file::{Defaults, Plan, Task, parse};
-use super::{PromptFiles, Variables, duration, order};
+use super::{PromptFiles, TIMEOUTS, Variables, duration, order};
 use crate::cost::{BOUNDS_OF_COST, is_cost};
 use crate::failure::{Failure, Result};
 
@@ -325,8 +325,9 @@ fn milliseconds(text: Option<&str>, number: Option<u64>) -> Result<Option<u64>, 
     match (text, number) {
         (Some(_), Some(_)) => Err("it has both a timeout and a timeoutMs".to_owned()),
         (Some(text), None) => duration(text)
+            .filter(|time| TIMEOUTS.contains(time))
             .map(|duration| u64::try_from(duration.as_millis()).ok())
-            .ok_or_else(|| format!("the timeout {text:?} must be like 90s, 10m or 2h")),
+            .ok_or_else(|| format!("the timeout {text:?} must be 1s to 24h, like 90s, 10m or 2h")),
         (None, number) => Ok(number),
     }
 }

@@ -10,12 +10,16 @@ mod order;
 mod schema;
 mod variables;
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 pub(crate) use self::draft::{Draft, Overrides, Step, read};
 pub(crate) use self::files::{LONGEST_PLAN, PromptFiles, read_file, read_text};
 pub(crate) use self::schema::SCHEMA;
 pub(crate) use self::variables::{Variables, assignment};
+
+/// What the server takes as the timeout of a task.
+pub(crate) const TIMEOUTS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(86_400);
 
 /// `90s`, `10m`, `12h`, `7d`.
 pub(crate) fn duration(text: &str) -> Option<Duration> {

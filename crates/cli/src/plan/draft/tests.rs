@@ -92,6 +92,7 @@ fn mistakes_are_named() {
         ("tasks: [{provider: codex, key: a}]", "task a: it has no prompt"),
         ("tasks: [{prompt: x, provider: gpt}]", "claude"),
         ("tasks: [{prompt: x, provider: codex, timeout: soon}]", "soon"),
+        ("tasks: [{prompt: x, provider: codex, timeout: 25h}]", "1s to 24h"),
         ("hello", "ensemble do -"),
         ("fix the tests: all of them", "ensemble do -"),
         ("title: x", "missing field `tasks`"),
