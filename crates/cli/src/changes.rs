@@ -114,8 +114,8 @@ fn next_steps(run: &Run) -> Vec<String> {
     let is_kept = |changes: &TaskChanges| matches!(changes.state, ChangesState::Kept | ChangesState::Conflicted);
     if with_files(tasks).any(|(_, task, changes)| is_kept(changes) && !was_applied_with(run, task)) {
         if let Some(count) = uncommitted.filter(|count| *count > 0) {
-            let files = files_word(count);
-            steps.push(format!("The worktree began without your uncommitted changes of {files}."));
+            let (files, have) = (files_word(count), if count == 1 { "has" } else { "have" });
+            steps.push(format!("{files} of yours {have} uncommitted changes. The worktree began without them."));
         }
         steps.push(format!("\nensemble diff {}       shows the changes", run.reference));
         steps.push(format!("ensemble apply {}      brings them into your directory", run.reference));
@@ -275,7 +275,10 @@ mod tests {
         assert_eq!(began_with(&run, &tasks[1])[0].id, tasks[0].id);
         assert!(!was_applied_with(&run, &tasks[0]));
         let steps = next_steps(&run).join("\n");
-        assert!(steps.contains("ensemble apply") && steps.contains("uncommitted changes of 2 files"), "{steps}");
+        assert!(
+            steps.contains("ensemble apply") && steps.contains("2 files of yours have uncommitted changes"),
+            "{steps}"
+        );
 
         let applied = run.tasks.as_mut().unwrap()[1].changes.as_mut().unwrap();
         (applied.state, applied.was_applied) = (ChangesState::Applied, true);

@@ -60,7 +60,10 @@ impl Apply {
             match changes.state {
                 ChangesState::Applied => {
                     let place = task.working_directory.as_deref().unwrap_or("its directory");
-                    print::line(format!("✓ {called}: {} changed in {place}", files_word(changes.file_count)))?;
+                    print::line(format!(
+                        "✓ {called}: {} changed in the repository of {place}",
+                        files_word(changes.file_count)
+                    ))?;
                     changes::files(&changes)?;
                     for earlier in changes::began_with(&run, task) {
                         let Some(of) = earlier.changes.as_ref().filter(|of| of.file_count > 0) else { continue };

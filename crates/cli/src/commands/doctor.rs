@@ -196,7 +196,7 @@ fn check_runner(machine: &Machine, runner: Option<&Runner>, findings: &mut Findi
 
 /// Each provider as this machine has it, and as the runner offers it. One is enough.
 async fn providers(config: &Config, runner: Option<&Runner>, findings: &mut Findings) {
-    let mut usable = 0;
+    let (mut usable, mut installed) = (0, 0);
     for offer in offers(config).await {
         let check = offer.provider.as_str();
         let state = runner.and_then(|runner| runner.providers.iter().find(|state| state.provider == check));
@@ -233,12 +233,17 @@ async fn providers(config: &Config, runner: Option<&Runner>, findings: &mut Find
             }
             _ => {}
         }
+        installed += usize::from(offer.program.is_ok() || offer.version.is_some());
         usable += usize::from(is_offered && offer.program.is_ok());
         let verdict = if is_offered && offer.program.is_ok() { Verdict::Ok } else { Verdict::Note };
         findings.add(check, verdict, found.join(", "), advice.filter(|_| verdict != Verdict::Ok));
     }
     if usable == 0 {
-        findings.wrong("providers", "none can be used", super::submit::install_hint());
+        let advice = match installed {
+            0 => super::submit::install_hint(),
+            _ => "make one of them usable, as said above. The runner finds it within a minute".to_owned(),
+        };
+        findings.wrong("providers", "none can be used", advice);
     }
 }
 

@@ -93,7 +93,11 @@ pub(crate) fn find<'r>(run: &'r Run, named: Option<&str>) -> Result<&'r Task> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
     let keys = || {
         let names: Vec<_> = tasks.iter().take(20).filter_map(|task| task.task_key.as_deref()).collect();
-        if names.is_empty() { format!("1 to {}", tasks.len()) } else { names.join(", ") }
+        match (names.as_slice(), tasks.len()) {
+            ([], 1) => "1".to_owned(),
+            ([], count) => format!("1 to {count}"),
+            _ => names.join(", "),
+        }
     };
     let Some(named) = named else {
         return match tasks {

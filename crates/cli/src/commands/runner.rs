@@ -206,9 +206,9 @@ async fn check(context: &Context, options: &Options) -> Result {
         match &offer.program {
             Ok(program) => {
                 let version = offer.version.as_deref().unwrap_or("unknown version");
-                print::line(format!("✓ {:7} {version:12} {}", offer.provider, program.display()))?;
+                print::line(format!("✓ {:7} {version:12} {}", offer.provider.as_str(), program.display()))?;
             }
-            Err(not) => print::line(format!("✗ {:7} {}", offer.provider, not.reason))?,
+            Err(not) => print::line(format!("✗ {:7} {}", offer.provider.as_str(), not.reason))?,
         }
     }
     Ok(if offers.iter().any(|offer| offer.program.is_ok()) { DONE } else { ExitCode::FAILURE })

@@ -17,6 +17,8 @@ use crate::{changes, cost, denials, print, when};
 
 /// A run with more tasks is shown without those that have completed or wait.
 const MANY_TASKS: usize = 50;
+/// When all have completed or wait, so many are shown.
+const FIRST: usize = 20;
 
 /// Shows a run and its tasks.
 #[derive(Debug, Args)]
@@ -89,16 +91,14 @@ fn show(run: &Run, machines: &Machines, all: bool) -> Result<()> {
         Column::fixed("COST", 5),
         Column::text("RESULT", 2, 12),
     ]);
-    let shown = tasks.iter().enumerate().filter(|(_, task)| is_shown(task));
-    shown.for_each(|(number, task)| table.row(row(task, number, tasks, machines)));
+    let mut shown: Vec<_> = tasks.iter().enumerate().filter(|(_, task)| is_shown(task)).collect();
+    if shown.is_empty() {
+        shown = tasks.iter().enumerate().take(FIRST).collect();
+    }
+    shown.iter().for_each(|(number, task)| table.row(row(task, *number, tasks, machines)));
     table.print()?;
-    let hidden = tasks.iter().filter(|task| !is_shown(task)).count();
-    if hidden > 0 {
-        let summary = &run.summary;
-        print::line(format!(
-            "… {hidden} more tasks (--all shows them): {} completed, {} queued",
-            summary.completed, summary.queued
-        ))?;
+    if let Some(hidden) = hidden(tasks, &shown) {
+        print::line(hidden)?;
     }
     let waits = |task: &&Task| task.status == TaskStatus::Queued && task.waiting_reason.is_some();
     let active = tasks.iter().any(|task| matches!(task.status, TaskStatus::Running | TaskStatus::Dispatching));
@@ -118,6 +118,19 @@ fn show(run: &Run, machines: &Machines, all: bool) -> Result<()> {
     denials::report(tasks, machines)?;
     denials::report_machines(tasks, machines)?;
     changes::report(run)
+}
+
+/// `… 40 more tasks (--all shows them): 38 completed, 2 queued`
+fn hidden(tasks: &[Task], shown: &[(usize, &Task)]) -> Option<String> {
+    let count = |status| {
+        let of = |count: usize| count.saturating_sub(shown.iter().filter(|(_, task)| task.status == status).count());
+        of(tasks.iter().filter(|task| task.status == status).count())
+    };
+    let states = [TaskStatus::Completed, TaskStatus::Queued].map(|status| (count(status), status.as_str()));
+    let parts: Vec<_> =
+        states.iter().filter(|(count, _)| *count > 0).map(|(count, state)| format!("{count} {state}")).collect();
+    let hidden: usize = states.iter().map(|(count, _)| count).sum();
+    (hidden > 0).then(|| format!("… {hidden} more tasks (--all shows them): {}", parts.join(", ")))
 }
 
 fn row(task: &Task, number: usize, tasks: &[Task], machines: &Machines) -> [(Tone, String); 8] {
@@ -142,4 +155,20 @@ fn row(task: &Task, number: usize, tasks: &[Task], machines: &Machines) -> [(Ton
         plain(task.usage.as_ref().map(cost::dollars).unwrap_or_default()),
         plain(print::short(&result, 80)),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::tests::task;
+
+    #[test]
+    fn tasks_that_are_not_shown_are_counted() {
+        let mut tasks: Vec<Task> = (0..60).map(|number| task(&number.to_string())).collect();
+        let first = |tasks: &'_ [Task]| hidden(tasks, &tasks.iter().enumerate().take(FIRST).collect::<Vec<_>>());
+        assert_eq!(first(&tasks).as_deref(), Some("… 40 more tasks (--all shows them): 40 completed"));
+        tasks[59].status = TaskStatus::Queued;
+        assert_eq!(first(&tasks).as_deref(), Some("… 40 more tasks (--all shows them): 39 completed, 1 queued"));
+        assert_eq!(first(&tasks[..20]), None);
+    }
 }

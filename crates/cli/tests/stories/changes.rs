@@ -122,7 +122,7 @@ fn a_change_in_a_worktree_is_shown_applied_and_discarded() {
     story.git(&["checkout", "--quiet", "--", "note"]);
 
     let applied = user.succeed(&["apply", "last"]);
-    assert!(applied.contains("✓ task 1: 2 files changed in"), "{applied}");
+    assert!(applied.contains("✓ task 1: 2 files changed in the repository of"), "{applied}");
     assert_eq!((story.read("note"), story.read("other")), ("one\ntwo\nthree\n".to_owned(), "new\n".to_owned()));
     assert_eq!(story.git(&["status", "--porcelain"]), " M note\n?? mine\n?? other\n", "nothing is staged");
     assert!(user.fail(&["apply", "last"]).contains("applied to "), "they are applied already");

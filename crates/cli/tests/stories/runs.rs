@@ -76,6 +76,7 @@ fn a_plan_runs_in_order_and_shows_its_result() {
     let machines = user.json(&["machine", "list"]);
     assert_eq!(machines["machines"][0]["machine"]["online"], true);
     assert!(user.run(&["output", "last", "third"]).err.contains("first, second"));
+    assert!(user.fail(&["up", "--listen", "127.0.0.1:0"]).contains("Ensemble is already up at http://127.0.0.1:"));
 }
 
 #[test]
