@@ -279,6 +279,7 @@ pub struct Task {
     pub refusals: Vec<Refusal>,
     pub output_summary: Option<String>,
     pub exit_code: Option<i32>,
+    /// Of all attempts together.
     pub usage: Option<Usage>,
     /// What its attempts may cost together. Only kept with providers that report what they cost.
     pub max_cost_usd: Option<f64>,

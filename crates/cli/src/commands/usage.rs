@@ -86,7 +86,8 @@ fn called(item: &UsageItem, machines: &Machines) -> String {
 }
 
 fn row(name: String, sum: &UsageSum) -> [(Tone, String); 5] {
-    let spent = Spent { cost_usd: Some(sum.cost_usd), ..Spent::default() };
+    // Not every provider reports costs.
+    let spent = Spent { cost_usd: Some(sum.cost_usd).filter(|cost| *cost > 0.0), ..Spent::default() };
     [
         name,
         sum.attempts.to_string(),

@@ -83,9 +83,6 @@ struct Continued<'a> {
     error_message: Option<&'a str>,
     output_summary: Option<&'a str>,
     exit_code: Option<i32>,
-    input_tokens: Option<i64>,
-    output_tokens: Option<i64>,
-    cost_usd: Option<f64>,
     started_at: Option<DbTime>,
     finished_at: Option<DbTime>,
 }
@@ -110,9 +107,6 @@ pub(crate) fn queue(
         error_message: None,
         output_summary: None,
         exit_code: None,
-        input_tokens: None,
-        output_tokens: None,
-        cost_usd: None,
         started_at: None,
         finished_at: None,
     };

@@ -14,6 +14,7 @@ use ensemble_types::time::Timestamp;
 use super::columns::{ProviderColumn, TaskStatusColumn};
 use super::runs::LockedRun;
 use super::schema::{dependencies, tasks};
+use super::usage::{bounded, signed};
 use super::{permissions, task_changes};
 use crate::domain::Retry;
 
@@ -137,16 +138,25 @@ struct EndChanges<'a> {
     error_message: Option<&'a str>,
     output_summary: Option<&'a str>,
     exit_code: Option<i32>,
-    input_tokens: Option<i64>,
-    output_tokens: Option<i64>,
-    cost_usd: Option<f64>,
     finished_at: Option<DbTime>,
+}
+
+/// A column with this added to it, where nothing counts as zero.
+macro_rules! plus {
+    ($column:path, $more:expr) => {
+        case_when($column.is_not_null(), $column + $more).otherwise(Some($more))
+    };
 }
 
 /// Writes a task after the end of an attempt.
 pub(crate) fn end_attempt(tx: &mut Conn, task: &EndedTask) -> Result<(), StoreError> {
-    let usage = task.results.usage.unwrap_or_default();
-    let tokens = |count: Option<u64>| count.map(|count| i64::try_from(count).unwrap_or(i64::MAX));
+    // The sum of all attempts. What none of them has reported stays unknown.
+    let usage = bounded(task.results.usage.unwrap_or_default());
+    let spent = (
+        usage.input_tokens.map(|count| tasks::input_tokens.eq(plus!(tasks::input_tokens, signed(count)))),
+        usage.output_tokens.map(|count| tasks::output_tokens.eq(plus!(tasks::output_tokens, signed(count)))),
+        usage.cost_usd.map(|cost| tasks::cost_usd.eq(plus!(tasks::cost_usd, cost))),
+    );
     let changes = EndChanges {
         status: task.status.as_str(),
         version: task.version,
@@ -157,9 +167,6 @@ pub(crate) fn end_attempt(tx: &mut Conn, task: &EndedTask) -> Result<(), StoreEr
         error_message: task.error.as_ref().map(|error| error.message.as_str()),
         output_summary: task.results.output_summary.as_deref(),
         exit_code: task.results.exit_code,
-        input_tokens: tokens(usage.input_tokens),
-        output_tokens: tokens(usage.output_tokens),
-        cost_usd: usage.cost_usd,
         finished_at: task.status.is_terminal().then_some(task.now).db(),
     };
     let started_at = case_when(tasks::started_at.is_null(), Some(task.now.db())).otherwise(tasks::started_at);
@@ -169,6 +176,7 @@ pub(crate) fn end_attempt(tx: &mut Conn, task: &EndedTask) -> Result<(), StoreEr
     on!(tx, |c| cached(diesel::update(tasks::table.find(task.id.db())).set((
         changes,
         session,
+        spent,
         tasks::refusals.eq(tasks::refusals + i32::from(task.uncounted)),
         tasks::started_at.eq(started_at)
     )))
@@ -268,9 +276,6 @@ struct RetryChanges {
     error_message: Option<String>,
     output_summary: Option<String>,
     exit_code: Option<i32>,
-    input_tokens: Option<i64>,
-    output_tokens: Option<i64>,
-    cost_usd: Option<f64>,
     started_at: Option<DbTime>,
     finished_at: Option<DbTime>,
 }
@@ -287,9 +292,6 @@ pub(crate) fn requeue_ended(tx: &mut Conn, run: &LockedRun, queued: TaskStatus) 
         error_message: None,
         output_summary: None,
         exit_code: None,
-        input_tokens: None,
-        output_tokens: None,
-        cost_usd: None,
         started_at: None,
         finished_at: None,
     };

@@ -34,17 +34,16 @@ pub(crate) struct Spent(BTreeMap<Key, UsageSum>);
 impl Spent {
     /// An attempt ended and reported this.
     pub(crate) fn add(&mut self, owner: UserId, at: Timestamp, machine: &str, provider: Provider, usage: Usage) {
-        let Usage { input_tokens, output_tokens, cost_usd } = usage;
+        let Usage { input_tokens, output_tokens, cost_usd } = bounded(usage);
         // An attempt that ended at the provider's limit at once reports zeros.
-        if input_tokens.unwrap_or(0) == 0 && output_tokens.unwrap_or(0) == 0 && cost_usd.is_none_or(|cost| cost <= 0.0)
-        {
+        if input_tokens.unwrap_or(0) == 0 && output_tokens.unwrap_or(0) == 0 && cost_usd.unwrap_or(0.0) <= 0.0 {
             return;
         }
         let sum = self.0.entry((owner, day(at), machine.to_owned(), provider)).or_default();
         sum.attempts += 1;
-        sum.input_tokens += input_tokens.unwrap_or(0).min(MOST_TOKENS);
-        sum.output_tokens += output_tokens.unwrap_or(0).min(MOST_TOKENS);
-        sum.cost_usd += cost_usd.filter(|cost| *cost > 0.0).unwrap_or(0.0).min(MOST_COST);
+        sum.input_tokens += input_tokens.unwrap_or(0);
+        sum.output_tokens += output_tokens.unwrap_or(0);
+        sum.cost_usd += cost_usd.unwrap_or(0.0);
     }
 
     pub(crate) fn save(&self, tx: &mut Conn) -> Result<(), StoreError> {
@@ -154,6 +153,15 @@ fn sum((attempts, input_tokens, output_tokens, cost_usd): Sums) -> UsageSum {
     }
 }
 
-fn signed(count: u64) -> i64 {
+/// What a report counts. A runner may report any number.
+pub(super) fn bounded(usage: Usage) -> Usage {
+    Usage {
+        input_tokens: usage.input_tokens.map(|count| count.min(MOST_TOKENS)),
+        output_tokens: usage.output_tokens.map(|count| count.min(MOST_TOKENS)),
+        cost_usd: usage.cost_usd.map(|cost| cost.clamp(0.0, MOST_COST)),
+    }
+}
+
+pub(super) fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

@@ -273,7 +273,7 @@ on_both_databases! {
         let error = &ended["tasks"][0]["error"];
         assert_eq!(error["code"], "COST_LIMIT_REACHED");
         assert!(error["message"].as_str().unwrap().contains("$2.5000"), "{error}");
-        assert_eq!(ended["tasks"][0]["usage"]["costUsd"], 1.5);
+        assert_eq!(ended["tasks"][0]["usage"]["costUsd"], 2.5);
 
         // A person who retries it lets it cost as much again. The agent's session is the same one.
         fixture.api.post(&path(&run, "/retry"), &json!({})).await.expect(200);

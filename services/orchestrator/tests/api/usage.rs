@@ -32,6 +32,8 @@ on_both_databases! {
         runner.complete(&runner.lease_one().await).await;
         let ended = fixture.wait_for_end(&run).await;
         assert_eq!(ended["status"], "completed");
+        let of_tasks: Vec<f64> = ended["tasks"].as_array().unwrap().iter().filter_map(|task| task["usage"]["costUsd"].as_f64()).collect();
+        assert_eq!(of_tasks, [0.75, 0.25], "with the attempt that failed");
         let report = fixture.api.get(USAGE).await.expect(200);
         let total = json!({ "attempts": 3, "inputTokens": 210, "outputTokens": 3, "costUsd": 1.0 });
         assert_eq!((&report["total"], &report["by"], report["items"].as_array().unwrap().len()), (&total, &json!("day"), 1));
@@ -59,7 +61,7 @@ on_both_databases! {
 
     async fn huge_reports_do_not_break_the_sums(on: Backend) {
         let fixture = Fixture::new(on).await;
-        fixture.submit(json!([task("a"), task("b"), task("c")])).await;
+        let run = fixture.submit(json!([task("a"), task("b"), task("c")])).await;
         let runner = fixture.runner();
         for _ in 0..3 {
             let usage = json!({ "inputTokens": u64::MAX, "outputTokens": u64::MAX, "costUsd": 1e308 });
@@ -68,6 +70,8 @@ on_both_databases! {
         }
         let total = &fixture.api.get(USAGE).await.expect(200)["total"];
         assert_eq!((&total["inputTokens"], &total["costUsd"]), (&json!(3_u64 << 36), &json!(3e6)));
+        let ended = fixture.wait_for_end(&run).await;
+        assert_eq!(ended["tasks"][0]["usage"]["inputTokens"], 1_u64 << 36);
     }
 
     async fn the_time_has_bounds(on: Backend) {
