@@ -21,8 +21,8 @@ const LONG_ENOUGH: Duration = Duration::from_secs(30 * 60);
 /// With --machine it creates a token that can only act as the runner of that machine. A token is a secret.
 #[derive(Debug, Args)]
 pub(crate) struct Token {
-    /// Create a token for the runner of this machine (1 to 64 of A-Z a-z 0-9 _ -)
-    #[arg(long, value_name = "NAME")]
+    /// Create a token for the runner of the machine with this ref or id
+    #[arg(long, value_name = "MACHINE")]
     machine: Option<MachineId>,
     /// How long the machine's token is valid: like 30m, 12h or 30d, at most 90d [default: 90d]
     #[arg(long, value_name = "TIME", value_parser = lifetime, requires = "machine")]
@@ -53,16 +53,22 @@ async fn of_user(context: &Context) -> Result<()> {
 
 async fn for_machine(context: &Context, machine: &MachineId, lifetime: Option<Duration>) -> Result<()> {
     let me = context.me().await?;
-    me.client.machine(machine).await.map_err(|error| {
-        if error.is_not_found() {
-            Failure::message(format!(
-                "You have no machine {machine}. `ensemble machine list` shows your machines, and `ensemble machine \
+    // A ref stands for the id in paths only.
+    let machine = &me
+        .client
+        .machine(machine)
+        .await
+        .map_err(|error| {
+            if error.is_not_found() {
+                Failure::message(format!(
+                    "You have no machine {machine}. `ensemble machine list` shows your machines, and `ensemble machine \
                  register --id {machine}` registers this one under the name."
-            ))
-        } else {
-            error.into()
-        }
-    })?;
+                ))
+            } else {
+                error.into()
+            }
+        })?
+        .id;
     let expires_in_seconds = lifetime.map(|time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX));
     let request = CreateMachineToken { machine_id: machine.clone(), expires_in_seconds };
     let created = me.client.create_machine_token(&request).await?;

@@ -52,7 +52,7 @@ mod services {
     use std::time::Duration;
 
     use ensemble_all_in_one::{Config, Stack};
-    use ensemble_runner::{Drain, run_until};
+    use ensemble_runner::{Drain, offers, run_until};
     use tokio::signal::unix::{Signal, SignalKind, signal};
     use tokio::task::JoinHandle;
     use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -60,7 +60,7 @@ mod services {
     use super::{Context, DONE, Failure, Result, Up};
     use crate::account::Wanted;
     use crate::commands::runner::{Options, chain, environment, for_machine, log};
-    use crate::context::{ChosenBy, Me, anonymous, answers};
+    use crate::context::{ChosenBy, anonymous, answers};
     use crate::print;
 
     /// How long handing back may take: TERM, KILL, and the last reports.
@@ -131,6 +131,18 @@ mod services {
     /// A runner and the handle that stops it.
     type Running = (Drain, JoinHandle<()>);
 
+    /// How long the banner waits to know which agents work here.
+    const LOOK: Duration = Duration::from_secs(5);
+
+    /// Whether an agent works here.
+    #[derive(Clone, Copy)]
+    enum Agents {
+        /// Or it is not known in time.
+        Work,
+        NoneWorks,
+        NoRunner,
+    }
+
     /// Signs in the user of this machine, starts the runner, and prints what to do next.
     async fn set_up(
         context: &Context,
@@ -141,9 +153,15 @@ mod services {
         let server = stack.url();
         let me = context.begin(anonymous(server.to_owned())?, wanted).await?.me;
         me.client.publish_content_key(&me.key).await?;
-        let runner = match options {
-            Some(options) => Some(start_runner(&context.at(server), &me, options).await?),
-            None => None,
+        let (runner, agents) = match options {
+            Some(options) => {
+                let config = for_machine(&context.at(server), &me, &options).await?;
+                let runner = start_runner(config.clone());
+                let works = async { offers(&config).await.iter().any(|offer| offer.program.is_ok()) };
+                let works = context.json || tokio::time::timeout(LOOK, works).await.unwrap_or(true);
+                (Some(runner), if works { Agents::Work } else { Agents::NoneWorks })
+            }
+            None => (None, Agents::NoRunner),
         };
         let default = offer_as_default(context, server).await?;
         if context.json {
@@ -156,11 +174,11 @@ mod services {
             )?;
             return Ok(runner);
         }
-        banner(stack, &default)?;
+        banner(stack, &default, agents)?;
         Ok(runner)
     }
 
-    fn banner(stack: &Stack, default: &str) -> Result<()> {
+    fn banner(stack: &Stack, default: &str, agents: Agents) -> Result<()> {
         let server = stack.url();
         let ensemble =
             if is_same(default, server) { "ensemble".to_owned() } else { format!("ensemble --server {server}") };
@@ -176,13 +194,27 @@ mod services {
             )?;
         }
         print::line("\nIn another terminal:")?;
-        print::line(format!(
-            "  {ensemble} do \"What is this project?\"         # done by an agent in the directory where you type it"
-        ))?;
+        print::line(match agents {
+            Agents::Work => format!(
+                "  {ensemble} do \"What is this project?\"         # done by an agent in the directory where you type it"
+            ),
+            Agents::NoneWorks => {
+                format!(
+                    "  {ensemble} doctor                              # no agent works here yet: says what is missing"
+                )
+            }
+            Agents::NoRunner => {
+                format!("  {ensemble} runner                              # lets agents work on this machine")
+            }
+        })?;
         print::line(format!(
             "  {ensemble} session create --title \"Hello\"      # encrypted before it leaves this machine"
         ))?;
-        print::line(format!("  {ensemble} doctor                              # if something does not work\n"))?;
+        if matches!(agents, Agents::NoneWorks) {
+            print::line("")?;
+        } else {
+            print::line(format!("  {ensemble} doctor                              # if something does not work\n"))?;
+        }
         if ensemble != "ensemble" {
             print::line(format!(
                 "Your default server is still {default}. `ensemble config server {server}` makes this one the default.\n"
@@ -225,8 +257,7 @@ mod services {
         places.fold(options, Options::with_root)
     }
 
-    async fn start_runner(context: &Context, me: &Me, options: Options) -> Result<Running> {
-        let config = for_machine(context, me, &options).await?;
+    fn start_runner(config: ensemble_runner::Config) -> Running {
         let drain = Drain::default();
         let stop_handle = drain.clone();
         let task = tokio::spawn(async move {
@@ -234,7 +265,7 @@ mod services {
                 print::note(format!("The runner on this machine stopped: {}.", chain(&error)));
             }
         });
-        Ok((drain, task))
+        (drain, task)
     }
 
     /// Ends the runner: its tasks may end, or are handed back after a minute or a second signal. The server stays until

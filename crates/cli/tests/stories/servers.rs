@@ -143,8 +143,9 @@ fn a_token_is_printed_for_other_programs() {
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(me["id"].as_str().unwrap()), "{answer}");
     assert_eq!(user.json(&["token"])["userId"], me["id"]);
 
-    let machine = user.json(&["machine", "list"])["machines"][0]["machine"]["id"].as_str().unwrap().to_owned();
-    let made = user.json(&["token", "--machine", &machine, "--expires", "1h"]);
+    let listed = user.json(&["machine", "list"])["machines"][0]["machine"].clone();
+    let (machine, reference) = (listed["id"].as_str().unwrap(), listed["ref"].as_str().unwrap());
+    let made = user.json(&["token", "--machine", reference, "--expires", "1h"]);
     let answer = get(&url, &format!("/v1/machines/{machine}"), made["token"].as_str().unwrap());
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert!(user.fail(&["token", "--machine", "nobody"]).contains("no machine nobody"));
@@ -198,4 +199,25 @@ fn a_server_that_listens_elsewhere_has_no_second_machine() {
         listed
     };
     assert_eq!([machines(), machines()], [1, 1]);
+}
+
+#[test]
+fn the_banner_recommends_what_works_here() {
+    let user = User::new(None);
+    std::fs::create_dir_all(user.files()).unwrap();
+    let none = "providers: {claude: {enabled: false}, codex: {enabled: false}, gemini: {enabled: false}}\n";
+    std::fs::write(user.files().join("runner.yaml"), none).unwrap();
+    for (more, says) in [(None, "doctor"), (Some("--no-runner"), "runner")] {
+        let mut arguments = vec!["up", "--listen", "127.0.0.1:0"];
+        arguments.extend(more);
+        let mut running = Running::start(&user, &arguments);
+        let mut banner = String::new();
+        while !banner.contains("Ctrl-C") {
+            let line = running.line();
+            assert!(!line.is_empty(), "{banner}");
+            banner.push_str(&line);
+        }
+        assert!(banner.contains(&format!("ensemble {says}  ")) && !banner.contains("ensemble do "), "{banner}");
+        assert_eq!(running.interrupt(), 0);
+    }
 }

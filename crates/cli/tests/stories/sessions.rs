@@ -58,7 +58,11 @@ fn a_session_is_shared_and_the_share_removed() {
     // What the friend may not do.
     assert_eq!(friend.run(&["session", "rename", session, "Mine"]).code, 1);
     assert_eq!(friend.run(&["share", "list", session]).code, 1);
-    owner.succeed(&["share", "change", session, &them, "--level", "admin"]);
+    assert!(
+        owner.fail(&["share", "change", session, "Nobody", "--level", "admin"]).contains("Nobody known here is called")
+    );
+    let changed = owner.succeed(&["share", "change", session, "a friend", "--level", "admin"]);
+    assert!(changed.starts_with("A friend ("), "{changed}");
     friend.succeed(&["session", "rename", session, "Our plans"]);
     assert!(owner.succeed(&["session", "show", session]).contains("Our plans"));
 
@@ -70,7 +74,9 @@ fn a_session_is_shared_and_the_share_removed() {
     assert_eq!(after["session"]["keyEpoch"].as_i64(), stored["session"]["keyEpoch"].as_i64().map(|epoch| epoch + 1));
     owner.succeed(&["session", "send", session, "Alone again"]);
     assert_eq!(owner.json_lines(&["session", "read", session, "--all"]).len(), 5);
-    owner.succeed(&["share", "add", session, &them]);
+    let whoami = friend.succeed(&["whoami"]);
+    let key = whoami.lines().find_map(|line| line.strip_prefix("fingerprint")).unwrap().trim().to_owned();
+    owner.succeed(&["share", "add", session, &key]);
     assert_eq!(friend.json_lines(&["session", "read", session, "--all"]).len(), 5);
 
     owner.succeed(&["session", "end", session]);

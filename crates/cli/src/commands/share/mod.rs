@@ -1,6 +1,7 @@
 //! `ensemble share`: gives other users access to sessions.
 
 mod link;
+mod people;
 mod users;
 
 use clap::{Subcommand, ValueEnum};

@@ -2,13 +2,14 @@
 
 use clap::Args;
 use ensemble_client::seal::fingerprint;
-use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::ids::SessionId;
 use ensemble_types::sessions::AccessLevel;
 use ensemble_types::shares::{CreateShare, Share, ShareLevel, UpdateShare};
 use futures_util::TryStreamExt;
 use serde_json::json;
 
 use super::Level;
+use super::people::{Who, described};
 use crate::commands::session::Named;
 use crate::complete;
 use crate::context::{Context, Me};
@@ -23,8 +24,8 @@ pub(crate) struct Add {
     /// The session's ref or id, or `last`
     #[arg(add = complete::sessions())]
     session: Named,
-    /// The user's id; `ensemble whoami` shows it to the user
-    user: UserId,
+    /// The user's id, which `ensemble whoami` shows to the user; later also the user's name or fingerprint
+    user: Who,
     /// What the user may do
     #[arg(long, short, value_enum, default_value = "view")]
     level: Level,
@@ -35,8 +36,8 @@ pub(crate) struct Change {
     /// The session's ref or id, or `last`
     #[arg(add = complete::sessions())]
     session: Named,
-    /// The user's id
-    user: UserId,
+    /// The user's id, name or fingerprint
+    user: Who,
     /// What the user may do from now on
     #[arg(long, short, value_enum)]
     level: Level,
@@ -47,8 +48,8 @@ pub(crate) struct Remove {
     /// The session's ref or id, or `last`
     #[arg(add = complete::sessions())]
     session: Named,
-    /// The user's id (with your own id you leave the session)
-    user: UserId,
+    /// The user's id, name or fingerprint (with your own id you leave the session)
+    user: Who,
 }
 
 impl Add {
@@ -56,14 +57,16 @@ impl Add {
         let id = self.session.find(me).await?;
         let session = me.client.session(id).await?;
         let ring = me.writing_ring(&session)?;
-        let encrypted_key = me.sealed_for(context, id, self.user, &ring).await?;
-        let request = CreateShare { user_id: self.user, access_level: self.level.into(), encrypted_key };
+        let user_id = self.user.find(context, me, id).await?;
+        let encrypted_key = me.sealed_for(context, id, user_id, &ring).await?;
+        let request = CreateShare { user_id, access_level: self.level.into(), encrypted_key };
         let (share, _) = me.client.create_share(id, &request).await?;
         if context.json {
             return print::json(&share, false);
         }
-        print::line(format!("{} may now {} session {}.", self.user, verb(share.access_level), session.reference))?;
-        let user = me.client.user(self.user).await?;
+        let called = described(me, user_id).await;
+        print::line(format!("{called} may now {} session {}.", verb(share.access_level), session.reference))?;
+        let user = me.client.user(user_id).await?;
         if let Ok(fingerprint) = fingerprint(&user.public_key) {
             print::note(format!(
                 "The fingerprint of the user's key is {fingerprint}. Compare it with what `ensemble whoami` shows the user."
@@ -76,22 +79,25 @@ impl Add {
 impl Change {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
         let id = self.session.find(me).await?;
+        let user = self.user.find(context, me, id).await?;
         let update = UpdateShare { access_level: Some(self.level.into()), encrypted_key: None };
-        let share = me.client.update_share(id, self.user, &update).await?;
+        let share = me.client.update_share(id, user, &update).await?;
         if context.json {
             return print::json(&share, false);
         }
         let session = me.client.session(id).await?.reference;
-        print::line(format!("{} may now {} session {session}.", self.user, verb(share.access_level)))
+        print::line(format!("{} may now {} session {session}.", described(me, user).await, verb(share.access_level)))
     }
 }
 
 impl Remove {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
         let id = self.session.find(me).await?;
-        me.client.delete_share(id, self.user).await?;
+        let user = self.user.find(context, me, id).await?;
+        let called = described(me, user).await;
+        me.client.delete_share(id, user).await?;
         // A user who has left cannot read the session any more, and need not change its key.
-        if self.user != me.id {
+        if user != me.id {
             let session = me.client.session(id).await?;
             if session.access_level == AccessLevel::Owner && session.rekey_needed {
                 me.rekey(context, &session).await?;
@@ -100,7 +106,7 @@ impl Remove {
         if context.json {
             return print::json(&json!({ "success": true }), false);
         }
-        print::line(format!("{} no longer has access to the session.", self.user))
+        print::line(format!("{called} no longer has access to the session."))
     }
 }
 
