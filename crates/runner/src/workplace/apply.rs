@@ -22,8 +22,19 @@ pub(super) struct Applied {
     onto: String,
     /// The commit of the branch.
     branch: String,
-    /// What came of both.
-    tree: String,
+    /// The commit of the branch that `onto` has in it, because the person has committed what an earlier merge wrote.
+    contained: Option<String>,
+    /// What this merge and earlier ones wrote, as far as the person has neither committed nor changed it.
+    written: Vec<Written>,
+}
+
+/// A file that a merge wrote or removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Written {
+    path: Vec<u8>,
+    old_mode: String,
+    mode: String,
+    id: String,
 }
 
 /// What came of a merge.
@@ -46,8 +57,8 @@ pub(super) async fn apply(
     let Some(ours) = repository.commit("HEAD").await? else {
         return Err(GitError::Other("the working tree has no commit".to_owned()));
     };
-    let written = written_by(repository, earlier).await;
-    let onto = with_earlier(repository, &ours, earlier, &written).await?;
+    let (written, contained) = since(repository, &ours, earlier).await?;
+    let onto = with_branch(repository, &ours, contained.as_deref()).await?;
     let merge = ["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", &onto, &theirs];
     let (code, output, error) = repository.call(&merge).at_most(16 << 20).run().await?;
     let mut fields = output.split(|byte| *byte == 0).filter(|field| !field.is_empty());
@@ -62,24 +73,38 @@ pub(super) async fn apply(
     let theirs_now = states(entries(repository, Target::Scratch(scratch), (&ours, &now.tree)).await?);
     let removed: HashSet<&[u8]> =
         wanted.iter().filter(|entry| entry.new_mode == NOTHING).map(|entry| entry.path.as_slice()).collect();
-    let (mut todo, mut conflicts) = (Vec::new(), Vec::new());
+    let hidden = hidden(repository).await?;
+    let is_ours = |path: &[u8], found: &State| {
+        written.iter().any(|old| old.path == path && (&old.mode, &old.id) == (&found.0, &found.1))
+    };
+    let (mut todo, mut conflicts): (Vec<Entry>, Vec<&[u8]>) = (Vec::new(), Vec::new());
     for entry in &wanted {
-        match theirs_now.get(&entry.path) {
+        let path = entry.path.as_slice();
+        let change = match theirs_now.get(path) {
+            _ if hidden.contains(path) || now.large.contains_key(path) => None,
             // The person has the same change already.
-            Some((mode, id)) if *mode == entry.new_mode && (*id == entry.new_id || mode == NOTHING) => {}
-            Some(found) if written.iter().any(|old| old.path == entry.path && state(old) == *found) => {
-                todo.push(Entry { old_mode: found.0.clone(), ..entry.clone() });
-            }
-            Some(_) => conflicts.push(entry.path.as_slice()),
-            None if now.large.contains_key(&entry.path) => conflicts.push(entry.path.as_slice()),
-            None if is_in_the_way(&repository.top, entry, &removed) => conflicts.push(entry.path.as_slice()),
-            None => todo.push(entry.clone()),
+            Some((mode, id)) if *mode == entry.new_mode && (*id == entry.new_id || mode == NOTHING) => continue,
+            Some(found) if is_ours(path, found) => Some(Entry { old_mode: found.0.clone(), ..entry.clone() }),
+            Some(_) => None,
+            None => Some(entry.clone()),
+        };
+        match change.filter(|change| !is_in_the_way(&repository.top, change, &removed)) {
+            Some(change) => todo.push(change),
+            None => conflicts.push(path),
         }
     }
-    if earlier.is_some_and(|earlier| earlier.onto == ours) {
-        let is_wanted = |old: &Entry| wanted.iter().any(|entry| entry.path == old.path);
-        let gone = written.into_iter().filter(|old| !is_wanted(old) && theirs_now.get(&old.path) == Some(&state(old)));
-        todo.extend(gone.map(|old| Entry { old_mode: old.new_mode, new_mode: old.old_mode, ..old }));
+    // What an earlier merge wrote and the agent has taken back.
+    let is_wanted = |path: &[u8]| wanted.iter().any(|entry| entry.path == path);
+    for old in written.iter().filter(|old| !is_wanted(&old.path)) {
+        if theirs_now.get(&old.path) == Some(&(old.mode.clone(), old.id.clone())) {
+            let (old_mode, new_mode) = (old.mode.clone(), old.old_mode.clone());
+            let change = Entry { path: old.path.clone(), old_mode, new_mode, new_id: String::new(), counts: None };
+            if is_in_the_way(&repository.top, &change, &removed) {
+                conflicts.push(&old.path);
+            } else {
+                todo.push(change);
+            }
+        }
     }
     if !conflicts.is_empty() {
         return Ok(Merged::Conflicted(names(conflicts.into_iter())));
@@ -91,44 +116,68 @@ pub(super) async fn apply(
         return Ok(Merged::Conflicted(names(touched.into_iter())));
     }
     if let Err(error) = write(repository, scratch, &merged, &todo).await {
-        restore(repository, scratch, &ours, &todo).await;
+        restore(repository, scratch, &now.tree, &todo).await;
         return Err(error);
     }
-    Ok(Merged::Applied(Applied { onto: ours, branch: theirs, tree: merged }))
+    let is_done = |path: &[u8]| todo.iter().any(|entry| entry.path == path);
+    let kept = written
+        .into_iter()
+        .filter(|old| !is_done(&old.path) && theirs_now.get(&old.path) == Some(&(old.mode.clone(), old.id.clone())));
+    let new = wanted.iter().filter(|entry| is_done(&entry.path)).map(|entry| Written {
+        path: entry.path.clone(),
+        old_mode: entry.old_mode.clone(),
+        mode: entry.new_mode.clone(),
+        id: entry.new_id.clone(),
+    });
+    let written = kept.chain(new).collect();
+    Ok(Merged::Applied(Applied { onto: ours, branch: theirs, contained, written }))
 }
 
-/// What an earlier merge wrote. Nothing, when it is not known any more: git removes objects that nobody refers to.
-async fn written_by(repository: &Repository, earlier: Option<&Applied>) -> Vec<Entry> {
-    let Some(Applied { onto, tree, .. }) = earlier else { return Vec::new() };
-    entries(repository, Target::Own, (onto, tree)).await.unwrap_or_default()
+/// The mode and the content of a file.
+type State = (String, String);
+
+/// What earlier merges wrote and HEAD does not have, and the commit of the branch that HEAD has in it.
+async fn since(
+    repository: &Repository,
+    ours: &str,
+    earlier: Option<&Applied>,
+) -> Result<(Vec<Written>, Option<String>), GitError> {
+    let Some(Applied { onto, branch, contained, written }) = earlier.cloned() else { return Ok((Vec::new(), None)) };
+    if onto == ours {
+        return Ok((written, contained));
+    }
+    if repository.commit(&onto).await?.is_none() {
+        return Ok((Vec::new(), None));
+    }
+    let moved = states(entries(repository, Target::Own, (&onto, ours)).await?);
+    if !written.is_empty()
+        && written.iter().all(|old| moved.get(&old.path) == Some(&(old.mode.clone(), old.id.clone())))
+    {
+        return Ok((Vec::new(), Some(branch)));
+    }
+    let goes_on = repository.call(&["merge-base", "--is-ancestor", &onto, ours]).run().await?.0 == Some(0);
+    let same = written.into_iter().filter(|old| !moved.contains_key(&old.path)).collect();
+    Ok((same, contained.filter(|_| goes_on)))
 }
 
 /// The commit to merge into. When the person has committed what an earlier merge wrote, git has to know that it came from the
 /// branch, or it takes both for changes of the same lines.
-async fn with_earlier(
-    repository: &Repository,
-    ours: &str,
-    earlier: Option<&Applied>,
-    written: &[Entry],
-) -> Result<String, GitError> {
-    let Some(earlier) = earlier.filter(|earlier| earlier.onto != ours && !written.is_empty()) else {
-        return Ok(ours.to_owned());
-    };
-    let differ = states(entries(repository, Target::Own, (ours, &earlier.tree)).await?);
-    if written.iter().any(|entry| differ.contains_key(&entry.path)) {
-        return Ok(ours.to_owned());
-    }
+async fn with_branch(repository: &Repository, ours: &str, contained: Option<&str>) -> Result<String, GitError> {
+    let Some(contained) = contained else { return Ok(ours.to_owned()) };
     let tree = format!("{ours}^{{tree}}");
-    repository.call(&["commit-tree", &tree, "-p", ours, "-p", &earlier.branch, "-m", "applied"]).line().await
+    repository.call(&["commit-tree", &tree, "-p", ours, "-p", contained, "-m", "applied"]).line().await
+}
+
+/// The files whose changes git does not look for: `skip-worktree` and `assume-unchanged`.
+async fn hidden(repository: &Repository) -> Result<HashSet<Vec<u8>>, GitError> {
+    let output = repository.call(&["ls-files", "-v", "-z"]).at_most(256 << 20).output().await?;
+    let lines = output.split(|byte| *byte == 0);
+    let flagged = lines.filter(|line| line.first().is_some_and(|tag| *tag == b'S' || tag.is_ascii_lowercase()));
+    Ok(flagged.filter_map(|line| line.get(2..)).map(<[u8]>::to_vec).collect())
 }
 
 fn states(entries: Vec<Entry>) -> HashMap<Vec<u8>, (String, String)> {
     entries.into_iter().map(|entry| (entry.path, (entry.new_mode, entry.new_id))).collect()
-}
-
-/// The mode and the content after a change.
-fn state(entry: &Entry) -> (String, String) {
-    (entry.new_mode.clone(), entry.new_id.clone())
 }
 
 /// The files that the person has changed since the snapshot was taken.
@@ -182,10 +231,9 @@ async fn write(repository: &Repository, scratch: &Scratch, tree: &str, todo: &[E
     let (first, last): (Vec<&Entry>, Vec<&Entry>) = removed.into_iter().partition(makes_room);
     remove(&repository.top, &first)?;
     let (new, changed): (Vec<&Entry>, Vec<&Entry>) = written.into_iter().partition(|entry| entry.old_mode == NOTHING);
-    let index = scratch.join("merged");
     // Without force for new files: one that appeared meanwhile stays.
-    check_out(repository, &index, tree, (&new, false)).await?;
-    check_out(repository, &index, tree, (&changed, true)).await?;
+    check_out(repository, scratch, "merged", tree, (&new, false)).await?;
+    check_out(repository, scratch, "merged", tree, (&changed, true)).await?;
     remove(&repository.top, &last)
 }
 
@@ -208,14 +256,18 @@ fn remove(top: &Path, files: &[&Entry]) -> Result<(), GitError> {
 /// Writes files of a tree into the working tree, by an index of the runner's own.
 async fn check_out(
     repository: &Repository,
-    index: &Path,
+    scratch: &Scratch,
+    index: &str,
     tree: &str,
     (files, force): (&[&Entry], bool),
 ) -> Result<(), GitError> {
     if files.is_empty() {
         return Ok(());
     }
-    repository.call(&["read-tree", tree]).env("GIT_INDEX_FILE", index).output().await?;
+    let (index, objects) = (scratch.join(index), repository.path_of("objects").await?);
+    // The state before may have objects that are only in the folder of this comparison.
+    let call = |args: &[&str]| Target::Scratch(scratch).call(repository, &objects, args).env("GIT_INDEX_FILE", &index);
+    call(&["read-tree", tree]).output().await?;
     let mut list = Vec::new();
     for file in files {
         list.extend_from_slice(&file.path);
@@ -225,11 +277,11 @@ async fn check_out(
     if force {
         args.push("--force");
     }
-    repository.call(&args).env("GIT_INDEX_FILE", index).input(list).output().await.map(drop)
+    call(&args).input(list).output().await.map(drop)
 }
 
-/// After a failure: brings back what was committed. The files had no other changes.
-async fn restore(repository: &Repository, scratch: &Scratch, ours: &str, todo: &[Entry]) {
+/// After a failure: brings back what was there before.
+async fn restore(repository: &Repository, scratch: &Scratch, before: &str, todo: &[Entry]) {
     let (new, old): (Vec<&Entry>, Vec<&Entry>) = todo.iter().partition(|entry| entry.old_mode == NOTHING);
     let expected: HashMap<&[u8], &str> =
         new.iter().map(|entry| (entry.path.as_slice(), entry.new_id.as_str())).collect();
@@ -241,7 +293,7 @@ async fn restore(repository: &Repository, scratch: &Scratch, ours: &str, todo: &
             let _ = fs::remove_file(&file);
         }
     }
-    if let Err(error) = check_out(repository, &scratch.join("restored"), ours, (&old, true)).await {
+    if let Err(error) = check_out(repository, scratch, "restored", before, (&old, true)).await {
         tracing::error!(path = %repository.top.display(), "Cannot restore files after a merge that failed: {error}");
     }
 }

@@ -68,7 +68,7 @@ pub(super) async fn take(repository: &Repository, into: Target<'_>) -> Result<Sn
     if let Target::Scratch(scratch) = into {
         let index = repository.path_of("index").await?;
         // A repository without an index has no tracked files.
-        let copied = fs::copy(&index, scratch.join("index"));
+        let copied = copy_index(&index, &scratch.join("index"));
         if copied.is_err_and(|error| error.kind() != std::io::ErrorKind::NotFound) {
             return Err(GitError::Other("the index cannot be read".to_owned()));
         }
@@ -93,6 +93,13 @@ pub(super) async fn take(repository: &Repository, into: Target<'_>) -> Result<Sn
     into.call(repository, &objects, &update).input(listed).output().await?;
     let tree = into.call(repository, &objects, &["write-tree"]).line().await?;
     Ok(Snapshot { tree, large })
+}
+
+/// With the time of the original, by which git knows of which files it must compare the contents.
+fn copy_index(index: &Path, copy: &Path) -> std::io::Result<()> {
+    fs::copy(index, copy)?;
+    let modified = fs::metadata(index)?.modified()?;
+    File::options().write(true).open(copy)?.set_modified(modified)
 }
 
 /// The paths that git should read, each with a zero at its end, and the files that are too large for that.

@@ -264,3 +264,69 @@ async fn a_second_merge_of_a_worktree_replaces_what_the_first_one_wrote() {
     work(&|tree| write(&tree.join("a"), "fourth\n")).await;
     assert_eq!(fixture.apply(lease.task_id).await, (OrderOutcome::Conflicted, vec!["a".to_owned()]));
 }
+
+#[tokio::test]
+async fn changes_that_git_does_not_look_for_are_never_overwritten() {
+    for flag in ["--skip-worktree", "--assume-unchanged"] {
+        let fixture = Fixture::new();
+        fixture.git(&["update-index", flag, "a"]);
+        fixture.write("a", "mine\n");
+        let (task, _) = fixture.worktree(|tree| write(&tree.join("a"), "its\n")).await;
+        assert_eq!(fixture.apply(task).await, (OrderOutcome::Conflicted, vec!["a".to_owned()]), "{flag}");
+        assert_eq!(fixture.read("a"), "mine\n", "{flag}");
+    }
+}
+
+#[tokio::test]
+async fn a_change_in_the_second_of_the_commit_is_seen() {
+    let fixture = Fixture::new();
+    let (task, _) = fixture.worktree(|tree| write(&tree.join("b"), "i\n")).await;
+    fixture.write("b", "c\n");
+    fixture.commit("the same length");
+    // In place, with the same length, and with the time that the index has: only the contents differ.
+    let time = fs::metadata(fixture.top().join(".git/index")).unwrap().modified().unwrap();
+    let mut file = fs::File::options().write(true).open(fixture.top().join("b")).unwrap();
+    std::io::Write::write_all(&mut file, b"d\n").unwrap();
+    file.set_modified(time).unwrap();
+    drop(file);
+    assert_eq!(fixture.apply(task).await.0, OrderOutcome::Conflicted);
+    assert_eq!(fixture.read("b"), "d\n");
+}
+
+#[tokio::test]
+async fn later_merges_know_what_was_committed_and_what_is_the_persons_own() {
+    let fixture = Fixture::new();
+    let lease = fixture.task(Isolation::Worktree);
+    let work = async |work: &dyn Fn(&Path)| {
+        let place = fixture.enter(&lease).await.unwrap();
+        work(&path(&place));
+        fixture.workplaces.changes(&place).await.unwrap();
+        // An order waits until nobody works there.
+        drop(place);
+        fixture.apply(lease.task_id).await
+    };
+    let applied = (OrderOutcome::Applied, Vec::new());
+    // The person has the same new file already.
+    fixture.write("own", "same\n");
+    let first = |tree: &Path| {
+        write(&tree.join("a"), "1\n");
+        write(&tree.join("own"), "same\n");
+    };
+    assert_eq!(work(&first).await, applied);
+    fixture.git(&["commit", "--quiet", "-m", "applied", "--", "a"]);
+    for text in ["2\n", "3\n", "4\n"] {
+        assert_eq!(work(&|tree| write(&tree.join("a"), text)).await, applied, "{text}");
+        assert_eq!(fixture.read("a"), text);
+    }
+    assert_eq!(work(&|tree| write(&tree.join("gone"), "g\n")).await, applied);
+    // The person commits something else, and the agent takes back both files.
+    fixture.write("b", "mine\n");
+    fixture.git(&["commit", "--quiet", "-m", "other", "--", "b"]);
+    let back = |tree: &Path| {
+        fs::remove_file(tree.join("gone")).unwrap();
+        fs::remove_file(tree.join("own")).unwrap();
+    };
+    assert_eq!(work(&back).await, applied);
+    assert!(!fixture.top().join("gone").exists(), "a merge has written it");
+    assert_eq!(fixture.read("own"), "same\n", "no merge has written it");
+}
