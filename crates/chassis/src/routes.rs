@@ -19,7 +19,7 @@ use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use crate::auth::{Access, AuthContext};
 use crate::http::{
-    ApiError, LargeAnswer, MaxBody, Sender, absent, count_block, problem_response, request_id, work_for,
+    ApiError, LargeAnswer, MaxBody, Sender, absent, count_block, problem_response, request_id, stream_for, work_for,
 };
 
 /// All the routes of a service.
@@ -248,8 +248,11 @@ where
     // Behind these is a service that calls for many.
     let is_for_many = matches!(access, Access::VoiceKey | Access::SignedRequest);
     let caller = (!is_for_many).then(|| Sender::of(request));
-    match work_for(caller, handler.call(args)).await {
-        Ok(reply) => count_block(request, reply.respond_to(request).map_into_boxed_body()),
+    match work_for(caller.clone(), handler.call(args)).await {
+        Ok(reply) => {
+            let response = reply.respond_to(request).map_into_boxed_body();
+            count_block(request, response.map_body(|_, body| stream_for(caller, body)))
+        }
         Err(fail) => Err(fail.into_inner()),
     }
 }

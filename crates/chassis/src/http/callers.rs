@@ -1,7 +1,11 @@
 //! For which caller the current task works, so that services can share what is scarce among callers.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
+use actix_web::body::{BodySize, BoxBody, MessageBody};
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
@@ -23,8 +27,34 @@ pub(crate) async fn work_for<W: Future>(caller: Option<Sender>, work: W) -> W::O
     }
 }
 
+/// A body that is written after its handler has ended is still work for the caller.
+pub(crate) fn stream_for(caller: Option<Sender>, body: BoxBody) -> BoxBody {
+    match (caller, body.size()) {
+        (Some(caller), BodySize::Stream) => BoxBody::new(CallersBody { caller, body }),
+        _ => body,
+    }
+}
+
+struct CallersBody {
+    caller: Sender,
+    body: BoxBody,
+}
+
+impl MessageBody for CallersBody {
+    type Error = <BoxBody as MessageBody>::Error;
+
+    fn size(&self) -> BodySize {
+        self.body.size()
+    }
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        let caller = self.caller.clone();
+        CALLER.sync_scope(caller, || Pin::new(&mut self.body).poll_next(cx))
+    }
+}
+
 /// The caller for whom the current task works.
-pub(crate) fn current() -> Option<Sender> {
+fn current() -> Option<Sender> {
     CALLER.try_with(Clone::clone).ok()
 }
 

@@ -22,7 +22,7 @@ pub use body::{
 };
 pub(crate) use budget::{BodyBudget, Sender};
 pub use callers::{TakeTurn, turns_of_callers};
-pub(crate) use callers::{current as current_caller, work_for};
+pub(crate) use callers::{stream_for, work_for};
 pub use error::{ApiError, HandlerResult, IntoProblem, problem_response};
 pub use large_answer::LargeAnswer;
 pub(crate) use large_answer::{LargeAnswers, count_block};

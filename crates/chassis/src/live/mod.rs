@@ -13,7 +13,6 @@ use bytes::Bytes;
 use futures_util::stream::{self, Stream, StreamExt};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-use crate::http::{current_caller, work_for};
 use crate::process::Drain;
 
 pub use long_events::{LongEvents, Outgoing, PIECE, Sending};
@@ -74,10 +73,8 @@ pub fn sse(events: impl Stream<Item = Event> + 'static, drain: &Drain) -> HttpRe
         is_inside_event: false,
         ended: false,
     };
-    // Its body is written after the handler has ended.
-    let caller = current_caller();
     let hello = stream::once(async { Ok::<_, Infallible>(Bytes::from_static(b": connected\n\n")) });
-    let body = hello.chain(stream::unfold(state, move |state| work_for(caller.clone(), state.next())));
+    let body = hello.chain(stream::unfold(state, Sse::next));
     HttpResponse::Ok()
         .insert_header((CONTENT_TYPE, HeaderValue::from_static("text/event-stream")))
         .insert_header((CACHE_CONTROL, HeaderValue::from_static("no-store")))
