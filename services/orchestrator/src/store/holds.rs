@@ -1,5 +1,6 @@
 //! The providers that machines wait for, because their usage limits are reached.
 
+use diesel::dsl::case_when;
 use diesel::prelude::*;
 use diesel::upsert::excluded;
 use ensemble_store_kit::types::IntoDb;
@@ -17,25 +18,21 @@ pub(crate) fn hold(
     (owner, machine, provider): (UserId, &str, Provider),
     until: Timestamp,
 ) -> Result<Timestamp, StoreError> {
-    let before: Option<Timestamp> = on!(tx, |c| provider_holds::table
-        .find((owner.db(), machine, provider.as_str()))
-        .select(provider_holds::held_until)
-        .first(c)
-        .optional())?;
-    let until = before.map_or(until, |before| before.max(until));
     let row = (
         provider_holds::owner_id.eq(owner.db()),
         provider_holds::machine_id.eq(machine),
         provider_holds::provider.eq(provider.as_str()),
         provider_holds::held_until.eq(until.db()),
     );
+    let (stored, new) = (provider_holds::held_until, excluded(provider_holds::held_until));
+    let later = case_when(stored.gt(new), stored).otherwise(new);
     on!(tx, |c| diesel::insert_into(provider_holds::table)
         .values(row)
         .on_conflict((provider_holds::owner_id, provider_holds::machine_id, provider_holds::provider))
         .do_update()
-        .set(provider_holds::held_until.eq(excluded(provider_holds::held_until)))
-        .execute(c))?;
-    Ok(until)
+        .set(provider_holds::held_until.eq(later))
+        .returning(provider_holds::held_until)
+        .get_result(c))
 }
 
 /// The holds of an account: machine, provider and end.

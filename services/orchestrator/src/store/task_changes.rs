@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use diesel::dsl::case_when;
 use diesel::prelude::*;
 use ensemble_store_kit::types::{DbId, DbTime, IntoDb};
 use ensemble_store_kit::{Conn, StoreError, on};
@@ -85,8 +86,11 @@ pub(crate) fn record(
         task_changes::conflicted.eq("[]"),
         task_changes::order_id.eq(None::<DbId>),
         task_changes::order_until.eq(None::<DbTime>),
-        task_changes::state_before.eq(None::<&str>),
     );
+    // That earlier changes were applied is not forgotten.
+    let applied = ChangesState::Applied.as_str();
+    let was_applied = task_changes::state_before.eq(applied).or(task_changes::state.eq(applied).nullable());
+    let before = case_when(was_applied, Some(applied)).otherwise(None::<&str>);
     let row = (
         task_changes::task_id.eq(task.db()),
         task_changes::run_id.eq(run.id.db()),
@@ -97,7 +101,7 @@ pub(crate) fn record(
         .values(&row)
         .on_conflict(task_changes::task_id)
         .do_update()
-        .set(values.clone())
+        .set((values.clone(), task_changes::state_before.eq(before)))
         .execute(c))
     .map(drop)
 }

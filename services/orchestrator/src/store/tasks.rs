@@ -141,10 +141,10 @@ struct EndChanges<'a> {
     finished_at: Option<DbTime>,
 }
 
-/// A column with this added to it, where nothing counts as zero.
+/// A column with this added to it, where nothing counts as zero, and so does what is near the end of the column.
 macro_rules! plus {
-    ($column:path, $more:expr) => {
-        case_when($column.is_not_null(), $column + $more).otherwise(Some($more))
+    ($column:path, $more:expr, $bound:expr) => {
+        case_when($column.lt($bound), $column + $more).otherwise(Some($more))
     };
 }
 
@@ -153,9 +153,11 @@ pub(crate) fn end_attempt(tx: &mut Conn, task: &EndedTask) -> Result<(), StoreEr
     // The sum of all attempts. What none of them has reported stays unknown.
     let usage = bounded(task.results.usage.unwrap_or_default());
     let spent = (
-        usage.input_tokens.map(|count| tasks::input_tokens.eq(plus!(tasks::input_tokens, signed(count)))),
-        usage.output_tokens.map(|count| tasks::output_tokens.eq(plus!(tasks::output_tokens, signed(count)))),
-        usage.cost_usd.map(|cost| tasks::cost_usd.eq(plus!(tasks::cost_usd, cost))),
+        usage.input_tokens.map(|count| tasks::input_tokens.eq(plus!(tasks::input_tokens, signed(count), 1_i64 << 60))),
+        usage
+            .output_tokens
+            .map(|count| tasks::output_tokens.eq(plus!(tasks::output_tokens, signed(count), 1_i64 << 60))),
+        usage.cost_usd.map(|cost| tasks::cost_usd.eq(plus!(tasks::cost_usd, cost, 1e15))),
     );
     let changes = EndChanges {
         status: task.status.as_str(),
