@@ -122,6 +122,11 @@ fn next_steps(run: &Run) -> Vec<String> {
         steps.push(format!("ensemble discard {}    removes them", run.reference));
     } else if with_files(tasks).next().is_some() {
         steps.push(format!("\nensemble diff {}       shows the changes", run.reference));
+    } else if tasks
+        .iter()
+        .any(|task| task.changes.as_ref().is_some_and(|changes| is_kept(changes) && changes.was_applied))
+    {
+        steps.push(format!("\nensemble apply {}      takes back what was applied", run.reference));
     } else if tasks.iter().any(|task| task.changes.as_ref().is_some_and(is_kept)) {
         steps.push(format!("\nNothing was changed. `ensemble discard {}` removes the worktree.", run.reference));
     }
@@ -190,8 +195,9 @@ pub(crate) fn chosen<'r>(
 /// The tasks that began with what this task changed, and have it in their worktrees.
 fn continued_by<'r>(run: &'r Run, task: &'r Task) -> impl Iterator<Item = &'r Task> {
     let key = task.task_key.as_deref();
-    let has_files = |other: &&Task| other.changes.as_ref().is_some_and(|changes| changes.file_count > 0);
-    let others = run.tasks.iter().flatten().filter(has_files);
+    // One that is stale began with what the task had changed before it went on.
+    let has_it = |other: &&Task| !other.stale && other.changes.as_ref().is_some_and(|changes| changes.file_count > 0);
+    let others = run.tasks.iter().flatten().filter(has_it);
     others.filter(move |other| key.is_some() && other.base.as_deref() == key && other.depends_on.contains(&task.id))
 }
 
@@ -280,6 +286,9 @@ mod tests {
             "{steps}"
         );
 
+        run.tasks.as_mut().unwrap()[1].stale = true;
+        assert!(!is_continued(&run, &run.tasks.as_deref().unwrap()[0]), "the first one has gone on since");
+        run.tasks.as_mut().unwrap()[1].stale = false;
         let applied = run.tasks.as_mut().unwrap()[1].changes.as_mut().unwrap();
         (applied.state, applied.was_applied) = (ChangesState::Applied, true);
         let tasks = run.tasks.as_deref().unwrap();

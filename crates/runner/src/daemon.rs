@@ -37,8 +37,8 @@ pub enum RunError {
     Signals(#[source] std::io::Error),
     /// A server that has deleted the machine answers so. Nobody would take what its agents do.
     #[error(
-        "the server does not accept this machine's token: the machine was deleted, or the token was revoked. Its agents were \
-         ended. The next start registers the machine anew"
+        "the server does not accept this machine's token: the machine was deleted, or the token has expired or was revoked. Its \
+         agents were ended"
     )]
     NotAccepted,
 }
@@ -121,7 +121,7 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
 }
 
 /// Takes leases and starts their attempts, and carries out orders, until the server has not accepted the machine's token for
-/// two beats of a lease.
+/// so long that no lease is held any more.
 async fn serve(
     context: &Context,
     mut offers: watch::Receiver<Vec<Offer>>,
@@ -161,7 +161,7 @@ async fn serve(
                     ServerError::Unauthorized(_) => Some(refused_since.unwrap_or_else(Instant::now)),
                     _ => None,
                 };
-                if refused_since.is_some_and(|since| since.elapsed() > timing.lease_beat * 2) {
+                if refused_since.is_some_and(|since| since.elapsed() > timing.refused_grace) {
                     return;
                 }
                 tokio::select! {

@@ -34,7 +34,7 @@ impl Apply {
         let machines = Machines::if_available(context, &me).await;
         let tasks = chosen(&run, self.task.as_deref(), |task, state| {
             matches!(state, ChangesState::Kept | ChangesState::Conflicted | ChangesState::Applying)
-                && task.changes.as_ref().is_some_and(|changes| changes.file_count > 0)
+                && task.changes.as_ref().is_some_and(|changes| changes.file_count > 0 || changes.was_applied)
                 && !is_continued(&run, task)
         })?;
         if tasks.is_empty() {

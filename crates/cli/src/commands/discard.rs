@@ -96,7 +96,16 @@ pub(crate) async fn all_of(
     machines: &Machines,
     ask: impl FnOnce(&[String]) -> Result<()>,
 ) -> Result<()> {
-    let tasks = with_worktrees(run, None)?;
+    let is_applying =
+        |task: &&Task| task.changes.as_ref().is_some_and(|changes| changes.state == ChangesState::Applying);
+    if run.tasks.iter().flatten().any(|task| is_applying(&task)) {
+        return Err(Failure::message("Changes of this run are being applied. Delete the run when that has ended."));
+    }
+    // The worktrees of a deleted machine are nobody's any more.
+    let is_there =
+        |task: &Task| machines.all().is_empty() || task.machine_id.as_ref().is_none_or(|id| machines.get(id).is_some());
+    let tasks: Vec<(usize, &Task)> =
+        with_worktrees(run, None)?.into_iter().filter(|(_, task)| is_there(task)).collect();
     ask(&not_applied(run, &tasks))?;
     for (number, task) in tasks {
         if order(me, run, task, Wish::Discard).await?.state != ChangesState::Discarded {

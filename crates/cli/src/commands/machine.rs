@@ -96,7 +96,7 @@ impl Register {
         let mut known = context.home.settings()?.machines;
         let id = match self.id.or(known.remove(&origin)) {
             Some(id) => id,
-            None => registered_elsewhere(me, known.into_values()).await.unwrap_or_else(usual_id),
+            None => registered_elsewhere(me, known.into_values()).await?.unwrap_or_else(usual_id),
         };
         let ring = KeyRing::generate();
         let card = Card { host: host(), os: std::env::consts::OS.into(), arch: std::env::consts::ARCH.into() };
@@ -120,13 +120,15 @@ impl Register {
 }
 
 /// This machine's id, when it is registered at the same server by another address: `ensemble up` may listen elsewhere today.
-async fn registered_elsewhere(me: &Me, ids: impl Iterator<Item = MachineId>) -> Option<MachineId> {
+async fn registered_elsewhere(me: &Me, ids: impl Iterator<Item = MachineId>) -> Result<Option<MachineId>> {
     for id in ids {
-        if me.client.machine(&id).await.is_ok() {
-            return Some(id);
+        match me.client.machine(&id).await {
+            Ok(_) => return Ok(Some(id)),
+            Err(error) if error.is_not_found() => {}
+            Err(error) => return Err(error.into()),
         }
     }
-    None
+    Ok(None)
 }
 
 /// Whether the stored token of this machine is still valid. It may have expired or been revoked.

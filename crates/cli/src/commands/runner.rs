@@ -84,18 +84,23 @@ impl Runner {
         }
         log(Targets::new().with_default(LevelFilter::INFO));
         let environment = environment();
-        let config = if environment.contains_key("ENSEMBLE_MACHINE_TOKEN") {
+        let me = if environment.contains_key("ENSEMBLE_MACHINE_TOKEN") { None } else { Some(context.me().await?) };
+        let config = match &me {
+            Some(me) => for_machine(context, me, &self.options).await?,
             // A machine without an account key: the token identifies the machine.
-            self.options.config(context, environment)?
-        } else {
-            let me = context.me().await?;
-            for_machine(context, &me, &self.options).await?
+            None => self.options.config(context, environment)?,
         };
+        let machine = config.machine.clone();
         match run(config).await {
             Ok(()) => Ok(DONE),
             Err(error @ RunError::NotAccepted) => {
                 print::note(format!("The runner stopped: {error}."));
-                Ok(ExitCode::from(NOT_ACCEPTED))
+                // A machine that is still there gets a new token with the next start.
+                let is_there = match &me {
+                    Some(me) => me.client.machine(&machine).await.is_ok(),
+                    None => false,
+                };
+                Ok(if is_there { ExitCode::FAILURE } else { ExitCode::from(NOT_ACCEPTED) })
             }
             Err(error) => Err(Failure::message(format!("The runner failed: {}.", chain(&error)))),
         }

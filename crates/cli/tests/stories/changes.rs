@@ -157,6 +157,8 @@ fn an_applied_change_goes_on_in_the_same_worktree_and_goes_with_its_run() {
     let said = user.run(&["say", "last", "[[run echo four >> note; echo new > other]]"]);
     assert_eq!(said.code, 0, "{}{}", said.out, said.err);
     assert_eq!(story.read("note"), "one\ntwo\nthree\n", "only what was applied");
+    let again = user.json(&["show", "last"])["tasks"][0]["changes"].clone();
+    assert_eq!((&again["state"], &again["wasApplied"]), (&"kept".into(), &true.into()));
     user.succeed(&["apply", "last"]);
     assert_eq!((story.read("note"), story.read("other")), ("one\ntwo\nthree\nfour\n".to_owned(), "new\n".to_owned()));
     story.git(&["add", "--all"]);

@@ -251,7 +251,9 @@ async fn where_everything_is_allowed_less_is_allowed_too() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_runner_that_is_not_accepted_any_more_ends_its_agents_and_itself() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
-    let running = tokio::spawn(ensemble_runner::run_until(config(&server, &agent, state.path()), Drain::default()));
+    let mut config = config(&server, &agent, state.path());
+    config.timing.refused_grace = Duration::from_millis(300);
+    let running = tokio::spawn(ensemble_runner::run_until(config, Drain::default()));
     let lease = server.enqueue(task("sleep 600"));
     eventually(SOON, async || processes::program(lease).is_some()).await;
     server.fail_with(Some(Code::Unauthenticated));
