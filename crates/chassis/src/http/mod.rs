@@ -5,6 +5,7 @@ mod body;
 mod budget;
 mod callers;
 mod error;
+mod keeping;
 mod large_answer;
 mod large_work;
 pub(crate) mod observe;

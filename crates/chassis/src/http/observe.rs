@@ -1,21 +1,19 @@
 //! Gives every request an id, a span, a log line and metrics, and counts the requests in flight, because the drain waits
 //! for them.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
 use std::time::Instant;
 
-use actix_web::body::{BodySize, MessageBody};
+use actix_web::body::MessageBody;
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::ConnectionType;
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 use actix_web::middleware::Next;
 use actix_web::{HttpMessage, HttpRequest, web};
-use bytes::Bytes;
 use tracing::Instrument;
 
+use super::keeping::Keeping;
 use crate::metrics::Requests;
 use crate::process::{Drain, telemetry};
 
@@ -62,7 +60,7 @@ pub(crate) struct Observer {
 pub(crate) async fn observe<B: MessageBody>(
     request: ServiceRequest,
     next: Next<B>,
-) -> Result<ServiceResponse<Counted<B>>, actix_web::Error> {
+) -> Result<ServiceResponse<Keeping<B, InFlightGuard>>, actix_web::Error> {
     let Some(observer) = request.app_data::<web::Data<Observer>>().cloned() else {
         return Err(actix_web::error::ErrorInternalServerError("no observer"));
     };
@@ -97,7 +95,7 @@ pub(crate) async fn observe<B: MessageBody>(
     let took = started.elapsed();
     observer.requests.record(&method, &route, status, took);
     span.in_scope(|| tracing::info!(status, took_ms = took.as_secs_f64() * 1e3, "Answered"));
-    Ok(response.map_body(|_, body| Counted { body, guard }))
+    Ok(response.map_body(|_, body| Keeping::new(body, guard)))
 }
 
 /// The id that [`observe`] gave a request.
@@ -113,31 +111,5 @@ fn take_request_id(headers: &HeaderMap) -> Arc<str> {
     match headers.get(X_REQUEST_ID).and_then(|value| value.to_str().ok()).filter(well_formed) {
         Some(id) => id.into(),
         None => ensemble_types::ids::TokenId::generate().to_string().into(),
-    }
-}
-
-pin_project_lite::pin_project! {
-    /// A body that counts as in flight until its last byte is sent.
-    pub(crate) struct Counted<B> {
-        #[pin]
-        body: B,
-        guard: InFlightGuard,
-    }
-}
-
-impl<B: MessageBody> MessageBody for Counted<B> {
-    type Error = B::Error;
-
-    fn size(&self) -> BodySize {
-        self.body.size()
-    }
-
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, B::Error>>> {
-        self.project().body.poll_next(cx)
-    }
-
-    fn try_into_bytes(self) -> Result<Bytes, Self> {
-        let Self { body, guard } = self;
-        body.try_into_bytes().map_err(|body| Self { body, guard })
     }
 }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use actix_web::HttpMessage;
-use actix_web::body::{BodySize, MessageBody};
+use actix_web::body::MessageBody;
 use actix_web::dev::{Payload, ServiceRequest, ServiceResponse};
 use actix_web::error::PayloadError;
 use actix_web::http::header::TRANSFER_ENCODING;
@@ -18,9 +18,11 @@ use actix_web::middleware::Next;
 use bytes::Bytes;
 use futures_util::Stream;
 
+use super::keeping::Keeping;
+
 /// The reader of a request's body.
 #[derive(Clone)]
-struct Reader(Rc<RefCell<Payload>>);
+pub(crate) struct Reader(Rc<RefCell<Payload>>);
 
 impl Stream for Reader {
     type Item = Result<Bytes, PayloadError>;
@@ -33,38 +35,12 @@ impl Stream for Reader {
 pub(crate) async fn close_unread<B: MessageBody>(
     mut request: ServiceRequest,
     next: Next<B>,
-) -> Result<ServiceResponse<Answer<B>>, actix_web::Error> {
+) -> Result<ServiceResponse<Keeping<B, Option<Reader>>>, actix_web::Error> {
     let reader = request.headers().contains_key(TRANSFER_ENCODING).then(|| {
         let reader = Reader(Rc::new(RefCell::new(request.take_payload())));
         request.set_payload(Payload::Stream { payload: Box::pin(reader.clone()) });
         reader
     });
     let response = next.call(request).await?;
-    Ok(response.map_body(|_, body| Answer { body, reader }))
-}
-
-pin_project_lite::pin_project! {
-    /// An answer, with the reader of its request's body.
-    pub(crate) struct Answer<B> {
-        #[pin]
-        body: B,
-        reader: Option<Reader>,
-    }
-}
-
-impl<B: MessageBody> MessageBody for Answer<B> {
-    type Error = B::Error;
-
-    fn size(&self) -> BodySize {
-        self.body.size()
-    }
-
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, B::Error>>> {
-        self.project().body.poll_next(cx)
-    }
-
-    fn try_into_bytes(self) -> Result<Bytes, Self> {
-        let Self { body, reader } = self;
-        body.try_into_bytes().map_err(|body| Self { body, reader })
-    }
+    Ok(response.map_body(|_, body| Keeping::new(body, reader)))
 }
