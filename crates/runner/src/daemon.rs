@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::drain::{Drain, Phase};
 use crate::offers;
 use crate::presence;
-use crate::provider::{NotOffered, Offer};
+use crate::provider::Offer;
 use crate::server::{self, Server, ServerError};
 use crate::spool::Spool;
 use crate::wake;
@@ -242,10 +242,8 @@ fn start_attempt(
         tracing::warn!(lease.id = %lease.id, "The server granted more leases than requested");
         return;
     };
-    let program =
-        offers.borrow().iter().find(|offer| offer.provider == lease.provider).map(|offer| offer.program.clone());
-    let program = program.unwrap_or_else(|| Err(NotOffered::unavailable("the runner does not offer it")));
-    attempts.spawn(attempt::run(context.clone(), lease, program, Slot::new(slots, permit)));
+    let offer = offers.borrow().iter().find(|offer| offer.provider == lease.provider).cloned();
+    attempts.spawn(attempt::run(context.clone(), lease, offer, Slot::new(slots, permit)));
 }
 
 /// Waits until the running attempts end or hands them back, then delivers the reports.

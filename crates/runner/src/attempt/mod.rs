@@ -13,7 +13,6 @@ mod pump;
 mod run_attempt;
 mod slot;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use ensemble_types::leases::{Lease, LeaseFinish};
@@ -23,7 +22,7 @@ use crate::config::Config;
 use crate::disk::on_disk;
 use crate::drain::Drain;
 use crate::orphans;
-use crate::provider::{NotOffered, Outcome};
+use crate::provider::{Offer, Outcome};
 use crate::server::Server;
 use crate::spool::{OutputBounds, OutputSpool, Record, Spool};
 use crate::wake::Woken;
@@ -54,7 +53,7 @@ impl Context {
 }
 
 /// Runs the attempt and delivers its report. Its slot is free when no process of the attempt is left.
-pub(crate) async fn run(context: Context, lease: Lease, program: Result<PathBuf, NotOffered>, mut slot: Slot) {
+pub(crate) async fn run(context: Context, lease: Lease, offer: Option<Offer>, mut slot: Slot) {
     let heartbeat = Heartbeat::start(&context, (&lease).into());
     let (blocking, lease) = (context.clone(), Arc::new(lease));
     let recorded = lease.clone();
@@ -77,7 +76,7 @@ pub(crate) async fn run(context: Context, lease: Lease, program: Result<PathBuf,
     tracing::info!(lease.id = %lease.id, run.id = %lease.run_id, task.id = %lease.task_id, attempt = lease.attempt,
         provider = %lease.provider, "Starting an attempt");
     let sender = deliver::Sender::start(&context, &record, &output);
-    let finish = run_attempt::run_attempt(&context, &lease, program, &record, (&output, &heartbeat, &mut slot)).await;
+    let finish = run_attempt::run_attempt(&context, &lease, offer, &record, (&output, &heartbeat, &mut slot)).await;
     output.close();
     let Some(finish) = finish else {
         tracing::warn!(lease.id = %lease.id, task.id = %lease.task_id, "Lost the lease; the attempt was stopped and is not reported");

@@ -21,7 +21,7 @@ use crate::disk::on_disk;
 use crate::drain::Phase;
 use crate::guard::{Directory, EXIT_STAGE};
 use crate::provider::{
-    Call, CostBounds, Exit, NotOffered, Outcome, Stop, Transcript, invocation, is_model, is_session, judge,
+    Call, CostBounds, Exit, NotOffered, Offer, Outcome, Stop, Transcript, invocation, is_model, is_session, judge,
     lost_session, takes_tools,
 };
 use crate::spool::{OutputSpool, Record};
@@ -43,11 +43,11 @@ const FIRST_BEAT: Duration = Duration::from_secs(2);
 pub(super) async fn run_attempt(
     context: &Context,
     lease: &Lease,
-    program: Result<PathBuf, NotOffered>,
+    offer: Option<Offer>,
     record: &Record,
     (output, heartbeat, slot): (&Arc<OutputSpool>, &Heartbeat, &mut Slot),
 ) -> Option<LeaseFinish> {
-    let mut prepared = match prepare(context, lease, program).await {
+    let mut prepared = match prepare(context, lease, offer).await {
         Ok(prepared) => prepared,
         Err(outcome) => return Some(outcome.report(lease.fence, None)),
     };
@@ -128,6 +128,7 @@ fn spawn_failed(lease: &Lease, reason: &str) -> Outcome {
 /// The parts that stay the same when the program has to be started a second time.
 struct Prepared<'a> {
     program: PathBuf,
+    version: Option<String>,
     directory: Directory,
     model: Option<&'a str>,
     config: &'a crate::config::Config,
@@ -135,16 +136,13 @@ struct Prepared<'a> {
     permission: Permission,
 }
 
-async fn prepare<'a>(
-    context: &'a Context,
-    lease: &'a Lease,
-    program: Result<PathBuf, NotOffered>,
-) -> Result<Prepared<'a>, Outcome> {
+async fn prepare<'a>(context: &'a Context, lease: &'a Lease, offer: Option<Offer>) -> Result<Prepared<'a>, Outcome> {
     let refused = |why: NotOffered| {
         let reason = why.reason.trim_end_matches('.');
         Outcome::refused(why.code, format!("{} cannot run on this machine: {reason}.", lease.provider))
     };
-    let program = program.map_err(refused)?;
+    let offer = offer.ok_or_else(|| refused(NotOffered::unavailable("the runner does not offer it")))?;
+    let program = offer.program.map_err(refused)?;
     let config = &*context.config;
     let provider = config
         .providers
@@ -172,7 +170,7 @@ async fn prepare<'a>(
         tracing::warn!(lease.id = %lease.id, task.id = %lease.task_id, provider = %lease.provider,
             "This attempt runs without permission checks, because its task asks for it and the configuration allows it");
     }
-    Ok(Prepared { program, directory, model, config, provider, permission })
+    Ok(Prepared { program, version: offer.version, directory, model, config, provider, permission })
 }
 
 /// The machine's owner says in the configuration which tools tasks may name.
@@ -225,7 +223,8 @@ impl Prepared<'_> {
             permission: self.permission,
             allowed_tools: &lease.allowed_tools,
             extra: &self.provider.args,
-            max_cost: lease.max_cost_usd,
+            costs: costs(lease, resume.is_some()),
+            version: self.version.as_deref(),
             as_root: nix::unistd::geteuid().is_root(),
         };
         let invocation = invocation(lease.provider, &call);
@@ -246,6 +245,12 @@ impl Prepared<'_> {
             prompt: if resume.is_some() && !lease.follow_up { CONTINUE.to_owned() } else { lease.prompt.clone() },
         }
     }
+}
+
+/// A session that is resumed may have cost something before.
+fn costs(lease: &Lease, is_resumed: bool) -> CostBounds {
+    let before = lease.resume_cost_usd.filter(|_| is_resumed).unwrap_or_default();
+    CostBounds { max: lease.max_cost_usd, before }
 }
 
 /// Why the program ended.
@@ -276,8 +281,7 @@ impl Execution {
         output: &Arc<OutputSpool>,
     ) -> std::io::Result<Self> {
         let (process, stdout, stderr_pipe) = Process::start(&context.config, lease.id, start).await?;
-        let before = lease.resume_cost_usd.filter(|_| is_resumed).unwrap_or_default();
-        let transcript = Shared::new(Transcript::with_costs(CostBounds { max: lease.max_cost_usd, before }));
+        let transcript = Shared::new(Transcript::with_costs(costs(lease, is_resumed)));
         let expensive = Arc::new(Notify::new());
         let stderr = Shared::new(Vec::new());
         let (ended, told) = watch::channel(false);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ensemble_types::runs::Permission;
 use serde_json::Value;
 
+use super::costs::CostBounds;
 use super::sign_in::Check;
 use super::transcript::Transcript;
 
@@ -55,7 +56,9 @@ pub(crate) struct Call<'a> {
     /// Arguments from the configuration.
     pub(crate) extra: &'a [String],
     /// What it may cost. Only for agents that report what they cost.
-    pub(crate) max_cost: Option<f64>,
+    pub(crate) costs: CostBounds,
+    /// The program's version, if it has said it.
+    pub(crate) version: Option<&'a str>,
     /// Whether the runner is root. Some programs require a confirmation for that.
     pub(crate) as_root: bool,
 }

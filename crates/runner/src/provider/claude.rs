@@ -32,13 +32,14 @@ impl Agent for Claude {
             Permission::Edit => "acceptEdits",
             Permission::Bypass => "bypassPermissions",
         };
+        let max_cost = call.costs.on_the_counter(call.version.is_some_and(repeats_costs));
         let invocation = Invocation::default()
             .args(["-p", "--output-format", "stream-json", "--verbose", "--include-partial-messages"])
             .args(["--permission-mode", mode])
             .each("--allowedTools=", call.allowed_tools)
             .option("--model", call.model)
             .option("--resume", call.resume)
-            .option("--max-budget-usd", call.max_cost.map(|max| max.to_string()).as_deref())
+            .option("--max-budget-usd", max_cost.map(|max| max.to_string()).as_deref())
             .args(call.extra.iter().map(String::as_str))
             .env("DISABLE_AUTOUPDATER", "1");
         // Without it Claude Code refuses to bypass permissions as root.

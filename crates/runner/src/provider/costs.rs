@@ -8,6 +8,13 @@ pub(crate) struct CostBounds {
     pub(crate) before: f64,
 }
 
+impl CostBounds {
+    /// The bound for a program whose own counter begins with what its session has cost, or with nothing.
+    pub(super) fn on_the_counter(self, goes_on: bool) -> Option<f64> {
+        self.max.map(|max| if goes_on { max + self.before } else { max })
+    }
+}
+
 /// The first version of Claude Code whose costs go on from those of the session that it resumes.
 const COSTS_GO_ON: [u32; 3] = [2, 1, 277];
 

@@ -114,7 +114,8 @@ mod tests {
             permission: Permission::Edit,
             allowed_tools: &[],
             extra: &[],
-            max_cost: None,
+            costs: CostBounds::default(),
+            version: None,
             as_root: false,
         }
     }
@@ -164,6 +165,16 @@ mod tests {
         assert!(args(Provider::Claude, Permission::Plan).contains("--permission-mode plan"));
         assert!(args(Provider::Codex, Permission::Plan).contains("--sandbox read-only"));
         assert!(args(Provider::Gemini, Permission::Plan).contains("--approval-mode plan"));
+    }
+
+    #[test]
+    fn a_session_that_goes_on_may_cost_as_much_as_one_that_begins() {
+        let costs = CostBounds { max: Some(2.0), before: 0.5 };
+        let args = |version| invocation(Provider::Claude, &Call { costs, version, ..call() }).args.join(" ");
+        // The counter of newer versions begins with what the session has cost.
+        assert!(args(Some("2.1.277")).contains("--max-budget-usd 2.5"));
+        assert!(args(Some("2.1.276")).ends_with("--max-budget-usd 2"));
+        assert!(args(None).ends_with("--max-budget-usd 2"));
     }
 
     #[test]
