@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ensemble_client::HeldLease;
 use ensemble_types::changes::LeaseDiff;
-use ensemble_types::leases::{LeaseFinish, LeaseOutput};
+use ensemble_types::leases::{FinishStatus, LeaseFinish, LeaseOutput};
 use ensemble_types::text::{Blob, Text};
 use tokio::task::JoinHandle;
 
@@ -40,7 +40,7 @@ impl Drop for Sender {
 pub(super) async fn deliver(
     context: &Context,
     record: Record,
-    finish: LeaseFinish,
+    mut finish: LeaseFinish,
     mut sender: Sender,
     heartbeat: Heartbeat,
 ) {
@@ -55,6 +55,12 @@ pub(super) async fn deliver(
     loop {
         let error = match context.server.finish(&held, &finish).await {
             Ok(()) | Err(ServerError::LeaseLost) => return discard(record).await,
+            // An earlier version of the server does not know this status.
+            Err(ServerError::Refused(reason)) if finish.status == FinishStatus::Quota => {
+                tracing::warn!(lease.id = %record.lease(), "The server refused to wait for the provider's limit: {reason}");
+                finish = LeaseFinish { status: FinishStatus::Failed, resume_at: None, ..finish };
+                continue;
+            }
             Err(ServerError::Refused(reason)) => {
                 tracing::error!(lease.id = %record.lease(), task.id = %record.task(), "The server refused a report: {reason}");
                 let path = record.path().display().to_string();
@@ -100,8 +106,6 @@ async fn send_diff(context: &Context, record: &Record, held: &HeldLease) {
 
 async fn send(context: Context, lease: HeldLease, output: Arc<OutputSpool>) {
     let timing = context.config.timing;
-    // All attempts of a machine share its request rate.
-    let interval = timing.output_interval.max(timing.output_interval * context.config.capacity / 5);
     let mut backoff = Backoff::of(&timing);
     let mut woken = context.woken.clone();
     while let Some(offset) = output.next_unsent().await {
@@ -113,7 +117,9 @@ async fn send(context: Context, lease: HeldLease, output: Arc<OutputSpool>) {
                 output.acknowledge(until);
                 // A large backlog needs full pieces, so waiting would not reduce the number of requests.
                 if until - offset < PIECE / 2 && !output.is_closed() {
-                    tokio::time::sleep(interval).await;
+                    // The attempts of a machine share its request rate.
+                    let interval = timing.output_interval * context.held.count() / 5;
+                    tokio::time::sleep(interval.max(timing.output_interval)).await;
                 }
             }
             Err(ServerError::Gap(expected)) if expected != offset && expected >= output.oldest() => {

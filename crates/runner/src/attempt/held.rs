@@ -45,6 +45,11 @@ impl Held {
         Holding { held: self.clone(), lease, cancel: ordered }
     }
 
+    /// How many leases are held.
+    pub(super) fn count(&self) -> u32 {
+        u32::try_from(self.lock().len()).unwrap_or(u32::MAX)
+    }
+
     /// Tells the attempt to end. An order about a lease that is not held comes too late.
     pub(crate) fn cancel(&self, lease: LeaseId) {
         if let Some(entry) = self.lock().get(&lease) {
