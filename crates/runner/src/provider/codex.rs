@@ -20,11 +20,15 @@ impl Agent for Codex {
     }
 
     fn sign_in(&self, environment: &BTreeMap<String, String>, args: &[String]) -> Check {
-        let has_key = ["OPENAI_API_KEY", "CODEX_API_KEY"].iter().any(|name| environment.contains_key(*name));
-        if has_key || has_other_model(environment, args) {
-            return Check::Known(SignIn::Unknown);
+        // `codex exec` uses this variable, and not OPENAI_API_KEY.
+        let has_key = environment.get("CODEX_API_KEY").is_some_and(|key| !key.is_empty());
+        if has_other_model(environment, args) {
+            Check::Known(SignIn::Unknown)
+        } else if has_key {
+            Check::Known(SignIn::Yes)
+        } else {
+            Check::Ask(&["login", "status"], of_codex)
         }
-        Check::Ask(&["login", "status"], of_codex)
     }
 
     fn invocation(&self, call: &Call<'_>) -> Invocation {

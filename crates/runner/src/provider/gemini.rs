@@ -20,7 +20,7 @@ impl Agent for Gemini {
     }
 
     fn sign_in(&self, environment: &BTreeMap<String, String>, _: &[String]) -> Check {
-        Check::Known(of_gemini(environment))
+        of_gemini(environment)
     }
 
     /// Without `-p` Gemini reads the whole prompt from standard input.

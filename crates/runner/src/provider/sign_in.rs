@@ -113,7 +113,7 @@ pub(super) fn of_claude(_: Option<i32>, printed: &str) -> SignIn {
 /// Codex: `codex login status` has exit code 0 when somebody is signed in.
 pub(super) fn of_codex(code: Option<i32>, printed: &str) -> SignIn {
     if printed.contains("Not logged in") {
-        SignIn::No("run `codex login`, or set OPENAI_API_KEY")
+        SignIn::No("run `codex login`, or set CODEX_API_KEY")
     } else if code == Some(0) && printed.contains("Logged in") {
         SignIn::Yes
     } else {
@@ -130,29 +130,31 @@ pub(super) fn has_other_model(environment: &BTreeMap<String, String>, args: &[St
     args.iter().any(|arg| names_provider(arg)) || configured.is_some_and(|text| names_provider(&text))
 }
 
-/// Gemini CLI: it has no command for this. It uses what its settings select, or else a key in the environment.
-pub(super) fn of_gemini(environment: &BTreeMap<String, String>) -> SignIn {
-    const SIGN_IN: &str = "run `gemini` and sign in there, or set GEMINI_API_KEY";
-    let is_set = |name: &str| environment.get(name).is_some_and(|value| !value.is_empty());
-    let Some(home) = environment.get("HOME").map(|home| Path::new(home).join(".gemini")) else {
-        return SignIn::Unknown;
-    };
-    // Gemini reads more variables from here.
-    if home.join(".env").exists() {
-        return SignIn::Unknown;
-    }
-    let settings = std::fs::read_to_string(home.join("settings.json")).unwrap_or_default();
-    let settings: Value = serde_json::from_str(&settings).unwrap_or_default();
+/// Gemini CLI: every command but `--version` needs what its settings select, or else a key in the environment, and has exit
+/// code 41 without it. A sign-in with Google is a file, because asking for it can open a browser.
+pub(super) fn of_gemini(environment: &BTreeMap<String, String>) -> Check {
+    let home = environment.get("HOME").map(|home| Path::new(home).join(".gemini"));
+    let settings = home.as_ref().and_then(|home| std::fs::read_to_string(home.join("settings.json")).ok());
+    let settings: Value = settings.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    let asks_google = environment.get("GOOGLE_GENAI_USE_GCA").is_some_and(|value| !value.is_empty());
     match settings.pointer("/security/auth/selectedType").and_then(Value::as_str) {
-        Some("oauth-personal") if home.join("oauth_creds.json").exists() => SignIn::Yes,
-        Some("oauth-personal") => SignIn::No(SIGN_IN),
-        Some("gemini-api-key") if is_set("GEMINI_API_KEY") => SignIn::Yes,
-        // The key may also be in the keychain.
-        Some(_) => SignIn::Unknown,
-        None if is_set("GEMINI_API_KEY") || is_set("GOOGLE_GENAI_USE_VERTEXAI") || is_set("GOOGLE_GENAI_USE_GCA") => {
-            SignIn::Unknown
+        Some("oauth-personal") if home.is_some_and(|home| home.join("oauth_creds.json").exists()) => {
+            Check::Known(SignIn::Yes)
         }
-        None => SignIn::No(SIGN_IN),
+        Some("oauth-personal") => Check::Known(SignIn::No(GEMINI_SIGN_IN)),
+        Some("gemini-api-key" | "vertex-ai") => Check::Ask(&["--list-extensions"], read_gemini),
+        None if !asks_google => Check::Ask(&["--list-extensions"], read_gemini),
+        _ => Check::Known(SignIn::Unknown),
+    }
+}
+
+const GEMINI_SIGN_IN: &str = "run `gemini` and sign in there, or set GEMINI_API_KEY";
+
+fn read_gemini(code: Option<i32>, _: &str) -> SignIn {
+    match code {
+        Some(0) => SignIn::Yes,
+        Some(41) => SignIn::No(GEMINI_SIGN_IN),
+        _ => SignIn::Unknown,
     }
 }
 
@@ -174,24 +176,24 @@ mod tests {
     }
 
     #[test]
-    fn gemini_needs_a_key_or_a_sign_in() {
+    fn a_sign_in_with_google_is_a_file() {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join(".gemini");
         std::fs::create_dir(&folder).unwrap();
-        let mut environment = BTreeMap::from([("HOME".to_owned(), home.path().display().to_string())]);
-        assert!(matches!(of_gemini(&environment), SignIn::No(_)));
+        let environment = BTreeMap::from([("HOME".to_owned(), home.path().display().to_string())]);
         let select = |kind: &str| {
             let settings = format!(r#"{{"security":{{"auth":{{"selectedType":"{kind}"}}}}}}"#);
             std::fs::write(folder.join("settings.json"), settings).unwrap();
         };
+        assert!(matches!(of_gemini(&environment), Check::Ask(..)));
         select("oauth-personal");
-        assert!(matches!(of_gemini(&environment), SignIn::No(_)));
+        assert!(matches!(of_gemini(&environment), Check::Known(SignIn::No(_))));
         std::fs::write(folder.join("oauth_creds.json"), "{}").unwrap();
-        assert_eq!(of_gemini(&environment), SignIn::Yes);
+        assert!(matches!(of_gemini(&environment), Check::Known(SignIn::Yes)));
         select("gemini-api-key");
-        assert_eq!(of_gemini(&environment), SignIn::Unknown);
-        environment.insert("GEMINI_API_KEY".to_owned(), "k".to_owned());
-        assert_eq!(of_gemini(&environment), SignIn::Yes);
+        assert!(matches!(of_gemini(&environment), Check::Ask(..)));
+        select("cloud-shell");
+        assert!(matches!(of_gemini(&environment), Check::Known(SignIn::Unknown)));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! The three real coding agents with a stand-in for the model: each agent through every kind of ending.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
+use ensemble_runner::Config;
 use ensemble_testkit::eventually;
 use ensemble_types::leases::{FinishStatus, Lease};
 use ensemble_types::runs::Permission;
@@ -40,6 +42,7 @@ each_agent!(
     takes_every_permission_mode,
     says_what_it_was_refused,
     shows_text_while_it_comes,
+    is_offered_when_somebody_is_signed_in,
 );
 
 async fn succeeds_and_resumes(fixture: Fixture) {
@@ -277,4 +280,36 @@ async fn uses_tools(fixture: Fixture) {
     );
     assert_eq!(output.matches("The command gave").count(), 1, "streamed text is shown once: {output}");
     eventually(SOON, async || processes::of(id).is_empty()).await;
+}
+
+async fn is_offered_when_somebody_is_signed_in(fixture: Fixture) {
+    let offer = async |config: &Config| {
+        let offers = ensemble_runner::offers(config).await;
+        offers.into_iter().find(|offer| offer.provider == fixture.provider).unwrap()
+    };
+    let offered = offer(&fixture.config).await;
+    assert!(offered.program.is_ok() && offered.version.is_some(), "{offered:?}");
+    // Codex has another model here, which has a sign-in of its own.
+    let expected = Some(true).filter(|_| fixture.provider != Provider::Codex);
+    assert_eq!(offered.signed_in, expected);
+
+    let (mut config, home) = (fixture.config.clone(), tempfile::tempdir().unwrap());
+    let entry = config.providers.get_mut(&fixture.provider).unwrap();
+    let path = home.path().to_str().unwrap().to_owned();
+    entry.env = BTreeMap::from([("HOME".to_owned(), path), ("OPENAI_API_KEY".to_owned(), "unused".to_owned())]);
+    entry.args.clear();
+    entry.pass_env = vec!["PATH".to_owned()];
+    let missing = offer(&config).await;
+    let why = missing.program.unwrap_err();
+    assert_eq!((why.code, missing.signed_in), ("PROVIDER_NOT_SIGNED_IN", Some(false)));
+    assert!(why.reason.contains("nobody is signed in: run `"), "{why:?}");
+    assert!(missing.version.is_some());
+
+    let key = match fixture.provider {
+        Provider::Claude => "ANTHROPIC_API_KEY",
+        Provider::Codex => "CODEX_API_KEY",
+        Provider::Gemini => "GEMINI_API_KEY",
+    };
+    config.providers.get_mut(&fixture.provider).unwrap().env.insert(key.to_owned(), "stand-in".to_owned());
+    assert_eq!(offer(&config).await.signed_in, Some(true));
 }

@@ -31,6 +31,18 @@ async fn memory_stays_flat_for_a_hundred_mebibytes_of_output() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_of_five_mebibytes_is_a_result() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let _runner = Runner::start(config(&server, &agent, state.path()));
+    let begin = r#"{"type":"result","subtype":"success","is_error":false,"result":""#;
+    let script = format!("printf '%s' '{begin}'; head -c {} /dev/zero | tr '\\0' a; printf '\"}}\\n'", 5 * MIB);
+    let finish = server.finished(server.enqueue(task(script)), SOON).await;
+    completed(&finish);
+    let summary = finish.output_summary.unwrap();
+    assert!(summary.starts_with("aaaa") && summary.len() <= 16_384, "{} bytes", summary.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_program_waits_while_too_much_output_is_unsent() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     let mut config = config(&server, &agent, state.path());

@@ -21,6 +21,7 @@ pub(crate) struct Fixture {
     pub(crate) server: Orchestrator,
     pub(crate) model: StandIn,
     pub(crate) home: TempDir,
+    pub(crate) config: Config,
     _runner: Runner,
 }
 
@@ -45,8 +46,8 @@ impl Fixture {
         set_up(&mut config, provider, permission, &model.url(), home.path());
         change(config.providers.get_mut(&provider).unwrap());
         config.timing.term_grace = Duration::from_secs(3);
-        let runner = Runner::start(config);
-        Self { provider, server, model, home, _runner: runner }
+        let runner = Runner::start(config.clone());
+        Self { provider, server, model, home, config, _runner: runner }
     }
 
     /// A task for this agent.
