@@ -16,7 +16,7 @@ use crate::domain::{ATTEMPT_BYTES, LeaseCall, RunnerRequest};
 use crate::error::Error;
 use crate::store::grants::candidates;
 use crate::store::tasks::AttemptResults;
-use crate::store::{leases, task_changes, tasks};
+use crate::store::{holds, leases, task_changes, tasks};
 
 /// Leases tasks to a runner, at most as many as it wants. A task whose prompt would be too large with the outputs filled in
 /// fails here. A machine that was deleted gets nothing.
@@ -58,9 +58,11 @@ async fn grant_once(
     // hold a database connection while it waits for a row.
     let _guard = lock.lock(request.owner).await?;
     // Most requests find nothing, so they look for tasks without a transaction.
-    let wanted = request.clone();
+    let mut wanted = request.clone();
     let (found, orders) = db
         .read("look for work", move |c| {
+            let held = holds::of_machine(c, wanted.owner, wanted.machine.as_str())?;
+            wanted.providers.retain(|provider| !held.contains(provider));
             let found = if wanted.wants_tasks() { candidates(c, &wanted)? } else { Vec::new() };
             let mut orders = leases::cancel_orders(c, wanted.owner, &wanted.machine)?;
             orders.extend(task_changes::open_orders(c, &wanted)?);

@@ -12,6 +12,9 @@ use ensemble_types::time::Timestamp;
 use super::columns::ProviderColumn;
 use super::schema::provider_holds;
 
+/// The timer ends more holds at once in several transactions.
+const ENDED_AT_ONCE: i64 = 100;
+
 /// Gives a machine no task of a provider until then, or until the end of an earlier hold if that is later. Returns which.
 pub(crate) fn hold(
     tx: &mut Conn,
@@ -35,13 +38,23 @@ pub(crate) fn hold(
         .get_result(c))
 }
 
-/// The holds of an account: machine, provider and end.
+/// The holds of an account in the order of their keys: machine, provider and end.
 pub(crate) fn of_account(c: &mut Conn, owner: UserId) -> Result<Vec<(String, Provider, Timestamp)>, StoreError> {
     let rows: Vec<(String, ProviderColumn, Timestamp)> = on!(c, |c| provider_holds::table
         .filter(provider_holds::owner_id.eq(owner.db()))
+        .order((provider_holds::machine_id, provider_holds::provider))
         .select((provider_holds::machine_id, provider_holds::provider, provider_holds::held_until))
         .load(c))?;
     Ok(rows.into_iter().map(|(machine, provider, until)| (machine, provider.into(), until)).collect())
+}
+
+/// The providers that a machine waits for.
+pub(crate) fn of_machine(c: &mut Conn, owner: UserId, machine: &str) -> Result<Vec<Provider>, StoreError> {
+    let rows: Vec<ProviderColumn> = on!(c, |c| provider_holds::table
+        .filter(provider_holds::owner_id.eq(owner.db()).and(provider_holds::machine_id.eq(machine)))
+        .select(provider_holds::provider)
+        .load(c))?;
+    Ok(rows.into_iter().map(Provider::from).collect())
 }
 
 /// Ends one hold. False when there is none.
@@ -65,10 +78,24 @@ pub(crate) fn next_end(c: &mut Conn) -> Result<Option<Timestamp>, StoreError> {
         .optional())
 }
 
-/// Ends the holds whose time has come. Returns their machines.
+/// Ends the holds whose time has come, in the order of their keys, so that two transactions cannot wait for each other.
+/// Returns their machines.
 pub(crate) fn end_due(tx: &mut Conn) -> Result<Vec<(UserId, String)>, StoreError> {
     let now = tx.now()?;
-    on!(tx, |c| diesel::delete(provider_holds::table.filter(provider_holds::held_until.le(now.db())))
-        .returning((provider_holds::owner_id, provider_holds::machine_id))
-        .get_results(c))
+    let due: Vec<(UserId, String, ProviderColumn)> = on!(tx, |c| provider_holds::table
+        .filter(provider_holds::held_until.le(now.db()))
+        .order((provider_holds::owner_id, provider_holds::machine_id, provider_holds::provider))
+        .select((provider_holds::owner_id, provider_holds::machine_id, provider_holds::provider))
+        .limit(ENDED_AT_ONCE)
+        .load(c))?;
+    let mut ended = Vec::new();
+    for (owner, machine, provider) in due {
+        let row = provider_holds::table.find((owner.db(), &machine, Provider::from(provider).as_str()));
+        // It may have become longer meanwhile.
+        let is_due = provider_holds::held_until.le(now.db());
+        if on!(tx, |c| diesel::delete(row.filter(is_due)).execute(c))? > 0 {
+            ended.push((owner, machine));
+        }
+    }
+    Ok(ended)
 }
