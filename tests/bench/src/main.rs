@@ -14,6 +14,9 @@ mod table;
 use anyhow::Result;
 
 fn main() -> Result<()> {
+    if let Some(ended_at) = std::env::var_os(rows::live_agent::AGENT) {
+        return rows::live_agent::agent(ended_at.as_ref());
+    }
     // reqwest is built without a default TLS provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let options = machine::Options::from_args()?;

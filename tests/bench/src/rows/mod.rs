@@ -6,6 +6,7 @@ mod held;
 mod history;
 mod hostile_memory;
 mod idle;
+pub(crate) mod live_agent;
 mod one_bad_caller;
 mod run_latency;
 mod runs;
@@ -39,6 +40,7 @@ pub(crate) const ALL: &[Row] = &[
     Row { name: "runs", measure: runs::throughput },
     Row { name: "run-shapes", measure: runs::shapes },
     Row { name: "run-latency", measure: run_latency::latency },
+    Row { name: "live-agent", measure: live_agent::live },
     Row { name: "voice", measure: voice::starts },
     Row { name: "idle", measure: idle::memory_and_start },
 ];

@@ -167,7 +167,7 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-fn percentile(values: &[f64], percent: usize) -> Result<f64> {
+pub(super) fn percentile(values: &[f64], percent: usize) -> Result<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let at = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
