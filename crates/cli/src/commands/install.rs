@@ -13,7 +13,6 @@ use clap::Args;
 use serde_json::json;
 
 use super::DONE;
-use super::runner::NOT_ACCEPTED;
 use super::runner::{Options, environment};
 use crate::confirm;
 use crate::context::Context;
@@ -206,8 +205,8 @@ fn run(commands: &Commands) -> Result<()> {
 fn unit(service: &Service) -> String {
     let arguments: Vec<String> = service.arguments.iter().map(|argument| quoted(argument).replace('$', "$$")).collect();
     format!(
-        "[Unit]\nDescription=Ensemble runner\n\n[Service]\nExecStart={}\nEnvironment={}\nRestart=always\nRestartSec=5\n\
-         RestartPreventExitStatus={NOT_ACCEPTED}\n         KillMode=mixed\nTimeoutStopSec={}\n\n[Install]\nWantedBy=default.target\n",
+        "[Unit]\nDescription=Ensemble runner\n\n[Service]\nExecStart={}\nEnvironment={}\nRestart=on-failure\nRestartSec=5\n\
+         KillMode=mixed\nTimeoutStopSec={}\n\n[Install]\nWantedBy=default.target\n",
         arguments.join(" "),
         quoted(&format!("PATH={}", service.path)),
         service.stop_after.as_secs(),
@@ -227,7 +226,8 @@ fn plist(service: &Service) -> String {
          <!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">\n\
          <plist version=\"1.0\">\n<dict>\n  <key>Label</key>\n  <string>{LABEL}</string>\n  <key>ProgramArguments</key>\n\
          \x20 <array>\n{strings}  </array>\n  <key>EnvironmentVariables</key>\n  <dict>\n    <key>PATH</key>\n    <string>{}</string>\n\
-         \x20 </dict>\n  <key>RunAtLoad</key>\n  <true/>\n  <key>KeepAlive</key>\n  <true/>\n  <key>ExitTimeOut</key>\n\
+         \x20 </dict>\n  <key>RunAtLoad</key>\n  <true/>\n  <key>KeepAlive</key>\n  <dict>\n\
+         \x20   <key>SuccessfulExit</key>\n    <false/>\n  </dict>\n  <key>ExitTimeOut</key>\n\
          \x20 <integer>{}</integer>\n</dict>\n</plist>\n",
         escaped(&service.path),
         service.stop_after.as_secs(),

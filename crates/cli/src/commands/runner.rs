@@ -19,10 +19,6 @@ use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::print;
 
-/// The exit code when the server does not accept the machine any more. A supervisor must not start the runner again, because
-/// that would register the machine anew. `EX_NOPERM` in sysexits.h.
-pub(crate) const NOT_ACCEPTED: u8 = 77;
-
 /// Takes tasks for this machine and runs them with `claude`, `codex` and `gemini`. The first Ctrl-C lets running tasks
 /// continue for a while, the second hands them back.
 #[derive(Debug, Args)]
@@ -95,12 +91,13 @@ impl Runner {
             Ok(()) => Ok(DONE),
             Err(error @ RunError::NotAccepted) => {
                 print::note(format!("The runner stopped: {error}."));
-                // A machine that is still there gets a new token with the next start.
-                let is_there = match &me {
-                    Some(me) => me.client.machine(&machine).await.is_ok(),
+                let is_deleted = match &me {
+                    Some(me) => me.client.machine(&machine).await.is_err_and(|error| error.is_not_found()),
                     None => false,
                 };
-                Ok(if is_there { ExitCode::FAILURE } else { ExitCode::from(NOT_ACCEPTED) })
+                // Service managers start again what failed. That gives a machine a new token, and must not register one
+                // anew that a person has deleted.
+                Ok(if is_deleted { DONE } else { ExitCode::FAILURE })
             }
             Err(error) => Err(Failure::message(format!("The runner failed: {}.", chain(&error)))),
         }
@@ -211,7 +208,12 @@ async fn check(context: &Context, options: &Options) -> Result {
         match &offer.program {
             Ok(program) => {
                 let version = offer.version.as_deref().unwrap_or("unknown version");
-                print::line(format!("✓ {:7} {version:12} {}", offer.provider.as_str(), program.display()))?;
+                let (mark, unknown) = match offer.signed_in {
+                    Some(_) => ("✓", ""),
+                    None => ("?", ", does not say whether somebody is signed in"),
+                };
+                let provider = offer.provider.as_str();
+                print::line(format!("{mark} {provider:7} {version:12} {}{unknown}", program.display()))?;
             }
             Err(not) => print::line(format!("✗ {:7} {}", offer.provider.as_str(), not.reason))?,
         }
