@@ -26,8 +26,10 @@ pub(crate) struct Following<'a> {
     task: Task,
     is_folded: bool,
     output: Option<Chunks>,
-    /// The attempt whose output is, or was, followed last, and how much of it was read.
+    /// The attempt whose output was followed last, as long as it counts.
     followed: u32,
+    /// The attempt of the open output, and how much of it was read.
+    open: u32,
     read: u64,
     /// The attempt that nobody has to announce.
     first: u32,
@@ -51,6 +53,7 @@ impl<'a> Following<'a> {
             machines,
             run,
             followed: task.attempt,
+            open: 0,
             first: task.attempt.saturating_add(1),
             task,
             is_folded,
@@ -136,13 +139,13 @@ impl<'a> Following<'a> {
         if attempt > self.first {
             print::note(format!("Attempt {attempt}"));
         }
-        (self.followed, self.read) = (attempt, 0);
+        (self.followed, self.open, self.read) = (attempt, attempt, 0);
         self.view = AgentOutput::new(false, self.is_folded);
         self.read_on();
     }
 
     fn read_on(&mut self) {
-        let of = OutputOf { run: self.run.id, task: self.task.id, attempt: Some(self.followed), from: self.read };
+        let of = OutputOf { run: self.run.id, task: self.task.id, attempt: Some(self.open), from: self.read };
         let chunks = self.me.client.follow_output(of);
         self.output = Some(Box::pin(chunks.map(|chunk| chunk.map(|bytes| bytes.to_vec()))));
     }
@@ -156,7 +159,7 @@ impl<'a> Following<'a> {
             Some(Err(error)) if error.is_not_found() && self.read == 0 => {
                 // The machine handed the task back before its agent began. The next attempt has the same number.
                 self.output = None;
-                self.followed = self.followed.saturating_sub(1);
+                self.followed = self.followed.min(self.open.saturating_sub(1));
                 return Ok(());
             }
             Some(Err(error)) if error.may_pass() => {

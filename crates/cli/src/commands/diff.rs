@@ -14,6 +14,9 @@ use crate::print;
 use crate::progress::name;
 use crate::styled::{Styled, Tone, is_coloured};
 
+/// How many changed lines fit a screen, with the lines around them.
+const SHORT: u64 = 30;
+
 /// Shows what tasks changed, as a unified diff.
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
@@ -64,6 +67,19 @@ impl Diff {
         }
         Ok(DONE)
     }
+}
+
+/// Prints what the tasks of a run changed, as long as it fits a screen.
+pub(crate) async fn show_short(me: &Me, run: &Run) -> Result<()> {
+    for (_, task, changes) in changes::with_files(run.tasks.as_deref().unwrap_or_default()) {
+        let is_short = changes.added.saturating_add(changes.removed) <= SHORT && !changes.diff_truncated;
+        // The end of a run says what changed in any case.
+        if let (true, Ok(diff)) = (is_short, read(me, run, task).await) {
+            print::line("")?;
+            show(&diff)?;
+        }
+    }
+    Ok(())
 }
 
 async fn read(me: &Me, run: &Run, task: &Task) -> Result<String> {

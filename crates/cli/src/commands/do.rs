@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use clap::Args;
 use ensemble_types::runs::Isolation;
 
-use super::DONE;
 use super::run::here;
 use super::submit::{Choice, Options, names};
+use super::{DONE, diff};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 use crate::following::Following;
@@ -74,6 +74,7 @@ impl Do {
         }
         let run = me.client.run(following.run()).await?;
         following.conclude(&run)?;
+        diff::show_short(&me, &run).await?;
         end(&run, &machines, &asked.permissions)?;
         Ok(self.options.allow.code(&run))
     }

@@ -206,6 +206,9 @@ async fn providers(config: &Config, runner: Option<&Runner>, findings: &mut Find
             Ok(program) => {
                 found.push(program.display().to_string());
                 found.push(offer.version.clone().unwrap_or_else(|| "does not say its version".to_owned()));
+                if offer.signed_in.is_none() {
+                    found.push("does not say whether somebody is signed in".to_owned());
+                }
             }
             Err(not) => {
                 found.push(not.reason.clone());

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use clap::{Args, Subcommand};
+use ensemble_client::Credential;
 use ensemble_client::seal::{Binding, KeyRing, Purpose};
-use ensemble_client::{Credential, Error};
 use ensemble_types::accounts::CreateMachineToken;
 use ensemble_types::ids::MachineId;
 use ensemble_types::machines::{Machine as Record, RegisterMachine};
@@ -30,16 +30,16 @@ pub(crate) enum Machine {
     List,
     /// Show one machine
     Show {
-        /// The machine's ref or id
+        /// The machine's ref, id or name
         #[arg(add = complete::machines())]
-        machine: MachineId,
+        machine: String,
     },
     /// Delete a machine: its runner loses access, and tasks that only it may do fail
     #[command(visible_alias = "rm")]
     Delete {
-        /// The machine's ref or id
+        /// The machine's ref, id or name
         #[arg(add = complete::machines())]
-        machine: MachineId,
+        machine: String,
         /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
@@ -60,7 +60,7 @@ impl Machine {
             Self::Register(register) => {
                 let machine = register.run(context, &me).await?;
                 if context.json {
-                    print::json(&machine, false)?;
+                    print::json(&opened(&Known { card: open(&me, &machine).ok(), machine }), false)?;
                 } else {
                     print::line(format!(
                         "This machine is registered as {}. `ensemble runner` runs tasks on it.",
@@ -71,7 +71,7 @@ impl Machine {
             Self::List => list(context, &me).await?,
             Self::Show { machine } => show(context, &me, &machine).await?,
             Self::Delete { machine, yes } => {
-                let Record { id, reference, .. } = find(&me, &machine).await?;
+                let Known { machine: Record { id, reference, .. }, .. } = find(context, &me, &machine).await?;
                 if !yes {
                     let with = "the access of its runner and the tasks that only it may do";
                     confirm::deletion(&format!("machine {reference} with {with}"))?;
@@ -156,7 +156,11 @@ async fn list(context: &Context, me: &Me) -> Result<()> {
         Column::fixed("", 4),
     ]);
     for Known { machine, card } in machines.all() {
-        let state = if machine.online { (Tone::Good, "online") } else { (Tone::Dim, "offline") };
+        let state = match (machine.online, runner(machine)) {
+            (true, Some(runner)) if runner.draining => (Tone::Busy, "drains"),
+            (true, _) => (Tone::Good, "online"),
+            (false, _) => (Tone::Dim, "offline"),
+        };
         let offers: Vec<_> = machines.offered(Some(&machine.id)).iter().map(|provider| provider.as_str()).collect();
         let this = if machines.this() == Some(&machine.id) { "this machine" } else { "" };
         table.row([
@@ -171,35 +175,32 @@ async fn list(context: &Context, me: &Me) -> Result<()> {
     table.print()
 }
 
-/// The machine with this id or ref.
-async fn find(me: &Me, named: &MachineId) -> Result<Record> {
-    me.client.machine(named).await.map_err(|error: Error| {
-        if error.is_not_found() {
-            Failure::message(format!("You have no machine {named}. `ensemble machine list` shows your machines."))
-        } else {
-            error.into()
-        }
-    })
+/// The machine with this id or ref, or the only one with this name.
+async fn find(context: &Context, me: &Me, named: &str) -> Result<Known> {
+    let machines = Machines::load(context, me).await?;
+    let id = machines.find(named)?;
+    machines.get(id).cloned().ok_or_else(|| Failure::message(format!("You have no machine {named}.")))
 }
 
-async fn show(context: &Context, me: &Me, id: &MachineId) -> Result<()> {
-    let machine = find(me, id).await?;
-    let card = open(me, &machine);
+async fn show(context: &Context, me: &Me, named: &str) -> Result<()> {
+    let known = find(context, me, named).await?;
     if context.json {
-        return print::json(&opened(&Known { card: card.ok(), machine }), false);
+        return print::json(&opened(&known), false);
     }
+    let machine = &known.machine;
     print::line(format!("machine    {} ({})", machine.reference, machine.id))?;
     print::line(format!("state      {}", if machine.online { "online" } else { "offline" }))?;
-    match card {
+    match open(me, machine) {
         Ok(card) => print::line(format!("host       {} ({}, {})", card.host, card.os, card.arch))?,
         Err(failure) => print::note(failure.to_string()),
     }
-    if let Some(runner) = runner(&machine) {
+    if let Some(runner) = runner(machine) {
         let drains = if runner.draining { ", drains" } else { "" };
         print::line(format!("runner     {} of {} tasks running{drains}", runner.running, runner.capacity))?;
         for state in &runner.providers {
-            let why = state.reason.as_deref().unwrap_or("offered");
-            print::line(format!("           {:7} {}", state.provider, print::inline(why)))?;
+            let version = state.version.as_deref().map_or(String::new(), |version| format!(" {version}"));
+            let why = state.reason.clone().unwrap_or_else(|| format!("offered{version}"));
+            print::line(format!("           {:7} {}", print::inline(&state.provider), print::inline(&why)))?;
         }
     }
     if let Some(at) = machine.last_active_at {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use ensemble_client::OutputOf;
-use ensemble_types::runs::{Run, Task};
+use ensemble_types::runs::{Run, Task, WaitingFor};
 use futures_util::{Stream, StreamExt};
 
 use super::DONE;
@@ -76,7 +76,9 @@ fn check_attempt(run: &Run, task: &Task, attempt: Option<u32>) -> Result<()> {
     let tasks = run.tasks.as_deref().unwrap_or_default();
     let number = tasks.iter().position(|other| other.id == task.id).unwrap_or_default();
     let name = name(task, number);
-    match (attempt, task.attempt) {
+    // An attempt that ended at the provider's limit is not counted, but has output.
+    let newest = task.attempt + u32::from(task.waiting_for == Some(WaitingFor::Quota));
+    match (attempt, newest) {
         (Some(wanted), 0) => Err(Failure::message(format!("{name} has no attempt {wanted}: it has not begun yet."))),
         (Some(wanted), 1) if wanted > 1 => {
             Err(Failure::message(format!("{name} has no attempt {wanted}. It has only attempt 1.")))

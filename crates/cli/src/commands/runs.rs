@@ -88,8 +88,7 @@ impl Runs {
         let runs: Vec<Run> = me.client.runs(status).take(self.limit).try_collect().await?;
         if context.json {
             let machines = Machines::if_available(context, &me).await;
-            print::json(&named(&machines, &serde_json::json!({ "runs": runs })), false)?;
-            return Ok(DONE);
+            return print_all(&me, &runs, &machines).await;
         }
         if runs.is_empty() {
             print::line(match self.status {
@@ -122,7 +121,9 @@ impl Runs {
         if !denied.is_empty() {
             print::line("\n⚠ Agents of these runs were refused commands. `ensemble show RUN` names them.")?;
         }
-        say_why(&me, &runs, &machines).await?;
+        for (run, task, reason) in waiting(&me, &runs, &machines).await? {
+            print::line(format!("\n{} waits, {task}: {}", run.reference, print::inline(&reason)))?;
+        }
         Ok(DONE)
     }
 }
@@ -141,20 +142,38 @@ async fn denied(me: &Me, runs: &[Run]) -> HashSet<RunId> {
     tasks.filter_map(async |run| run.ok().and_then(|run| Some(run.id).filter(|_| is_denied(run)))).collect().await
 }
 
-/// Says why nothing of a run runs: the reason of its first task that waits.
-async fn say_why(me: &Me, runs: &[Run], machines: &Machines) -> Result<()> {
+/// The runs for programs. One of which nothing runs has the task that waits and the reason beside it.
+async fn print_all(me: &Me, runs: &[Run], machines: &Machines) -> Result {
+    let waiting = waiting(me, runs, machines).await?;
+    let runs = runs.iter().map(|run| {
+        let mut record = named(machines, run);
+        if let (Some(members), Some((_, task, reason))) =
+            (record.as_object_mut(), waiting.iter().find(|(of, ..)| of.id == run.id))
+        {
+            members.insert("waitingTask".to_owned(), task.as_str().into());
+            members.insert("waitingReason".to_owned(), reason.as_str().into());
+        }
+        record
+    });
+    print::json(&serde_json::json!({ "runs": runs.collect::<Vec<_>>() }), false)?;
+    Ok(DONE)
+}
+
+/// Why nothing of a run runs: its first task that waits, and the reason.
+async fn waiting<'r>(me: &Me, runs: &'r [Run], machines: &Machines) -> Result<Vec<(&'r Run, String, String)>> {
     let is_stuck = |run: &&Run| {
         !run.status.is_terminal() && run.summary.running == 0 && (1..=MANY_TASKS).contains(&run.summary.queued)
     };
+    let mut found = Vec::new();
     for run in runs.iter().filter(is_stuck).take(EXPLAINED) {
         let tasks = me.client.run(run.id).await?.tasks.unwrap_or_default();
         let waits = |task: &Task| task.waiting_for.is_some_and(|what| what != WaitingFor::Dependencies);
         if let Some((number, task)) = tasks.iter().enumerate().find(|(_, task)| waits(task)) {
             let reason = machines.explain(task.waiting_reason.as_deref().unwrap_or("it waits for a machine"));
-            print::line(format!("\n{} waits, {}: {}", run.reference, name(task, number), print::inline(&reason)))?;
+            found.push((run, name(task, number), reason));
         }
     }
-    Ok(())
+    Ok(found)
 }
 
 fn at_least_one(text: &str) -> Result<usize, &'static str> {

@@ -151,7 +151,10 @@ fn show_machine(id: Option<&MachineId>, machine: Option<&Machine>) -> Result<()>
             Some(reason) if !provider.offered => {
                 print::line(format!("             ✗ {provider_name:7} {}", print::short(reason, 90)))?
             }
-            _ => print::line(format!("             ✓ {provider_name}"))?,
+            _ => {
+                let version = print::inline(provider.version.as_deref().unwrap_or_default());
+                print::line(format!("             ✓ {provider_name:7} {version}").trim_end())?;
+            }
         }
     }
     Ok(())

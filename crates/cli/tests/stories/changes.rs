@@ -99,7 +99,8 @@ fn a_change_in_a_worktree_is_shown_applied_and_discarded() {
     let ended = story.work(&["--worktree"], "echo three >> note; echo new > other");
     assert!(ended.err.contains("1 file here has uncommitted changes. They are not in the worktree."), "{}", ended.err);
     let apply = format!("ensemble apply {} ", user.json(&["show", "last"])["ref"].as_str().unwrap());
-    for said in ["changed 2 files, +2 −0, kept in a worktree", "M note  +1 −0", "A other  +1 −0", &apply] {
+    for said in ["changed 2 files, +2 −0, kept in a worktree", "M note  +1 −0", "A other  +1 −0", "\n+three\n", &apply]
+    {
         assert!(ended.out.contains(said), "{said}: {}", ended.out);
     }
     assert_eq!(story.read("note"), "one\ntwo\n", "the directory is as it was");

@@ -215,6 +215,7 @@ fn a_task_that_the_second_signal_interrupts_goes_on_with_the_next_start() {
     story.begin();
     signal(running.pid(), Signal::SIGTERM);
     wait(|| story.user.json(&["machine", "list"])["machines"][0]["machine"]["activity"]["runner"]["draining"] == true);
+    assert!(story.user.succeed(&["machine", "list"]).contains("drains"));
     assert_eq!(running.interrupt(), 0);
     let (_again, _printed) = up_at(&story.user, &more);
     wait(|| story.place("resumed").exists());

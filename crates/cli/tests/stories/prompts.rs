@@ -12,6 +12,7 @@ use crate::runs::program;
 /// Says what it does, and is refused commands if the prompt asks for the tests.
 const CLAUDE: &str = r#"#!/bin/sh
 [ "$1" = "--version" ] && { echo "2.1.0 (stand-in)"; exit 0; }
+[ "$1" = "auth" ] && { echo '{"loggedIn":true}'; exit 0; }
 prompt=$(cat)
 denials='[]'
 echo '{"type":"system","subtype":"init","session_id":"s-1"}'
@@ -232,7 +233,8 @@ fn a_run_works_on_this_machine_unless_another_is_named() {
     let (_up, _url) = up(&user, &[]);
     wait_for_runner(&user);
     let this = user.json(&["machine", "list"])["machines"][0]["machine"].clone();
-    let elsewhere = user.json(&["machine", "register", "--id", "elsewhere"])["ref"].as_str().unwrap().to_owned();
+    let elsewhere =
+        user.json(&["machine", "register", "--id", "elsewhere"])["machine"]["ref"].as_str().unwrap().to_owned();
     // The machine that was registered last is this one for the command line, and has no runner.
     let id = user.succeed(&["do", "say hello", "--detach", "--provider", "claude"]);
     let shown = user.json(&["show", id.trim()]);
@@ -270,6 +272,12 @@ fn a_run_that_waits_says_why_with_the_names_of_machines() {
         let printed = user.succeed(arguments);
         assert!(printed.contains(&reason), "{printed}");
     }
+    let listed = user.json(&["runs"])["runs"][0].clone();
+    assert_eq!(listed["waitingTask"], "task 1");
+    assert!(listed["waitingReason"].as_str().unwrap().starts_with(&reason), "{listed}");
+    let shown = user.succeed(&["machine", "show", &host]);
+    assert!(shown.contains("claude  offered 2.1.0") && shown.contains("codex"), "{shown}");
+    assert!(user.fail(&["machine", "show", "nowhere"]).contains(&host));
 }
 
 #[test]

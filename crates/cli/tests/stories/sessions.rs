@@ -21,7 +21,7 @@ fn a_session_is_shared_and_the_share_removed() {
     let them = text(&friend.json(&["login", "--name", "A friend"]), "/id").to_owned();
     assert_ne!(me, them);
 
-    let session = text(&owner.json(&["session", "create", "--title", "Secret plans"]), "/id").to_owned();
+    let session = text(&owner.json(&["session", "create", "--title", "Secret plans"]), "/session/id").to_owned();
     let reference = text(&owner.json(&["session", "show", "last"]), "/session/ref").to_owned();
     let (id, session) = (session.as_str(), reference.as_str());
     assert!(owner.succeed(&["session", "list"]).contains(session));
@@ -93,7 +93,7 @@ fn the_complete_link_is_needed_to_read() {
     let owner = User::new(None);
     let (running, url) = up(&owner, &["--no-runner"]);
     owner.succeed(&["machine", "register", "--id", "laptop"]);
-    let session = text(&owner.json(&["session", "create", "-t", "Open house"]), "/id").to_owned();
+    let session = text(&owner.json(&["session", "create", "-t", "Open house"]), "/session/id").to_owned();
     for number in 0..3 {
         owner.succeed(&["session", "send", &session, &format!("number {number}")]);
     }
@@ -121,7 +121,7 @@ fn the_complete_link_is_needed_to_read() {
 fn messages_are_followed_live() {
     let owner = User::new(None);
     let (_up, _url) = up(&owner, &[]);
-    let session = text(&owner.json(&["session", "create"]), "/id").to_owned();
+    let session = text(&owner.json(&["session", "create"]), "/session/id").to_owned();
     owner.succeed(&["session", "send", &session, "before"]);
     let mut follower = Running::start(&owner, &["session", "follow", &session, "--after", "0", "--json"]);
     let next = |follower: &mut Running| serde_json::from_str::<Value>(&follower.line()).unwrap();
@@ -135,7 +135,7 @@ fn messages_are_followed_live() {
 fn an_account_moves_with_its_key() {
     let owner = User::new(None);
     let (_up, url) = up(&owner, &[]);
-    let session = text(&owner.json(&["session", "create", "--title", "Elsewhere"]), "/id").to_owned();
+    let session = text(&owner.json(&["session", "create", "--title", "Elsewhere"]), "/session/id").to_owned();
     let elsewhere = User::new(Some(&url));
     let key = owner.home().join("ensemble/account.key");
     elsewhere.succeed(&["login", "--key", key.to_str().unwrap()]);

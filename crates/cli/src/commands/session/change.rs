@@ -6,7 +6,7 @@ use ensemble_types::ids::SessionId;
 use ensemble_types::sessions::{SessionStatus, UpdateSession};
 use serde_json::json;
 
-use super::Named;
+use super::{Named, list};
 use crate::complete;
 use crate::confirm;
 use crate::context::{Context, Me};
@@ -79,7 +79,7 @@ pub(super) async fn rekey(context: &Context, me: &Me, id: SessionId) -> Result<(
     let session = me.client.session(id).await?;
     let session = me.rekey(context, &session).await?;
     if context.json {
-        return print::json(&session, false);
+        return list::print_opened(me, &session);
     }
     let session = session.reference;
     print::line(format!(
@@ -90,7 +90,7 @@ pub(super) async fn rekey(context: &Context, me: &Me, id: SessionId) -> Result<(
 async fn change(context: &Context, me: &Me, id: SessionId, update: &UpdateSession, done: &str) -> Result<()> {
     let session = me.client.update_session(id, update).await?;
     if context.json {
-        return print::json(&session, false);
+        return list::print_opened(me, &session);
     }
     print::line(format!("{done} {}.", session.reference))
 }

@@ -5,13 +5,15 @@ use std::path::PathBuf;
 use clap::Args;
 use ensemble_client::idempotency_key;
 use ensemble_client::seal::{Binding, KeyRing, Purpose};
-use ensemble_types::ids::MachineId;
 use ensemble_types::sessions::CreateSession;
 use ensemble_types::text::Text;
 
+use super::list;
 use crate::commands::machine::host;
+use crate::complete;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
+use crate::machines::Machines;
 use crate::print;
 use crate::vault::{Card, seal_json, seal_ring};
 
@@ -21,8 +23,8 @@ pub(crate) struct Create {
     #[arg(long, short)]
     title: Option<String>,
     /// The machine of the session [default: this one, if it is registered]
-    #[arg(long, value_name = "ID")]
-    machine: Option<MachineId>,
+    #[arg(long, value_name = "NAME", add = complete::machines())]
+    machine: Option<String>,
     /// The directory of the session; it is encrypted [default: the current one]
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
@@ -35,7 +37,10 @@ impl Create {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
         // The session's path is on this machine, so no other one is chosen.
         let this = || Ok::<_, Failure>(context.home.settings()?.machines.remove(me.client.origin()));
-        let machine_id = self.machine.map_or_else(this, |machine| Ok(Some(machine)))?;
+        let machine_id = match &self.machine {
+            Some(named) => Some(Machines::load(context, me).await?.find(named)?.clone()),
+            None => this()?,
+        };
         let tag = self.tag.map(Text::new).transpose();
         let tag = tag.map_err(|error| Failure::message(format!("The tag {error}.")))?;
         let path = self.path.or_else(|| std::env::current_dir().ok());
@@ -54,7 +59,7 @@ impl Create {
         };
         let (session, created) = me.client.create_session(&request, &idempotency_key()).await?;
         if context.json {
-            return print::json(&session, false);
+            return list::print_opened(me, &session);
         }
         print::line(session.reference.to_string())?;
         if !created {

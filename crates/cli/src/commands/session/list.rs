@@ -8,8 +8,10 @@ use ensemble_types::sessions::{AccessLevel, Session, SessionStatus};
 use futures_util::{StreamExt, TryStreamExt};
 use serde_json::json;
 
+use crate::commands::share::people::described;
 use crate::context::{Context, Me};
 use crate::failure::Result;
+use crate::machines::Machines;
 use crate::print;
 use crate::styled::Tone;
 use crate::table::{Column, Table};
@@ -76,7 +78,7 @@ fn row(me: &Me, session: &Session) -> [String; 6] {
 pub(super) async fn show(context: &Context, me: &Me, id: SessionId) -> Result<()> {
     let session = me.client.session(id).await?;
     if context.json {
-        return print::json(&opened(me, &session), false);
+        return print_opened(me, &session);
     }
     print::line(format!("session   {}", session.reference))?;
     match read(me, &session) {
@@ -91,11 +93,11 @@ pub(super) async fn show(context: &Context, me: &Me, id: SessionId) -> Result<()
     }
     print::line(format!("state     {}", state(&session)))?;
     if let Some(machine) = &session.machine_id {
-        print::line(format!("machine   {machine}"))?;
+        print::line(format!("machine   {}", Machines::if_available(context, me).await.called(machine)))?;
     }
     print::line(format!("access    {}", session.access_level.as_str()))?;
     if session.access_level != AccessLevel::Owner {
-        print::line(format!("owner     {}", session.owner_id))?;
+        print::line(format!("owner     {}", described(me, session.owner_id).await))?;
     }
     print::line(format!("messages  {}", session.last_seq))?;
     print::line(format!("created   {}", when::both(session.created_at)))?;
@@ -123,6 +125,11 @@ fn read(me: &Me, session: &Session) -> Result<Card> {
     let ring = me.ring(session)?;
     card(&ring, &session.metadata)
         .map_err(|error| crate::failure::Failure::Seal(format!("The metadata of session {}", session.id), error))
+}
+
+/// Prints a session for programs.
+pub(super) fn print_opened(me: &Me, session: &Session) -> Result<()> {
+    print::json(&opened(me, session), false)
 }
 
 /// The session as the server sent it, with its decrypted fields. A field that cannot be decrypted is `null`.

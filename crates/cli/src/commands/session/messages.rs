@@ -20,7 +20,7 @@ use crate::context::{Context, Me, interrupts};
 use crate::failure::{Failure, Result};
 use crate::print;
 use crate::styled::cut_middle;
-use crate::vault::{body, check_keys, seal_json};
+use crate::vault::{body as opened, check_keys, seal_json};
 use crate::when;
 
 #[derive(Debug, Args)]
@@ -100,7 +100,8 @@ impl Send {
         };
         let (message, sent) = me.client.append_message(session.id, &message).await?;
         if context.json {
-            return print::json(&message, false);
+            let body = opened(&ring, session.id, &message.content).ok();
+            return print::json(&json!({ "message": message, "body": body }), false);
         }
         let what = if sent { "Sent" } else { "Already sent" };
         print::line(format!("{what} as message {}.", message.seq))
@@ -194,7 +195,7 @@ impl Reader {
     /// As [`Self::print`], and fetches the keys again if they were changed in the meantime.
     async fn print_live(&mut self, me: &Me, message: &Message) -> Result<()> {
         let unknown = matches!(
-            body(&self.ring, self.session, &message.content),
+            opened(&self.ring, self.session, &message.content),
             Err(ensemble_client::seal::SealError::UnknownEpoch(_))
         );
         if unknown {
@@ -204,14 +205,14 @@ impl Reader {
     }
 
     async fn print(&mut self, me: &Me, message: &Message) -> Result<()> {
-        let opened = body(&self.ring, self.session, &message.content);
+        let body = opened(&self.ring, self.session, &message.content);
         if self.json {
-            let text = opened.as_ref().ok();
-            return print::json(&json!({ "message": message, "body": text }), true);
+            let body = body.as_ref().ok();
+            return print::json(&json!({ "message": message, "body": body }), true);
         }
         let who = self.who(me, message.sender_id).await;
         print::line(format!("#{} {}  {who}", message.seq, when::local(message.created_at)))?;
-        match opened {
+        match body {
             Ok(body) => {
                 if body.from.is_some_and(|from| from != message.sender_id) {
                     print::note(format!(

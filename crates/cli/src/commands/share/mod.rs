@@ -1,7 +1,7 @@
 //! `ensemble share`: gives other users access to sessions.
 
 mod link;
-mod people;
+pub(crate) mod people;
 mod users;
 
 use clap::{Subcommand, ValueEnum};

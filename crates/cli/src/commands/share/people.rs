@@ -71,7 +71,7 @@ fn is_called(user: &PublicUser, called: &str) -> bool {
 }
 
 /// `Ada (01a2…)`, or the id.
-pub(super) async fn described(me: &Me, id: UserId) -> String {
+pub(crate) async fn described(me: &Me, id: UserId) -> String {
     let name = me.client.user(id).await.ok().and_then(|user| user.display_name);
     name.map_or_else(|| id.to_string(), |name| format!("{} ({id})", crate::print::inline(&name)))
 }
