@@ -1,6 +1,6 @@
 //! `ensemble runs`: lists runs, newest first. `ensemble runs delete`: deletes one.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use clap::{Args, Subcommand, ValueEnum};
 use ensemble_client::Error;
@@ -19,12 +19,12 @@ use crate::progress::name;
 use crate::styled::Tone;
 use crate::table::{Column, Table};
 use crate::watching::named;
-use crate::{denials, print, when};
+use crate::{cost, denials, print, when};
 
 /// Runs of which is said why they wait, if they have at most so many tasks.
 const EXPLAINED: usize = 5;
 const MANY_TASKS: u32 = 500;
-/// Runs of which is found out whether agents were refused commands, and how many are read at once.
+/// Runs of which is found out what they cost and whether agents were refused commands, and how many are read at once.
 const LOOKED_AT: usize = 20;
 const FEW_TASKS: u32 = 50;
 const AT_ONCE: usize = 4;
@@ -98,27 +98,29 @@ impl Runs {
             return Ok(DONE);
         }
         let machines = Machines::if_available(context, &me).await;
-        let denied = denied(&me, &runs).await;
+        let details = details(&me, &runs).await;
         let mut table = Table::new([
             Column::fixed("RUN", 0),
             Column::fixed("STATE", 0),
             Column::fixed("TASKS", 3),
             Column::fixed("SUBMITTED", 4),
+            Column::fixed("COST", 6),
             Column::text("MACHINE", 5, 14),
             Column::text("TITLE", 2, 12),
         ]);
         for run in &runs {
             table.row([
                 (Tone::Plain, run.reference.to_string()),
-                (run.status.into(), state(run, &denied)),
+                (run.status.into(), state(run, &details)),
                 (Tone::Plain, format!("{}/{}", run.summary.completed, run.summary.total)),
                 (Tone::Plain, when::ago(run.created_at)),
+                (Tone::Plain, details.get(&run.id).map(|details| details.cost.clone()).unwrap_or_default()),
                 (Tone::Plain, run.machine_id.as_ref().map(|id| machines.called(id)).unwrap_or_default()),
                 (Tone::Plain, print::short(run.title.as_deref().unwrap_or_default(), 60)),
             ]);
         }
         table.print()?;
-        if !denied.is_empty() {
+        if details.values().any(|details| details.is_denied) {
             print::line("\n⚠ Agents of these runs were refused commands. `ensemble show RUN` names them.")?;
         }
         for (run, task, reason) in waiting(&me, &runs, &machines).await? {
@@ -128,18 +130,30 @@ impl Runs {
     }
 }
 
-fn state(run: &Run, denied: &HashSet<RunId>) -> String {
-    let mark = if denied.contains(&run.id) { " ⚠" } else { "" };
+/// What a list of runs does not have.
+struct Details {
+    cost: String,
+    is_denied: bool,
+}
+
+fn state(run: &Run, details: &HashMap<RunId, Details>) -> String {
+    let mark = if details.get(&run.id).is_some_and(|details| details.is_denied) { " ⚠" } else { "" };
     format!("{}{mark}", run.status.as_str())
 }
 
-/// The runs whose agents were refused commands. A list has no tasks, so only the newest runs with few tasks are looked at.
-async fn denied(me: &Me, runs: &[Run]) -> HashSet<RunId> {
+/// What the runs cost, and whether agents were refused commands. A list has no tasks, so only the newest runs with few tasks
+/// are looked at.
+async fn details(me: &Me, runs: &[Run]) -> HashMap<RunId, Details> {
     let looked_at =
         runs.iter().filter(|run| run.started_at.is_some() && run.summary.total <= FEW_TASKS).take(LOOKED_AT);
-    let tasks = stream::iter(looked_at.map(|run| me.client.run(run.id))).buffered(AT_ONCE);
-    let is_denied = |run: Run| denials::count(run.tasks.as_deref().unwrap_or_default()) > 0;
-    tasks.filter_map(async |run| run.ok().and_then(|run| Some(run.id).filter(|_| is_denied(run)))).collect().await
+    let read = stream::iter(looked_at.map(|run| me.client.run(run.id))).buffered(AT_ONCE);
+    let details = read.filter_map(async |run| {
+        let run = run.ok()?;
+        let tasks = run.tasks.as_deref().unwrap_or_default();
+        let cost = cost::dollars(&cost::total(tasks));
+        Some((run.id, Details { cost, is_denied: denials::count(tasks) > 0 }))
+    });
+    details.collect().await
 }
 
 /// The runs for programs. One of which nothing runs has the task that waits and the reason beside it.
