@@ -122,8 +122,22 @@ fn spawn_guard(config: &Config, lease: LeaseId) -> std::io::Result<(Child, UnixS
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
+    if let Some(stdout) = &guard.stdout {
+        widen(stdout);
+    }
     Ok((guard, UnixStream::from_std(ours)?))
 }
+
+/// Makes room in a pipe: Claude Code ends before its last output is written when the reader is late by more than the 64 KiB of
+/// a usual pipe. What a system does not allow stays as it is (pipe(7), "Pipe capacity").
+#[cfg(target_os = "linux")]
+fn widen(pipe: &ChildStdout) {
+    const MOST_WITHOUT_PRIVILEGES: nix::libc::c_int = 1 << 20;
+    let _ = nix::fcntl::fcntl(pipe, nix::fcntl::FcntlArg::F_SETPIPE_SZ(MOST_WITHOUT_PRIVILEGES));
+}
+
+#[cfg(not(target_os = "linux"))]
+fn widen(_: &ChildStdout) {}
 
 fn order(config: &Config, lease: LeaseId, start: Start) -> Order {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
