@@ -1,0 +1,14 @@
+//! The rules of device lists: which list is good, and which one may follow another. The service and the clients use the same
+//! code, and a client trusts only what it has checked itself.
+//!
+//! docs/ENCRYPTION.md describes the format. No I/O happens here.
+
+mod bytes;
+mod link;
+mod list;
+#[cfg(test)]
+mod tests;
+
+pub use bytes::{decode, encode};
+pub use link::{LinkText, is_possession};
+pub use list::{Digest, List, ListError, MOST_DEVICES, MOST_VERSIONS, signed_text};

@@ -1,0 +1,274 @@
+//! The signed list of an account's devices, linking a device, and what the service keeps beside the list.
+//!
+//! Keys, boxes, digests and signatures are base64url without padding. docs/ENCRYPTION.md has the rules of the list; the crate
+//! `ensemble-devices` checks them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::ids::{DeviceId, MachineId, UserId};
+use crate::text::{Blob, Text};
+use crate::time::Timestamp;
+
+/// What a device may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Signs in, signs commands and lists, and opens what is sealed to the account.
+    Primary,
+    /// The same without signing lists.
+    Linked,
+    /// A runner. It opens nothing that is sealed to the account.
+    Machine,
+    /// The words on paper: they sign lists and open what is sealed to the account.
+    Recovery,
+}
+
+impl Role {
+    pub const ALL: [Self; 4] = [Self::Primary, Self::Linked, Self::Machine, Self::Recovery];
+
+    /// The role on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Primary => "primary",
+            Self::Linked => "linked",
+            Self::Machine => "machine",
+            Self::Recovery => "recovery",
+        }
+    }
+
+    /// Whether the content ring is sealed to devices with this role.
+    pub const fn opens_contents(self) -> bool {
+        !matches!(self, Self::Machine)
+    }
+
+    /// Whether a device with this role signs lists.
+    pub const fn signs_lists(self) -> bool {
+        matches!(self, Self::Primary | Self::Recovery)
+    }
+}
+
+/// A device list as it is signed. Nobody writes `body` anew: signature and digest are over its bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SignedList {
+    /// A [`DeviceList`] as JSON.
+    pub body: Text<1, 16_384>,
+    /// The Ed25519 public key that signed it.
+    #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{43}$")]
+    pub signer: Blob<43, 43>,
+    /// Ed25519 over `ensemble-devices-v1\n` and the bytes of `body`.
+    #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{86}$")]
+    pub signature: Blob<86, 86>,
+}
+
+/// The body of a device list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceList {
+    /// The Ed25519 public key of the account's first device.
+    pub account: String,
+    /// 1 to 10,000.
+    pub version: u32,
+    /// SHA-256 of the body of the version before; null in version 1.
+    pub prev: Option<String>,
+    /// By the clock of the signer.
+    pub created: Timestamp,
+    /// Rises by one whenever a device that could open contents is gone.
+    pub content_epoch: u32,
+    /// The X25519 key of this epoch, to which contents are sealed.
+    pub content_public_key: String,
+    /// 1 to 64 entries.
+    pub devices: Vec<ListedDevice>,
+}
+
+/// One device in a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ListedDevice {
+    /// Ed25519.
+    pub key: String,
+    /// X25519: what is for this device only is sealed to it.
+    pub box_key: String,
+    pub role: Role,
+    /// Of a runner, and of nothing else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_id: Option<MachineId>,
+}
+
+/// What a device is, as it said when it was added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceKind {
+    Cli,
+    Web,
+    Runner,
+    Recovery,
+}
+
+impl DeviceKind {
+    pub const ALL: [Self; 4] = [Self::Cli, Self::Web, Self::Runner, Self::Recovery];
+
+    /// The kind on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cli => "cli",
+            Self::Web => "web",
+            Self::Runner => "runner",
+            Self::Recovery => "recovery",
+        }
+    }
+}
+
+/// A device of the caller's account, with what the service keeps beside the list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Device {
+    pub id: DeviceId,
+    pub name: Option<String>,
+    pub kind: DeviceKind,
+    pub role: Role,
+    pub public_key: String,
+    pub box_key: String,
+    pub machine_id: Option<MachineId>,
+    pub created_at: Timestamp,
+    /// The last sign-in, to the minute.
+    pub last_seen_at: Option<Timestamp>,
+    /// It is the device that asks.
+    pub current: bool,
+}
+
+/// The caller's devices.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Devices {
+    /// The newest list. Absent until the account's first device has signed one.
+    pub list: Option<SignedList>,
+    pub devices: Vec<Device>,
+    /// Always null: a list has at most 64 devices.
+    pub next_cursor: Option<String>,
+}
+
+/// The content ring sealed to a device's box key.
+pub type SealedContentRing = Blob<1, 8_192>;
+
+/// The id of a linking: 128 random bits.
+pub type DeviceLinkId = Blob<22, 22>;
+
+/// The next list of the caller's account, and the content ring for each device that may open contents.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ChangeDevices {
+    pub list: SignedList,
+    /// By the device's public key: exactly those whose role opens contents.
+    #[schema(value_type = BTreeMap<String, String>)]
+    pub sealed: BTreeMap<String, SealedContentRing>,
+    /// The linking that this list completes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<CompletedDeviceLink>,
+    /// Names of devices, by public key.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, String>)]
+    pub names: BTreeMap<String, Text<0, 64>>,
+}
+
+/// The answer to a device that asked to be linked.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CompletedDeviceLink {
+    #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{22}$")]
+    pub id: DeviceLinkId,
+    /// Sealed with the secret of the link.
+    pub answer: Blob<1, 2_048>,
+}
+
+/// The content ring for the calling device.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceContentRing {
+    /// The version of the list that it came with.
+    pub version: u32,
+    pub content_epoch: u32,
+    #[schema(value_type = String)]
+    pub sealed: SealedContentRing,
+}
+
+/// Lists of an account, oldest first.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceListPage {
+    pub lists: Vec<SignedList>,
+    /// The `after` of the next page.
+    pub next_cursor: Option<String>,
+}
+
+/// What to change of a device.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UpdateDevice {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Text<0, 64>>,
+}
+
+/// A linking in progress. It ends after ten minutes.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CreatedDeviceLink {
+    #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{22}$")]
+    pub id: DeviceLinkId,
+    pub expires_at: Timestamp,
+}
+
+/// A new device asks to be linked.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceLinkRequest {
+    #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{43}$")]
+    pub public_key: Blob<43, 43>,
+    #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{43}$")]
+    pub box_key: Blob<43, 43>,
+    pub name: Text<0, 64>,
+    pub kind: DeviceKind,
+    /// HMAC-SHA256 with a key that is derived from the secret of the link. Only the device that made the link can check it.
+    #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{43}$")]
+    pub mac: Blob<43, 43>,
+    /// Ed25519 by `publicKey` over the same text.
+    #[schema(value_type = String, pattern = "^[A-Za-z0-9_-]{86}$")]
+    pub signature: Blob<86, 86>,
+}
+
+/// How far a linking is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DeviceLinkState {
+    Waiting,
+    Asked,
+    Approved,
+    Refused,
+    Expired,
+}
+
+/// A linking. Only the account that made it sees the request.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceLink {
+    pub state: DeviceLinkState,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<DeviceLinkRequest>,
+    /// When it is approved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+}
+
+/// What the answer of a link says when it is opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceLinkAnswer {
+    pub user_id: UserId,
+    /// The public key of the account's first device.
+    pub account: String,
+    pub version: u32,
+    /// SHA-256 of the body of that version.
+    pub digest: String,
+}
