@@ -1,3 +1,5 @@
+//! The rules of lists and links, each with what breaks it.
+
 use ed25519_dalek::{Signer, SigningKey};
 use ensemble_types::devices::{DeviceKind, DeviceLinkRequest, DeviceList, ListedDevice, Role, SignedList};
 use ensemble_types::text::{Blob, Text};
@@ -129,7 +131,7 @@ fn a_list_follows_the_one_before_it() {
     assert_eq!(next(|next| next.prev = None), ListError::Forked);
     assert_eq!(next(|next| next.prev = Some(box_key(1))), ListError::Forked);
     assert_eq!(next(|next| next.account = public(2)), ListError::OtherAccount);
-    // Two lists after the same one: whoever has one of them refuses what follows the other.
+    // Two lists after the same one: who has one of them refuses what follows the other.
     let (one, other) = (with_new_epoch(without(&list, 2)), with_new_epoch(without(&list, 1)));
     let one = list.next(&sign(&one, 1)).unwrap();
     let other = list.next(&sign(&other, 2)).unwrap();
