@@ -1,9 +1,7 @@
 //! Encrypts and decrypts the contents of sessions, changes keys, and checks the keys of other users.
 
 use ensemble_client::Window;
-use ensemble_client::seal::{
-    self, Binding, ContentKeyPair, ContentPublicKey, KeyRing, MessageBody, Purpose, SealError,
-};
+use ensemble_client::seal::{self, Binding, BoxKeyPair, BoxPublicKey, KeyRing, MessageBody, Purpose, SealError};
 use ensemble_types::accounts::PublicUser;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::Message;
@@ -32,8 +30,8 @@ pub(crate) struct Card {
 }
 
 impl Me {
-    pub(crate) fn pair(&self) -> Result<ContentKeyPair> {
-        ContentKeyPair::of(&self.key).map_err(|error| Failure::Seal("Your content key".to_owned(), error))
+    pub(crate) fn pair(&self) -> Result<BoxKeyPair> {
+        BoxKeyPair::of(&self.key).map_err(|error| Failure::Seal("Your content key".to_owned(), error))
     }
 
     /// The keys of a session, for its owner or a user with a share.
@@ -49,8 +47,8 @@ impl Me {
             .map_err(|error| Failure::Seal(format!("The key of session {}", session.id), error))
     }
 
-    fn pair_or_seal_error(&self) -> seal::Result<ContentKeyPair> {
-        ContentKeyPair::of(&self.key)
+    fn pair_or_seal_error(&self) -> seal::Result<BoxKeyPair> {
+        BoxKeyPair::of(&self.key)
     }
 
     /// The keys, if the newest of them is the current key for writing.
@@ -125,7 +123,7 @@ impl Me {
                 error.into()
             }
         })?;
-        let key = ContentPublicKey::of_user(&user)
+        let key = BoxPublicKey::of_user(&user)
             .map_err(|error| Failure::Seal(format!("The session's key for user {recipient}"), error))?;
         known(context, self.client.origin(), &user)?;
         seal_ring(ring, &key, Binding::Share { session, recipient })
@@ -149,7 +147,7 @@ fn known(context: &Context, origin: &str, user: &PublicUser) -> Result<()> {
     }
 }
 
-pub(crate) fn seal_ring(ring: &KeyRing, to: &ContentPublicKey, binding: Binding<'_>) -> Result<Blob<1, 8_192>> {
+pub(crate) fn seal_ring(ring: &KeyRing, to: &BoxPublicKey, binding: Binding<'_>) -> Result<Blob<1, 8_192>> {
     let sealed = seal::seal_ring(ring, to, binding).map_err(|error| Failure::Seal("The key".to_owned(), error))?;
     Blob::new(sealed).map_err(|_| Failure::Seal("The key".to_owned(), SealError::TooManyKeys))
 }

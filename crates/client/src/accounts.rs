@@ -11,7 +11,7 @@ use crate::account_key::AccountKey;
 use crate::error::{Error, Result};
 use crate::pages;
 use crate::retry::Repeat;
-use crate::seal::ContentKeyPair;
+use crate::seal::BoxKeyPair;
 use crate::transport::Client;
 
 impl Client {
@@ -32,7 +32,7 @@ impl Client {
     /// account.
     pub async fn publish_content_key(&self, key: &AccountKey) -> Result<Account> {
         let account = self.account().await?;
-        let pair = ContentKeyPair::of(key).map_err(|error| Error::Argument(error.to_string()))?;
+        let pair = BoxKeyPair::of(key).map_err(|error| Error::Argument(error.to_string()))?;
         let public = pair.public();
         if account.content_public_key.as_deref() == Some(public.to_text().as_str()) {
             return Ok(account);
@@ -46,7 +46,7 @@ impl Client {
         self.update_account(&update).await
     }
 
-    /// A user's public profile. Check it with [`crate::seal::ContentPublicKey::of_user`] before you seal anything to
+    /// A user's public profile. Check it with [`crate::seal::BoxPublicKey::of_user`] before you seal anything to
     /// it.
     pub async fn user(&self, id: UserId) -> Result<PublicUser> {
         self.get(&["v1", "users", &id.to_string()]).send().await

@@ -4,20 +4,28 @@
 //! `crates/client/vectors` check that this code and a browser's WebCrypto produce the same bytes. No I/O happens here.
 
 mod body;
+mod box_key;
 mod content;
-mod content_key;
+mod content_ring;
+mod device_link;
 mod encoding;
 mod link;
+mod recovery;
 mod ring;
 mod wrap;
 
 #[cfg(test)]
+mod device_tests;
+#[cfg(test)]
 mod tests;
 
 pub use body::MessageBody;
+pub use box_key::{BoxKeyPair, BoxPublicKey, fingerprint};
 pub use content::{Purpose, open, open_json, seal, seal_json};
-pub use content_key::{ContentKeyPair, ContentPublicKey, fingerprint};
+pub use content_ring::ContentRing;
+pub use device_link::LinkCode;
 pub use link::LinkSecret;
+pub use recovery::{BadWords, RecoveryWords};
 pub use ring::KeyRing;
 pub use wrap::{Binding, open_ring, seal_ring};
 
@@ -36,6 +44,8 @@ pub enum SealError {
     NoContentKey,
     #[error("the key has been changed too often; no further change is possible")]
     TooManyKeys,
+    #[error("the server gave the content keys of another device list")]
+    OtherContentRing,
     #[error("the plaintext is too long")]
     TooLong,
 }

@@ -41,6 +41,11 @@ impl KeyRing {
         Ok(Self { first_epoch: self.first_epoch, keys })
     }
 
+    /// The epochs of its keys, oldest first.
+    pub(crate) fn epochs(&self) -> impl DoubleEndedIterator<Item = u32> + use<> {
+        self.first_epoch..=self.epoch()
+    }
+
     /// The epoch of the newest key, which is used for sealing.
     pub fn epoch(&self) -> u32 {
         let newest = u32::try_from(self.keys.len().saturating_sub(1)).unwrap_or(u32::MAX);

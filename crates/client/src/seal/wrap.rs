@@ -8,7 +8,7 @@ use hpke::kem::X25519HkdfSha256;
 use hpke::{Deserializable, Kem, OpModeR, OpModeS, Serializable};
 use secrecy::zeroize::Zeroizing;
 
-use super::content_key::{ContentKeyPair, ContentPublicKey};
+use super::box_key::{BoxKeyPair, BoxPublicKey};
 use super::encoding::{decode, encode};
 use super::ring::KeyRing;
 use super::{Result, SealError};
@@ -38,14 +38,23 @@ impl Binding<'_> {
 }
 
 /// `base64url(version (1) | encapsulated key (32) | sealed ring and tag)`.
-pub fn seal_ring(ring: &KeyRing, to: &ContentPublicKey, binding: Binding<'_>) -> Result<String> {
+pub fn seal_ring(ring: &KeyRing, to: &BoxPublicKey, binding: Binding<'_>) -> Result<String> {
+    seal_bytes(&ring.to_bytes(), to, &binding.associated_data())
+}
+
+/// Opens the output of [`seal_ring`] for the same binding.
+pub fn open_ring(sealed: &str, with: &BoxKeyPair, binding: Binding<'_>) -> Result<KeyRing> {
+    KeyRing::from_bytes(&open_bytes(sealed, with, &binding.associated_data())?)
+}
+
+pub(super) fn seal_bytes(plaintext: &[u8], to: &BoxPublicKey, associated_data: &str) -> Result<String> {
     let recipient = <X25519HkdfSha256 as Kem>::PublicKey::from_bytes(to.as_bytes()).map_err(|_| SealError::Format)?;
     let (encapsulated, sealed) = hpke::single_shot_seal::<AesGcm256, HkdfSha256, X25519HkdfSha256, _>(
         &OpModeS::Base,
         &recipient,
         INFO,
-        &ring.to_bytes(),
-        binding.associated_data().as_bytes(),
+        plaintext,
+        associated_data.as_bytes(),
         &mut rand::rngs::OsRng,
     )
     .map_err(|_| SealError::Refused)?;
@@ -55,8 +64,7 @@ pub fn seal_ring(ring: &KeyRing, to: &ContentPublicKey, binding: Binding<'_>) ->
     Ok(encode(&blob))
 }
 
-/// Opens the output of [`seal_ring`] for the same binding.
-pub fn open_ring(sealed: &str, with: &ContentKeyPair, binding: Binding<'_>) -> Result<KeyRing> {
+pub(super) fn open_bytes(sealed: &str, with: &BoxKeyPair, associated_data: &str) -> Result<Zeroizing<Vec<u8>>> {
     let blob = decode(sealed)?;
     let (version, rest) = blob.split_first().ok_or(SealError::Format)?;
     let (encapsulated, sealed) = rest.split_first_chunk::<32>().ok_or(SealError::Format)?;
@@ -66,14 +74,14 @@ pub fn open_ring(sealed: &str, with: &ContentKeyPair, binding: Binding<'_>) -> R
     let encapsulated =
         <X25519HkdfSha256 as Kem>::EncappedKey::from_bytes(encapsulated).map_err(|_| SealError::Format)?;
     let recipient = <X25519HkdfSha256 as Kem>::PrivateKey::from_bytes(with.secret()).map_err(|_| SealError::Format)?;
-    let ring = hpke::single_shot_open::<AesGcm256, HkdfSha256, X25519HkdfSha256>(
+    let plaintext = hpke::single_shot_open::<AesGcm256, HkdfSha256, X25519HkdfSha256>(
         &OpModeR::Base,
         &recipient,
         &encapsulated,
         INFO,
         sealed,
-        binding.associated_data().as_bytes(),
+        associated_data.as_bytes(),
     )
     .map_err(|_| SealError::Refused)?;
-    KeyRing::from_bytes(&Zeroizing::new(ring))
+    Ok(Zeroizing::new(plaintext))
 }

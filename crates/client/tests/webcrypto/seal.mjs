@@ -18,11 +18,11 @@ export const toText = (array) =>
 export const fromText = (text) =>
   Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (character) => character.charCodeAt(0));
 export const u32 = (number) => [number >>> 24, (number >>> 16) & 255, (number >>> 8) & 255, number & 255];
-const random = (length) => crypto.getRandomValues(new Uint8Array(length));
+export const random = (length) => crypto.getRandomValues(new Uint8Array(length));
 
 // ---- AES-256-GCM ----
 
-async function gcm(direction, key, nonce, aad, data) {
+export async function gcm(direction, key, nonce, aad, data) {
   const imported = await subtle.importKey("raw", key, "AES-GCM", false, [direction]);
   const parameters = { name: "AES-GCM", iv: nonce, additionalData: utf8.encode(aad) };
   return new Uint8Array(await subtle[direction](parameters, imported, data));
@@ -50,12 +50,15 @@ async function keyPair(name, secret, usages) {
 
 export const accountKey = (seed) => keyPair("Ed25519", seed, ["sign"]);
 
-export async function contentKey(seed) {
-  const ikm = await subtle.importKey("raw", seed, "HKDF", false, ["deriveBits"]);
-  const info = utf8.encode("ensemble-content-key-v1");
-  const hkdf = { name: "HKDF", hash: "SHA-256", salt: new Uint8Array(), info };
-  return keyPair("X25519", new Uint8Array(await subtle.deriveBits(hkdf, ikm, 256)), ["deriveBits"]);
+export async function hkdf(ikm, info) {
+  const imported = await subtle.importKey("raw", ikm, "HKDF", false, ["deriveBits"]);
+  const parameters = { name: "HKDF", hash: "SHA-256", salt: new Uint8Array(), info: utf8.encode(info) };
+  return new Uint8Array(await subtle.deriveBits(parameters, imported, 256));
 }
+
+export const boxKey = (secret) => keyPair("X25519", secret, ["deriveBits"]);
+export const contentKey = async (seed) => boxKey(await hkdf(seed, "ensemble-content-key-v1"));
+export const deviceBox = async (seed) => boxKey(await hkdf(seed, "ensemble-device-box-v1"));
 
 export async function sign(account, text) {
   return toText(new Uint8Array(await subtle.sign("Ed25519", account.key, utf8.encode(text))));
@@ -77,7 +80,7 @@ export async function fingerprint(publicKey) {
 const KEM = bytes("KEM", [0x00, 0x20]);
 const SUITE = bytes("HPKE", [0x00, 0x20, 0x00, 0x01, 0x00, 0x02]);
 
-async function hmac(key, data) {
+export async function hmac(key, data) {
   // WebCrypto accepts no empty key. HMAC pads keys with zeros, so one zero byte is the same key.
   const raw = key.length === 0 ? new Uint8Array(1) : key;
   const imported = await subtle.importKey("raw", raw, { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);

@@ -1,7 +1,8 @@
-//! The X25519 key pair to which others seal keys. It is derived from the account key and signed by it.
+//! X25519 key pairs to which keys are sealed: one of each device, one of the recovery words, and one of the account for each
+//! content epoch.
 //!
-//! Because it is derived, one 32-byte file restores everything. Because it is signed, neither the server nor a stolen
-//! token can replace it. Verify the signature before you seal anything to a user.
+//! Take a public key only from a device list that was checked, or, for an account without a list, with the signature of its
+//! account key. So neither the server nor a stolen token can put another one in place.
 
 use std::fmt;
 
@@ -18,32 +19,45 @@ use super::{Result, SealError};
 use crate::account_key::AccountKey;
 
 const DERIVATION: &[u8] = b"ensemble-content-key-v1";
+const DEVICE_DERIVATION: &[u8] = b"ensemble-device-box-v1";
 
-/// The key pair with which an account receives keys.
-pub struct ContentKeyPair {
+/// A key pair with which a device or an account receives keys.
+pub struct BoxKeyPair {
     secret: Zeroizing<[u8; 32]>,
-    public: ContentPublicKey,
+    public: BoxPublicKey,
 }
 
 /// The public half, to which others seal keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct ContentPublicKey([u8; 32]);
+pub struct BoxPublicKey([u8; 32]);
 
-impl ContentKeyPair {
+impl BoxKeyPair {
     /// The account's pair: `HKDF-SHA256(salt = "", ikm = the Ed25519 seed, info = "ensemble-content-key-v1")`, 32 bytes
     /// taken as an X25519 secret (RFC 7748, section 5).
     pub fn of(account: &AccountKey) -> Result<Self> {
+        Self::derived(account.seed().as_ref(), DERIVATION)
+    }
+
+    /// The pair of a device, derived from its Ed25519 seed in the same way with the info `ensemble-device-box-v1`.
+    pub fn of_device(device: &AccountKey) -> Result<Self> {
+        Self::derived(device.seed().as_ref(), DEVICE_DERIVATION)
+    }
+
+    /// `HKDF-SHA256(salt = "", ikm, info)`, 32 bytes taken as an X25519 secret.
+    pub(crate) fn derived(ikm: &[u8], info: &[u8]) -> Result<Self> {
         let mut secret = Zeroizing::new([0; 32]);
-        Hkdf::<Sha256>::new(None, account.seed().as_ref())
-            .expand(DERIVATION, secret.as_mut())
-            .map_err(|_| SealError::Format)?;
+        Hkdf::<Sha256>::new(None, ikm).expand(info, secret.as_mut()).map_err(|_| SealError::Format)?;
+        Self::from_secret(secret)
+    }
+
+    pub(crate) fn from_secret(secret: Zeroizing<[u8; 32]>) -> Result<Self> {
         let private =
             <X25519HkdfSha256 as Kem>::PrivateKey::from_bytes(secret.as_ref()).map_err(|_| SealError::Format)?;
         let public = <X25519HkdfSha256 as Kem>::sk_to_pk(&private).to_bytes();
-        Ok(Self { secret, public: ContentPublicKey(public.into()) })
+        Ok(Self { secret, public: BoxPublicKey(public.into()) })
     }
 
-    pub fn public(&self) -> ContentPublicKey {
+    pub fn public(&self) -> BoxPublicKey {
         self.public
     }
 
@@ -52,7 +66,12 @@ impl ContentKeyPair {
     }
 }
 
-impl ContentPublicKey {
+impl BoxPublicKey {
+    /// Reads [`Self::to_text`].
+    pub fn from_text(text: &str) -> Result<Self> {
+        Ok(Self(decode_array(text)?))
+    }
+
     /// The key in its wire format: base64url without padding.
     pub fn to_text(self) -> String {
         encode(&self.0)
@@ -80,7 +99,7 @@ impl ContentPublicKey {
     }
 }
 
-fn signed_text(key: &ContentPublicKey) -> String {
+fn signed_text(key: &BoxPublicKey) -> String {
     format!("ensemble-content-key-v1\n{}", key.to_text())
 }
 
@@ -91,14 +110,14 @@ pub fn fingerprint(public_key: &str) -> Result<String> {
     Ok(groups.chunks(2).map(<[String]>::concat).collect::<Vec<_>>().join("-"))
 }
 
-impl fmt::Debug for ContentPublicKey {
+impl fmt::Debug for BoxPublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ContentPublicKey({})", self.to_text())
+        write!(f, "BoxPublicKey({})", self.to_text())
     }
 }
 
-impl fmt::Debug for ContentKeyPair {
+impl fmt::Debug for BoxKeyPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ContentKeyPair({:?})", self.public)
+        write!(f, "BoxKeyPair({:?})", self.public)
     }
 }
