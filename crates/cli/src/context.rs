@@ -46,6 +46,8 @@ pub(crate) struct Me {
 
 impl Context {
     pub(crate) fn new(global: Global) -> Result<Self> {
+        // An empty variable is one that is not set.
+        let global = Global { server: global.server.filter(|server| !server.is_empty()), ..global };
         let variable = std::env::var_os("ENSEMBLE_SERVER");
         let is_option =
             global.server.as_ref().is_some_and(|server| variable.is_none_or(|variable| variable != **server));

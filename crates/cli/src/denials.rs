@@ -63,16 +63,18 @@ fn advice(task: &Task, machines: &Machines) -> Vec<String> {
         return lines;
     }
     // codex takes no patterns.
-    let pattern = task.permission_denials.as_ref().and_then(|denials| denials.denials.first()).map(pattern);
-    let pattern = pattern.filter(|_| task.provider != Provider::Codex);
-    if let Some(pattern) = &pattern {
-        lines.push(format!("    --allow-tool '{pattern}'    this one, as `allowedTools` in a plan"));
+    let denial = task.permission_denials.as_ref().and_then(|denials| denials.denials.first());
+    let patterns = denial.filter(|_| task.provider != Provider::Codex).map(patterns).unwrap_or_default();
+    if !patterns.is_empty() {
+        let typed: Vec<_> = patterns.iter().map(|pattern| format!("--allow-tool '{pattern}'")).collect();
+        lines.push(format!("    {}    this one, as `allowedTools` in a plan", typed.join(" ")));
     }
     lines.push("    --permission bypass    everything".to_owned());
     let file = machines.runner_file(task.machine_id.as_ref());
     lines.push(format!("  The runner grants no more than is written in {file}:"));
     lines.push("    providers:".to_owned());
-    let tools = pattern.map_or(String::new(), |pattern| format!(", allowedTools: [\"{pattern}\"]"));
+    let quoted: Vec<_> = patterns.iter().map(|pattern| format!("\"{pattern}\"")).collect();
+    let tools = if quoted.is_empty() { String::new() } else { format!(", allowedTools: [{}]", quoted.join(", ")) };
     lines.push(format!("      {}: {{permissionLimit: bypass{tools}}}", task.provider));
     lines.push(
         "  Write it there, and start the runner again (`ensemble up` or `ensemble runner`): it reads the file once."
@@ -81,19 +83,53 @@ fn advice(task: &Task, machines: &Machines) -> Vec<String> {
     lines
 }
 
-/// A pattern for `--allow-tool` that allows this. It can be typed and put into YAML as it is.
-fn pattern(denial: &PermissionDenial) -> String {
+/// Patterns for `--allow-tool` that allow this together: one for each part of a command, because an agent asks about each. They
+/// can be typed and put into YAML as they are.
+fn patterns(denial: &PermissionDenial) -> Vec<String> {
     let is_plain = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || " ._/=:@,+-".contains(c));
     let tool: String = denial.tool.chars().filter(|c| c.is_ascii_alphanumeric() || "_-".contains(*c)).collect();
     let command: &str = &denial.summary;
-    let word = command.split_whitespace().next().unwrap_or_default();
+    let of_program = |part: &str| {
+        let word = part.split_whitespace().find(|word| !word.contains('='))?.to_owned();
+        (is_plain(&word) && (1..=60).contains(&word.len())).then(|| format!("{tool}({word}:*)"))
+    };
     match tool.as_str() {
         "Bash" | "run_shell_command" if is_plain(command) && (1..=60).contains(&command.len()) => {
-            format!("{tool}({command})")
+            vec![format!("{tool}({command})")]
         }
-        "Bash" if is_plain(word) && (1..=60).contains(&word.len()) => format!("{tool}({word}:*)"),
-        _ => tool,
+        "Bash" => {
+            let mut patterns: Vec<String> = Vec::new();
+            for part in parts(command) {
+                match of_program(&part) {
+                    Some(pattern) if !patterns.contains(&pattern) => patterns.push(pattern),
+                    Some(_) => {}
+                    None => return vec![tool],
+                }
+            }
+            patterns
+        }
+        _ => vec![tool],
     }
+}
+
+/// The parts of a command line between `;`, `&`, `|` and line feeds that are not quoted.
+fn parts(command: &str) -> Vec<String> {
+    let (mut parts, mut part, mut quote) = (Vec::new(), String::new(), None);
+    for c in command.chars() {
+        match quote {
+            Some(open) if c == open => quote = None,
+            None if c == '\'' || c == '"' => quote = Some(c),
+            None if matches!(c, ';' | '&' | '|' | '\n') => {
+                parts.push(std::mem::take(&mut part));
+                continue;
+            }
+            _ => {}
+        }
+        part.push(c);
+    }
+    parts.push(part);
+    parts.retain(|part| !part.trim().is_empty());
+    parts
 }
 
 /// Says which tasks had less permission than was asked for. `asked` has one entry for each task.
@@ -187,10 +223,13 @@ pub(crate) mod tests {
     #[test]
     fn a_pattern_can_be_typed_as_it_stands() {
         let of = |tool: &str, summary: &str| {
-            pattern(&PermissionDenial { tool: Text::new(tool).unwrap(), summary: Text::new(summary).unwrap() })
+            let (tool, summary) = (Text::new(tool).unwrap(), Text::new(summary).unwrap());
+            patterns(&PermissionDenial { tool, summary }).join(" ")
         };
         assert_eq!(of("Bash", "git push --force"), "Bash(git push --force)");
-        assert_eq!(of("Bash", "rm 'a'; echo \"$b\""), "Bash(rm:*)");
+        assert_eq!(of("Bash", "rm 'a'; echo \"$b\""), "Bash(rm:*) Bash(echo:*)");
+        let command = "sed -i 's/a | b/a; b/' calc.py && A=1 python3 test.py | sed q";
+        assert_eq!(of("Bash", command), "Bash(sed:*) Bash(python3:*)");
         assert_eq!(of("Bash", "$(x) y"), "Bash");
         assert_eq!(of("We'b\"Fetch", "https://example.com"), "WebFetch");
         assert_eq!(of("run_shell_command", "ls -l"), "run_shell_command(ls -l)");

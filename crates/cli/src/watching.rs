@@ -252,6 +252,10 @@ pub(crate) async fn interrupted(context: &Context, me: &Me, run: &Run, again: &m
         read = input.read_line(&mut answer) => read.is_ok_and(|length| length > 0),
         _ = again.recv() => false,
     };
+    // It may have ended while the question was open.
+    if me.client.run(run.id).await.is_ok_and(|run| run.status.is_terminal()) {
+        return Ok(true);
+    }
     match answer.trim() {
         "y" | "Y" | "yes" => {
             me.client.cancel_run(run.id, Some("cancelled at the terminal")).await?;
@@ -259,9 +263,13 @@ pub(crate) async fn interrupted(context: &Context, me: &Me, run: &Run, again: &m
             Ok(true)
         }
         "" if answered => Ok(true),
-        _ => {
+        "n" | "N" | "no" | "" => {
             leave();
             Ok(false)
+        }
+        _ => {
+            print::note("Continuing to watch. Press Ctrl-C again to be asked again.");
+            Ok(true)
         }
     }
 }
@@ -301,7 +309,7 @@ pub(crate) fn end(run: &Run, machines: &Machines, asked: &[Option<Permission>]) 
     let more = if more.is_empty() { String::new() } else { format!(" {}.", more.join(", ")) };
     print::line(format!("\nRun {} {}: {}.{more}", run.reference, run.status.as_str(), counts.join(", ")))?;
     if run.status == RunStatus::Failed
-        && tasks.iter().any(|task| task.status == TaskStatus::Failed && !is_refused(task))
+        && tasks.iter().any(|task| task.status == TaskStatus::Failed && !is_refused(task) && !has_lost_machine(task))
     {
         print::note(format!("`ensemble retry {}` retries the failed tasks.", run.reference));
     }
@@ -323,6 +331,11 @@ pub(crate) fn end_of(run: &Run, number: usize, task: &Task, machines: &Machines)
     let more: Vec<_> = time.into_iter().chain(cost::sentence(&cost::total(tasks))).collect();
     let more = if more.is_empty() { String::new() } else { format!(" {}.", more.join(", ")) };
     print::line(format!("\nRun {}, {called}: {}.{more}", run.reference, task.status.as_str()))
+}
+
+/// Whether a task is pinned to a machine that does not exist any more.
+fn has_lost_machine(task: &Task) -> bool {
+    task.error.as_ref().is_some_and(|error| error.code == "MACHINE_DELETED")
 }
 
 /// Whether a task failed because its machine could not begin it.

@@ -91,6 +91,7 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
         held: Held::default(),
         workplaces,
         orders: Orders::default(),
+        signed_out: Arc::default(),
     };
     let slots = Arc::new(Semaphore::new(usize::try_from(config.capacity).unwrap_or(1)));
     // Until the programs were asked whether they can work, nothing is offered.
@@ -99,7 +100,7 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
     let mut background = JoinSet::new();
     background.spawn(wake::watch(wake_ups));
     background.spawn(presence::run(context.clone(), offers.clone(), slots.clone()));
-    background.spawn(offers::keep(config.clone(), offered));
+    background.spawn(offers::keep(config.clone(), offered, context.signed_out.clone()));
     let mut attempts = JoinSet::new();
     for record in unfinished {
         attempts.spawn(attempt::recover(context.clone(), record));
@@ -268,7 +269,10 @@ async fn shut_down(context: &Context, slots: &Semaphore, attempts: &mut JoinSet<
 
 fn log_lease_error(error: &ServerError) {
     match error {
-        ServerError::Unauthorized(_) | ServerError::Refused(_) => tracing::error!("Cannot get work: {error}"),
+        ServerError::Unauthorized(_) => tracing::error!(
+            "Cannot get work: the server does not accept this machine's token. If the machine was deleted, the runner ends soon"
+        ),
+        ServerError::Refused(_) => tracing::error!("Cannot get work: {error}"),
         _ => tracing::warn!("Cannot get work at the moment: {error}"),
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn find(wanted: &Path, roots: &[PathBuf]) -> Result<Directory, Outcom
     let Some(directory) = placed else {
         return Err(refuse(
             "WORKING_DIRECTORY_NOT_ALLOWED",
-            "is not below a directory that this runner allows. Add it to the runner's `roots`, or start the runner with `--root`",
+            "is not below a directory that this runner allows. Add it to `roots` in the runner's configuration (runner.yaml), or start the runner again with `--root`",
         ));
     };
     if !real.is_dir() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use ensemble_types::runs::Provider;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::config::Config;
 use crate::provider::{self, NotOffered, Offer, SignIn, State};
@@ -20,7 +20,7 @@ pub async fn offers(config: &Config) -> Vec<Offer> {
 }
 
 /// Keeps the list of offers up to date: programs are installed and removed, and people sign in and out.
-pub(crate) async fn keep(config: Arc<Config>, offered: watch::Sender<Vec<Offer>>) {
+pub(crate) async fn keep(config: Arc<Config>, offered: watch::Sender<Vec<Offer>>, signed_out: Arc<Notify>) {
     let mut known = Known::default();
     loop {
         let found = known.offers(&config).await;
@@ -30,7 +30,11 @@ pub(crate) async fn keep(config: Arc<Config>, offered: watch::Sender<Vec<Offer>>
             *before = found;
             changed
         });
-        tokio::time::sleep(config.timing.look_for_programs.max(Duration::from_millis(10))).await;
+        tokio::select! {
+            () = tokio::time::sleep(config.timing.look_for_programs.max(Duration::from_millis(10))) => {}
+            // An agent said that nobody is signed in, so earlier answers do not count.
+            () = signed_out.notified() => known = Known::default(),
+        }
     }
 }
 

@@ -8,7 +8,9 @@ use super::runs::Which;
 use crate::complete;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
+use crate::machines::Machines;
 use crate::print;
+use crate::watching::named;
 
 /// Cancels a run: queued tasks at once, running tasks within seconds.
 #[derive(Debug, Args)]
@@ -27,9 +29,9 @@ impl Cancel {
         let id = self.run.find(&me).await?;
         let run = me.client.cancel_run(id, self.reason.as_deref()).await?;
         if context.json {
-            print::json(&run, false)?;
+            print::json(&named(&Machines::if_available(context, &me).await, &run), false)?;
         } else {
-            print::line(format!("Run {} is {}.", run.reference, run.status.as_str()))?;
+            print::line(format!("Run {}: {}.", run.reference, run.status.as_str()))?;
         }
         if matches!(run.status, RunStatus::Completed | RunStatus::Failed) {
             return Err(Failure::message("The run had ended before, so nothing was cancelled."));

@@ -79,5 +79,5 @@ fn show(context: &Context) -> Result<()> {
     for (origin, machine) in &settings.machines {
         print::line(format!("machine    {machine} at {origin}"))?;
     }
-    print::line("\nThe directory is chosen by ENSEMBLE_HOME. `ensemble config server URL` changes the default server.")
+    print::line("\nENSEMBLE_HOME chooses another directory. `ensemble config server URL` changes the default server.")
 }

@@ -87,7 +87,7 @@ impl Doctor {
                 let started = me.as_ref().filter(|_| runner.is_some()).map(|me| me.client.origin());
                 directory(context, &config, started, &mut findings)?;
             }
-            Err(failure) => findings.wrong("runner.yaml", failure.to_string(), "correct the file"),
+            Err(failure) => findings.wrong("runner", failure.to_string(), "correct it"),
         }
         show(context, &findings)
     }

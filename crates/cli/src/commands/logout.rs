@@ -28,10 +28,14 @@ impl Logout {
         if context.json {
             print::json(&serde_json::json!({ "success": true }), false)?;
         } else {
-            print::line(format!(
-                "Signed out. Your account key is still in {}; `ensemble login` uses it again.",
-                context.home.key_path().display()
-            ))?;
+            let path = context.home.key_path();
+            let path = path.display();
+            print::line(match context.home.key() {
+                Ok(None) => {
+                    format!("Signed out. There is no account key in {path}: restore it before you sign in again.")
+                }
+                _ => format!("Signed out. Your account key is still in {path}; `ensemble login` uses it again."),
+            })?;
         }
         Ok(DONE)
     }

@@ -71,10 +71,18 @@ impl Machine {
             Self::List => list(context, &me).await?,
             Self::Show { machine } => show(context, &me, &machine).await?,
             Self::Delete { machine, yes } => {
-                let Known { machine: Record { id, reference, .. }, .. } = find(context, &me, &machine).await?;
+                let known = find(context, &me, &machine).await?;
+                let busy = runner(&known.machine).map_or(0, |runner| runner.running);
+                let Known { machine: Record { id, reference, online, .. }, card } = known;
+                let name = card.map_or(String::new(), |card| format!(" ({})", print::inline(&card.host)));
                 if !yes {
-                    let with = "the access of its runner and the tasks that only it may do";
-                    confirm::deletion(&format!("machine {reference} with {with}"))?;
+                    let state = match (online, busy) {
+                        (true, 0) => ", which is online,".to_owned(),
+                        (true, busy) => format!(", which is online and runs {busy} tasks,"),
+                        (false, _) => String::new(),
+                    };
+                    print::note("Its runner loses access, and tasks that only it may do fail.");
+                    confirm::deletion(&format!("machine {reference}{name}{state} for ever"))?;
                 }
                 me.client.delete_machine(&id).await?;
                 forget(context, &me, &id)?;

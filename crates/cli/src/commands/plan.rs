@@ -59,14 +59,14 @@ impl Check {
             Column::text("DIRECTORY", 1, 12),
         ]);
         for step in draft.order.iter().filter_map(|at| draft.steps.get(*at)) {
-            let provider = step.provider.map_or("the only one", |provider| provider.as_str());
+            let provider = step.provider.map_or("?", |provider| provider.as_str());
             let permission = step.permission.map_or("", |permission| permission.as_str());
             let machine = step.machine.as_ref().map_or(default.clone(), ToString::to_string);
             let cells = [&step.called, &step.depends_on.join(", "), provider, permission, &machine, &*step.directory];
             table.row(cells.map(|cell| (Tone::Plain, cell.to_owned())));
         }
         table.print()?;
-        draft.odd().try_for_each(|odd| print::line(format!("\n⚠ {odd}")))?;
+        draft.warnings().try_for_each(|warning| print::line(format!("\n⚠ {warning}")))?;
         let count = draft.steps.len();
         let tasks = if count == 1 { "task" } else { "tasks" };
         print::line(format!("\nThe plan is right as far as can be seen without the server: {count} {tasks}."))
@@ -84,5 +84,5 @@ fn as_json(draft: &Draft, default: &str) -> Result<()> {
             "workingDirectory": &*step.directory,
         })
     });
-    print::json(&json!({ "tasks": tasks.collect::<Vec<_>>(), "warnings": draft.odd().collect::<Vec<_>>() }), false)
+    print::json(&json!({ "tasks": tasks.collect::<Vec<_>>(), "warnings": draft.warnings().collect::<Vec<_>>() }), false)
 }

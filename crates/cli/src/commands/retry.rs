@@ -8,7 +8,9 @@ use super::runs::Which;
 use crate::complete;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
+use crate::machines::Machines;
 use crate::print;
+use crate::watching::named;
 use crate::watching::{AllowDenials, Asked, watch};
 
 /// Retries the failed and cancelled tasks of a run. Completed tasks keep their results. Tasks that wait because a provider's limit is
@@ -40,9 +42,9 @@ impl Retry {
             return watch(context, &me, id, Asked::default(), self.allow).await;
         }
         if context.json {
-            print::json(&run, false)?;
+            print::json(&named(&Machines::if_available(context, &me).await, &run), false)?;
         } else {
-            print::line(format!("Run {} is {}.", run.reference, run.status.as_str()))?;
+            print::line(format!("Run {}: {}.", run.reference, run.status.as_str()))?;
         }
         Ok(DONE)
     }

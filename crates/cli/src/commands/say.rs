@@ -19,7 +19,7 @@ use crate::machines::Machines;
 use crate::plan::read_text;
 use crate::print;
 use crate::progress::name;
-use crate::watching::{AllowDenials, Asked, INTERRUPTED, end_of, watch};
+use crate::watching::{AllowDenials, Asked, INTERRUPTED, end_of, named, watch};
 
 /// Longer than any text that the server takes.
 const LONGEST: u64 = 512 * 1024;
@@ -66,11 +66,19 @@ impl Say {
             Text::new(idempotency_key()).map_err(|error| Failure::message(format!("The message's id {error}.")))?;
         let me = context.me().await?;
         let run = self.run.get(&me).await?;
+        if let ([only], true) = (self.words.as_slice(), run.tasks.as_ref().is_some_and(|tasks| tasks.len() > 1))
+            && find(&run, Some(only)).is_ok()
+        {
+            return Err(Failure::message(format!(
+                "Say something to {only}: `ensemble say {} {only} \"…\"`.",
+                run.reference
+            )));
+        }
         let task = find(&run, task)?;
         let task = me.client.say(run.id, task.id, &TaskMessage { text, message_id }).await?;
         if self.detach {
             if context.json {
-                print::json(&task, false)?;
+                print::json(&named(&Machines::if_available(context, &me).await, &task), false)?;
             } else {
                 let run = run.reference;
                 print::line(format!("Run {run} goes on: `ensemble show {run} --watch` watches it."))?;

@@ -12,7 +12,7 @@ use crate::complete;
 use crate::context::{Context, Me};
 use crate::cost::{BOUNDS_OF_COST, is_cost};
 use crate::failure::{Failure, Result};
-use crate::machines::{Machines, runner};
+use crate::machines::{Machines, Runner, runner};
 use crate::places;
 use crate::plan::{Draft, Overrides, TIMEOUTS, duration};
 use crate::print;
@@ -85,7 +85,8 @@ impl Options {
         choice: Choice,
     ) -> Result<(Run, Asked)> {
         draft.allow_tools(&self.allow_tools)?;
-        let machines = Machines::load(context, me).await?;
+        let mut machines = Machines::load(context, me).await?;
+        draft.name_machines(|named| machines.find(named).cloned())?;
         let machine = place(self.machine.as_deref(), &draft, &machines)?;
         if let Some(elsewhere) = machine.as_ref().filter(|machine| Some(*machine) != machines.this())
             && let Some(step) = draft.steps.iter().find(|step| step.is_local && step.machine.is_none())
@@ -98,6 +99,10 @@ impl Options {
         }
         places::check(&draft, machine.as_ref(), machines.this()).await?;
         changes::say_uncommitted(context, &draft, machine.as_ref(), &machines).await;
+        if draft.needs_provider() {
+            machines = looked(context, me, machine.as_ref(), machines).await?;
+        }
+        draft.unkept(context);
         let provider = match draft.needs_provider() {
             true => offered(machine.as_ref(), &machines, choice)?,
             false => Vec::new(),
@@ -151,6 +156,28 @@ pub(crate) fn place(named: Option<&str>, draft: &Draft, machines: &Machines) -> 
             }
         },
     }
+}
+
+/// Waits while a runner that was just started is still looking for agents.
+async fn looked(context: &Context, me: &Me, machine: Option<&MachineId>, machines: Machines) -> Result<Machines> {
+    const LONGEST: Duration = Duration::from_secs(30);
+    const EVERY: Duration = Duration::from_millis(300);
+    let mut machines = machines;
+    let begun = std::time::Instant::now();
+    let is_looking = |machines: &Machines| {
+        let mut considered = machines.all().iter().filter(|known| machine.is_none_or(|id| known.machine.id == *id));
+        let looks = |runner: Runner| runner.providers.len() < Provider::ALL.len();
+        machines.offered(machine).is_empty()
+            && considered.any(|known| known.machine.online && runner(&known.machine).is_none_or(looks))
+    };
+    while is_looking(&machines) && begun.elapsed() < LONGEST {
+        if begun.elapsed() < EVERY {
+            print::note("The runner has just started and is looking for agents.");
+        }
+        tokio::time::sleep(EVERY).await;
+        machines = Machines::load(context, me).await?;
+    }
+    Ok(machines)
 }
 
 /// The providers for tasks that name none. The first is taken.

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use clap::Args;
 use ensemble_types::accounts::CreateMachineToken;
-use ensemble_types::ids::MachineId;
 use serde_json::json;
 
 use super::DONE;
 use crate::context::{Context, now};
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
+use crate::machines::Machines;
 use crate::print;
 use crate::when;
 use secrecy::ExposeSecret;
@@ -21,9 +21,9 @@ const LONG_ENOUGH: Duration = Duration::from_secs(30 * 60);
 /// With --machine it creates a token that can only act as the runner of that machine. A token is a secret.
 #[derive(Debug, Args)]
 pub(crate) struct Token {
-    /// Create a token for the runner of the machine with this ref or id
+    /// Create a token for the runner of the machine with this name, ref or id
     #[arg(long, value_name = "MACHINE")]
-    machine: Option<MachineId>,
+    machine: Option<String>,
     /// How long the machine's token is valid: like 30m, 12h or 30d, at most 90d [default: 90d]
     #[arg(long, value_name = "TIME", value_parser = lifetime, requires = "machine")]
     expires: Option<Duration>,
@@ -51,24 +51,10 @@ async fn of_user(context: &Context) -> Result<()> {
     print::line(text)
 }
 
-async fn for_machine(context: &Context, machine: &MachineId, lifetime: Option<Duration>) -> Result<()> {
+async fn for_machine(context: &Context, machine: &str, lifetime: Option<Duration>) -> Result<()> {
     let me = context.me().await?;
-    // A ref stands for the id in paths only.
-    let machine = &me
-        .client
-        .machine(machine)
-        .await
-        .map_err(|error| {
-            if error.is_not_found() {
-                Failure::message(format!(
-                    "You have no machine {machine}. `ensemble machine list` shows your machines, and `ensemble machine \
-                 register --id {machine}` registers this one under the name."
-                ))
-            } else {
-                error.into()
-            }
-        })?
-        .id;
+    let machines = Machines::load(context, &me).await?;
+    let machine = machines.find(machine)?;
     let expires_in_seconds = lifetime.map(|time| u32::try_from(time.as_secs()).unwrap_or(u32::MAX));
     let request = CreateMachineToken { machine_id: machine.clone(), expires_in_seconds };
     let created = me.client.create_machine_token(&request).await?;

@@ -119,7 +119,8 @@ mod services {
     /// Why the services did not start. Most often they run already.
     async fn not_started(context: &Context, why: &str) -> Failure {
         let local = context.home.settings().ok().and_then(|settings| settings.local_server);
-        match local.filter(|_| why.contains("has this database open")) {
+        let is_taken = why.contains("has this database open") || why.contains("Address already in use");
+        match local.filter(|_| is_taken) {
             Some(server) if answers(&server).await => Failure::message(format!(
                 "Ensemble is already up at {server}. Use that one, or end it first with Ctrl-C where it runs. A second one needs a \
                  directory of its own: --data DIR, and another --listen."
@@ -262,7 +263,13 @@ mod services {
         let stop_handle = drain.clone();
         let task = tokio::spawn(async move {
             if let Err(error) = run_until(config, stop_handle).await {
-                print::note(format!("The runner on this machine stopped: {}.", chain(&error)));
+                let advice = match error {
+                    ensemble_runner::RunError::NotAccepted => {
+                        " Start `ensemble up` again to register this machine anew."
+                    }
+                    _ => " The server goes on without it. `ensemble doctor` says what is missing.",
+                };
+                print::note(format!("The runner on this machine stopped: {}.{advice}", chain(&error)));
             }
         });
         (drain, task)

@@ -10,6 +10,8 @@ use ensemble_types::text::Text;
 
 use super::file::{Defaults, Plan, Task, parse};
 use super::{PromptFiles, TIMEOUTS, Variables, duration, order};
+use crate::context::Context;
+use crate::cost;
 use crate::cost::{BOUNDS_OF_COST, is_cost};
 use crate::failure::{Failure, Result};
 
@@ -81,6 +83,9 @@ pub(crate) fn read(
     let failed = |what: String| Failure::message(format!("{name}: {what}."));
     let plan = parse(text).map_err(|what| Failure::message(format!("{name} {what}")))?;
     let (mut plan, tasks) = take_tasks(plan);
+    if tasks.is_empty() {
+        return Err(failed("it has no tasks".to_owned()));
+    }
     plan.defaults = with_overrides(&plan, overrides);
     let mut steps = Vec::with_capacity(tasks.len());
     for (at, task) in tasks.into_iter().enumerate() {
@@ -249,6 +254,40 @@ impl Draft {
         Ok(())
     }
 
+    /// Puts ids in place of the names and refs of machines.
+    pub(crate) fn name_machines(&mut self, find: impl Fn(&str) -> Result<MachineId>) -> Result<()> {
+        for machine in self.machine.iter_mut().chain(self.steps.iter_mut().filter_map(|step| step.machine.as_mut())) {
+            *machine = find(machine.as_str())?;
+        }
+        Ok(())
+    }
+
+    /// Says which limits of cost are not kept.
+    pub(crate) fn unkept(&self, context: &Context) {
+        for provider in self.unkept_limits().filter(|_| !context.json) {
+            crate::print::note(format!("⚠ {}", unkept(provider)));
+        }
+    }
+
+    /// The providers of tasks with a limit of cost that do not say what they cost.
+    fn unkept_limits(&self) -> impl Iterator<Item = Provider> {
+        let limited = |provider: &Provider| {
+            self.steps.iter().any(|step| step.provider == Some(*provider) && step.max_cost_usd.is_some())
+        };
+        Provider::ALL.into_iter().filter(|provider| !cost::is_reported(*provider)).filter(limited)
+    }
+
+    /// What is not wrong, and may be a surprise.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
+        let without = self.steps.iter().find(|step| step.provider.is_none()).map(|step| {
+            format!(
+                "task {} has no provider. The run begins only where one provider alone is offered, or with --provider.",
+                step.called
+            )
+        });
+        self.odd().cloned().chain(self.unkept_limits().map(unkept)).chain(without)
+    }
+
     /// What may have been meant otherwise.
     pub(crate) fn odd(&self) -> impl Iterator<Item = &String> {
         self.steps.iter().flat_map(|step| &step.odd)
@@ -280,6 +319,10 @@ impl Draft {
             max_cost_usd: None,
         })
     }
+}
+
+fn unkept(provider: Provider) -> String {
+    format!("maxCostUsd is not kept with {provider}, which does not report what it costs.")
 }
 
 impl Step {

@@ -22,6 +22,12 @@ fn a_plan_is_checked_without_a_server() {
     assert_eq!(user.run(&["run", "plan.yaml", "--var", "what"]).code, 2);
     fs::write(&plan, "tasks: [{key: a, prompt: x, dependsOn: [b]}, {key: b, prompt: x, dependsOn: [a]}]").unwrap();
     assert!(user.fail(&["plan", "check", "plan.yaml"]).contains("depend on each other"));
+    fs::write(&plan, "tasks: []").unwrap();
+    assert!(user.fail(&["plan", "check", "plan.yaml"]).contains("has no tasks"));
+    fs::write(&plan, "tasks: [{prompt: x}, {prompt: y, provider: codex, maxCostUsd: 1}]").unwrap();
+    let printed = user.succeed(&["plan", "check", "plan.yaml"]);
+    assert!(printed.contains("task number 1 has no provider"), "{printed}");
+    assert!(printed.contains("maxCostUsd is not kept with codex"), "{printed}");
 }
 
 #[test]

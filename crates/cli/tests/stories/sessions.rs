@@ -49,7 +49,7 @@ fn a_session_is_shared_and_the_share_removed() {
         assert!(friend.succeed(arguments).contains("Secret plans"));
     }
     assert!(friend.succeed(&["session", "list", "--own"]).contains("No sessions"));
-    assert!(owner.succeed(&["session", "list", "--shared"]).contains("No sessions"));
+    assert!(owner.succeed(&["session", "list", "--shared"]).contains("Nobody shares a session with you"));
     assert!(friend.run(&["session", "send", session, " "]).err.contains("empty"));
     friend.succeed(&["session", "send", session, "Hi!"]);
     assert_eq!(texts(&owner.json_lines(&["session", "read", session, "-n", "1"])), ["Hi!"]);
@@ -63,6 +63,7 @@ fn a_session_is_shared_and_the_share_removed() {
     );
     let changed = owner.succeed(&["share", "change", session, "a friend", "--level", "admin"]);
     assert!(changed.starts_with("A friend ("), "{changed}");
+    assert!(friend.fail(&["session", "rename", session, " "]).contains("empty"));
     friend.succeed(&["session", "rename", session, "Our plans"]);
     assert!(owner.succeed(&["session", "show", session]).contains("Our plans"));
 

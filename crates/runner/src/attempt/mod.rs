@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use ensemble_types::leases::{Lease, LeaseFinish};
 use ensemble_types::text::Text;
+use tokio::sync::Notify;
 
 use crate::config::Config;
 use crate::disk::on_disk;
@@ -43,6 +44,8 @@ pub(crate) struct Context {
     pub(crate) held: Held,
     pub(crate) workplaces: Workplaces,
     pub(crate) orders: Orders,
+    /// Notified when an agent has said that nobody is signed in to it.
+    pub(crate) signed_out: Arc<Notify>,
 }
 
 impl Context {
@@ -86,6 +89,9 @@ pub(crate) async fn run(context: Context, lease: Lease, offer: Option<Offer>, mu
     };
     tracing::info!(lease.id = %lease.id, task.id = %lease.task_id, status = ?finish.status,
         code = finish.error.as_ref().map_or("", |error| &*error.code), "An attempt has ended");
+    if finish.error.as_ref().is_some_and(|error| &*error.code == "PROVIDER_NOT_SIGNED_IN") {
+        context.signed_out.notify_one();
+    }
     save_report(&record, &finish).await;
     drop(slot);
     deliver::deliver(&context, record, finish, sender, heartbeat).await;

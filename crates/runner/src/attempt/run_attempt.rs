@@ -189,7 +189,7 @@ fn check_tools(lease: &Lease, provider: &crate::config::ProviderConfig) -> Resul
             "TOOLS_NOT_ALLOWED",
             format!(
                 "This runner does not allow the tool {tool:?}. Add it to providers.{}.allowedTools in the runner's \
-                 configuration.",
+                 configuration (runner.yaml), and start the runner again.",
                 lease.provider
             ),
         )),

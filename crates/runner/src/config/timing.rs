@@ -67,7 +67,7 @@ impl Default for Timing {
             backoff_longest: Duration::from_secs(5),
             output_interval: Duration::from_millis(100),
             answer_within: Duration::from_secs(10),
-            refused_grace: Duration::from_secs(60),
+            refused_grace: Duration::from_secs(20),
             look_for_programs: Duration::from_secs(60),
         }
     }

@@ -114,9 +114,13 @@ pub(crate) fn judge(
         // The program finished before the order to stop reached it.
         _ if succeeded && !too_expensive => outcome(FinishStatus::Completed, None),
         Some(Stop::Cancel) => outcome(FinishStatus::Cancelled, None),
-        Some(Stop::Timeout) => {
-            outcome(FinishStatus::Timeout, error("TIMEOUT", "The attempt took longer than its timeout."))
-        }
+        Some(Stop::Timeout) => outcome(
+            FinishStatus::Timeout,
+            error(
+                "TIMEOUT",
+                "The attempt took longer than its timeout. Give it more time: --timeout, or `timeout` in the plan.",
+            ),
+        ),
         Some(Stop::HandBack) => outcome(FinishStatus::Cancelled, Outcome::handed_back().error),
         _ if too_expensive => {
             outcome(FinishStatus::Failed, error("COST_LIMIT_REACHED", cost_limit(provider, transcript)))

@@ -50,6 +50,30 @@ async fn heartbeats_are_sent_regularly() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_has_lost_its_sign_in_is_not_offered_any_more() {
+    let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
+    let mut config = config(&server, &agent, state.path());
+    let sign_in = state.path().join("sign-in");
+    std::fs::write(&sign_in, r#"{"loggedIn":true}"#).unwrap();
+    let claude = config.providers.get_mut(&Provider::Claude).unwrap();
+    claude.env.insert("SIGN_IN".to_owned(), sign_in.to_str().unwrap().to_owned());
+    config.timing.look_for_programs = Duration::from_secs(3_600);
+    let _runner = Runner::start(config);
+    let is_offered = |is_offered: bool| {
+        let beats = server.machine_beats();
+        let activity = beats.last()?;
+        (activity["runner"]["providers"][0]["offered"] == is_offered).then_some(())
+    };
+    eventually_some(SOON, async || is_offered(true)).await;
+    std::fs::write(&sign_in, r#"{"loggedIn":false}"#).unwrap();
+    let refused =
+        r#"{"type":"result","subtype":"success","is_error":true,"result":"Not logged in. Please run /login"}"#;
+    let finish = server.finished(server.enqueue(task(format!("echo '{refused}'"))), SOON).await;
+    assert_eq!(code(&finish), "PROVIDER_NOT_SIGNED_IN", "{finish:?}");
+    eventually_some(SOON, async || is_offered(false)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_program_is_not_offered_and_the_reason_is_reported() {
     let (server, agent, state) = (Orchestrator::start(), ScriptAgent::new(), tempfile::tempdir().unwrap());
     let mut config = config(&server, &agent, state.path());

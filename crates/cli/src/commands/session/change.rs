@@ -35,6 +35,9 @@ pub(crate) struct Delete {
 
 impl Rename {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+        if self.title.trim().is_empty() {
+            return Err(Failure::message("The title is empty."));
+        }
         let id = self.session.find(me).await?;
         let session = me.client.session(id).await?;
         let ring = me.writing_ring(&session)?;
@@ -83,7 +86,8 @@ pub(super) async fn rekey(context: &Context, me: &Me, id: SessionId) -> Result<(
     }
     let session = session.reference;
     print::line(format!(
-        "Session {session} has a new key. A public link still has the old key: replace it with `ensemble share link {session}`."
+        "Session {session} has a new key. If it has a public link, that still has the old key: replace it with `ensemble share \
+         link {session}`."
     ))
 }
 

@@ -35,6 +35,9 @@ pub(crate) struct Create {
 
 impl Create {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
+        if self.title.as_ref().is_some_and(|title| title.trim().is_empty()) {
+            return Err(Failure::message("The title is empty. Leave --title out for a session without one."));
+        }
         // The session's path is on this machine, so no other one is chosen.
         let this = || Ok::<_, Failure>(context.home.settings()?.machines.remove(me.client.origin()));
         let machine_id = match &self.machine {

@@ -45,7 +45,11 @@ impl List {
             return print::json(&json!({ "sessions": sessions }), false);
         }
         if sessions.is_empty() {
-            return print::line("No sessions. Create one with `ensemble session create`.");
+            return print::line(if self.shared {
+                "Nobody shares a session with you."
+            } else {
+                "No sessions. Create one with `ensemble session create`."
+            });
         }
         let mut table = Table::new([
             Column::fixed("SESSION", 0),

@@ -1,5 +1,6 @@
 //! A stand-in for `claude` that runs its prompt as a shell script. When it resumes a session it runs `$ON_RESUME` instead,
 //! with the prompt as its input.
+//! Asked about its sign-in it prints the file `$SIGN_IN`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ impl ScriptAgent {
         let folder = tempfile::tempdir().unwrap();
         let agent = Self { folder };
         std::fs::set_permissions(agent.folder(), PermissionsExt::from_mode(0o755)).unwrap();
-        agent.install("#!/bin/sh\n[ -n \"$ARGS_TO\" ] && printf '%s\\n' \"$@\" > \"$ARGS_TO\"\n\
+        agent.install("#!/bin/sh\n[ \"$1\" = auth ] && { [ -n \"$SIGN_IN\" ] && cat \"$SIGN_IN\"; exit 0; }\n[ -n \"$ARGS_TO\" ] && printf '%s\\n' \"$@\" > \"$ARGS_TO\"\n\
                        case \" $* \" in *' --resume '*) [ -n \"$ON_RESUME\" ] && exec /bin/bash -c \"$ON_RESUME\" ;; esac\n\
                        exec /bin/bash\n");
         agent
