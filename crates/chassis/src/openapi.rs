@@ -136,7 +136,7 @@ fn operation(row: &Row) -> utoipa::openapi::path::Operation {
             operation = operation.security(SecurityRequirement::new("voiceKey", Vec::<String>::new()));
             operation = operation.security(SecurityRequirement::new("bearer", Vec::<String>::new()));
         }
-        Access::User | Access::UserOrMachine | Access::Machine => {
+        Access::User | Access::UserOrMachine | Access::Machine | Access::UserOrRecovery | Access::AnyToken => {
             operation = operation.security(SecurityRequirement::new("bearer", Vec::<String>::new()));
         }
     }
@@ -173,7 +173,10 @@ fn problems(row: &Row) -> BTreeMap<u16, Vec<Code>> {
     if !matches!(row.access, Access::Public) {
         codes.push(Code::Unauthenticated);
     }
-    if matches!(row.access, Access::User | Access::Machine) {
+    if !matches!(row.access, Access::Public | Access::SignedRequest | Access::VoiceKey) {
+        codes.push(Code::DeviceRemoved);
+    }
+    if matches!(row.access, Access::User | Access::Machine | Access::UserOrRecovery) {
         codes.push(Code::Forbidden);
     }
     if row.path.contains('{') {

@@ -86,6 +86,7 @@ fn token(change: impl FnOnce(&mut Claims), kid: &str, key: &SigningKey) -> Strin
         exp: now + 3600,
         scope: "user".to_owned(),
         machine_id: None,
+        device: None,
     };
     change(&mut claims);
     sign(&claims, kid, key).unwrap()
@@ -205,6 +206,8 @@ fn a_caller_can_be_checked_again_during_a_long_answer() {
     let caller = Caller {
         user: UserId::generate(),
         machine: None,
+        device: None,
+        is_recovery: false,
         token: TokenId::generate(),
         expires_at: now.plus(Duration::from_secs(60)),
     };

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use ed25519_dalek::VerifyingKey;
+use ensemble_chassis::auth::DeviceKey;
 use ensemble_chassis::metrics::Metrics;
 use ensemble_chassis::{KeySet, KeySource, KeysUnavailable, ServiceContext, StartError, Vars};
 use ensemble_types::ids::TokenId;
@@ -166,5 +167,9 @@ pub fn key_set(snapshot: &SnapshotResponse) -> Result<KeySet, RpcError> {
     for id in &snapshot.revoked_token_ids {
         revoked.push(TokenId::from_uuid(Uuid::from_slice(id).map_err(|_| wrong("id"))?));
     }
-    Ok(KeySet::new(keys, revoked))
+    let mut removed = Vec::with_capacity(snapshot.removed_devices.len());
+    for key in &snapshot.removed_devices {
+        removed.push(DeviceKey(key.as_slice().try_into().map_err(|_| wrong("device"))?));
+    }
+    Ok(KeySet::new(keys, revoked).with_removed(removed))
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ed25519_dalek::SigningKey;
-use ensemble_chassis::auth::FixedKeys;
+use ensemble_chassis::auth::{DeviceKey, FixedKeys};
 use ensemble_chassis::{
     Clock, KeySet, KeySource, Listeners, Routes, RpcMount, Running, Service, ServiceContext, StartError, Vars, Worker,
     start,
@@ -43,6 +43,9 @@ impl Script {
     }
 }
 
+/// A device that is removed when the first token is revoked.
+const REMOVED: DeviceKey = DeviceKey([9; 32]);
+
 impl Keys for Script {
     fn snapshot(&self, request: SnapshotRequest) -> BoxFuture<'_, Result<SnapshotResponse, RpcError>> {
         Box::pin(async move {
@@ -58,6 +61,7 @@ impl Keys for Script {
                 unchanged: false,
                 keys: vec![VerificationKey { key_id: "k1".to_owned(), public_key: public.as_bytes().to_vec() }],
                 revoked_token_ids: revoked.iter().map(|id| id.uuid().as_bytes().to_vec()).collect(),
+                removed_devices: revoked.iter().map(|_| REMOVED.0.to_vec()).collect(),
             })
         })
     }
@@ -219,6 +223,7 @@ async fn keys_follow_identity_and_stay_valid_for_a_while_without_it() {
     script.revoked.lock().unwrap().push(token);
     tokio::time::timeout(DEADLINE, changes.changed()).await.unwrap().unwrap();
     assert!(keys.current().unwrap().is_revoked(token));
+    assert!(keys.current().unwrap().is_removed(&REMOVED) && !first.is_removed(&REMOVED));
 
     let seen = script.calls.load(Ordering::SeqCst);
     eventually(DEADLINE, async || script.calls.load(Ordering::SeqCst) > seen + 3).await;

@@ -160,6 +160,7 @@ impl Keys for Inner {
                 unchanged: false,
                 keys: vec![VerificationKey { key_id, public_key: public_key.to_vec() }],
                 revoked_token_ids: revoked.iter().map(|id: &TokenId| id.uuid().as_bytes().to_vec()).collect(),
+                removed_devices: Vec::new(),
             })
         })
     }

@@ -131,6 +131,7 @@ fn claims(user: UserId) -> Claims {
         exp: now + HOUR,
         scope: SCOPE_USER.to_owned(),
         machine_id: None,
+        device: None,
     }
 }
 

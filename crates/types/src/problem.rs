@@ -91,6 +91,7 @@ codes! {
     InvalidDependency "INVALID_DEPENDENCY" 400 "A task depends on a task that is not in this run.";
     DependencyCycle "DEPENDENCY_CYCLE" 400 "The task dependencies contain a cycle.";
     Unauthenticated "UNAUTHENTICATED" 401 "The request has no valid credentials.";
+    DeviceRemoved "DEVICE_REMOVED" 401 "This device was removed from its account.";
     Forbidden "FORBIDDEN" 403 "You do not have permission to do this.";
     RegistrationClosed "REGISTRATION_CLOSED" 403 "This server does not accept new accounts.";
     NotFound "NOT_FOUND" 404 "The resource was not found.";
@@ -101,6 +102,7 @@ codes! {
     RequestTimeout "REQUEST_TIMEOUT" 408 "The request took too long to arrive.";
     VersionMismatch "VERSION_MISMATCH" 409 "The resource has been changed in the meantime.";
     Conflict "CONFLICT" 409 "The request conflicts with the current state.";
+    DeviceListConflict "DEVICE_LIST_CONFLICT" 409 "The device list has been changed in the meantime.";
     IdempotencyMismatch "IDEMPOTENCY_MISMATCH" 409 "This Idempotency-Key was already used with another body.";
     SessionNotActive "SESSION_NOT_ACTIVE" 409 "The session is not active.";
     LeaseLost "LEASE_LOST" 409 "This lease is no longer yours.";
@@ -170,6 +172,14 @@ impl Problem {
         Self::new(
             Code::Unauthenticated,
             "Sign in, and send `Authorization: Bearer <token>` with a token that has not expired.",
+        )
+    }
+
+    /// The key is good, and the account has removed it: 401.
+    pub fn device_removed() -> Self {
+        Self::new(
+            Code::DeviceRemoved,
+            "The account's list of devices does not have this one any more. Link it anew from another device of the account.",
         )
     }
 }

@@ -247,6 +247,8 @@ mod tests {
         Caller {
             user: UserId::generate(),
             machine: machine.map(|id| id.parse().expect("an id")),
+            device: None,
+            is_recovery: false,
             token: TokenId::generate(),
             expires_at: ensemble_types::time::Timestamp::from_unix_seconds(0),
         }

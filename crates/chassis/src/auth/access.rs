@@ -5,10 +5,14 @@
 pub enum Access {
     /// No credentials; a bearer is ignored.
     Public,
-    /// A user's token. A machine token is 403.
+    /// A user's token. Any other token is 403.
     User,
     /// A user's or a machine's token.
     UserOrMachine,
+    /// A user's token, or one that recovery words asked for. A machine token is 403.
+    UserOrRecovery,
+    /// Any of these tokens.
+    AnyToken,
     /// A machine's token. A user's token is 403.
     Machine,
     /// The voice gateway's application key.

@@ -10,8 +10,8 @@ use ensemble_types::problem::{Code, Problem};
 use ensemble_types::time::Timestamp;
 use moka::sync::Cache;
 
-use super::jwt::{self, BadToken, SCOPE_MACHINE};
-use super::{Access, Gate, KeySet, KeySource};
+use super::jwt::{self, BadToken, SCOPE_MACHINE, SCOPE_RECOVERY};
+use super::{Access, DeviceKey, Gate, KeySet, KeySource};
 use crate::Clock;
 use crate::http::ApiError;
 
@@ -26,6 +26,10 @@ pub struct Caller {
     pub user: UserId,
     /// Set for a machine token: the only machine that it may act for.
     pub machine: Option<MachineId>,
+    /// The key that signed in. Only tokens from before there were devices have none.
+    pub device: Option<DeviceKey>,
+    /// Recovery words signed in: the token is for the list of devices and for nothing else.
+    pub is_recovery: bool,
     pub token: TokenId,
     pub expires_at: Timestamp,
 }
@@ -36,7 +40,29 @@ impl Caller {
         if now.unix_seconds() > self.expires_at.unix_seconds() + LEEWAY_SECONDS {
             return Err(BadToken::Expired);
         }
-        if keys.is_revoked(self.token) { Err(BadToken::Revoked) } else { Ok(()) }
+        if keys.is_revoked(self.token) {
+            return Err(BadToken::Revoked);
+        }
+        if self.device.is_some_and(|device| keys.is_removed(&device)) { Err(BadToken::DeviceRemoved) } else { Ok(()) }
+    }
+}
+
+impl Caller {
+    /// The caller, if its kind of token may call such a route: otherwise 403.
+    fn with(self, access: Access) -> Result<Self, Problem> {
+        let takes_recovery = matches!(access, Access::UserOrRecovery | Access::AnyToken);
+        let takes_machines = matches!(access, Access::UserOrMachine | Access::Machine | Access::AnyToken);
+        let refused = match &self.machine {
+            _ if self.is_recovery && !takes_recovery => {
+                "Recovery words can only read and change the list of devices. Add a device with them, and sign in with it."
+            }
+            Some(_) if !takes_machines => "A machine token cannot do this. Sign in as a user.",
+            None if access == Access::Machine => {
+                "Only a machine token can do this. Make one with POST /v1/auth/tokens."
+            }
+            _ => return Ok(self),
+        };
+        Err(Problem::new(Code::Forbidden, refused))
     }
 }
 
@@ -69,7 +95,10 @@ impl AuthContext {
         })?;
         self.verify(token, &keys).map_err(|reason| {
             tracing::debug!(%reason, "Refused a token");
-            Problem::unauthenticated()
+            match reason {
+                BadToken::DeviceRemoved => Problem::device_removed(),
+                _ => Problem::unauthenticated(),
+            }
         })
     }
 
@@ -87,18 +116,8 @@ impl AuthContext {
                 Some(gate) => gate.check(request).map(|()| None),
                 None => Err(Problem::unauthenticated()),
             },
-            Access::User | Access::UserOrMachine | Access::Machine => {
-                let caller = self.caller(request)?;
-                match (access, &caller.machine) {
-                    (Access::User, Some(_)) => {
-                        Err(Problem::new(Code::Forbidden, "A machine token cannot do this. Sign in as a user."))
-                    }
-                    (Access::Machine, None) => Err(Problem::new(
-                        Code::Forbidden,
-                        "Only a machine token can do this. Make one with POST /v1/auth/tokens.",
-                    )),
-                    _ => Ok(Some(caller)),
-                }
+            Access::User | Access::UserOrMachine | Access::Machine | Access::UserOrRecovery | Access::AnyToken => {
+                self.caller(request)?.with(access).map(Some)
             }
         }
     }
@@ -121,6 +140,8 @@ impl AuthContext {
         let caller = Caller {
             user: claims.sub,
             machine: claims.machine_id.filter(|_| claims.scope == SCOPE_MACHINE),
+            device: claims.device,
+            is_recovery: claims.scope == SCOPE_RECOVERY,
             token: claims.jti,
             expires_at: Timestamp::from_unix_seconds(claims.exp),
         };
@@ -138,10 +159,10 @@ pub fn bearer(request: &HttpRequest) -> Option<&str> {
     (second.is_none() && scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then(|| token.trim_start())
 }
 
-/// Verifies the bearer of a request on a route that does not demand one.
+/// Verifies the bearer of a request on a route that does not demand one. A token of recovery words is 403.
 pub fn caller_of(request: &HttpRequest) -> Result<Caller, Problem> {
     match request.app_data::<web::Data<AuthContext>>() {
-        Some(context) => context.caller(request),
+        Some(context) => context.caller(request)?.with(Access::UserOrMachine),
         None => Err(Problem::new(Code::Internal, "This service cannot verify tokens.")),
     }
 }

@@ -10,18 +10,23 @@ use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::DeviceKey;
+
 pub const ISSUER: &str = "ensemble";
 pub const AUDIENCE_USER: &str = "ensemble:user";
 /// Machine tokens have their own audience, so that a service never accepts one as a user's token.
 pub const AUDIENCE_MACHINE: &str = "ensemble:machine";
+/// So that no service takes the token of recovery words for a user's.
+pub const AUDIENCE_RECOVERY: &str = "ensemble:recovery";
 pub const SCOPE_USER: &str = "user";
 pub const SCOPE_MACHINE: &str = "machine";
+pub const SCOPE_RECOVERY: &str = "recovery";
 
 /// RFC 9068, section 2.1.
 const TOKEN_TYPE: &str = "at+jwt";
 const MAX_TOKEN_BYTES: usize = 4096;
 
-/// The claims of a token. All are required except `machineId`, which only machine tokens have.
+/// The claims of a token. All are required except `machineId`, which only machine tokens have, and `device`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Claims {
     pub iss: String,
@@ -35,6 +40,9 @@ pub struct Claims {
     pub scope: String,
     #[serde(rename = "machineId", default, skip_serializing_if = "Option::is_none")]
     pub machine_id: Option<MachineId>,
+    /// The device that asked for the token. When it is removed, the token is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<DeviceKey>,
 }
 
 /// The reason why a token is refused; for logs only.
@@ -54,6 +62,15 @@ pub enum BadToken {
     Expired,
     #[error("the token was revoked")]
     Revoked,
+    #[error("the device that asked for the token was removed")]
+    DeviceRemoved,
+}
+
+impl BadToken {
+    /// Nobody ended the token: its time is over.
+    pub fn is_expiry(&self) -> bool {
+        matches!(self, Self::Expired)
+    }
 }
 
 /// Installs our provider for the whole process. Must run before the first token is read; a second call does nothing.
@@ -126,7 +143,7 @@ fn number<'de, D: Deserializer<'de>>(claim: D) -> Result<Option<i64>, D::Error> 
 pub(super) fn verify(token: &str, key: &VerifyingKey) -> Result<Verified, BadToken> {
     let mut rules = Validation::new(Algorithm::EdDSA);
     rules.set_issuer(&[ISSUER]);
-    rules.set_audience(&[AUDIENCE_USER, AUDIENCE_MACHINE]);
+    rules.set_audience(&[AUDIENCE_USER, AUDIENCE_MACHINE, AUDIENCE_RECOVERY]);
     rules.set_required_spec_claims(&["exp", "aud", "iss", "sub"]);
     // Times are compared with the service's own clock, by the caller of this function.
     rules.validate_exp = false;
@@ -136,6 +153,7 @@ pub(super) fn verify(token: &str, key: &VerifyingKey) -> Result<Verified, BadTok
     let coherent = match claims.scope.as_str() {
         SCOPE_USER => claims.aud == AUDIENCE_USER && claims.machine_id.is_none(),
         SCOPE_MACHINE => claims.aud == AUDIENCE_MACHINE && claims.machine_id.is_some(),
+        SCOPE_RECOVERY => claims.aud == AUDIENCE_RECOVERY && claims.machine_id.is_none() && claims.device.is_some(),
         _ => false,
     };
     if coherent && claims.iat <= claims.exp { Ok(data.claims) } else { Err(BadToken::Claims) }

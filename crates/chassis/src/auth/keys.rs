@@ -1,4 +1,5 @@
-//! The keys that verify tokens, and the list of tokens that were revoked before they expired.
+//! The keys that verify tokens, and which tokens are refused before they expire: those that were revoked, and those of devices
+//! that were removed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -7,11 +8,14 @@ use ed25519_dalek::VerifyingKey;
 use ensemble_types::ids::TokenId;
 use tokio::sync::watch;
 
+use super::DeviceKey;
+
 /// A consistent snapshot of keys and revocations. It is replaced as a whole and never changed.
 #[derive(Clone, Debug, Default)]
 pub struct KeySet {
     keys: HashMap<String, VerifyingKey>,
     revoked: HashSet<TokenId>,
+    removed: HashSet<DeviceKey>,
 }
 
 /// The last fetch of the keys is too long ago to trust them.
@@ -33,7 +37,13 @@ impl KeySet {
         keys: impl IntoIterator<Item = (String, VerifyingKey)>,
         revoked: impl IntoIterator<Item = TokenId>,
     ) -> Self {
-        Self { keys: keys.into_iter().collect(), revoked: revoked.into_iter().collect() }
+        Self { keys: keys.into_iter().collect(), revoked: revoked.into_iter().collect(), removed: HashSet::new() }
+    }
+
+    /// The same with the devices whose tokens are refused.
+    #[must_use]
+    pub fn with_removed(self, devices: impl IntoIterator<Item = DeviceKey>) -> Self {
+        Self { removed: devices.into_iter().collect(), ..self }
     }
 
     pub fn key(&self, kid: &str) -> Option<&VerifyingKey> {
@@ -42,6 +52,10 @@ impl KeySet {
 
     pub fn is_revoked(&self, token: TokenId) -> bool {
         self.revoked.contains(&token)
+    }
+
+    pub fn is_removed(&self, device: &DeviceKey) -> bool {
+        self.removed.contains(device)
     }
 }
 

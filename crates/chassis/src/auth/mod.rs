@@ -4,15 +4,18 @@
 
 mod access;
 mod caller;
+mod device;
 mod gate;
 mod jwt;
 mod keys;
 
 pub use access::Access;
 pub use caller::{AuthContext, Caller, bearer, caller_of};
+pub use device::DeviceKey;
 pub use gate::Gate;
 pub use jwt::{
-    AUDIENCE_MACHINE, AUDIENCE_USER, BadToken, Claims, ISSUER, SCOPE_MACHINE, SCOPE_USER, install_provider, sign,
+    AUDIENCE_MACHINE, AUDIENCE_RECOVERY, AUDIENCE_USER, BadToken, Claims, ISSUER, SCOPE_MACHINE, SCOPE_RECOVERY,
+    SCOPE_USER, install_provider, sign,
 };
 pub use keys::{FixedKeys, KeySet, KeySource, KeysUnavailable};
 

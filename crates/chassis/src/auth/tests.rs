@@ -1,5 +1,7 @@
 //! Which tokens are accepted, until when, and what each kind of route asks for.
 
+mod devices;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -103,6 +105,7 @@ fn user_claims() -> Claims {
         exp: NOW + 600,
         scope: SCOPE_USER.to_owned(),
         machine_id: None,
+        device: Some(DeviceKey([5; 32])),
     }
 }
 
@@ -128,6 +131,8 @@ fn a_token_says_whose_it_is() {
         let expected = Caller {
             user: claims.sub,
             machine: claims.machine_id,
+            device: Some(DeviceKey([5; 32])),
+            is_recovery: false,
             token: claims.jti,
             expires_at: Timestamp::from_unix_seconds(NOW + 600),
         };
@@ -211,6 +216,8 @@ fn only_coherent_claims_are_accepted() {
         ("exp", json!(NOW - 1)),
         ("exp", Value::Null),
         ("sub", json!("nobody")),
+        ("device", json!("AAAA")),
+        ("device", json!(7)),
         ("nbf", Value::Null),
         ("nbf", json!("soon")),
     ] {
@@ -289,6 +296,8 @@ fn routes_ask_for_kinds_of_callers() {
         (Access::User, Ok(true), Err(Code::Forbidden)),
         (Access::UserOrMachine, Ok(true), Ok(true)),
         (Access::Machine, Err(Code::Forbidden), Ok(true)),
+        (Access::UserOrRecovery, Ok(true), Err(Code::Forbidden)),
+        (Access::AnyToken, Ok(true), Ok(true)),
     ] {
         assert_eq!((code(access, &user), code(access, &machine)), (of_user, of_machine), "{access:?}");
         assert_eq!(code(access, &nobody), Err(Code::Unauthenticated), "{access:?}");

@@ -174,6 +174,8 @@ mod tests {
         let caller = Caller {
             user: UserId::generate(),
             machine: None,
+            device: None,
+            is_recovery: false,
             token: TokenId::generate(),
             expires_at: Timestamp::from_unix_seconds(0),
         };

@@ -39,6 +39,7 @@ fn token(user: UserId, machine: Option<&str>, key: &SigningKey) -> String {
         exp: now + 3600,
         scope: if machine.is_some() { "machine" } else { "user" }.to_owned(),
         machine_id: machine.map(|id| id.parse().unwrap()),
+        device: None,
     };
     sign(&claims, "k1", key).unwrap()
 }

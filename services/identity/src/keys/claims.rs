@@ -18,6 +18,7 @@ pub(super) fn of_user(user: UserId, now: Timestamp, lifetime: Duration) -> Claim
         exp: now.plus(lifetime).unix_seconds(),
         scope: SCOPE_USER.to_owned(),
         machine_id: None,
+        device: None,
     }
 }
 
@@ -31,5 +32,6 @@ pub(super) fn of_machine(token: &MachineToken) -> Claims {
         exp: token.expires_at.unix_seconds(),
         scope: SCOPE_MACHINE.to_owned(),
         machine_id: Some(token.machine.clone()),
+        device: None,
     }
 }

@@ -210,7 +210,7 @@ fn snapshot(table: &KeyTable) -> SnapshotResponse {
         .iter()
         .map(|row| VerificationKey { key_id: row.key_id.clone(), public_key: row.public_key.to_vec() })
         .collect();
-    SnapshotResponse { version: encode(&digest.finalize()), unchanged: false, keys, revoked_token_ids }
+    SnapshotResponse { version: encode(&digest.finalize()), unchanged: false, keys, revoked_token_ids, removed_devices: Vec::new() }
 }
 
 fn jwk(row: &KeyRow) -> Jwk {

@@ -233,7 +233,7 @@ impl Credentials {
                 let keys = keys.current().map_err(|_| "unavailable")?;
                 caller
                     .check(&keys, clock.now())
-                    .map_err(|_| if keys.is_revoked(caller.token) { "token_revoked" } else { "token_expired" })
+                    .map_err(|reason| if reason.is_expiry() { "token_expired" } else { "token_revoked" })
             }
         }
     }

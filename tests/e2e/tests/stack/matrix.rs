@@ -302,6 +302,7 @@ async fn foreign_signed(stack: &Stack, owner: &User) -> String {
         exp: now + 3600,
         scope: SCOPE_USER.to_owned(),
         machine_id: None,
+        device: None,
     };
     sign(&claims, &kid, &SigningKey::from_bytes(&[9; 32])).unwrap()
 }
