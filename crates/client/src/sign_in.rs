@@ -58,6 +58,7 @@ impl Client {
                 signature: fit(key.sign_challenge(self.origin(), &challenge.challenge))?,
                 challenge: fit(challenge.challenge)?,
                 origin: Text::new(self.origin()).map_err(|error| Error::Argument(format!("the origin {error}")))?,
+                create: true,
             };
             tries += 1;
             let call = self.post(&["v1", "auth"], Repeat::Harmful).anonymous().json(&request);

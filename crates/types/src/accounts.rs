@@ -18,11 +18,11 @@ pub struct Challenge {
     pub public_origins: Vec<String>,
 }
 
-/// The proof that the caller holds an account key. Keys and signatures are base64 or base64url, padded or not.
+/// The proof that the caller holds the key of a device, or of an account without a device list. Keys and signatures are base64 or base64url, padded or not.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SignIn {
-    /// The account's Ed25519 public key, 32 bytes.
+    /// The device's Ed25519 public key, 32 bytes.
     #[schema(value_type = String, pattern = "^([A-Za-z0-9+/]{42}|[A-Za-z0-9_-]{42})[AEIMQUYcgkosw048]=?$")]
     pub public_key: Blob<1, 128>,
     /// The challenge as it was received.
@@ -32,6 +32,13 @@ pub struct SignIn {
     pub signature: Blob<1, 256>,
     /// Scheme, host and port as the client dialled them.
     pub origin: Text<1, 512>,
+    /// Whether a key that no account has makes an account. Without: 404 USER_NOT_FOUND.
+    #[serde(default = "yes")]
+    pub create: bool,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 /// A user token and the id of its user.

@@ -38,6 +38,8 @@ pub(crate) struct Rules {
     pub(crate) lifetimes: TokenLifetimes,
     /// `CHALLENGE_MS`
     pub(crate) challenge_lifetime: Duration,
+    /// `DEVICE_LINK_MS`
+    pub(crate) device_link_lifetime: Duration,
     /// `CHALLENGE_LIMIT`
     pub(crate) challenge_limit: i64,
     /// `MACHINE_TOKEN_LIMIT`
@@ -105,6 +107,11 @@ impl Rules {
             registration: if registration == "open" { Registration::Open } else { Registration::Closed },
             lifetimes: TokenLifetimes { user: user_ms, machine_max_seconds: machine_max },
             challenge_lifetime: vars.millis("CHALLENGE_MS", "how long a challenge can be signed", 60_000),
+            device_link_lifetime: vars.millis(
+                "DEVICE_LINK_MS",
+                "how long a device can be linked, and how long the end of a link can be read",
+                600_000,
+            ),
             challenge_limit: vars.parse("CHALLENGE_LIMIT", "challenges that may be open at once", 100_000),
             machine_token_limit: vars.parse(
                 "MACHINE_TOKEN_LIMIT",

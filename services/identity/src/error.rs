@@ -3,9 +3,12 @@
 use ensemble_chassis::IntoProblem;
 use ensemble_store_kit::StoreError;
 use ensemble_store_kit::cursor::InvalidCursor;
+use ensemble_types::devices::SignedList;
 use ensemble_types::problem::{Code, Problem};
 
-use crate::domain::{BadAccountChange, BadLifetime, MalformedProof, Registration};
+use crate::domain::{
+    BadAccountChange, BadLifetime, BadList, LinkClosed, MOST_OPEN_LINKS, MalformedProof, Registration,
+};
 use crate::keys::RingError;
 
 /// A tenth of an hour. The edge allows ten new accounts an hour, so the next one is allowed after about this.
@@ -21,6 +24,29 @@ pub(crate) enum Error {
     InvalidProof,
     #[error("there is no such account, and none may be made")]
     NoAccount(Registration),
+    #[error("there is no such account, and the client wants none to be made")]
+    UnknownKey,
+    #[error("the device was removed from its account")]
+    DeviceRemoved,
+    #[error("the account has no such device")]
+    DeviceNotFound,
+    #[error("there is no such device link")]
+    LinkNotFound,
+    #[error("only a primary device may do this")]
+    NotPrimary,
+    #[error("the device list does not follow the newest one")]
+    DeviceListConflict(Option<Box<SignedList>>),
+    #[error("the key is or was in a device list, or is an account")]
+    KeyTaken,
+    #[error("the account has too many open links")]
+    TooManyLinks,
+    /// A field or parameter, and its rule.
+    #[error("{0} {1}")]
+    BadField(&'static str, &'static str),
+    #[error(transparent)]
+    BadList(#[from] BadList),
+    #[error(transparent)]
+    LinkClosed(#[from] LinkClosed),
     #[error("too many challenges are open")]
     TooManyChallenges,
     #[error("the account has too many machine tokens")]
@@ -42,7 +68,33 @@ pub(crate) enum Error {
 impl IntoProblem for Error {
     fn into_problem(self) -> Problem {
         match self {
-            Self::AccountNotFound | Self::TokenNotFound => Problem::not_found(),
+            Self::AccountNotFound | Self::TokenNotFound | Self::DeviceNotFound | Self::LinkNotFound => {
+                Problem::not_found()
+            }
+            Self::UnknownKey => Problem::new(
+                Code::UserNotFound,
+                "No account has this key. Sign in with another one, or make an account with `create`.",
+            ),
+            Self::DeviceRemoved => Problem::device_removed(),
+            Self::NotPrimary => Problem::new(Code::Forbidden, "Only a primary device can do this. Use one of those."),
+            Self::DeviceListConflict(current) => {
+                let detail = "Verify `current`, make your change on top of it, and send it again.";
+                Problem::new(Code::DeviceListConflict, detail)
+                    .with("current", serde_json::to_value(current).unwrap_or_default())
+            }
+            Self::KeyTaken => Problem::new(
+                Code::Conflict,
+                "A key belongs to one account and is listed once. Make a new key pair on the device.",
+            ),
+            Self::TooManyLinks => Problem::new(
+                Code::Conflict,
+                format!("The account has {MOST_OPEN_LINKS} open links. Refuse one, or wait until one has expired."),
+            ),
+            Self::BadField(pointer, rule) => Problem::field(pointer, rule),
+            Self::BadList(bad) => Problem::field(place(&bad), bad.to_string()),
+            Self::LinkClosed(closed) => {
+                Problem::new(Code::Conflict, format!("This cannot be done: {closed}. Make a new link."))
+            }
             // The same text for every reason, so that it does not reveal which part was right.
             Self::InvalidProof => Problem::new(
                 Code::Unauthenticated,
@@ -78,6 +130,16 @@ impl IntoProblem for Error {
                 Problem::new(Code::Unavailable, "Tokens cannot be made at the moment. Try again shortly.")
             }
         }
+    }
+}
+
+/// Where in the body the mistake is.
+fn place(bad: &BadList) -> &'static str {
+    match bad {
+        BadList::Sealed => "/sealed",
+        BadList::Names => "/names",
+        BadList::OtherLink => "/link",
+        BadList::NotNext | BadList::List(_) | BadList::TooLong | BadList::RoleOfKey | BadList::Unproven(_) => "/list",
     }
 }
 

@@ -23,7 +23,7 @@ mod metrics;
 use std::sync::Arc;
 
 use ensemble_chassis::http::turns_of_callers;
-use ensemble_chassis::{KeySource, Routes, RpcMount, Service, ServiceContext, StartError, Vars, Worker};
+use ensemble_chassis::{Drain, KeySource, Routes, RpcMount, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::identity::{mount_accounts, mount_keys};
 use ensemble_store_kit::{Db, Migrations};
 use futures_util::future::BoxFuture;
@@ -42,6 +42,7 @@ pub struct Identity {
     rules: Rules,
     challenges: Arc<OpenChallenges>,
     metrics: IdentityMetrics,
+    drain: Drain,
 }
 
 /// The schema, for tests that make databases of it.
@@ -78,10 +79,14 @@ impl Service for Identity {
             every: config.sweep_every,
             drain: context.drain.clone(),
         };
-        let key_refresh =
-            KeyRefresh { db: db.clone(), ring: Arc::clone(&ring), every: config.ring_refresh, drain: context.drain };
+        let key_refresh = KeyRefresh {
+            db: db.clone(),
+            ring: Arc::clone(&ring),
+            every: config.ring_refresh,
+            drain: context.drain.clone(),
+        };
         let workers = vec![Worker::new("key refresh", key_refresh.run()), Worker::new("cleanup", cleanup.run())];
-        Ok((Arc::new(Self { db, ring, rules: config.rules, challenges, metrics }), workers))
+        Ok((Arc::new(Self { db, ring, rules: config.rules, challenges, metrics, drain: context.drain }), workers))
     }
 
     async fn migrate(config: Config) -> Result<(), StartError> {

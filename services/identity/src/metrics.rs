@@ -37,6 +37,9 @@ impl IdentityMetrics {
         metrics.reading("identity_revoked_tokens", "Revoked tokens that have not expired.", &[], move || {
             revoked.size().1 as f64
         })?;
+        let removed = Arc::clone(ring);
+        let what = "Removed devices whose tokens have not all expired.";
+        metrics.reading("identity_removed_devices", what, &[], move || removed.size().2 as f64)?;
         let age = Arc::clone(ring);
         metrics.reading(
             "identity_keys_age_seconds",
@@ -47,11 +50,13 @@ impl IdentityMetrics {
         Ok(Self { sign_ins })
     }
 
-    pub(crate) fn signed_in(&self, outcome: Outcome) {
+    pub(crate) fn signed_in(&self, outcome: &Outcome) {
         let outcome = match outcome {
             Outcome::SignedIn { is_new: true, .. } => "new_account",
             Outcome::SignedIn { .. } => "in",
             Outcome::Refused => "refused",
+            Outcome::DeviceRemoved => "device_removed",
+            Outcome::Unknown => "unknown",
             Outcome::NoAccount(Registration::Limited) => "too_many_accounts",
             Outcome::NoAccount(_) => "registration_closed",
         };

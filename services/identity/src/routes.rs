@@ -6,16 +6,27 @@ use ensemble_types::accounts::{
     UpdateAccount,
 };
 use ensemble_types::deleted::Deleted;
+use ensemble_types::devices::{
+    ChangeDevices, CreatedDeviceLink, Device, DeviceContentRing, DeviceLink, DeviceLinkRequest, DeviceListPage,
+    Devices, UpdateDevice,
+};
 use ensemble_types::problem::Code::{
-    Conflict, InvalidCursor, NotFound, RegistrationClosed, Unauthenticated, Unavailable,
+    Conflict, DeviceListConflict, DeviceRemoved, InvalidCursor, NotFound, RegistrationClosed, Unauthenticated,
+    Unavailable, UserNotFound,
 };
 
+use crate::handlers::device_links::WaitQuery;
+use crate::handlers::devices::ListsQuery;
 use crate::handlers::tokens::PageQuery;
-use crate::handlers::{account, auth, jwks, tokens, users};
+use crate::handlers::{account, auth, device_links, devices, jwks, tokens, users};
 
 pub(crate) fn table() -> Routes {
+    links(devices_of(accounts(Routes::new())))
+}
+
+fn accounts(routes: Routes) -> Routes {
     const TAG: &str = "Accounts";
-    Routes::new()
+    routes
         .row(
             post("/v1/auth/challenge")
                 .access(Access::Public)
@@ -31,7 +42,7 @@ pub(crate) fn table() -> Routes {
                 .body::<SignIn>()
                 .max_body(4 << 10)
                 .response::<SignedIn>(200)
-                .errors(&[Unauthenticated, RegistrationClosed])
+                .errors(&[Unauthenticated, DeviceRemoved, RegistrationClosed, UserNotFound])
                 .handler(auth::sign_in),
         )
         .row(
@@ -91,5 +102,112 @@ pub(crate) fn table() -> Routes {
                 .summary(TAG, "The keys that tokens are verified with.")
                 .response::<Jwks>(200)
                 .handler(jwks::read),
+        )
+}
+
+/// 64 rings of 8 KiB, and what else is in the body.
+const MAX_CHANGE: usize = 640 << 10;
+
+fn devices_of(routes: Routes) -> Routes {
+    const TAG: &str = "Devices";
+    routes
+        .row(
+            get("/v1/devices")
+                .access(Access::UserOrRecovery)
+                .summary(TAG, "Reads your signed device list, and the names of your devices.")
+                .response::<Devices>(200)
+                .errors(&[NotFound])
+                .handler(devices::list),
+        )
+        .row(
+            post("/v1/devices")
+                .access(Access::UserOrRecovery)
+                .summary(
+                    TAG,
+                    "Takes your next device list, with the content ring sealed to each device that may have it.",
+                )
+                .body::<ChangeDevices>()
+                .max_body(MAX_CHANGE)
+                .in_turn()
+                .response::<Devices>(201)
+                .response::<Devices>(200)
+                .errors(&[NotFound, Conflict, DeviceListConflict])
+                .handler(devices::change),
+        )
+        .row(
+            get("/v1/devices/content-ring")
+                .access(Access::UserOrRecovery)
+                .summary(TAG, "Reads the content ring that is sealed to the calling device.")
+                .response::<DeviceContentRing>(200)
+                .errors(&[NotFound])
+                .handler(devices::content_ring),
+        )
+        .row(
+            patch("/v1/devices/{id}")
+                .access(Access::User)
+                .summary(TAG, "Names a device. A primary device names each, another one names itself.")
+                .body::<UpdateDevice>()
+                .max_body(4 << 10)
+                .response::<Device>(200)
+                .errors(&[NotFound])
+                .handler(devices::update),
+        )
+        .row(
+            get("/v1/users/{id}/devices")
+                .access(Access::AnyToken)
+                .summary(
+                    TAG,
+                    "Reads a user's signed device lists, the oldest first. Verify each from the one before it.",
+                )
+                .query::<ListsQuery>()
+                .in_turn()
+                .response::<DeviceListPage>(200)
+                .errors(&[NotFound])
+                .handler(devices::of_user),
+        )
+}
+
+fn links(routes: Routes) -> Routes {
+    const TAG: &str = "Devices";
+    routes
+        .row(
+            post("/v1/auth/links")
+                .access(Access::User)
+                .summary(TAG, "Begins to link a device. It ends after ten minutes.")
+                .max_body(4 << 10)
+                .response::<CreatedDeviceLink>(201)
+                .errors(&[Conflict])
+                .handler(device_links::create),
+        )
+        .row(
+            get("/v1/auth/links/{id}")
+                .access(Access::Public)
+                .summary(
+                    TAG,
+                    "Says how far a link is. The account that made it gets the request of the new device too.",
+                )
+                .query::<WaitQuery>()
+                .response::<DeviceLink>(200)
+                .errors(&[NotFound])
+                .handler(device_links::read),
+        )
+        .row(
+            post("/v1/auth/links/{id}/request")
+                .access(Access::Public)
+                .summary(TAG, "Asks to be linked, once, with a signature by the new device's key.")
+                .body::<DeviceLinkRequest>()
+                .max_body(4 << 10)
+                .response::<DeviceLink>(200)
+                .errors(&[NotFound, Conflict])
+                .handler(device_links::ask),
+        )
+        .row(
+            post("/v1/auth/links/{id}/refusal")
+                .access(Access::User)
+                .summary(TAG, "Ends a link.")
+                .max_body(4 << 10)
+                .response::<DeviceLink>(200)
+                .errors(&[NotFound, Conflict])
+                .handler(device_links::refuse),
         )
 }

@@ -40,10 +40,11 @@ impl Caller {
         if now.unix_seconds() > self.expires_at.unix_seconds() + LEEWAY_SECONDS {
             return Err(BadToken::Expired);
         }
-        if keys.is_revoked(self.token) {
-            return Err(BadToken::Revoked);
+        // Before the revocation, because it says what to do.
+        if self.device.is_some_and(|device| keys.is_removed(&device)) {
+            return Err(BadToken::DeviceRemoved);
         }
-        if self.device.is_some_and(|device| keys.is_removed(&device)) { Err(BadToken::DeviceRemoved) } else { Ok(()) }
+        if keys.is_revoked(self.token) { Err(BadToken::Revoked) } else { Ok(()) }
     }
 }
 

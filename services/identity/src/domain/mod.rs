@@ -1,6 +1,9 @@
 //! Rules about accounts and credentials. No I/O; the time is an argument.
 
 mod account;
+mod device;
+mod device_link;
+mod device_list;
 mod encoding;
 mod origin;
 mod schedule;
@@ -8,6 +11,9 @@ mod sign_in;
 mod token;
 
 pub(crate) use account::{Account, AccountChange, BadAccountChange, ContentKey, Registration};
+pub(crate) use device::{CallingDevice, Device, name as device_name};
+pub(crate) use device_link::{DeviceLink, LinkClosed, LinkId, LinkStep, MOST_OPEN_LINKS};
+pub(crate) use device_list::{BadList, Difference, Vouching, check_names, follow, rings};
 pub(crate) use encoding::encode;
 pub(crate) use origin::Origin;
 pub(crate) use schedule::{Plan, Published, Schedule};

@@ -9,13 +9,15 @@ use super::{Origin, encode};
 /// A sign-in of the right form. It is not checked yet.
 #[derive(Debug)]
 pub(crate) struct Proof {
-    /// The account.
+    /// The device's key, or that of an account without a device list.
     pub(crate) public_key: [u8; 32],
     /// The challenge, if it can be one of ours.
     pub(crate) challenge: Option<[u8; 32]>,
     received: String,
     signature: [u8; 64],
     origin: String,
+    /// Whether a key that is not known makes an account.
+    pub(crate) creates: bool,
 }
 
 /// A field of a sign-in that has the wrong form: its name on the wire, and what it should be.
@@ -40,6 +42,7 @@ impl Proof {
             received: body.challenge.to_string(),
             signature: decode(&body.signature).ok_or(malformed("signature", "must be 64 bytes in base64"))?,
             origin: body.origin.to_string(),
+            creates: body.create,
         })
     }
 
@@ -74,6 +77,7 @@ mod tests {
             public_key: blob(&public_key),
             challenge: blob(&challenge),
             origin: Text::new(origin).unwrap(),
+            create: true,
         }
     }
 

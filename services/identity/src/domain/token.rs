@@ -8,6 +8,7 @@ use ensemble_types::time::Timestamp;
 
 /// The shortest life of a machine token.
 const MACHINE_MIN_SECONDS: u32 = 60;
+const RECOVERY: Duration = Duration::from_secs(600);
 
 /// How long tokens live.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +26,8 @@ pub(crate) struct MachineToken {
     pub(crate) machine: MachineId,
     pub(crate) created_at: Timestamp,
     pub(crate) expires_at: Timestamp,
+    /// The machine signed in with a key of its own.
+    pub(crate) by_key: bool,
 }
 
 /// `expiresInSeconds` is out of range.
@@ -38,6 +41,11 @@ impl TokenLifetimes {
     /// The longest life of any token.
     pub(crate) fn longest(&self) -> Duration {
         self.user.max(Duration::from_secs(u64::from(self.machine_max_seconds)))
+    }
+
+    /// The life of a token that recovery words ask for: enough to make a new device.
+    pub(crate) fn recovery(&self) -> Duration {
+        self.user.min(RECOVERY)
     }
 
     /// The life of a machine's token.
@@ -72,6 +80,7 @@ mod tests {
             assert!(lifetimes.machine(Some(seconds)).is_err());
         }
         assert_eq!(lifetimes.longest(), Duration::from_secs(90 * 86_400));
+        assert_eq!(lifetimes.recovery(), Duration::from_secs(600));
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub(crate) async fn create(
     caller: Caller,
     Json(body): Json<CreateMachineToken>,
 ) -> HandlerResult<Created<CreatedMachineToken>> {
-    let (record, token) = tokens::create(&service, caller.user, body.machine_id, body.expires_in_seconds).await?;
+    let (record, token) = tokens::create(&service, &caller, body.machine_id, body.expires_in_seconds).await?;
     let (machine_id, expires_at) = (record.machine, record.expires_at);
     Ok(Created(CreatedMachineToken { id: record.id, token, machine_id, expires_at }))
 }

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
-use ensemble_chassis::auth::{AUDIENCE_MACHINE, AUDIENCE_USER, Claims, ISSUER, SCOPE_MACHINE, SCOPE_USER};
+use ensemble_chassis::auth::{
+    AUDIENCE_MACHINE, AUDIENCE_RECOVERY, AUDIENCE_USER, Claims, DeviceKey, ISSUER, SCOPE_MACHINE, SCOPE_RECOVERY,
+    SCOPE_USER,
+};
 use ensemble_types::ids::{TokenId, UserId};
 use ensemble_types::time::Timestamp;
 
 use crate::domain::MachineToken;
 
-pub(super) fn of_user(user: UserId, now: Timestamp, lifetime: Duration) -> Claims {
+pub(super) fn of_user(user: UserId, device: DeviceKey, now: Timestamp, lifetime: Duration) -> Claims {
     Claims {
         iss: ISSUER.to_owned(),
         aud: AUDIENCE_USER.to_owned(),
@@ -18,11 +21,19 @@ pub(super) fn of_user(user: UserId, now: Timestamp, lifetime: Duration) -> Claim
         exp: now.plus(lifetime).unix_seconds(),
         scope: SCOPE_USER.to_owned(),
         machine_id: None,
-        device: None,
+        device: Some(device),
     }
 }
 
-pub(super) fn of_machine(token: &MachineToken) -> Claims {
+pub(super) fn of_recovery(user: UserId, device: DeviceKey, now: Timestamp, lifetime: Duration) -> Claims {
+    Claims {
+        aud: AUDIENCE_RECOVERY.to_owned(),
+        scope: SCOPE_RECOVERY.to_owned(),
+        ..of_user(user, device, now, lifetime)
+    }
+}
+
+pub(super) fn of_machine(token: &MachineToken, device: Option<DeviceKey>) -> Claims {
     Claims {
         iss: ISSUER.to_owned(),
         aud: AUDIENCE_MACHINE.to_owned(),
@@ -32,6 +43,6 @@ pub(super) fn of_machine(token: &MachineToken) -> Claims {
         exp: token.expires_at.unix_seconds(),
         scope: SCOPE_MACHINE.to_owned(),
         machine_id: Some(token.machine.clone()),
-        device: None,
+        device,
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ed25519_dalek::{SigningKey, VerifyingKey};
-use ensemble_chassis::auth::sign;
+use ensemble_chassis::auth::{Claims, DeviceKey, sign};
 use ensemble_chassis::{KeySet, KeySource, KeysUnavailable};
 use ensemble_rpc::identity::{SnapshotResponse, VerificationKey};
 use ensemble_store_kit::StoreError;
@@ -75,20 +75,33 @@ impl KeyRing {
         self.schedule.plan(keys, now)
     }
 
-    /// The token of a user who has signed in, and when it expires.
+    /// The token of a user who has signed in with this key, and when it expires.
     pub(crate) fn user_token(
         &self,
         user: UserId,
-        now: Timestamp,
-        lifetime: Duration,
+        device: DeviceKey,
+        (now, lifetime): (Timestamp, Duration),
     ) -> Result<(String, Timestamp), RingError> {
-        let claims = claims::of_user(user, now, lifetime);
-        let token = self.loaded()?.signer.sign(&claims)?;
-        Ok((token, Timestamp::from_unix_seconds(claims.exp)))
+        self.signed(&claims::of_user(user, device, now, lifetime))
     }
 
-    pub(crate) fn machine_token(&self, token: &MachineToken) -> Result<String, RingError> {
-        self.loaded()?.signer.sign(&claims::of_machine(token))
+    /// The token of a user who has signed in with recovery words, and when it expires.
+    pub(crate) fn recovery_token(
+        &self,
+        user: UserId,
+        device: DeviceKey,
+        (now, lifetime): (Timestamp, Duration),
+    ) -> Result<(String, Timestamp), RingError> {
+        self.signed(&claims::of_recovery(user, device, now, lifetime))
+    }
+
+    fn signed(&self, claims: &Claims) -> Result<(String, Timestamp), RingError> {
+        Ok((self.loaded()?.signer.sign(claims)?, Timestamp::from_unix_seconds(claims.exp)))
+    }
+
+    /// A machine's token. The device is the one that asked for it.
+    pub(crate) fn machine_token(&self, token: &MachineToken, device: Option<DeviceKey>) -> Result<String, RingError> {
+        self.loaded()?.signer.sign(&claims::of_machine(token, device))
     }
 
     pub(crate) fn jwks(&self) -> Result<Jwks, RingError> {
@@ -105,9 +118,11 @@ impl KeyRing {
         Some(keys.snapshot.clone())
     }
 
-    /// How many keys verify, and how many tokens are revoked.
-    pub(crate) fn size(&self) -> (usize, usize) {
-        self.loaded().map_or((0, 0), |keys| (keys.snapshot.keys.len(), keys.snapshot.revoked_token_ids.len()))
+    /// How many keys verify, how many tokens are revoked, and how many removed devices have tokens.
+    pub(crate) fn size(&self) -> (usize, usize, usize) {
+        let size =
+            |known: &SnapshotResponse| (known.keys.len(), known.revoked_token_ids.len(), known.removed_devices.len());
+        self.loaded().map_or((0, 0, 0), |keys| size(&keys.snapshot))
     }
 
     /// How long ago the keys were loaded.
@@ -142,7 +157,10 @@ impl KeyRing {
         let has_changed = loaded.as_ref().is_none_or(|old| old.snapshot.version != snapshot.version);
         let keys = match loaded.as_ref().filter(|_| !has_changed) {
             Some(old) => Arc::clone(&old.keys),
-            None => Arc::new(KeySet::new(verifying, table.revoked.iter().copied())),
+            None => {
+                let removed = table.removed.iter().copied().map(DeviceKey);
+                Arc::new(KeySet::new(verifying, table.revoked.iter().copied()).with_removed(removed))
+            }
         };
         let jwks = Jwks { keys: table.keys.iter().map(jwk).collect() };
         *loaded = Some(Arc::new(Loaded { snapshot, keys, jwks, signer, at }));
@@ -189,7 +207,7 @@ impl KeySource for KeyRing {
 }
 
 impl Signer {
-    fn sign(&self, claims: &ensemble_chassis::auth::Claims) -> Result<String, RingError> {
+    fn sign(&self, claims: &Claims) -> Result<String, RingError> {
         sign(claims, &self.key_id, &self.key).map_err(|error| RingError::Sign(error.to_string()))
     }
 }
@@ -205,12 +223,18 @@ fn snapshot(table: &KeyTable) -> SnapshotResponse {
     for id in &revoked_token_ids {
         digest.update(id);
     }
+    let mut removed_devices: Vec<Vec<u8>> = table.removed.iter().map(|key| key.to_vec()).collect();
+    removed_devices.sort_unstable();
+    digest.update(b"removed devices");
+    for key in &removed_devices {
+        digest.update(key);
+    }
     let keys = table
         .keys
         .iter()
         .map(|row| VerificationKey { key_id: row.key_id.clone(), public_key: row.public_key.to_vec() })
         .collect();
-    SnapshotResponse { version: encode(&digest.finalize()), unchanged: false, keys, revoked_token_ids, removed_devices: Vec::new() }
+    SnapshotResponse { version: encode(&digest.finalize()), unchanged: false, keys, revoked_token_ids, removed_devices }
 }
 
 fn jwk(row: &KeyRow) -> Jwk {

@@ -2,17 +2,18 @@
 
 use ensemble_store_kit::{Db, StoreError};
 
-use crate::store::{challenges, revocations, tokens};
+use crate::store::{challenges, device_links, revocations, tokens};
 
 /// Rows that one transaction deletes from a table.
 const BATCH: i64 = 500;
 
-/// Deletes expired challenges, tokens and revocations.
+/// Deletes expired challenges, tokens, revocations and links of devices.
 pub(crate) async fn delete_expired(db: &Db) -> Result<(), StoreError> {
     while db.write("delete expired challenges", |tx| challenges::delete_expired(tx, BATCH)).await? > 0 {}
     let delete = async || {
         db.write("delete expired tokens", |tx| {
-            Ok::<_, StoreError>(tokens::delete_expired(tx, BATCH)? + revocations::delete_expired(tx, BATCH)?)
+            let expired = tokens::delete_expired(tx, BATCH)? + revocations::delete_expired(tx, BATCH)?;
+            Ok::<_, StoreError>(expired + device_links::delete_over(tx, BATCH)?)
         })
         .await
     };

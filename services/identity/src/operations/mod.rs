@@ -3,6 +3,8 @@
 
 pub(crate) mod accounts;
 pub(crate) mod cleanup;
+pub(crate) mod device_links;
+pub(crate) mod devices;
 pub(crate) mod sign_in;
 pub(crate) mod signing_keys;
 pub(crate) mod tokens;

@@ -2,15 +2,18 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use ensemble_chassis::auth::DeviceKey;
 use ensemble_store_kit::{Conn, Db, StoreError};
-use ensemble_types::ids::UserId;
+use ensemble_types::devices::Role;
+use ensemble_types::ids::{TokenId, UserId};
 use ensemble_types::time::Timestamp;
 use rand::RngCore;
 
+use super::devices::lock_key;
 use crate::Identity;
-use crate::domain::{Proof, Registration};
+use crate::domain::{Device, MachineToken, Proof, Registration, TokenLifetimes};
 use crate::error::Error;
-use crate::store::{accounts, challenges};
+use crate::store::{accounts, challenges, devices, tokens};
 
 /// A challenge that was given to a client.
 #[derive(Clone, Copy, Debug)]
@@ -20,20 +23,33 @@ pub(crate) struct Challenge {
 }
 
 /// How a sign-in ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Outcome {
     SignedIn {
         user: UserId,
         is_new: bool,
         now: Timestamp,
+        token: TokenKind,
     },
     /// The challenge or the proof is not valid.
     Refused,
+    /// The proof is valid, and its key is no longer in the list of its account.
+    DeviceRemoved,
+    /// The proof is valid, but there is no such account and the client wants none.
+    Unknown,
     /// The proof is valid, but there is no such account and none may be made.
     NoAccount(Registration),
 }
 
-/// A user's new token.
+/// What a key may do, and so which token it gets.
+#[derive(Clone, Debug)]
+pub(crate) enum TokenKind {
+    User,
+    Recovery,
+    Machine(MachineToken),
+}
+
+/// A new token.
 pub(crate) struct UserToken {
     pub(crate) user: UserId,
     pub(crate) is_new: bool,
@@ -74,44 +90,96 @@ pub(crate) async fn count_challenges(db: &Db, open: &OpenChallenges) -> Result<(
     Ok(())
 }
 
-/// Spends the challenge and gives a token if the proof is valid. An account that is missing is made as `registration`
-/// allows.
+/// Spends the challenge and gives a token if the proof is valid. An account that is missing is made as the client wants and
+/// `registration` allows.
 pub(crate) async fn sign_in(service: &Identity, proof: Proof, registration: Registration) -> Result<UserToken, Error> {
     let challenge = proof.challenge.ok_or(Error::InvalidProof)?;
     let is_valid = proof.check(&service.rules.origins).is_ok();
+    let (key, lifetimes) = (proof.public_key, service.rules.lifetimes);
+    let missing = if proof.creates { Missing::Make(registration) } else { Missing::Refuse };
     let spend = move |tx: &mut Conn| {
         // An invalid proof spends its challenge too, so that a challenge allows one try.
         if !challenges::take(tx, &challenge)? || !is_valid {
             return Ok(Outcome::Refused);
         }
-        find_or_make(tx, &proof.public_key, registration)
+        match devices::lock_by_key(tx, &key)? {
+            Some(device) => of_device(tx, device, lifetimes),
+            None => of_account(tx, &key, missing, lifetimes),
+        }
     };
     let outcome: Outcome = service.db.write("sign in", spend).await.map_err(|error: StoreError| Error::from(error))?;
-    service.metrics.signed_in(outcome);
-    let (user, is_new, now) = match outcome {
-        Outcome::SignedIn { user, is_new, now } => (user, is_new, now),
+    service.metrics.signed_in(&outcome);
+    let (user, is_new, now, kind) = match outcome {
+        Outcome::SignedIn { user, is_new, now, token } => (user, is_new, now, token),
         Outcome::Refused => return Err(Error::InvalidProof),
+        Outcome::DeviceRemoved => return Err(Error::DeviceRemoved),
+        Outcome::Unknown => return Err(Error::UnknownKey),
         Outcome::NoAccount(registration) => return Err(Error::NoAccount(registration)),
     };
-    let (token, expires_at) = service.ring.user_token(user, now, service.rules.lifetimes.user)?;
+    let device = DeviceKey(key);
+    let (token, expires_at) = match kind {
+        TokenKind::User => service.ring.user_token(user, device, (now, lifetimes.user))?,
+        TokenKind::Recovery => service.ring.recovery_token(user, device, (now, lifetimes.recovery()))?,
+        TokenKind::Machine(token) => (service.ring.machine_token(&token, Some(device))?, token.expires_at),
+    };
     tracing::info!(user.id = %user, is_new, "Signed in");
     Ok(UserToken { user, is_new, token, expires_at })
 }
 
-fn find_or_make(tx: &mut Conn, public_key: &[u8; 32], registration: Registration) -> Result<Outcome, StoreError> {
+/// What happens when no account has the key.
+#[derive(Clone, Copy)]
+enum Missing {
+    Make(Registration),
+    Refuse,
+}
+
+/// The row is locked: a removal comes before this sign-in, or it knows of the token.
+fn of_device(tx: &mut Conn, device: Device, lifetimes: TokenLifetimes) -> Result<Outcome, StoreError> {
+    if device.is_removed {
+        return Ok(Outcome::DeviceRemoved);
+    }
+    let (now, user) = (tx.now()?, device.user);
+    let (token, expires_at) = match (&device.machine, device.role) {
+        // A machine can sign in again at any time, so its token lives as long as a user's.
+        (Some(machine), _) => {
+            let (id, machine, expires_at) = (TokenId::generate(), machine.clone(), now.plus(lifetimes.user));
+            let token = MachineToken { id, user, machine, created_at: now, expires_at, by_key: true };
+            tokens::insert(tx, &token)?;
+            (TokenKind::Machine(token), expires_at)
+        }
+        (None, Role::Recovery) => (TokenKind::Recovery, now.plus(lifetimes.recovery())),
+        (None, _) => (TokenKind::User, now.plus(lifetimes.user)),
+    };
+    devices::seen(tx, &device, now)?;
+    devices::gave_token(tx, &device, expires_at)?;
+    Ok(Outcome::SignedIn { user, is_new: false, now, token })
+}
+
+/// A key that was never in a list: the account key of an account that has none, or a new account.
+fn of_account(
+    tx: &mut Conn,
+    key: &[u8; 32],
+    missing: Missing,
+    lifetimes: TokenLifetimes,
+) -> Result<Outcome, StoreError> {
     let now = tx.now()?;
-    if let Some(user) = accounts::find_by_key(tx, public_key)? {
-        return Ok(Outcome::SignedIn { user, is_new: false, now });
+    let signed_in = |user, is_new| Outcome::SignedIn { user, is_new, now, token: TokenKind::User };
+    if let Some(user) = accounts::find_by_key(tx, key)? {
+        return Ok(signed_in(user, false));
     }
-    if registration != Registration::Open {
-        return Ok(Outcome::NoAccount(registration));
+    match missing {
+        Missing::Refuse => return Ok(Outcome::Unknown),
+        Missing::Make(Registration::Open) => {}
+        Missing::Make(closed) => return Ok(Outcome::NoAccount(closed)),
     }
-    if let Some(user) = accounts::insert(tx, public_key)? {
-        return Ok(Outcome::SignedIn { user, is_new: true, now });
+    // A key that is in a list never makes an account, also when it is listed at this moment.
+    lock_key(tx, key)?;
+    if let Some(device) = devices::lock_by_key(tx, key)? {
+        return of_device(tx, device, lifetimes);
+    }
+    if let Some(user) = accounts::insert(tx, key)? {
+        return Ok(signed_in(user, true));
     }
     // Another request with the same key made the account, and has committed by now.
-    Ok(match accounts::find_by_key(tx, public_key)? {
-        Some(user) => Outcome::SignedIn { user, is_new: false, now },
-        None => Outcome::Refused,
-    })
+    Ok(accounts::find_by_key(tx, key)?.map_or(Outcome::Refused, |user| signed_in(user, false)))
 }

@@ -4,7 +4,7 @@ use ensemble_store_kit::{Conn, Db, StoreError};
 
 use crate::domain::Published;
 use crate::keys::{KeyRing, RingError};
-use crate::store::{revocations, signing_keys};
+use crate::store::{devices, revocations, signing_keys};
 use crate::store::{signing_keys::KeyRow, signing_keys::KeyTable};
 
 /// Makes and deletes keys when it is time, and loads keys and revocations into the ring.
@@ -22,7 +22,8 @@ pub(crate) async fn refresh(db: &Db, ring: &KeyRing) -> Result<(), RingError> {
 
 async fn load(db: &Db) -> Result<KeyTable, StoreError> {
     db.read("read the signing keys", |c: &mut Conn| {
-        Ok(KeyTable { keys: signing_keys::load(c)?, revoked: revocations::unexpired(c)?, now: c.now()? })
+        let (revoked, removed) = (revocations::unexpired(c)?, devices::removed_with_tokens(c)?);
+        Ok(KeyTable { keys: signing_keys::load(c)?, revoked, removed, now: c.now()? })
     })
     .await
 }

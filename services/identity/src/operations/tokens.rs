@@ -7,45 +7,51 @@ use ensemble_store_kit::{Db, StoreError};
 use ensemble_types::ids::{MachineId, TokenId, UserId};
 use ensemble_types::time::Timestamp;
 
+use super::devices::calling;
 use super::signing_keys;
 use crate::Identity;
-use crate::domain::MachineToken;
+use crate::domain::{CallingDevice, MachineToken};
 use crate::error::Error;
 pub(crate) use crate::store::tokens::After;
 use crate::store::tokens::Page;
-use crate::store::{accounts, revocations, tokens};
+use crate::store::{devices, revocations, tokens};
 
 /// Makes a token for a machine. It is returned once and not stored.
 pub(crate) async fn create(
     service: &Identity,
-    user: UserId,
+    caller: &Caller,
     machine: MachineId,
     seconds: Option<u32>,
 ) -> Result<(MachineToken, String), Error> {
-    let lifetime = service.rules.lifetimes.machine(seconds)?;
-    let record = record(&service.db, user, machine, lifetime, service.rules.machine_token_limit).await?;
-    let token = service.ring.machine_token(&record)?;
+    let (user, lifetime) = (caller.user, service.rules.lifetimes.machine(seconds)?);
+    let record = record(&service.db, caller, machine, lifetime, service.rules.machine_token_limit).await?;
+    let token = service.ring.machine_token(&record, caller.device)?;
     tracing::info!(user.id = %user, machine.id = %record.machine, token.id = %record.id, "Made a machine token");
     Ok((record, token))
 }
 
 async fn record(
     db: &Db,
-    user: UserId,
+    caller: &Caller,
     machine: MachineId,
     lifetime: Duration,
     limit: i64,
 ) -> Result<MachineToken, Error> {
+    let (user, key) = (caller.user, caller.device);
     db.write("create a machine token", move |tx| {
         // The lock makes concurrent requests of one account count each other's tokens.
-        accounts::lock(tx, user)?;
+        let (_, device) = calling(tx, user, key)?;
         let created_at = tx.now()?;
         if tokens::count_unexpired(tx, user, created_at)? >= limit {
             return Err(Error::TooManyTokens);
         }
         let expires_at = created_at.plus(lifetime);
-        let token = MachineToken { id: TokenId::generate(), user, machine: machine.clone(), created_at, expires_at };
+        let (id, machine) = (TokenId::generate(), machine.clone());
+        let token = MachineToken { id, user, machine, created_at, expires_at, by_key: false };
         tokens::insert(tx, &token)?;
+        if let CallingDevice::Listed(device) = device {
+            devices::gave_token(tx, &device, expires_at)?;
+        }
         Ok(token)
     })
     .await

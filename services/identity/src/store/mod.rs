@@ -2,6 +2,10 @@
 
 pub(crate) mod accounts;
 pub(crate) mod challenges;
+pub(crate) mod content_rings;
+pub(crate) mod device_links;
+pub(crate) mod device_lists;
+pub(crate) mod devices;
 pub(crate) mod revocations;
 mod schema;
 pub(crate) mod signing_keys;

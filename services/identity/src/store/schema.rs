@@ -35,6 +35,7 @@ diesel::table! {
         created_at -> Moment,
         expires_at -> Moment,
         revoked -> Bool,
+        by_key -> Bool,
     }
 }
 
@@ -57,5 +58,67 @@ diesel::table! {
         public_key -> Binary,
         sealed -> Binary,
         signs_from -> Moment,
+    }
+}
+
+diesel::table! {
+    use diesel::sql_types::{Binary, Nullable, Text};
+    use ensemble_store_kit::types::{Moment, Uid};
+
+    devices (id) {
+        id -> Uid,
+        user_id -> Uid,
+        public_key -> Binary,
+        box_key -> Binary,
+        role -> Text,
+        kind -> Text,
+        name -> Nullable<Text>,
+        machine_id -> Nullable<Text>,
+        created_at -> Moment,
+        last_seen_at -> Nullable<Moment>,
+        removed_at -> Nullable<Moment>,
+        tokens_until -> Nullable<Moment>,
+    }
+}
+
+diesel::table! {
+    use diesel::sql_types::{Binary, Integer, Text};
+    use ensemble_store_kit::types::Uid;
+
+    device_lists (user_id, version) {
+        user_id -> Uid,
+        version -> Integer,
+        body -> Text,
+        signer -> Binary,
+        signature -> Binary,
+        digest -> Binary,
+    }
+}
+
+diesel::table! {
+    use diesel::sql_types::{Binary, Integer, Text};
+    use ensemble_store_kit::types::Uid;
+
+    content_rings (public_key) {
+        public_key -> Binary,
+        user_id -> Uid,
+        version -> Integer,
+        content_epoch -> Integer,
+        sealed -> Text,
+    }
+}
+
+diesel::table! {
+    use diesel::sql_types::{Binary, Nullable, Text};
+    use ensemble_store_kit::types::{Moment, Uid};
+
+    device_links (id) {
+        id -> Binary,
+        user_id -> Uid,
+        state -> Text,
+        request -> Nullable<Text>,
+        answer -> Nullable<Text>,
+        expires_at -> Moment,
+        purge_at -> Moment,
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct KeyTable {
     /// The oldest first.
     pub(crate) keys: Vec<KeyRow>,
     pub(crate) revoked: Vec<TokenId>,
+    /// Removed devices whose tokens have not all expired.
+    pub(crate) removed: Vec<[u8; 32]>,
     pub(crate) now: Timestamp,
 }
 

@@ -31,12 +31,14 @@ struct Row {
     machine_id: String,
     created_at: Timestamp,
     expires_at: Timestamp,
+    by_key: bool,
 }
 
-/// Tokens of an account that have not expired at that time, including revoked ones.
+/// Tokens that a person made for an account and that have not expired at that time, including revoked ones.
 pub(crate) fn count_unexpired(tx: &mut Conn, user: UserId, at: Timestamp) -> Result<i64, StoreError> {
     let unexpired = machine_tokens::table
         .filter(machine_tokens::user_id.eq(user.db()))
+        .filter(machine_tokens::by_key.eq(false))
         .filter(machine_tokens::expires_at.gt(at.db()));
     on!(tx, |c| unexpired.count().get_result(c))
 }
@@ -49,6 +51,7 @@ pub(crate) fn insert(tx: &mut Conn, token: &MachineToken) -> Result<(), StoreErr
         machine_tokens::created_at.eq(token.created_at.db()),
         machine_tokens::expires_at.eq(token.expires_at.db()),
         machine_tokens::revoked.eq(false),
+        machine_tokens::by_key.eq(token.by_key),
     );
     on!(tx, |c| diesel::insert_into(machine_tokens::table).values(row).execute(c))?;
     Ok(())
@@ -135,6 +138,7 @@ impl Row {
             machine: machine?,
             created_at: self.created_at,
             expires_at: self.expires_at,
+            by_key: self.by_key,
         })
     }
 }

@@ -3,6 +3,12 @@
 #![cfg(test)]
 
 mod accounts;
+mod device_access;
+mod device_links;
+mod device_removal;
+mod device_sign_in;
+mod devices;
+mod listing;
 mod peers;
 mod registration;
 mod rotation;

@@ -1,0 +1,83 @@
+//! What the service keeps of a device beside the signed list, and what a device may ask for.
+
+use ensemble_devices::encode;
+use ensemble_types::devices::{self, DeviceKind, Role};
+use ensemble_types::ids::{DeviceId, MachineId, UserId};
+use ensemble_types::time::Timestamp;
+
+/// A key that is or was in the list of an account.
+#[derive(Clone, Debug)]
+pub(crate) struct Device {
+    pub(crate) id: DeviceId,
+    pub(crate) user: UserId,
+    /// Ed25519.
+    pub(crate) public_key: [u8; 32],
+    /// X25519.
+    pub(crate) box_key: [u8; 32],
+    pub(crate) role: Role,
+    pub(crate) kind: DeviceKind,
+    pub(crate) name: Option<String>,
+    pub(crate) machine: Option<MachineId>,
+    pub(crate) created_at: Timestamp,
+    pub(crate) last_seen_at: Option<Timestamp>,
+    pub(crate) is_removed: bool,
+    /// When the last token that it asked for expires.
+    pub(crate) tokens_until: Option<Timestamp>,
+}
+
+/// Who asks, as the account's list has it now.
+#[derive(Clone, Debug)]
+pub(crate) enum CallingDevice {
+    /// The account key of an account that has no list yet.
+    Only,
+    Listed(Device),
+}
+
+impl CallingDevice {
+    /// Whether it may add devices and name them.
+    pub(crate) fn is_primary(&self) -> bool {
+        match self {
+            Self::Only => true,
+            Self::Listed(device) => device.role == Role::Primary,
+        }
+    }
+
+    pub(crate) fn is(&self, id: DeviceId) -> bool {
+        matches!(self, Self::Listed(device) if device.id == id)
+    }
+}
+
+impl Device {
+    pub(crate) fn seen_by(self, caller: &[u8; 32]) -> devices::Device {
+        devices::Device {
+            id: self.id,
+            name: self.name,
+            kind: self.kind,
+            role: self.role,
+            public_key: encode(&self.public_key),
+            box_key: encode(&self.box_key),
+            machine_id: self.machine,
+            created_at: self.created_at,
+            last_seen_at: self.last_seen_at,
+            current: self.public_key == *caller,
+        }
+    }
+}
+
+/// A name as it is kept: without control characters; none if nothing is left.
+pub(crate) fn name(text: &str) -> Option<String> {
+    let name: String = text.chars().filter(|c| !c.is_control()).collect();
+    let name = name.trim();
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_no_control_characters() {
+        assert_eq!(name(" phone \u{1b}[31m\n📱 ").as_deref(), Some("phone [31m📱"));
+        assert_eq!(name("\t \u{85}"), None);
+    }
+}

@@ -1,0 +1,176 @@
+//! A linking in progress: a new device asks, and a list of the account answers it. It ends after ten minutes, and is kept for
+//! ten more, so that the new device learns how it ended.
+
+use std::time::Duration;
+
+use ensemble_types::devices::{self, DeviceLinkRequest, DeviceLinkState};
+use ensemble_types::ids::UserId;
+use ensemble_types::time::Timestamp;
+
+/// Links of one account that somebody can still use.
+pub(crate) const MOST_OPEN_LINKS: i64 = 5;
+
+/// 128 random bits. Everybody who knows it may ask, and read how far the link is.
+pub(crate) type LinkId = [u8; 16];
+
+/// How far a link is, as it is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LinkStep {
+    Waiting,
+    Asked,
+    Approved,
+    Refused,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct DeviceLink {
+    pub(crate) id: LinkId,
+    pub(crate) user: UserId,
+    pub(crate) step: LinkStep,
+    pub(crate) request: Option<DeviceLinkRequest>,
+    pub(crate) answer: Option<String>,
+    pub(crate) expires_at: Timestamp,
+    /// When it is deleted.
+    pub(crate) purge_at: Timestamp,
+}
+
+/// The link is not in the state in which this can be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum LinkClosed {
+    #[error("another device has asked with this link already")]
+    Used,
+    #[error("no device has asked with this link yet")]
+    NotAsked,
+    #[error("this link has ended")]
+    Over,
+}
+
+impl LinkStep {
+    pub(crate) const ALL: [Self; 4] = [Self::Waiting, Self::Asked, Self::Approved, Self::Refused];
+
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Asked => "asked",
+            Self::Approved => "approved",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+impl DeviceLink {
+    pub(crate) fn new(id: LinkId, user: UserId, now: Timestamp, lifetime: Duration) -> Self {
+        let expires_at = now.plus(lifetime);
+        let purge_at = expires_at.plus(lifetime);
+        Self { id, user, step: LinkStep::Waiting, request: None, answer: None, expires_at, purge_at }
+    }
+
+    pub(crate) fn state(&self, now: Timestamp) -> DeviceLinkState {
+        match self.step {
+            LinkStep::Approved => DeviceLinkState::Approved,
+            LinkStep::Refused => DeviceLinkState::Refused,
+            _ if self.expires_at <= now => DeviceLinkState::Expired,
+            LinkStep::Waiting => DeviceLinkState::Waiting,
+            LinkStep::Asked => DeviceLinkState::Asked,
+        }
+    }
+
+    /// A device asks. Only one may, and once.
+    pub(crate) fn ask(self, request: DeviceLinkRequest, now: Timestamp) -> Result<Self, LinkClosed> {
+        match self.state(now) {
+            DeviceLinkState::Waiting => Ok(Self { step: LinkStep::Asked, request: Some(request), ..self }),
+            DeviceLinkState::Asked | DeviceLinkState::Approved => Err(LinkClosed::Used),
+            DeviceLinkState::Refused | DeviceLinkState::Expired => Err(LinkClosed::Over),
+        }
+    }
+
+    /// A list has the device that asked. The answer is sealed for it.
+    pub(crate) fn approve(self, answer: String, now: Timestamp) -> Result<Self, LinkClosed> {
+        self.asked(now)?;
+        Ok(Self { step: LinkStep::Approved, answer: Some(answer), purge_at: now.plus(self.kept_for()), ..self })
+    }
+
+    /// What the device sent, while it waits for the answer.
+    pub(crate) fn asked(&self, now: Timestamp) -> Result<&DeviceLinkRequest, LinkClosed> {
+        match (self.state(now), &self.request) {
+            (DeviceLinkState::Asked, Some(request)) => Ok(request),
+            (DeviceLinkState::Waiting, _) => Err(LinkClosed::NotAsked),
+            _ => Err(LinkClosed::Over),
+        }
+    }
+
+    /// The account that made it ends it. Again is the same.
+    pub(crate) fn refuse(self, now: Timestamp) -> Result<Self, LinkClosed> {
+        match self.state(now) {
+            DeviceLinkState::Approved => Err(LinkClosed::Over),
+            DeviceLinkState::Refused | DeviceLinkState::Expired => Ok(self),
+            DeviceLinkState::Waiting | DeviceLinkState::Asked => {
+                Ok(Self { step: LinkStep::Refused, purge_at: now.plus(self.kept_for()), ..self })
+            }
+        }
+    }
+
+    /// How long it is kept after its end.
+    fn kept_for(&self) -> Duration {
+        self.purge_at.since(self.expires_at)
+    }
+
+    /// What a reader gets. The request is for the account that made the link.
+    pub(crate) fn seen_by(self, reader: Option<UserId>, now: Timestamp) -> devices::DeviceLink {
+        let state = self.state(now);
+        devices::DeviceLink { state, request: self.request.filter(|_| reader == Some(self.user)), answer: self.answer }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ensemble_types::devices::DeviceKind;
+    use ensemble_types::text::{Blob, Text};
+
+    use super::*;
+
+    fn request() -> DeviceLinkRequest {
+        let blob = || Blob::new("A".repeat(43)).unwrap();
+        DeviceLinkRequest {
+            public_key: blob(),
+            box_key: blob(),
+            name: Text::new("phone").unwrap(),
+            kind: DeviceKind::Web,
+            mac: blob(),
+            signature: Blob::new("A".repeat(86)).unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_link_is_asked_once_answered_once_and_ends_after_ten_minutes() {
+        let at = |seconds: i64| Timestamp::from_unix_seconds(1_000 + seconds);
+        let waiting = DeviceLink::new([1; 16], UserId::generate(), at(0), Duration::from_secs(600));
+        let asked = waiting.clone().ask(request(), at(599)).unwrap();
+        let approved = asked.clone().approve("sealed".to_owned(), at(599)).unwrap();
+        let refused = asked.clone().refuse(at(1)).unwrap();
+        let states = |now| [&waiting, &asked, &approved, &refused].map(|link| link.state(at(now)));
+        use DeviceLinkState::{Approved, Asked, Expired, Refused, Waiting};
+        assert_eq!(states(599), [Waiting, Asked, Approved, Refused]);
+        assert_eq!(states(600), [Expired, Expired, Approved, Refused]);
+        assert_eq!((approved.purge_at, refused.purge_at, waiting.purge_at), (at(1_199), at(601), at(1_200)));
+
+        let ask = |link: &DeviceLink, now| link.clone().ask(request(), at(now)).err();
+        assert_eq!(ask(&asked, 2), Some(LinkClosed::Used));
+        assert_eq!((ask(&refused, 2), ask(&waiting, 600)), (Some(LinkClosed::Over), Some(LinkClosed::Over)));
+        let approve = |link: &DeviceLink, now| link.clone().approve(String::new(), at(now)).err();
+        assert_eq!(approve(&waiting, 2), Some(LinkClosed::NotAsked));
+        for (link, now) in [(&approved, 2), (&refused, 2), (&asked, 600)] {
+            assert_eq!(approve(link, now), Some(LinkClosed::Over));
+        }
+        assert_eq!(approved.clone().refuse(at(600)).err(), Some(LinkClosed::Over));
+        assert_eq!(refused.clone().refuse(at(5)).unwrap().purge_at, refused.purge_at);
+    }
+
+    #[test]
+    fn only_the_account_that_made_a_link_sees_the_request() {
+        let (user, now) = (UserId::generate(), Timestamp::from_unix_seconds(0));
+        let asked = DeviceLink::new([1; 16], user, now, Duration::from_secs(600)).ask(request(), now).unwrap();
+        let sees = |reader| asked.clone().seen_by(reader, now).request.is_some();
+        assert!(sees(Some(user)) && !sees(None) && !sees(Some(UserId::generate())));
+    }
+}

@@ -1,0 +1,97 @@
+//! Linking a device.
+
+use std::time::Duration;
+
+use actix_web::HttpRequest;
+use ensemble_chassis::auth::caller_of;
+use ensemble_chassis::{Caller, Created, HandlerResult, Json, Path, Query, State};
+use ensemble_devices::decode;
+use ensemble_types::devices::{CreatedDeviceLink, DeviceLink, DeviceLinkId, DeviceLinkRequest, DeviceLinkState};
+use ensemble_types::ids::UserId;
+use ensemble_types::text::Blob;
+use serde::Deserialize;
+use tokio::time::{Instant, sleep_until};
+use utoipa::IntoParams;
+
+use crate::Identity;
+use crate::domain::{LinkId, encode};
+use crate::error::Error;
+use crate::operations::device_links;
+
+const LONGEST_WAIT_MS: u32 = 30_000;
+
+/// How long to wait.
+#[derive(Deserialize, IntoParams)]
+pub(crate) struct WaitQuery {
+    /// Answer only when the link has gone on, or after so many milliseconds. The account that made the link waits for the
+    /// request, and everybody else for the end.
+    #[serde(default, rename = "waitMs")]
+    #[param(maximum = 30_000)]
+    wait_ms: u32,
+}
+
+pub(crate) async fn create(service: State<Identity>, caller: Caller) -> HandlerResult<Created<CreatedDeviceLink>> {
+    let link = device_links::create(&service, &caller).await?;
+    let id = Blob::new(encode(&link.id)).map_err(|_| Error::LinkNotFound)?;
+    Ok(Created(CreatedDeviceLink { id, expires_at: link.expires_at }))
+}
+
+pub(crate) async fn ask(
+    service: State<Identity>,
+    Path(id): Path<DeviceLinkId>,
+    Json(body): Json<DeviceLinkRequest>,
+) -> HandlerResult<Json<DeviceLink>> {
+    let (link, now) = device_links::ask(&service, link_id(&id)?, body).await?;
+    Ok(Json(link.seen_by(None, now)))
+}
+
+pub(crate) async fn refuse(
+    service: State<Identity>,
+    caller: Caller,
+    Path(id): Path<DeviceLinkId>,
+) -> HandlerResult<Json<DeviceLink>> {
+    let (link, now) = device_links::refuse(&service.db, &caller, link_id(&id)?).await?;
+    Ok(Json(link.seen_by(Some(caller.user), now)))
+}
+
+pub(crate) async fn read(
+    service: State<Identity>,
+    request: HttpRequest,
+    Path(id): Path<DeviceLinkId>,
+    Query(query): Query<WaitQuery>,
+) -> HandlerResult<Json<DeviceLink>> {
+    let id = link_id(&id)?;
+    if query.wait_ms > LONGEST_WAIT_MS {
+        return Err(Error::BadField("?waitMs", "must be 0 to 30,000").into());
+    }
+    let deadline = Instant::now() + Duration::from_millis(query.wait_ms.into());
+    let mut changes = service.db.notifier().subscribe(device_links::topic(&id));
+    loop {
+        let (link, now) = device_links::read(&service.db, id).await?;
+        let expiry = Instant::now() + link.expires_at.since(now);
+        let (reader, owner) = (reader(&request), link.user);
+        let found = link.seen_by(reader, now);
+        let goes_on = match found.state {
+            DeviceLinkState::Waiting => true,
+            DeviceLinkState::Asked => reader != Some(owner),
+            DeviceLinkState::Approved | DeviceLinkState::Refused | DeviceLinkState::Expired => false,
+        };
+        if !goes_on || Instant::now() >= deadline || service.drain.is_closing() {
+            return Ok(Json(found));
+        }
+        tokio::select! {
+            () = changes.changed() => {}
+            () = service.drain.closing() => {}
+            () = sleep_until(deadline.min(expiry)) => {}
+        }
+    }
+}
+
+/// Who reads, if a user does. It is asked anew each time, because a token can end while the request waits.
+fn reader(request: &HttpRequest) -> Option<UserId> {
+    caller_of(request).ok().filter(|caller| caller.machine.is_none()).map(|caller| caller.user)
+}
+
+fn link_id(text: &DeviceLinkId) -> Result<LinkId, Error> {
+    decode(text).ok_or(Error::LinkNotFound)
+}

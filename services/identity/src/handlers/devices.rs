@@ -1,0 +1,57 @@
+//! The caller's devices, and the signed lists of any account.
+
+use ensemble_chassis::http::Upserted;
+use ensemble_chassis::{Caller, HandlerResult, Json, Path, Query, State};
+use ensemble_types::devices::{ChangeDevices, Device, DeviceContentRing, DeviceListPage, Devices, UpdateDevice};
+use ensemble_types::ids::{DeviceId, UserId};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::Identity;
+use crate::error::Error;
+use crate::operations::devices;
+
+/// Selects lists.
+#[derive(Deserialize, IntoParams)]
+pub(crate) struct ListsQuery {
+    /// The version after which to begin, 0 unless said otherwise; `nextCursor` of the page before.
+    #[serde(default)]
+    #[param(minimum = 0, maximum = 10_000)]
+    after: u16,
+}
+
+pub(crate) async fn list(service: State<Identity>, caller: Caller) -> HandlerResult<Json<Devices>> {
+    Ok(Json(devices::read(&service.db, &caller).await?))
+}
+
+pub(crate) async fn change(
+    service: State<Identity>,
+    caller: Caller,
+    Json(body): Json<ChangeDevices>,
+) -> HandlerResult<Upserted<Devices>> {
+    let changed = devices::change(&service, &caller, body).await?;
+    Ok(Upserted { created: changed.is_new, body: changed.devices })
+}
+
+pub(crate) async fn content_ring(service: State<Identity>, caller: Caller) -> HandlerResult<Json<DeviceContentRing>> {
+    Ok(Json(devices::content_ring(&service.db, &caller).await?))
+}
+
+pub(crate) async fn update(
+    service: State<Identity>,
+    caller: Caller,
+    Path(id): Path<DeviceId>,
+    Json(body): Json<UpdateDevice>,
+) -> HandlerResult<Json<Device>> {
+    let name = body.name.ok_or(Error::BadField("/name", "is needed"))?;
+    Ok(Json(devices::rename(&service.db, &caller, id, name.into_string()).await?))
+}
+
+pub(crate) async fn of_user(
+    service: State<Identity>,
+    caller: Caller,
+    Path(user): Path<UserId>,
+    Query(query): Query<ListsQuery>,
+) -> HandlerResult<Json<DeviceListPage>> {
+    Ok(Json(devices::page(&service.db, &caller, user, query.after.into()).await?))
+}

@@ -1,0 +1,266 @@
+//! An account's devices: the signed list, what is sealed to each of them, and their names.
+
+use std::sync::Arc;
+
+use ensemble_chassis::Caller;
+use ensemble_chassis::auth::DeviceKey;
+use ensemble_devices::{List, decode};
+use ensemble_store_kit::{Conn, Db, StoreError};
+use ensemble_types::devices::{
+    ChangeDevices, DeviceContentRing, DeviceKind, DeviceListPage, Devices, ListedDevice, Role, SignedList,
+};
+use ensemble_types::ids::{DeviceId, UserId};
+use ensemble_types::time::Timestamp;
+
+use super::signing_keys;
+use crate::Identity;
+use crate::domain::{
+    Account, BadList, CallingDevice, Device, DeviceLink, Difference, Vouching, check_names, device_name, follow, rings,
+};
+use crate::error::Error;
+use crate::store::{accounts, content_rings, device_links, device_lists, devices, revocations, tokens};
+
+/// Lists on one page.
+const PAGE: usize = 32;
+
+/// The devices after a change.
+pub(crate) struct Changed {
+    /// False when the account had this list already.
+    pub(crate) is_new: bool,
+    pub(crate) devices: Devices,
+}
+
+/// The account and the device of a caller, as the database has them now. Both stay locked.
+///
+/// # Errors
+/// The device was removed. Tokens of removed devices are refused earlier, once this replica has loaded the removal.
+pub(super) fn calling(
+    tx: &mut Conn,
+    user: UserId,
+    device: Option<DeviceKey>,
+) -> Result<(Account, CallingDevice), Error> {
+    let account = accounts::lock(tx, user)?.ok_or(Error::AccountNotFound)?;
+    let key = device.map_or(account.public_key, |device| device.0);
+    match devices::lock_by_key(tx, &key)? {
+        Some(device) if device.user == user && !device.is_removed => Ok((account, CallingDevice::Listed(device))),
+        None if key == account.public_key => Ok((account, CallingDevice::Only)),
+        _ => Err(Error::DeviceRemoved),
+    }
+}
+
+pub(crate) async fn read(db: &Db, caller: &Caller) -> Result<Devices, Error> {
+    let (user, device) = (caller.user, caller.device);
+    db.read("read devices", move |c| of_account(c, user, device)).await
+}
+
+fn of_account(c: &mut Conn, user: UserId, caller: Option<DeviceKey>) -> Result<Devices, Error> {
+    let account = accounts::find(c, user)?.ok_or(Error::AccountNotFound)?;
+    let key = caller.map_or(account.public_key, |device| device.0);
+    let list = device_lists::newest(c, user)?;
+    let devices = devices::of_account(c, user)?.into_iter().map(|device| device.seen_by(&key)).collect();
+    Ok(Devices { list, devices, next_cursor: None })
+}
+
+/// The content ring for the calling device.
+pub(crate) async fn content_ring(db: &Db, caller: &Caller) -> Result<DeviceContentRing, Error> {
+    let key = caller.device.ok_or(Error::DeviceNotFound)?.0;
+    db.read("read a content ring", move |c| content_rings::find(c, &key)?.ok_or(Error::DeviceNotFound)).await
+}
+
+/// Lists of an account after that version, the oldest first.
+pub(crate) async fn page(db: &Db, caller: &Caller, user: UserId, after: i32) -> Result<DeviceListPage, Error> {
+    // A machine knows its owner, and recovery words their account.
+    if (caller.machine.is_some() || caller.is_recovery) && caller.user != user {
+        return Err(Error::AccountNotFound);
+    }
+    db.read("list device lists", move |c| {
+        if accounts::find(c, user)?.is_none() {
+            return Err(Error::AccountNotFound);
+        }
+        let mut found = device_lists::after(c, user, after, PAGE as i64 + 1)?;
+        let has_more = found.len() > PAGE;
+        found.truncate(PAGE);
+        let next_cursor = found.last().filter(|_| has_more).map(|(version, _)| version.to_string());
+        Ok(DeviceListPage { lists: found.into_iter().map(|(_, list)| list).collect(), next_cursor })
+    })
+    .await
+}
+
+/// Names a device. A primary names each, any other names itself.
+pub(crate) async fn rename(
+    db: &Db,
+    caller: &Caller,
+    id: DeviceId,
+    text: String,
+) -> Result<ensemble_types::devices::Device, Error> {
+    let (user, key) = (caller.user, caller.device);
+    db.write("name a device", move |tx| {
+        let (account, caller) = calling(tx, user, key)?;
+        let device = devices::of_account(tx, user)?.into_iter().find(|device| device.id == id);
+        let device = device.ok_or(Error::DeviceNotFound)?;
+        if !caller.is_primary() && !caller.is(id) {
+            return Err(Error::NotPrimary);
+        }
+        let named = Device { name: device_name(&text), ..device };
+        devices::update(tx, &named)?;
+        Ok(named.seen_by(&key.map_or(account.public_key, |key| key.0)))
+    })
+    .await
+}
+
+/// Takes the next list of the caller's account, with the content ring for each device that may open contents. Linking,
+/// removing and turning the epoch are one transaction each: the account is locked, so of two lists at once one is the next.
+pub(crate) async fn change(service: &Identity, caller: &Caller, body: ChangeDevices) -> Result<Changed, Error> {
+    let change = Arc::new(Change { caller: caller.clone(), body, token_life: service.rules.lifetimes.longest() });
+    let changed = service.db.write("change the device list", move |tx| change.run(tx)).await?;
+    if changed.is_new {
+        tracing::info!(user.id = %caller.user, devices = changed.devices.devices.len(), "Changed the device list");
+        // This replica refuses removed devices from now on. The others load them when the commit notifies them.
+        if let Err(error) = signing_keys::refresh(&service.db, &service.ring).await {
+            tracing::warn!(%error, "The keys could not be loaded after a change of the device list");
+        }
+    }
+    Ok(changed)
+}
+
+struct Change {
+    caller: Caller,
+    body: ChangeDevices,
+    /// The longest life of a token.
+    token_life: std::time::Duration,
+}
+
+impl Change {
+    fn run(&self, tx: &mut Conn) -> Result<Changed, Error> {
+        let user = self.caller.user;
+        let (account, _) = calling(tx, user, self.caller.device)?;
+        let newest = device_lists::newest(tx, user)?;
+        let is_new = newest.as_ref() != Some(&self.body.list);
+        if is_new {
+            self.apply(tx, &account, newest)?;
+        }
+        Ok(Changed { is_new, devices: of_account(tx, user, self.caller.device)? })
+    }
+
+    fn apply(&self, tx: &mut Conn, account: &Account, newest: Option<SignedList>) -> Result<(), Error> {
+        let trusted = |list| List::remembered(list).map_err(|error| StoreError::bad_row("read the newest list", error));
+        let old = newest.as_ref().map(trusted).transpose()?;
+        let list = follow(&account.public_key, old.as_ref(), &self.body.list).map_err(|bad| match bad {
+            BadList::NotNext => Error::DeviceListConflict(newest.map(Box::new)),
+            bad => Error::BadList(bad),
+        })?;
+        let rings = rings(&list, &self.body.sealed)?;
+        check_names(&list, &self.body.names)?;
+        let difference = Difference::new(old.as_ref(), &list)?;
+        let now = tx.now()?;
+        let link = self.link(tx)?;
+        let linked = link.as_ref().map(|link| link.asked(now)).transpose()?;
+        let recovery = self.caller.device.as_ref().filter(|_| self.caller.is_recovery).map(|device| &device.0);
+        let vouching = Vouching { account: &account.public_key, recovery, linked };
+        difference.check_possession(&list.signed().signer, vouching)?;
+        check_unused(tx, account.id, &difference.added)?;
+
+        device_lists::insert(tx, account.id, &list)?;
+        for listed in &difference.added {
+            let kind = linked.filter(|request| *request.public_key == *listed.key).map(|request| request.kind);
+            let name = linked.filter(|request| *request.public_key == *listed.key).map(|request| &*request.name);
+            devices::insert(tx, &self.added(account, listed, (kind, name), now)?)?;
+        }
+        let known = devices::of_account(tx, account.id)?;
+        let find = |listed: &ListedDevice| known.iter().find(|device| decode(&listed.key) == Some(device.public_key));
+        for listed in &difference.kept {
+            let device =
+                find(listed).ok_or_else(|| StoreError::bad_row("change the device list", "a row is missing"))?;
+            let name = self.body.names.get(&listed.key).map_or_else(|| device.name.clone(), |name| device_name(name));
+            let box_key = decode(&listed.box_key).unwrap_or(device.box_key);
+            devices::update(tx, &Device { role: listed.role, box_key, name, ..device.clone() })?;
+        }
+        for device in difference.removed.iter().filter_map(|listed| find(listed)) {
+            remove(tx, device, now)?;
+        }
+        content_rings::replace(tx, account.id, (list.version(), list.body().content_epoch), &rings)?;
+        if let (Some(link), Some(completed)) = (link, &self.body.link) {
+            device_links::update(tx, &link.approve(completed.answer.to_string(), now)?)?;
+        }
+        Ok(())
+    }
+
+    /// The link that the list completes. It stays locked.
+    fn link(&self, tx: &mut Conn) -> Result<Option<DeviceLink>, Error> {
+        let Some(completed) = &self.body.link else { return Ok(None) };
+        let id = decode(&completed.id).ok_or(Error::LinkNotFound)?;
+        let link = device_links::lock(tx, &id)?.filter(|link| link.user == self.caller.user);
+        link.map(Some).ok_or(Error::LinkNotFound)
+    }
+
+    fn added(
+        &self,
+        account: &Account,
+        listed: &ListedDevice,
+        (kind, name): (Option<DeviceKind>, Option<&str>),
+        now: Timestamp,
+    ) -> Result<Device, Error> {
+        let bytes = |key: &str| decode(key).ok_or_else(|| StoreError::bad_row("change the device list", "no key"));
+        let public_key = bytes(&listed.key)?;
+        let by_role = match listed.role {
+            Role::Machine => DeviceKind::Runner,
+            Role::Recovery => DeviceKind::Recovery,
+            Role::Primary | Role::Linked => DeviceKind::Cli,
+        };
+        let name = self.body.names.get(&listed.key).map(|name| &**name).or(name);
+        Ok(Device {
+            id: DeviceId::generate(),
+            user: account.id,
+            public_key,
+            box_key: bytes(&listed.box_key)?,
+            role: listed.role,
+            kind: kind.unwrap_or(by_role),
+            name: name.and_then(device_name),
+            machine: listed.machine_id.clone(),
+            created_at: now,
+            last_seen_at: None,
+            is_removed: false,
+            // The account key signed in before there was a list, and nobody counted its tokens.
+            tokens_until: (public_key == account.public_key).then(|| now.plus(self.token_life)),
+        })
+    }
+}
+
+/// A key is in the list of one account only, once, and for ever: what signs in with it is one account, and a removed device
+/// does not come back. An account key belongs to its own account.
+fn check_unused(tx: &mut Conn, user: UserId, added: &[&ListedDevice]) -> Result<(), Error> {
+    let mut keys: Vec<[u8; 32]> = added.iter().filter_map(|device| decode(&device.key)).collect();
+    keys.sort_unstable();
+    for key in &keys {
+        lock_key(tx, key)?;
+    }
+    if devices::is_any_known(tx, &keys)? {
+        return Err(Error::KeyTaken);
+    }
+    for key in &keys {
+        if accounts::find_by_key(tx, key)?.is_some_and(|owner| owner != user) {
+            return Err(Error::KeyTaken);
+        }
+    }
+    Ok(())
+}
+
+/// Waits until nobody else is about to list this key, or to make an account of it.
+pub(super) fn lock_key(tx: &mut Conn, key: &[u8; 32]) -> Result<(), StoreError> {
+    tx.lock(&format!("device key {}", crate::domain::encode(key)))
+}
+
+/// Whether a key is or was in a list, or is an account.
+pub(super) fn is_taken(tx: &mut Conn, key: &[u8; 32]) -> Result<bool, StoreError> {
+    Ok(devices::is_any_known(tx, &[*key])? || accounts::find_by_key(tx, key)?.is_some())
+}
+
+fn remove(tx: &mut Conn, device: &Device, now: Timestamp) -> Result<(), StoreError> {
+    devices::remove(tx, device.id, now)?;
+    if let Some(machine) = &device.machine {
+        for (token, expires_at) in tokens::revoke_of_machine(tx, device.user, machine, now)? {
+            revocations::insert(tx, token, expires_at)?;
+        }
+    }
+    Ok(())
+}
