@@ -23,19 +23,20 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// The policies: name in the header fields, variable, default, window, and meaning of the variable.
-const POLICIES: [(&str, &str, u32, Duration, &str); 6] = [
+const POLICIES: [(&str, &str, u32, Duration, &str); 7] = [
     ("account", "LIMIT_ACCOUNT", 600, MINUTE, "requests per minute of one account (0: no limit, as for all of these)"),
     ("address", "LIMIT_ADDRESS", 3_000, MINUTE, "requests per minute of one address without a valid token"),
     ("machine", "LIMIT_MACHINE", 6_000, MINUTE, "requests per minute of one machine token"),
     ("sign-in", "LIMIT_SIGN_IN", 60, MINUTE, "sign-in calls per minute of one address"),
     ("public-link", "LIMIT_PUBLIC_LINK", 60, MINUTE, "readings of public links per minute of one address"),
+    ("device-link", "LIMIT_DEVICE_LINK", 3, MINUTE, "requests of new devices to be linked per minute from one address"),
     ("new-accounts", "LIMIT_NEW_ACCOUNTS", 10, HOUR, "new accounts per hour from one address"),
 ];
 
 /// Counts requests. Shared by all threads.
 pub struct Limiter {
     /// In the order of [`POLICIES`].
-    policies: [Policy; 6],
+    policies: [Policy; 7],
     /// Addresses that have made all the accounts they may, and until when.
     exhausted: Mutex<HashMap<IpAddr, Instant>>,
 }
@@ -79,12 +80,13 @@ impl Limiter {
 
     /// Counts one request; `None` where there is no limit.
     pub(crate) fn count(&self, class: Class, limit_key: LimitKey, address: IpAddr) -> Option<QuotaStatus> {
-        let [of_account, of_address, of_machine, sign_in, public_link, _] = &self.policies;
+        let [of_account, of_address, of_machine, sign_in, public_link, device_link, _] = &self.policies;
         let by_address = LimitKey::Address(limit_address(address));
         match (class, limit_key) {
             (Class::Exempt, _) => None,
             (Class::SignIn, _) => sign_in.count(by_address),
             (Class::PublicLink, _) => public_link.count(by_address),
+            (Class::DeviceLink, _) => device_link.count(by_address),
             (Class::NeverThrottled, LimitKey::Machine(_)) => {
                 of_machine.count(limit_key).map(|quota| QuotaStatus { refused_for: None, ..quota })
             }
@@ -169,11 +171,11 @@ mod tests {
     use super::*;
 
     fn limiter() -> Limiter {
-        limiter_of([3, 2, 1, 1, 1, 1])
+        limiter_of([3, 2, 1, 1, 1, 1, 1])
     }
 
-    fn limiter_of(quotas: [u32; 6]) -> Limiter {
-        let names = ["ACCOUNT", "ADDRESS", "MACHINE", "SIGN_IN", "PUBLIC_LINK", "NEW_ACCOUNTS"];
+    fn limiter_of(quotas: [u32; 7]) -> Limiter {
+        let names = ["ACCOUNT", "ADDRESS", "MACHINE", "SIGN_IN", "PUBLIC_LINK", "DEVICE_LINK", "NEW_ACCOUNTS"];
         let pairs = names.into_iter().zip(quotas);
         Limiter::read(&mut Vars::from_pairs(pairs.map(|(name, quota)| (format!("LIMIT_{name}"), quota.to_string()))))
     }
@@ -229,7 +231,7 @@ mod tests {
 
     #[test]
     fn zero_is_no_limit() {
-        assert!(limiter_of([0; 6]).count(Class::SignIn, LimitKey::Address(ip("1.1.1.1")), ip("1.1.1.1")).is_none());
+        assert!(limiter_of([0; 7]).count(Class::SignIn, LimitKey::Address(ip("1.1.1.1")), ip("1.1.1.1")).is_none());
     }
 
     #[test]
@@ -273,6 +275,7 @@ mod tests {
             (Class::Ordinary, LimitKey::Machine(TokenId::generate()), "\"machine\";q=1;w=60"),
             (Class::SignIn, LimitKey::Address(address), "\"sign-in\";q=1;w=60"),
             (Class::PublicLink, LimitKey::Address(address), "\"public-link\";q=1;w=60"),
+            (Class::DeviceLink, LimitKey::Account(UserId::generate()), "\"device-link\";q=1;w=60"),
             (Class::NeverThrottled, LimitKey::Account(UserId::generate()), "\"account\";q=3;w=60"),
         ] {
             assert_eq!(limiter.count(class, key, address).expect("a limit").policy(), policy);
@@ -281,7 +284,7 @@ mod tests {
 
     #[test]
     fn an_address_waits_for_the_time_of_one_account() {
-        let limiter = limiter_of([1, 1, 1, 1, 1, 2]);
+        let limiter = limiter_of([1, 1, 1, 1, 1, 1, 2]);
         limiter.count_new_account(ip("1.1.1.1"));
         assert!(limiter.may_make_account(ip("1.1.1.1")), "one is left");
         limiter.count_new_account(ip("1.1.1.1"));

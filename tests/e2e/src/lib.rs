@@ -49,6 +49,7 @@ impl Stack {
             ("LIMIT_MACHINE", "0"),
             ("LIMIT_SIGN_IN", "0"),
             ("LIMIT_PUBLIC_LINK", "0"),
+            ("LIMIT_DEVICE_LINK", "0"),
             ("LIMIT_NEW_ACCOUNTS", "0"),
             ("MAX_CONNECTIONS_PER_ADDRESS", "20000"),
             ("VOICE_PUBLIC_KEY", VOICE_KEY),

@@ -48,7 +48,7 @@ impl<T> PerUpstream<T> {
 }
 
 /// A prefix that ends in a slash takes what lies below it; any other takes itself and what lies below it.
-const TABLE: [(&str, Upstream); 13] = [
+const TABLE: [(&str, Upstream); 14] = [
     ("/v3/sessions", Upstream::SessionStore),
     ("/v1/sessions", Upstream::SessionStore),
     ("/v2/sessions", Upstream::SessionStore),
@@ -60,6 +60,7 @@ const TABLE: [(&str, Upstream); 13] = [
     ("/agent/v1/", Upstream::VoiceGateway),
     ("/v1/auth", Upstream::Identity),
     ("/v1/account", Upstream::Identity),
+    ("/v1/devices", Upstream::Identity),
     ("/v1/users/", Upstream::Identity),
     ("/.well-known/jwks.json", Upstream::Identity),
 ];
@@ -76,6 +77,12 @@ fn is_under(path: &str, prefix: &str) -> bool {
 /// Whether the service answers when something happens, or when the caller's own deadline is over.
 pub fn is_long_poll(path: &str) -> bool {
     path.strip_prefix("/v1/orchestrator/").is_some_and(|rest| rest == "leases" || rest.ends_with("/pend"))
+        || device_link(path).is_some_and(|rest| !rest.contains('/'))
+}
+
+/// What follows `/v1/auth/links/`.
+fn device_link(path: &str) -> Option<&str> {
+    path.strip_prefix("/v1/auth/links/").filter(|rest| !rest.is_empty())
 }
 
 /// Which limit a request counts against.
@@ -87,6 +94,8 @@ pub enum Class {
     SignIn,
     /// Reading a public link: against the address, strictly.
     PublicLink,
+    /// Asking to be linked to an account: against the address, strictly.
+    DeviceLink,
     /// A runner's heartbeat or finish, counted and never refused: refusing it would throw work away.
     NeverThrottled,
     /// Health, asked for by the platform.
@@ -98,6 +107,7 @@ pub fn class(is_post: bool, path: &str) -> Class {
         "/v1/auth" | "/v1/auth/challenge" => Class::SignIn,
         "/healthz" | "/readyz" => Class::Exempt,
         _ if is_under(path, "/v1/public-sessions/") || is_under(path, "/share/") => Class::PublicLink,
+        _ if is_post && device_link(path).is_some_and(|rest| rest.ends_with("/request")) => Class::DeviceLink,
         _ if is_post && is_runner_report(path) => Class::NeverThrottled,
         _ => Class::Ordinary,
     }
@@ -135,6 +145,9 @@ mod tests {
             ("/v1/auth", Upstream::Identity),
             ("/v1/auth/tokens/x", Upstream::Identity),
             ("/v1/account", Upstream::Identity),
+            ("/v1/auth/links/x/request", Upstream::Identity),
+            ("/v1/devices", Upstream::Identity),
+            ("/v1/devices/content-ring", Upstream::Identity),
             ("/v1/users/x", Upstream::Identity),
             ("/.well-known/jwks.json", Upstream::Identity),
         ] {
@@ -167,6 +180,9 @@ mod tests {
         assert_eq!(class(true, "/v1/auth/challenge"), Class::SignIn);
         assert_eq!(class(true, "/v1/auth/tokens"), Class::Ordinary);
         assert_eq!(class(false, "/v1/public-sessions/t/stream"), Class::PublicLink);
+        assert_eq!(class(true, "/v1/auth/links/x/request"), Class::DeviceLink);
+        assert_eq!(class(true, "/v1/auth/links/x/refusal"), Class::Ordinary);
+        assert_eq!(class(false, "/v1/auth/links/x"), Class::Ordinary);
         assert_eq!(class(true, "/v1/orchestrator/leases/x/heartbeat"), Class::NeverThrottled);
         assert_eq!(class(true, "/v1/orchestrator/leases/x/finish"), Class::NeverThrottled);
         assert_eq!(class(false, "/v1/orchestrator/leases/x/finish"), Class::Ordinary);
@@ -178,6 +194,8 @@ mod tests {
     fn long_polls_may_take_long_and_are_not_repeated() {
         assert!(is_long_poll("/v1/orchestrator/runs/x/pend"));
         assert!(is_long_poll("/v1/orchestrator/leases"));
+        assert!(is_long_poll("/v1/auth/links/x"));
+        assert!(!is_long_poll("/v1/auth/links/x/request") && !is_long_poll("/v1/auth/links/"));
         assert!(!is_long_poll("/v1/sessions/x/pend"));
         assert!(is_repeatable(true, "/v1/sessions"));
         assert!(!is_repeatable(false, "/v1/sessions"));

@@ -116,9 +116,13 @@ async fn a_runner_is_never_kept_from_its_heartbeat_or_finish() {
 #[tokio::test]
 async fn sign_in_and_public_links_have_strict_shares_of_their_own() {
     let stub = Stub::echo().await;
-    let edge = limited(&stub, &[("LIMIT_SIGN_IN", "2"), ("LIMIT_PUBLIC_LINK", "2")]).await;
+    let edge = limited(&stub, &[("LIMIT_SIGN_IN", "2"), ("LIMIT_PUBLIC_LINK", "2"), ("LIMIT_DEVICE_LINK", "2")]).await;
     let user = token(UserId::generate(), None, &signing_key());
-    for (line, policy) in [("POST /v1/auth/challenge", "sign-in"), ("GET /v1/public-sessions/t", "public-link")] {
+    for (line, policy) in [
+        ("POST /v1/auth/challenge", "sign-in"),
+        ("GET /v1/public-sessions/t", "public-link"),
+        ("POST /v1/auth/links/x/request", "device-link"),
+    ] {
         for _ in 0..2 {
             let answer = with(&edge, line, &user).await;
             assert_eq!(answer.status, 200);

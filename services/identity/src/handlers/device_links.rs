@@ -6,7 +6,7 @@ use actix_web::HttpRequest;
 use ensemble_chassis::auth::caller_of;
 use ensemble_chassis::{Caller, Created, HandlerResult, Json, Path, Query, State};
 use ensemble_devices::decode;
-use ensemble_types::devices::{CreatedDeviceLink, DeviceLink, DeviceLinkId, DeviceLinkRequest, DeviceLinkState};
+use ensemble_types::devices::{CreatedDeviceLink, DeviceLink, DeviceLinkRequest, DeviceLinkState};
 use ensemble_types::ids::UserId;
 use ensemble_types::text::Blob;
 use serde::Deserialize;
@@ -38,7 +38,7 @@ pub(crate) async fn create(service: State<Identity>, caller: Caller) -> HandlerR
 
 pub(crate) async fn ask(
     service: State<Identity>,
-    Path(id): Path<DeviceLinkId>,
+    Path(id): Path<String>,
     Json(body): Json<DeviceLinkRequest>,
 ) -> HandlerResult<Json<DeviceLink>> {
     let (link, now) = device_links::ask(&service, link_id(&id)?, body).await?;
@@ -48,7 +48,7 @@ pub(crate) async fn ask(
 pub(crate) async fn refuse(
     service: State<Identity>,
     caller: Caller,
-    Path(id): Path<DeviceLinkId>,
+    Path(id): Path<String>,
 ) -> HandlerResult<Json<DeviceLink>> {
     let (link, now) = device_links::refuse(&service.db, &caller, link_id(&id)?).await?;
     Ok(Json(link.seen_by(Some(caller.user), now)))
@@ -57,7 +57,7 @@ pub(crate) async fn refuse(
 pub(crate) async fn read(
     service: State<Identity>,
     request: HttpRequest,
-    Path(id): Path<DeviceLinkId>,
+    Path(id): Path<String>,
     Query(query): Query<WaitQuery>,
 ) -> HandlerResult<Json<DeviceLink>> {
     let id = link_id(&id)?;
@@ -92,6 +92,6 @@ fn reader(request: &HttpRequest) -> Option<UserId> {
     caller_of(request).ok().filter(|caller| caller.machine.is_none()).map(|caller| caller.user)
 }
 
-fn link_id(text: &DeviceLinkId) -> Result<LinkId, Error> {
+fn link_id(text: &str) -> Result<LinkId, Error> {
     decode(text).ok_or(Error::LinkNotFound)
 }

@@ -158,6 +158,16 @@ const ROWS: &[Row] = &[
     of_user("GET", "/v1/auth/tokens", 200),
     of_owner("DELETE", "/v1/auth/tokens/{id}", 200).changing(),
     of_anyone("GET", "/.well-known/jwks.json", 200),
+    // Nobody here has a device list; identity/tests/api/device_access.rs has the rows of each role.
+    of_user("GET", "/v1/devices", 200),
+    of_user("POST", "/v1/devices", 400).with(|_| json!({})),
+    of_user("GET", "/v1/devices/content-ring", 404),
+    of_user("PATCH", "/v1/devices/{id}", 404).with(|_| json!({ "name": "x" })),
+    row("GET", "/v1/users/{id}/devices", [200, 200, 200, 200, 200, 200, 401, 404, 401, 401]),
+    of_user("POST", "/v1/auth/links", 201),
+    of_user("POST", "/v1/auth/links/{id}/refusal", 404),
+    of_anyone("GET", "/v1/auth/links/{id}", 404),
+    of_anyone("POST", "/v1/auth/links/{id}/request", 400).with(|_| json!({})),
     // machine-registry
     of_user("POST", "/v1/machines", 0).with(|_| json!({ "id": "another", "metadata": "x", "encryptionKey": "x" })),
     of_user("GET", "/v1/machines", 200),
