@@ -6,6 +6,7 @@ use ensemble_client::{AccountKey, Client, Credential, Error};
 use ensemble_types::problem::Code;
 
 use crate::context::{Context, Me};
+use crate::devices;
 use crate::failure::{Failure, Result};
 use crate::print;
 use crate::settings::{KnownAccount, Occasion};
@@ -47,7 +48,8 @@ impl Context {
             print::note(format!("{} was used here at {} until now.", described(&before), client.origin()));
         }
         self.home.remember(&client, &key, &token, Occasion::Login)?;
-        Ok(Begun { me: Me { client, key, id: token.user_id }, is_new_key })
+        let own = devices::own(self, &client, &key, token.user_id).await?;
+        Ok(Begun { me: Me { client, key, id: token.user_id, own }, is_new_key })
     }
 
     /// What `up` signs in with: the key that is here, of whichever account. Fails before anything is started if the key

@@ -7,8 +7,8 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    apply, cancel, completions, config, diff, discard, r#do, doctor, login, logout, machine, open, output, plan, retry,
-    run, runner, runs, say, session, share, show, status, token, up, usage, whoami,
+    apply, cancel, completions, config, devices, diff, discard, r#do, doctor, link, login, logout, machine, open,
+    output, plan, retry, run, runner, runs, say, session, share, show, status, token, up, usage, whoami,
 };
 use crate::failure::detail;
 use crate::global::Global;
@@ -46,6 +46,10 @@ pub(crate) enum Command {
     Doctor(doctor::Doctor),
     /// Show who you are, and the fingerprint of your key
     Whoami(whoami::Whoami),
+    /// Show the devices of your account, and remove one
+    Devices(devices::Devices),
+    /// Add a device to your account
+    Link(link::Link),
     /// Register, list and delete your machines
     #[command(subcommand, visible_alias = "machines")]
     Machine(machine::Machine),

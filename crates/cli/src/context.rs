@@ -9,6 +9,7 @@ use secrecy::ExposeSecret;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::account;
+use crate::devices;
 use crate::failure::{Failure, Result, begin, is_loopback};
 use crate::global::Global;
 use crate::home::Home;
@@ -42,6 +43,8 @@ pub(crate) struct Me {
     pub(crate) client: Client,
     pub(crate) key: AccountKey,
     pub(crate) id: UserId,
+    /// The account's devices and content keys.
+    pub(crate) own: devices::Own,
 }
 
 impl Context {
@@ -140,7 +143,8 @@ impl Context {
                 token.user_id
             ));
         }
-        Ok(Me { client, key, id: token.user_id })
+        let own = devices::own(self, &client, &key, token.user_id).await?;
+        Ok(Me { client, key, id: token.user_id, own })
     }
 }
 

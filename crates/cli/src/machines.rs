@@ -234,8 +234,7 @@ pub(crate) fn runner(machine: &Machine) -> Option<Runner> {
 /// Decrypts the metadata of a machine.
 pub(crate) fn open(me: &Me, machine: &Machine) -> Result<Card> {
     let closed = |error| Failure::Seal(format!("The metadata of machine {}", machine.id), error);
-    let ring = seal::open_ring(&machine.encryption_key, &me.pair()?, Binding::Machine { machine: &machine.id })
-        .map_err(closed)?;
+    let ring = me.open_ring(&machine.encryption_key, Binding::Machine { machine: &machine.id }).map_err(closed)?;
     seal::open_json(&ring, Purpose::MachineMetadata(&machine.id), &machine.metadata).map_err(closed)
 }
 

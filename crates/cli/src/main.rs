@@ -15,6 +15,7 @@ mod confirm;
 mod context;
 mod cost;
 mod denials;
+mod devices;
 mod failure;
 mod following;
 mod global;

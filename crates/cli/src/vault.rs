@@ -1,7 +1,7 @@
 //! Encrypts and decrypts the contents of sessions, changes keys, and checks the keys of other users.
 
 use ensemble_client::Window;
-use ensemble_client::seal::{self, Binding, BoxKeyPair, BoxPublicKey, KeyRing, MessageBody, Purpose, SealError};
+use ensemble_client::seal::{self, Binding, BoxPublicKey, KeyRing, MessageBody, Purpose, SealError};
 use ensemble_types::accounts::PublicUser;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::Message;
@@ -13,6 +13,7 @@ use futures_util::TryStreamExt;
 use serde::{Deserialize, Serialize};
 
 use crate::context::{Context, Me};
+use crate::devices;
 use crate::failure::{Failure, Result};
 use crate::print;
 
@@ -30,8 +31,25 @@ pub(crate) struct Card {
 }
 
 impl Me {
-    pub(crate) fn pair(&self) -> Result<BoxKeyPair> {
-        BoxKeyPair::of(&self.key).map_err(|error| Failure::Seal("Your content key".to_owned(), error))
+    /// The key to which everything of the account is sealed now.
+    pub(crate) fn content_key(&self) -> Result<BoxPublicKey> {
+        devices::public(&self.own.contents)
+    }
+
+    /// A ring that was sealed to the account in this or an earlier content epoch.
+    pub(crate) fn open_ring(&self, sealed: &str, binding: Binding<'_>) -> seal::Result<KeyRing> {
+        self.own.contents.open_with(|pair| seal::open_ring(sealed, pair, binding))
+    }
+
+    /// Whether devices that were removed since could open this ring.
+    pub(crate) fn is_stale(&self, session: &Session) -> bool {
+        let newest = self.own.contents.pair(self.own.contents.epoch());
+        let sealed = session.encryption_key.as_deref().filter(|_| session.access_level == AccessLevel::Owner);
+        let binding = Binding::Session { owner: self.id };
+        match (sealed, newest) {
+            (Some(sealed), Ok(newest)) => seal::open_ring(sealed, &newest, binding).is_err(),
+            _ => false,
+        }
     }
 
     /// The keys of a session, for its owner or a user with a share.
@@ -43,12 +61,8 @@ impl Me {
         };
         sealed
             .ok_or(SealError::Format)
-            .and_then(|sealed| seal::open_ring(sealed, &self.pair_or_seal_error()?, binding))
+            .and_then(|sealed| self.open_ring(sealed, binding))
             .map_err(|error| Failure::Seal(format!("The key of session {}", session.id), error))
-    }
-
-    fn pair_or_seal_error(&self) -> seal::Result<BoxKeyPair> {
-        BoxKeyPair::of(&self.key)
     }
 
     /// The keys, if the newest of them is the current key for writing.
@@ -67,7 +81,7 @@ impl Me {
     /// Begins a new epoch: creates a key for the owner and every user with a share.
     pub(crate) async fn rekey(&self, context: &Context, session: &Session) -> Result<Session> {
         let ring = self.writing_ring(session)?.next().map_err(|error| Failure::Seal("The key".to_owned(), error))?;
-        let sealed = seal_ring(&ring, &self.pair()?.public(), Binding::Session { owner: self.id })?;
+        let sealed = seal_ring(&ring, &self.content_key()?, Binding::Session { owner: self.id })?;
         let update = UpdateSession {
             encryption_key: Some(sealed),
             expected_key_epoch: Some(session.key_epoch),
@@ -123,9 +137,15 @@ impl Me {
                 error.into()
             }
         })?;
-        let key = BoxPublicKey::of_user(&user)
-            .map_err(|error| Failure::Seal(format!("The session's key for user {recipient}"), error))?;
         known(context, self.client.origin(), &user)?;
+        let list = devices::of_user(context, &self.client, recipient, &user.public_key).await?;
+        let list = list.ok_or_else(|| {
+            Failure::message(format!(
+                "{recipient} has no devices yet: nobody has signed in with a client that makes them."
+            ))
+        })?;
+        let key = BoxPublicKey::from_text(&list.body().content_public_key)
+            .map_err(|error| Failure::Seal(format!("The session's key for user {recipient}"), error))?;
         seal_ring(ring, &key, Binding::Share { session, recipient })
     }
 }

@@ -57,6 +57,12 @@ pub enum Error {
     /// The call needs a credential that this client does not have.
     #[error("this call needs {0}")]
     NoCredential(&'static str),
+    /// The service gave a device list that must not be used.
+    #[error("{0}; do not trust this server")]
+    DeviceList(ensemble_devices::ListError),
+    /// The service gave an older device list than it did before, or another one of the same version.
+    #[error("the server shows an old device list, or another one than before; do not trust it")]
+    OldDeviceList,
     /// The HTTP client could not be set up, for example because the system has no certificates.
     #[error("the HTTP client could not be set up")]
     Setup(#[source] reqwest::Error),

@@ -21,6 +21,7 @@ mod pages;
 pub mod sse;
 
 mod accounts;
+pub mod devices;
 mod leases;
 mod links;
 mod machines;
@@ -35,6 +36,7 @@ pub mod seal;
 
 pub use account_key::AccountKey;
 pub use credential::{Credential, Token};
+pub use devices::Known;
 pub use error::{Error, Result};
 pub use idempotency::idempotency_key;
 pub use leases::HeldLease;

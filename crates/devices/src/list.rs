@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use ensemble_types::devices::{DeviceList, ListedDevice, Role, SignedList};
+use ensemble_types::time::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use crate::bytes::{decode, encode, is_signed, is_small_order, signing_key};
@@ -78,7 +79,7 @@ impl List {
         if new.account != old.account {
             return Err(ListError::OtherAccount);
         }
-        let expected = old.version + 1;
+        let expected = old.version.saturating_add(1);
         if new.version != expected {
             return Err(ListError::Version { expected, found: new.version });
         }
@@ -114,6 +115,12 @@ impl List {
                 why: "an epoch is at most one above the one before",
             }),
         }
+    }
+
+    /// The body of the version after this one, with nothing changed yet.
+    pub fn successor(&self, created: Timestamp) -> DeviceList {
+        let prev = Some(self.digest_text());
+        DeviceList { version: self.list.version.saturating_add(1), prev, created, ..self.list.clone() }
     }
 
     /// Form, bounds and signature.

@@ -24,6 +24,9 @@ pub(crate) struct Login {
     /// Begin a new account although another one was used here, for example because its key is lost
     #[arg(long)]
     new: bool,
+    /// Add this computer to an account that you use elsewhere: asks for the address that `ensemble link` shows there
+    #[arg(long, conflicts_with_all = ["key", "new"])]
+    link: bool,
     /// The name that others see
     #[arg(long)]
     name: Option<String>,
@@ -31,6 +34,9 @@ pub(crate) struct Login {
 
 impl Login {
     pub(crate) async fn run(self, context: &Context) -> Result {
+        if self.link {
+            return joined(context, self.name.as_deref()).await;
+        }
         let (server, by) = context.server()?;
         let wanted = match (self.key.as_deref().map(import).transpose()?, self.new) {
             (Some(key), false) => Wanted::Import(key),
@@ -40,7 +46,7 @@ impl Login {
         };
         let begun = context.begin(anonymous(server.clone())?, wanted).await?;
         let me = begun.me;
-        let mut account = me.client.publish_content_key(&me.key).await?;
+        let mut account = me.client.account().await?;
         if let Some(name) = &self.name {
             account = me.client.set_display_name(name).await?;
         }
@@ -66,6 +72,26 @@ impl Login {
         }
         Ok(DONE)
     }
+}
+
+/// The sign-in of a device that was added on another one.
+async fn joined(context: &Context, name: Option<&str>) -> Result {
+    let me = super::link::join(context).await?;
+    let account = match name {
+        Some(name) => me.client.set_display_name(name).await?,
+        None => me.client.account().await?,
+    };
+    let server = me.client.base().as_str().trim_end_matches('/').to_owned();
+    choose_default(context, &server, ChosenBy::Login).await?;
+    if context.json {
+        print::json(&account, false)?;
+        return Ok(DONE);
+    }
+    print::line(format!("This computer is a device of your account {}, signed in at {server}.", me.id))?;
+    if let Ok(fingerprint) = fingerprint(&me.own.list.body().account) {
+        print::line(format!("The account's fingerprint: {fingerprint}"))?;
+    }
+    Ok(DONE)
 }
 
 /// Makes the server the default one if the user has none yet. Returns the default server.

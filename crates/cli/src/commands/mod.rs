@@ -10,11 +10,13 @@ pub(crate) mod apply;
 pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod devices;
 pub(crate) mod diff;
 pub(crate) mod discard;
 pub(crate) mod r#do;
 pub(crate) mod doctor;
 pub(crate) mod install;
+pub(crate) mod link;
 pub(crate) mod login;
 pub(crate) mod logout;
 pub(crate) mod machine;
@@ -63,6 +65,8 @@ async fn execute(context: &Context, command: Command) -> Result {
         Command::Login(command) => command.run(context).await,
         Command::Logout(command) => command.run(context).await,
         Command::Whoami(command) => command.run(context).await,
+        Command::Devices(command) => command.run(context).await,
+        Command::Link(command) => command.run(context).await,
         Command::Machine(command) => command.run(context).await,
         Command::Runner(command) => command.run(context).await,
         Command::Do(command) => command.run(context).await,

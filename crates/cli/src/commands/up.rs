@@ -153,7 +153,6 @@ mod services {
     ) -> Result<Option<Running>> {
         let server = stack.url();
         let me = context.begin(anonymous(server.to_owned())?, wanted).await?.me;
-        me.client.publish_content_key(&me.key).await?;
         let (runner, agents) = match options {
             Some(options) => {
                 let config = for_machine(&context.at(server), &me, &options).await?;

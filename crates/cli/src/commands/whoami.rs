@@ -24,9 +24,18 @@ impl Whoami {
         if let Some(name) = &account.display_name {
             print::line(format!("name         {}", print::inline(name)))?;
         }
-        if let Ok(fingerprint) = fingerprint(&account.public_key) {
+        if let Ok(fingerprint) = fingerprint(&me.own.list.body().account) {
             print::line(format!("fingerprint  {fingerprint}"))?;
         }
+        let role = me.own.list.device(&me.key.public_key()).map_or("", |device| device.role.as_str());
+        let device: String = me.key.public_key().chars().take(8).collect();
+        print::line(format!("device       {device}, {role}"))?;
+        let digest: String = me.own.list.digest_text().chars().take(4).collect();
+        print::line(format!(
+            "devices      version {} ({digest}), {} in it",
+            me.own.list.version(),
+            me.own.list.body().devices.len()
+        ))?;
         print::line(format!("server       {}", me.client.origin()))?;
         print::line(format!("key          {}", context.home.key_path().display()))?;
         Ok(DONE)

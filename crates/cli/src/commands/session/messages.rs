@@ -83,7 +83,7 @@ impl Send {
             return Err(Failure::message("The message is empty, so it was not sent."));
         }
         let mut session = me.client.session(id).await?;
-        if session.rekey_needed && session.access_level == AccessLevel::Owner {
+        if me.is_stale(&session) || (session.rekey_needed && session.access_level == AccessLevel::Owner) {
             session = me.rekey(context, &session).await?;
         }
         let ring = me.writing_ring(&session)?;

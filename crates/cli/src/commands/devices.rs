@@ -1,0 +1,197 @@
+//! `ensemble devices`: shows the devices of the account, and removes one.
+
+use clap::{Args, Subcommand};
+use ensemble_client::SessionFilter;
+use ensemble_types::devices::{Device, Role};
+use ensemble_types::sessions::{AccessLevel, Session};
+use futures_util::TryStreamExt;
+
+use super::DONE;
+use super::link::{check_primary, described};
+use crate::confirm;
+use crate::context::{Context, Me, now};
+use crate::devices::{self, change, signed};
+use crate::failure::{Failure, Result};
+use crate::print;
+use crate::styled::Tone;
+use crate::table::{Column, Table};
+use crate::when;
+
+/// Sessions that were written to in so many days get a new key at once, all others before their next message.
+const RECENT_DAYS: u64 = 7;
+
+/// Shows the devices of your account.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Devices {
+    #[command(subcommand)]
+    change: Option<Change>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Change {
+    /// Remove a device: it can no longer sign in, and reads nothing that is written from now on
+    #[command(visible_alias = "rm")]
+    Remove {
+        /// The device's name, id or public key, or the first eight or more characters of its key
+        device: String,
+        /// Do not ask for confirmation
+        #[arg(long, short)]
+        yes: bool,
+    },
+    /// Name a device
+    Rename {
+        /// The device's name, id or public key, or the first eight or more characters of its key
+        device: String,
+        /// At most 64 characters. Only your own devices see it
+        name: String,
+    },
+}
+
+impl Devices {
+    pub(crate) async fn run(self, context: &Context) -> Result {
+        let me = context.me().await?;
+        match self.change {
+            None => list(context, &me).await?,
+            Some(Change::Remove { device, yes }) => remove(context, &me, &device, yes).await?,
+            Some(Change::Rename { device, name }) => {
+                let device = find(&me, &device).await?;
+                let device = me.client.rename_device(device.id, &name).await?;
+                if context.json {
+                    print::json(&device, false)?;
+                } else {
+                    print::line(format!("The device is called {}.", called(&device)))?;
+                }
+            }
+        }
+        Ok(DONE)
+    }
+}
+
+async fn list(context: &Context, me: &Me) -> Result<()> {
+    let devices = listed(me).await?;
+    if context.json {
+        let (version, digest) = (me.own.list.version(), me.own.list.digest_text());
+        return print::json(&serde_json::json!({ "devices": devices, "version": version, "digest": digest }), false);
+    }
+    let mut table = Table::new([
+        Column::text("NAME", 1, 8),
+        Column::fixed("ROLE", 0),
+        Column::fixed("KEY", 0),
+        Column::fixed("KIND", 4),
+        Column::fixed("ADDED", 5),
+        Column::fixed("LAST SEEN", 3),
+        Column::fixed("", 2),
+    ]);
+    for device in &devices {
+        table.row([
+            (Tone::Plain, print::inline(device.name.as_deref().unwrap_or_default())),
+            (Tone::Plain, device.role.as_str().to_owned()),
+            (Tone::Plain, device.public_key.chars().take(8).collect()),
+            (Tone::Plain, device.kind.as_str().to_owned()),
+            (Tone::Plain, when::ago(device.created_at)),
+            (Tone::Plain, device.last_seen_at.map(when::ago).unwrap_or_default()),
+            (Tone::Dim, if device.current { "this device" } else { "" }.to_owned()),
+        ]);
+    }
+    table.print()
+}
+
+/// The devices that the checked list has. What the server says beside it is shown, and not relied on.
+async fn listed(me: &Me) -> Result<Vec<Device>> {
+    let devices = me.client.devices().await?.devices;
+    let is_listed = |device: &Device| {
+        let entry = me.own.list.device(&device.public_key);
+        entry.is_some_and(|entry| entry.role == device.role && entry.box_key == device.box_key)
+    };
+    if devices.len() != me.own.list.body().devices.len() || !devices.iter().all(is_listed) {
+        return Err(Failure::message(
+            "The server shows other devices than the list that you signed. Run the command again; if it stays so, do not \
+             trust this server.",
+        ));
+    }
+    Ok(devices)
+}
+
+async fn find(me: &Me, named: &str) -> Result<Device> {
+    let devices = listed(me).await?;
+    let is_meant = |device: &&Device| {
+        device.name.as_deref() == Some(named)
+            || device.id.to_string() == named
+            || (named.len() >= 8 && device.public_key.starts_with(named))
+    };
+    let mut found = devices.iter().filter(is_meant);
+    match (found.next(), found.next()) {
+        (Some(device), None) => Ok(device.clone()),
+        (None, _) => {
+            let names: Vec<_> = devices.iter().map(called).collect();
+            Err(Failure::message(format!("You have no device {named}. You have: {}.", names.join(", "))))
+        }
+        _ => Err(Failure::message(format!(
+            "Several devices are called {named}. Give the key of one, as `ensemble devices` shows it."
+        ))),
+    }
+}
+
+fn called(device: &Device) -> String {
+    let key: String = device.public_key.chars().take(8).collect();
+    match device.name.as_deref().map(print::inline).filter(|name| !name.is_empty()) {
+        Some(name) => format!("{name} ({key})"),
+        None => key,
+    }
+}
+
+async fn remove(context: &Context, me: &Me, named: &str, yes: bool) -> Result<()> {
+    check_primary(me)?;
+    let device = find(me, named).await?;
+    let name = called(&device);
+    if device.current {
+        return Err(Failure::message(
+            "This is the device that you use. Remove it on another primary device of your account.",
+        ));
+    }
+    if !yes {
+        confirm::deletion(&format!("{name}, {}, from your account", described(device.kind)))?;
+    }
+    let mut next = me.own.list.successor(now());
+    next.devices.retain(|entry| entry.key != device.public_key);
+    let mut contents = me.own.contents.clone();
+    if device.role != Role::Machine {
+        contents = contents.next().map_err(|error| Failure::Seal("The content keys".to_owned(), error))?;
+        next.content_epoch += 1;
+        next.content_public_key = devices::public(&contents)?.to_text();
+    }
+    let list = me.own.list.next(&signed(&next, &me.key)?).map_err(ensemble_client::Error::from)?;
+    me.client.change_devices(&change(&list, &contents, [])?).await?;
+    context.home.remember_list(me.client.origin(), me.id, &list)?;
+    print::note(format!("{name} is removed. It cannot sign in any more."));
+    // With the content keys of the new epoch.
+    let me = context.me().await?;
+    let changed = rekey_recent(context, &me).await?;
+    if context.json {
+        return print::json(&serde_json::json!({ "removed": device.public_key, "rekeyed": changed }), false);
+    }
+    print::line(format!(
+        "{changed} sessions have a new key. Older ones get theirs before their next message. A public link keeps its old key: \
+         replace it with `ensemble share link`."
+    ))
+}
+
+/// Gives a new key to each session that a removed device could still read and that is in use.
+async fn rekey_recent(context: &Context, me: &Me) -> Result<usize> {
+    let sessions: Vec<Session> =
+        me.client.sessions(SessionFilter { active_only: false, shared: false }).try_collect().await?;
+    let limit = std::time::Duration::from_secs(RECENT_DAYS * 24 * 3600);
+    let is_recent = |session: &Session| session.online || now().since(session.updated_at) < limit;
+    let wanted: Vec<_> = sessions
+        .iter()
+        .filter(|session| session.access_level == AccessLevel::Owner && me.is_stale(session) && is_recent(session))
+        .collect();
+    for (done, session) in wanted.iter().enumerate() {
+        me.rekey(context, session).await?;
+        if (done + 1) % 10 == 0 {
+            print::note(format!("{} of {} sessions have a new key.", done + 1, wanted.len()));
+        }
+    }
+    Ok(wanted.len())
+}

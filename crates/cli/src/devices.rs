@@ -1,0 +1,187 @@
+//! The account's devices as this one has checked them: the newest list, and the content ring.
+//!
+//! A list is remembered with its digest for ever. A server that shows an older one, or another one of the same version, is
+//! not obeyed.
+
+use std::collections::BTreeMap;
+
+use ensemble_client::devices::{List, sign_list};
+use ensemble_client::seal::{BoxKeyPair, BoxPublicKey, ContentRing};
+use ensemble_client::{AccountKey, Client, Error, Known};
+use ensemble_types::devices::{ChangeDevices, DeviceList, ListedDevice, Role, SealedContentRing, SignedList};
+use ensemble_types::ids::UserId;
+use ensemble_types::problem::Code;
+use ensemble_types::text::Text;
+
+use crate::context::{Context, now};
+use crate::failure::{Failure, Result};
+use crate::home::Home;
+
+/// The checked lists, by server origin and user.
+const FILE: &str = "devices.json";
+type Lists = BTreeMap<String, BTreeMap<UserId, SignedList>>;
+
+/// The account of this device.
+pub(crate) struct Own {
+    pub(crate) list: List,
+    pub(crate) contents: ContentRing,
+}
+
+impl Home {
+    /// The list of a user that was checked last.
+    pub(crate) fn known_list(&self, origin: &str, user: UserId) -> Result<Option<List>> {
+        let lists: Lists = self.read_json(FILE)?.unwrap_or_default();
+        let signed = lists.get(origin).and_then(|users| users.get(&user));
+        signed.map(|signed| List::remembered(signed).map_err(|error| Failure::from(Error::from(error)))).transpose()
+    }
+
+    /// Remembers a checked list, unless a newer one was remembered meanwhile.
+    pub(crate) fn remember_list(&self, origin: &str, user: UserId, list: &List) -> Result<()> {
+        let _lock = self.lock("devices.lock")?;
+        let mut lists: Lists = self.read_json(FILE)?.unwrap_or_default();
+        let users = lists.entry(origin.to_owned()).or_default();
+        let known = users.get(&user).and_then(|signed| List::remembered(signed).ok());
+        if known.is_some_and(|known| known.version() >= list.version()) {
+            return Ok(());
+        }
+        users.insert(user, list.signed().clone());
+        self.write_json(FILE, &lists)
+    }
+}
+
+/// Reads and checks what this device needs. The first device of an account begins its list.
+pub(crate) async fn own(context: &Context, client: &Client, key: &AccountKey, user: UserId) -> Result<Own> {
+    let origin = client.origin();
+    let boxed = box_of(key)?;
+    let mut is_first_try = true;
+    loop {
+        let known = context.home.known_list(origin, user)?;
+        let sealed = match client.content_ring().await {
+            Err(error) if error.is_not_found() && known.is_none() && is_first_try => {
+                is_first_try = false;
+                // Another command of this device may have been faster. Then the ring is read again.
+                begin(context, client, key, user).await?;
+                continue;
+            }
+            Err(error) if error.is_not_found() && known.is_some() => return Err(Error::OldDeviceList.into()),
+            answer => answer?,
+        };
+        let list = match known {
+            Some(list) if list.version() == sealed.version => list,
+            known => newest(context, client, user, known, key).await?,
+        };
+        if list.device(&key.public_key()).is_none_or(|device| device.box_key != boxed.public().to_text()) {
+            return Err(Failure::message(
+                "This device is not in your account's list of devices. Link it again: `ensemble login --link`.",
+            ));
+        }
+        // A change that was made between the two calls.
+        if sealed.version > list.version() && is_first_try {
+            is_first_try = false;
+            continue;
+        }
+        let contents = ContentRing::open(&sealed.sealed, &boxed, &key.public_key(), &list)
+            .map_err(|error| Failure::Seal("Your content keys".to_owned(), error))?;
+        context.home.remember_list(origin, user, &list)?;
+        return Ok(Own { list, contents });
+    }
+}
+
+/// The newest list of the caller's account, checked.
+async fn newest(
+    context: &Context,
+    client: &Client,
+    user: UserId,
+    known: Option<List>,
+    key: &AccountKey,
+) -> Result<List> {
+    let own = key.public_key();
+    let from = known.as_ref().map_or(Known::Account(&own), Known::List);
+    let list = client.newest_list(user, from).await.map_err(|error| match (error, &known) {
+        (Error::DeviceList(ensemble_client::devices::ListError::OtherAccount), None) => Failure::message(format!(
+            "This device was linked to an account, but {} no longer says to which. Link it again: `ensemble login --link`.",
+            context.home.path().join(FILE).display()
+        )),
+        (error, _) => error.into(),
+    })?;
+    list.ok_or_else(|| Error::OldDeviceList.into())
+}
+
+/// The newest list of another user, checked from the one that is remembered or from the account key that was first seen.
+/// `None`: the user has none yet.
+pub(crate) async fn of_user(context: &Context, client: &Client, user: UserId, account: &str) -> Result<Option<List>> {
+    let known = context.home.known_list(client.origin(), user)?;
+    if known.as_ref().is_some_and(|list| list.body().account != account) {
+        return Err(Error::OldDeviceList.into());
+    }
+    let list = client.newest_list(user, known.as_ref().map_or(Known::Account(account), Known::List)).await?;
+    if let Some(list) = &list {
+        context.home.remember_list(client.origin(), user, list)?;
+    }
+    Ok(list)
+}
+
+/// The first list: this device alone, as a primary one.
+async fn begin(context: &Context, client: &Client, key: &AccountKey, user: UserId) -> Result<()> {
+    let contents = ContentRing::generate();
+    let entry = ListedDevice {
+        key: key.public_key(),
+        box_key: box_of(key)?.public().to_text(),
+        role: Role::Primary,
+        machine_id: None,
+    };
+    let list = DeviceList {
+        account: key.public_key(),
+        version: 1,
+        prev: None,
+        created: now(),
+        content_epoch: 1,
+        content_public_key: public(&contents)?.to_text(),
+        devices: vec![entry],
+    };
+    let list = List::first(&signed(&list, key)?, &key.public_key()).map_err(Error::from)?;
+    let change = change(&list, &contents, [(key.public_key(), crate::commands::machine::host())])?;
+    match client.change_devices(&change).await {
+        Err(error) if error.is(Code::DeviceListConflict) => Ok(()),
+        answer => {
+            answer?;
+            context.home.remember_list(client.origin(), user, &list)
+        }
+    }
+}
+
+/// The request for a list, with the content ring sealed to each device that may open contents.
+pub(crate) fn change(
+    list: &List,
+    contents: &ContentRing,
+    names: impl IntoIterator<Item = (String, String)>,
+) -> Result<ChangeDevices> {
+    let mut sealed = BTreeMap::new();
+    for device in list.openers() {
+        let ring = contents.seal_to(device, &list.body().account);
+        let ring = ring.map_err(|error| Failure::Seal("The content keys".to_owned(), error))?;
+        let ring = SealedContentRing::new(ring).map_err(|_| {
+            Failure::message("Devices were removed from this account too often; no further removal is possible.")
+        })?;
+        sealed.insert(device.key.clone(), ring);
+    }
+    let names = names.into_iter().filter_map(|(key, name)| Some((key, shortened(&name)?))).collect();
+    Ok(ChangeDevices { list: list.signed().clone(), sealed, link: None, names })
+}
+
+/// A name as far as a device may have it.
+pub(crate) fn shortened(name: &str) -> Option<Text<0, 64>> {
+    Text::new(name.chars().filter(|c| !c.is_control()).take(64).collect::<String>()).ok()
+}
+
+pub(crate) fn signed(list: &DeviceList, key: &AccountKey) -> Result<SignedList> {
+    sign_list(list, key).map_err(Failure::from)
+}
+
+pub(crate) fn box_of(key: &AccountKey) -> Result<BoxKeyPair> {
+    BoxKeyPair::of_device(key).map_err(|error| Failure::Seal("The key of this device".to_owned(), error))
+}
+
+pub(crate) fn public(contents: &ContentRing) -> Result<BoxPublicKey> {
+    contents.public().map_err(|error| Failure::Seal("The content key".to_owned(), error))
+}

@@ -1,0 +1,130 @@
+//! The caller's devices, linking a device, and the device lists of users.
+
+use std::time::Duration;
+
+pub use ensemble_devices::{LinkText, List, ListError, is_possession};
+use ensemble_types::devices::{
+    ChangeDevices, CreatedDeviceLink, Device, DeviceContentRing, DeviceLink, DeviceLinkRequest, DeviceList,
+    DeviceListPage, Devices, SignedList, UpdateDevice,
+};
+use ensemble_types::ids::{DeviceId, UserId};
+use ensemble_types::text::{Blob, Text};
+use serde::de::IgnoredAny;
+
+use crate::account_key::AccountKey;
+use crate::error::{Error, Result};
+use crate::retry::Repeat;
+use crate::transport::Client;
+
+/// What is known of an account before its newest list is read.
+#[derive(Clone, Debug)]
+pub enum Known<'a> {
+    /// The public key of its first device.
+    Account(&'a str),
+    /// A list that was checked before.
+    List(&'a List),
+}
+
+/// Signs a list. What signs and what is signed is checked by [`List::next`].
+pub fn sign_list(list: &DeviceList, key: &AccountKey) -> Result<SignedList> {
+    let too_long = |_| Error::Argument("the device list is too long".to_owned());
+    let body = serde_json::to_string(list).map_err(|error| Error::Argument(error.to_string()))?;
+    let signature = key.sign(&ensemble_devices::signed_text(&body));
+    Ok(SignedList {
+        body: Text::new(body).map_err(too_long)?,
+        signer: Blob::new(key.public_key()).map_err(too_long)?,
+        signature: Blob::new(signature).map_err(too_long)?,
+    })
+}
+
+impl Client {
+    /// The caller's devices, and the newest list as the service has it. Check it with [`Self::newest_list`].
+    pub async fn devices(&self) -> Result<Devices> {
+        self.get(&["v1", "devices"]).send().await
+    }
+
+    /// Puts the next list on top of the newest one. The same list may be sent again.
+    pub async fn change_devices(&self, change: &ChangeDevices) -> Result<()> {
+        let call = self.post(&["v1", "devices"], Repeat::Harmless).json(change);
+        call.send_created::<IgnoredAny>().await.map(drop)
+    }
+
+    /// The content ring that is sealed to the calling device.
+    pub async fn content_ring(&self) -> Result<DeviceContentRing> {
+        self.get(&["v1", "devices", "content-ring"]).send().await
+    }
+
+    pub async fn rename_device(&self, id: DeviceId, name: &str) -> Result<Device> {
+        let name = Text::new(name).map_err(|error| Error::Argument(format!("the name {error}")))?;
+        let update = UpdateDevice { name: Some(name) };
+        self.patch(&["v1", "devices", &id.to_string()], Repeat::Harmless).json(&update).send().await
+    }
+
+    /// The newest list of a user, checked version by version from what is known. `None`: the user has no list, and none was
+    /// known.
+    ///
+    /// A list that is older than the known one, or another one of the same version, is an error: the server shows an old or
+    /// a forked list.
+    pub async fn newest_list(&self, user: UserId, known: Known<'_>) -> Result<Option<List>> {
+        let mut newest = match known {
+            Known::Account(_) => None,
+            Known::List(list) => Some(list.clone()),
+        };
+        // The known one comes again, so that a server that has forgotten it is noticed.
+        let mut after = newest.as_ref().map_or(0, |list| list.version().saturating_sub(1));
+        let mut is_met = newest.is_none();
+        loop {
+            let page: DeviceListPage =
+                self.get(&["v1", "users", &user.to_string(), "devices"]).query("after", Some(after)).send().await?;
+            for signed in &page.lists {
+                newest = match newest {
+                    Some(list) if !is_met => {
+                        if *signed != *list.signed() {
+                            return Err(Error::OldDeviceList);
+                        }
+                        is_met = true;
+                        Some(list)
+                    }
+                    Some(list) => Some(list.next(signed)?),
+                    None => match known {
+                        Known::Account(account) => Some(List::first(signed, account)?),
+                        Known::List(list) => Some(list.next(signed)?),
+                    },
+                };
+            }
+            match (&newest, page.next_cursor) {
+                (Some(list), Some(_)) if list.version() > after => after = list.version(),
+                _ if !is_met => return Err(Error::OldDeviceList),
+                _ => return Ok(newest),
+            }
+        }
+    }
+
+    /// Begins a linking, which ends after ten minutes.
+    pub async fn create_device_link(&self) -> Result<CreatedDeviceLink> {
+        self.post(&["v1", "auth", "links"], Repeat::Harmful).send().await
+    }
+
+    /// Asks to be linked. Needs no credential.
+    pub async fn ask_to_link(&self, id: &str, request: &DeviceLinkRequest) -> Result<()> {
+        let call = self.post(&["v1", "auth", "links", id, "request"], Repeat::Harmful).anonymous().json(request);
+        call.send::<IgnoredAny>().await.map(drop)
+    }
+
+    /// A linking, when it changes or after this time. Only the account that began it sees the request.
+    pub async fn device_link(&self, id: &str, wait: Duration) -> Result<DeviceLink> {
+        let call = self.get(&["v1", "auth", "links", id]).query("waitMs", Some(wait.as_millis()));
+        call.waiting(wait).send().await
+    }
+
+    /// Ends a linking without a device.
+    pub async fn refuse_device_link(&self, id: &str) -> Result<()> {
+        self.post(&["v1", "auth", "links", id, "refusal"], Repeat::Harmless).send::<IgnoredAny>().await.map(drop)
+    }
+}
+
+impl From<ListError> for Error {
+    fn from(error: ListError) -> Self {
+        Self::DeviceList(error)
+    }
+}
