@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     apply, cancel, completions, config, devices, diff, discard, r#do, doctor, link, login, logout, machine, open,
-    output, plan, retry, run, runner, runs, say, session, share, show, status, token, up, usage, whoami,
+    output, plan, recovery, retry, run, runner, runs, say, session, share, show, status, token, up, usage, whoami,
 };
 use crate::failure::detail;
 use crate::global::Global;
@@ -50,6 +50,8 @@ pub(crate) enum Command {
     Devices(devices::Devices),
     /// Add a device to your account
     Link(link::Link),
+    /// Make words that bring your account back
+    Recovery(recovery::Recovery),
     /// Register, list and delete your machines
     #[command(subcommand, visible_alias = "machines")]
     Machine(machine::Machine),

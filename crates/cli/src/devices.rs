@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use ensemble_client::devices::{List, sign_list};
+pub(crate) use ensemble_client::devices::List;
+use ensemble_client::devices::sign_list;
 use ensemble_client::seal::{BoxKeyPair, BoxPublicKey, ContentRing};
 use ensemble_client::{AccountKey, Client, Error, Known};
 use ensemble_types::devices::{ChangeDevices, DeviceList, ListedDevice, Role, SealedContentRing, SignedList};

@@ -8,9 +8,10 @@ use futures_util::TryStreamExt;
 
 use super::DONE;
 use super::link::{check_primary, described};
+use super::recovery::begin_epoch;
 use crate::confirm;
 use crate::context::{Context, Me, now};
-use crate::devices::{self, change, signed};
+use crate::devices::{change, signed};
 use crate::failure::{Failure, Result};
 use crate::print;
 use crate::styled::Tone;
@@ -157,9 +158,7 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool) -> Result<()
     next.devices.retain(|entry| entry.key != device.public_key);
     let mut contents = me.own.contents.clone();
     if device.role != Role::Machine {
-        contents = contents.next().map_err(|error| Failure::Seal("The content keys".to_owned(), error))?;
-        next.content_epoch += 1;
-        next.content_public_key = devices::public(&contents)?.to_text();
+        contents = begin_epoch(&mut next, &contents)?;
     }
     let list = me.own.list.next(&signed(&next, &me.key)?).map_err(ensemble_client::Error::from)?;
     me.client.change_devices(&change(&list, &contents, [])?).await?;

@@ -255,7 +255,7 @@ fn typed_code() -> Result<LinkCode> {
     })
 }
 
-fn without_echo() -> Result<Zeroizing<String>> {
+pub(crate) fn without_echo() -> Result<Zeroizing<String>> {
     use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
     let stdin = io::stdin();
     let before = tcgetattr(&stdin).map_err(io::Error::from)?;

@@ -9,7 +9,7 @@ use ensemble_client::seal::fingerprint;
 
 use super::DONE;
 use crate::account::Wanted;
-use crate::context::{ChosenBy, Context, anonymous, answers};
+use crate::context::{ChosenBy, Context, Me, anonymous, answers};
 use crate::failure::{Failure, Result};
 use crate::home::KEY_FORM;
 use crate::print;
@@ -27,6 +27,9 @@ pub(crate) struct Login {
     /// Add this computer to an account that you use elsewhere: asks for the address that `ensemble link` shows there
     #[arg(long, conflicts_with_all = ["key", "new"])]
     link: bool,
+    /// Bring your account back with its recovery words: asks for them
+    #[arg(long, conflicts_with_all = ["key", "new", "link"])]
+    recover: bool,
     /// The name that others see
     #[arg(long)]
     name: Option<String>,
@@ -35,9 +38,14 @@ pub(crate) struct Login {
 impl Login {
     pub(crate) async fn run(self, context: &Context) -> Result {
         if self.link {
-            return joined(context, self.name.as_deref()).await;
+            let me = super::link::join(context).await?;
+            return joined(context, me, self.name.as_deref()).await;
         }
         let (server, by) = context.server()?;
+        if self.recover {
+            let me = super::recovery::recover(context, anonymous(server)?).await?;
+            return joined(context, me, self.name.as_deref()).await;
+        }
         let wanted = match (self.key.as_deref().map(import).transpose()?, self.new) {
             (Some(key), false) => Wanted::Import(key),
             (Some(key), true) => Wanted::ImportAnother(key),
@@ -75,8 +83,7 @@ impl Login {
 }
 
 /// The sign-in of a device that was added on another one.
-async fn joined(context: &Context, name: Option<&str>) -> Result {
-    let me = super::link::join(context).await?;
+async fn joined(context: &Context, me: Me, name: Option<&str>) -> Result {
     let account = match name {
         Some(name) => me.client.set_display_name(name).await?,
         None => me.client.account().await?,

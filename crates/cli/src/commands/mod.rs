@@ -23,6 +23,7 @@ pub(crate) mod machine;
 pub(crate) mod open;
 pub(crate) mod output;
 pub(crate) mod plan;
+pub(crate) mod recovery;
 pub(crate) mod retry;
 pub(crate) mod run;
 pub(crate) mod runner;
@@ -66,6 +67,7 @@ async fn execute(context: &Context, command: Command) -> Result {
         Command::Logout(command) => command.run(context).await,
         Command::Whoami(command) => command.run(context).await,
         Command::Devices(command) => command.run(context).await,
+        Command::Recovery(command) => command.run(context).await,
         Command::Link(command) => command.run(context).await,
         Command::Machine(command) => command.run(context).await,
         Command::Runner(command) => command.run(context).await,

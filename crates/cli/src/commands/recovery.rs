@@ -1,0 +1,217 @@
+//! `ensemble recovery`: makes recovery words, and `ensemble login --recover` uses them.
+//!
+//! The words are shown once, in a terminal, and typed without being shown. They are never an argument, in a file or in a log.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use clap::Args;
+use ensemble_client::seal::{ContentRing, RecoveryWords};
+use ensemble_client::{AccountKey, Client, Credential, Error, Known};
+use ensemble_types::devices::{DeviceList, ListedDevice, Role};
+use rand::seq::SliceRandom;
+
+use super::DONE;
+use super::link::{check_primary, without_echo};
+use crate::commands::machine::host;
+use crate::confirm;
+use crate::context::{Context, Me, now};
+use crate::devices::{self, List, box_of, change, signed};
+use crate::failure::{Failure, Result};
+use crate::print;
+use crate::settings::Occasion;
+
+/// How many words have to be typed again.
+const ASKED: usize = 3;
+
+/// Makes 24 words that bring your account back when all your devices are lost. Write them on paper. New words replace the
+/// ones from before.
+#[derive(Debug, Args)]
+pub(crate) struct Recovery {}
+
+impl Recovery {
+    pub(crate) async fn run(self, context: &Context) -> Result {
+        let me = context.me().await?;
+        check_primary(&me)?;
+        let words = RecoveryWords::generate();
+        show(&words)?;
+        if !typed_again(&words)? {
+            return Err(Failure::message("These are not the words. Nothing was changed. Run the command again."));
+        }
+        let key = words.key().map_err(unusable)?;
+        let mut next = me.own.list.successor(now());
+        let before = next.devices.len();
+        next.devices.retain(|device| device.role != Role::Recovery);
+        let mut contents = me.own.contents.clone();
+        if next.devices.len() < before {
+            contents = begin_epoch(&mut next, &contents)?;
+        }
+        let box_key = words.box_key().map_err(unusable)?.public().to_text();
+        next.devices.push(ListedDevice { key: key.public_key(), box_key, role: Role::Recovery, machine_id: None });
+        let list = me.own.list.next(&signed(&next, &me.key)?).map_err(Error::from)?;
+        me.client.change_devices(&change(&list, &contents, [])?).await?;
+        context.home.remember_list(me.client.origin(), me.id, &list)?;
+        if context.json {
+            print::json(&serde_json::json!({ "success": true }), false)?;
+        } else {
+            print::line("Your account can be recovered with these words. Keep the paper where nobody else finds it.")?;
+        }
+        Ok(DONE)
+    }
+}
+
+fn unusable(error: ensemble_client::seal::SealError) -> Failure {
+    Failure::Seal("The recovery words".to_owned(), error)
+}
+
+/// The next content epoch, in a list that is not signed yet.
+pub(crate) fn begin_epoch(next: &mut DeviceList, contents: &ContentRing) -> Result<ContentRing> {
+    let contents = contents.next().map_err(|error| Failure::Seal("The content keys".to_owned(), error))?;
+    next.content_epoch = next.content_epoch.saturating_add(1);
+    next.content_public_key = devices::public(&contents)?.to_text();
+    Ok(contents)
+}
+
+fn show(words: &RecoveryWords) -> Result<()> {
+    let mut out = io::stderr();
+    if !out.is_terminal() {
+        return Err(Failure::message(
+            "Recovery words are shown in a terminal only, so that no file and no log has them. Run the command in one.",
+        ));
+    }
+    let words = words.words().map_err(unusable)?;
+    writeln!(out, "\nWrite these 24 words on paper, in this order. They are shown only now.\n")?;
+    for row in 0..6 {
+        let cells = (0..4).filter_map(|column| {
+            let at = row + 6 * column;
+            words.get(at).map(|word| format!("{:2}. {word:9}", at + 1))
+        });
+        writeln!(out, "  {}", cells.collect::<Vec<_>>().join(" ").trim_end())?;
+    }
+    writeln!(
+        out,
+        "\nWho has them has your account. Without them and without a primary device, nobody can help you.\n"
+    )?;
+    Ok(())
+}
+
+/// Whether some of the words were written down.
+fn typed_again(words: &RecoveryWords) -> Result<bool> {
+    let words = words.words().map_err(unusable)?;
+    let mut places: Vec<usize> = (0..words.len()).collect();
+    places.shuffle(&mut rand::rngs::OsRng);
+    places.truncate(ASKED);
+    places.sort_unstable();
+    for at in places {
+        write!(io::stderr(), "Type word {}: ", at + 1)?;
+        let mut typed = String::new();
+        if io::stdin().lock().read_line(&mut typed)? == 0 {
+            return Ok(false);
+        }
+        if words.get(at).is_none_or(|word| *word != typed.trim().to_lowercase()) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Makes this computer a primary device of the account that the words belong to.
+pub(crate) async fn recover(context: &Context, client: Client) -> Result<Me> {
+    let lock = context.home.lock_account().await?;
+    if context.home.key()?.is_some() {
+        return Err(Failure::message(format!(
+            "There is a key of an account already, in {}. Move it to a safe place first.",
+            context.home.key_path().display()
+        )));
+    }
+    context.home.check_writable()?;
+    let words = typed_words()?;
+    let recovery = words.key().map_err(unusable)?;
+    let client = client.with_credential(Credential::Account(recovery.clone()));
+    let token = client.recover().await.map_err(|error| {
+        if error.is_not_found() {
+            Failure::message("No account has these recovery words. Newer words replace the ones from before.")
+        } else {
+            error.into()
+        }
+    })?;
+    let (list, contents) = opened(&client, &words, &recovery, token.user_id).await?;
+    let key = AccountKey::generate();
+    let mut next = list.successor(now());
+    let is_one_gone = remove_lost(&client, &mut next, &recovery).await?;
+    let contents = if is_one_gone { begin_epoch(&mut next, &contents)? } else { contents };
+    let box_key = box_of(&key)?.public().to_text();
+    next.devices.push(ListedDevice { key: key.public_key(), box_key, role: Role::Primary, machine_id: None });
+    let list = list.next(&signed(&next, &recovery)?).map_err(Error::from)?;
+    client.change_devices(&change(&list, &contents, [(key.public_key(), host())])?).await?;
+    context.home.store_key(&key, &lock)?;
+    let user = token.user_id;
+    let client = client.with_credential(Credential::Account(key.clone()));
+    let token = client.sign_in().await?;
+    context.home.remember_list(client.origin(), user, &list)?;
+    context.home.remember(&client, &key, &token, Occasion::Login)?;
+    let own = devices::own(context, &client, &key, user).await?;
+    Ok(Me { client, key, id: user, own })
+}
+
+fn typed_words() -> Result<RecoveryWords> {
+    let typed = if io::stdin().is_terminal() {
+        write!(io::stderr(), "Your 24 recovery words, in one line (they are not shown): ")?;
+        let typed = without_echo()?;
+        writeln!(io::stderr())?;
+        typed
+    } else {
+        let mut line = secrecy::zeroize::Zeroizing::new(String::new());
+        io::stdin().lock().read_line(&mut line)?;
+        line
+    };
+    RecoveryWords::parse(&typed)
+        .map_err(|error| Failure::message(format!("{error}. Nothing was sent.").replacen("there", "There", 1)))
+}
+
+/// The account's newest list and contents, as far as they can be checked with the words alone: the words are in the list, and
+/// what is sealed to them opens. The person compares the fingerprint.
+async fn opened(
+    client: &Client,
+    words: &RecoveryWords,
+    recovery: &AccountKey,
+    user: ensemble_types::ids::UserId,
+) -> Result<(List, ContentRing)> {
+    let Some(shown) = client.devices().await?.list else {
+        return Err(Failure::message("The server shows no devices of this account."));
+    };
+    let account = List::remembered(&shown).map_err(Error::from)?.body().account.clone();
+    let list = client.newest_list(user, Known::Account(&account)).await?;
+    let boxed = words.box_key().map_err(unusable)?;
+    let is_ours = |list: &List| {
+        let entry = list.device(&recovery.public_key());
+        entry.is_some_and(|entry| entry.role == Role::Recovery && entry.box_key == boxed.public().to_text())
+    };
+    let Some(list) = list.filter(is_ours) else {
+        return Err(Failure::message(
+            "The server shows devices without these words. Nothing was changed. Do not trust it.",
+        ));
+    };
+    let sealed = client.content_ring().await?;
+    let contents = ContentRing::open(&sealed.sealed, &boxed, &recovery.public_key(), &list)
+        .map_err(|error| Failure::Seal("The content keys".to_owned(), error))?;
+    Ok((list, contents))
+}
+
+/// Asks about each other device whether it is lost. True when one is removed that could open contents.
+async fn remove_lost(client: &Client, next: &mut DeviceList, recovery: &AccountKey) -> Result<bool> {
+    let mut is_one_gone = false;
+    for device in client.devices().await?.devices {
+        if device.public_key == recovery.public_key() {
+            continue;
+        }
+        let key: String = device.public_key.chars().take(8).collect();
+        let name = device.name.as_deref().map(print::inline).unwrap_or_default();
+        print::note(format!("{name} ({key}), {}", device.role.as_str()));
+        if confirm::change("Is it lost? Remove it from the account")? {
+            let before = next.devices.len();
+            next.devices.retain(|entry| entry.key != device.public_key);
+            is_one_gone |= next.devices.len() < before && device.role.opens_contents();
+        }
+    }
+    Ok(is_one_gone)
+}
