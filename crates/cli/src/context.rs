@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ensemble_client::{AccountKey, Client, Credential, Retry, Token};
 use ensemble_types::ids::UserId;
+use ensemble_types::problem::Code;
 use ensemble_types::time::Timestamp;
 use secrecy::ExposeSecret;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -13,7 +14,6 @@ use crate::devices;
 use crate::failure::{Failure, Result, begin, is_loopback};
 use crate::global::Global;
 use crate::home::Home;
-use crate::print;
 use crate::settings::{KnownAccount, Occasion, StoredToken};
 
 /// The server when none is given.
@@ -108,7 +108,7 @@ impl Context {
         };
         let key = account::expected(self, client.origin(), &account, key)?;
         let stored = self.home.tokens().remove(client.origin());
-        let client = client.with_credential(Credential::Account(key.clone()));
+        let client = client.with_credential(Credential::Device(key.clone()));
         let client = match stored.filter(|stored| stored.public_key == key.public_key()) {
             Some(stored) => with(&client, &stored),
             None => client,
@@ -122,7 +122,7 @@ impl Context {
         let (client, account) = self.account()?;
         match account {
             Some(account) => {
-                let client = client.with_credential(Credential::Account(me.key.clone()));
+                let client = client.with_credential(Credential::Device(me.key.clone()));
                 self.renew(client, me.key, &account).await
             }
             None => Ok(me),
@@ -130,18 +130,21 @@ impl Context {
     }
 
     async fn renew(&self, client: Client, key: AccountKey, account: &KnownAccount) -> Result<Me> {
-        let token = client.sign_in().await?;
+        let token = client.sign_in().await.map_err(|error| {
+            if error.is(Code::UserNotFound) {
+                Failure::message(format!(
+                    "{} no longer has your account {}. `{}` makes a new one with your key.",
+                    client.origin(),
+                    account.user_id,
+                    self.typed("login")
+                ))
+            } else {
+                error.into()
+            }
+        })?;
         let stored = self.home.tokens().remove(client.origin());
         if stored.is_none_or(|stored| stored.token != token.token.expose_secret()) {
             self.home.remember(&client, &key, &token, Occasion::Renewal)?;
-        }
-        if token.user_id != account.user_id {
-            print::note(format!(
-                "{} no longer has your account {}. Your key has the new account {} there.",
-                client.origin(),
-                account.user_id,
-                token.user_id
-            ));
         }
         let own = devices::own(self, &client, &key, token.user_id).await?;
         Ok(Me { client, key, id: token.user_id, own })

@@ -75,6 +75,10 @@ fn client_text(error: &Error) -> String {
                 .to_owned()
         }
         Code::MachineNotFound => "You have no machine with this id. `ensemble machine list` shows your machines.".to_owned(),
+        Code::DeviceRemoved => {
+            "This device was removed from its account. To add it again: move its key away, and link it with `ensemble login --link`."
+                .to_owned()
+        }
         Code::UserNotFound => "There is no user with this id. `ensemble whoami` shows users their own id.".to_owned(),
         Code::LinkNotFound => {
             "This link does not work: it is unknown, expired, used up or deleted. Ask for a new one.".to_owned()

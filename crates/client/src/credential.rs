@@ -16,8 +16,22 @@ pub enum Credential {
     Anonymous,
     /// A token from elsewhere: a machine token, or a user token that is not renewed.
     Bearer(SecretString),
-    /// An account key: tokens are fetched when needed and renewed before they expire.
+    /// The key of an account or of one of its devices: tokens are fetched when needed and renewed before they expire. A key that
+    /// the service does not know makes an account.
     Account(AccountKey),
+    /// The same, and it never makes an account.
+    Device(AccountKey),
+}
+
+impl Credential {
+    /// The key, and whether it may make an account.
+    pub(crate) fn key(&self) -> Option<(&AccountKey, bool)> {
+        match self {
+            Self::Account(key) => Some((key, true)),
+            Self::Device(key) => Some((key, false)),
+            Self::Anonymous | Self::Bearer(_) => None,
+        }
+    }
 }
 
 /// A user token from a sign-in.

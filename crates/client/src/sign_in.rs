@@ -27,14 +27,14 @@ use crate::transport::Client;
 impl Client {
     /// Signs in with this client's account key and returns a token that is not about to expire.
     pub async fn sign_in(&self) -> Result<Token> {
-        let Credential::Account(key) = &self.0.credential else {
+        let Some((key, create)) = self.0.credential.key() else {
             return Err(Error::NoCredential("an account key"));
         };
         let mut kept = self.0.token.lock().await;
         if let Some(token) = kept.as_ref().filter(|token| token.is_fresh()) {
             return Ok(token.clone());
         }
-        let token = self.exchange(key).await?;
+        let token = self.exchange(key, create).await?;
         *kept = Some(token.clone());
         Ok(token)
     }
@@ -46,7 +46,7 @@ impl Client {
         self.with_credential(Credential::Bearer(token.token)).revoke_token(id).await
     }
 
-    async fn exchange(&self, key: &AccountKey) -> Result<Token> {
+    async fn exchange(&self, key: &AccountKey, create: bool) -> Result<Token> {
         // A challenge can be used once. When the response is lost, the next attempt needs a new challenge.
         let mut tries = 0;
         loop {
@@ -58,7 +58,7 @@ impl Client {
                 signature: fit(key.sign_challenge(self.origin(), &challenge.challenge))?,
                 challenge: fit(challenge.challenge)?,
                 origin: Text::new(self.origin()).map_err(|error| Error::Argument(format!("the origin {error}")))?,
-                create: true,
+                create,
             };
             tries += 1;
             let call = self.post(&["v1", "auth"], Repeat::Harmful).anonymous().json(&request);
@@ -93,21 +93,21 @@ impl Client {
             match &self.0.credential {
                 Credential::Anonymous => Ok(None),
                 Credential::Bearer(token) => Ok(Some(token.clone())),
-                Credential::Account(_) => self.sign_in().await.map(|token| Some(token.token)),
+                Credential::Account(_) | Credential::Device(_) => self.sign_in().await.map(|token| Some(token.token)),
             }
         })
     }
 
     /// Drops the cached token, so that the next call signs in again.
     pub(crate) async fn renew(&self) {
-        if matches!(self.0.credential, Credential::Account(_)) {
+        if self.0.credential.key().is_some() {
             *self.0.token.lock().await = None;
         }
     }
 
     /// Drops the cached token if it is the refused one. Returns whether a new one can be requested.
     pub(crate) async fn forget(&self, refused: Option<&SecretString>) -> bool {
-        let (Credential::Account(_), Some(refused)) = (&self.0.credential, refused) else {
+        let (Some(_), Some(refused)) = (self.0.credential.key(), refused) else {
             return false;
         };
         let mut kept = self.0.token.lock().await;

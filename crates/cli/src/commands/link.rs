@@ -213,7 +213,7 @@ pub(crate) async fn join(context: &Context) -> Result<Me> {
     let (first, last) = digits.split_at(3);
     print::note(format!("Type these digits on the other device: {first} {last}"));
     let answer = approved(&client, &code).await?;
-    let client = client.with_credential(Credential::Account(key.clone()));
+    let client = client.with_credential(Credential::Device(key.clone()));
     let token = client.sign_in().await?;
     let list = client.newest_list(answer.user_id, Known::Account(&answer.account)).await?;
     let boxed = box_of(&key)?.public().to_text();

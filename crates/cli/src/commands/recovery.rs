@@ -126,8 +126,8 @@ pub(crate) async fn recover(context: &Context, client: Client) -> Result<Me> {
     context.home.check_writable()?;
     let words = typed_words()?;
     let recovery = words.key().map_err(unusable)?;
-    let client = client.with_credential(Credential::Account(recovery.clone()));
-    let token = client.recover().await.map_err(|error| {
+    let client = client.with_credential(Credential::Device(recovery.clone()));
+    let token = client.sign_in().await.map_err(|error| {
         if error.is_not_found() {
             Failure::message("No account has these recovery words. Newer words replace the ones from before.")
         } else {
@@ -145,7 +145,7 @@ pub(crate) async fn recover(context: &Context, client: Client) -> Result<Me> {
     client.change_devices(&change(&list, &contents, [(key.public_key(), host())])?).await?;
     context.home.store_key(&key, &lock)?;
     let user = token.user_id;
-    let client = client.with_credential(Credential::Account(key.clone()));
+    let client = client.with_credential(Credential::Device(key.clone()));
     let token = client.sign_in().await?;
     context.home.remember_list(client.origin(), user, &list)?;
     context.home.remember(&client, &key, &token, Occasion::Login)?;

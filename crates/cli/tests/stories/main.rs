@@ -6,6 +6,8 @@ mod accounts;
 mod alone;
 #[cfg(feature = "up")]
 mod changes;
+#[cfg(feature = "up")]
+mod devices;
 mod ensemble;
 #[cfg(feature = "up")]
 mod interruptions;
