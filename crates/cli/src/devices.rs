@@ -175,6 +175,15 @@ pub(crate) fn shortened(name: &str) -> Option<Text<0, 64>> {
     Text::new(name.chars().filter(|c| !c.is_control()).take(64).collect::<String>()).ok()
 }
 
+/// What to do against the loss of the only device that can add and remove others.
+pub(crate) fn advice(list: &List) -> Option<&'static str> {
+    let signers = list.body().devices.iter().filter(|device| device.role.signs_lists()).count();
+    (signers < 2).then_some(
+        "If you lose this device, the account is lost. Make recovery words with `ensemble recovery`, or add another computer with \
+         `ensemble link`.",
+    )
+}
+
 pub(crate) fn signed(list: &DeviceList, key: &AccountKey) -> Result<SignedList> {
     sign_list(list, key).map_err(Failure::from)
 }

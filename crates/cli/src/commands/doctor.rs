@@ -16,6 +16,7 @@ use super::runner::Options;
 use super::submit::install;
 use crate::context::{Context, Me, answers};
 use crate::cost;
+use crate::devices;
 use crate::failure::{Result, is_loopback, start};
 use crate::machines::{Machines, Runner, runner};
 use crate::print;
@@ -130,6 +131,14 @@ async fn account(context: &Context, findings: &mut Findings) -> Option<Me> {
     match context.me().await {
         Ok(me) => {
             findings.ok("account", format!("signed in as {}", me.id));
+            if let Some(advice) = devices::advice(&me.own.list) {
+                findings.add(
+                    "recovery",
+                    Verdict::Note,
+                    "no other primary device, and no recovery words",
+                    Some(advice.to_owned()),
+                );
+            }
             Some(me)
         }
         Err(failure) => {

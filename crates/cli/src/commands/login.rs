@@ -69,7 +69,8 @@ impl Login {
         }
         if begun.is_new_key {
             print::line(format!(
-                "Your account is the key in {}. Keep a copy in a safe place: without the key the account cannot be restored.",
+                "This device's key is in {}. Do not copy it: add other computers with `ensemble link`, and make recovery words with \
+                 `ensemble recovery`, because without another device and without words a lost account cannot be restored.",
                 context.home.key_path().display()
             ))?;
         }

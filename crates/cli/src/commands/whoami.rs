@@ -5,6 +5,7 @@ use ensemble_client::seal::fingerprint;
 
 use super::DONE;
 use crate::context::Context;
+use crate::devices;
 use crate::failure::Result;
 use crate::print;
 
@@ -38,6 +39,9 @@ impl Whoami {
         ))?;
         print::line(format!("server       {}", me.client.origin()))?;
         print::line(format!("key          {}", context.home.key_path().display()))?;
+        if let Some(advice) = devices::advice(&me.own.list) {
+            print::note(advice);
+        }
         Ok(DONE)
     }
 }
