@@ -100,11 +100,8 @@ impl Limiter {
     pub(crate) fn count_new_account(&self, address: IpAddr) {
         let [.., new_accounts] = &self.policies;
         let address = limit_address(address);
-        if let Some(quota) = new_accounts.count(LimitKey::Address(address))
-            && quota.remaining == 0
-        {
-            let until = Instant::now() + quota.window / quota.quota.max(1);
-            self.exhausted().insert(address, until);
+        if let Some(quota) = new_accounts.count(LimitKey::Address(address)).filter(|quota| quota.remaining == 0) {
+            self.exhausted().insert(address, Instant::now() + quota.window / quota.quota.max(1));
         }
     }
 

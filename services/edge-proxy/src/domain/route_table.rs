@@ -77,12 +77,7 @@ fn is_under(path: &str, prefix: &str) -> bool {
 /// Whether the service answers when something happens, or when the caller's own deadline is over.
 pub fn is_long_poll(path: &str) -> bool {
     path.strip_prefix("/v1/orchestrator/").is_some_and(|rest| rest == "leases" || rest.ends_with("/pend"))
-        || device_link(path).is_some_and(|rest| !rest.contains('/'))
-}
-
-/// What follows `/v1/auth/links/`.
-fn device_link(path: &str) -> Option<&str> {
-    path.strip_prefix("/v1/auth/links/").filter(|rest| !rest.is_empty())
+        || path.strip_prefix("/v1/auth/links/").is_some_and(|id| !id.contains('/'))
 }
 
 /// Which limit a request counts against.
@@ -90,11 +85,9 @@ fn device_link(path: &str) -> Option<&str> {
 pub enum Class {
     /// Against the account, the machine token or the address.
     Ordinary,
-    /// Signing in: against the address, strictly.
+    /// Signing in, reading a public link, and asking to be linked: each against the address, strictly.
     SignIn,
-    /// Reading a public link: against the address, strictly.
     PublicLink,
-    /// Asking to be linked to an account: against the address, strictly.
     DeviceLink,
     /// A runner's heartbeat or finish, counted and never refused: refusing it would throw work away.
     NeverThrottled,
@@ -107,16 +100,15 @@ pub fn class(is_post: bool, path: &str) -> Class {
         "/v1/auth" | "/v1/auth/challenge" => Class::SignIn,
         "/healthz" | "/readyz" => Class::Exempt,
         _ if is_under(path, "/v1/public-sessions/") || is_under(path, "/share/") => Class::PublicLink,
-        _ if is_post && device_link(path).is_some_and(|rest| rest.ends_with("/request")) => Class::DeviceLink,
-        _ if is_post && is_runner_report(path) => Class::NeverThrottled,
+        _ if is_post && is_call(path, "/v1/auth/links/", &["request"]) => Class::DeviceLink,
+        _ if is_post && is_call(path, "/v1/orchestrator/leases/", &["heartbeat", "finish"]) => Class::NeverThrottled,
         _ => Class::Ordinary,
     }
 }
 
-fn is_runner_report(path: &str) -> bool {
-    path.strip_prefix("/v1/orchestrator/leases/")
-        .and_then(|rest| rest.split_once('/'))
-        .is_some_and(|(_, verb)| matches!(verb, "heartbeat" | "finish"))
+/// Whether the path is one of these verbs of one thing below `prefix`.
+fn is_call(path: &str, prefix: &str, verbs: &[&str]) -> bool {
+    path.strip_prefix(prefix).and_then(|rest| rest.split_once('/')).is_some_and(|(_, verb)| verbs.contains(&verb))
 }
 
 /// May the request be sent again when a connection that had been idle turns out to be dead before the first byte of an
@@ -195,7 +187,7 @@ mod tests {
         assert!(is_long_poll("/v1/orchestrator/runs/x/pend"));
         assert!(is_long_poll("/v1/orchestrator/leases"));
         assert!(is_long_poll("/v1/auth/links/x"));
-        assert!(!is_long_poll("/v1/auth/links/x/request") && !is_long_poll("/v1/auth/links/"));
+        assert!(!is_long_poll("/v1/auth/links/x/request"));
         assert!(!is_long_poll("/v1/sessions/x/pend"));
         assert!(is_repeatable(true, "/v1/sessions"));
         assert!(!is_repeatable(false, "/v1/sessions"));
