@@ -10,10 +10,12 @@ use secrecy::ExposeSecret;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::account;
+use crate::commands::devices::finish_removal;
 use crate::devices;
 use crate::failure::{Failure, Result, begin, is_loopback};
 use crate::global::Global;
 use crate::home::Home;
+use crate::print;
 use crate::settings::{KnownAccount, Occasion, StoredToken};
 
 /// The server when none is given.
@@ -147,7 +149,12 @@ impl Context {
             self.home.remember(&client, &key, &token, Occasion::Renewal)?;
         }
         let own = devices::own(self, &client, &key, token.user_id).await?;
-        Ok(Me { client, key, id: token.user_id, own })
+        let me = Me { client, key, id: token.user_id, own };
+        if self.home.settings()?.unfinished_removals.contains(me.client.origin()) {
+            print::note("Finishing the removal of a device: sessions get new keys.");
+            finish_removal(self, &me).await?;
+        }
+        Ok(me)
     }
 }
 

@@ -11,7 +11,7 @@ use super::link::{check_primary, described};
 use super::recovery::begin_epoch;
 use crate::confirm;
 use crate::context::{Context, Me, now};
-use crate::devices::{change, signed};
+use crate::devices::{Own, change, signed};
 use crate::failure::{Failure, Result};
 use crate::print;
 use crate::styled::Tone;
@@ -161,12 +161,16 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool) -> Result<()
         contents = begin_epoch(&mut next, &contents)?;
     }
     let list = me.own.list.next(&signed(&next, &me.key)?).map_err(ensemble_client::Error::from)?;
+    // A command that is killed from here on is finished by the next one.
+    context.home.change_settings(|settings| {
+        settings.unfinished_removals.insert(me.client.origin().to_owned());
+    })?;
     me.client.change_devices(&change(&list, &contents, [])?).await?;
     context.home.remember_list(me.client.origin(), me.id, &list)?;
     print::note(format!("{name} is removed. It cannot sign in any more."));
     // With the content keys of the new epoch.
-    let me = context.me().await?;
-    let changed = rekey_recent(context, &me).await?;
+    let me = Me { own: Own { list, contents }, client: me.client.clone(), key: me.key.clone(), id: me.id };
+    let changed = finish_removal(context, &me).await?;
     if context.json {
         return print::json(&serde_json::json!({ "removed": device.public_key, "rekeyed": changed }), false);
     }
@@ -174,6 +178,15 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool) -> Result<()
         "{changed} sessions have a new key. Older ones get theirs before their next message. A public link keeps its old key: \
          replace it with `ensemble share link`."
     ))
+}
+
+/// Gives the sessions that are in use new keys, and forgets that this is to be done. Returns how many there were.
+pub(crate) async fn finish_removal(context: &Context, me: &Me) -> Result<usize> {
+    let changed = rekey_recent(context, me).await?;
+    context.home.change_settings(|settings| {
+        settings.unfinished_removals.remove(me.client.origin());
+    })?;
+    Ok(changed)
 }
 
 /// Gives a new key to each session that a removed device could still read and that is in use.

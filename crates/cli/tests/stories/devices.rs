@@ -150,6 +150,14 @@ fn a_second_computer_is_linked_works_and_is_removed() {
     assert!(second.fail(&["login"]).contains("removed from its account"));
     owner.succeed(&["session", "send", &session, "three"]);
     assert_eq!(texts(&owner, &session), ["one", "two", "three"]);
+    // A removal that was killed before its sessions had new keys goes on with the next command.
+    let file = owner.files().join("settings.json");
+    let mut settings: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    assert_eq!(settings["unfinishedRemovals"], serde_json::json!([]));
+    settings["unfinishedRemovals"] = serde_json::json!([owner.json(&["config"])["server"]]);
+    std::fs::write(&file, settings.to_string()).unwrap();
+    assert!(owner.run(&["session", "list"]).err.contains("Finishing the removal"));
+    assert!(!owner.run(&["session", "list"]).err.contains("Finishing the removal"));
     // Its key never makes an account again, and it can be linked as a new device.
     std::fs::rename(second.files(), second.home().join("before")).unwrap();
     add(&owner, &second, &["--role", "linked"]);
