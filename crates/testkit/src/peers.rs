@@ -150,7 +150,8 @@ impl Keys for Inner {
         Box::pin(async move {
             here(&self.identity_away)?;
             let revoked = self.issuer.revoked();
-            let version = revoked.len().to_string();
+            let removed = self.issuer.removed();
+            let version = format!("{} {}", revoked.len(), removed.len());
             if request.known_version == version {
                 return Ok(SnapshotResponse { version, unchanged: true, ..SnapshotResponse::default() });
             }
@@ -160,7 +161,7 @@ impl Keys for Inner {
                 unchanged: false,
                 keys: vec![VerificationKey { key_id, public_key: public_key.to_vec() }],
                 revoked_token_ids: revoked.iter().map(|id: &TokenId| id.uuid().as_bytes().to_vec()).collect(),
-                removed_devices: Vec::new(),
+                removed_devices: removed.iter().map(|device| device.0.to_vec()).collect(),
             })
         })
     }

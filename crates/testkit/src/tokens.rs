@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ed25519_dalek::{Signer, SigningKey};
-use ensemble_chassis::auth::FixedKeys;
-use ensemble_chassis::auth::{self as jwt, AUDIENCE_MACHINE, AUDIENCE_USER, Claims, ISSUER, SCOPE_MACHINE, SCOPE_USER};
+use ensemble_chassis::auth::{
+    self as jwt, AUDIENCE_MACHINE, AUDIENCE_USER, Claims, DeviceKey, FixedKeys, ISSUER, SCOPE_MACHINE, SCOPE_USER,
+};
 use ensemble_chassis::{Clock, KeySet};
 use ensemble_types::ids::{MachineId, TokenId, UserId};
 
@@ -17,6 +18,7 @@ const HOUR: i64 = 3_600;
 pub struct Issuer {
     key: SigningKey,
     revoked: Mutex<Vec<TokenId>>,
+    removed: Mutex<Vec<DeviceKey>>,
     keys: Arc<FixedKeys>,
 }
 
@@ -31,7 +33,7 @@ impl Issuer {
         jwt::install_provider();
         let key = random_key();
         let keys = Arc::new(FixedKeys::new(KeySet::new([(KID.to_owned(), key.verifying_key())], [])));
-        Self { key, revoked: Mutex::default(), keys }
+        Self { key, revoked: Mutex::default(), removed: Mutex::default(), keys }
     }
 
     /// For a service that accepts a key source.
@@ -59,10 +61,29 @@ impl Issuer {
         (self.sign(&claims), claims.jti)
     }
 
+    pub fn removed(&self) -> Vec<DeviceKey> {
+        self.removed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A user's token that this device asked for.
+    pub fn of_device(&self, user: UserId, device: DeviceKey) -> String {
+        self.sign(&Claims { device: Some(device), ..claims(user) })
+    }
+
     pub fn revoke(&self, token: TokenId) {
-        let mut revoked = self.revoked.lock().unwrap_or_else(PoisonError::into_inner);
-        revoked.push(token);
-        self.keys.replace(KeySet::new([(KID.to_owned(), self.key.verifying_key())], revoked.iter().copied()));
+        self.revoked.lock().unwrap_or_else(PoisonError::into_inner).push(token);
+        self.publish();
+    }
+
+    /// Removes a device from its account.
+    pub fn remove(&self, device: DeviceKey) {
+        self.removed.lock().unwrap_or_else(PoisonError::into_inner).push(device);
+        self.publish();
+    }
+
+    fn publish(&self) {
+        let keys = KeySet::new([(KID.to_owned(), self.key.verifying_key())], self.revoked());
+        self.keys.replace(keys.with_removed(self.removed()));
     }
 
     pub fn machine(&self, user: UserId, machine: &MachineId) -> String {

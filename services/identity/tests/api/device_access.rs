@@ -68,6 +68,14 @@ on_both_databases! {
                 }
             }
         }
+        // The account that made a link sees who asked, with a user's token only.
+        let link = alice.open_link().await;
+        let request = json!(Keys::new().request(&link, crate::ORIGIN));
+        fixture.api.post(&format!("/v1/auth/links/{link}/request"), &request).await.expect(200);
+        for ((who, api), sees) in callers.iter().zip([true, true, false, false, false, false, false]) {
+            let found = api.get(&format!("/v1/auth/links/{link}")).await.expect(200);
+            assert_eq!(found["request"].is_object(), sees, "{who}");
+        }
         let unsigned = callers[1].1.post("/v1/devices", &change(&sign(&alice.next(), &linked))).await;
         unsigned.problem(400, "INVALID_ARGUMENT");
         let relayed = change(&sign(&alice.next(), &alice.keys));

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use ensemble_chassis::auth::DeviceKey;
 use ensemble_testkit::{Events, on_both_databases};
 use serde_json::{Value, json};
 
@@ -103,9 +104,11 @@ on_both_databases! {
         let owner = fixture.client();
         let id = owner.session().await;
         let path = format!("/v1/sessions/{id}");
-        for end in ["share", "token", "session"] {
+        for end in ["share", "token", "device", "session"] {
             let guest = fixture.guest(&owner, &id, "view").await;
             let (token, token_id) = fixture.peers.issuer().revocable(guest.id);
+            let device = DeviceKey([7; 32]);
+            let token = if end == "device" { fixture.peers.issuer().of_device(guest.id, device) } else { token };
             let guest = Client { api: guest.api.with_token(&token), ..guest };
             let mut events = follow(&guest, &id, "").await;
             owner.append(&id, &format!("before {end}"), "x").await;
@@ -118,6 +121,10 @@ on_both_databases! {
                 }
                 "token" => {
                     fixture.peers.issuer().revoke(token_id);
+                    "token_revoked"
+                }
+                "device" => {
+                    fixture.peers.issuer().remove(device);
                     "token_revoked"
                 }
                 _ => {
