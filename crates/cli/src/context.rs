@@ -144,15 +144,25 @@ impl Context {
                 error.into()
             }
         })?;
+        if token.user_id != account.user_id {
+            return Err(Failure::message(format!(
+                "{} says that your key belongs to another account now, and not to {}. Nothing was done. Ask its operator.",
+                client.origin(),
+                account.user_id
+            )));
+        }
         let stored = self.home.tokens().remove(client.origin());
         if stored.is_none_or(|stored| stored.token != token.token.expose_secret()) {
             self.home.remember(&client, &key, &token, Occasion::Renewal)?;
         }
         let own = devices::own(self, &client, &key, token.user_id).await?;
         let me = Me { client, key, id: token.user_id, own };
-        if self.home.settings()?.unfinished_removals.contains(me.client.origin()) {
+        if self.home.settings()?.unfinished_removals.contains_key(me.client.origin()) {
             print::note("Finishing the removal of a device: sessions get new keys.");
-            finish_removal(self, &me).await?;
+            // The command that was typed must not fail because of it.
+            if let Err(failure) = finish_removal(self, &me).await {
+                print::note(format!("It could not be finished: {failure} The next command tries again."));
+            }
         }
         Ok(me)
     }

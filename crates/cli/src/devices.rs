@@ -42,8 +42,17 @@ impl Home {
         let mut lists: Lists = self.read_json(FILE)?.unwrap_or_default();
         let users = lists.entry(origin.to_owned()).or_default();
         let known = users.get(&user).and_then(|signed| List::remembered(signed).ok());
-        if known.is_some_and(|known| known.version() >= list.version()) {
-            return Ok(());
+        match known {
+            Some(known) if known.version() > list.version() => {
+                return Err(Failure::message(
+                    "Another command of yours has read a newer device list. Run the command again.",
+                ));
+            }
+            Some(known) if known.version() == list.version() && known.digest() != list.digest() => {
+                return Err(Error::OldDeviceList.into());
+            }
+            Some(known) if known.version() == list.version() => return Ok(()),
+            _ => {}
         }
         users.insert(user, list.signed().clone());
         self.write_json(FILE, &lists)

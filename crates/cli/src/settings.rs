@@ -1,6 +1,6 @@
 //! What the command line remembers about servers: which one to use, and for each the account, the token and this machine.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -33,8 +33,8 @@ pub(crate) struct Settings {
     pub(crate) machines: BTreeMap<String, MachineId>,
     /// The directories that the runner allows which was started last on this machine, by server origin.
     pub(crate) runner_roots: BTreeMap<String, Vec<PathBuf>>,
-    /// The servers at which a device was removed, and sessions may still need a new key for it.
-    pub(crate) unfinished_removals: BTreeSet<String>,
+    /// The versions of device lists without a device for which sessions may still need new keys, by server origin.
+    pub(crate) unfinished_removals: BTreeMap<String, u32>,
     /// The account key that was first seen for a user, by server origin.
     pub(crate) known_users: BTreeMap<String, BTreeMap<String, String>>,
 }

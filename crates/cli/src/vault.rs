@@ -78,28 +78,44 @@ impl Me {
         Ok(ring)
     }
 
+    /// The session, with a new key if devices that were removed, or users who lost access, have the one that it had.
+    pub(crate) async fn fresh(&self, context: &Context, session: Session) -> Result<Session> {
+        let is_owner = session.access_level == AccessLevel::Owner;
+        if is_owner && (session.rekey_needed || self.is_stale(&session)) {
+            return self.rekey(context, &session).await;
+        }
+        Ok(session)
+    }
+
     /// Begins a new epoch: creates a key for the owner and every user with a share.
     pub(crate) async fn rekey(&self, context: &Context, session: &Session) -> Result<Session> {
-        let ring = self.writing_ring(session)?.next().map_err(|error| Failure::Seal("The key".to_owned(), error))?;
-        let sealed = seal_ring(&ring, &self.content_key()?, Binding::Session { owner: self.id })?;
-        let update = UpdateSession {
-            encryption_key: Some(sealed),
-            expected_key_epoch: Some(session.key_epoch),
-            ..UpdateSession::default()
-        };
-        let session = match self.client.update_session(session.id, &update).await {
-            // Another program of the owner was faster.
-            Err(error) if error.is(Code::VersionMismatch) => {
-                let session = self.client.session(session.id).await?;
-                if !session.rekey_needed {
-                    return Ok(session);
+        const TRIES: usize = 3;
+        let mut session = session.clone();
+        for _ in 0..TRIES {
+            let ring = self.writing_ring(&session)?.next();
+            let ring = ring.map_err(|error| Failure::Seal("The key".to_owned(), error))?;
+            let sealed = seal_ring(&ring, &self.content_key()?, Binding::Session { owner: self.id })?;
+            let update = UpdateSession {
+                encryption_key: Some(sealed),
+                expected_key_epoch: Some(session.key_epoch),
+                ..UpdateSession::default()
+            };
+            match self.client.update_session(session.id, &update).await {
+                // Another program of the owner was faster. It may not have known of the removal.
+                Err(error) if error.is(Code::VersionMismatch) => {
+                    session = self.client.session(session.id).await?;
+                    if !session.rekey_needed && !self.is_stale(&session) {
+                        return Ok(session);
+                    }
                 }
-                return Err(error.into());
+                changed => {
+                    let changed = changed?;
+                    self.pass_on(context, changed.id, &ring).await?;
+                    return Ok(changed);
+                }
             }
-            session => session?,
-        };
-        self.pass_on(context, session.id, &ring).await?;
-        Ok(session)
+        }
+        Err(Failure::message("Other programs of yours change the key of this session at the same time. Try again."))
     }
 
     /// Seals the current ring to every user with a share.

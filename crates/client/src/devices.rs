@@ -23,6 +23,8 @@ pub enum Known<'a> {
     Account(&'a str),
     /// A list that was checked before.
     List(&'a List),
+    /// The public key of its first device, and a version with its digest, by a device of the account.
+    Vouched { account: &'a str, version: u32, digest: &'a str },
 }
 
 /// Signs a list. What signs and what is signed is checked by [`List::next`].
@@ -67,7 +69,7 @@ impl Client {
     /// a forked list.
     pub async fn newest_list(&self, user: UserId, known: Known<'_>) -> Result<Option<List>> {
         let mut newest = match known {
-            Known::Account(_) => None,
+            Known::Account(_) | Known::Vouched { .. } => None,
             Known::List(list) => Some(list.clone()),
         };
         // The known one comes again, so that a server that has forgotten it is noticed.
@@ -87,10 +89,16 @@ impl Client {
                     }
                     Some(list) => Some(list.next(signed)?),
                     None => match known {
-                        Known::Account(account) => Some(List::first(signed, account)?),
+                        Known::Account(account) | Known::Vouched { account, .. } => Some(List::first(signed, account)?),
                         Known::List(list) => Some(list.next(signed)?),
                     },
                 };
+                if let (Known::Vouched { version, digest, .. }, Some(list)) = (&known, &newest)
+                    && list.version() == *version
+                    && list.digest_text() != *digest
+                {
+                    return Err(Error::OldDeviceList);
+                }
             }
             match (&newest, page.next_cursor) {
                 (Some(list), Some(_)) if list.version() > after => after = list.version(),

@@ -1,9 +1,11 @@
 //! `ensemble devices`: shows the devices of the account, and removes one.
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
-use ensemble_client::SessionFilter;
+use ensemble_client::{Client, SessionFilter};
 use ensemble_types::devices::{Device, Role};
-use ensemble_types::sessions::{AccessLevel, Session};
+use ensemble_types::sessions::Session;
 use futures_util::TryStreamExt;
 
 use super::DONE;
@@ -20,6 +22,8 @@ use crate::when;
 
 /// Sessions that were written to in so many days get a new key at once, all others before their next message.
 const RECENT_DAYS: u64 = 7;
+/// Services learn of a removal within 10 s.
+const SETTLED: Duration = Duration::from_secs(12);
 
 /// Shows the devices of your account.
 #[derive(Debug, Args)]
@@ -146,7 +150,7 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool) -> Result<()
     check_primary(me)?;
     let device = find(me, named).await?;
     let name = called(&device);
-    if device.current {
+    if device.public_key == me.key.public_key() {
         return Err(Failure::message(
             "This is the device that you use. Remove it on another primary device of your account.",
         ));
@@ -161,13 +165,11 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool) -> Result<()
         contents = begin_epoch(&mut next, &contents)?;
     }
     let list = me.own.list.next(&signed(&next, &me.key)?).map_err(ensemble_client::Error::from)?;
-    // A command that is killed from here on is finished by the next one.
-    context.home.change_settings(|settings| {
-        settings.unfinished_removals.insert(me.client.origin().to_owned());
-    })?;
+    begin_removal(context, &me.client, list.version())?;
     me.client.change_devices(&change(&list, &contents, [])?).await?;
     context.home.remember_list(me.client.origin(), me.id, &list)?;
     print::note(format!("{name} is removed. It cannot sign in any more."));
+    settle().await;
     // With the content keys of the new epoch.
     let me = Me { own: Own { list, contents }, client: me.client.clone(), key: me.key.clone(), id: me.id };
     let changed = finish_removal(context, &me).await?;
@@ -180,30 +182,46 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool) -> Result<()
     ))
 }
 
-/// Gives the sessions that are in use new keys, and forgets that this is to be done. Returns how many there were.
+/// Gives the sessions that are in use new keys, and forgets that this is to be done. Returns how many have one.
+///
+/// # Errors
+/// The sessions cannot be listed.
 pub(crate) async fn finish_removal(context: &Context, me: &Me) -> Result<usize> {
-    let changed = rekey_recent(context, me).await?;
+    let sessions: Vec<Session> =
+        me.client.sessions(SessionFilter { active_only: false, shared: false }).try_collect().await?;
+    let limit = Duration::from_secs(RECENT_DAYS * 24 * 3600);
+    let is_recent = |session: &Session| session.online || now().since(session.updated_at) < limit;
+    let wanted: Vec<_> = sessions.iter().filter(|session| is_recent(session)).collect();
+    let mut changed = 0;
+    for (done, session) in wanted.iter().enumerate() {
+        match me.rekey(context, session).await {
+            Ok(_) => changed += 1,
+            // Others must get theirs. This one is tried again before its next message.
+            Err(failure) => print::note(format!("Session {} has no new key: {failure}", session.reference)),
+        }
+        if (done + 1) % 10 == 0 {
+            print::note(format!("{} of {} sessions are done.", done + 1, wanted.len()));
+        }
+    }
     context.home.change_settings(|settings| {
-        settings.unfinished_removals.remove(me.client.origin());
+        if settings.unfinished_removals.get(me.client.origin()).is_some_and(|version| *version <= me.own.list.version())
+        {
+            settings.unfinished_removals.remove(me.client.origin());
+        }
     })?;
     Ok(changed)
 }
 
-/// Gives a new key to each session that a removed device could still read and that is in use.
-async fn rekey_recent(context: &Context, me: &Me) -> Result<usize> {
-    let sessions: Vec<Session> =
-        me.client.sessions(SessionFilter { active_only: false, shared: false }).try_collect().await?;
-    let limit = std::time::Duration::from_secs(RECENT_DAYS * 24 * 3600);
-    let is_recent = |session: &Session| session.online || now().since(session.updated_at) < limit;
-    let wanted: Vec<_> = sessions
-        .iter()
-        .filter(|session| session.access_level == AccessLevel::Owner && me.is_stale(session) && is_recent(session))
-        .collect();
-    for (done, session) in wanted.iter().enumerate() {
-        me.rekey(context, session).await?;
-        if (done + 1) % 10 == 0 {
-            print::note(format!("{} of {} sessions have a new key.", done + 1, wanted.len()));
-        }
-    }
-    Ok(wanted.len())
+/// Notes that sessions have to get new keys because of this list, before it is sent: a command that is killed after that is
+/// finished by the next one.
+pub(crate) fn begin_removal(context: &Context, me: &Client, version: u32) -> Result<()> {
+    context.home.change_settings(|settings| {
+        settings.unfinished_removals.insert(me.origin().to_owned(), version);
+    })
+}
+
+/// Waits until every service has learnt of a removal. Until then a removed device can still change what it could change.
+pub(crate) async fn settle() {
+    print::note("Waiting until no service accepts its tokens any more (12 s).");
+    tokio::time::sleep(SETTLED).await;
 }

@@ -5,17 +5,18 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use clap::Args;
-use ensemble_client::seal::{ContentRing, RecoveryWords};
+use ensemble_client::seal::{ContentRing, RecoveryWords, fingerprint};
 use ensemble_client::{AccountKey, Client, Credential, Error, Known};
 use ensemble_types::devices::{DeviceList, ListedDevice, Role};
 use rand::seq::SliceRandom;
 
 use super::DONE;
+use super::devices::{begin_removal, finish_removal, settle};
 use super::link::{check_primary, without_echo};
 use crate::commands::machine::host;
 use crate::confirm;
 use crate::context::{Context, Me, now};
-use crate::devices::{self, List, box_of, change, signed};
+use crate::devices::{self, List, Own, box_of, change, signed};
 use crate::failure::{Failure, Result};
 use crate::print;
 use crate::settings::Occasion;
@@ -42,14 +43,22 @@ impl Recovery {
         let before = next.devices.len();
         next.devices.retain(|device| device.role != Role::Recovery);
         let mut contents = me.own.contents.clone();
-        if next.devices.len() < before {
+        let is_replaced = next.devices.len() < before;
+        if is_replaced {
             contents = begin_epoch(&mut next, &contents)?;
         }
         let box_key = words.box_key().map_err(unusable)?.public().to_text();
         next.devices.push(ListedDevice { key: key.public_key(), box_key, role: Role::Recovery, machine_id: None });
         let list = me.own.list.next(&signed(&next, &me.key)?).map_err(Error::from)?;
+        if is_replaced {
+            begin_removal(context, &me.client, list.version())?;
+        }
         me.client.change_devices(&change(&list, &contents, [])?).await?;
         context.home.remember_list(me.client.origin(), me.id, &list)?;
+        if is_replaced {
+            let me = Me { own: Own { list, contents }, client: me.client.clone(), key: me.key.clone(), id: me.id };
+            finish_removal(context, &me).await?;
+        }
         if context.json {
             print::json(&serde_json::json!({ "success": true }), false)?;
         } else {
@@ -135,6 +144,12 @@ pub(crate) async fn recover(context: &Context, client: Client) -> Result<Me> {
         }
     })?;
     let (list, contents) = opened(&client, &words, &recovery, token.user_id).await?;
+    // The words do not say which account they belong to, so the person does.
+    let fingerprint = fingerprint(&list.body().account).map_err(unusable)?;
+    print::note(format!("The account's fingerprint is {fingerprint}, as `ensemble whoami` showed it."));
+    if io::stdin().is_terminal() && !confirm::change("Is it your account")? {
+        return Err(Failure::message("Nothing was changed. If the words are yours, do not trust this server."));
+    }
     let key = AccountKey::generate();
     let mut next = list.successor(now());
     let is_one_gone = remove_lost(&client, &mut next, &recovery).await?;
@@ -142,6 +157,9 @@ pub(crate) async fn recover(context: &Context, client: Client) -> Result<Me> {
     let box_key = box_of(&key)?.public().to_text();
     next.devices.push(ListedDevice { key: key.public_key(), box_key, role: Role::Primary, machine_id: None });
     let list = list.next(&signed(&next, &recovery)?).map_err(Error::from)?;
+    if is_one_gone {
+        begin_removal(context, &client, list.version())?;
+    }
     client.change_devices(&change(&list, &contents, [(key.public_key(), host())])?).await?;
     context.home.store_key(&key, &lock)?;
     let user = token.user_id;
@@ -150,7 +168,12 @@ pub(crate) async fn recover(context: &Context, client: Client) -> Result<Me> {
     context.home.remember_list(client.origin(), user, &list)?;
     context.home.remember(&client, &key, &token, Occasion::Login)?;
     let own = devices::own(context, &client, &key, user).await?;
-    Ok(Me { client, key, id: user, own })
+    let me = Me { client, key, id: user, own };
+    if is_one_gone {
+        settle().await;
+        finish_removal(context, &me).await?;
+    }
+    Ok(me)
 }
 
 fn typed_words() -> Result<RecoveryWords> {
@@ -200,16 +223,18 @@ async fn opened(
 /// Asks about each other device whether it is lost. True when one is removed that could open contents.
 async fn remove_lost(client: &Client, next: &mut DeviceList, recovery: &AccountKey) -> Result<bool> {
     let mut is_one_gone = false;
-    for device in client.devices().await?.devices {
-        if device.public_key == recovery.public_key() {
+    // The signed list says which devices there are. Names are what the server keeps beside it.
+    let named = client.devices().await?.devices;
+    for device in next.devices.clone() {
+        if device.key == recovery.public_key() {
             continue;
         }
-        let key: String = device.public_key.chars().take(8).collect();
-        let name = device.name.as_deref().map(print::inline).unwrap_or_default();
-        print::note(format!("{name} ({key}), {}", device.role.as_str()));
+        let key: String = device.key.chars().take(8).collect();
+        let name = named.iter().find(|named| named.public_key == device.key).and_then(|named| named.name.as_deref());
+        print::note(format!("{} ({key}), {}", print::inline(name.unwrap_or("without a name")), device.role.as_str()));
         if confirm::change("Is it lost? Remove it from the account")? {
             let before = next.devices.len();
-            next.devices.retain(|entry| entry.key != device.public_key);
+            next.devices.retain(|entry| entry.key != device.key);
             is_one_gone |= next.devices.len() < before && device.role.opens_contents();
         }
     }

@@ -153,8 +153,8 @@ fn a_second_computer_is_linked_works_and_is_removed() {
     // A removal that was killed before its sessions had new keys goes on with the next command.
     let file = owner.files().join("settings.json");
     let mut settings: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-    assert_eq!(settings["unfinishedRemovals"], serde_json::json!([]));
-    settings["unfinishedRemovals"] = serde_json::json!([owner.json(&["config"])["server"]]);
+    assert_eq!(settings["unfinishedRemovals"], serde_json::json!({}));
+    settings["unfinishedRemovals"] = serde_json::json!({ owner.json(&["config"])["server"].as_str().unwrap(): 3 });
     std::fs::write(&file, settings.to_string()).unwrap();
     assert!(owner.run(&["session", "list"]).err.contains("Finishing the removal"));
     assert!(!owner.run(&["session", "list"]).err.contains("Finishing the removal"));

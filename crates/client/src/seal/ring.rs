@@ -72,10 +72,17 @@ impl KeyRing {
         let (version, rest) = bytes.split_first().ok_or(SealError::Format)?;
         let (epoch, keys) = rest.split_first_chunk::<4>().ok_or(SealError::Format)?;
         let (keys, remainder) = keys.as_chunks::<32>();
-        if *version != VERSION || keys.is_empty() || keys.len() > MOST_KEYS || !remainder.is_empty() {
+        let epoch = u32::from_be_bytes(*epoch);
+        // A ring that begins elsewhere could run out of epochs, and keep its newest key for ever.
+        if epoch != Self::FIRST_EPOCH
+            || *version != VERSION
+            || keys.is_empty()
+            || keys.len() > MOST_KEYS
+            || !remainder.is_empty()
+        {
             return Err(SealError::Format);
         }
-        Ok(Self { first_epoch: u32::from_be_bytes(*epoch), keys: Zeroizing::new(keys.to_vec()) })
+        Ok(Self { first_epoch: epoch, keys: Zeroizing::new(keys.to_vec()) })
     }
 }
 

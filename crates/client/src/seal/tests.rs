@@ -241,6 +241,16 @@ fn a_swapped_content_key_is_refused() {
 }
 
 #[test]
+fn a_ring_begins_with_the_first_epoch() {
+    let bytes = KeyRing::generate().to_bytes();
+    for first in [0_u32, 2, u32::MAX] {
+        let mut other = bytes.to_vec();
+        other[1..5].copy_from_slice(&first.to_be_bytes());
+        assert_eq!(KeyRing::from_bytes(&other), Err(SealError::Format), "{first}");
+    }
+}
+
+#[test]
 fn a_full_ring_fits_into_the_field_for_a_sealed_key() {
     let pair = BoxKeyPair::of(&account()).unwrap();
     let mut ring = KeyRing::generate();

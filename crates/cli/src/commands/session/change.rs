@@ -39,7 +39,7 @@ impl Rename {
             return Err(Failure::message("The title is empty."));
         }
         let id = self.session.find(me).await?;
-        let session = me.client.session(id).await?;
+        let session = me.fresh(context, me.client.session(id).await?).await?;
         let ring = me.writing_ring(&session)?;
         let old = card(&ring, &session.metadata)
             .map_err(|error| Failure::Seal(format!("The metadata of session {}", session.id), error))?;

@@ -9,7 +9,7 @@ use ensemble_client::seal::{KeyRing, MessageBody, Purpose};
 use ensemble_client::{SessionEvent, Window, idempotency_key};
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::{AppendMessage, Message};
-use ensemble_types::sessions::{AccessLevel, Session};
+use ensemble_types::sessions::Session;
 use ensemble_types::text::Text;
 use futures_util::StreamExt;
 use serde_json::json;
@@ -82,10 +82,7 @@ impl Send {
         if text.trim().is_empty() {
             return Err(Failure::message("The message is empty, so it was not sent."));
         }
-        let mut session = me.client.session(id).await?;
-        if me.is_stale(&session) || (session.rekey_needed && session.access_level == AccessLevel::Owner) {
-            session = me.rekey(context, &session).await?;
-        }
+        let session = me.fresh(context, me.client.session(id).await?).await?;
         let ring = me.writing_ring(&session)?;
         if !self.force {
             check_keys(me, &session, &ring).await?;

@@ -55,7 +55,7 @@ pub(crate) struct Remove {
 impl Add {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
         let id = self.session.find(me).await?;
-        let session = me.client.session(id).await?;
+        let session = me.fresh(context, me.client.session(id).await?).await?;
         let ring = me.writing_ring(&session)?;
         let user_id = self.user.find(context, me, id).await?;
         let encrypted_key = me.sealed_for(context, id, user_id, &ring).await?;
