@@ -1,8 +1,9 @@
 //! Encrypts and decrypts the contents of sessions, changes keys, and checks the keys of other users.
 
-use ensemble_client::Window;
+use ensemble_client::{AccountKey, Window};
 use ensemble_client::seal::{self, Binding, BoxPublicKey, KeyRing, MessageBody, Purpose, SealError};
 use ensemble_types::accounts::PublicUser;
+use ensemble_types::devices::Role;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::Message;
 use ensemble_types::problem::Code;
@@ -38,16 +39,23 @@ impl Me {
 
     /// A ring that was sealed to the account in this or an earlier content epoch.
     pub(crate) fn open_ring(&self, sealed: &str, binding: Binding<'_>) -> seal::Result<KeyRing> {
-        self.own.contents.open_with(|pair| seal::open_ring(sealed, pair, binding))
+        self.own.contents.open_with(|pair| seal::open_ring(sealed, pair, binding)).map(|signed| signed.ring)
     }
 
-    /// Whether devices that were removed since could open this ring.
+    /// Whether devices that were removed since could open this ring: it was sealed in an earlier content epoch, or by a device that
+    /// is not listed any more. Everybody knows the content key, so a ring that opens with it proves nothing.
     pub(crate) fn is_stale(&self, session: &Session) -> bool {
         let newest = self.own.contents.pair(self.own.contents.epoch());
         let sealed = session.encryption_key.as_deref().filter(|_| session.access_level == AccessLevel::Owner);
         let binding = Binding::Session { owner: self.id };
         match (sealed, newest) {
-            (Some(sealed), Ok(newest)) => seal::open_ring(sealed, &newest, binding).is_err(),
+            (Some(sealed), Ok(newest)) => match seal::open_ring(sealed, &newest, binding) {
+                Ok(signed) => {
+                    let maker = self.own.list.device(&signed.signer).map(|device| device.role);
+                    !matches!(maker, Some(Role::Primary | Role::Linked))
+                }
+                Err(_) => true,
+            },
             _ => false,
         }
     }
@@ -94,7 +102,7 @@ impl Me {
         for _ in 0..TRIES {
             let ring = self.writing_ring(&session)?.next();
             let ring = ring.map_err(|error| Failure::Seal("The key".to_owned(), error))?;
-            let sealed = seal_ring(&ring, &self.content_key()?, Binding::Session { owner: self.id })?;
+            let sealed = seal_ring(&ring, &self.content_key()?, Binding::Session { owner: self.id }, &self.key)?;
             let update = UpdateSession {
                 encryption_key: Some(sealed),
                 expected_key_epoch: Some(session.key_epoch),
@@ -162,7 +170,7 @@ impl Me {
         })?;
         let key = BoxPublicKey::from_text(&list.body().content_public_key)
             .map_err(|error| Failure::Seal(format!("The session's key for user {recipient}"), error))?;
-        seal_ring(ring, &key, Binding::Share { session, recipient })
+        seal_ring(ring, &key, Binding::Share { session, recipient }, &self.key)
     }
 }
 
@@ -183,8 +191,13 @@ fn known(context: &Context, origin: &str, user: &PublicUser) -> Result<()> {
     }
 }
 
-pub(crate) fn seal_ring(ring: &KeyRing, to: &BoxPublicKey, binding: Binding<'_>) -> Result<Blob<1, 8_192>> {
-    let sealed = seal::seal_ring(ring, to, binding).map_err(|error| Failure::Seal("The key".to_owned(), error))?;
+pub(crate) fn seal_ring(
+    ring: &KeyRing,
+    to: &BoxPublicKey,
+    binding: Binding<'_>,
+    signer: &AccountKey,
+) -> Result<Blob<1, 8_192>> {
+    let sealed = seal::seal_ring(ring, to, binding, signer).map_err(|error| Failure::Seal("The key".to_owned(), error))?;
     Blob::new(sealed).map_err(|_| Failure::Seal("The key".to_owned(), SealError::TooManyKeys))
 }
 

@@ -110,7 +110,7 @@ impl Register {
         let card = Card { host: host(), os: std::env::consts::OS.into(), arch: std::env::consts::ARCH.into() };
         let request = RegisterMachine {
             metadata: seal_json(&ring, Purpose::MachineMetadata(&id), "metadata", &card)?,
-            encryption_key: seal_ring(&ring, &me.content_key()?, Binding::Machine { machine: &id })?,
+            encryption_key: seal_ring(&ring, &me.content_key()?, Binding::Machine { machine: &id }, &me.key)?,
             id: Some(id.clone()),
         };
         let (machine, _) = me.client.register_machine(&request).await?;

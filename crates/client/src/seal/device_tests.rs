@@ -233,8 +233,8 @@ fn a_content_ring_opens_for_its_device_and_its_list_only() {
     let next = ring.next().unwrap();
     let binding = Binding::Session { owner: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap() };
     let session = KeyRing::generate();
-    let sealed = seal_ring(&session, &ring.public().unwrap(), binding).unwrap();
-    assert_eq!(next.open_with(|pair| open_ring(&sealed, pair, binding)), Ok(session));
+    let sealed = seal_ring(&session, &ring.public().unwrap(), binding, &first).unwrap();
+    assert_eq!(next.open_with(|pair| open_ring(&sealed, pair, binding)).unwrap().ring, session);
     assert_eq!(ContentRing::generate().open_with(|pair| open_ring(&sealed, pair, binding)), Err(SealError::Refused));
 }
 

@@ -27,7 +27,7 @@ pub use device_link::LinkCode;
 pub use link::LinkSecret;
 pub use recovery::{BadWords, RecoveryWords};
 pub use ring::KeyRing;
-pub use wrap::{Binding, open_ring, seal_ring};
+pub use wrap::{Binding, SignedRing, open_ring, seal_ring};
 
 /// Why something could not be sealed or opened. The text reveals nothing about the plaintext.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,6 +44,8 @@ pub enum SealError {
     NoContentKey,
     #[error("the key has been changed too often; no further change is possible")]
     TooManyKeys,
+    #[error("it is not signed by who made it")]
+    RingSignature,
     #[error("the server gave the content keys of another device list")]
     OtherContentRing,
     #[error("the plaintext is too long")]

@@ -113,7 +113,7 @@ fn generate() -> Vectors {
     vectors.sealed_rings = bindings(&vectors)
         .map(|binding| Sealed {
             aad: binding.associated_data(),
-            blob: seal_ring(&ring, &pair.public(), binding).unwrap(),
+            blob: seal_ring(&ring, &pair.public(), binding, &account).unwrap(),
         })
         .into();
     let contents = [&first, &ring].into_iter().flat_map(|ring| purposes(&vectors).map(|purpose| (ring, purpose)));
@@ -139,7 +139,8 @@ fn check(vectors: &Vectors) {
     let ring = KeyRing::from_bytes(&decode(&vectors.ring).unwrap()).unwrap();
     for (binding, sealed) in bindings(vectors).into_iter().zip(&vectors.sealed_rings) {
         assert_eq!(binding.associated_data(), sealed.aad);
-        assert_eq!(open_ring(&sealed.blob, &pair, binding), Ok(ring.clone()));
+        let opened = open_ring(&sealed.blob, &pair, binding).unwrap();
+        assert_eq!((opened.ring, opened.signer), (ring.clone(), vectors.public_key.clone()));
     }
     let secret = LinkSecret::from_fragment(&vectors.link.fragment).unwrap();
     assert_eq!(secret.open(&vectors.link.blob, vectors.session_id), Ok(ring.clone()));
@@ -200,7 +201,7 @@ fn nothing_opens_for_another_purpose_epoch_or_user() {
     let ring = KeyRing::generate();
     let stranger = BoxKeyPair::of(&AccountKey::generate()).unwrap();
     for binding in bindings(&vectors) {
-        let sealed = seal_ring(&ring, &pair.public(), binding).unwrap();
+        let sealed = seal_ring(&ring, &pair.public(), binding, &account()).unwrap();
         assert_eq!(open_ring(&sealed, &stranger, binding), Err(SealError::Refused));
         let opened = bindings(&vectors).into_iter().filter(|other| open_ring(&sealed, &pair, *other).is_ok());
         assert_eq!(opened.count(), 1);
@@ -241,6 +242,27 @@ fn a_swapped_content_key_is_refused() {
 }
 
 #[test]
+fn a_ring_says_who_sealed_it() {
+    let (pair, stranger) = (BoxKeyPair::of(&account()).unwrap(), AccountKey::generate());
+    let (ring, binding) = (KeyRing::generate(), Binding::Session { owner: UserId::generate() });
+    let sealed = seal_ring(&ring, &pair.public(), binding, &stranger).unwrap();
+    assert_eq!(open_ring(&sealed, &pair, binding).unwrap().signer, stranger.public_key());
+    // What nobody signed, and what was signed for another purpose or with another key.
+    let aad = binding.associated_data();
+    let open = |plaintext: &[u8]| open_ring(&super::wrap::seal_bytes(plaintext, &pair.public(), &aad).unwrap(), &pair, binding);
+    assert_eq!(open(&ring.to_bytes()), Err(SealError::Format));
+    let opened = super::wrap::open_bytes(&sealed, &pair, &aad).unwrap();
+    for at in [1, opened.len() - 96, opened.len() - 1] {
+        let mut changed = opened.to_vec();
+        changed[at] ^= 1;
+        assert_eq!(open(&changed), Err(SealError::RingSignature), "byte {at}");
+    }
+    let elsewhere = Binding::Session { owner: UserId::generate() };
+    let moved = super::wrap::seal_bytes(&opened, &pair.public(), &elsewhere.associated_data()).unwrap();
+    assert_eq!(open_ring(&moved, &pair, elsewhere), Err(SealError::RingSignature));
+}
+
+#[test]
 fn a_ring_begins_with_the_first_epoch() {
     let bytes = KeyRing::generate().to_bytes();
     for first in [0_u32, 2, u32::MAX] {
@@ -258,8 +280,8 @@ fn a_full_ring_fits_into_the_field_for_a_sealed_key() {
         ring = next;
     }
     let binding = Binding::Session { owner: UserId::generate() };
-    let sealed = seal_ring(&ring, &pair.public(), binding).unwrap();
+    let sealed = seal_ring(&ring, &pair.public(), binding, &account()).unwrap();
     assert!(sealed.len() <= 8_192, "{}", sealed.len());
-    assert_eq!(open_ring(&sealed, &pair, binding), Ok(ring.clone()));
+    assert_eq!(open_ring(&sealed, &pair, binding).unwrap().ring, ring);
     assert_eq!(ring.next(), Err(SealError::TooManyKeys));
 }

@@ -1,17 +1,20 @@
 //! Key rings sealed to one person: HPKE in base mode (RFC 9180) with DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and
 //! AES-256-GCM.
 
+use ed25519_dalek::{Signature, VerifyingKey};
 use ensemble_types::ids::{MachineId, SessionId, UserId};
 use hpke::aead::AesGcm256;
 use hpke::kdf::HkdfSha256;
 use hpke::kem::X25519HkdfSha256;
 use hpke::{Deserializable, Kem, OpModeR, OpModeS, Serializable};
 use secrecy::zeroize::Zeroizing;
+use sha2::{Digest, Sha256};
 
 use super::box_key::{BoxKeyPair, BoxPublicKey};
-use super::encoding::{decode, encode};
+use super::encoding::{decode, decode_array, encode};
 use super::ring::KeyRing;
 use super::{Result, SealError};
+use crate::account_key::AccountKey;
 
 const VERSION: u8 = 1;
 const INFO: &[u8] = b"ensemble-key-v1";
@@ -37,14 +40,43 @@ impl Binding<'_> {
     }
 }
 
-/// `base64url(version (1) | encapsulated key (32) | sealed ring and tag)`.
-pub fn seal_ring(ring: &KeyRing, to: &BoxPublicKey, binding: Binding<'_>) -> Result<String> {
-    seal_bytes(&ring.to_bytes(), to, &binding.associated_data())
+/// A ring, and the public key of the device that sealed it. HPKE's base mode says nothing about who sealed something, so the
+/// ring is signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignedRing {
+    pub ring: KeyRing,
+    pub signer: String,
 }
 
-/// Opens the output of [`seal_ring`] for the same binding.
-pub fn open_ring(sealed: &str, with: &BoxKeyPair, binding: Binding<'_>) -> Result<KeyRing> {
-    KeyRing::from_bytes(&open_bytes(sealed, with, &binding.associated_data())?)
+/// `base64url(version (1) | encapsulated key (32) | sealed ring, signer's key (32), signature (64) and tag)`.
+pub fn seal_ring(ring: &KeyRing, to: &BoxPublicKey, binding: Binding<'_>, signer: &AccountKey) -> Result<String> {
+    let associated = binding.associated_data();
+    let mut plaintext = ring.to_bytes();
+    let signature = signer.sign(&signed_text(&associated, &plaintext));
+    plaintext.extend_from_slice(&decode_array::<32>(&signer.public_key())?);
+    plaintext.extend_from_slice(&decode_array::<64>(&signature)?);
+    seal_bytes(&plaintext, to, &associated)
+}
+
+/// Opens the output of [`seal_ring`] for the same binding. Whether the signer may have made the ring is for the caller to say.
+pub fn open_ring(sealed: &str, with: &BoxKeyPair, binding: Binding<'_>) -> Result<SignedRing> {
+    let associated = binding.associated_data();
+    let opened = open_bytes(sealed, with, &associated)?;
+    let (rest, signature) = opened.split_last_chunk::<64>().ok_or(SealError::Format)?;
+    let (ring, signer) = rest.split_last_chunk::<32>().ok_or(SealError::Format)?;
+    let key = VerifyingKey::from_bytes(signer).map_err(|_| SealError::RingSignature)?;
+    let is_good = key.verify_strict(&signed_text(&associated, ring), &Signature::from_bytes(signature)).is_ok();
+    if !is_good {
+        return Err(SealError::RingSignature);
+    }
+    Ok(SignedRing { ring: KeyRing::from_bytes(ring)?, signer: encode(signer) })
+}
+
+/// `ensemble-ring-v1`, the associated data and the SHA-256 of the ring.
+fn signed_text(associated: &str, ring: &[u8]) -> Vec<u8> {
+    let mut text = format!("ensemble-ring-v1\n{associated}\n").into_bytes();
+    text.extend_from_slice(&Sha256::digest(ring));
+    text
 }
 
 pub(super) fn seal_bytes(plaintext: &[u8], to: &BoxPublicKey, associated_data: &str) -> Result<String> {

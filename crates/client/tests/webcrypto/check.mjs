@@ -23,8 +23,8 @@ assert.ok(await seal.verify(given.publicKey, signature, signInText));
 
 const ring = seal.fromText(given.ring);
 for (const { aad, blob } of given.sealedRings) {
-  assert.deepEqual(await seal.openRing(blob, content, aad), ring, aad);
-  await assert.rejects(seal.openRing(blob, content, `${aad}x`), aad);
+  assert.deepEqual(await seal.openSignedRing(blob, content, aad), { ring, signer: given.publicKey }, aad);
+  await assert.rejects(seal.openSignedRing(blob, content, `${aad}x`), aad);
 }
 const secret = seal.linkSecret(given.link.fragment);
 assert.deepEqual(await seal.openLink(given.link.blob, secret, given.link.aad), ring);
@@ -36,7 +36,9 @@ for (const { aad, epoch, plaintext, blob } of given.contents) {
 const made = structuredClone(given);
 made.contentPublicKeySignature = await seal.sign(account, contentText);
 made.signIn.signature = await seal.sign(account, signInText);
-for (const sealed of made.sealedRings) sealed.blob = await seal.sealRing(ring, content.public, sealed.aad);
+for (const sealed of made.sealedRings) {
+  sealed.blob = await seal.sealSignedRing(ring, account, content.public, sealed.aad);
+}
 made.link.blob = await seal.sealLink(ring, secret, made.link.aad);
 for (const sealed of made.contents) {
   sealed.blob = await seal.sealContent(ring, sealed.epoch, sealed.aad, sealed.plaintext);

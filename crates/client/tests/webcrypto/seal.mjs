@@ -135,6 +135,25 @@ export async function openRing(blob, recipient, aad) {
 
 // ---- Rings, links, contents ----
 
+async function ringText(ring, aad) {
+  return bytes(`ensemble-ring-v1\n${aad}\n`, new Uint8Array(await subtle.digest("SHA-256", ring)));
+}
+
+export async function sealSignedRing(ring, signer, recipientPublic, aad) {
+  const signature = new Uint8Array(await subtle.sign("Ed25519", signer.key, await ringText(ring, aad)));
+  return sealRing(bytes(ring, signer.public, signature), recipientPublic, aad);
+}
+
+export async function openSignedRing(blob, recipient, aad) {
+  const opened = await openRing(blob, recipient, aad);
+  const at = opened.length - 96;
+  const [ring, signer, signature] = [opened.slice(0, at), opened.slice(at, at + 32), opened.slice(at + 32)];
+  const key = await subtle.importKey("raw", signer, "Ed25519", false, ["verify"]);
+  const good = await subtle.verify("Ed25519", key, signature, await ringText(ring, aad));
+  if (!good) throw new Error("the ring is not signed by who made it");
+  return { ring, signer: toText(signer) };
+}
+
 export function ringKey(ring, epoch) {
   const first = new DataView(ring.buffer, ring.byteOffset).getUint32(1);
   const at = 5 + 32 * (epoch - first);

@@ -57,7 +57,7 @@ impl Create {
         let request = CreateSession {
             machine_id,
             metadata: seal_json(&ring, Purpose::SessionMetadata, "metadata", &card)?,
-            encryption_key: seal_ring(&ring, &me.content_key()?, Binding::Session { owner: me.id })?,
+            encryption_key: seal_ring(&ring, &me.content_key()?, Binding::Session { owner: me.id }, &me.key)?,
             tag,
         };
         let (session, created) = me.client.create_session(&request, &idempotency_key()).await?;
