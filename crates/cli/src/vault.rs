@@ -1,7 +1,7 @@
 //! Encrypts and decrypts the contents of sessions, changes keys, and checks the keys of other users.
 
-use ensemble_client::{AccountKey, Window};
 use ensemble_client::seal::{self, Binding, BoxPublicKey, KeyRing, MessageBody, Purpose, SealError};
+use ensemble_client::{AccountKey, Window};
 use ensemble_types::accounts::PublicUser;
 use ensemble_types::devices::Role;
 use ensemble_types::ids::{SessionId, UserId};
@@ -197,7 +197,8 @@ pub(crate) fn seal_ring(
     binding: Binding<'_>,
     signer: &AccountKey,
 ) -> Result<Blob<1, 8_192>> {
-    let sealed = seal::seal_ring(ring, to, binding, signer).map_err(|error| Failure::Seal("The key".to_owned(), error))?;
+    let sealed =
+        seal::seal_ring(ring, to, binding, signer).map_err(|error| Failure::Seal("The key".to_owned(), error))?;
     Blob::new(sealed).map_err(|_| Failure::Seal("The key".to_owned(), SealError::TooManyKeys))
 }
 

@@ -249,7 +249,9 @@ fn a_ring_says_who_sealed_it() {
     assert_eq!(open_ring(&sealed, &pair, binding).unwrap().signer, stranger.public_key());
     // What nobody signed, and what was signed for another purpose or with another key.
     let aad = binding.associated_data();
-    let open = |plaintext: &[u8]| open_ring(&super::wrap::seal_bytes(plaintext, &pair.public(), &aad).unwrap(), &pair, binding);
+    let open = |plaintext: &[u8]| {
+        open_ring(&super::wrap::seal_bytes(plaintext, &pair.public(), &aad).unwrap(), &pair, binding)
+    };
     assert_eq!(open(&ring.to_bytes()), Err(SealError::Format));
     let opened = super::wrap::open_bytes(&sealed, &pair, &aad).unwrap();
     for at in [1, opened.len() - 96, opened.len() - 1] {
