@@ -248,3 +248,75 @@ pub(crate) async fn check_keys(me: &Me, session: &Session, ring: &KeyRing) -> Re
          Either other programs wrote them, or the server gave you the wrong key. With --force it is sent all the same.",
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use ensemble_client::Client;
+    use ensemble_client::seal::{BoxKeyPair, ContentRing};
+    use ensemble_types::devices::{DeviceList, ListedDevice};
+    use ensemble_types::refs::Ref;
+    use ensemble_types::time::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+
+    fn listed(key: &AccountKey, role: Role) -> ListedDevice {
+        let box_key = BoxKeyPair::of_device(key).unwrap().public().to_text();
+        ListedDevice { key: key.public_key(), box_key, role, machine_id: None }
+    }
+
+    /// A user with a second device, which is linked.
+    fn user(second: &AccountKey) -> Me {
+        let (key, contents) = (AccountKey::generate(), ContentRing::generate());
+        let list = DeviceList {
+            account: key.public_key(),
+            version: 1,
+            prev: None,
+            created: Timestamp::from_unix_seconds(0),
+            content_epoch: 1,
+            content_public_key: contents.public().unwrap().to_text(),
+            devices: vec![listed(&key, Role::Primary), listed(second, Role::Linked)],
+        };
+        let list = devices::List::first(&devices::signed(&list, &key).unwrap(), &key.public_key()).unwrap();
+        let client = Client::builder("http://127.0.0.1:9").build().unwrap();
+        Me { client, key, id: UserId::generate(), own: devices::Own { list, contents } }
+    }
+
+    fn session(me: &Me, sealed: &str) -> Session {
+        let document = json!({
+            "id": SessionId::generate(), "ref": Ref::generate(), "ownerId": me.id, "metadata": "", "metadataVersion": 1,
+            "encryptionKey": sealed, "agentState": null, "agentStateVersion": 0, "status": "active", "endedAt": null,
+            "archived": false, "online": false, "thinking": false, "lastActiveAt": null, "lastSeq": 0, "accessLevel": "owner",
+            "keyEpoch": 1, "rekeyNeeded": false, "createdAt": "2026-01-01T00:00:00.000Z", "updatedAt": "2026-01-01T00:00:00.000Z",
+        });
+        serde_json::from_value(document).unwrap()
+    }
+
+    #[test]
+    fn a_ring_is_stale_unless_a_listed_device_sealed_it_to_the_newest_content_key() {
+        let (second, stranger) = (AccountKey::generate(), AccountKey::generate());
+        let mut me = user(&second);
+        let sealed = |me: &Me, signer: &AccountKey| {
+            let binding = Binding::Session { owner: me.id };
+            seal_ring(&KeyRing::generate(), &me.content_key().unwrap(), binding, signer).unwrap().into_string()
+        };
+        let (by_first, by_second) = (sealed(&me, &me.key), sealed(&me, &second));
+        let stale = |me: &Me, sealed: &str| me.is_stale(&session(me, sealed));
+        assert!(!stale(&me, &by_first) && !stale(&me, &by_second));
+        // Everybody can seal to the content key.
+        assert!(stale(&me, &sealed(&me, &stranger)));
+        assert!(stale(&me, "AAAA"));
+        // The second device is removed. It knows the new content key, and cannot sign for the account.
+        let mut next = me.own.list.successor(Timestamp::from_unix_seconds(1));
+        next.devices.retain(|device| device.key != second.public_key());
+        let contents = me.own.contents.next().unwrap();
+        next.content_epoch += 1;
+        next.content_public_key = contents.public().unwrap().to_text();
+        let list = me.own.list.next(&devices::signed(&next, &me.key).unwrap()).unwrap();
+        me.own = devices::Own { list, contents };
+        assert!(stale(&me, &by_first) && stale(&me, &by_second), "it knows these rings");
+        assert!(me.ring(&session(&me, &by_second)).is_ok(), "what was written before can be read");
+        assert!(stale(&me, &sealed(&me, &second)));
+        assert!(!stale(&me, &sealed(&me, &me.key)));
+    }
+}
