@@ -157,7 +157,9 @@ impl Context {
         }
         let own = devices::own(self, &client, &key, token.user_id).await?;
         let me = Me { client, key, id: token.user_id, own };
-        if self.home.settings()?.unfinished_removals.contains_key(me.client.origin()) {
+        let unfinished = self.home.settings()?.unfinished_removals.remove(me.client.origin());
+        // A list that the server has not taken removes nobody.
+        if unfinished.is_some_and(|version| version <= me.own.list.version()) {
             print::note("Finishing the removal of a device: sessions get new keys.");
             // The command that was typed must not fail because of it.
             if let Err(failure) = finish_removal(self, &me).await {

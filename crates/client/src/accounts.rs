@@ -4,14 +4,12 @@ use ensemble_types::accounts::{
     Account, CreateMachineToken, CreatedMachineToken, MachineToken, MachineTokenPage, PublicUser, UpdateAccount,
 };
 use ensemble_types::ids::{TokenId, UserId};
-use ensemble_types::text::{Blob, Text};
+use ensemble_types::text::Text;
 use futures_util::Stream;
 
-use crate::account_key::AccountKey;
 use crate::error::{Error, Result};
 use crate::pages;
 use crate::retry::Repeat;
-use crate::seal::BoxKeyPair;
 use crate::transport::Client;
 
 impl Client {
@@ -26,24 +24,6 @@ impl Client {
     pub async fn set_display_name(&self, name: &str) -> Result<Account> {
         let name = Text::new(name).map_err(|error| Error::Argument(format!("the name {error}")))?;
         self.update_account(&UpdateAccount { display_name: Some(name), ..UpdateAccount::default() }).await
-    }
-
-    /// Publishes this account's content key unless it is published already, so that others can seal keys to the
-    /// account.
-    pub async fn publish_content_key(&self, key: &AccountKey) -> Result<Account> {
-        let account = self.account().await?;
-        let pair = BoxKeyPair::of(key).map_err(|error| Error::Argument(error.to_string()))?;
-        let public = pair.public();
-        if account.content_public_key.as_deref() == Some(public.to_text().as_str()) {
-            return Ok(account);
-        }
-        let too_long = |_| Error::Argument("a key is too long".to_owned());
-        let update = UpdateAccount {
-            content_public_key: Some(Blob::new(public.to_text()).map_err(too_long)?),
-            content_public_key_signature: Some(Blob::new(public.signed_by(key)).map_err(too_long)?),
-            ..UpdateAccount::default()
-        };
-        self.update_account(&update).await
     }
 
     /// A user's public profile. Check it with [`crate::seal::BoxPublicKey::of_user`] before you seal anything to
