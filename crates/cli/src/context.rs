@@ -16,7 +16,7 @@ use crate::failure::{Failure, Result, begin, is_loopback};
 use crate::global::Global;
 use crate::home::Home;
 use crate::print;
-use crate::settings::{KnownAccount, Occasion, StoredToken};
+use crate::settings::{KnownAccount, LinkedMachine, Occasion, StoredToken};
 
 /// The server when none is given.
 pub(crate) const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
@@ -38,6 +38,12 @@ pub(crate) enum ChosenBy {
     Login,
     Up,
     Nobody,
+}
+
+/// A machine that works for an account whose key is elsewhere.
+pub(crate) struct Linked {
+    pub(crate) origin: String,
+    pub(crate) machine: LinkedMachine,
 }
 
 /// A signed-in user.
@@ -91,6 +97,17 @@ impl Context {
         let client = anonymous(self.server()?.0)?;
         let account = self.home.settings()?.accounts.remove(client.origin());
         Ok((client, account))
+    }
+
+    /// This machine, if it was linked at this server and nobody is signed in here.
+    pub(crate) fn linked_machine(&self) -> Result<Option<Linked>> {
+        let (client, account) = self.account()?;
+        if account.is_some_and(|account| account.signed_in) {
+            return Ok(None);
+        }
+        let origin = client.origin().to_owned();
+        let machine = self.home.settings()?.linked_machines.remove(&origin);
+        Ok(machine.map(|machine| Linked { origin, machine }))
     }
 
     /// Signs in with the account that is signed in at this server. Never creates an account.

@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 
 pub(crate) use ensemble_client::devices::List;
-use ensemble_client::devices::sign_list;
+use ensemble_client::devices::{proof_text, sign_list};
 use ensemble_client::seal::{BoxKeyPair, BoxPublicKey, ContentRing};
 use ensemble_client::{AccountKey, Client, Error, Known};
 use ensemble_types::devices::{ChangeDevices, DeviceList, ListedDevice, Role, SealedContentRing, SignedList};
 use ensemble_types::ids::UserId;
 use ensemble_types::problem::Code;
-use ensemble_types::text::Text;
+use ensemble_types::text::{Blob, Text};
 
 use crate::context::{Context, now};
 use crate::failure::{Failure, Result};
@@ -29,9 +29,18 @@ pub(crate) struct Own {
 }
 
 impl Home {
+    fn lists(&self) -> Result<Lists> {
+        self.read_json(FILE).map(Option::unwrap_or_default).map_err(|failure| {
+            Failure::message(format!(
+                "{failure} It holds the device lists that were checked here. Restore it from a backup; without it this computer \
+                 relies on what the server shows first."
+            ))
+        })
+    }
+
     /// The list of a user that was checked last.
     pub(crate) fn known_list(&self, origin: &str, user: UserId) -> Result<Option<List>> {
-        let lists: Lists = self.read_json(FILE)?.unwrap_or_default();
+        let lists = self.lists()?;
         let signed = lists.get(origin).and_then(|users| users.get(&user));
         signed.map(|signed| List::remembered(signed).map_err(|error| Failure::from(Error::from(error)))).transpose()
     }
@@ -39,7 +48,7 @@ impl Home {
     /// Remembers a checked list, unless a newer one was remembered meanwhile.
     pub(crate) fn remember_list(&self, origin: &str, user: UserId, list: &List) -> Result<()> {
         let _lock = self.lock("devices.lock")?;
-        let mut lists: Lists = self.read_json(FILE)?.unwrap_or_default();
+        let mut lists = self.lists()?;
         let users = lists.entry(origin.to_owned()).or_default();
         let known = users.get(&user).and_then(|signed| List::remembered(signed).ok());
         match known {
@@ -150,7 +159,8 @@ async fn begin(context: &Context, client: &Client, key: &AccountKey, user: UserI
         devices: vec![entry],
     };
     let list = List::first(&signed(&list, key)?, &key.public_key()).map_err(Error::from)?;
-    let change = change(&list, &contents, [(key.public_key(), crate::commands::machine::host())])?;
+    let name = Some(crate::commands::machine::host());
+    let change = change(&list, &contents, [Added { key, name }])?;
     match client.change_devices(&change).await {
         Err(error) if error.is(Code::DeviceListConflict) => Ok(()),
         answer => {
@@ -160,11 +170,17 @@ async fn begin(context: &Context, client: &Client, key: &AccountKey, user: UserI
     }
 }
 
+/// A key that a list adds and that this program has made, and its name.
+pub(crate) struct Added<'a> {
+    pub(crate) key: &'a AccountKey,
+    pub(crate) name: Option<String>,
+}
+
 /// The request for a list, with the content ring sealed to each device that may open contents.
-pub(crate) fn change(
+pub(crate) fn change<'a>(
     list: &List,
     contents: &ContentRing,
-    names: impl IntoIterator<Item = (String, String)>,
+    added: impl IntoIterator<Item = Added<'a>>,
 ) -> Result<ChangeDevices> {
     let mut sealed = BTreeMap::new();
     for device in list.openers() {
@@ -175,8 +191,15 @@ pub(crate) fn change(
         })?;
         sealed.insert(device.key.clone(), ring);
     }
-    let names = names.into_iter().filter_map(|(key, name)| Some((key, shortened(&name)?))).collect();
-    Ok(ChangeDevices { list: list.signed().clone(), sealed, link: None, names })
+    let (mut names, mut proofs) = (BTreeMap::new(), BTreeMap::new());
+    for Added { key, name } in added {
+        let public = key.public_key();
+        let entry = list.device(&public).ok_or_else(|| Failure::message("A new key is not in the list."))?;
+        let proof = Blob::new(key.sign(&proof_text(&list.body().account, entry)));
+        proofs.insert(public.clone(), proof.map_err(|error| Failure::message(format!("A proof {error}.")))?);
+        names.extend(name.and_then(|name| shortened(&name)).map(|name| (public, name)));
+    }
+    Ok(ChangeDevices { list: list.signed().clone(), sealed, link: None, names, proofs })
 }
 
 /// A name as far as a device may have it.

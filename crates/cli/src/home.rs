@@ -52,20 +52,42 @@ impl Home {
         self.machine_tokens(origin).join(format!("{machine}.token"))
     }
 
+    /// The file with the key of this machine's runner for one server.
+    pub(crate) fn machine_key_path(&self, origin: &str, machine: &MachineId) -> PathBuf {
+        self.machine_tokens(origin).join(format!("{machine}.key"))
+    }
+
+    /// Copies a machine's key to another address of the same server, unless there is one.
+    pub(crate) fn copy_machine_key(&self, machine: &MachineId, from: &str, to: &str) -> Result<()> {
+        let (from, to) = (self.machine_key_path(from, machine), self.machine_key_path(to, machine));
+        match self.machine_key(&from)?.filter(|_| !to.exists()) {
+            Some(key) => self.write_secret(&to, key.to_text().as_bytes()),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn key(&self) -> Result<Option<AccountKey>> {
-        let path = self.key_path();
-        match fs::read_to_string(&path) {
+        self.read_key(&self.key_path(), "an account key")
+    }
+
+    /// A machine's key in this file.
+    pub(crate) fn machine_key(&self, path: &Path) -> Result<Option<AccountKey>> {
+        self.read_key(path, "a machine's key")
+    }
+
+    fn read_key(&self, path: &Path, what: &str) -> Result<Option<AccountKey>> {
+        match fs::read_to_string(path) {
             Ok(text) => {
-                private(&path)?;
+                private(path)?;
                 AccountKey::from_text(&text).map(Some).ok_or_else(|| {
                     Failure::message(format!(
-                        "{} is not an account key: one line, {KEY_FORM}. Replace it with your backup.",
+                        "{} is not {what}: one line, {KEY_FORM}. Replace it with your backup.",
                         path.display()
                     ))
                 })
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(unreadable(&path, &error)),
+            Err(error) => Err(unreadable(path, &error)),
         }
     }
 
@@ -132,7 +154,7 @@ impl Home {
         let path = self.0.join(name);
         match fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| {
-                Failure::message(format!("{} is damaged ({error}). Remove it and log in again.", path.display()))
+                Failure::message(format!("{} is damaged ({error}). Move it away and log in again.", path.display()))
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(unreadable(&path, &error)),

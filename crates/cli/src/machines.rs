@@ -25,6 +25,9 @@ pub(crate) struct Card {
     pub(crate) os: String,
     #[serde(default)]
     pub(crate) arch: String,
+    /// The public key of the device that has registered it, on the same computer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) by: Option<String>,
 }
 
 /// The state that a runner reports with its heartbeat.

@@ -31,12 +31,24 @@ pub(crate) struct Settings {
     pub(crate) accounts: BTreeMap<String, KnownAccount>,
     /// This machine's id, by server origin.
     pub(crate) machines: BTreeMap<String, MachineId>,
+    /// This machine where it was linked by `ensemble runner link`, by server origin.
+    pub(crate) linked_machines: BTreeMap<String, LinkedMachine>,
     /// The directories that the runner allows which was started last on this machine, by server origin.
     pub(crate) runner_roots: BTreeMap<String, Vec<PathBuf>>,
     /// The versions of device lists without a device for which sessions may still need new keys, by server origin.
     pub(crate) unfinished_removals: BTreeMap<String, u32>,
     /// The account key that was first seen for a user, by server origin.
     pub(crate) known_users: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+/// A machine that works for an account whose key is not on this computer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LinkedMachine {
+    /// The server's address with its path.
+    pub(crate) server: String,
+    pub(crate) owner: UserId,
+    pub(crate) machine: MachineId,
 }
 
 /// An account that was used on this machine.

@@ -6,9 +6,11 @@
 mod bytes;
 mod link;
 mod list;
+mod proof;
 #[cfg(test)]
 mod tests;
 
 pub use bytes::{decode, encode};
 pub use link::{LinkText, is_possession};
 pub use list::{Digest, List, ListError, MOST_DEVICES, MOST_VERSIONS, signed_text};
+pub use proof::{is_proof, proof_text};

@@ -37,7 +37,7 @@ pub enum RunError {
     Signals(#[source] std::io::Error),
     /// A server that has deleted the machine answers so. Nobody would take what its agents do.
     #[error(
-        "the server does not accept this machine's token: the machine was deleted, or the token has expired or was revoked. Its \
+        "the server does not accept this machine: it was deleted or removed, or its token has expired or was revoked. Its \
          agents were ended"
     )]
     NotAccepted,
@@ -270,7 +270,7 @@ async fn shut_down(context: &Context, slots: &Semaphore, attempts: &mut JoinSet<
 fn log_lease_error(error: &ServerError) {
     match error {
         ServerError::Unauthorized(_) => tracing::error!(
-            "Cannot get work: the server does not accept this machine's token. If the machine was deleted, the runner ends soon"
+            "Cannot get work: the server does not accept this machine. If it was deleted, the runner ends soon"
         ),
         ServerError::Refused(_) => tracing::error!("Cannot get work: {error}"),
         _ => tracing::warn!("Cannot get work at the moment: {error}"),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ensemble_client::{Client, Credential, Error, HeldLease, Retry};
+use ensemble_client::{Client, Error, HeldLease, Retry};
 use ensemble_types::changes::{LeaseDiff, LeaseWaitsFor, OrderResult};
 use ensemble_types::ids::MachineId;
 use ensemble_types::leases::{LeaseBeat, LeaseFinish, LeaseOutput, LeaseRequest, Leases};
@@ -47,8 +47,8 @@ pub enum ServerError {
     /// The server will never accept this call.
     #[error("the server refused: {0}")]
     Refused(String),
-    /// The server does not accept the token now.
-    #[error("the server does not accept this machine's token: {0}")]
+    /// The server does not accept the key or token now.
+    #[error("the server does not accept this machine: {0}")]
     Unauthorized(String),
     /// No response, or a temporary refusal.
     #[error("{reason}")]
@@ -58,7 +58,7 @@ pub enum ServerError {
 /// The client of this machine.
 pub(crate) fn connect(config: &Config) -> Result<Client, Error> {
     Client::builder(config.server.clone())
-        .credential(Credential::Bearer(config.token.clone()))
+        .credential(config.credential.clone())
         .retry(Retry::never())
         .answer_within(config.timing.answer_within)
         .user_agent(concat!("ensemble-runner/", env!("CARGO_PKG_VERSION")))
@@ -120,7 +120,7 @@ impl From<Error> for ServerError {
         };
         match problem.code {
             Code::LeaseLost => Self::LeaseLost,
-            Code::Unauthenticated | Code::Forbidden => Self::Unauthorized(reason),
+            Code::Unauthenticated | Code::Forbidden | Code::DeviceRemoved => Self::Unauthorized(reason),
             Code::RateLimited | Code::RequestTimeout => {
                 Self::Unavailable { reason, retry_after: pause(problem.retry_after) }
             }

@@ -171,6 +171,12 @@ pub struct ChangeDevices {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schema(value_type = BTreeMap<String, String>)]
     pub names: BTreeMap<String, Text<0, 64>>,
+    /// By public key: that somebody holds a key that the list adds. Ed25519 by that key over
+    /// `ensemble-device-v1\n<account>\n<key>\n<boxKey>\n<role>`. Not for the account key, which signs the first list, and not for
+    /// the device of `link`, which has signed its request.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, String>)]
+    pub proofs: BTreeMap<String, Blob<86, 86>>,
 }
 
 /// The answer to a device that asked to be linked.

@@ -38,6 +38,8 @@ pub(crate) enum Error {
     DeviceListConflict(Option<Box<SignedList>>),
     #[error("the key is or was in a device list, or is an account")]
     KeyTaken,
+    #[error("the account has made too many device lists today")]
+    TooManyLists,
     #[error("the account has too many open links")]
     TooManyLinks,
     /// A field or parameter, and its rule.
@@ -85,6 +87,10 @@ impl IntoProblem for Error {
             Self::KeyTaken => Problem::new(
                 Code::Conflict,
                 "A key belongs to one account and is listed once. Make a new key pair on the device.",
+            ),
+            Self::TooManyLists => Problem::new(
+                Code::QuotaExceeded,
+                "The devices of this account were changed too often today. Change them again tomorrow.",
             ),
             Self::TooManyLinks => Problem::new(
                 Code::Conflict,

@@ -11,8 +11,8 @@ use ensemble_types::devices::{
     Devices, UpdateDevice,
 };
 use ensemble_types::problem::Code::{
-    Conflict, DeviceListConflict, DeviceRemoved, InvalidCursor, NotFound, RegistrationClosed, Unauthenticated,
-    Unavailable, UserNotFound,
+    Conflict, DeviceListConflict, DeviceRemoved, InvalidCursor, NotFound, QuotaExceeded, RegistrationClosed,
+    Unauthenticated, Unavailable, UserNotFound,
 };
 
 use crate::handlers::device_links::WaitQuery;
@@ -131,7 +131,7 @@ fn devices_of(routes: Routes) -> Routes {
                 .in_turn()
                 .response::<Devices>(201)
                 .response::<Devices>(200)
-                .errors(&[NotFound, Conflict, DeviceListConflict])
+                .errors(&[NotFound, Conflict, DeviceListConflict, QuotaExceeded])
                 .handler(devices::change),
         )
         .row(

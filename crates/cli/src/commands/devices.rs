@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use ensemble_client::{Client, SessionFilter};
-use ensemble_types::devices::{Device, Role};
+use ensemble_types::devices::{Device, ListedDevice, Role};
+use ensemble_types::ids::MachineId;
 use ensemble_types::sessions::Session;
 use futures_util::TryStreamExt;
 
@@ -15,6 +16,7 @@ use crate::confirm;
 use crate::context::{Context, Me, now};
 use crate::devices::{Own, change, signed};
 use crate::failure::{Failure, Result};
+use crate::machines::{Known, Machines};
 use crate::print;
 use crate::styled::Tone;
 use crate::table::{Column, Table};
@@ -43,6 +45,9 @@ enum Change {
         /// Do not ask for confirmation
         #[arg(long, short)]
         yes: bool,
+        /// Keep the machines that were registered on the same computer. They are removed otherwise
+        #[arg(long)]
+        keep_machines: bool,
     },
     /// Name a device
     Rename {
@@ -58,7 +63,9 @@ impl Devices {
         let me = context.me().await?;
         match self.change {
             None => list(context, &me).await?,
-            Some(Change::Remove { device, yes }) => remove(context, &me, &device, yes).await?,
+            Some(Change::Remove { device, yes, keep_machines }) => {
+                remove(context, &me, &device, yes, keep_machines).await?;
+            }
             Some(Change::Rename { device, name }) => {
                 let device = find(&me, &device).await?;
                 let device = me.client.rename_device(device.id, &name).await?;
@@ -146,7 +153,7 @@ fn called(device: &Device) -> String {
     }
 }
 
-async fn remove(context: &Context, me: &Me, named: &str, yes: bool) -> Result<()> {
+async fn remove(context: &Context, me: &Me, named: &str, yes: bool, keep_machines: bool) -> Result<()> {
     check_primary(me)?;
     let device = find(me, named).await?;
     let name = called(&device);
@@ -155,11 +162,14 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool) -> Result<()
             "This is the device that you use. Remove it on another primary device of your account.",
         ));
     }
+    let machines = Machines::load(context, me).await?;
     if !yes {
         confirm::deletion(&format!("{name}, {}, from your account", described(device.kind)))?;
     }
+    let gone = machines_of(&device, &machines, yes, keep_machines)?;
     let mut next = me.own.list.successor(now());
-    next.devices.retain(|entry| entry.key != device.public_key);
+    let is_gone = |entry: &ListedDevice| entry.machine_id.as_ref().is_some_and(|id| gone.contains(&id));
+    next.devices.retain(|entry| entry.key != device.public_key && !is_gone(entry));
     let mut contents = me.own.contents.clone();
     if device.role != Role::Machine {
         contents = begin_epoch(&mut next, &contents)?;
@@ -169,6 +179,19 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool) -> Result<()
     me.client.change_devices(&change(&list, &contents, [])?).await?;
     context.home.remember_list(me.client.origin(), me.id, &list)?;
     print::note(format!("{name} is removed. It cannot sign in any more."));
+    for id in &gone {
+        match me.client.delete_machine(id).await {
+            Err(error) if !error.is_not_found() => {
+                let advice = format!("`ensemble machine delete {id}` tries again");
+                print::note(format!(
+                    "The machine {} is not deleted: {}. {advice}.",
+                    machines.called(id),
+                    Failure::from(error)
+                ));
+            }
+            _ => print::note(format!("The machine {} is deleted.", machines.called(id))),
+        }
+    }
     settle().await;
     // With the content keys of the new epoch.
     let me = Me { own: Own { list, contents }, client: me.client.clone(), key: me.key.clone(), id: me.id };
@@ -180,6 +203,23 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool) -> Result<()
         "{changed} sessions have a new key. Older ones get theirs before their next message. A public link keeps its old key: \
          replace it with `ensemble share link`."
     ))
+}
+
+/// The machines to delete with a device: itself, or those that were registered on the same computer.
+fn machines_of<'m>(device: &Device, machines: &'m Machines, yes: bool, keep: bool) -> Result<Vec<&'m MachineId>> {
+    let is_itself = |known: &&Known| device.machine_id.as_ref() == Some(&known.machine.id);
+    let is_on_it = |known: &&Known| {
+        known.card.as_ref().is_some_and(|card| card.by.as_deref() == Some(&*device.public_key)) && !keep
+    };
+    let mut gone = Vec::new();
+    for known in machines.all().iter().filter(|known| is_itself(known) || is_on_it(known)) {
+        let id = &known.machine.id;
+        let question = format!("Delete the machine {} too, which was registered on it", machines.called(id));
+        if yes || is_itself(&known) || confirm::unless_no(&question)? {
+            gone.push(id);
+        }
+    }
+    Ok(gone)
 }
 
 /// Gives the sessions that are in use new keys, and forgets that this is to be done. Returns how many have one.

@@ -63,7 +63,9 @@ impl Install {
     pub(crate) async fn run(self, context: &Context) -> Result {
         // The service cannot ask, so what it needs is checked here.
         let config = self.options.for_check(context)?;
-        context.me().await?;
+        if context.linked_machine()?.is_none() {
+            context.me().await?;
+        }
         let program = std::env::current_exe()?;
         let mut arguments = vec![text(&program)?, "--home".to_owned(), text(&absolute(context.home.path())?)?];
         arguments.extend(["--server".to_owned(), context.server()?.0, "runner".to_owned()]);

@@ -38,7 +38,7 @@ pub(crate) struct Login {
 impl Login {
     pub(crate) async fn run(self, context: &Context) -> Result {
         if self.link {
-            let me = super::link::join(context).await?;
+            let me = super::join::as_device(context).await?;
             return joined(context, me, self.name.as_deref()).await;
         }
         let (server, by) = context.server()?;

@@ -1,6 +1,7 @@
 //! `ensemble machine`: registers, lists, shows and deletes machines.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use ensemble_client::Credential;
@@ -14,6 +15,7 @@ use crate::complete;
 use crate::confirm;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
+use crate::machine_key;
 use crate::machines::{Card, Known, Machines, open, runner};
 use crate::print;
 use crate::styled::Tone;
@@ -58,7 +60,7 @@ impl Machine {
         let me = context.me().await?;
         match self {
             Self::Register(register) => {
-                let machine = register.run(context, &me).await?;
+                let machine = register.run(context, &me).await?.machine;
                 if context.json {
                     print::json(&opened(&Known { card: open(&me, &machine).ok(), machine }), false)?;
                 } else {
@@ -85,6 +87,7 @@ impl Machine {
                     confirm::deletion(&format!("machine {reference}{name}{state} for ever"))?;
                 }
                 me.client.delete_machine(&id).await?;
+                machine_key::unlist(context, &me, &[&id]).await?;
                 forget(context, &me, &id)?;
                 if context.json {
                     print::json(&serde_json::json!({ "success": true }), false)?;
@@ -98,40 +101,82 @@ impl Machine {
 }
 
 impl Register {
-    /// Registers this machine unless it is registered, and makes sure that its runner has a token.
-    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<Record> {
+    /// Registers this machine unless it is registered, and makes sure that its runner can sign in.
+    pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<Registered> {
         let origin = me.client.origin().to_owned();
         let mut known = context.home.settings()?.machines;
         let id = match self.id.or(known.remove(&origin)) {
             Some(id) => id,
-            None => registered_elsewhere(me, known.into_values()).await?.unwrap_or_else(usual_id),
+            None => match registered_elsewhere(me, known).await? {
+                Some((other, id)) => {
+                    context.home.copy_machine_key(&id, &other, &origin)?;
+                    id
+                }
+                None => usual_id(&host()),
+            },
         };
-        let ring = KeyRing::generate();
-        let card = Card { host: host(), os: std::env::consts::OS.into(), arch: std::env::consts::ARCH.into() };
-        let request = RegisterMachine {
-            metadata: seal_json(&ring, Purpose::MachineMetadata(&id), "metadata", &card)?,
-            encryption_key: seal_ring(&ring, &me.content_key()?, Binding::Machine { machine: &id }, &me.key)?,
-            id: Some(id.clone()),
+        let card = Card {
+            host: host(),
+            os: std::env::consts::OS.into(),
+            arch: std::env::consts::ARCH.into(),
+            by: Some(me.key.public_key()),
         };
-        let (machine, _) = me.client.register_machine(&request).await?;
-        let path = context.home.machine_token_path(&origin, &id);
-        if !works(me, &path, &id).await {
-            let request = CreateMachineToken { machine_id: id.clone(), expires_in_seconds: None };
-            let created = me.client.create_machine_token(&request).await?;
-            context.home.write_secret(&path, created.token.as_bytes())?;
-        }
+        let (machine, is_new) = me.client.register_machine(&request(me, &id, &card)?).await?;
+        let credential = match machine_key::listed(context, me, &id, is_new).await? {
+            Some(path) => Secret::Key(path),
+            None => Secret::Token(with_token(context, me, &id).await?),
+        };
         context.home.change_settings(|settings| {
             settings.machines.insert(origin, id);
         })?;
-        Ok(machine)
+        Ok(Registered { machine, credential })
     }
 }
 
+/// A registered machine, and the file with what its runner signs in with.
+pub(crate) struct Registered {
+    pub(crate) machine: Record,
+    pub(crate) credential: Secret,
+}
+
+pub(crate) enum Secret {
+    Key(PathBuf),
+    Token(PathBuf),
+}
+
+/// Registers a machine that is about to be linked, by the name that it has given itself.
+pub(super) async fn register(me: &Me, name: &str) -> Result<MachineId> {
+    let id = usual_id(name);
+    let card = Card { host: print::inline(name), ..Card::default() };
+    me.client.register_machine(&request(me, &id, &card)?).await?;
+    Ok(id)
+}
+
+fn request(me: &Me, id: &MachineId, card: &Card) -> Result<RegisterMachine> {
+    let ring = KeyRing::generate();
+    Ok(RegisterMachine {
+        metadata: seal_json(&ring, Purpose::MachineMetadata(id), "metadata", card)?,
+        encryption_key: seal_ring(&ring, &me.content_key()?, Binding::Machine { machine: id }, &me.key)?,
+        id: Some(id.clone()),
+    })
+}
+
+/// The file with a token for this machine's runner that is valid now.
+async fn with_token(context: &Context, me: &Me, id: &MachineId) -> Result<PathBuf> {
+    let path = context.home.machine_token_path(me.client.origin(), id);
+    if !works(me, &path, id).await {
+        let request = CreateMachineToken { machine_id: id.clone(), expires_in_seconds: None };
+        let created = me.client.create_machine_token(&request).await?;
+        context.home.write_secret(&path, created.token.as_bytes())?;
+    }
+    Ok(path)
+}
+
 /// This machine's id, when it is registered at the same server by another address: `ensemble up` may listen elsewhere today.
-async fn registered_elsewhere(me: &Me, ids: impl Iterator<Item = MachineId>) -> Result<Option<MachineId>> {
-    for id in ids {
+async fn registered_elsewhere(me: &Me, machines: BTreeMap<String, MachineId>) -> Result<Option<(String, MachineId)>> {
+    for (origin, id) in machines {
         match me.client.machine(&id).await {
-            Ok(_) => return Ok(Some(id)),
+            Ok(_) => return Ok(Some((origin, id))),
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error.into()),
         }
@@ -223,10 +268,12 @@ fn opened(known: &Known) -> serde_json::Value {
 }
 
 fn forget(context: &Context, me: &Me, id: &MachineId) -> Result<()> {
-    let path = context.home.machine_token_path(me.client.origin(), id);
-    if path.exists() {
-        std::fs::remove_file(&path)
-            .map_err(|error| Failure::message(format!("Cannot remove {}: {error}.", path.display())))?;
+    let origin = me.client.origin();
+    for path in [context.home.machine_token_path(origin, id), context.home.machine_key_path(origin, id)] {
+        if path.exists() {
+            std::fs::remove_file(&path)
+                .map_err(|error| Failure::message(format!("Cannot remove {}: {error}.", path.display())))?;
+        }
     }
     context.home.change_settings(|settings| {
         let origin = me.client.origin();
@@ -241,9 +288,8 @@ pub(crate) fn host() -> String {
 }
 
 /// The host name as far as an id allows it, and random characters, because two machines can have the same name.
-fn usual_id() -> MachineId {
+fn usual_id(host: &str) -> MachineId {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    let host = host();
     let host: String = host.split('.').next().unwrap_or_default().chars().filter(|c| fits(*c)).take(40).collect();
     let tail: String = MachineId::generate().as_str().chars().rev().take(6).collect();
     let id = if host.is_empty() { format!("machine-{tail}") } else { format!("{host}-{tail}") };

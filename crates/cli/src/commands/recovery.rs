@@ -7,17 +7,20 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use clap::Args;
 use ensemble_client::seal::{ContentRing, RecoveryWords, fingerprint};
 use ensemble_client::{AccountKey, Client, Credential, Error, Known};
-use ensemble_types::devices::{DeviceList, ListedDevice, Role};
+use ensemble_types::devices::{DeviceKind, DeviceList, ListedDevice, Role};
+use ensemble_types::ids::UserId;
 use rand::seq::SliceRandom;
 
 use super::DONE;
 use super::devices::{begin_removal, finish_removal, settle};
-use super::link::{check_primary, without_echo};
+use super::join::without_echo;
+use super::link::check_primary;
 use crate::commands::machine::host;
 use crate::confirm;
 use crate::context::{Context, Me, now};
-use crate::devices::{self, List, Own, box_of, change, signed};
+use crate::devices::{self, Added, List, Own, box_of, change, signed};
 use crate::failure::{Failure, Result};
+use crate::home::Lock;
 use crate::print;
 use crate::settings::Occasion;
 
@@ -53,7 +56,7 @@ impl Recovery {
         if is_replaced {
             begin_removal(context, &me.client, list.version())?;
         }
-        me.client.change_devices(&change(&list, &contents, [])?).await?;
+        me.client.change_devices(&change(&list, &contents, [Added { key: &key, name: None }])?).await?;
         context.home.remember_list(me.client.origin(), me.id, &list)?;
         if is_replaced {
             let me = Me { own: Own { list, contents }, client: me.client.clone(), key: me.key.clone(), id: me.id };
@@ -150,7 +153,12 @@ pub(crate) async fn recover(context: &Context, client: Client) -> Result<Me> {
     if io::stdin().is_terminal() && !confirm::change("Is it your account")? {
         return Err(Failure::message("Nothing was changed. If the words are yours, do not trust this server."));
     }
-    let key = AccountKey::generate();
+    // The key of a command that was killed, unless it is listed already: then there is nothing more to be signed.
+    let key = context.home.pending(DeviceKind::Recovery).map_or_else(AccountKey::generate, |(key, _)| key);
+    if list.device(&key.public_key()).is_some() {
+        return recovered(context, client, key, &lock, (&list, token.user_id), true).await;
+    }
+    context.home.keep_pending(&key, DeviceKind::Recovery, None)?;
     let mut next = list.successor(now());
     let is_one_gone = remove_lost(&client, &mut next, &recovery).await?;
     let contents = if is_one_gone { begin_epoch(&mut next, &contents)? } else { contents };
@@ -160,13 +168,25 @@ pub(crate) async fn recover(context: &Context, client: Client) -> Result<Me> {
     if is_one_gone {
         begin_removal(context, &client, list.version())?;
     }
-    client.change_devices(&change(&list, &contents, [(key.public_key(), host())])?).await?;
-    context.home.store_key(&key, &lock)?;
-    let user = token.user_id;
+    client.change_devices(&change(&list, &contents, [Added { key: &key, name: Some(host()) }])?).await?;
+    recovered(context, client, key, &lock, (&list, token.user_id), is_one_gone).await
+}
+
+/// Keeps the key of the new primary device, and signs in with it.
+async fn recovered(
+    context: &Context,
+    client: Client,
+    key: AccountKey,
+    lock: &Lock,
+    (list, user): (&List, UserId),
+    is_one_gone: bool,
+) -> Result<Me> {
+    context.home.store_key(&key, lock)?;
     let client = client.with_credential(Credential::Device(key.clone()));
     let token = client.sign_in().await?;
-    context.home.remember_list(client.origin(), user, &list)?;
+    context.home.remember_list(client.origin(), user, list)?;
     context.home.remember(&client, &key, &token, Occasion::Login)?;
+    context.home.forget_pending()?;
     let own = devices::own(context, &client, &key, user).await?;
     let me = Me { client, key, id: user, own };
     if is_one_gone {

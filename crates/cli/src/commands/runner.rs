@@ -14,7 +14,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use super::DONE;
 use super::install::{Install, Uninstall};
-use super::machine::Register;
+use super::join;
+use super::machine::{Register, Registered, Secret};
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::print;
@@ -34,6 +35,8 @@ pub(crate) struct Runner {
 enum Part {
     /// Show which providers this machine can offer, and why not the others
     Check(Options),
+    /// Add this computer as a machine to an account whose key stays elsewhere: asks for the address that `ensemble link` shows there
+    Link,
     Install(Install),
     Uninstall(Uninstall),
     /// The process that the runner starts for each attempt
@@ -74,17 +77,26 @@ impl Runner {
     pub(crate) async fn run(self, context: &Context) -> Result {
         match self.part {
             Some(Part::Check(options)) => return check(context, &options).await,
+            Some(Part::Link) => return link(context).await,
             Some(Part::Install(install)) => return install.run(context).await,
             Some(Part::Uninstall(uninstall)) => return uninstall.run(context),
             Some(Part::Guard { .. }) | None => {}
         }
         log(Targets::new().with_default(LevelFilter::INFO));
         let environment = environment();
-        let me = if environment.contains_key("ENSEMBLE_MACHINE_TOKEN") { None } else { Some(context.me().await?) };
-        let config = match &me {
-            Some(me) => for_machine(context, me, &self.options).await?,
-            // A machine without an account key: the token identifies the machine.
-            None => self.options.config(context, environment)?,
+        // A machine without an account has a token, or was linked.
+        let is_given = ["ENSEMBLE_MACHINE_TOKEN", "ENSEMBLE_MACHINE_KEY_FILE"];
+        let linked = context.linked_machine()?;
+        let (me, config) = if is_given.iter().any(|name| environment.contains_key(*name)) {
+            (None, self.options.config(context, environment)?)
+        } else if let Some(linked) = linked {
+            let path = context.home.machine_key_path(&linked.origin, &linked.machine.machine);
+            let secret = Secret::Key(path);
+            (None, self.options.of(context, &linked.machine.server, &linked.machine.machine, &secret)?)
+        } else {
+            let me = context.me().await?;
+            let config = for_machine(context, &me, &self.options).await?;
+            (Some(me), config)
         };
         let machine = config.machine.clone();
         match run(config).await {
@@ -104,18 +116,24 @@ impl Runner {
     }
 }
 
-/// The configuration of this machine's runner. Registers the machine if needed, and uses its stored token.
+/// Adds this computer to an account as a machine.
+async fn link(context: &Context) -> Result {
+    let (server, machine) = join::as_machine(context).await?;
+    if context.json {
+        print::json(&serde_json::json!({ "server": server, "machineId": machine }), false)?;
+    } else {
+        print::line(format!(
+            "This computer is a machine of the account at {server}. `ensemble runner` runs its tasks."
+        ))?;
+    }
+    Ok(DONE)
+}
+
+/// The configuration of this machine's runner. Registers the machine if needed, and uses its stored key or token.
 pub(crate) async fn for_machine(context: &Context, me: &Me, options: &Options) -> Result<Config> {
-    let machine = Register::default().run(context, me).await?.id;
+    let Registered { machine, credential } = Register::default().run(context, me).await?;
     let origin = me.client.origin();
-    let token_file = context.home.machine_token_path(origin, &machine);
-    let token = std::fs::read_to_string(&token_file)
-        .map_err(|error| Failure::message(format!("Cannot read {}: {error}.", token_file.display())))?;
-    let mut environment = environment();
-    environment.insert("ENSEMBLE_SERVER".to_owned(), me.client.base().to_string());
-    environment.insert("ENSEMBLE_MACHINE_ID".to_owned(), machine.to_string());
-    environment.insert("ENSEMBLE_MACHINE_TOKEN".to_owned(), token);
-    let config = options.config(context, environment)?;
+    let config = options.of(context, me.client.base().as_str(), &machine.id, &credential)?;
     context.home.change_settings(|settings| {
         settings.runner_roots.insert(origin.to_owned(), config.roots.clone());
     })?;
@@ -165,6 +183,24 @@ impl Options {
     /// The configuration, for checks that use neither its server nor its token.
     pub(crate) fn for_check(&self, context: &Context) -> Result<Config> {
         self.config(context, with_unused(environment()))
+    }
+
+    /// The configuration of this machine at a server.
+    fn of(&self, context: &Context, server: &str, machine: &MachineId, secret: &Secret) -> Result<Config> {
+        let mut environment = environment();
+        environment.insert("ENSEMBLE_SERVER".to_owned(), server.to_owned());
+        environment.insert("ENSEMBLE_MACHINE_ID".to_owned(), machine.to_string());
+        match secret {
+            Secret::Key(path) => {
+                environment.insert("ENSEMBLE_MACHINE_KEY_FILE".to_owned(), path.display().to_string());
+            }
+            Secret::Token(path) => {
+                let token = std::fs::read_to_string(path)
+                    .map_err(|error| Failure::message(format!("Cannot read {}: {error}.", path.display())))?;
+                environment.insert("ENSEMBLE_MACHINE_TOKEN".to_owned(), token);
+            }
+        }
+        self.config(context, environment)
     }
 
     fn config(&self, context: &Context, mut environment: BTreeMap<String, String>) -> Result<Config> {

@@ -13,6 +13,10 @@ mod ensemble;
 mod interruptions;
 #[cfg(feature = "up")]
 mod limits;
+#[cfg(feature = "up")]
+mod linked_machines;
+#[cfg(feature = "up")]
+mod linking;
 mod plans;
 #[cfg(feature = "up")]
 mod prompts;

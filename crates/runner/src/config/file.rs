@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `ENSEMBLE_SERVER` | `server` |
 //! | `ENSEMBLE_MACHINE_ID` | `machineId` |
-//! | `ENSEMBLE_MACHINE_TOKEN` | the token itself, instead of `tokenFile` |
+//! | `ENSEMBLE_MACHINE_KEY_FILE` | `keyFile`: the machine's key, which is in its owner's device list |
+//! | `ENSEMBLE_MACHINE_TOKEN` | a token itself, instead of `tokenFile` or a key |
 //! | `ENSEMBLE_RUNNER_STATE_DIR` | `stateDir` |
 //! | `ENSEMBLE_RUNNER_CAPACITY` | `capacity` |
 //! | `ENSEMBLE_RUNNER_ROOTS` | `roots`, separated by colons |
@@ -16,9 +17,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use ensemble_client::{AccountKey, Credential};
 use ensemble_types::ids::MachineId;
 use ensemble_types::runs::{Permission, Provider};
-use secrecy::SecretString;
+use secrecy::zeroize::Zeroizing;
 use serde::Deserialize;
 
 use super::{Config, Environment, ProviderConfig, Timing};
@@ -41,6 +43,7 @@ impl std::error::Error for ConfigErrors {}
 struct File {
     server: Option<String>,
     machine_id: Option<String>,
+    key_file: Option<PathBuf>,
     token_file: Option<PathBuf>,
     state_dir: Option<PathBuf>,
     capacity: Option<u32>,
@@ -119,7 +122,7 @@ impl Reading<'_> {
         let server = self.var("ENSEMBLE_SERVER").map(str::to_owned).or(file.server);
         let server = self.required(server, "server (ENSEMBLE_SERVER)");
         let machine = self.machine(file.machine_id.as_deref());
-        let token = self.token(file.token_file.as_deref());
+        let credential = self.credential(file.key_file, file.token_file);
         let state_dir = self.state_dir(file.state_dir);
         let capacity = self.parsed("ENSEMBLE_RUNNER_CAPACITY").or(file.capacity).unwrap_or(4);
         if !(1..=64).contains(&capacity) {
@@ -128,7 +131,7 @@ impl Reading<'_> {
         let roots =
             self.var("ENSEMBLE_RUNNER_ROOTS").map(|roots| std::env::split_paths(roots).collect()).or(file.roots);
         let providers = self.providers(file.providers);
-        let mut config = Config::new(server?, machine?, token?, state_dir?, self.environment.clone());
+        let mut config = Config::new(server?, machine?, credential?, state_dir?, self.environment.clone());
         config.capacity = capacity;
         config.roots = roots.unwrap_or(config.roots);
         config.providers = providers;
@@ -153,19 +156,33 @@ impl Reading<'_> {
         parsed
     }
 
-    fn token(&mut self, file: Option<&Path>) -> Option<SecretString> {
+    fn credential(&mut self, key_file: Option<PathBuf>, token_file: Option<PathBuf>) -> Option<Credential> {
         if let Some(token) = self.var("ENSEMBLE_MACHINE_TOKEN") {
-            return Some(token.trim().into());
+            return Some(Credential::Bearer(token.trim().into()));
         }
-        let file = self.required(file, "tokenFile (or ENSEMBLE_MACHINE_TOKEN)")?;
-        match std::fs::read_to_string(file) {
-            Ok(token) if !token.trim().is_empty() => Some(token.trim().into()),
+        if let Some(file) = self.var("ENSEMBLE_MACHINE_KEY_FILE").map(PathBuf::from).or(key_file) {
+            let key = self.secret("keyFile", &file)?;
+            let key = AccountKey::from_text(&key);
+            if key.is_none() {
+                self.errors.push(format!("keyFile: {} is not a key that `ensemble` has made", file.display()));
+            }
+            return key.map(Credential::Device);
+        }
+        let file = self.required(token_file, "keyFile, tokenFile or ENSEMBLE_MACHINE_TOKEN")?;
+        let token = self.secret("tokenFile", &file)?;
+        Some(Credential::Bearer(token.trim().into()))
+    }
+
+    /// The text in a file. It is wiped from memory.
+    fn secret(&mut self, name: &str, file: &Path) -> Option<Zeroizing<String>> {
+        match std::fs::read_to_string(file).map(Zeroizing::new) {
+            Ok(text) if !text.trim().is_empty() => Some(text),
             Ok(_) => {
-                self.errors.push(format!("tokenFile: {} is empty", file.display()));
+                self.errors.push(format!("{name}: {} is empty", file.display()));
                 None
             }
             Err(error) => {
-                self.errors.push(format!("tokenFile: {}: {error}", file.display()));
+                self.errors.push(format!("{name}: {}: {error}", file.display()));
                 None
             }
         }
@@ -251,12 +268,35 @@ mod tests {
         let vars = environment(&[("ENSEMBLE_SERVER", "http://var"), ("ENSEMBLE_RUNNER_CODEX_PROGRAM", "/bin/c")]);
         let config = Config::read(Some(&path), &vars).unwrap();
         assert_eq!(config.server, "http://var");
-        assert_eq!(config.token.expose_secret(), "secret");
+        let Credential::Bearer(token) = &config.credential else { panic!("no token: {config:?}") };
+        assert_eq!(token.expose_secret(), "secret");
         let codex = &config.providers[&Provider::Codex];
         assert_eq!((codex.permission, codex.program.to_str()), (Permission::Bypass, Some("/bin/c")));
         assert_eq!(config.timing.lease_beat.as_millis(), 5);
         assert_eq!(config.timing.term_grace, Timing::default().term_grace);
         assert!(!format!("{config:?}").contains("secret"));
+    }
+
+    #[test]
+    fn a_key_is_read_from_its_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (good, bad) = (folder.path().join("key"), folder.path().join("bad"));
+        let key = AccountKey::generate();
+        std::fs::write(&good, key.to_text().as_bytes()).unwrap();
+        std::fs::write(&bad, "ensemble-account-key-v1:no").unwrap();
+        let with = |path: &Path| {
+            let vars = [
+                ("ENSEMBLE_SERVER", "http://s"),
+                ("ENSEMBLE_MACHINE_ID", "m"),
+                ("HOME", "/h"),
+                ("ENSEMBLE_MACHINE_KEY_FILE", path.to_str().unwrap()),
+            ];
+            Config::read(None, &environment(&vars))
+        };
+        let Credential::Device(read) = with(&good).unwrap().credential else { panic!("no key") };
+        assert_eq!(read.public_key(), key.public_key());
+        assert!(with(&bad).unwrap_err().to_string().contains("is not a key"));
+        assert!(with(&folder.path().join("none")).unwrap_err().to_string().contains("keyFile"));
     }
 
     #[test]

@@ -8,9 +8,9 @@ mod timing;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use ensemble_client::Credential;
 use ensemble_types::ids::MachineId;
 use ensemble_types::runs::{Permission, Provider};
-use secrecy::SecretString;
 
 use crate::guard::Limits;
 use crate::provider::default_pass_env;
@@ -27,8 +27,8 @@ pub struct Config {
     /// The server's address: `https://ensemble.example.com`.
     pub server: String,
     pub machine: MachineId,
-    /// The machine's token. It is never passed to a process that the runner starts.
-    pub token: SecretString,
+    /// The machine's key, with which it signs in, or a token that was made for it. A process that the runner starts gets neither.
+    pub credential: Credential,
     /// The directory of attempts and undelivered reports. Only one runner may use it at a time.
     pub state_dir: PathBuf,
     /// The number of attempts at a time: 1 to 64.
@@ -91,14 +91,14 @@ impl Config {
     pub fn new(
         server: impl Into<String>,
         machine: MachineId,
-        token: SecretString,
+        credential: Credential,
         state_dir: impl Into<PathBuf>,
         environment: Environment,
     ) -> Self {
         Self {
             server: server.into(),
             machine,
-            token,
+            credential,
             state_dir: state_dir.into(),
             capacity: 4,
             roots: environment.get("HOME").map(PathBuf::from).into_iter().collect(),
@@ -163,7 +163,7 @@ mod tests {
             ("LC_ALL", "C"),
         ];
         let environment: Environment = environment.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let config = Config::new("http://s", MachineId::generate(), "t".into(), "/s", environment);
+        let config = Config::new("http://s", MachineId::generate(), Credential::Bearer("t".into()), "/s", environment);
         let mut claude = ProviderConfig::of(Provider::Claude);
         claude.pass_env.push("*".to_owned());
         assert!(!config.program_env(&claude).contains_key("ENSEMBLE_MACHINE_TOKEN"));

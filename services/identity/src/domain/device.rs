@@ -21,6 +21,8 @@ pub(crate) struct Device {
     pub(crate) created_at: Timestamp,
     pub(crate) last_seen_at: Option<Timestamp>,
     pub(crate) is_removed: bool,
+    /// The machine that it is was deleted. The list may still have it.
+    pub(crate) is_machine_deleted: bool,
     /// When the last token that it asked for expires.
     pub(crate) tokens_until: Option<Timestamp>,
 }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ensemble_devices::{List, ListError, decode, encode};
+use ensemble_devices::{List, ListError, decode, encode, is_proof};
 use ensemble_types::devices::{DeviceLinkRequest, ListedDevice, Role, SealedContentRing, SignedList};
-use ensemble_types::text::Text;
+use ensemble_types::text::{Blob, Text};
 
 /// Bytes of a list's body.
 const MOST_BYTES: usize = 16 << 10;
@@ -27,7 +27,9 @@ pub(crate) enum BadList {
         "a device that is a machine or recovery words stays what it is; make a new key for another role or machine"
     )]
     RoleOfKey,
-    #[error("the key {0} has not proven that somebody holds it; link the device, and send `link` with the list")]
+    #[error(
+        "the key {0} has not proven that somebody holds it; link the device and send `link`, or send its signature in `proofs`"
+    )]
     Unproven(String),
     #[error("the list does not add the device that asked for this link, with the two keys that it sent")]
     OtherLink,
@@ -38,10 +40,10 @@ pub(crate) enum BadList {
 pub(crate) struct Vouching<'a> {
     /// The account key.
     pub(crate) account: &'a [u8; 32],
-    /// The recovery key, if it asked for the caller's token.
-    pub(crate) recovery: Option<&'a [u8; 32]>,
     /// The device that asked to be linked, and signed that with its key.
     pub(crate) linked: Option<&'a DeviceLinkRequest>,
+    /// Signatures by the keys themselves.
+    pub(crate) proofs: &'a BTreeMap<String, Blob<86, 86>>,
 }
 
 /// What a list changes.
@@ -85,22 +87,14 @@ impl<'a> Difference<'a> {
         Ok(Self { added, kept, removed })
     }
 
-    /// Whether somebody holds each key that is added. A key proves that by its signature: the account key signed the first
-    /// list, and a linked device signed its request.
-    ///
-    /// The signer of the list vouches for words on paper and for machines, because it has just made their keys itself, and
-    /// recovery words vouch for the primary device that they make. Nobody else has seen these keys before they are listed,
-    /// so nobody can list them first; and an account that lists a foreign key only lets that key into itself.
-    pub(crate) fn check_possession(&self, signer: &str, vouching: Vouching<'_>) -> Result<(), BadList> {
-        let by_words = vouching.recovery.is_some_and(|key| encode(key) == signer);
+    /// Whether somebody holds each key that is added, and lets this account list it. The account key has signed the first list,
+    /// a linked device its request, and any other key a text that names the account.
+    pub(crate) fn check_possession(&self, vouching: Vouching<'_>) -> Result<(), BadList> {
+        let account = encode(vouching.account);
         let is_proven = |device: &ListedDevice| {
             let is_linked = vouching.linked.is_some_and(|request| is_of(request, device));
-            let is_vouched = match device.role {
-                Role::Recovery | Role::Machine => true,
-                Role::Primary => by_words,
-                Role::Linked => false,
-            };
-            is_linked || is_vouched || device.key == encode(vouching.account)
+            let proof = vouching.proofs.get(&device.key);
+            is_linked || device.key == account || proof.is_some_and(|proof| is_proof(&account, device, proof))
         };
         if let Some(unproven) = self.added.iter().find(|device| !is_proven(device)) {
             return Err(BadList::Unproven(unproven.key.clone()));

@@ -1,6 +1,7 @@
 //! An account's devices: the signed list, what is sealed to each of them, and their names.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ensemble_chassis::Caller;
 use ensemble_chassis::auth::DeviceKey;
@@ -20,6 +21,9 @@ use crate::domain::{
 use crate::error::Error;
 use crate::store::{accounts, content_rings, device_links, device_lists, devices, revocations, tokens};
 
+/// Lists that an account can make in a day. Lists are kept for ever.
+const LISTS_A_DAY: i64 = 200;
+const DAY: Duration = Duration::from_secs(24 * 3600);
 /// Lists on one page.
 const PAGE: usize = 32;
 
@@ -127,7 +131,7 @@ struct Change {
     caller: Caller,
     body: ChangeDevices,
     /// The longest life of a token.
-    token_life: std::time::Duration,
+    token_life: Duration,
 }
 
 impl Change {
@@ -155,12 +159,14 @@ impl Change {
         let now = tx.now()?;
         let link = self.link(tx)?;
         let linked = link.as_ref().map(|link| link.asked(now)).transpose()?;
-        let recovery = self.caller.device.as_ref().filter(|_| self.caller.is_recovery).map(|device| &device.0);
-        let vouching = Vouching { account: &account.public_key, recovery, linked };
-        difference.check_possession(&list.signed().signer, vouching)?;
+        let vouching = Vouching { account: &account.public_key, linked, proofs: &self.body.proofs };
+        difference.check_possession(vouching)?;
         check_unused(tx, account.id, &difference.added)?;
 
-        device_lists::insert(tx, account.id, &list)?;
+        if device_lists::count_since(tx, account.id, now.minus(DAY))? >= LISTS_A_DAY {
+            return Err(Error::TooManyLists);
+        }
+        device_lists::insert(tx, account.id, &list, now)?;
         for listed in &difference.added {
             let kind = linked.filter(|request| *request.public_key == *listed.key).map(|request| request.kind);
             let name = linked.filter(|request| *request.public_key == *listed.key).map(|request| &*request.name);
@@ -220,6 +226,7 @@ impl Change {
             created_at: now,
             last_seen_at: None,
             is_removed: false,
+            is_machine_deleted: false,
             // The account key signed in before there was a list, and nobody counted its tokens.
             tokens_until: (public_key == account.public_key).then(|| now.plus(self.token_life)),
         })

@@ -135,7 +135,7 @@ enum Missing {
 
 /// The row is locked: a removal comes before this sign-in, or it knows of the token.
 fn of_device(tx: &mut Conn, device: Device, lifetimes: TokenLifetimes) -> Result<Outcome, StoreError> {
-    if device.is_removed {
+    if device.is_removed || device.is_machine_deleted {
         return Ok(Outcome::DeviceRemoved);
     }
     let (now, user) = (tx.now()?, device.user);

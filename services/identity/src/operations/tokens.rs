@@ -98,6 +98,8 @@ pub(crate) async fn revoke_of_machine(
     made_until: Timestamp,
 ) -> Result<usize, StoreError> {
     db.write("revoke a machine's tokens", move |tx| {
+        // Its key could ask for new ones.
+        devices::machine_deleted(tx, user, &machine, made_until)?;
         let revoked = tokens::revoke_of_machine(tx, user, &machine, made_until)?;
         for (id, expires_at) in &revoked {
             revocations::insert(tx, *id, *expires_at)?;

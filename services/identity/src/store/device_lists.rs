@@ -7,6 +7,7 @@ use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::devices::SignedList;
 use ensemble_types::ids::UserId;
 use ensemble_types::text::{Blob, Text};
+use ensemble_types::time::Timestamp;
 
 use super::schema::device_lists;
 
@@ -42,7 +43,14 @@ pub(crate) fn after(
     rows.into_iter().map(|row| Ok((row.version, row.list(c)?))).collect()
 }
 
-pub(crate) fn insert(tx: &mut Conn, user: UserId, list: &List) -> Result<(), StoreError> {
+/// How many lists of an account were taken since then.
+pub(crate) fn count_since(tx: &mut Conn, user: UserId, since: Timestamp) -> Result<i64, StoreError> {
+    let recent =
+        device_lists::table.filter(device_lists::user_id.eq(user.db())).filter(device_lists::taken_at.gt(since.db()));
+    on!(tx, |c| recent.count().get_result(c))
+}
+
+pub(crate) fn insert(tx: &mut Conn, user: UserId, list: &List, taken_at: Timestamp) -> Result<(), StoreError> {
     let bad = |what: &'static str| StoreError::bad_row("insert a device list", what);
     let signed = list.signed();
     let signer: [u8; 32] = decode(&signed.signer).ok_or_else(|| bad("a signer is no key"))?;
@@ -54,6 +62,7 @@ pub(crate) fn insert(tx: &mut Conn, user: UserId, list: &List) -> Result<(), Sto
         device_lists::signer.eq(signer.as_slice()),
         device_lists::signature.eq(signature.as_slice()),
         device_lists::digest.eq(list.digest().as_slice()),
+        device_lists::taken_at.eq(taken_at.db()),
     );
     on!(tx, |c| diesel::insert_into(device_lists::table).values(row).execute(c))?;
     Ok(())

@@ -6,7 +6,7 @@ use diesel::prelude::*;
 use ensemble_store_kit::types::{IntoDb, now};
 use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::devices::{DeviceKind, Role};
-use ensemble_types::ids::{DeviceId, UserId};
+use ensemble_types::ids::{DeviceId, MachineId, UserId};
 use ensemble_types::time::Timestamp;
 
 use super::revocations;
@@ -31,6 +31,7 @@ struct Row {
     last_seen_at: Option<Timestamp>,
     removed_at: Option<Timestamp>,
     tokens_until: Option<Timestamp>,
+    machine_deleted_at: Option<Timestamp>,
 }
 
 /// Finds a device and locks it until the transaction ends.
@@ -96,6 +97,22 @@ pub(crate) fn remove(tx: &mut Conn, id: DeviceId, at: Timestamp) -> Result<(), S
     Ok(())
 }
 
+/// Marks the devices of a deleted machine that were listed until then.
+pub(crate) fn machine_deleted(
+    tx: &mut Conn,
+    user: UserId,
+    machine: &MachineId,
+    at: Timestamp,
+) -> Result<(), StoreError> {
+    let of_machine = devices::table
+        .filter(devices::user_id.eq(user.db()))
+        .filter(devices::machine_id.eq(machine.as_str()))
+        .filter(devices::created_at.le(at.db()))
+        .filter(devices::machine_deleted_at.is_null());
+    on!(tx, |c| diesel::update(of_machine).set(devices::machine_deleted_at.eq(at.db())).execute(c))?;
+    Ok(())
+}
+
 /// Remembers when a device was seen last, to the minute.
 pub(crate) fn seen(tx: &mut Conn, device: &Device, at: Timestamp) -> Result<(), StoreError> {
     let minute = Timestamp::from_unix_seconds(at.unix_seconds() / 60 * 60);
@@ -150,6 +167,7 @@ impl Row {
             created_at: self.created_at,
             last_seen_at: self.last_seen_at,
             is_removed: self.removed_at.is_some(),
+            is_machine_deleted: self.machine_deleted_at.is_some(),
             tokens_until: self.tokens_until,
         })
     }

@@ -78,12 +78,13 @@ diesel::table! {
         last_seen_at -> Nullable<Moment>,
         removed_at -> Nullable<Moment>,
         tokens_until -> Nullable<Moment>,
+        machine_deleted_at -> Nullable<Moment>,
     }
 }
 
 diesel::table! {
-    use diesel::sql_types::{Binary, Integer, Text};
-    use ensemble_store_kit::types::Uid;
+    use diesel::sql_types::{Binary, Integer, Nullable, Text};
+    use ensemble_store_kit::types::{Moment, Uid};
 
     device_lists (user_id, version) {
         user_id -> Uid,
@@ -92,6 +93,7 @@ diesel::table! {
         signer -> Binary,
         signature -> Binary,
         digest -> Binary,
+        taken_at -> Nullable<Moment>,
     }
 }
 

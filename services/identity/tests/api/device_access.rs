@@ -18,8 +18,8 @@ on_both_databases! {
         let [linked, words, gone, runner] = [(); 4].map(|()| Keys::new());
         alice.link(&fixture, &linked, Role::Linked).await;
         alice.link(&fixture, &gone, Role::Primary).await;
-        alice.put(alice.with(words.entry(Role::Recovery))).await;
-        alice.put(alice.with(runner.entry(Role::Machine))).await;
+        alice.put_with(alice.with(words.entry(Role::Recovery)), &[&words]).await;
+        alice.put_with(alice.with(runner.entry(Role::Machine)), &[&runner]).await;
         let removed = fixture.client(&gone).await;
         alice.put(alice.without(&gone)).await;
         let stranger = Owner::new(&fixture).await;

@@ -80,7 +80,7 @@ on_both_databases! {
         let fixture = Fixture::new(on).await;
         let mut alice = Owner::new(&fixture).await;
         let runner = Keys::new();
-        alice.put(alice.with(runner.entry(Role::Machine))).await;
+        alice.put_with(alice.with(runner.entry(Role::Machine)), &[&runner]).await;
         let by_key = fixture.client(&runner).await;
         let made = async |machine: &str| {
             let made = alice.api.post("/v1/auth/tokens", &json!({ "machineId": machine })).await.expect(201);
@@ -100,11 +100,11 @@ on_both_databases! {
         let fixture = Fixture::new(on).await;
         let mut alice = Owner::new(&fixture).await;
         let (old, new) = (Keys::new(), Keys::new());
-        alice.put(alice.with(old.entry(Role::Recovery))).await;
+        alice.put_with(alice.with(old.entry(Role::Recovery)), &[&old]).await;
         let token = fixture.client(&old).await;
         let mut list = alice.without(&old);
         list.devices.push(new.entry(Role::Recovery));
-        alice.put(list).await;
+        alice.put_with(list, &[&new]).await;
         token.get("/v1/devices").await.problem(401, "DEVICE_REMOVED");
         fixture.sign_in(&old.key).await.problem(401, "DEVICE_REMOVED");
         fixture.client(&new).await.get("/v1/devices").await.expect(200);
@@ -118,7 +118,7 @@ on_both_databases! {
         let mut alice = Owner::new(&fixture).await;
         let (tablet, unused) = (Keys::new(), Keys::new());
         alice.link(&fixture, &tablet, Role::Linked).await;
-        alice.put(alice.with(unused.entry(Role::Machine))).await;
+        alice.put_with(alice.with(unused.entry(Role::Machine)), &[&unused]).await;
         fixture.client(&tablet).await;
         let channel = channel_to(&fixture.service.internal_url());
         let refresh = KeyRefresh { every: Duration::from_millis(20), trusted_for: TIMEOUT };

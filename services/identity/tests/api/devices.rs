@@ -6,7 +6,7 @@ use ensemble_types::ids::{DeviceId, UserId};
 use serde_json::{Value, json};
 
 use crate::Fixture;
-use crate::listing::{Keys, Owner, after, change, first, new_epoch, refused, sign, sign_text};
+use crate::listing::{Keys, Owner, after, change, first, new_epoch, proven, refused, sign, sign_text};
 
 on_both_databases! {
     async fn the_first_list_is_the_account_keys(on: Backend) {
@@ -49,7 +49,7 @@ on_both_databases! {
         let mut alice = Owner::new(&fixture).await;
         let (first, version_one) = (alice.signed.clone(), alice.list.clone());
         let words = Keys::new();
-        alice.put(alice.with(words.entry(Role::Recovery))).await;
+        alice.put_with(alice.with(words.entry(Role::Recovery)), &[&words]).await;
         let conflict = async |list: DeviceList| {
             let answer = alice.api.post("/v1/devices", &change(&sign(&list, &alice.keys))).await;
             assert_eq!(answer.problem(409, "DEVICE_LIST_CONFLICT")["current"], json!(alice.signed), "{}", answer.text);
@@ -138,9 +138,9 @@ on_both_databases! {
         let fixture = Fixture::new(on).await;
         let mut alice = Owner::new(&fixture).await;
         let (words, runner) = (Keys::new(), Keys::new());
-        alice.put(alice.with(words.entry(Role::Recovery))).await;
+        alice.put_with(alice.with(words.entry(Role::Recovery)), &[&words]).await;
         let list = alice.with(runner.entry(Role::Machine));
-        let good = change(&sign(&list, &alice.keys));
+        let good = proven(&sign(&list, &alice.keys), &[&runner]);
         assert_eq!(good["sealed"].as_object().unwrap().len(), 2, "a machine opens nothing");
         let send = async |change: &dyn Fn(&mut Value)| {
             let mut body = good.clone();
@@ -165,14 +165,32 @@ on_both_databases! {
 
     async fn a_key_is_listed_by_who_holds_it(on: Backend) {
         let fixture = Fixture::new(on).await;
-        let alice = Owner::new(&fixture).await;
-        for role in [Role::Primary, Role::Linked] {
-            let (place, why) = {
-                let list = alice.with(Keys::new().entry(role));
-                refused(&alice.api.post("/v1/devices", &change(&sign(&list, &alice.keys))).await)
+        let (mut alice, bob) = (Owner::new(&fixture).await, Owner::new(&fixture).await);
+        for role in Role::ALL {
+            let keys = Keys::new();
+            let signed = sign(&alice.with(keys.entry(role)), &alice.keys);
+            let send = async |body: &Value| {
+                let (place, why) = refused(&alice.api.post("/v1/devices", body).await);
+                assert_eq!(place, "/list");
+                assert!(why.contains("link the device"), "{why}");
             };
-            assert_eq!(place, "/list");
-            assert!(why.contains("link the device"), "{why}");
+            send(&change(&signed)).await;
+            // A proof for another account, by another key, for another role or box.
+            let mut foreign = change(&signed);
+            let for_bob = sign(&bob.with(keys.entry(role)), &bob.keys);
+            foreign["proofs"] = proven(&for_bob, &[&keys])["proofs"].clone();
+            send(&foreign).await;
+            let by_other = Keys { key: Keys::new().key, ..keys.clone() };
+            let mut forged = change(&signed);
+            let of_other = sign(&alice.with(by_other.entry(role)), &alice.keys);
+            forged["proofs"] = json!({ keys.public(): proven(&of_other, &[&by_other])["proofs"][by_other.public()] });
+            send(&forged).await;
+            let boxed = Keys { box_key: crate::listing::random_box(), ..keys.clone() };
+            let mut swapped = change(&signed);
+            let with_box = sign(&alice.with(boxed.entry(role)), &alice.keys);
+            swapped["proofs"] = proven(&with_box, &[&boxed])["proofs"].clone();
+            send(&swapped).await;
+            alice.put_with(alice.with(keys.entry(role)), &[&keys]).await;
         }
     }
 
@@ -181,34 +199,36 @@ on_both_databases! {
         let (mut alice, mut bob) = (Owner::new(&fixture).await, Owner::new(&fixture).await);
         let (runner, words) = (Keys::new(), Keys::new());
         let (unlisted, _, carol) = fixture.account().await;
-        bob.put(bob.with(runner.entry(Role::Machine))).await;
-        bob.put(bob.with(words.entry(Role::Recovery))).await;
-        let taken = async |alice: &Owner, list: DeviceList| {
-            let answer = alice.api.post("/v1/devices", &change(&sign(&list, &alice.keys))).await;
+        bob.put_with(bob.with(runner.entry(Role::Machine)), &[&runner]).await;
+        bob.put_with(bob.with(words.entry(Role::Recovery)), &[&words]).await;
+        let taken = async |alice: &Owner, keys: &Keys, role: Role| {
+            let signed = sign(&alice.with(keys.entry(role)), &alice.keys);
+            let answer = alice.api.post("/v1/devices", &proven(&signed, &[keys])).await;
             answer.problem(409, "CONFLICT");
         };
         for (foreign, role) in [
             (&runner, Role::Machine), (&runner, Role::Recovery), (&bob.keys, Role::Machine), (&words, Role::Recovery),
             (&Keys::of(unlisted.clone()), Role::Machine),
         ] {
-            taken(&alice, alice.with(foreign.entry(role))).await;
+            taken(&alice, foreign, role).await;
         }
         assert_eq!(fixture.sign_in(&unlisted).await.expect(200)["userId"], carol.as_str());
         // Not after it was removed either, and not in the account that had it.
         bob.put(bob.without(&words)).await;
         bob.put(bob.without(&runner)).await;
-        taken(&alice, alice.with(words.entry(Role::Recovery))).await;
-        taken(&bob, bob.with(words.entry(Role::Recovery))).await;
-        taken(&bob, bob.with(runner.entry(Role::Machine))).await;
-        alice.put(alice.with(Keys::new().entry(Role::Recovery))).await;
+        taken(&alice, &words, Role::Recovery).await;
+        taken(&bob, &words, Role::Recovery).await;
+        taken(&bob, &runner, Role::Machine).await;
+        let fresh = Keys::new();
+        alice.put_with(alice.with(fresh.entry(Role::Recovery)), &[&fresh]).await;
     }
 
     async fn machines_and_words_stay_what_they_are(on: Backend) {
         let fixture = Fixture::new(on).await;
         let mut alice = Owner::new(&fixture).await;
         let (runner, words, tablet) = (Keys::new(), Keys::new(), Keys::new());
-        alice.put(alice.with(runner.entry(Role::Machine))).await;
-        alice.put(alice.with(words.entry(Role::Recovery))).await;
+        alice.put_with(alice.with(runner.entry(Role::Machine)), &[&runner]).await;
+        alice.put_with(alice.with(words.entry(Role::Recovery)), &[&words]).await;
         alice.link(&fixture, &tablet, Role::Linked).await;
         for (keys, role) in [(&runner, Role::Primary), (&words, Role::Linked), (&tablet, Role::Machine)] {
             let mut list = new_epoch(alice.next());
@@ -251,6 +271,17 @@ on_both_databases! {
         for unknown in [UserId::generate().to_string(), "x".to_owned()] {
             bob.get(&format!("/v1/users/{unknown}/devices")).await.problem(404, "NOT_FOUND");
         }
+    }
+
+    async fn an_account_makes_at_most_200_lists_a_day(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (mut alice, mut bob) = (Owner::new(&fixture).await, Owner::new(&fixture).await);
+        for _ in 1..200 {
+            alice.put(alice.next()).await;
+        }
+        let one_more = change(&sign(&alice.next(), &alice.keys));
+        alice.api.post("/v1/devices", &one_more).await.problem(429, "QUOTA_EXCEEDED");
+        bob.put(bob.next()).await;
     }
 
     async fn devices_have_names(on: Backend) {

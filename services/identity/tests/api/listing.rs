@@ -1,7 +1,7 @@
 //! Device lists as clients make them.
 
 use ed25519_dalek::SigningKey;
-use ensemble_devices::{LinkText, List, encode, signed_text};
+use ensemble_devices::{LinkText, List, encode, proof_text, signed_text};
 use ensemble_testkit::{Answer, Api};
 use ensemble_types::devices::{DeviceKind, DeviceLinkRequest, DeviceList, ListedDevice, Role, SignedList};
 use ensemble_types::text::{Blob, Text};
@@ -91,8 +91,13 @@ impl Owner {
 
     /// Sends a list that is signed by the owner's device, and goes on with it.
     pub(crate) async fn put(&mut self, list: DeviceList) -> Value {
+        self.put_with(list, &[]).await
+    }
+
+    /// The same, with proofs of the keys that are added.
+    pub(crate) async fn put_with(&mut self, list: DeviceList, added: &[&Keys]) -> Value {
         let signed = sign(&list, &self.keys);
-        let answer = self.api.post("/v1/devices", &change(&signed)).await.expect(201);
+        let answer = self.api.post("/v1/devices", &proven(&signed, added)).await.expect(201);
         (self.list, self.signed) = (list, signed);
         answer
     }
@@ -163,6 +168,18 @@ pub(crate) fn change(signed: &SignedList) -> Value {
     let sealed: serde_json::Map<String, Value> =
         opening.map(|device| (device.key.clone(), json!(format!("ring {} of {}", list.version, device.key)))).collect();
     json!({ "list": signed, "sealed": sealed })
+}
+
+/// The same, with what these keys sign to be listed.
+pub(crate) fn proven(signed: &SignedList, added: &[&Keys]) -> Value {
+    let list: DeviceList = serde_json::from_str(&signed.body).unwrap();
+    let proof = |keys: &&Keys| {
+        let entry = list.devices.iter().find(|device| device.key == keys.public()).unwrap();
+        (keys.public(), json!(signature(&keys.key, &proof_text(&list.account, entry))))
+    };
+    let mut body = change(signed);
+    body["proofs"] = added.iter().map(proof).collect::<serde_json::Map<_, _>>().into();
+    body
 }
 
 pub(crate) fn completing(signed: &SignedList, link: &str) -> Value {

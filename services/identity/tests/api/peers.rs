@@ -6,11 +6,13 @@ use ensemble_rpc::identity::{
 };
 use ensemble_testkit::on_both_databases;
 use ensemble_testkit::peers::channel_to;
+use ensemble_types::devices::Role;
 use ensemble_types::ids::UserId;
 use ensemble_types::time::Timestamp;
 use serde_json::json;
 
 use crate::Fixture;
+use crate::listing::{self, Owner};
 
 on_both_databases! {
     async fn peers_can_ask_whether_an_account_exists(on: Backend) {
@@ -46,6 +48,28 @@ on_both_databases! {
         ensemble_testkit::eventually(crate::TIMEOUT, async || laptop.get("/v1/account").await.status == 401).await;
         assert_eq!((other.get("/v1/account").await.status, namesake.get("/v1/account").await.status), (403, 403));
         assert_eq!(alice.get("/v1/auth/tokens").await.expect(200)["tokens"].as_array().unwrap().len(), 1);
+    }
+
+    async fn the_key_of_a_deleted_machine_signs_in_no_more(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let mut alice = Owner::new(&fixture).await;
+        let (old, new) = (listing::Keys::new(), listing::Keys::new());
+        alice.put_with(alice.with(old.entry(Role::Machine)), &[&old]).await;
+        let laptop = fixture.client(&old).await;
+        let made_until = Timestamp::from_unix_seconds(4_000_000_000).micros();
+        let accounts = AccountsClient::new(channel_to(&fixture.service.internal_url()));
+        let request = RevokeMachineTokensRequest {
+            user_id: alice.user.clone(), machine_id: "laptop".to_owned(), made_until,
+        };
+        assert_eq!(accounts.revoke_machine_tokens(request).await.unwrap().revoked, 1);
+        fixture.sign_in(&old.key).await.problem(401, "DEVICE_REMOVED");
+        ensemble_testkit::eventually(crate::TIMEOUT, async || laptop.get("/v1/account").await.status == 401).await;
+        // Its owner goes on, and takes it from the list when the machine is set up again.
+        let mut list = alice.next();
+        list.devices.retain(|device| device.role != Role::Machine);
+        list.devices.push(new.entry(Role::Machine));
+        alice.put_with(list, &[&new]).await;
+        fixture.client(&new).await.get("/v1/account").await.problem(403, "FORBIDDEN");
     }
 
     async fn an_unchanged_snapshot_is_not_sent_again(on: Backend) {

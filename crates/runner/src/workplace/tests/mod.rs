@@ -51,7 +51,13 @@ impl Fixture {
             [("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()), ("HOME", home.display().to_string())]
                 .map(|(name, value)| (name.to_owned(), value))
                 .into();
-        let config = Config::new("http://s", MachineId::generate(), "t".into(), &state, environment);
+        let config = Config::new(
+            "http://s",
+            MachineId::generate(),
+            ensemble_client::Credential::Bearer("t".into()),
+            &state,
+            environment,
+        );
         Self { workplaces: Workplaces::open(&config).unwrap(), folder }
     }
 

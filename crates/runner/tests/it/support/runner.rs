@@ -27,7 +27,7 @@ pub(crate) fn config(server: &Orchestrator, agent: &ScriptAgent, state: &Path) -
     let mut config = Config::new(
         &server.url,
         "test-machine".parse().unwrap(),
-        "machine-token".into(),
+        ensemble_client::Credential::Bearer("machine-token".into()),
         state.join("state"),
         environment,
     );

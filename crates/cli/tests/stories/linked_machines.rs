@@ -1,0 +1,139 @@
+//! A machine is an entry of its own in the device list: on the computer of its owner, or on one that does not have the account.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::ensemble::{Running, User, up, wait_for_runner};
+use crate::linking::{Dialog, SOON, add, join, link};
+
+fn devices(user: &User) -> Vec<Value> {
+    user.json(&["devices"])["devices"].as_array().unwrap().clone()
+}
+
+fn with_role<'d>(devices: &'d [Value], role: &str) -> Vec<&'d Value> {
+    devices.iter().filter(|device| device["role"] == role).collect()
+}
+
+fn eventually(mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < SOON, "it did not happen");
+    }
+}
+
+#[test]
+fn a_runner_is_a_device_of_its_own() {
+    let owner = User::new(None);
+    let (_up, _url) = up(&owner, &[]);
+    wait_for_runner(&owner);
+    let listed = devices(&owner);
+    let machines = with_role(&listed, "machine");
+    assert_eq!((listed.len(), machines.len()), (2, 1), "{listed:?}");
+    let machine = owner.json(&["machine", "list"])["machines"][0]["machine"]["id"].clone();
+    assert_eq!((&machines[0]["machineId"], &machines[0]["kind"]), (&machine, &json!("runner")));
+    // Registered again, it keeps its key.
+    owner.succeed(&["machine", "register"]);
+    assert_eq!(with_role(&devices(&owner), "machine")[0]["publicKey"], machines[0]["publicKey"]);
+    // A machine that lost its key gets another one, and the lost one is not listed any more.
+    let key = walk(&owner).into_iter().find(|path| path.extension().is_some_and(|end| end == "key")).unwrap();
+    std::fs::remove_file(&key).unwrap();
+    owner.succeed(&["machine", "register"]);
+    let after = devices(&owner);
+    let machines_after = with_role(&after, "machine");
+    assert_eq!(machines_after.len(), 1);
+    assert_ne!(machines_after[0]["publicKey"], machines[0]["publicKey"]);
+    owner.succeed(&["machine", "delete", machine.as_str().unwrap(), "--yes"]);
+    assert_eq!(with_role(&devices(&owner), "machine").len(), 0);
+}
+
+/// The files below `machines`.
+fn walk(user: &User) -> Vec<std::path::PathBuf> {
+    let servers = std::fs::read_dir(user.files().join("machines")).unwrap();
+    servers
+        .flat_map(|server| std::fs::read_dir(server.unwrap().path()).unwrap())
+        .map(|file| file.unwrap().path())
+        .collect()
+}
+
+#[test]
+fn a_computer_without_the_account_is_linked_as_a_machine() {
+    let (owner, builder) = (User::new(None), User::new(None));
+    let (_up, _url) = up(&owner, &["--no-runner"]);
+    let (mut first, address) = link(&owner, &[]);
+    let mut new = Dialog::start(&builder, &["runner", "link"]);
+    new.answer(&address);
+    new.until("other device: ");
+    let digits = new.until("\n").trim().to_owned();
+    let said = first.until("new device shows: ");
+    assert!(said.contains("a runner"), "{said}");
+    first.answer(&digits);
+    let (code, said) = first.end();
+    assert_eq!(code, 0, "{said}");
+    let (code, said) = new.end();
+    assert_eq!(code, 0, "{said}");
+    assert!(!builder.files().join("account.key").exists(), "it does not have the account");
+    assert!(builder.fail(&["session", "list"]).contains("not signed in"));
+
+    let runner = Running::start(&builder, &["runner"]);
+    eventually(|| owner.json(&["machine", "list"])["machines"][0]["machine"]["online"] == true);
+    let listed = devices(&owner);
+    let machine = with_role(&listed, "machine")[0].clone();
+    assert_eq!(machine["kind"], "runner");
+    // When it is removed, its runner ends.
+    let name = machine["publicKey"].as_str().unwrap();
+    owner.succeed(&["devices", "remove", name, "--yes"]);
+    assert_eq!(runner.ended(), 1);
+    assert_eq!(owner.json(&["machine", "list"])["machines"], json!([]));
+    assert_eq!(devices(&owner).len(), 1);
+}
+
+#[test]
+fn the_machines_of_a_removed_computer_are_removed_too() {
+    let (owner, second) = (User::new(None), User::new(None));
+    let (_up, _url) = up(&owner, &["--no-runner"]);
+    owner.succeed(&["machine", "register"]);
+    add(&owner, &second, &[]);
+    second.succeed(&["machine", "register"]);
+    let listed = devices(&owner);
+    assert_eq!(with_role(&listed, "machine").len(), 2);
+    let other = with_role(&listed, "primary").into_iter().find(|device| device["current"] == false).unwrap();
+    owner.succeed(&["devices", "remove", other["publicKey"].as_str().unwrap(), "--yes"]);
+    let after = devices(&owner);
+    assert_eq!((after.len(), with_role(&after, "machine").len()), (2, 1), "its own machine stays");
+    assert_eq!(owner.json(&["machine", "list"])["machines"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_linking_that_was_killed_goes_on() {
+    let (owner, second) = (User::new(None), User::new(None));
+    let (_up, _url) = up(&owner, &["--no-runner"]);
+    let (mut first, address) = link(&owner, &[]);
+    let (killed, digits) = join(&second, &address);
+    drop(killed);
+    first.until("new device shows: ");
+    first.answer(&digits);
+    assert_eq!(first.end().0, 0);
+    assert!(!second.files().join("account.key").exists());
+    // The same command goes on, and asks for nothing.
+    let ended = second.run(&["login", "--link"]);
+    assert!(ended.code == 0 && ended.err.contains("Going on"), "{}", ended.err);
+    assert_eq!(second.json(&["whoami"])["id"], owner.json(&["whoami"])["id"]);
+    assert_eq!(devices(&second).len(), 2);
+    assert!(!second.files().join("pending.json").exists());
+}
+
+#[test]
+fn a_linking_that_is_interrupted_is_over() {
+    let (owner, second) = (User::new(None), User::new(None));
+    let (_up, _url) = up(&owner, &["--no-runner"]);
+    let (mut first, address) = link(&owner, &[]);
+    let (waiting, _digits) = join(&second, &address);
+    first.until("new device shows: ");
+    first.interrupt();
+    let (code, said) = first.end();
+    assert!(code == 1 && said.contains("was ended"), "{said}");
+    let (code, said) = waiting.end();
+    assert!(code == 1 && said.contains("refused this one"), "{said}");
+    assert_eq!(devices(&owner).len(), 1);
+}
