@@ -68,6 +68,18 @@ impl Client {
     /// A list that is older than the known one, or another one of the same version, is an error: the server shows an old or
     /// a forked list.
     pub async fn newest_list(&self, user: UserId, known: Known<'_>) -> Result<Option<List>> {
+        self.walk_lists(user, known, |_| {}).await
+    }
+
+    /// Whether any list of this account has or had the key with a role that may share sessions.
+    pub async fn ever_shared(&self, user: UserId, account: &str, key: &str) -> Result<bool> {
+        let mut is_found = false;
+        let shares = |list: &List| list.device(key).is_some_and(|device| device.role.shares_sessions());
+        self.walk_lists(user, Known::Account(account), |list| is_found |= shares(list)).await?;
+        Ok(is_found)
+    }
+
+    async fn walk_lists(&self, user: UserId, known: Known<'_>, mut each: impl FnMut(&List)) -> Result<Option<List>> {
         let mut newest = match known {
             Known::Account(_) | Known::Vouched { .. } => None,
             Known::List(list) => Some(list.clone()),
@@ -93,6 +105,7 @@ impl Client {
                         Known::List(list) => Some(list.next(signed)?),
                     },
                 };
+                newest.iter().for_each(&mut each);
                 if let (Known::Vouched { version, digest, .. }, Some(list)) = (&known, &newest)
                     && list.version() == *version
                     && list.digest_text() != *digest

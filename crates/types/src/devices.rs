@@ -44,6 +44,11 @@ impl Role {
         !matches!(self, Self::Machine)
     }
 
+    /// Whether a device with this role gives sessions and their keys to people.
+    pub const fn shares_sessions(self) -> bool {
+        matches!(self, Self::Primary | Self::Linked)
+    }
+
     /// Whether a device with this role signs lists.
     pub const fn signs_lists(self) -> bool {
         matches!(self, Self::Primary | Self::Recovery)

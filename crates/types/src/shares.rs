@@ -19,6 +19,17 @@ pub enum ShareLevel {
     Admin,
 }
 
+impl ShareLevel {
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::View => "view",
+            Self::Edit => "edit",
+            Self::Admin => "admin",
+        }
+    }
+}
+
 /// Shares a session with a user, or replaces the existing share.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

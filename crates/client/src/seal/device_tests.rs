@@ -12,7 +12,7 @@ use ensemble_types::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::encoding::{decode_array, encode};
-use super::tests::through_webcrypto;
+use super::tests::{RUNNERS, through_webcrypto};
 use super::*;
 use crate::account_key::AccountKey;
 
@@ -204,8 +204,10 @@ fn what_was_made_by_an_earlier_version_is_understood() {
 
 #[test]
 fn a_browser_makes_and_understands_the_same() {
-    check(&through_webcrypto("devices.mjs", &recorded()));
-    check(&through_webcrypto("devices.mjs", &generate()));
+    for runner in RUNNERS {
+        check(&through_webcrypto(runner, "devices.mjs", &recorded()));
+        check(&through_webcrypto(runner, "devices.mjs", &generate()));
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod encoding;
 mod link;
 mod recovery;
 mod ring;
+mod share;
 mod wrap;
 
 #[cfg(test)]
@@ -27,6 +28,7 @@ pub use device_link::LinkCode;
 pub use link::LinkSecret;
 pub use recovery::{BadWords, RecoveryWords};
 pub use ring::KeyRing;
+pub use share::{Admin, Grant, SharedRing};
 pub use wrap::{Binding, SignedRing, open_ring, seal_ring};
 
 /// Why something could not be sealed or opened. The text reveals nothing about the plaintext.

@@ -13,7 +13,7 @@ use super::{Result, SealError};
 /// The format of a ring, its first byte.
 const VERSION: u8 = 1;
 /// This many keys fit into the 8 KiB that the service stores for a sealed key.
-const MOST_KEYS: usize = 180;
+const MOST_KEYS: usize = 170;
 
 /// One 256-bit key per epoch.
 #[derive(Clone, PartialEq, Eq)]

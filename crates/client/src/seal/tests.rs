@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use ensemble_types::accounts::PublicUser;
 use ensemble_types::ids::{MachineId, SessionId, UserId};
+use ensemble_types::shares::ShareLevel;
 use serde::{Deserialize, Serialize};
 
 use super::encoding::{decode, decode_array, encode};
@@ -26,6 +27,7 @@ struct Vectors {
     machine_id: MachineId,
     ring: String,
     sealed_rings: Vec<Sealed>,
+    shares: Vec<ShareVector>,
     link: LinkVector,
     contents: Vec<ContentVector>,
 }
@@ -40,6 +42,17 @@ struct SignInVector {
 #[derive(Serialize, Deserialize)]
 struct Sealed {
     aad: String,
+    blob: String,
+}
+
+/// A share of the ring, by the account itself to itself, or through an admin.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ShareVector {
+    level: ShareLevel,
+    epoch: u32,
+    signer: String,
+    admin: Option<UserId>,
     blob: String,
 }
 
@@ -105,6 +118,7 @@ fn generate() -> Vectors {
         machine_id: "laptop_1".parse().unwrap(),
         ring: encode(&ring.to_bytes()),
         sealed_rings: Vec::new(),
+        shares: Vec::new(),
         link: LinkVector { fragment: secret.fragment(), aad: String::new(), blob: String::new() },
         contents: Vec::new(),
     };
@@ -114,6 +128,22 @@ fn generate() -> Vectors {
         .map(|binding| Sealed {
             aad: binding.associated_data(),
             blob: seal_ring(&ring, &pair.public(), binding, &account).unwrap(),
+        })
+        .into();
+    let own = |level, admin| {
+        let grant = grant(&vectors, level);
+        SharedRing::seal(&ring, &pair.public(), grant, &account, admin).unwrap()
+    };
+    let admin = own(ShareLevel::Admin, None);
+    let through = admin.as_admin(vectors.user_id, &vectors.public_key).unwrap();
+    let shares = [own(ShareLevel::View, None), own(ShareLevel::Edit, Some(through)), admin];
+    vectors.shares = shares
+        .map(|share| ShareVector {
+            level: share.level(),
+            epoch: share.epoch(),
+            signer: account.public_key(),
+            admin: share.admin().map(|admin| admin.user),
+            blob: share.to_text(),
         })
         .into();
     let contents = [&first, &ring].into_iter().flat_map(|ring| purposes(&vectors).map(|purpose| (ring, purpose)));
@@ -142,12 +172,28 @@ fn check(vectors: &Vectors) {
         let opened = open_ring(&sealed.blob, &pair, binding).unwrap();
         assert_eq!((opened.ring, opened.signer), (ring.clone(), vectors.public_key.clone()));
     }
+    for vector in &vectors.shares {
+        let share = SharedRing::from_text(&vector.blob).unwrap();
+        assert_eq!((share.level(), share.epoch()), (vector.level, vector.epoch));
+        assert_eq!(share.to_text(), vector.blob);
+        let signer = share.signer(vectors.session_id, vectors.user_id, &vectors.public_key);
+        assert_eq!(signer.as_ref(), Some(&vector.signer));
+        assert_eq!(share.admin().map(|admin| admin.user), vector.admin);
+        if let Some(admin) = share.admin() {
+            assert_eq!(admin.granted_by(vectors.session_id).as_ref(), Some(&vector.signer));
+        }
+        assert_eq!(share.open(&pair, vectors.session_id, vectors.user_id).unwrap().ring, ring);
+    }
     let secret = LinkSecret::from_fragment(&vectors.link.fragment).unwrap();
     assert_eq!(secret.open(&vectors.link.blob, vectors.session_id), Ok(ring.clone()));
     for (purpose, content) in purposes(vectors).into_iter().cycle().zip(&vectors.contents) {
         assert_eq!(purpose.associated_data(content.epoch), content.aad);
         assert_eq!(open(&ring, purpose, &content.blob), Ok(content.plaintext.clone().into_bytes()));
     }
+}
+
+fn grant(vectors: &Vectors, level: ShareLevel) -> Grant<'_> {
+    Grant { session: vectors.session_id, recipient: vectors.user_id, account: &vectors.public_key, level }
 }
 
 fn user(vectors: &Vectors) -> PublicUser {
@@ -160,15 +206,23 @@ fn user(vectors: &Vectors) -> PublicUser {
     }
 }
 
-/// What the script makes of these vectors, after it has checked them.
-pub(super) fn through_webcrypto<V: Serialize + serde::de::DeserializeOwned>(script: &str, vectors: &V) -> V {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/webcrypto").join(script);
+/// Where the checks run.
+pub(super) const RUNNERS: [&str; 2] = ["node.mjs", "browser.mjs"];
+
+/// What the checks make of these vectors, after they have checked them: in Node, or in Chromium.
+pub(super) fn through_webcrypto<V: Serialize + serde::de::DeserializeOwned>(
+    runner: &str,
+    file: &str,
+    vectors: &V,
+) -> V {
+    let runner = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/webcrypto").join(runner);
     let mut node = Command::new("node")
-        .arg(script)
+        .arg(runner)
+        .arg(file)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .expect("node (18 or newer) must be installed: it stands in for the browser");
+        .expect("node (18 or newer) must be installed");
     node.stdin.take().unwrap().write_all(&serde_json::to_vec(vectors).unwrap()).unwrap();
     let output = node.wait_with_output().unwrap();
     assert!(output.status.success(), "WebCrypto does not agree; see its output above");
@@ -190,8 +244,10 @@ fn what_was_sealed_by_an_earlier_version_opens() {
 
 #[test]
 fn what_we_seal_opens_in_a_browser_and_the_other_way_round() {
-    check(&through_webcrypto("check.mjs", &recorded()));
-    check(&through_webcrypto("check.mjs", &generate()));
+    for runner in RUNNERS {
+        check(&through_webcrypto(runner, "sealed.mjs", &recorded()));
+        check(&through_webcrypto(runner, "sealed.mjs", &generate()));
+    }
 }
 
 #[test]
@@ -275,7 +331,46 @@ fn a_ring_begins_with_the_first_epoch() {
 }
 
 #[test]
+fn a_share_is_for_one_session_person_level_and_epoch() {
+    let vectors = generate();
+    let account = account();
+    let pair = BoxKeyPair::of(&account).unwrap();
+    let ring = KeyRing::generate();
+    let share = SharedRing::seal(&ring, &pair.public(), grant(&vectors, ShareLevel::View), &account, None).unwrap();
+    let signer = |share: &SharedRing| share.signer(vectors.session_id, vectors.user_id, &vectors.public_key);
+    assert_eq!(signer(&share), Some(vectors.public_key.clone()));
+    let other = AccountKey::generate().public_key();
+    assert_eq!(share.signer(SessionId::generate(), vectors.user_id, &vectors.public_key), None);
+    assert_eq!(share.signer(vectors.session_id, UserId::generate(), &vectors.public_key), None);
+    assert_eq!(share.signer(vectors.session_id, vectors.user_id, &other), None);
+    // Any changed byte, the level and the epoch among them, and a shorter text.
+    let bytes = decode(&share.to_text()).unwrap();
+    for at in 0..bytes.len() {
+        let mut changed = bytes.clone();
+        changed[at] ^= 1;
+        let is_good = SharedRing::from_text(&encode(&changed)).is_ok_and(|share| signer(&share).is_some());
+        assert!(!is_good, "byte {at}");
+    }
+    for length in 0..bytes.len() {
+        let is_good = SharedRing::from_text(&encode(&bytes[..length])).is_ok_and(|share| signer(&share).is_some());
+        assert!(!is_good, "{length} bytes");
+    }
+    // A good grant around a ring that somebody else has sealed.
+    let stranger = AccountKey::generate();
+    let theirs = SharedRing::seal(&ring, &pair.public(), grant(&vectors, ShareLevel::View), &stranger, None).unwrap();
+    assert_eq!(signer(&theirs), Some(stranger.public_key()));
+    // Only an admin's grant makes an admin.
+    for level in [ShareLevel::View, ShareLevel::Edit, ShareLevel::Admin] {
+        let share = SharedRing::seal(&ring, &pair.public(), grant(&vectors, level), &account, None).unwrap();
+        let admin = share.as_admin(vectors.user_id, &vectors.public_key).unwrap();
+        assert_eq!(admin.granted_by(vectors.session_id).is_some(), level == ShareLevel::Admin, "{level:?}");
+        assert_eq!(admin.granted_by(SessionId::generate()), None);
+    }
+}
+
+#[test]
 fn a_full_ring_fits_into_the_field_for_a_sealed_key() {
+    let vectors = generate();
     let pair = BoxKeyPair::of(&account()).unwrap();
     let mut ring = KeyRing::generate();
     while let Ok(next) = ring.next() {
@@ -285,5 +380,9 @@ fn a_full_ring_fits_into_the_field_for_a_sealed_key() {
     let sealed = seal_ring(&ring, &pair.public(), binding, &account()).unwrap();
     assert!(sealed.len() <= 8_192, "{}", sealed.len());
     assert_eq!(open_ring(&sealed, &pair, binding).unwrap().ring, ring);
+    let own = SharedRing::seal(&ring, &pair.public(), grant(&vectors, ShareLevel::Admin), &account(), None).unwrap();
+    let admin = own.as_admin(vectors.user_id, &vectors.public_key).unwrap();
+    let shared = SharedRing::seal(&ring, &pair.public(), grant(&vectors, ShareLevel::Edit), &account(), Some(admin));
+    assert!(shared.unwrap().to_text().len() <= 8_192);
     assert_eq!(ring.next(), Err(SealError::TooManyKeys));
 }

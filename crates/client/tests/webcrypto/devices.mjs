@@ -1,73 +1,70 @@
-// Reads vectors of devices from standard input, checks each, and writes its own vectors for the same keys to standard output.
-// Exits with 1 at the first wrong vector.
+// Checks each vector of device lists, content rings, links and recovery words, and makes others for the same keys.
 
-import assert from "node:assert/strict";
 import * as seal from "./seal.mjs";
 
-let input = "";
-for await (const chunk of process.stdin) input += chunk;
-const given = JSON.parse(input);
-const made = structuredClone(given);
-const utf8 = new TextEncoder();
-const sha256 = async (text) => seal.toText(new Uint8Array(await crypto.subtle.digest("SHA-256", utf8.encode(text))));
+export async function check(given, assert) {
+  const made = structuredClone(given);
+  const utf8 = new TextEncoder();
+  const sha256 = async (text) => seal.toText(new Uint8Array(await crypto.subtle.digest("SHA-256", utf8.encode(text))));
 
-// ---- Lists ----
+  // ---- Lists ----
 
-const [first, second] = [seal.fromText(given.firstSeed), seal.fromText(given.secondSeed)];
-const signer = await seal.accountKey(first);
-for (const [at, list] of given.lists.entries()) {
-  assert.ok(await seal.verify(list.signer, list.signature, `ensemble-devices-v1\n${list.body}`));
-  assert.equal(await sha256(list.body), given.digests[at]);
-  const body = JSON.parse(list.body);
-  assert.equal(body.prev, at === 0 ? null : given.digests[at - 1]);
-  assert.equal(body.contentPublicKey, given.contentPublicKey);
-  made.lists[at].signature = await seal.sign(signer, `ensemble-devices-v1\n${list.body}`);
+  const [first, second] = [seal.fromText(given.firstSeed), seal.fromText(given.secondSeed)];
+  const signer = await seal.accountKey(first);
+  for (const [at, list] of given.lists.entries()) {
+    assert.ok(await seal.verify(list.signer, list.signature, `ensemble-devices-v1\n${list.body}`));
+    assert.equal(await sha256(list.body), given.digests[at]);
+    const body = JSON.parse(list.body);
+    assert.equal(body.prev, at === 0 ? null : given.digests[at - 1]);
+    assert.equal(body.contentPublicKey, given.contentPublicKey);
+    made.lists[at].signature = await seal.sign(signer, `ensemble-devices-v1\n${list.body}`);
+  }
+
+  // ---- The content ring ----
+
+  const device = await seal.accountKey(second);
+  const deviceBox = await seal.deviceBox(second);
+  assert.equal(seal.toText(deviceBox.public), given.secondBoxKey);
+  const ring = await seal.openRing(given.sealedRing.blob, deviceBox, given.sealedRing.aad);
+  assert.equal(seal.toText(ring), given.ring);
+  const content = seal.ringKey(ring, 1);
+  assert.equal(seal.toText(content), given.contentSecret);
+  assert.equal(seal.toText((await seal.boxKey(content)).public), given.contentPublicKey);
+  made.sealedRing.blob = await seal.sealRing(ring, deviceBox.public, given.sealedRing.aad);
+
+  // ---- Linking ----
+
+  const { link } = given;
+  const [page, fragment] = link.address.split("#");
+  const [version, id, secretText] = fragment.split(".");
+  assert.deepEqual([page, version], [`${link.origin}/link`, "v1"]);
+  const secret = seal.fromText(secretText);
+  const { publicKey, boxKey, kind, name } = link.request;
+  const text = ["ensemble-link-v1", link.origin, id, publicKey, boxKey, kind, await sha256(name)].join("\n");
+  assert.equal(text, link.text);
+  const code = async (purpose) => seal.hmac(await seal.hkdf(secret, purpose), utf8.encode(text));
+  assert.equal(seal.toText(await code("ensemble-link-request-v1")), link.request.mac);
+  assert.ok(await seal.verify(publicKey, link.request.signature, text));
+  const digits = new DataView((await code("ensemble-link-digits-v1")).buffer).getUint32(0) % 1_000_000;
+  assert.equal(String(digits).padStart(6, "0"), link.digits);
+  made.link.request.signature = await seal.sign(device, text);
+
+  const answerKey = await seal.hkdf(secret, "ensemble-link-answer-v1");
+  const blob = seal.fromText(link.sealedAnswer);
+  const opened = await seal.gcm("decrypt", answerKey, blob.subarray(0, 12), link.answerAad, blob.subarray(12));
+  assert.deepEqual(JSON.parse(new TextDecoder().decode(opened)), link.answer);
+  assert.equal(link.answerAad, `ensemble-link-answer-v1\n${id}`);
+  const nonce = seal.random(12);
+  const sealed = await seal.gcm("encrypt", answerKey, nonce, link.answerAad, utf8.encode(JSON.stringify(link.answer)));
+  made.link.sealedAnswer = seal.toText(seal.bytes(nonce, sealed));
+
+  // ---- Recovery ----
+
+  const bits = seal.fromText(given.recovery.bits);
+  const recovery = await seal.accountKey(await seal.hkdf(bits, "ensemble-recovery-key-v1"));
+  assert.equal(seal.toText(recovery.public), given.recovery.publicKey);
+  const recoveryBox = await seal.boxKey(await seal.hkdf(bits, "ensemble-recovery-box-v1"));
+  assert.equal(seal.toText(recoveryBox.public), given.recovery.boxKey);
+
+  return made;
 }
-
-// ---- The content ring ----
-
-const device = await seal.accountKey(second);
-const deviceBox = await seal.deviceBox(second);
-assert.equal(seal.toText(deviceBox.public), given.secondBoxKey);
-const ring = await seal.openRing(given.sealedRing.blob, deviceBox, given.sealedRing.aad);
-assert.equal(seal.toText(ring), given.ring);
-const content = seal.ringKey(ring, 1);
-assert.equal(seal.toText(content), given.contentSecret);
-assert.equal(seal.toText((await seal.boxKey(content)).public), given.contentPublicKey);
-made.sealedRing.blob = await seal.sealRing(ring, deviceBox.public, given.sealedRing.aad);
-
-// ---- Linking ----
-
-const { link } = given;
-const [page, fragment] = link.address.split("#");
-const [version, id, secretText] = fragment.split(".");
-assert.deepEqual([page, version], [`${link.origin}/link`, "v1"]);
-const secret = seal.fromText(secretText);
-const { publicKey, boxKey, kind, name } = link.request;
-const text = ["ensemble-link-v1", link.origin, id, publicKey, boxKey, kind, await sha256(name)].join("\n");
-assert.equal(text, link.text);
-const code = async (purpose) => seal.hmac(await seal.hkdf(secret, purpose), utf8.encode(text));
-assert.equal(seal.toText(await code("ensemble-link-request-v1")), link.request.mac);
-assert.ok(await seal.verify(publicKey, link.request.signature, text));
-const digits = new DataView((await code("ensemble-link-digits-v1")).buffer).getUint32(0) % 1_000_000;
-assert.equal(String(digits).padStart(6, "0"), link.digits);
-made.link.request.signature = await seal.sign(device, text);
-
-const answerKey = await seal.hkdf(secret, "ensemble-link-answer-v1");
-const blob = seal.fromText(link.sealedAnswer);
-const opened = await seal.gcm("decrypt", answerKey, blob.subarray(0, 12), link.answerAad, blob.subarray(12));
-assert.deepEqual(JSON.parse(new TextDecoder().decode(opened)), link.answer);
-assert.equal(link.answerAad, `ensemble-link-answer-v1\n${id}`);
-const nonce = seal.random(12);
-const sealed = await seal.gcm("encrypt", answerKey, nonce, link.answerAad, utf8.encode(JSON.stringify(link.answer)));
-made.link.sealedAnswer = seal.toText(seal.bytes(nonce, sealed));
-
-// ---- Recovery ----
-
-const bits = seal.fromText(given.recovery.bits);
-const recovery = await seal.accountKey(await seal.hkdf(bits, "ensemble-recovery-key-v1"));
-assert.equal(seal.toText(recovery.public), given.recovery.publicKey);
-const recoveryBox = await seal.boxKey(await seal.hkdf(bits, "ensemble-recovery-box-v1"));
-assert.equal(seal.toText(recoveryBox.public), given.recovery.boxKey);
-
-process.stdout.write(JSON.stringify(made));
