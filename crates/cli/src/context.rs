@@ -17,6 +17,7 @@ use crate::global::Global;
 use crate::home::Home;
 use crate::print;
 use crate::settings::{KnownAccount, LinkedMachine, Occasion, StoredToken};
+use crate::sharing::People;
 
 /// The server when none is given.
 pub(crate) const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
@@ -53,6 +54,8 @@ pub(crate) struct Me {
     pub(crate) id: UserId,
     /// The account's devices and content keys.
     pub(crate) own: devices::Own,
+    /// The devices of others.
+    pub(crate) people: People,
 }
 
 impl Context {
@@ -173,7 +176,12 @@ impl Context {
             self.home.remember(&client, &key, &token, Occasion::Renewal)?;
         }
         let own = devices::own(self, &client, &key, token.user_id).await?;
-        let me = Me { client, key, id: token.user_id, own };
+        let me = Me { client, key, id: token.user_id, own, people: People::default() };
+        if let Err(failure) = me.finish_rekeys(self).await {
+            print::note(format!(
+                "Some people have not got the new key of a session: {failure} The next command tries again."
+            ));
+        }
         let unfinished = self.home.settings()?.unfinished_removals.remove(me.client.origin());
         // A list that the server has not taken removes nobody.
         if unfinished.is_some_and(|version| version <= me.own.list.version()) {

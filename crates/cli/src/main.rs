@@ -27,6 +27,7 @@ mod plan;
 mod print;
 mod progress;
 mod settings;
+mod sharing;
 mod styled;
 mod table;
 mod vault;

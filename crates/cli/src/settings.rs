@@ -6,13 +6,14 @@ use std::io;
 use std::path::PathBuf;
 
 use ensemble_client::{AccountKey, Client, Token};
-use ensemble_types::ids::{MachineId, UserId};
+use ensemble_types::ids::{MachineId, SessionId, UserId};
 use ensemble_types::time::Timestamp;
 use secrecy::ExposeSecret;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Result};
 use crate::home::Home;
+use crate::sharing::Recipients;
 
 const SETTINGS: &str = "settings.json";
 const TOKENS: &str = "tokens.json";
@@ -37,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) runner_roots: BTreeMap<String, Vec<PathBuf>>,
     /// The versions of device lists without a device for which sessions may still need new keys, by server origin.
     pub(crate) unfinished_removals: BTreeMap<String, u32>,
+    /// Who is still to get the new key of a session, by server origin and session.
+    pub(crate) unfinished_rekeys: BTreeMap<String, BTreeMap<SessionId, Recipients>>,
     /// The account key that was first seen for a user, by server origin.
     pub(crate) known_users: BTreeMap<String, BTreeMap<String, String>>,
 }

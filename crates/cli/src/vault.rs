@@ -1,22 +1,19 @@
 //! Encrypts and decrypts the contents of sessions, changes keys, and checks the keys of other users.
 
-use ensemble_client::seal::{self, Binding, BoxPublicKey, KeyRing, MessageBody, Purpose, SealError};
+use ensemble_client::seal::{self, Binding, BoxPublicKey, KeyRing, MessageBody, Purpose, SealError, SharedRing};
 use ensemble_client::{AccountKey, Window};
-use ensemble_types::accounts::PublicUser;
 use ensemble_types::devices::Role;
-use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::ids::SessionId;
 use ensemble_types::messages::Message;
 use ensemble_types::problem::Code;
 use ensemble_types::sessions::{AccessLevel, Session, UpdateSession};
-use ensemble_types::shares::UpdateShare;
 use ensemble_types::text::Blob;
-use futures_util::TryStreamExt;
 use serde::{Deserialize, Serialize};
 
 use crate::context::{Context, Me};
 use crate::devices;
 use crate::failure::{Failure, Result};
-use crate::print;
+use crate::sharing::Use;
 
 /// The decrypted metadata of a session. Unknown members are kept.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -52,7 +49,7 @@ impl Me {
             (Some(sealed), Ok(newest)) => match seal::open_ring(sealed, &newest, binding) {
                 Ok(signed) => {
                     let maker = self.own.list.device(&signed.signer).map(|device| device.role);
-                    !matches!(maker, Some(Role::Primary | Role::Linked))
+                    !maker.is_some_and(Role::shares_sessions)
                 }
                 Err(_) => true,
             },
@@ -62,26 +59,47 @@ impl Me {
 
     /// The keys of a session, for its owner or a user with a share.
     pub(crate) fn ring(&self, session: &Session) -> Result<KeyRing> {
-        let (sealed, binding) = if session.access_level == AccessLevel::Owner {
-            (session.encryption_key.as_deref(), Binding::Session { owner: self.id })
+        let opened = if session.access_level == AccessLevel::Owner {
+            let sealed = session.encryption_key.as_deref().ok_or(SealError::Format);
+            sealed.and_then(|sealed| self.open_ring(sealed, Binding::Session { owner: self.id }))
         } else {
-            (session.encrypted_key.as_deref(), Binding::Share { session: session.id, recipient: self.id })
+            let shared = session.encrypted_key.as_deref().ok_or(SealError::Format).and_then(SharedRing::from_text);
+            let open = |shared: &SharedRing| self.own.contents.open_with(|pair| shared.open(pair, session.id, self.id));
+            shared.and_then(|shared| open(&shared)).map(|signed| signed.ring)
         };
-        sealed
-            .ok_or(SealError::Format)
-            .and_then(|sealed| self.open_ring(sealed, binding))
-            .map_err(|error| Failure::Seal(format!("The key of session {}", session.id), error))
+        opened.map_err(|error| Failure::Seal(format!("The key of session {}", session.id), error))
     }
 
-    /// The keys, if the newest of them is the current key for writing.
-    pub(crate) fn writing_ring(&self, session: &Session) -> Result<KeyRing> {
+    /// The keys, if the newest of them is the current key for writing, and who gave them may give them.
+    pub(crate) async fn writing_ring(&self, context: &Context, session: &Session) -> Result<KeyRing> {
         let ring = self.ring(session)?;
+        let origin = self.client.origin();
+        if ring.epoch() < context.home.known_epoch(origin, session.id)? {
+            return Err(Failure::message(format!(
+                "The server gave you an older key of session {} than it gave before, so nothing is written with it. If this \
+                 stays so, do not trust this server.",
+                session.reference
+            )));
+        }
         if i64::from(ring.epoch()) < session.key_epoch {
             return Err(Failure::message(format!(
                 "The key of this session was changed, and you have not been given the new one yet. Ask its owner to run \
                  `ensemble session rekey {}`.",
                 session.id
             )));
+        }
+        if session.access_level != AccessLevel::Owner {
+            self.check_grant(context, session, Use::Write).await?;
+        }
+        context.home.remember_epoch(origin, session.id, ring.epoch())?;
+        Ok(ring)
+    }
+
+    /// The keys for reading, if who gave them may give them.
+    pub(crate) async fn reading_ring(&self, context: &Context, session: &Session) -> Result<KeyRing> {
+        let ring = self.ring(session)?;
+        if session.access_level != AccessLevel::Owner {
+            self.check_grant(context, session, Use::Read).await?;
         }
         Ok(ring)
     }
@@ -100,8 +118,10 @@ impl Me {
         const TRIES: usize = 3;
         let mut session = session.clone();
         for _ in 0..TRIES {
-            let ring = self.writing_ring(&session)?.next();
-            let ring = ring.map_err(|error| Failure::Seal("The key".to_owned(), error))?;
+            let ring = self.writing_ring(context, &session).await?;
+            let recipients = self.recipients(context, &session, &ring).await?;
+            let ring = ring.next().map_err(|error| Failure::Seal("The key".to_owned(), error))?;
+            context.home.begin_rekey(self.client.origin(), session.id, &recipients)?;
             let sealed = seal_ring(&ring, &self.content_key()?, Binding::Session { owner: self.id }, &self.key)?;
             let update = UpdateSession {
                 encryption_key: Some(sealed),
@@ -111,6 +131,7 @@ impl Me {
             match self.client.update_session(session.id, &update).await {
                 // Another program of the owner was faster. It may not have known of the removal.
                 Err(error) if error.is(Code::VersionMismatch) => {
+                    context.home.end_rekey(self.client.origin(), session.id)?;
                     session = self.client.session(session.id).await?;
                     if !session.rekey_needed && !self.is_stale(&session) {
                         return Ok(session);
@@ -118,76 +139,14 @@ impl Me {
                 }
                 changed => {
                     let changed = changed?;
-                    self.pass_on(context, changed.id, &ring).await?;
+                    self.pass_on(context, &changed, &ring, &recipients).await?;
+                    context.home.end_rekey(self.client.origin(), session.id)?;
+                    context.home.remember_epoch(self.client.origin(), session.id, ring.epoch())?;
                     return Ok(changed);
                 }
             }
         }
         Err(Failure::message("Other programs of yours change the key of this session at the same time. Try again."))
-    }
-
-    /// Seals the current ring to every user with a share.
-    pub(crate) async fn pass_on(&self, context: &Context, session: SessionId, ring: &KeyRing) -> Result<()> {
-        let shares: Vec<_> = self.client.shares(session).try_collect().await?;
-        for share in shares {
-            match self.sealed_for(context, session, share.user_id, ring).await {
-                Ok(key) => {
-                    let update = UpdateShare { encrypted_key: Some(key), access_level: None };
-                    match self.client.update_share(session, share.user_id, &update).await {
-                        // The share was removed in the meantime.
-                        Err(error) if error.is_not_found() => {}
-                        other => drop(other?),
-                    }
-                }
-                // A user whose key cannot be trusted must not prevent the others from getting theirs.
-                Err(failure) => print::note(format!("{} did not get the new key: {failure}", share.user_id)),
-            }
-        }
-        Ok(())
-    }
-
-    /// Seals a session's ring to a user, after verifying the user's key.
-    pub(crate) async fn sealed_for(
-        &self,
-        context: &Context,
-        session: SessionId,
-        recipient: UserId,
-        ring: &KeyRing,
-    ) -> Result<Blob<1, 8_192>> {
-        let user = self.client.user(recipient).await.map_err(|error| {
-            if error.is_not_found() {
-                Failure::message(format!("There is no user {recipient}. `ensemble whoami` shows users their own id."))
-            } else {
-                error.into()
-            }
-        })?;
-        known(context, self.client.origin(), &user)?;
-        let list = devices::of_user(context, &self.client, recipient, &user.public_key).await?;
-        let list = list.ok_or_else(|| {
-            Failure::message(format!(
-                "{recipient} has no devices yet: nobody has signed in with a client that makes them."
-            ))
-        })?;
-        let key = BoxPublicKey::from_text(&list.body().content_public_key)
-            .map_err(|error| Failure::Seal(format!("The session's key for user {recipient}"), error))?;
-        seal_ring(ring, &key, Binding::Share { session, recipient }, &self.key)
-    }
-}
-
-/// Stores the account key that was first seen for a user, and refuses a different one later.
-fn known(context: &Context, origin: &str, user: &PublicUser) -> Result<()> {
-    let id = user.id.to_string();
-    let settings = context.home.settings()?;
-    match settings.known_users.get(origin).and_then(|users| users.get(&id)) {
-        Some(key) if *key == user.public_key => Ok(()),
-        Some(_) => Err(Failure::message(format!(
-            "The account key of user {id} is not the one that was seen before. Nothing was shared. Ask them for the \
-             fingerprint that `ensemble whoami` shows; if it has really changed, remove the user from knownUsers in {}.",
-            context.home.path().join("settings.json").display()
-        ))),
-        None => context.home.change_settings(|settings| {
-            settings.known_users.entry(origin.to_owned()).or_default().insert(id, user.public_key.clone());
-        }),
     }
 }
 
@@ -259,6 +218,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::sharing::People;
+    use ensemble_types::ids::UserId;
 
     fn listed(key: &AccountKey, role: Role) -> ListedDevice {
         let box_key = BoxKeyPair::of_device(key).unwrap().public().to_text();
@@ -279,7 +240,7 @@ mod tests {
         };
         let list = devices::List::first(&devices::signed(&list, &key).unwrap(), &key.public_key()).unwrap();
         let client = Client::builder("http://127.0.0.1:9").build().unwrap();
-        Me { client, key, id: UserId::generate(), own: devices::Own { list, contents } }
+        Me { client, key, id: UserId::generate(), own: devices::Own { list, contents }, people: People::default() }
     }
 
     fn session(me: &Me, sealed: &str) -> Session {

@@ -18,6 +18,7 @@ use crate::devices::{Own, change, signed};
 use crate::failure::{Failure, Result};
 use crate::machines::{Known, Machines};
 use crate::print;
+use crate::sharing::People;
 use crate::styled::Tone;
 use crate::table::{Column, Table};
 use crate::when;
@@ -194,7 +195,13 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool, keep_machine
     }
     settle().await;
     // With the content keys of the new epoch.
-    let me = Me { own: Own { list, contents }, client: me.client.clone(), key: me.key.clone(), id: me.id };
+    let me = Me {
+        own: Own { list, contents },
+        client: me.client.clone(),
+        key: me.key.clone(),
+        id: me.id,
+        people: People::default(),
+    };
     let changed = finish_removal(context, &me).await?;
     if context.json {
         return print::json(&serde_json::json!({ "removed": device.public_key, "rekeyed": changed }), false);

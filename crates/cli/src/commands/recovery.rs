@@ -23,6 +23,7 @@ use crate::failure::{Failure, Result};
 use crate::home::Lock;
 use crate::print;
 use crate::settings::Occasion;
+use crate::sharing::People;
 
 /// How many words have to be typed again.
 const ASKED: usize = 3;
@@ -59,7 +60,13 @@ impl Recovery {
         me.client.change_devices(&change(&list, &contents, [Added { key: &key, name: None }])?).await?;
         context.home.remember_list(me.client.origin(), me.id, &list)?;
         if is_replaced {
-            let me = Me { own: Own { list, contents }, client: me.client.clone(), key: me.key.clone(), id: me.id };
+            let me = Me {
+                own: Own { list, contents },
+                client: me.client.clone(),
+                key: me.key.clone(),
+                id: me.id,
+                people: People::default(),
+            };
             finish_removal(context, &me).await?;
         }
         if context.json {
@@ -188,7 +195,7 @@ async fn recovered(
     context.home.remember(&client, &key, &token, Occasion::Login)?;
     context.home.forget_pending()?;
     let own = devices::own(context, &client, &key, user).await?;
-    let me = Me { client, key, id: user, own };
+    let me = Me { client, key, id: user, own, people: People::default() };
     if is_one_gone {
         settle().await;
         finish_removal(context, &me).await?;

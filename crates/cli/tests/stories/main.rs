@@ -12,14 +12,22 @@ mod ensemble;
 #[cfg(feature = "up")]
 mod interruptions;
 #[cfg(feature = "up")]
+mod killed;
+#[cfg(feature = "up")]
+mod lies;
+#[cfg(feature = "up")]
 mod limits;
 #[cfg(feature = "up")]
 mod linked_machines;
 #[cfg(feature = "up")]
 mod linking;
+#[cfg(feature = "up")]
+mod lying;
 mod plans;
 #[cfg(feature = "up")]
 mod prompts;
+#[cfg(feature = "up")]
+mod removed;
 #[cfg(feature = "up")]
 mod runs;
 #[cfg(feature = "up")]

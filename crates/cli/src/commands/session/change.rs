@@ -40,7 +40,7 @@ impl Rename {
         }
         let id = self.session.find(me).await?;
         let session = me.fresh(context, me.client.session(id).await?).await?;
-        let ring = me.writing_ring(&session)?;
+        let ring = me.writing_ring(context, &session).await?;
         let old = card(&ring, &session.metadata)
             .map_err(|error| Failure::Seal(format!("The metadata of session {}", session.id), error))?;
         let new = Card { title: Some(self.title), ..old };

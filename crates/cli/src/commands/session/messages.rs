@@ -83,7 +83,7 @@ impl Send {
             return Err(Failure::message("The message is empty, so it was not sent."));
         }
         let session = me.fresh(context, me.client.session(id).await?).await?;
-        let ring = me.writing_ring(&session)?;
+        let ring = me.writing_ring(context, &session).await?;
         if !self.force {
             check_keys(me, &session, &ring).await?;
         }
@@ -109,7 +109,7 @@ impl Read {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
         let id = self.session.find(me).await?;
         let session = me.client.session(id).await?;
-        let mut reader = Reader::new(context, me, session)?;
+        let mut reader = Reader::new(context, me, session).await?;
         if self.all {
             let mut messages = pin!(me.client.messages_after(id, self.after.unwrap_or_default()));
             while let Some(message) = messages.next().await {
@@ -137,7 +137,7 @@ impl Follow {
         let mut interrupt = interrupts()?;
         let session = me.client.session(id).await?;
         let after = self.after.unwrap_or(session.last_seq);
-        let mut reader = Reader::new(context, me, session)?;
+        let mut reader = Reader::new(context, me, session).await?;
         let mut events = pin!(me.client.follow_session(id, Some(after)));
         loop {
             let event = tokio::select! {
@@ -145,7 +145,7 @@ impl Follow {
                 _ = interrupt.recv() => return Ok(()),
             };
             match event {
-                Some(Ok(SessionEvent::Message(message))) => reader.print_live(me, &message).await?,
+                Some(Ok(SessionEvent::Message(message))) => reader.print_live(context, me, &message).await?,
                 Some(Ok(SessionEvent::Changed(change))) if context.json => {
                     print::json(&json!({ "changed": change }), true)?;
                 }
@@ -168,8 +168,9 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(context: &Context, me: &Me, session: Session) -> Result<Self> {
-        Ok(Self { json: context.json, me: me.id, session: session.id, ring: me.ring(&session)?, names: HashMap::new() })
+    async fn new(context: &Context, me: &Me, session: Session) -> Result<Self> {
+        let ring = me.reading_ring(context, &session).await?;
+        Ok(Self { json: context.json, me: me.id, session: session.id, ring, names: HashMap::new() })
     }
 
     /// A sender's name with the id beside it, because people choose their names themselves.
@@ -190,13 +191,13 @@ impl Reader {
     }
 
     /// As [`Self::print`], and fetches the keys again if they were changed in the meantime.
-    async fn print_live(&mut self, me: &Me, message: &Message) -> Result<()> {
+    async fn print_live(&mut self, context: &Context, me: &Me, message: &Message) -> Result<()> {
         let unknown = matches!(
             opened(&self.ring, self.session, &message.content),
             Err(ensemble_client::seal::SealError::UnknownEpoch(_))
         );
         if unknown {
-            self.ring = me.ring(&me.client.session(self.session).await?)?;
+            self.ring = me.reading_ring(context, &me.client.session(self.session).await?).await?;
         }
         self.print(me, message).await
     }

@@ -53,7 +53,7 @@ impl Link {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
         let id = self.session.find(me).await?;
         let session = me.client.session(id).await?;
-        let ring = me.writing_ring(&session)?;
+        let ring = me.writing_ring(context, &session).await?;
         let secret = LinkSecret::generate();
         let sealed =
             secret.seal(&ring, session.id).map_err(|error| Failure::Seal("The link's key".to_owned(), error))?;

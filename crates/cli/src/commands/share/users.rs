@@ -56,10 +56,11 @@ impl Add {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
         let id = self.session.find(me).await?;
         let session = me.fresh(context, me.client.session(id).await?).await?;
-        let ring = me.writing_ring(&session)?;
+        let ring = me.writing_ring(context, &session).await?;
         let user_id = self.user.find(context, me, id).await?;
-        let encrypted_key = me.sealed_for(context, id, user_id, &ring).await?;
-        let request = CreateShare { user_id, access_level: self.level.into(), encrypted_key };
+        let level = self.level.into();
+        let encrypted_key = me.sealed_for(context, &session, user_id, level, &ring).await?;
+        let request = CreateShare { user_id, access_level: level, encrypted_key };
         let (share, _) = me.client.create_share(id, &request).await?;
         if context.json {
             return print::json(&share, false);
@@ -80,13 +81,18 @@ impl Change {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
         let id = self.session.find(me).await?;
         let user = self.user.find(context, me, id).await?;
-        let update = UpdateShare { access_level: Some(self.level.into()), encrypted_key: None };
+        // The level is signed together with the key.
+        let session = me.fresh(context, me.client.session(id).await?).await?;
+        let ring = me.writing_ring(context, &session).await?;
+        let level = self.level.into();
+        let encrypted_key = Some(me.sealed_for(context, &session, user, level, &ring).await?);
+        let update = UpdateShare { access_level: Some(level), encrypted_key };
         let share = me.client.update_share(id, user, &update).await?;
         if context.json {
             return print::json(&share, false);
         }
-        let session = me.client.session(id).await?.reference;
-        print::line(format!("{} may now {} session {session}.", described(me, user).await, verb(share.access_level)))
+        let called = described(me, user).await;
+        print::line(format!("{called} may now {} session {}.", verb(share.access_level), session.reference))
     }
 }
 

@@ -1,0 +1,99 @@
+//! A command that changes keys and is killed after any of its requests: nobody loses access who should have it, and the next command
+//! does what was left.
+
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::ensemble::User;
+use crate::linking::add;
+use crate::lying::LyingServer;
+
+/// Runs a command and kills it when the server has carried out a request, before the command gets the answer. Returns whether it
+/// was killed.
+fn killed_at(
+    server: &LyingServer,
+    user: &User,
+    arguments: &[&str],
+    at: impl Fn(usize, &str) -> bool + Send + 'static,
+) -> bool {
+    let (pid, count, is_killed) = (Arc::new(AtomicI32::new(0)), AtomicUsize::new(0), Arc::new(AtomicBool::new(false)));
+    let (victim, killed) = (pid.clone(), is_killed.clone());
+    let (started, starts) = std::sync::mpsc::channel::<()>();
+    let starts = std::sync::Mutex::new(Some(starts));
+    server.lie(move |line, _| {
+        if let Some(starts) = starts.lock().unwrap().take() {
+            // Until the number of the process is known.
+            let _ = starts.recv();
+        }
+        if at(count.fetch_add(1, Ordering::SeqCst), line) && !killed.swap(true, Ordering::SeqCst) {
+            let _ = kill(Pid::from_raw(victim.load(Ordering::SeqCst)), Signal::SIGKILL);
+        }
+    });
+    let mut child = user.command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    pid.store(i32::try_from(child.id()).unwrap(), Ordering::SeqCst);
+    drop(started);
+    child.wait().unwrap();
+    server.tell_the_truth();
+    is_killed.load(Ordering::SeqCst)
+}
+
+fn last(user: &User, session: &str) -> (Value, Value) {
+    let lines = user.json_lines(&["session", "read", session, "-n", "1"]);
+    (lines[0]["body"]["text"].clone(), lines[0]["message"]["keyEpoch"].clone())
+}
+
+/// A user of the server with a session that a friend may edit.
+fn shared(server: &LyingServer) -> (User, User, String) {
+    let (owner, friend) = (User::new(Some(&server.url)), User::new(Some(&server.url)));
+    owner.succeed(&["login"]);
+    let them = friend.json(&["login"])["id"].as_str().unwrap().to_owned();
+    let session = owner.json(&["session", "create", "--title", "Plans"])["session"]["id"].as_str().unwrap().to_owned();
+    owner.succeed(&["share", "add", &session, &them, "--level", "edit"]);
+    (owner, friend, session)
+}
+
+#[test]
+fn a_new_key_that_is_killed_at_any_step_reaches_everybody() {
+    let server = LyingServer::start();
+    let (owner, friend, session) = shared(&server);
+    let mut step = 0;
+    while killed_at(&server, &owner, &["session", "rekey", &session], move |count, _| count == step) {
+        let word = format!("word {step}");
+        // Any command of the owner finishes it.
+        owner.succeed(&["session", "list"]);
+        owner.succeed(&["session", "send", &session, &word]);
+        assert_eq!(last(&friend, &session).0, *word, "step {step}");
+        friend.succeed(&["session", "send", &session, "answer"]);
+        assert_eq!(last(&owner, &session).0, "answer");
+        step += 1;
+    }
+    assert!(step >= 4, "{step} requests");
+    let settings: Value = serde_json::from_slice(&std::fs::read(owner.files().join("settings.json")).unwrap()).unwrap();
+    let left =
+        settings["unfinishedRekeys"].as_object().unwrap().values().filter(|some| **some != serde_json::json!({}));
+    assert_eq!(left.count(), 0, "{settings}");
+}
+
+#[test]
+fn a_removal_that_is_killed_is_finished_by_the_next_command() {
+    let server = LyingServer::start();
+    let (owner, friend, session) = shared(&server);
+    let second = User::new(None);
+    add(&owner, &second, &[]);
+    let devices = owner.json(&["devices"]);
+    let lost = devices["devices"].as_array().unwrap().iter().find(|device| device["current"] == false).unwrap().clone();
+    let lost = lost["publicKey"].as_str().unwrap();
+    let before = owner.json(&["session", "show", &session])["session"]["keyEpoch"].as_i64().unwrap();
+    let is_change = |_, line: &str| line == "POST /v1/devices";
+    assert!(killed_at(&server, &owner, &["devices", "remove", lost, "--yes"], is_change));
+    assert!(second.fail(&["session", "list"]).contains("removed from its account"));
+    let next = owner.run(&["session", "list"]);
+    assert!(next.code == 0 && next.err.contains("Finishing the removal"), "{}", next.err);
+    owner.succeed(&["session", "send", &session, "after"]);
+    assert_eq!(last(&friend, &session), ("after".into(), (before + 1).into()));
+}

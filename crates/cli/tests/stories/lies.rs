@@ -1,0 +1,269 @@
+//! What a server that lies can make a client do: nothing, at every step at which it takes part.
+
+use ensemble_client::AccountKey;
+use ensemble_client::seal::{self, Binding, BoxPublicKey, Grant, KeyRing, Purpose, SharedRing};
+use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::shares::ShareLevel;
+use serde_json::{Value, json};
+
+use crate::ensemble::User;
+use crate::linking::{join, link};
+use crate::lying::LyingServer;
+
+/// A user of the lying server, with a session.
+fn victim(server: &LyingServer) -> (User, UserId, SessionId) {
+    let user = User::new(Some(&server.url));
+    let id = user.json(&["login"])["id"].as_str().unwrap().parse().unwrap();
+    let session = user.json(&["session", "create", "--title", "Plans"])["session"]["id"].as_str().unwrap().parse();
+    let session: SessionId = session.unwrap();
+    user.succeed(&["session", "send", &session.to_string(), "before"]);
+    (user, id, session)
+}
+
+/// The newest list of the user that the user's computer has checked, as it is signed.
+fn signed_list(user: &User) -> Value {
+    let id = user.json(&["whoami"])["id"].as_str().unwrap().to_owned();
+    let devices: Value = serde_json::from_slice(&std::fs::read(user.files().join("devices.json")).unwrap()).unwrap();
+    let lists = devices.as_object().unwrap().values().next().unwrap();
+    lists[id].clone()
+}
+
+fn list_of(user: &User) -> Value {
+    serde_json::from_str(signed_list(user)["body"].as_str().unwrap()).unwrap()
+}
+
+/// The key to which everything of the user is sealed.
+fn content_key(user: &User) -> BoxPublicKey {
+    BoxPublicKey::from_text(list_of(user)["contentPublicKey"].as_str().unwrap()).unwrap()
+}
+
+#[test]
+fn an_old_device_list_is_refused() {
+    let server = LyingServer::start();
+    let (user, _, _) = victim(&server);
+    let first = signed_list(&user);
+    user.succeed(&["machine", "register"]);
+    assert_eq!(list_of(&user)["version"], 2);
+    server.lie(move |line, answer| {
+        if line.contains("/devices/content-ring") {
+            answer["version"] = json!(1);
+        }
+        if line.contains("/v1/users/") && line.contains("/devices") {
+            answer["lists"] = json!([first]);
+        }
+    });
+    let said = user.fail(&["session", "list"]);
+    assert!(said.contains("an old device list, or another one"), "{said}");
+    server.lie(|line, answer| {
+        if line.contains("/v1/users/") && line.contains("/devices") {
+            answer["lists"] = json!([]);
+        }
+        if line.contains("/devices/content-ring") {
+            answer["version"] = json!(3);
+        }
+    });
+    let said = user.fail(&["session", "list"]);
+    assert!(said.contains("an old device list, or another one"), "{said}");
+    server.tell_the_truth();
+    user.succeed(&["session", "list"]);
+}
+
+#[test]
+fn another_content_key_in_a_list_is_refused() {
+    let server = LyingServer::start();
+    let (user, _, session) = victim(&server);
+    let friend = User::new(Some(&server.direct));
+    let id = friend.json(&["login"])["id"].as_str().unwrap().to_owned();
+    let stranger = BoxPublicKey::from_text(&AccountKey::generate().public_key()).unwrap().to_text();
+    let path = format!("/v1/users/{id}/devices");
+    server.lie(move |line, answer| {
+        if line.contains(&path) {
+            let body = answer["lists"][0]["body"].as_str().unwrap().to_owned();
+            let mut list: Value = serde_json::from_str(&body).unwrap();
+            list["contentPublicKey"] = json!(stranger);
+            answer["lists"][0]["body"] = json!(list.to_string());
+        }
+    });
+    let said = user.fail(&["share", "add", &session.to_string(), &id]);
+    assert!(said.contains("not signed by the key that it names"), "{said}");
+    server.tell_the_truth();
+    assert!(friend.succeed(&["session", "list"]).contains("No sessions"));
+}
+
+#[test]
+fn nothing_is_written_with_a_made_up_key() {
+    let server = LyingServer::start();
+    let (user, id, session) = victim(&server);
+    let (ring, stranger) = (KeyRing::generate(), AccountKey::generate());
+    let sealed = seal::seal_ring(&ring, &content_key(&user), Binding::Session { owner: id }, &stranger).unwrap();
+    let path = format!("GET /v1/sessions/{session}");
+    server.lie(move |line, answer| {
+        if line == path {
+            answer["encryptionKey"] = json!(sealed);
+        }
+    });
+    // The session gets a new key before anything is written to it.
+    user.succeed(&["session", "send", &session.to_string(), "--force", "secret"]);
+    server.tell_the_truth();
+    let lines = user.json_lines(&["session", "read", &session.to_string()]);
+    let last = lines.last().unwrap();
+    assert_eq!((&last["body"]["text"], &last["message"]["keyEpoch"]), (&json!("secret"), &json!(2)));
+    let content = last["message"]["content"].as_str().unwrap();
+    assert!(seal::open(&ring, Purpose::Message(session), content).is_err());
+}
+
+#[test]
+fn an_older_key_is_not_used_again() {
+    let server = LyingServer::start();
+    let (user, _, session) = victim(&server);
+    let id = session.to_string();
+    let before = user.json(&["session", "show", &id])["session"].clone();
+    user.succeed(&["session", "rekey", &id]);
+    let path = format!("GET /v1/sessions/{session}");
+    server.lie(move |line, answer| {
+        if line == path {
+            *answer = before.clone();
+        }
+    });
+    let said = user.fail(&["session", "send", &id, "secret"]);
+    assert!(said.contains("older key"), "{said}");
+    server.tell_the_truth();
+    user.succeed(&["session", "send", &id, "secret"]);
+}
+
+#[test]
+fn a_made_up_share_gets_no_key() {
+    let server = LyingServer::start();
+    let (user, _, session) = victim(&server);
+    let id = session.to_string();
+    let sign_up = |name: &str| {
+        let new = User::new(Some(&server.direct));
+        let account = new.json(&["login", "--name", name]);
+        (new, account["id"].as_str().unwrap().to_owned(), account["publicKey"].as_str().unwrap().to_owned())
+    };
+    let ((friend, friend_id, _), (left, left_id, _), (thief, thief_id, thief_key)) =
+        (sign_up("Friend"), sign_up("Left"), sign_up("Thief"));
+    user.succeed(&["share", "add", &id, &friend_id, "--level", "admin"]);
+    user.succeed(&["share", "add", &id, &left_id]);
+    let shares = user.json(&["share", "list", &id])["shares"].clone();
+    let removed = shares.as_array().unwrap().iter().find(|share| share["userId"] == *left_id).unwrap().clone();
+    user.succeed(&["share", "remove", &id, &left_id]);
+    // A ring of the present epoch that the thief has made, granted by a key of the thief's own.
+    let ring = KeyRing::generate().next().unwrap();
+    let grant = Grant { session, recipient: thief_id.parse().unwrap(), account: &thief_key, level: ShareLevel::View };
+    let made_up = SharedRing::seal(&ring, &content_key(&thief), grant, &AccountKey::generate(), None).unwrap();
+    let mut made = removed.clone();
+    (made["userId"], made["encryptedKey"]) = (json!(thief_id), json!(made_up.to_text()));
+    let path = format!("GET /v1/sessions/{id}/shares");
+    server.lie(move |line, answer| {
+        if line.starts_with(&path) {
+            answer["shares"].as_array_mut().unwrap().extend([made.clone(), removed.clone()]);
+        }
+    });
+    let ended = user.run(&["session", "rekey", &id]);
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    for nobody in [&thief_id, &left_id] {
+        assert!(ended.err.contains(&format!("{nobody} does not get the new key")), "{}", ended.err);
+        assert!(!server.requests().iter().any(|line| line.starts_with("PATCH") && line.contains(nobody)));
+    }
+    assert!(!ended.err.contains(&friend_id), "{}", ended.err);
+    server.tell_the_truth();
+    user.succeed(&["session", "send", &id, "for the friend"]);
+    // An admin shares on, and the owner's next key goes to whom they have chosen.
+    friend.succeed(&["share", "add", &id, &left_id]);
+    user.succeed(&["session", "rekey", &id]);
+    user.succeed(&["session", "send", &id, "for both"]);
+    for reader in [&friend, &left] {
+        let lines = reader.json_lines(&["session", "read", &id]);
+        assert_eq!(lines.last().unwrap()["body"]["text"], "for both");
+    }
+}
+
+#[test]
+fn a_key_from_nobody_is_not_used_by_a_guest() {
+    let server = LyingServer::start();
+    let owner = User::new(Some(&server.direct));
+    owner.succeed(&["login"]);
+    let session = owner.json(&["session", "create", "--title", "Plans"])["session"]["id"].as_str().unwrap().to_owned();
+    let guest = User::new(Some(&server.url));
+    let account = guest.json(&["login"]);
+    let guest_id = account["id"].as_str().unwrap();
+    owner.succeed(&["share", "add", &session, guest_id, "--level", "edit"]);
+    guest.succeed(&["session", "send", &session, "hello"]);
+    let grant = Grant {
+        session: session.parse().unwrap(),
+        recipient: guest_id.parse().unwrap(),
+        account: account["publicKey"].as_str().unwrap(),
+        level: ShareLevel::Edit,
+    };
+    let ring = KeyRing::generate();
+    let made_up =
+        SharedRing::seal(&ring, &content_key(&guest), grant, &AccountKey::generate(), None).unwrap().to_text();
+    let path = format!("GET /v1/sessions/{session}");
+    server.lie(move |line, answer| {
+        if line == path {
+            answer["encryptedKey"] = json!(made_up);
+        }
+    });
+    for command in [["session", "send", &session, "secret", "--force"].as_slice(), &["session", "read", &session]] {
+        let said = guest.fail(command);
+        assert!(said.contains("was not given to you by a device of its owner"), "{said}");
+    }
+    server.tell_the_truth();
+    guest.succeed(&["session", "send", &session, "hello"]);
+}
+
+#[test]
+fn a_swapped_key_in_a_linking_adds_nothing() {
+    let server = LyingServer::start();
+    let (user, _, _) = victim(&server);
+    let second = User::new(None);
+    let swapped = AccountKey::generate().public_key();
+    server.lie(move |line, answer| {
+        if line.starts_with("GET /v1/auth/links/") && answer["request"].is_object() {
+            answer["request"]["publicKey"] = json!(swapped);
+        }
+    });
+    let (first, address) = link(&user, &[]);
+    let (waiting, _) = join(&second, &address);
+    let (code, said) = first.end();
+    assert!(code == 1 && said.contains("changed what the new device sent"), "{said}");
+    let (code, said) = waiting.end();
+    assert!(code == 1 && said.contains("refused this one"), "{said}");
+    assert_eq!(list_of(&user)["version"], 1);
+}
+
+#[test]
+fn a_phone_is_not_linked_to_another_account() {
+    let server = LyingServer::start();
+    let (user, _, _) = victim(&server);
+    let second = User::new(None);
+    let operator = server.operator.json(&["whoami"])["id"].as_str().unwrap().to_owned();
+    let lists = list_page(&server, &operator);
+    server.lie(move |line, answer| {
+        if line.starts_with("GET /v1/users/") && line.contains("/devices") {
+            *answer = lists.clone();
+        }
+        if line == "POST /v1/auth" && answer["userId"].is_string() {
+            answer["userId"] = json!(operator);
+        }
+    });
+    let (mut first, address) = link(&user, &[]);
+    let (waiting, digits) = join(&second, &address);
+    first.until("new device shows: ");
+    first.answer(&digits);
+    let (code, said) = first.end();
+    assert_eq!(code, 0, "{said}");
+    let (code, said) = waiting.end();
+    assert!(code == 1 && !second.files().join("account.key").exists(), "{said}");
+}
+
+/// The device lists of a user, as the real server has them.
+fn list_page(server: &LyingServer, user: &str) -> Value {
+    let token = server.operator.succeed(&["token"]);
+    let output = std::process::Command::new("curl")
+        .args(["-s", "-H", &format!("Authorization: Bearer {}", token.trim())])
+        .arg(format!("{}/v1/users/{user}/devices", server.direct))
+        .output();
+    serde_json::from_slice(&output.unwrap().stdout).unwrap()
+}

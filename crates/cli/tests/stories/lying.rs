@@ -1,0 +1,138 @@
+//! A server that lies: it passes every request on to the real one, and changes what that answers.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::ensemble::{Running, User, up_at};
+
+/// What a lie changes of an answer: the line of the request (`GET /v1/devices`) and the answer.
+type Lie = Box<dyn Fn(&str, &mut Value) + Send>;
+
+/// The real server behind one that lies.
+pub(crate) struct LyingServer {
+    pub(crate) url: String,
+    /// The real address.
+    pub(crate) direct: String,
+    state: Arc<Mutex<State>>,
+    _up: Running,
+    /// The account of the real server's operator.
+    pub(crate) operator: User,
+}
+
+#[derive(Default)]
+struct State {
+    target: String,
+    lie: Option<Lie>,
+    requests: Vec<String>,
+}
+
+const LONGEST: Duration = Duration::from_secs(60);
+
+impl LyingServer {
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let operator = User::new(None);
+        let arguments = ["up", "--listen", "127.0.0.1:0", "--json", "--no-runner", "--public-url", &url];
+        let (up, printed) = up_at(&operator, &arguments);
+        let direct = printed["url"].as_str().unwrap().to_owned();
+        let state = Arc::new(Mutex::new(State { target: direct.replace("http://", ""), ..State::default() }));
+        let shared = state.clone();
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let state = shared.clone();
+                std::thread::spawn(move || pass_on(client?, &state));
+            }
+        });
+        Self { url, direct, state, _up: up, operator }
+    }
+
+    /// From now on answers are changed like this.
+    pub(crate) fn lie(&self, lie: impl Fn(&str, &mut Value) + Send + 'static) {
+        let mut state = self.state.lock().unwrap();
+        state.lie = Some(Box::new(lie));
+        state.requests.clear();
+    }
+
+    pub(crate) fn tell_the_truth(&self) {
+        self.state.lock().unwrap().lie = None;
+    }
+
+    /// The lines of the requests since it lies.
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.state.lock().unwrap().requests.clone()
+    }
+}
+
+/// One request and its answer (RFC 9112). The connection ends after it.
+fn pass_on(mut client: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
+    client.set_read_timeout(Some(LONGEST))?;
+    let (head, body) = read_request(&mut client)?;
+    let line: String = head.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+    let target = state.lock().unwrap().target.clone();
+    let mut server = TcpStream::connect(target)?;
+    server.set_read_timeout(Some(LONGEST))?;
+    let head = with(&head, &["connection", "expect"], "connection: close\r\n");
+    server.write_all(head.as_bytes())?;
+    server.write_all(&body)?;
+    let mut answer = Vec::new();
+    server.read_to_end(&mut answer)?;
+    let split = answer.windows(4).position(|four| four == b"\r\n\r\n").map_or(answer.len(), |at| at + 4);
+    let (head, mut body) = (String::from_utf8_lossy(&answer[..split]).into_owned(), answer[split..].to_vec());
+    if head.to_lowercase().contains("transfer-encoding: chunked") {
+        body = unchunked(&body);
+    }
+    let mut state = state.lock().unwrap();
+    state.requests.push(line.clone());
+    if let (Some(lie), Ok(mut value)) = (&state.lie, serde_json::from_slice(&body)) {
+        lie(&line, &mut value);
+        body = value.to_string().into_bytes();
+    }
+    drop(state);
+    let length = format!("content-length: {}\r\nconnection: close\r\n", body.len());
+    let head = with(&head, &["connection", "content-length", "transfer-encoding"], &length);
+    client.write_all(head.as_bytes())?;
+    client.write_all(&body)
+}
+
+fn read_request(client: &mut TcpStream) -> std::io::Result<(String, Vec<u8>)> {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") && client.read(&mut byte)? == 1 {
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    let length = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
+    let mut body = vec![0; length.unwrap_or(0)];
+    client.read_exact(&mut body)?;
+    Ok((head, body))
+}
+
+/// The head without these fields, and with others.
+fn with(head: &str, without: &[&str], more: &str) -> String {
+    let is_kept = |line: &&str| {
+        let name = line.split(':').next().unwrap_or_default().to_lowercase();
+        !without.contains(&&*name)
+    };
+    let lines: String =
+        head.lines().filter(|line| !line.is_empty()).filter(is_kept).map(|line| format!("{line}\r\n")).collect();
+    format!("{lines}{more}\r\n")
+}
+
+fn unchunked(mut body: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::new();
+    while let Some(at) = body.windows(2).position(|two| two == b"\r\n") {
+        let length = usize::from_str_radix(&String::from_utf8_lossy(&body[..at]), 16).unwrap_or(0);
+        let begin = at + 2;
+        if length == 0 || body.len() < begin + length + 2 {
+            break;
+        }
+        whole.extend_from_slice(&body[begin..begin + length]);
+        body = &body[begin + length + 2..];
+    }
+    whole
+}
