@@ -22,6 +22,7 @@ mod global;
 mod home;
 mod machine_key;
 mod machines;
+mod pins;
 mod places;
 mod plan;
 mod print;

@@ -60,20 +60,23 @@ impl Me {
             }
         })?;
         let settings = context.home.settings()?;
-        match settings.known_users.get(origin).and_then(|users| users.get(&id)) {
-            Some(key) if *key == seen.public_key => {}
-            Some(_) => {
-                return Err(Failure::message(format!(
-                    "The account key of user {id} is not the one that was seen before. Nothing was shared. Ask them for the \
-                     fingerprint that `ensemble whoami` shows; if it has really changed, remove the user from knownUsers in {}.",
-                    context.home.path().join("settings.json").display()
-                )));
-            }
-            None => context.home.change_settings(|settings| {
-                settings.known_users.entry(origin.to_owned()).or_default().insert(id, seen.public_key.clone());
-            })?,
+        let known = settings.known_users.get(origin).and_then(|users| users.get(&id)).cloned();
+        let (first, is_new) = match known {
+            Some(key) => (key, false),
+            None => (self.pinned_anywhere(user, &seen.public_key).await?, true),
+        };
+        if first != seen.public_key {
+            return Err(Failure::message(format!(
+                "The account key of user {id} is not the one that was seen before. Nothing was shared. Ask them for the \
+                 fingerprint that `ensemble whoami` shows; if it has really changed, they have another account, and another id."
+            )));
         }
-        Ok(seen.public_key)
+        if is_new {
+            context.home.change_settings(|settings| {
+                settings.known_users.entry(origin.to_owned()).or_default().insert(id, first.clone());
+            })?;
+        }
+        Ok(first)
     }
 
     /// Checks who gave this user the key of somebody else's session.

@@ -17,8 +17,10 @@ impl Client {
         self.get(&["v1", "account"]).send().await
     }
 
+    /// Changes the account. An update with an expected version is sent once.
     pub async fn update_account(&self, update: &UpdateAccount) -> Result<Account> {
-        self.patch(&["v1", "account"], Repeat::Harmless).json(update).send().await
+        let repeat = if update.expected_version.is_some() { Repeat::Harmful } else { Repeat::Harmless };
+        self.patch(&["v1", "account"], repeat).json(update).send().await
     }
 
     pub async fn set_display_name(&self, name: &str) -> Result<Account> {

@@ -62,6 +62,12 @@ pub struct Account {
     pub content_public_key: Option<String>,
     pub content_public_key_signature: Option<String>,
     pub display_name: Option<String>,
+    /// What the clients of one person share, sealed by them.
+    #[serde(default)]
+    pub client_state: Option<String>,
+    /// Rises by one with each change of `clientState`.
+    #[serde(default)]
+    pub client_state_version: i64,
     pub created_at: Timestamp,
 }
 
@@ -78,6 +84,12 @@ pub struct UpdateAccount {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, pattern = "^([A-Za-z0-9+/]{85}|[A-Za-z0-9_-]{85})[AQgw](==)?$")]
     pub content_public_key_signature: Option<Blob<1, 256>>,
+    /// Needs `expectedVersion`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_state: Option<Blob<1, 65_536>>,
+    /// The `clientStateVersion` that is replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_version: Option<i64>,
 }
 
 /// What any signed-in caller can read about a user. Verify the signature before you seal anything to the content key.

@@ -122,8 +122,16 @@ impl IntoProblem for Error {
                 "The account has the maximum number of machine tokens. Wait until some have expired.",
             ),
             Self::MalformedProof(malformed) => Problem::field(format!("/{}", malformed.field), malformed.rule),
-            Self::BadAccountChange(BadAccountChange::Empty) => {
-                Problem::new(Code::InvalidArgument, "Send `displayName`, or `contentPublicKey` with its signature.")
+            Self::BadAccountChange(BadAccountChange::Empty) => Problem::new(
+                Code::InvalidArgument,
+                "Send `displayName`, `contentPublicKey` with its signature, or `clientState`.",
+            ),
+            Self::BadAccountChange(BadAccountChange::OldState { version, value }) => {
+                let detail =
+                    "`clientState` has another version. Merge your change with `current` and send its version.";
+                Problem::new(Code::VersionMismatch, detail)
+                    .with("field", "clientState")
+                    .with("current", serde_json::json!({ "version": version, "value": value }))
             }
             Self::BadAccountChange(BadAccountChange::Field { field, rule }) => {
                 Problem::field(format!("/{field}"), rule)

@@ -12,7 +12,7 @@ use ensemble_types::devices::{
 };
 use ensemble_types::problem::Code::{
     Conflict, DeviceListConflict, DeviceRemoved, InvalidCursor, NotFound, QuotaExceeded, RegistrationClosed,
-    Unauthenticated, Unavailable, UserNotFound,
+    Unauthenticated, Unavailable, UserNotFound, VersionMismatch,
 };
 
 use crate::handlers::device_links::WaitQuery;
@@ -56,10 +56,11 @@ fn accounts(routes: Routes) -> Routes {
         .row(
             patch("/v1/account")
                 .access(Access::User)
-                .summary(TAG, "Sets your display name, or your content key with the account key's signature.")
+                .summary(TAG, "Sets your display name, your content key with the account key's signature, or what your clients share.")
                 .body::<UpdateAccount>()
+                .max_body(96 << 10)
                 .response::<Account>(200)
-                .errors(&[NotFound])
+                .errors(&[NotFound, VersionMismatch])
                 .handler(account::update),
         )
         .row(

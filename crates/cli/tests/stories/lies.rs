@@ -7,7 +7,7 @@ use ensemble_types::shares::ShareLevel;
 use serde_json::{Value, json};
 
 use crate::ensemble::User;
-use crate::linking::{join, link};
+use crate::linking::{add, join, link};
 use crate::lying::LyingServer;
 
 /// A user of the lying server, with a session.
@@ -266,4 +266,25 @@ fn list_page(server: &LyingServer, user: &str) -> Value {
         .arg(format!("{}/v1/users/{user}/devices", server.direct))
         .output();
     serde_json::from_slice(&output.unwrap().stdout).unwrap()
+}
+
+#[test]
+fn an_account_key_that_one_device_has_seen_counts_on_all() {
+    let server = LyingServer::start();
+    let (user, _, session) = victim(&server);
+    let (session, second, friend) = (session.to_string(), User::new(None), User::new(Some(&server.direct)));
+    let id = friend.json(&["login"])["id"].as_str().unwrap().to_owned();
+    user.succeed(&["share", "add", &session, &id]);
+    add(&user, &second, &[]);
+    let (path, swapped) = (format!("GET /v1/users/{id}"), AccountKey::generate().public_key());
+    server.lie(move |line, answer| {
+        if line == path {
+            answer["publicKey"] = json!(swapped);
+        }
+    });
+    let said = second.fail(&["share", "add", &session, &id, "--level", "edit"]);
+    assert!(said.contains("is not the one that was seen before"), "{said}");
+    server.tell_the_truth();
+    second.succeed(&["share", "add", &session, &id, "--level", "edit"]);
+    friend.succeed(&["session", "send", &session, "hello"]);
 }

@@ -29,7 +29,7 @@ pub use link::LinkSecret;
 pub use recovery::{BadWords, RecoveryWords};
 pub use ring::KeyRing;
 pub use share::{Admin, Grant, SharedRing};
-pub use wrap::{Binding, SignedRing, open_ring, seal_ring};
+pub use wrap::{Binding, SignedRing, open_client_state, open_ring, seal_client_state, seal_ring};
 
 /// Why something could not be sealed or opened. The text reveals nothing about the plaintext.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -321,6 +321,20 @@ fn a_ring_says_who_sealed_it() {
 }
 
 #[test]
+fn a_client_state_is_of_one_account_and_says_who_signed_it() {
+    let account = account();
+    let (pair, name) = (BoxKeyPair::of(&account).unwrap(), account.public_key());
+    let sealed = seal_client_state(b"{}", &pair.public(), &name, &account).unwrap();
+    let (json, signer) = open_client_state(&sealed, &pair, &name).unwrap();
+    assert_eq!((json.as_slice(), signer), (b"{}".as_slice(), name.clone()));
+    let other = AccountKey::generate();
+    assert_eq!(open_client_state(&sealed, &pair, &other.public_key()).unwrap_err(), SealError::Refused);
+    let ring =
+        seal_ring(&KeyRing::generate(), &pair.public(), Binding::Session { owner: UserId::generate() }, &account);
+    assert_eq!(open_client_state(&ring.unwrap(), &pair, &name).unwrap_err(), SealError::Refused);
+}
+
+#[test]
 fn a_ring_begins_with_the_first_epoch() {
     let bytes = KeyRing::generate().to_bytes();
     for first in [0_u32, 2, u32::MAX] {

@@ -50,32 +50,63 @@ pub struct SignedRing {
 
 /// `base64url(version (1) | encapsulated key (32) | sealed ring, signer's key (32), signature (64) and tag)`.
 pub fn seal_ring(ring: &KeyRing, to: &BoxPublicKey, binding: Binding<'_>, signer: &AccountKey) -> Result<String> {
-    let associated = binding.associated_data();
-    let mut plaintext = ring.to_bytes();
-    let signature = signer.sign(&signed_text(&associated, &plaintext));
-    plaintext.extend_from_slice(&decode_array::<32>(&signer.public_key())?);
-    plaintext.extend_from_slice(&decode_array::<64>(&signature)?);
-    seal_bytes(&plaintext, to, &associated)
+    seal_signed(ring.to_bytes(), to, RING, &binding.associated_data(), signer)
 }
 
 /// Opens the output of [`seal_ring`] for the same binding. Whether the signer may have made the ring is for the caller to say.
 pub fn open_ring(sealed: &str, with: &BoxKeyPair, binding: Binding<'_>) -> Result<SignedRing> {
-    let associated = binding.associated_data();
-    let opened = open_bytes(sealed, with, &associated)?;
-    let (rest, signature) = opened.split_last_chunk::<64>().ok_or(SealError::Format)?;
-    let (ring, signer) = rest.split_last_chunk::<32>().ok_or(SealError::Format)?;
-    let key = VerifyingKey::from_bytes(signer).map_err(|_| SealError::RingSignature)?;
-    let is_good = key.verify_strict(&signed_text(&associated, ring), &Signature::from_bytes(signature)).is_ok();
-    if !is_good {
-        return Err(SealError::RingSignature);
-    }
-    Ok(SignedRing { ring: KeyRing::from_bytes(ring)?, signer: encode(signer) })
+    let (ring, signer) = open_signed(sealed, with, RING, &binding.associated_data())?;
+    Ok(SignedRing { ring: KeyRing::from_bytes(&ring)?, signer })
 }
 
-/// `ensemble-ring-v1`, the associated data and the SHA-256 of the ring.
-fn signed_text(associated: &str, ring: &[u8]) -> Vec<u8> {
-    let mut text = format!("ensemble-ring-v1\n{associated}\n").into_bytes();
-    text.extend_from_slice(&Sha256::digest(ring));
+/// What the clients of one account share, sealed to the account's content key: JSON that a device of the account signs. The form is
+/// that of a ring, with `aad` and first line of the signed text `ensemble-client-state-v1`.
+pub fn seal_client_state(json: &[u8], to: &BoxPublicKey, account: &str, signer: &AccountKey) -> Result<String> {
+    seal_signed(Zeroizing::new(json.to_vec()), to, STATE, &format!("{STATE}\n{account}"), signer)
+}
+
+/// Opens the output of [`seal_client_state`]: the JSON, and the public key of the device that signed it.
+pub fn open_client_state(sealed: &str, with: &BoxKeyPair, account: &str) -> Result<(Zeroizing<Vec<u8>>, String)> {
+    open_signed(sealed, with, STATE, &format!("{STATE}\n{account}"))
+}
+
+const RING: &str = "ensemble-ring-v1";
+const STATE: &str = "ensemble-client-state-v1";
+
+fn seal_signed(
+    mut plaintext: Zeroizing<Vec<u8>>,
+    to: &BoxPublicKey,
+    purpose: &str,
+    associated: &str,
+    signer: &AccountKey,
+) -> Result<String> {
+    let signature = signer.sign(&signed_text(purpose, associated, &plaintext));
+    plaintext.extend_from_slice(&decode_array::<32>(&signer.public_key())?);
+    plaintext.extend_from_slice(&decode_array::<64>(&signature)?);
+    seal_bytes(&plaintext, to, associated)
+}
+
+fn open_signed(
+    sealed: &str,
+    with: &BoxKeyPair,
+    purpose: &str,
+    associated: &str,
+) -> Result<(Zeroizing<Vec<u8>>, String)> {
+    let opened = open_bytes(sealed, with, associated)?;
+    let (rest, signature) = opened.split_last_chunk::<64>().ok_or(SealError::Format)?;
+    let (plaintext, signer) = rest.split_last_chunk::<32>().ok_or(SealError::Format)?;
+    let key = VerifyingKey::from_bytes(signer).map_err(|_| SealError::RingSignature)?;
+    let text = signed_text(purpose, associated, plaintext);
+    if key.verify_strict(&text, &Signature::from_bytes(signature)).is_err() {
+        return Err(SealError::RingSignature);
+    }
+    Ok((Zeroizing::new(plaintext.to_vec()), encode(signer)))
+}
+
+/// The purpose and the associated data, each in a line, and the SHA-256 of the plaintext.
+fn signed_text(purpose: &str, associated: &str, plaintext: &[u8]) -> Vec<u8> {
+    let mut text = format!("{purpose}\n{associated}\n").into_bytes();
+    text.extend_from_slice(&Sha256::digest(plaintext));
     text
 }
 

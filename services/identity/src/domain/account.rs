@@ -16,6 +16,9 @@ pub(crate) struct Account {
     pub(crate) public_key: [u8; 32],
     pub(crate) content_key: Option<ContentKey>,
     pub(crate) display_name: Option<String>,
+    /// What the clients of one person share, sealed by them.
+    pub(crate) client_state: Option<String>,
+    pub(crate) client_state_version: i64,
     pub(crate) created_at: Timestamp,
 }
 
@@ -44,15 +47,19 @@ pub(crate) enum Registration {
 pub(crate) struct AccountChange {
     pub(crate) display_name: Option<String>,
     pub(crate) content_key: Option<ContentKey>,
+    /// The new state, and the version that it replaces.
+    pub(crate) client_state: Option<(String, i64)>,
 }
 
 /// An update that cannot be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadAccountChange {
     #[error("nothing is changed")]
     Empty,
     #[error("{field} {rule}")]
     Field { field: &'static str, rule: &'static str },
+    #[error("the client state has version {version}")]
+    OldState { version: i64, value: Option<String> },
 }
 
 impl AccountChange {
@@ -70,10 +77,16 @@ impl AccountChange {
             (None, Some(_)) => return Err(bad(KEY, "is needed beside contentPublicKeySignature")),
         };
         let display_name = body.display_name.map(|name| name.into_string());
-        if display_name.is_none() && content_key.is_none() {
+        let client_state = match (body.client_state, body.expected_version) {
+            (None, None) => None,
+            (Some(state), Some(version)) => Some((state.into_string(), version)),
+            (Some(_), None) => return Err(bad("expectedVersion", "is needed beside clientState")),
+            (None, Some(_)) => return Err(bad("expectedVersion", "is only for a change of clientState")),
+        };
+        if display_name.is_none() && content_key.is_none() && client_state.is_none() {
             return Err(BadAccountChange::Empty);
         }
-        Ok(Self { display_name, content_key })
+        Ok(Self { display_name, content_key, client_state })
     }
 }
 
@@ -83,7 +96,17 @@ impl Account {
         if let Some(key) = &change.content_key {
             key.check(&self.public_key)?;
         }
+        let (client_state, client_state_version) = match change.client_state {
+            None => (self.client_state, self.client_state_version),
+            Some((state, replaced)) if replaced == self.client_state_version => (Some(state), replaced + 1),
+            Some(_) => {
+                let (version, value) = (self.client_state_version, self.client_state);
+                return Err(BadAccountChange::OldState { version, value });
+            }
+        };
         Ok(Self {
+            client_state,
+            client_state_version,
             display_name: change.display_name.or(self.display_name),
             content_key: change.content_key.or(self.content_key),
             ..self
@@ -111,6 +134,8 @@ impl From<Account> for accounts::Account {
             content_public_key: account.content_key.map(|key| encode(&key.public)),
             content_public_key_signature: account.content_key.map(|key| encode(&key.signature)),
             display_name: account.display_name,
+            client_state: account.client_state,
+            client_state_version: account.client_state_version,
             created_at: account.created_at,
         }
     }
@@ -144,6 +169,8 @@ mod tests {
             public_key: key.verifying_key().to_bytes(),
             content_key: None,
             display_name: Some("before".to_owned()),
+            client_state: None,
+            client_state_version: 0,
             created_at: Timestamp::from_unix_seconds(0),
         }
     }

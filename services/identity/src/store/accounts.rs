@@ -18,6 +18,8 @@ struct Row {
     content_public_key_signature: Option<Vec<u8>>,
     display_name: Option<String>,
     created_at: Timestamp,
+    client_state: Option<String>,
+    client_state_version: i64,
 }
 
 pub(crate) fn find(c: &mut Conn, id: UserId) -> Result<Option<Account>, StoreError> {
@@ -44,6 +46,8 @@ pub(crate) fn update(tx: &mut Conn, account: &Account) -> Result<(), StoreError>
         accounts::display_name.eq(&account.display_name),
         accounts::content_public_key.eq(key.map(|key| key.public.as_slice())),
         accounts::content_public_key_signature.eq(key.map(|key| key.signature.as_slice())),
+        accounts::client_state.eq(&account.client_state),
+        accounts::client_state_version.eq(account.client_state_version),
     );
     on!(tx, |c| diesel::update(accounts::table.find(account.id.db())).set(changed).execute(c))?;
     Ok(())
@@ -80,6 +84,8 @@ impl Row {
             content_key,
             display_name: self.display_name,
             created_at: self.created_at,
+            client_state: self.client_state,
+            client_state_version: self.client_state_version,
         })
     }
 }

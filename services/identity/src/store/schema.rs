@@ -1,7 +1,7 @@
 //! The tables, as `migrations/` makes them.
 
 diesel::table! {
-    use diesel::sql_types::{Binary, Nullable, Text};
+    use diesel::sql_types::{BigInt, Binary, Nullable, Text};
     use ensemble_store_kit::types::{Moment, Uid};
 
     accounts (id) {
@@ -11,6 +11,8 @@ diesel::table! {
         content_public_key_signature -> Nullable<Binary>,
         display_name -> Nullable<Text>,
         created_at -> Moment,
+        client_state -> Nullable<Text>,
+        client_state_version -> BigInt,
     }
 }
 

@@ -32,6 +32,29 @@ on_both_databases! {
         assert_eq!(alice.get("/v1/account").await.expect(200), keyed);
     }
 
+    async fn clients_share_a_state_that_only_they_read(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let ((_, alice, id), (_, bob, _)) = (fixture.account().await, fixture.account().await);
+        let first = alice.get("/v1/account").await.expect(200);
+        assert_eq!((&first["clientState"], &first["clientStateVersion"]), (&Value::Null, &json!(0)));
+        let change = |state: &str, version: i64| json!({ "clientState": state, "expectedVersion": version });
+        let kept = alice.patch("/v1/account", &change("one", 0)).await.expect(200);
+        assert_eq!((&kept["clientState"], &kept["clientStateVersion"]), (&json!("one"), &json!(1)));
+        // Of two clients that change the same version the second merges.
+        let late = alice.patch("/v1/account", &change("two", 0)).await;
+        assert_eq!(late.problem(409, "VERSION_MISMATCH")["current"], json!({ "version": 1, "value": "one" }));
+        alice.patch("/v1/account", &json!({ "displayName": "Zoë" })).await.expect(200);
+        assert_eq!(alice.get("/v1/account").await.expect(200)["clientState"], "one");
+        let longest = "x".repeat(65_536);
+        alice.patch("/v1/account", &change(&longest, 1)).await.expect(200);
+        assert_eq!(alice.patch("/v1/account", &change(&(longest + "x"), 2)).await.bad_fields(), ["/clientState"]);
+        for bad in [json!({ "clientState": "x" }), json!({ "expectedVersion": 2 })] {
+            assert_eq!(alice.patch("/v1/account", &bad).await.bad_fields(), ["/expectedVersion"]);
+        }
+        let seen = bob.get(&format!("/v1/users/{id}")).await.expect(200);
+        assert!(seen.get("clientState").is_none());
+    }
+
     async fn a_content_key_needs_the_account_keys_signature(on: Backend) {
         let fixture = Fixture::new(on).await;
         let (key, alice, _) = fixture.account().await;
