@@ -26,6 +26,7 @@ async fn the_second_start_finds_what_the_first_one_made() {
     let laptop = RegisterMachine {
         metadata: Blob::new("sealed").unwrap(),
         encryption_key: Blob::new("sealed").unwrap(),
+        content_epoch: None,
         id: Some("laptop".parse().unwrap()),
     };
 

@@ -261,6 +261,7 @@ pub(crate) mod tests {
                 metadata: String::new(),
                 metadata_version: 1,
                 encryption_key: String::new(),
+                content_epoch: None,
                 daemon_state: None,
                 daemon_state_version: 0,
                 activity: None,

@@ -20,6 +20,7 @@ mod failure;
 mod following;
 mod global;
 mod home;
+mod known_sessions;
 mod machine_key;
 mod machines;
 mod pins;

@@ -17,7 +17,7 @@ use crate::failure::{Failure, Result};
 
 /// What the clients of an account share. Members of later versions are kept.
 #[derive(Default, Serialize, Deserialize)]
-struct Shared {
+pub(crate) struct Shared {
     #[serde(default)]
     pinned: BTreeMap<UserId, String>,
     #[serde(flatten)]
@@ -43,6 +43,24 @@ impl Me {
             }
         }
         Ok(seen.to_owned())
+    }
+
+    /// What the devices of the account share now.
+    pub(crate) async fn shared_state(&self) -> Result<Shared> {
+        self.shared(&self.client.account().await?)
+    }
+
+    /// Signs it anew, for the newest content epoch: a device that signed it was removed.
+    pub(crate) async fn keep_state(&self, shared: &Shared) -> Result<()> {
+        let account = self.client.account().await?;
+        if account.client_state.is_none() {
+            return Ok(());
+        }
+        match self.share(shared, account.client_state_version).await {
+            // Another device has just written one.
+            Err(error) if error.is(Code::VersionMismatch) => Ok(()),
+            done => done.map_err(Failure::from),
+        }
     }
 
     fn shared(&self, account: &Account) -> Result<Shared> {

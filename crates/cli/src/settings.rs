@@ -1,6 +1,6 @@
 //! What the command line remembers about servers: which one to use, and for each the account, the token and this machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Result};
 use crate::home::Home;
-use crate::sharing::Recipients;
+use crate::known_sessions::Unfinished;
 
 const SETTINGS: &str = "settings.json";
 const TOKENS: &str = "tokens.json";
@@ -39,7 +39,9 @@ pub(crate) struct Settings {
     /// The versions of device lists without a device for which sessions may still need new keys, by server origin.
     pub(crate) unfinished_removals: BTreeMap<String, u32>,
     /// Who is still to get the new key of a session, by server origin and session.
-    pub(crate) unfinished_rekeys: BTreeMap<String, BTreeMap<SessionId, Recipients>>,
+    pub(crate) unfinished_rekeys: BTreeMap<String, BTreeMap<SessionId, Unfinished>>,
+    /// Who lost access to a session that is to get a new key because of it, by server origin and session.
+    pub(crate) removed_shares: BTreeMap<String, BTreeMap<SessionId, BTreeSet<UserId>>>,
     /// The account key that was first seen for a user, by server origin.
     pub(crate) known_users: BTreeMap<String, BTreeMap<String, String>>,
 }

@@ -1,20 +1,19 @@
 //! Who gets the key of a session. The server names users; signatures say whom the owner, or an admin of the session, has chosen.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ensemble_client::seal::{Admin, BoxPublicKey, Grant, KeyRing, SealError, SharedRing};
+use ensemble_types::epochs::ContentEpoch;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::sessions::{AccessLevel, Session};
 use ensemble_types::shares::{Share, ShareLevel, UpdateShare};
 use ensemble_types::text::Blob;
 use futures_util::TryStreamExt;
-use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
 use crate::context::{Context, Me};
 use crate::devices::{self, List};
 use crate::failure::{Failure, Result};
-use crate::home::Home;
 use crate::print;
 
 /// The users who get the key of a session, and as what.
@@ -25,6 +24,29 @@ pub(crate) type Recipients = BTreeMap<UserId, ShareLevel>;
 pub(crate) enum Use {
     Read,
     Write,
+}
+
+/// What changes of the people of a session while it gets a new key.
+#[derive(Default)]
+pub(crate) struct Members {
+    /// Those who lose access.
+    pub(crate) without: BTreeSet<UserId>,
+    /// Those whose level changes.
+    pub(crate) levels: Recipients,
+}
+
+impl Members {
+    pub(crate) fn without(user: UserId) -> Self {
+        Self { without: BTreeSet::from([user]), ..Self::default() }
+    }
+
+    pub(crate) fn with_level(user: UserId, level: ShareLevel) -> Self {
+        Self { levels: Recipients::from([(user, level)]), ..Self::default() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.without.is_empty() && self.levels.is_empty()
+    }
 }
 
 /// The newest lists of other users, as this command has read and checked them.
@@ -97,6 +119,10 @@ impl Me {
             return Err(stranger(session));
         }
         if let Some(admin) = by {
+            // With the next key the owner grants it directly. An admin of an earlier epoch may have lost that.
+            if admin.epoch() != shared.epoch() {
+                return Err(stranger(session));
+            }
             let list = self.list_of(context, admin.user).await?;
             let is_known = list.body().account == admin.account();
             let is_listed = shares(&list, &signer);
@@ -107,6 +133,8 @@ impl Me {
         }
         let newest = self.own.contents.pair(self.own.contents.epoch()).map_err(closed)?;
         let is_newest = shared.open(&newest, session.id, self.id).is_ok();
+        // Who granted it knew an older list of the owner than there is: a device that was removed since may have the key.
+        is_current &= shared.content_epoch() >= owner.body().content_epoch;
         if why == Use::Write && !(is_current && is_newest) {
             return Err(Failure::message(format!(
                 "A device was removed since you got the key of session {}, and it may have that key. Nothing was written. Ask its \
@@ -118,14 +146,27 @@ impl Me {
     }
 
     /// The users whom the owner, or an admin of the session, has given the present key.
-    pub(crate) async fn recipients(&self, context: &Context, session: &Session, ring: &KeyRing) -> Result<Recipients> {
+    ///
+    /// # Errors
+    /// It cannot be found out now. A user who is named without a good signature is left out, and named.
+    pub(crate) async fn recipients(
+        &self,
+        context: &Context,
+        session: &Session,
+        ring: &KeyRing,
+        members: &Members,
+    ) -> Result<Recipients> {
+        let removed = context.home.removed_shares(self.client.origin(), session.id)?;
         let named: Vec<Share> = self.client.shares(session.id).try_collect().await?;
+        let is_gone = |share: &&Share| removed.contains(&share.user_id) || members.without.contains(&share.user_id);
         let mut recipients = Recipients::new();
         let mut by_admins = Vec::new();
-        for share in &named {
+        for share in named.iter().filter(|share| !is_gone(share)) {
             match self.granted(context, share, ring).await {
                 Ok((level, None)) => drop(recipients.insert(share.user_id, level)),
                 Ok((level, Some(admin))) => by_admins.push((share, level, admin)),
+                // Nobody loses access because of a connection.
+                Err(failure @ Failure::Client(_)) => return Err(failure),
                 Err(failure) => left_out(share, &failure),
             }
         }
@@ -136,10 +177,29 @@ impl Me {
                     recipients.insert(share.user_id, level);
                 }
                 Ok(()) => left_out(share, &Failure::message("Who shared it with them is no admin of the session.")),
+                Err(failure @ Failure::Client(_)) => return Err(failure),
                 Err(failure) => left_out(share, &failure),
             }
         }
+        for (user, level) in &members.levels {
+            if let Some(known) = recipients.get_mut(user) {
+                *known = *level;
+            }
+        }
         Ok(recipients)
+    }
+
+    /// Whether somebody with a share has removed a device since the share was sealed. That device may have the session's key.
+    pub(crate) async fn has_old_shares(&self, context: &Context, session: SessionId) -> Result<bool> {
+        let shares: Vec<Share> = self.client.shares(session).try_collect().await?;
+        for share in shares {
+            // A user whose devices cannot be read now must not stop the owner.
+            let Ok(list) = self.list_of(context, share.user_id).await else { continue };
+            if share.content_epoch.is_some_and(|sealed| sealed.get() < list.body().content_epoch) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The level that a device of the owner has granted, or that an admin has.
@@ -177,24 +237,29 @@ impl Me {
         ring: &KeyRing,
         recipients: &Recipients,
     ) -> Result<()> {
+        let mut failed = None;
         for (user, level) in recipients {
             match self.sealed_for(context, session, *user, *level, ring).await {
-                Ok(key) => {
-                    let update = UpdateShare { encrypted_key: Some(key), access_level: None };
+                Ok((key, epoch)) => {
+                    let update =
+                        UpdateShare { encrypted_key: Some(key), access_level: None, content_epoch: Some(epoch) };
                     match self.client.update_share(session.id, *user, &update).await {
                         // The share was removed in the meantime.
                         Err(error) if error.is_not_found() => {}
-                        other => drop(other?),
+                        other => failed = failed.or(other.err().map(Failure::from)),
                     }
                 }
+                // They are tried again with the next command.
+                Err(failure @ Failure::Client(_)) => failed = failed.or(Some(failure)),
                 // A user whose key cannot be trusted must not prevent the others from getting theirs.
                 Err(failure) => print::note(format!("{user} did not get the new key: {failure}")),
             }
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
 
-    /// Seals a session's ring to a user, after verifying the user's devices, with a signature that says who may have it.
+    /// Seals a session's ring to a user, after verifying the user's devices, with a signature that says who may have it. Returns the
+    /// user's content epoch, too.
     pub(crate) async fn sealed_for(
         &self,
         context: &Context,
@@ -202,7 +267,7 @@ impl Me {
         recipient: UserId,
         level: ShareLevel,
         ring: &KeyRing,
-    ) -> Result<Blob<1, 8_192>> {
+    ) -> Result<(Blob<1, 8_192>, ContentEpoch)> {
         let closed = |error| Failure::Seal(format!("The session's key for user {recipient}"), error);
         let list = self.list_of(context, recipient).await?;
         let key = BoxPublicKey::from_text(&list.body().content_public_key).map_err(closed)?;
@@ -213,26 +278,51 @@ impl Me {
             let own = SharedRing::from_text(own).map_err(closed)?;
             Some(own.as_admin(self.id, &self.own.list.body().account).map_err(closed)?)
         };
-        let grant = Grant { session: session.id, recipient, account: &list.body().account, level };
+        let of_owner = if session.access_level == AccessLevel::Owner {
+            self.own.list.body().content_epoch
+        } else {
+            self.list_of(context, session.owner_id).await?.body().content_epoch
+        };
+        let account = &list.body().account;
+        let grant = Grant { session: session.id, recipient, account, level, content_epoch: of_owner };
         let sealed = SharedRing::seal(ring, &key, grant, &self.key, admin).map_err(closed)?;
-        Blob::new(sealed.to_text()).map_err(|_| closed(SealError::TooManyKeys))
+        let epoch = ContentEpoch::new(list.body().content_epoch).map_err(|_| closed(SealError::Format))?;
+        Ok((Blob::new(sealed.to_text()).map_err(|_| closed(SealError::TooManyKeys))?, epoch))
     }
 
-    /// Gives the users their keys whom a killed command has left without.
+    /// Gives the users their keys whom a killed command has left without, and sessions a new key from which it has removed somebody.
     pub(crate) async fn finish_rekeys(&self, context: &Context) -> Result<()> {
-        let unfinished = context.home.settings()?.unfinished_rekeys.remove(self.client.origin()).unwrap_or_default();
-        for (session, recipients) in unfinished {
-            match self.client.session(session).await {
-                Err(error) if error.is_not_found() => {}
-                found => {
-                    let found = found?;
-                    let ring = self.ring(&found)?;
-                    self.pass_on(context, &found, &ring, &recipients).await?;
+        let (origin, settings) = (self.client.origin(), context.home.settings()?);
+        for (id, unfinished) in settings.unfinished_rekeys.get(origin).cloned().unwrap_or_default() {
+            let _lock = context.home.lock("rekey.lock")?;
+            // Another command may have finished it meanwhile.
+            if !context.home.is_unfinished(origin, id)? {
+                continue;
+            }
+            if let Some(session) = self.still_there(context, id).await? {
+                let ring = self.ring(&session)?;
+                // Another ring was made by another program, which has given it to the people.
+                if unfinished.is_for(&ring) {
+                    self.pass_on(context, &session, &ring, &unfinished.recipients).await?;
                 }
             }
-            context.home.end_rekey(self.client.origin(), session)?;
+            context.home.end_rekey(origin, id)?;
+        }
+        for id in settings.removed_shares.get(origin).cloned().unwrap_or_default().into_keys() {
+            if let Some(session) = self.still_there(context, id).await? {
+                self.rekey(context, session, &Members::default()).await?;
+            }
+            context.home.end_removal(origin, id)?;
         }
         Ok(())
+    }
+
+    async fn still_there(&self, context: &Context, id: SessionId) -> Result<Option<Session>> {
+        match self.session(context, id).await {
+            Ok(session) => Ok(Some(session)),
+            Err(Failure::Client(error)) if error.is_not_found() => Ok(None),
+            Err(failure) => Err(failure),
+        }
     }
 }
 
@@ -252,52 +342,4 @@ fn left_out(share: &Share, why: &Failure) {
         "{} does not get the new key: {why} If they are to have it: `ensemble share add {} {}`.",
         share.user_id, share.session_id, share.user_id
     ));
-}
-
-const EPOCHS: &str = "epochs.json";
-
-/// The newest key epoch that was used in a session, where it is not the first one.
-#[derive(Default, Serialize, Deserialize)]
-struct Epochs(BTreeMap<String, BTreeMap<SessionId, u32>>);
-
-impl Home {
-    /// The newest epoch in which this computer has written to a session, or given it a key.
-    pub(crate) fn known_epoch(&self, origin: &str, session: SessionId) -> Result<u32> {
-        let epochs: Epochs = self.read_json(EPOCHS)?.unwrap_or_default();
-        Ok(epochs.0.get(origin).and_then(|sessions| sessions.get(&session)).copied().unwrap_or(KeyRing::FIRST_EPOCH))
-    }
-
-    pub(crate) fn remember_epoch(&self, origin: &str, session: SessionId, epoch: u32) -> Result<()> {
-        if epoch <= self.known_epoch(origin, session)? {
-            return Ok(());
-        }
-        let _lock = self.lock("epochs.lock")?;
-        let mut epochs: Epochs = self.read_json(EPOCHS)?.unwrap_or_default();
-        let known = epochs.0.entry(origin.to_owned()).or_default().entry(session).or_default();
-        *known = epoch.max(*known);
-        self.write_json(EPOCHS, &epochs)
-    }
-
-    /// Notes who is to get the next key, before there is one: a command that is killed after that is finished by the next one.
-    pub(crate) fn begin_rekey(&self, origin: &str, session: SessionId, recipients: &Recipients) -> Result<()> {
-        if recipients.is_empty() {
-            return Ok(());
-        }
-        self.change_settings(|settings| {
-            let sessions = settings.unfinished_rekeys.entry(origin.to_owned()).or_default();
-            sessions.insert(session, recipients.clone());
-        })
-    }
-
-    pub(crate) fn end_rekey(&self, origin: &str, session: SessionId) -> Result<()> {
-        let is_begun = self.settings()?.unfinished_rekeys.get(origin).is_some_and(|some| some.contains_key(&session));
-        if !is_begun {
-            return Ok(());
-        }
-        self.change_settings(|settings| {
-            if let Some(sessions) = settings.unfinished_rekeys.get_mut(origin) {
-                sessions.remove(&session);
-            }
-        })
-    }
 }

@@ -1,8 +1,10 @@
 //! Encrypts and decrypts the contents of sessions, changes keys, and checks the keys of other users.
 
-use ensemble_client::seal::{self, Binding, BoxPublicKey, KeyRing, MessageBody, Purpose, SealError, SharedRing};
+use ensemble_client::seal::{
+    self, Binding, BoxPublicKey, KeyRing, MessageBody, Purpose, SealError, SharedRing, SignedRing,
+};
 use ensemble_client::{AccountKey, Window};
-use ensemble_types::devices::Role;
+use ensemble_types::epochs::ContentEpoch;
 use ensemble_types::ids::SessionId;
 use ensemble_types::messages::Message;
 use ensemble_types::problem::Code;
@@ -13,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::context::{Context, Me};
 use crate::devices;
 use crate::failure::{Failure, Result};
-use crate::sharing::Use;
+use crate::print;
+use crate::sharing::{Members, Use};
 
 /// The decrypted metadata of a session. Unknown members are kept.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -29,6 +32,11 @@ pub(crate) struct Card {
 }
 
 impl Me {
+    /// The epoch of the key to which everything of the account is sealed now.
+    pub(crate) fn content_epoch(&self) -> Option<ContentEpoch> {
+        ContentEpoch::new(self.own.contents.epoch()).ok()
+    }
+
     /// The key to which everything of the account is sealed now.
     pub(crate) fn content_key(&self) -> Result<BoxPublicKey> {
         devices::public(&self.own.contents)
@@ -44,43 +52,102 @@ impl Me {
     pub(crate) fn is_stale(&self, session: &Session) -> bool {
         let newest = self.own.contents.pair(self.own.contents.epoch());
         let sealed = session.encryption_key.as_deref().filter(|_| session.access_level == AccessLevel::Owner);
-        let binding = Binding::Session { owner: self.id };
         match (sealed, newest) {
-            (Some(sealed), Ok(newest)) => match seal::open_ring(sealed, &newest, binding) {
-                Ok(signed) => {
-                    let maker = self.own.list.device(&signed.signer).map(|device| device.role);
-                    !maker.is_some_and(Role::shares_sessions)
-                }
+            (Some(sealed), Ok(newest)) => match seal::open_ring(sealed, &newest, self.binding(session)) {
+                Ok(signed) => !self.may_make(session, &signed.signer),
                 Err(_) => true,
             },
             _ => false,
         }
     }
 
-    /// The keys of a session, for its owner or a user with a share.
+    fn binding(&self, session: &Session) -> Binding<'static> {
+        Binding::Session { session: session.id, owner: self.id }
+    }
+
+    /// Whether a device in the newest list may make rings of this session: those of people, and the machine that hosts it.
+    fn may_make(&self, session: &Session, signer: &str) -> bool {
+        self.own.list.device(signer).is_some_and(|device| {
+            let is_host = session.hosted && device.machine_id.is_some() && device.machine_id == session.machine_id;
+            device.role.shares_sessions() || is_host
+        })
+    }
+
+    /// The keys of a session, for its owner or a user with a share. Good for showing titles: who made them is not checked.
     pub(crate) fn ring(&self, session: &Session) -> Result<KeyRing> {
+        self.signed_ring(session).map(|signed| signed.ring)
+    }
+
+    fn signed_ring(&self, session: &Session) -> Result<SignedRing> {
         let opened = if session.access_level == AccessLevel::Owner {
             let sealed = session.encryption_key.as_deref().ok_or(SealError::Format);
-            sealed.and_then(|sealed| self.open_ring(sealed, Binding::Session { owner: self.id }))
+            let open =
+                |sealed| self.own.contents.open_with(|pair| seal::open_ring(sealed, pair, self.binding(session)));
+            sealed.and_then(open)
         } else {
             let shared = session.encrypted_key.as_deref().ok_or(SealError::Format).and_then(SharedRing::from_text);
             let open = |shared: &SharedRing| self.own.contents.open_with(|pair| shared.open(pair, session.id, self.id));
-            shared.and_then(|shared| open(&shared)).map(|signed| signed.ring)
+            shared.and_then(|shared| open(&shared))
         };
         opened.map_err(|error| Failure::Seal(format!("The key of session {}", session.id), error))
     }
 
-    /// The keys, if the newest of them is the current key for writing, and who gave them may give them.
-    pub(crate) async fn writing_ring(&self, context: &Context, session: &Session) -> Result<KeyRing> {
-        let ring = self.ring(session)?;
-        let origin = self.client.origin();
-        if ring.epoch() < context.home.known_epoch(origin, session.id)? {
+    /// The session as the server has it, if it belongs to whom it belonged before.
+    pub(crate) async fn session(&self, context: &Context, id: SessionId) -> Result<Session> {
+        let session = self.client.session(id).await?;
+        let is_own = session.owner_id == self.id;
+        let known = context.home.known_session(self.client.origin(), id)?;
+        let is_other = known.owner.is_some_and(|owner| owner != session.owner_id);
+        if is_other || is_own != (session.access_level == AccessLevel::Owner) {
             return Err(Failure::message(format!(
-                "The server gave you an older key of session {} than it gave before, so nothing is written with it. If this \
-                 stays so, do not trust this server.",
+                "The server says that session {} belongs to somebody else than before. Nothing was done. Do not trust this server.",
                 session.reference
             )));
         }
+        Ok(session)
+    }
+
+    /// The keys for reading, if who made or gave them may, and they are not older than keys that were used before.
+    pub(crate) async fn reading_ring(&self, context: &Context, session: &Session) -> Result<KeyRing> {
+        let (origin, signed) = (self.client.origin(), self.signed_ring(session)?);
+        if session.access_level == AccessLevel::Owner {
+            let account = &self.own.list.body().account;
+            // A device that was removed since made the rings of its time.
+            let is_own = self.may_make(session, &signed.signer)
+                || self.client.ever_made(self.id, account, &signed.signer, session.machine_id.as_ref()).await?;
+            if !is_own {
+                return Err(Failure::message(format!(
+                    "The key of session {} was not made by one of your devices, so it was not used. Do not trust this server.",
+                    session.reference
+                )));
+            }
+        } else {
+            self.check_grant(context, session, Use::Read).await?;
+        }
+        let known = context.home.known_session(origin, session.id)?;
+        if signed.ring.epoch() < known.epoch {
+            return Err(Failure::message(format!(
+                "The server gave you an older key of session {} than it gave before, so it was not used. If this stays so, do not \
+                 trust this server.",
+                session.reference
+            )));
+        }
+        context.home.remember_session(origin, session.id, session.owner_id, signed.ring.epoch())?;
+        Ok(signed.ring)
+    }
+
+    /// The session with the keys for writing. The session gets a new key first if devices that were removed, or users who lost
+    /// access, have the one that it had.
+    pub(crate) async fn writable(&self, context: &Context, id: SessionId) -> Result<(Session, KeyRing)> {
+        let session = self.session(context, id).await?;
+        if session.access_level == AccessLevel::Owner {
+            if session.rekey_needed || self.is_stale(&session) || self.has_old_shares(context, id).await? {
+                return self.rekey(context, session, &Members::default()).await;
+            }
+        } else {
+            self.check_grant(context, &session, Use::Write).await?;
+        }
+        let ring = self.reading_ring(context, &session).await?;
         if i64::from(ring.epoch()) < session.key_epoch {
             return Err(Failure::message(format!(
                 "The key of this session was changed, and you have not been given the new one yet. Ask its owner to run \
@@ -88,65 +155,74 @@ impl Me {
                 session.id
             )));
         }
-        if session.access_level != AccessLevel::Owner {
-            self.check_grant(context, session, Use::Write).await?;
-        }
-        context.home.remember_epoch(origin, session.id, ring.epoch())?;
-        Ok(ring)
+        Ok((session, ring))
     }
 
-    /// The keys for reading, if who gave them may give them.
-    pub(crate) async fn reading_ring(&self, context: &Context, session: &Session) -> Result<KeyRing> {
-        let ring = self.ring(session)?;
-        if session.access_level != AccessLevel::Owner {
-            self.check_grant(context, session, Use::Read).await?;
-        }
-        Ok(ring)
-    }
-
-    /// The session, with a new key if devices that were removed, or users who lost access, have the one that it had.
-    pub(crate) async fn fresh(&self, context: &Context, session: Session) -> Result<Session> {
-        let is_owner = session.access_level == AccessLevel::Owner;
-        if is_owner && (session.rekey_needed || self.is_stale(&session)) {
-            return self.rekey(context, &session).await;
-        }
-        Ok(session)
-    }
-
-    /// Begins a new epoch: creates a key for the owner and every user with a share.
-    pub(crate) async fn rekey(&self, context: &Context, session: &Session) -> Result<Session> {
+    /// Begins a new epoch: makes a key for the owner, for every user with a share, and for the machine that hosts the session.
+    /// Returns the key that was made here, whatever the server answers.
+    pub(crate) async fn rekey(
+        &self,
+        context: &Context,
+        session: Session,
+        members: &Members,
+    ) -> Result<(Session, KeyRing)> {
         const TRIES: usize = 3;
-        let mut session = session.clone();
+        // Two commands at once would take each other's people for unfinished ones.
+        let _lock = context.home.lock("rekey.lock")?;
+        let (origin, mut session) = (self.client.origin(), session);
         for _ in 0..TRIES {
-            let ring = self.writing_ring(context, &session).await?;
-            let recipients = self.recipients(context, &session, &ring).await?;
+            let ring = self.reading_ring(context, &session).await?;
+            if i64::from(ring.epoch()) != session.key_epoch {
+                return Err(Failure::message(format!(
+                    "The server gave you another key of session {} than the one of epoch {}. Nothing was changed.",
+                    session.reference, session.key_epoch
+                )));
+            }
+            let recipients = self.recipients(context, &session, &ring, members).await?;
             let ring = ring.next().map_err(|error| Failure::Seal("The key".to_owned(), error))?;
-            context.home.begin_rekey(self.client.origin(), session.id, &recipients)?;
-            let sealed = seal_ring(&ring, &self.content_key()?, Binding::Session { owner: self.id }, &self.key)?;
+            context.home.begin_rekey(origin, session.id, &ring, &recipients)?;
             let update = UpdateSession {
-                encryption_key: Some(sealed),
+                encryption_key: Some(seal_ring(&ring, &self.content_key()?, self.binding(&session), &self.key)?),
+                host_key: self.host_key(&session, &ring)?,
                 expected_key_epoch: Some(session.key_epoch),
+                content_epoch: self.content_epoch(),
                 ..UpdateSession::default()
             };
             match self.client.update_session(session.id, &update).await {
                 // Another program of the owner was faster. It may not have known of the removal.
                 Err(error) if error.is(Code::VersionMismatch) => {
-                    context.home.end_rekey(self.client.origin(), session.id)?;
-                    session = self.client.session(session.id).await?;
-                    if !session.rekey_needed && !self.is_stale(&session) {
-                        return Ok(session);
+                    context.home.end_rekey(origin, session.id)?;
+                    session = self.session(context, session.id).await?;
+                    let is_done = !session.rekey_needed && !self.is_stale(&session) && members.is_empty();
+                    if is_done {
+                        let ring = self.reading_ring(context, &session).await?;
+                        return Ok((session, ring));
                     }
                 }
                 changed => {
                     let changed = changed?;
-                    self.pass_on(context, &changed, &ring, &recipients).await?;
-                    context.home.end_rekey(self.client.origin(), session.id)?;
-                    context.home.remember_epoch(self.client.origin(), session.id, ring.epoch())?;
-                    return Ok(changed);
+                    context.home.remember_session(origin, session.id, self.id, ring.epoch())?;
+                    match self.pass_on(context, &changed, &ring, &recipients).await {
+                        Ok(()) => context.home.end_rekey(origin, session.id)?,
+                        Err(failure) => print::note(format!(
+                            "Some people have not got the new key: {failure} The next command tries again."
+                        )),
+                    }
+                    return Ok((changed, ring));
                 }
             }
         }
         Err(Failure::message("Other programs of yours change the key of this session at the same time. Try again."))
+    }
+
+    /// The ring for the machine that hosts the session, while the account's list has that machine.
+    fn host_key(&self, session: &Session, ring: &KeyRing) -> Result<Option<Blob<1, 8_192>>> {
+        let Some(machine) = session.machine_id.as_ref().filter(|_| session.hosted) else { return Ok(None) };
+        let entry = self.own.list.body().devices.iter().find(|device| device.machine_id.as_ref() == Some(machine));
+        let Some(entry) = entry else { return Ok(None) };
+        let to = BoxPublicKey::from_text(&entry.box_key)
+            .map_err(|error| Failure::Seal("The key of the machine".to_owned(), error))?;
+        seal_ring(ring, &to, Binding::Host { session: session.id, machine }, &self.key).map(Some)
     }
 }
 
@@ -177,8 +253,8 @@ pub(crate) fn seal_json<const MAX: usize>(
 }
 
 /// The metadata of a session, or why it cannot be shown.
-pub(crate) fn card(ring: &KeyRing, metadata: &str) -> Result<Card, SealError> {
-    seal::open_json(ring, Purpose::SessionMetadata, metadata)
+pub(crate) fn card(ring: &KeyRing, session: SessionId, metadata: &str) -> Result<Card, SealError> {
+    seal::open_json(ring, Purpose::SessionMetadata(session), metadata)
 }
 
 /// The text of a message. Content from older or other programs is shown unchanged.
@@ -212,7 +288,7 @@ pub(crate) async fn check_keys(me: &Me, session: &Session, ring: &KeyRing) -> Re
 mod tests {
     use ensemble_client::Client;
     use ensemble_client::seal::{BoxKeyPair, ContentRing};
-    use ensemble_types::devices::{DeviceList, ListedDevice};
+    use ensemble_types::devices::{DeviceList, ListedDevice, Role};
     use ensemble_types::refs::Ref;
     use ensemble_types::time::Timestamp;
     use serde_json::json;
@@ -243,9 +319,9 @@ mod tests {
         Me { client, key, id: UserId::generate(), own: devices::Own { list, contents }, people: People::default() }
     }
 
-    fn session(me: &Me, sealed: &str) -> Session {
+    fn session(me: &Me, id: SessionId, sealed: &str) -> Session {
         let document = json!({
-            "id": SessionId::generate(), "ref": Ref::generate(), "ownerId": me.id, "metadata": "", "metadataVersion": 1,
+            "id": id, "ref": Ref::generate(), "ownerId": me.id, "metadata": "", "metadataVersion": 1,
             "encryptionKey": sealed, "agentState": null, "agentStateVersion": 0, "status": "active", "endedAt": null,
             "archived": false, "online": false, "thinking": false, "lastActiveAt": null, "lastSeq": 0, "accessLevel": "owner",
             "keyEpoch": 1, "rekeyNeeded": false, "createdAt": "2026-01-01T00:00:00.000Z", "updatedAt": "2026-01-01T00:00:00.000Z",
@@ -255,14 +331,14 @@ mod tests {
 
     #[test]
     fn a_ring_is_stale_unless_a_listed_device_sealed_it_to_the_newest_content_key() {
-        let (second, stranger) = (AccountKey::generate(), AccountKey::generate());
+        let (second, stranger, id) = (AccountKey::generate(), AccountKey::generate(), SessionId::generate());
         let mut me = user(&second);
         let sealed = |me: &Me, signer: &AccountKey| {
-            let binding = Binding::Session { owner: me.id };
+            let binding = Binding::Session { session: id, owner: me.id };
             seal_ring(&KeyRing::generate(), &me.content_key().unwrap(), binding, signer).unwrap().into_string()
         };
         let (by_first, by_second) = (sealed(&me, &me.key), sealed(&me, &second));
-        let stale = |me: &Me, sealed: &str| me.is_stale(&session(me, sealed));
+        let stale = |me: &Me, sealed: &str| me.is_stale(&session(me, id, sealed));
         assert!(!stale(&me, &by_first) && !stale(&me, &by_second));
         // Everybody can seal to the content key.
         assert!(stale(&me, &sealed(&me, &stranger)));
@@ -276,7 +352,7 @@ mod tests {
         let list = me.own.list.next(&devices::signed(&next, &me.key).unwrap()).unwrap();
         me.own = devices::Own { list, contents };
         assert!(stale(&me, &by_first) && stale(&me, &by_second), "it knows these rings");
-        assert!(me.ring(&session(&me, &by_second)).is_ok(), "what was written before can be read");
+        assert!(me.ring(&session(&me, id, &by_second)).is_ok(), "what was written before can be read");
         assert!(stale(&me, &sealed(&me, &second)));
         assert!(!stale(&me, &sealed(&me, &me.key)));
     }

@@ -7,7 +7,7 @@ use ensemble_types::devices::{
     ChangeDevices, CreatedDeviceLink, Device, DeviceContentRing, DeviceLink, DeviceLinkRequest, DeviceList,
     DeviceListPage, Devices, SignedList, UpdateDevice,
 };
-use ensemble_types::ids::{DeviceId, UserId};
+use ensemble_types::ids::{DeviceId, MachineId, UserId};
 use ensemble_types::text::{Blob, Text};
 use serde::de::IgnoredAny;
 
@@ -76,6 +76,18 @@ impl Client {
         let mut is_found = false;
         let shares = |list: &List| list.device(key).is_some_and(|device| device.role.shares_sessions());
         self.walk_lists(user, Known::Account(account), |list| is_found |= shares(list)).await?;
+        Ok(is_found)
+    }
+
+    /// Whether any list of this account has or had the key with a role that may make keys of sessions, or as this machine.
+    pub async fn ever_made(&self, user: UserId, account: &str, key: &str, machine: Option<&MachineId>) -> Result<bool> {
+        let mut is_found = false;
+        let makes = |list: &List| {
+            list.device(key).is_some_and(|device| {
+                device.role.shares_sessions() || (machine.is_some() && device.machine_id.as_ref() == machine)
+            })
+        };
+        self.walk_lists(user, Known::Account(account), |list| is_found |= makes(list)).await?;
         Ok(is_found)
     }
 

@@ -63,6 +63,9 @@ pub enum Error {
     /// The service gave an older device list than it did before, or another one of the same version.
     #[error("the server shows an old device list, or another one than before; do not trust it")]
     OldDeviceList,
+    /// The service answered with another record than the one that was asked for.
+    #[error("the server answered with something else than what was asked for; do not trust it")]
+    OtherRecord,
     /// The HTTP client could not be set up, for example because the system has no certificates.
     #[error("the HTTP client could not be set up")]
     Setup(#[source] reqwest::Error),

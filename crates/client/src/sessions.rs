@@ -47,7 +47,8 @@ impl Client {
     }
 
     pub async fn session(&self, id: SessionId) -> Result<Session> {
-        self.get(&["v1", "sessions", &id.to_string()]).send().await
+        let session: Session = self.get(&["v1", "sessions", &id.to_string()]).send().await?;
+        asked_for(id, session)
     }
 
     /// The id of the session with this ref.
@@ -87,7 +88,8 @@ impl Client {
             || update.expected_agent_state_version.is_some()
             || update.expected_key_epoch.is_some();
         let repeat = if guarded { Repeat::Harmful } else { Repeat::Harmless };
-        self.patch(&["v1", "sessions", &id.to_string()], repeat).json(update).send().await
+        let session = self.patch(&["v1", "sessions", &id.to_string()], repeat).json(update).send().await?;
+        asked_for(id, session)
     }
 
     /// Deletes a session for all users, with its messages, shares and link.
@@ -147,6 +149,11 @@ impl Client {
         };
         follow(self.clone(), source).filter_map(|event| async move { read(event).transpose() })
     }
+}
+
+/// A server must not answer with another session: what is written to it would be for other readers.
+fn asked_for(id: SessionId, session: Session) -> Result<Session> {
+    if session.id == id { Ok(session) } else { Err(Error::OtherRecord) }
 }
 
 fn read(event: Result<Event>) -> Result<Option<SessionEvent>> {

@@ -7,6 +7,7 @@ pub mod accounts;
 pub mod changes;
 pub mod deleted;
 pub mod devices;
+pub mod epochs;
 pub mod free;
 pub mod ids;
 pub mod leases;

@@ -63,6 +63,9 @@ pub struct PublicSession {
     pub metadata: String,
     pub metadata_version: i64,
     pub status: SessionStatus,
+    /// A machine made the session with its own token.
+    #[serde(default)]
+    pub hosted: bool,
     pub last_seq: i64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::epochs::ContentEpoch;
 use crate::free::FreeObject;
 use crate::ids::MachineId;
 use crate::refs::Ref;
@@ -20,12 +21,15 @@ pub struct RegisterMachine {
     pub metadata: Blob<1, 262_144>,
     /// The machine's key, sealed to the owner.
     pub encryption_key: Blob<1, 8_192>,
+    /// The content epoch in which `encryptionKey` was sealed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_epoch: Option<ContentEpoch>,
     /// The service creates one when it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<MachineId>,
 }
 
-/// At least one of `metadata`, `daemonState` and `activity`.
+/// At least one of `metadata`, `daemonState`, `activity` and `encryptionKey`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UpdateMachine {
@@ -33,6 +37,12 @@ pub struct UpdateMachine {
     pub metadata: Option<Blob<1, 262_144>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub daemon_state: Option<Blob<1, 262_144>>,
+    /// A new key, sealed to the owner. Not with a machine's token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encryption_key: Option<Blob<1, 8_192>>,
+    /// The content epoch in which `encryptionKey` was sealed. Only beside it; a new key without it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_epoch: Option<ContentEpoch>,
     /// The heartbeat sets `lastActiveAt` and changes no version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub activity: Option<Activity>,
@@ -59,6 +69,8 @@ pub struct Machine {
     pub metadata: String,
     pub metadata_version: i64,
     pub encryption_key: String,
+    #[serde(default)]
+    pub content_epoch: Option<ContentEpoch>,
     pub daemon_state: Option<String>,
     pub daemon_state_version: i64,
     pub activity: Option<Activity>,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::openapi::{OneOfBuilder, Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::ids::{MessageId, UserId};
+use crate::ids::{MachineId, MessageId, UserId};
 use crate::text::{Blob, Text};
 use crate::time::Timestamp;
 
@@ -14,7 +14,7 @@ use crate::time::Timestamp;
 pub struct AppendMessage {
     pub content: Blob<1, 1_048_576>,
     pub local_id: Text<1, 128>,
-    /// The epoch of the key that seals the message.
+    /// The epoch of the key that seals the message. Required in hosted sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub key_epoch: Option<i64>,
@@ -38,6 +38,9 @@ pub struct Message {
     pub local_id: String,
     pub content: String,
     pub sender_id: UserId,
+    /// The machine that sent it with its own token, `senderId` being its owner; `null` for people.
+    #[serde(default)]
+    pub sender_machine_id: Option<MachineId>,
     pub key_epoch: Option<i64>,
     pub created_at: Timestamp,
 }
@@ -71,7 +74,7 @@ pub struct AppendRequest {
     /// The sender's own id for the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local_id: Option<Text<1, 128>>,
-    /// The epoch of the key that seals the message.
+    /// The epoch of the key that seals the message. Required in hosted sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_epoch: Option<i64>,
     /// 1 to 200 messages. Either all are stored or none.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::epochs::ContentEpoch;
 use crate::ids::{MachineId, SessionId, UserId};
 use crate::refs::Ref;
 use crate::text::{Blob, Text};
@@ -45,15 +46,22 @@ pub enum SessionStatus {
     Ended,
 }
 
-/// Creates a session. The same `tag` again returns the same session.
+/// Creates a session. The same `tag` again returns the same session. A machine's token creates sessions of its own machine, which
+/// are `hosted`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateSession {
+    /// A UUID of version 7 that no session has. The service makes one when it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<SessionId>,
     /// One of the caller's machines, or absent for a session in which people only read and write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine_id: Option<MachineId>,
     pub metadata: Metadata,
     pub encryption_key: SealedKey,
+    /// The content epoch in which `encryptionKey` was sealed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_epoch: Option<ContentEpoch>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<Text<1, 128>>,
 }
@@ -75,6 +83,13 @@ pub struct UpdateSession {
     pub encryption_key: Option<SealedKey>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_key_epoch: Option<i64>,
+    /// The content epoch in which `encryptionKey` was sealed. Only beside it; a new key without it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_epoch: Option<ContentEpoch>,
+    /// The new key, sealed to the session's machine. Only beside `encryptionKey`, and only for a hosted session; a new key without
+    /// it leaves the machine none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_key: Option<SealedKey>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heartbeat: Option<SessionHeartbeat>,
     /// Only for an update of exactly one versioned field.
@@ -107,6 +122,9 @@ pub struct Session {
     /// `null` for a session without a machine.
     #[serde(default)]
     pub machine_id: Option<MachineId>,
+    /// The machine made it with its own token, and may read and write it.
+    #[serde(default)]
+    pub hosted: bool,
     /// Only for the owner.
     #[serde(default)]
     pub tag: Option<String>,
@@ -115,6 +133,9 @@ pub struct Session {
     /// Only for the owner.
     #[serde(default)]
     pub encryption_key: Option<String>,
+    /// Only for the session's machine: the key, sealed to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_key: Option<String>,
     pub agent_state: Option<String>,
     pub agent_state_version: i64,
     pub status: SessionStatus,
@@ -125,10 +146,14 @@ pub struct Session {
     pub last_active_at: Option<Timestamp>,
     /// The `seq` of the newest message, 0 when there is none.
     pub last_seq: i64,
+    /// The session's own machine reads `edit`; it may change metadata and agent state as well.
     pub access_level: AccessLevel,
     /// The session's key, sealed to the caller.
     #[serde(default)]
     pub encrypted_key: Option<String>,
+    /// The content epoch in which the caller's `encryptionKey` or `encryptedKey` was sealed, if its sealer said so.
+    #[serde(default)]
+    pub content_epoch: Option<ContentEpoch>,
     /// Starts at 1.
     pub key_epoch: i64,
     /// A user lost access after the key was last changed, so the owner should rotate it.

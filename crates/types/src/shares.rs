@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::epochs::ContentEpoch;
 use crate::ids::{SessionId, UserId};
 use crate::sessions::SealedKey;
 use crate::time::Timestamp;
@@ -38,6 +39,9 @@ pub struct CreateShare {
     pub access_level: ShareLevel,
     /// The session's key, sealed to that user.
     pub encrypted_key: SealedKey,
+    /// The recipient's content epoch in which `encryptedKey` was sealed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_epoch: Option<ContentEpoch>,
 }
 
 /// At least one field must be set.
@@ -48,6 +52,9 @@ pub struct UpdateShare {
     pub access_level: Option<ShareLevel>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encrypted_key: Option<SealedKey>,
+    /// The recipient's content epoch in which `encryptedKey` was sealed. Only beside it; a new key without it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_epoch: Option<ContentEpoch>,
 }
 
 /// One user's access to a session.
@@ -58,6 +65,8 @@ pub struct Share {
     pub user_id: UserId,
     pub access_level: ShareLevel,
     pub encrypted_key: String,
+    #[serde(default)]
+    pub content_epoch: Option<ContentEpoch>,
     pub shared_by: UserId,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,

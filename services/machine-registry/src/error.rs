@@ -63,14 +63,16 @@ impl IntoProblem for Error {
 impl IntoProblem for BadChange {
     fn into_problem(self) -> Problem {
         match self {
-            Self::Empty => {
-                Problem::new(Code::InvalidArgument, "Send at least one of `metadata`, `daemonState` and `activity`.")
-            }
+            Self::Empty => Problem::new(
+                Code::InvalidArgument,
+                "Send at least one of `metadata`, `daemonState`, `activity` and `encryptionKey`.",
+            ),
             Self::AmbiguousVersion => Problem::field(
                 "/expectedVersion",
                 "goes with exactly one of metadata and daemonState; use expectedMetadataVersion and \
                  expectedDaemonStateVersion to name them",
             ),
+            Self::StrayEpoch => Problem::field("/contentEpoch", "belongs to encryptionKey; send both"),
             Self::StrayVersion(name) => Problem::field(
                 format!("/{name}"),
                 "goes with the field it names, and not together with expectedVersion",

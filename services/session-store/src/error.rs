@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::domain::Invalid;
 use crate::domain::access::Refusal;
+use crate::domain::message::BadEpoch;
 use crate::operations::quotas::Quotas;
 
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +23,11 @@ pub(crate) enum Error {
     /// Nothing was changed. Holds the current version and value.
     #[error("the expected version is not the current one, {version}")]
     VersionMismatch { version: i64, value: Option<String> },
+    #[error("a session has this id")]
+    IdTaken,
+    /// The message is sealed with an older key than the session's.
+    #[error("the session has a newer key, {current}")]
+    KeyEpochOld { current: i64 },
     #[error("the idempotency key was used with another body")]
     IdempotencyMismatch,
     #[error("the machine does not exist or belongs to another user")]
@@ -44,6 +50,15 @@ pub(crate) enum Error {
     Peer(#[from] RpcError),
 }
 
+impl From<BadEpoch> for Error {
+    fn from(bad: BadEpoch) -> Self {
+        match bad {
+            BadEpoch::Missing(invalid) => invalid.into(),
+            BadEpoch::Old { current } => Self::KeyEpochOld { current },
+        }
+    }
+}
+
 impl IntoProblem for Error {
     fn into_problem(self) -> Problem {
         match self {
@@ -62,6 +77,19 @@ impl IntoProblem for Error {
                 "The value has changed since you read it. Apply your change to `current` and send it with its version.",
             )
             .with("current", json!({ "version": version, "value": value })),
+            Self::Refused(Refusal::PeopleOnly) => {
+                Problem::new(Code::Forbidden, "A machine's token cannot do this. Sign in as the session's owner.")
+            }
+            Self::Refused(Refusal::OtherMachine) => Problem::new(
+                Code::Forbidden,
+                "A machine's token creates sessions of its own machine only. Send its own `machineId`.",
+            ),
+            Self::IdTaken => Problem::new(Code::Conflict, "A session has this id. Make a new one."),
+            Self::KeyEpochOld { current } => Problem::new(
+                Code::KeyEpochOld,
+                "The session has a newer key. Read the session, seal the message with the key of epoch `current`, and send it again.",
+            )
+            .with("current", current),
             Self::IdempotencyMismatch => Problem::new(
                 Code::IdempotencyMismatch,
                 "This `Idempotency-Key` was used with a different body. Send the same body, or use a new key.",

@@ -5,8 +5,8 @@ use ensemble_types::deleted::Deleted;
 use ensemble_types::links::{CreateLink, Link, PublicView};
 use ensemble_types::messages::{AppendRequest, AppendedMessages, Message, MessagePage};
 use ensemble_types::problem::Code::{
-    Conflict, Forbidden, IdempotencyMismatch, InvalidCursor, LinkNotFound, MachineNotFound, NotFound, QuotaExceeded,
-    Unavailable, UserNotFound, VersionMismatch,
+    Conflict, Forbidden, IdempotencyMismatch, InvalidCursor, KeyEpochOld, LinkNotFound, MachineNotFound, NotFound,
+    QuotaExceeded, Unavailable, UserNotFound, VersionMismatch,
 };
 use ensemble_types::sessions::{CreateSession, Session, SessionPage, UpdateSession};
 use ensemble_types::shares::{CreateShare, Share, SharePage, UpdateShare};
@@ -25,20 +25,20 @@ fn session_routes(routes: Routes) -> Routes {
     routes
         .row(
             post("/v1/sessions")
-                .access(Access::User)
-                .summary(TAG, "Creates a session on one of your machines. The same tag returns the same session.")
+                .access(Access::UserOrMachine)
+                .summary(TAG, "Creates a session on one of your machines. The same tag returns the same session. A machine's token makes it hosted.")
                 .body::<CreateSession>()
                 .max_body(MAX_SESSION)
                 .idempotent()
                 .response::<Session>(201)
                 .response::<Session>(200)
-                .errors(&[MachineNotFound, NotFound, IdempotencyMismatch, Conflict, QuotaExceeded, Unavailable])
+                .errors(&[MachineNotFound, NotFound, Forbidden, IdempotencyMismatch, Conflict, QuotaExceeded, Unavailable])
                 .handler(sessions::create),
         )
         .row(
             get("/v1/sessions")
-                .access(Access::User)
-                .summary(TAG, "Lists your sessions, the most recently changed first.")
+                .access(Access::UserOrMachine)
+                .summary(TAG, "Lists your sessions, the most recently changed first; for a machine, those that it hosts.")
                 .query::<sessions::ListQuery>()
                 .response::<SessionPage>(200)
                 .errors(&[InvalidCursor])
@@ -47,7 +47,7 @@ fn session_routes(routes: Routes) -> Routes {
         )
         .row(
             get("/v2/sessions/active")
-                .access(Access::User)
+                .access(Access::UserOrMachine)
                 .summary(TAG, "Lists your sessions that have not ended.")
                 .query::<sessions::ListQuery>()
                 .response::<SessionPage>(200)
@@ -57,7 +57,7 @@ fn session_routes(routes: Routes) -> Routes {
         )
         .row(
             get("/v1/sessions/{id}")
-                .access(Access::User)
+                .access(Access::UserOrMachine)
                 .summary(TAG, "Reads a session.")
                 .response::<Session>(200)
                 .errors(&[NotFound])
@@ -66,7 +66,7 @@ fn session_routes(routes: Routes) -> Routes {
         )
         .row(
             patch("/v1/sessions/{id}")
-                .access(Access::User)
+                .access(Access::UserOrMachine)
                 .summary(
                     TAG,
                     "Changes a session's metadata, agent state, status, archived flag or key, or sends a heartbeat.",
@@ -79,7 +79,7 @@ fn session_routes(routes: Routes) -> Routes {
         )
         .row(
             delete("/v1/sessions/{id}")
-                .access(Access::User)
+                .access(Access::UserOrMachine)
                 .summary(TAG, "Deletes a session for everyone, with its messages, shares and link.")
                 .response::<Deleted>(200)
                 .errors(&[NotFound, Forbidden])
@@ -92,7 +92,7 @@ fn message_routes(routes: Routes) -> Routes {
     routes
         .row(
             post("/v3/sessions/{id}/messages")
-                .access(Access::User)
+                .access(Access::UserOrMachine)
                 .summary(
                     TAG,
                     "Appends a message, or 1 to 200 at once. A repeated localId returns the message it was first used for.",
@@ -103,12 +103,12 @@ fn message_routes(routes: Routes) -> Routes {
                 .response::<Message>(200)
                 .response::<AppendedMessages>(201)
                 .response::<AppendedMessages>(200)
-                .errors(&[NotFound, Forbidden, QuotaExceeded, Unavailable])
+                .errors(&[NotFound, Forbidden, KeyEpochOld, QuotaExceeded, Unavailable])
                 .handler(messages::append),
         )
         .row(
             get("/v3/sessions/{id}/messages")
-                .access(Access::User)
+                .access(Access::UserOrMachine)
                 .summary(TAG, "Reads a page of the history.")
                 .query::<messages::WindowQuery>()
                 .response::<MessagePage>(200)
@@ -117,7 +117,7 @@ fn message_routes(routes: Routes) -> Routes {
         )
         .row(
             get("/v3/sessions/{id}/messages/stream")
-                .access(Access::User)
+                .access(Access::UserOrMachine)
                 .summary(TAG, "Follows the session live, as Server-Sent Events.")
                 .query::<stream::StreamQuery>()
                 .response_as(200, "text/event-stream")
@@ -131,7 +131,7 @@ fn share_routes(routes: Routes) -> Routes {
     routes
         .row(
             get("/v1/sessions/{id}/shares")
-                .access(Access::User)
+                .access(Access::UserOrMachine)
                 .summary(TAG, "Lists the users that the session is shared with, newest first. Only for the owner.")
                 .query::<shares::ListQuery>()
                 .response::<SharePage>(200)
@@ -141,7 +141,7 @@ fn share_routes(routes: Routes) -> Routes {
         )
         .row(
             post("/v1/sessions/{id}/shares")
-                .access(Access::User)
+                .access(Access::UserOrMachine)
                 .summary(TAG, "Shares the session with a user, or replaces that user's share.")
                 .body::<CreateShare>()
                 .response::<Share>(201)
@@ -151,7 +151,7 @@ fn share_routes(routes: Routes) -> Routes {
         )
         .row(
             patch("/v1/sessions/{id}/shares/{userId}")
-                .access(Access::User)
+                .access(Access::UserOrMachine)
                 .summary(TAG, "Changes a user's access level or sealed key.")
                 .body::<UpdateShare>()
                 .response::<Share>(200)
@@ -160,7 +160,7 @@ fn share_routes(routes: Routes) -> Routes {
         )
         .row(
             delete("/v1/sessions/{id}/shares/{userId}")
-                .access(Access::User)
+                .access(Access::UserOrMachine)
                 .summary(TAG, "Ends a user's access.")
                 .response::<Deleted>(200)
                 .errors(&[NotFound, Forbidden])
@@ -173,7 +173,7 @@ fn public_link_routes(routes: Routes) -> Routes {
     routes
         .row(
             post("/v1/sessions/{id}/public-share")
-                .access(Access::User)
+                .access(Access::UserOrMachine)
                 .summary(TAG, "Creates the session's public link. An existing link is replaced and stops working.")
                 .optional_body::<CreateLink>()
                 .response::<Link>(201)
@@ -183,7 +183,7 @@ fn public_link_routes(routes: Routes) -> Routes {
         )
         .row(
             delete("/v1/sessions/{id}/public-share")
-                .access(Access::User)
+                .access(Access::UserOrMachine)
                 .summary(TAG, "Removes the public link and ends every viewing through it.")
                 .response::<Deleted>(200)
                 .errors(&[NotFound, Forbidden])

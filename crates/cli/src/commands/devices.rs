@@ -6,7 +6,8 @@ use clap::{Args, Subcommand};
 use ensemble_client::{Client, SessionFilter};
 use ensemble_types::devices::{Device, ListedDevice, Role};
 use ensemble_types::ids::MachineId;
-use ensemble_types::sessions::Session;
+use ensemble_types::refs::Ref;
+use ensemble_types::sessions::{AccessLevel, Session};
 use futures_util::TryStreamExt;
 
 use super::DONE;
@@ -18,7 +19,7 @@ use crate::devices::{Own, change, signed};
 use crate::failure::{Failure, Result};
 use crate::machines::{Known, Machines};
 use crate::print;
-use crate::sharing::People;
+use crate::sharing::{Members, People};
 use crate::styled::Tone;
 use crate::table::{Column, Table};
 use crate::when;
@@ -42,6 +43,8 @@ enum Change {
     #[command(visible_alias = "rm")]
     Remove {
         /// The device's name, id or public key, or the first eight or more characters of its key
+        // A key can begin with a hyphen.
+        #[arg(allow_hyphen_values = true)]
         device: String,
         /// Do not ask for confirmation
         #[arg(long, short)]
@@ -53,6 +56,8 @@ enum Change {
     /// Name a device
     Rename {
         /// The device's name, id or public key, or the first eight or more characters of its key
+        // A key can begin with a hyphen.
+        #[arg(allow_hyphen_values = true)]
         device: String,
         /// At most 64 characters. Only your own devices see it
         name: String,
@@ -176,6 +181,8 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool, keep_machine
         contents = begin_epoch(&mut next, &contents)?;
     }
     let list = me.own.list.next(&signed(&next, &me.key)?).map_err(ensemble_client::Error::from)?;
+    // What it has written last is read before it is removed: nobody relies on its signature afterwards.
+    let shared = me.shared_state().await?;
     begin_removal(context, &me.client, list.version())?;
     me.client.change_devices(&change(&list, &contents, [])?).await?;
     context.home.remember_list(me.client.origin(), me.id, &list)?;
@@ -202,9 +209,14 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool, keep_machine
         id: me.id,
         people: People::default(),
     };
+    me.keep_state(&shared).await?;
     let changed = finish_removal(context, &me).await?;
+    let waiting = others_sessions(&me).await?;
     if context.json {
-        return print::json(&serde_json::json!({ "removed": device.public_key, "rekeyed": changed }), false);
+        return print::json(
+            &serde_json::json!({ "removed": device.public_key, "rekeyed": changed, "sharedWithYou": waiting }),
+            false,
+        );
     }
     print::line(format!(
         "{changed} sessions have a new key. Older ones get theirs before their next message. A public link keeps its old key: \
@@ -241,8 +253,12 @@ pub(crate) async fn finish_removal(context: &Context, me: &Me) -> Result<usize> 
     let wanted: Vec<_> = sessions.iter().filter(|session| is_recent(session)).collect();
     let mut changed = 0;
     for (done, session) in wanted.iter().enumerate() {
-        match me.rekey(context, session).await {
-            Ok(_) => changed += 1,
+        let rekeyed = match me.session(context, session.id).await {
+            Ok(session) => me.rekey(context, session, &Members::default()).await.map(drop),
+            Err(failure) => Err(failure),
+        };
+        match rekeyed {
+            Ok(()) => changed += 1,
             // Others must get theirs. This one is tried again before its next message.
             Err(failure) => print::note(format!("Session {} has no new key: {failure}", session.reference)),
         }
@@ -259,11 +275,31 @@ pub(crate) async fn finish_removal(context: &Context, me: &Me) -> Result<usize> 
     Ok(changed)
 }
 
+/// The refs of sessions of other people. What is written there can be read by a removed device until their owners' programs give
+/// them a new key, if the server lets it have that.
+async fn others_sessions(me: &Me) -> Result<Vec<Ref>> {
+    let filter = SessionFilter { active_only: false, shared: true };
+    let is_foreign = |session: &Session| std::future::ready(session.access_level != AccessLevel::Owner);
+    let foreign: Vec<Session> = me.client.sessions(filter).try_filter(is_foreign).try_collect().await?;
+    let refs: Vec<Ref> = foreign.iter().map(|session| session.reference).collect();
+    if !refs.is_empty() {
+        let named: Vec<String> = refs.iter().take(20).map(Ref::to_string).collect();
+        print::note(format!(
+            "{} sessions are shared with you: {}. They get a new key from their owners' programs when those write to them next. Until \
+             then the removed device could read them, if the server let it, and you cannot write there.",
+            refs.len(),
+            named.join(", ")
+        ));
+    }
+    Ok(refs)
+}
+
 /// Notes that sessions have to get new keys because of this list, before it is sent: a command that is killed after that is
 /// finished by the next one.
 pub(crate) fn begin_removal(context: &Context, me: &Client, version: u32) -> Result<()> {
     context.home.change_settings(|settings| {
-        settings.unfinished_removals.insert(me.origin().to_owned(), version);
+        // An earlier one that is not finished stays the one to be finished.
+        settings.unfinished_removals.entry(me.origin().to_owned()).or_insert(version);
     })
 }
 

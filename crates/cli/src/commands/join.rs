@@ -51,9 +51,10 @@ pub(crate) async fn as_device(context: &Context) -> Result<Me> {
             "The other device has added this one as a machine. Use `ensemble runner link` for that.",
         ));
     }
-    context.home.store_key(&key, &lock)?;
+    // The key comes last: a computer that has one knows its account.
     context.home.remember_list(client.origin(), token.user_id, &list)?;
     context.home.remember(&client, &key, &token, Occasion::Login)?;
+    context.home.store_key(&key, &lock)?;
     context.home.forget_pending()?;
     let own = devices::own(context, &client, &key, token.user_id).await?;
     Ok(Me { client, key, id: token.user_id, own, people: People::default() })
@@ -86,13 +87,16 @@ async fn join(context: &Context, kind: DeviceKind, _lock: &Lock) -> Result<Joine
     context.home.check_writable()?;
     if let Some((key, Some(code))) = context.home.pending(kind) {
         let client = anonymous(code.base.clone())?;
-        if let Ok(link) = client.device_link(&code.id, Duration::ZERO).await
-            && matches!(link.state, DeviceLinkState::Asked | DeviceLinkState::Approved)
-        {
-            print::note("Going on with the linking that was interrupted.");
-            return finish(client, &code, key, kind).await;
+        match client.device_link(&code.id, Duration::ZERO).await {
+            Ok(link) if matches!(link.state, DeviceLinkState::Asked | DeviceLinkState::Approved) => {
+                print::note("Going on with the linking that was interrupted.");
+                return finish(client, &code, key, kind).await;
+            }
+            // It has ended, or the server has forgotten it.
+            Ok(_) => context.home.forget_pending()?,
+            Err(error) if error.is_not_found() => context.home.forget_pending()?,
+            Err(error) => return Err(error.into()),
         }
-        context.home.forget_pending()?;
     }
     let code = typed_code()?;
     let client = anonymous(code.base.clone())?;

@@ -157,6 +157,7 @@ fn request(me: &Me, id: &MachineId, card: &Card) -> Result<RegisterMachine> {
     Ok(RegisterMachine {
         metadata: seal_json(&ring, Purpose::MachineMetadata(id), "metadata", card)?,
         encryption_key: seal_ring(&ring, &me.content_key()?, Binding::Machine { machine: id }, &me.key)?,
+        content_epoch: me.content_epoch(),
         id: Some(id.clone()),
     })
 }

@@ -9,6 +9,7 @@ use ensemble_client::seal::{ContentRing, RecoveryWords, fingerprint};
 use ensemble_client::{AccountKey, Client, Credential, Error, Known};
 use ensemble_types::devices::{DeviceKind, DeviceList, ListedDevice, Role};
 use ensemble_types::ids::UserId;
+use ensemble_types::problem::Code;
 use rand::seq::SliceRandom;
 
 use super::DONE;
@@ -175,7 +176,14 @@ pub(crate) async fn recover(context: &Context, client: Client) -> Result<Me> {
     if is_one_gone {
         begin_removal(context, &client, list.version())?;
     }
-    client.change_devices(&change(&list, &contents, [Added { key: &key, name: Some(host()) }])?).await?;
+    let changed = client.change_devices(&change(&list, &contents, [Added { key: &key, name: Some(host()) }])?).await;
+    if let Err(error) = changed {
+        if error.is(Code::Conflict) {
+            // The key of the killed command was listed and removed meanwhile. The next try makes another one.
+            context.home.forget_pending()?;
+        }
+        return Err(error.into());
+    }
     recovered(context, client, key, &lock, (&list, token.user_id), is_one_gone).await
 }
 
@@ -188,11 +196,12 @@ async fn recovered(
     (list, user): (&List, UserId),
     is_one_gone: bool,
 ) -> Result<Me> {
-    context.home.store_key(&key, lock)?;
     let client = client.with_credential(Credential::Device(key.clone()));
     let token = client.sign_in().await?;
     context.home.remember_list(client.origin(), user, list)?;
     context.home.remember(&client, &key, &token, Occasion::Login)?;
+    // The key comes last: a computer that has one knows its account.
+    context.home.store_key(&key, lock)?;
     context.home.forget_pending()?;
     let own = devices::own(context, &client, &key, user).await?;
     let me = Me { client, key, id: user, own, people: People::default() };

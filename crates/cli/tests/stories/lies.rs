@@ -95,21 +95,84 @@ fn nothing_is_written_with_a_made_up_key() {
     let server = LyingServer::start();
     let (user, id, session) = victim(&server);
     let (ring, stranger) = (KeyRing::generate(), AccountKey::generate());
-    let sealed = seal::seal_ring(&ring, &content_key(&user), Binding::Session { owner: id }, &stranger).unwrap();
-    let path = format!("GET /v1/sessions/{session}");
+    let sealed =
+        seal::seal_ring(&ring, &content_key(&user), Binding::Session { session, owner: id }, &stranger).unwrap();
+    let made_up = sealed.clone();
+    let (path, id) = (format!("GET /v1/sessions/{session}"), session.to_string());
     server.lie(move |line, answer| {
         if line == path {
+            answer["encryptionKey"] = json!(made_up);
+        }
+    });
+    for command in [
+        ["session", "send", &id, "secret", "--force"].as_slice(),
+        &["session", "read", &id],
+        &["session", "rekey", &id],
+    ] {
+        let said = user.fail(command);
+        assert!(said.contains("was not made by one of your devices"), "{said}");
+    }
+    // A new key is made here, whatever the server answers to it.
+    let (path, asked) = (format!("GET /v1/sessions/{session}"), format!("PATCH /v1/sessions/{session}"));
+    server.lie(move |line, answer| {
+        if line == path {
+            answer["rekeyNeeded"] = json!(true);
+        }
+        if line == asked {
             answer["encryptionKey"] = json!(sealed);
         }
     });
-    // The session gets a new key before anything is written to it.
-    user.succeed(&["session", "send", &session.to_string(), "--force", "secret"]);
+    user.succeed(&["session", "send", &id, "--force", "secret"]);
     server.tell_the_truth();
-    let lines = user.json_lines(&["session", "read", &session.to_string()]);
+    let lines = user.json_lines(&["session", "read", &id]);
     let last = lines.last().unwrap();
     assert_eq!((&last["body"]["text"], &last["message"]["keyEpoch"]), (&json!("secret"), &json!(2)));
     let content = last["message"]["content"].as_str().unwrap();
     assert!(seal::open(&ring, Purpose::Message(session), content).is_err());
+}
+
+#[test]
+fn a_session_is_not_taken_for_another_one() {
+    let server = LyingServer::start();
+    let (user, _, session) = victim(&server);
+    let other = user.json(&["session", "create", "--title", "Other"])["session"].clone();
+    let (id, friend) = (session.to_string(), User::new(Some(&server.direct)));
+    let friend_id = friend.json(&["login"])["id"].as_str().unwrap().to_owned();
+    let lie = |change: fn(&mut Value, &Value)| {
+        let (path, other) = (format!("GET /v1/sessions/{id}"), other.clone());
+        server.lie(move |line, answer| {
+            if line == path {
+                change(answer, &other);
+            }
+        });
+    };
+    let refused = |why: &str| {
+        for command in [
+            ["session", "send", &id, "secret", "--force"].as_slice(),
+            &["share", "add", &id, &friend_id],
+            &["share", "link", &id],
+            &["session", "rekey", &id],
+            &["session", "read", &id],
+        ] {
+            let said = user.fail(command);
+            assert!(said.contains(why), "{command:?}: {said}");
+        }
+    };
+    // Another session of the same owner, its key in the place of this one's, and this one as somebody else's.
+    lie(|answer, other| *answer = other.clone());
+    refused("something else than what was asked for");
+    lie(|answer, other| answer["encryptionKey"] = other["encryptionKey"].clone());
+    refused("sealed for another user or with another key");
+    lie(|answer, _| answer["accessLevel"] = json!("edit"));
+    refused("belongs to somebody else");
+    lie(|answer, _| {
+        answer["accessLevel"] = json!("edit");
+        answer["ownerId"] = json!(UserId::generate());
+    });
+    refused("belongs to somebody else");
+    server.tell_the_truth();
+    user.succeed(&["session", "send", &id, "fine"]);
+    assert!(friend.succeed(&["session", "list"]).contains("No sessions"));
 }
 
 #[test]
@@ -147,10 +210,31 @@ fn a_made_up_share_gets_no_key() {
     user.succeed(&["share", "add", &id, &left_id]);
     let shares = user.json(&["share", "list", &id])["shares"].clone();
     let removed = shares.as_array().unwrap().iter().find(|share| share["userId"] == *left_id).unwrap().clone();
+    // The server goes on naming who was removed, with the grant of the present key.
+    let (path, kept) = (format!("GET /v1/sessions/{id}/shares"), removed.clone());
+    server.lie(move |line, answer| {
+        if line.starts_with(&path) {
+            let shares = answer["shares"].as_array_mut().unwrap();
+            shares.retain(|share| share["userId"] != kept["userId"]);
+            shares.push(kept.clone());
+        }
+        if line.starts_with("GET /v1/sessions/") && answer["rekeyNeeded"] == true {
+            answer["rekeyNeeded"] = json!(false);
+        }
+    });
     user.succeed(&["share", "remove", &id, &left_id]);
+    assert!(!server.requests().iter().any(|line| line.starts_with("PATCH") && line.contains(&left_id)));
+    server.tell_the_truth();
+    assert_eq!(user.json(&["session", "show", &id])["session"]["keyEpoch"], 2, "it has a new key all the same");
     // A ring of the present epoch that the thief has made, granted by a key of the thief's own.
     let ring = KeyRing::generate().next().unwrap();
-    let grant = Grant { session, recipient: thief_id.parse().unwrap(), account: &thief_key, level: ShareLevel::View };
+    let grant = Grant {
+        session,
+        recipient: thief_id.parse().unwrap(),
+        account: &thief_key,
+        level: ShareLevel::View,
+        content_epoch: 1,
+    };
     let made_up = SharedRing::seal(&ring, &content_key(&thief), grant, &AccountKey::generate(), None).unwrap();
     let mut made = removed.clone();
     (made["userId"], made["encryptedKey"]) = (json!(thief_id), json!(made_up.to_text()));
@@ -195,6 +279,7 @@ fn a_key_from_nobody_is_not_used_by_a_guest() {
         recipient: guest_id.parse().unwrap(),
         account: account["publicKey"].as_str().unwrap(),
         level: ShareLevel::Edit,
+        content_epoch: 1,
     };
     let ring = KeyRing::generate();
     let made_up =

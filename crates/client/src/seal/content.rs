@@ -17,8 +17,7 @@ const VERSION: u8 = 1;
 /// another nor move a message into another session.
 #[derive(Clone, Copy, Debug)]
 pub enum Purpose<'a> {
-    /// The metadata of a session. It is sealed before the session has its id.
-    SessionMetadata,
+    SessionMetadata(SessionId),
     AgentState(SessionId),
     Message(SessionId),
     MachineMetadata(&'a MachineId),
@@ -28,7 +27,7 @@ pub enum Purpose<'a> {
 impl Purpose<'_> {
     pub(super) fn associated_data(self, epoch: u32) -> String {
         match self {
-            Self::SessionMetadata => format!("ensemble-session-metadata-v1\n{epoch}"),
+            Self::SessionMetadata(session) => format!("ensemble-session-metadata-v2\n{session}\n{epoch}"),
             Self::AgentState(session) => format!("ensemble-agent-state-v1\n{session}\n{epoch}"),
             Self::Message(session) => format!("ensemble-message-v1\n{session}\n{epoch}"),
             Self::MachineMetadata(machine) => format!("ensemble-machine-metadata-v1\n{machine}\n{epoch}"),

@@ -233,7 +233,10 @@ fn a_content_ring_opens_for_its_device_and_its_list_only() {
     assert_eq!(open(&two, &longer, &second), Err(SealError::OtherContentRing));
     // What was sealed to an earlier epoch still opens.
     let next = ring.next().unwrap();
-    let binding = Binding::Session { owner: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap() };
+    let binding = Binding::Session {
+        session: "01890a5d-ac96-774b-bcce-b302099a8058".parse().unwrap(),
+        owner: "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap(),
+    };
     let session = KeyRing::generate();
     let sealed = seal_ring(&session, &ring.public().unwrap(), binding, &first).unwrap();
     assert_eq!(next.open_with(|pair| open_ring(&sealed, pair, binding)).unwrap().ring, session);

@@ -18,6 +18,8 @@ mod wrap;
 #[cfg(test)]
 mod device_tests;
 #[cfg(test)]
+mod share_tests;
+#[cfg(test)]
 mod tests;
 
 pub use body::MessageBody;

@@ -7,7 +7,9 @@ use std::fmt;
 
 use rand::RngCore;
 use secrecy::zeroize::Zeroizing;
+use sha2::{Digest, Sha256};
 
+use super::encoding::encode;
 use super::{Result, SealError};
 
 /// The format of a ring, its first byte.
@@ -39,6 +41,11 @@ impl KeyRing {
         let mut keys = self.keys.clone();
         keys.push(new_key());
         Ok(Self { first_epoch: self.first_epoch, keys })
+    }
+
+    /// SHA-256 of its bytes, base64url: which ring it is, without its keys.
+    pub fn digest(&self) -> String {
+        encode(&Sha256::digest(self.to_bytes().as_slice()))
     }
 
     /// The epochs of its keys, oldest first.

@@ -28,6 +28,8 @@ pub struct Grant<'a> {
     /// The recipient's account key: the Ed25519 public key of their first device.
     pub account: &'a str,
     pub level: ShareLevel,
+    /// Of the owner's newest device list that the signer knows.
+    pub content_epoch: u32,
 }
 
 /// The signature of a grant, with what it is about.
@@ -35,6 +37,7 @@ pub struct Grant<'a> {
 struct Signed {
     level: ShareLevel,
     epoch: u32,
+    content_epoch: u32,
     signer: [u8; 32],
     signature: [u8; 64],
 }
@@ -71,14 +74,15 @@ impl SharedRing {
         let signed = Signed {
             level: grant.level,
             epoch: ring.epoch(),
+            content_epoch: grant.content_epoch,
             signer: decode_array(&signer.public_key())?,
             signature: decode_array(&signer.sign(&text))?,
         };
         Ok(Self { signed, admin, sealed })
     }
 
-    /// `0x02 | grant (101) | 0x00 | sealed ring`, or with `0x01 | user id (16) | account key (32) | digest (32) | grant (101)` of
-    /// an admin. A grant is `level (1) | epoch (4) | signer (32) | signature (64)`.
+    /// `0x02 | grant (105) | 0x00 | sealed ring`, or with `0x01 | user id (16) | account key (32) | digest (32) | grant (105)` of
+    /// an admin. A grant is `level (1) | epoch (4) | content epoch (4) | signer (32) | signature (64)`.
     pub fn to_text(&self) -> String {
         let mut bytes = vec![VERSION];
         self.signed.write(&mut bytes);
@@ -118,7 +122,8 @@ impl SharedRing {
 
     /// The key of the device that granted it, if its signature is good for this session, recipient and account.
     pub fn signer(&self, session: SessionId, recipient: UserId, account: &str) -> Option<String> {
-        let grant = Grant { session, recipient, account, level: self.signed.level };
+        let Signed { level, content_epoch, .. } = self.signed;
+        let grant = Grant { session, recipient, account, level, content_epoch };
         self.signed.by(grant, &Sha256::digest(&self.sealed).into())
     }
 
@@ -129,6 +134,11 @@ impl SharedRing {
     /// The epoch of the newest key in the ring.
     pub fn epoch(&self) -> u32 {
         self.signed.epoch
+    }
+
+    /// The content epoch of the owner's newest device list that the signer knew.
+    pub fn content_epoch(&self) -> u32 {
+        self.signed.content_epoch
     }
 
     /// The admin who granted it. `None`: a device of the owner did.
@@ -160,7 +170,8 @@ impl Admin {
     /// The key of the device that made them an admin of this session, if its signature is good.
     pub fn granted_by(&self, session: SessionId) -> Option<String> {
         let account = self.account();
-        let grant = Grant { session, recipient: self.user, account: &account, level: self.signed.level };
+        let Signed { level, content_epoch, .. } = self.signed;
+        let grant = Grant { session, recipient: self.user, account: &account, level, content_epoch };
         self.signed.by(grant, &self.digest).filter(|_| self.signed.level == ShareLevel::Admin)
     }
 
@@ -174,6 +185,7 @@ impl Signed {
     fn write(&self, bytes: &mut Vec<u8>) {
         bytes.push(level_byte(self.level));
         bytes.extend_from_slice(&self.epoch.to_be_bytes());
+        bytes.extend_from_slice(&self.content_epoch.to_be_bytes());
         bytes.extend_from_slice(&self.signer);
         bytes.extend_from_slice(&self.signature);
     }
@@ -181,11 +193,12 @@ impl Signed {
     fn read(bytes: &[u8]) -> Result<(Self, &[u8])> {
         let (level, rest) = bytes.split_first().ok_or(SealError::Format)?;
         let (epoch, rest) = rest.split_first_chunk::<4>().ok_or(SealError::Format)?;
+        let (content, rest) = rest.split_first_chunk::<4>().ok_or(SealError::Format)?;
         let (signer, rest) = rest.split_first_chunk::<32>().ok_or(SealError::Format)?;
         let (signature, rest) = rest.split_first_chunk::<64>().ok_or(SealError::Format)?;
         let level = LEVELS.into_iter().find(|known| level_byte(*known) == *level).ok_or(SealError::Format)?;
-        let epoch = u32::from_be_bytes(*epoch);
-        Ok((Self { level, epoch, signer: *signer, signature: *signature }, rest))
+        let (epoch, content_epoch) = (u32::from_be_bytes(*epoch), u32::from_be_bytes(*content));
+        Ok((Self { level, epoch, content_epoch, signer: *signer, signature: *signature }, rest))
     }
 
     fn by(&self, grant: Grant<'_>, digest: &[u8; 32]) -> Option<String> {
@@ -206,11 +219,12 @@ fn level_byte(level: ShareLevel) -> u8 {
     }
 }
 
-/// `ensemble-share-v1`, session, recipient, account key, level and epoch, each in a line, and the SHA-256 of the sealed ring.
+/// `ensemble-share-v1`, session, recipient, account key, level, epoch and content epoch, each in a line, and the SHA-256 of the sealed ring.
 fn text(grant: Grant<'_>, epoch: u32, digest: &[u8; 32]) -> Vec<u8> {
-    let Grant { session, recipient, account, level } = grant;
+    let Grant { session, recipient, account, level, content_epoch } = grant;
     let level = level.as_str();
-    let mut text = format!("ensemble-share-v1\n{session}\n{recipient}\n{account}\n{level}\n{epoch}\n").into_bytes();
+    let lines = format!("ensemble-share-v1\n{session}\n{recipient}\n{account}\n{level}\n{epoch}\n{content_epoch}\n");
+    let mut text = lines.into_bytes();
     text.extend_from_slice(digest);
     text
 }

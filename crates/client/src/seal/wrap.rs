@@ -22,8 +22,10 @@ const INFO: &[u8] = b"ensemble-key-v1";
 /// The use of a sealed ring. It is part of the associated data, so that the server cannot pass one off as another.
 #[derive(Clone, Copy, Debug)]
 pub enum Binding<'a> {
-    /// A session's ring for its owner. It is sealed before the session has its id.
-    Session { owner: UserId },
+    /// A session's ring for its owner.
+    Session { session: SessionId, owner: UserId },
+    /// The ring of a session that a machine hosts, for that machine.
+    Host { session: SessionId, machine: &'a MachineId },
     /// A session's ring for a user with a share.
     Share { session: SessionId, recipient: UserId },
     /// A machine's ring for its owner.
@@ -33,7 +35,8 @@ pub enum Binding<'a> {
 impl Binding<'_> {
     pub(super) fn associated_data(self) -> String {
         match self {
-            Self::Session { owner } => format!("ensemble-session-key-v1\n{owner}"),
+            Self::Session { session, owner } => format!("ensemble-session-key-v2\n{session}\n{owner}"),
+            Self::Host { session, machine } => format!("ensemble-host-key-v1\n{session}\n{machine}"),
             Self::Share { session, recipient } => format!("ensemble-share-key-v1\n{session}\n{recipient}"),
             Self::Machine { machine } => format!("ensemble-machine-key-v1\n{machine}"),
         }

@@ -40,8 +40,12 @@ async fn a_read_is_retried_until_the_service_is_back() {
 #[tokio::test]
 async fn a_creation_is_repeated_under_the_same_key() {
     let server = Server::start(|_, before| if before < 2 { Reply::Nothing } else { json(201, MACHINE) }).await;
-    let request =
-        RegisterMachine { metadata: Blob::new("x").unwrap(), encryption_key: Blob::new("x").unwrap(), id: None };
+    let request = RegisterMachine {
+        metadata: Blob::new("x").unwrap(),
+        encryption_key: Blob::new("x").unwrap(),
+        content_epoch: None,
+        id: None,
+    };
     let (_, created) = server.client().register_machine(&request).await.unwrap();
     assert!(created);
     let keys: Vec<_> = server.seen().iter().map(|request| request.headers["idempotency-key"].clone()).collect();

@@ -161,20 +161,22 @@ const uuid = (array) =>
     .replace(/(.{8})(.{4})(.{4})(.{4})(.{12})/, "$1-$2-$3-$4-$5");
 const uuidBytes = (text) => Uint8Array.from(text.replaceAll("-", "").match(/../g), (pair) => parseInt(pair, 16));
 
-async function grantText(session, user, account, level, epoch, digest) {
-  return bytes(`ensemble-share-v1\n${session}\n${user}\n${account}\n${level}\n${epoch}\n`, digest);
+async function grantText(session, user, account, { level, epoch, contentEpoch }, digest) {
+  const lines = ["ensemble-share-v1", session, user, account, level, epoch, contentEpoch, ""];
+  return bytes(lines.join("\n"), digest);
 }
 
 function readGrant(array) {
   const level = LEVELS[array[0]];
   if (!level) throw new Error("unknown level");
-  const epoch = new DataView(array.buffer, array.byteOffset).getUint32(1);
-  return { level, epoch, signer: array.slice(5, 37), signature: array.slice(37, 101) };
+  const view = new DataView(array.buffer, array.byteOffset);
+  const [epoch, contentEpoch] = [view.getUint32(1), view.getUint32(5)];
+  return { level, epoch, contentEpoch, signer: array.slice(9, 41), signature: array.slice(41, 105) };
 }
 
 async function isGranted(grant, session, user, account, digest) {
   const key = await subtle.importKey("raw", grant.signer, "Ed25519", false, ["verify"]);
-  const text = await grantText(session, user, account, grant.level, grant.epoch, digest);
+  const text = await grantText(session, user, account, grant, digest);
   return subtle.verify("Ed25519", key, grant.signature, text);
 }
 
@@ -184,36 +186,37 @@ const sha256 = async (array) => new Uint8Array(await subtle.digest("SHA-256", ar
 export async function openShare(blob, recipient, session, user, account) {
   const all = fromText(blob);
   if (all[0] !== 2) throw new Error("unknown format");
-  const grant = readGrant(all.subarray(1, 102));
-  let [at, admin] = [103, null];
-  if (all[102] === 1) {
-    const adminAccount = all.slice(119, 151);
-    admin = { user: uuid(all.subarray(103, 119)), account: toText(adminAccount), digest: all.slice(151, 183) };
-    admin.grant = readGrant(all.subarray(183, 284));
+  const grant = readGrant(all.subarray(1, 106));
+  let [at, admin] = [107, null];
+  if (all[106] === 1) {
+    const adminAccount = all.slice(123, 155);
+    admin = { user: uuid(all.subarray(107, 123)), account: toText(adminAccount), digest: all.slice(155, 187) };
+    admin.grant = readGrant(all.subarray(187, 292));
     if (admin.grant.level !== "admin") throw new Error("no admin");
     if (!(await isGranted(admin.grant, session, admin.user, admin.account, admin.digest))) throw new Error("no admin");
-    at = 284;
-  } else if (all[102] !== 0) throw new Error("unknown form");
+    at = 292;
+  } else if (all[106] !== 0) throw new Error("unknown form");
   const sealed = all.slice(at);
   if (!(await isGranted(grant, session, user, account, await sha256(sealed)))) throw new Error("not granted");
   const aad = `ensemble-share-key-v1\n${session}\n${user}`;
   const { ring, signer } = await openSignedRing(toText(sealed), recipient, aad);
   if (signer !== toText(grant.signer)) throw new Error("granted by one, sealed by another");
-  return { ring, signer, level: grant.level, epoch: grant.epoch, admin: admin && admin.user };
+  const { level, epoch, contentEpoch } = grant;
+  return { ring, signer, level, epoch, contentEpoch, admin: admin && admin.user };
 }
 
 /// The same made anew; `own` is the share of the admin who shares.
 export async function sealShare(ring, signer, recipientPublic, grant, own) {
-  const { session, user, account, level, epoch } = grant;
+  const { session, user, account, level, epoch, contentEpoch } = grant;
   const aad = `ensemble-share-key-v1\n${session}\n${user}`;
   const sealed = fromText(await sealSignedRing(ring, signer, recipientPublic, aad));
-  const text = await grantText(session, user, account, level, epoch, await sha256(sealed));
+  const text = await grantText(session, user, account, grant, await sha256(sealed));
   const signature = new Uint8Array(await subtle.sign("Ed25519", signer.key, text));
-  const signed = bytes([LEVELS.indexOf(level)], u32(epoch), signer.public, signature);
+  const signed = bytes([LEVELS.indexOf(level)], u32(epoch), u32(contentEpoch), signer.public, signature);
   if (!own) return toText(bytes([2], signed, [0], sealed));
   const mine = fromText(own);
-  const digest = await sha256(mine.slice(103));
-  return toText(bytes([2], signed, [1], uuidBytes(user), fromText(account), digest, mine.slice(1, 102), sealed));
+  const digest = await sha256(mine.slice(107));
+  return toText(bytes([2], signed, [1], uuidBytes(user), fromText(account), digest, mine.slice(1, 106), sealed));
 }
 
 export function ringKey(ring, epoch) {

@@ -1,5 +1,6 @@
 //! Changes of a machine: which updates are valid, and which conflict with an earlier one.
 
+use ensemble_types::epochs::ContentEpoch;
 use ensemble_types::machines::{Activity, UpdateMachine};
 use ensemble_types::time::Timestamp;
 
@@ -10,6 +11,8 @@ use super::{Machine, Presence, Versioned};
 pub(crate) struct Change {
     pub(crate) metadata: Option<Edit>,
     pub(crate) daemon_state: Option<Edit>,
+    /// A new key, and the owner's content epoch in which it was sealed.
+    pub(crate) key: Option<(String, Option<ContentEpoch>)>,
     /// The heartbeat.
     pub(crate) activity: Option<Activity>,
     /// The runner says with the heartbeat that it ends.
@@ -27,12 +30,14 @@ pub(crate) struct Edit {
 /// An update that is invalid for any machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadChange {
-    #[error("at least one of metadata, daemonState and activity is needed")]
+    #[error("at least one of metadata, daemonState, encryptionKey and activity is needed")]
     Empty,
     /// `expectedVersion` beside no versioned field, or beside two.
     #[error("expectedVersion needs exactly one versioned field")]
     AmbiguousVersion,
     /// The field's version was given twice, or without the field.
+    #[error("contentEpoch belongs to encryptionKey")]
+    StrayEpoch,
     #[error("{0} does not fit the other fields")]
     StrayVersion(&'static str),
 }
@@ -48,7 +53,14 @@ pub(crate) struct VersionMismatch {
 
 impl Change {
     pub(crate) fn new(body: UpdateMachine) -> Result<Self, BadChange> {
-        if body.metadata.is_none() && body.daemon_state.is_none() && body.activity.is_none() {
+        if body.content_epoch.is_some() && body.encryption_key.is_none() {
+            return Err(BadChange::StrayEpoch);
+        }
+        if body.metadata.is_none()
+            && body.daemon_state.is_none()
+            && body.activity.is_none()
+            && body.encryption_key.is_none()
+        {
             return Err(BadChange::Empty);
         }
         if body.online.is_some() && body.activity.is_none() {
@@ -67,6 +79,7 @@ impl Change {
         Ok(Self {
             metadata: edit(metadata, body.expected_metadata_version, "expectedMetadataVersion")?,
             daemon_state: edit(daemon_state, body.expected_daemon_state_version, "expectedDaemonStateVersion")?,
+            key: body.encryption_key.map(|key| (key.into_string(), body.content_epoch)),
             activity: body.activity,
             signs_off: body.online == Some(false),
         })
@@ -74,7 +87,8 @@ impl Change {
 
     /// The activity, if there is nothing else. Such an update cannot conflict, so it need not read the machine first.
     pub(crate) fn heartbeat(&self) -> Option<&Activity> {
-        self.activity.as_ref().filter(|_| self.metadata.is_none() && self.daemon_state.is_none())
+        let is_alone = self.metadata.is_none() && self.daemon_state.is_none() && self.key.is_none();
+        self.activity.as_ref().filter(|_| is_alone)
     }
 }
 
@@ -89,6 +103,9 @@ impl Machine {
         if let Some(edit) = change.daemon_state {
             let version = edit.version_after(self.daemon_state, "daemonState")?;
             (self.daemon_state, self.updated_at) = (Versioned { value: Some(edit.value), version }, now);
+        }
+        if let Some((key, epoch)) = change.key {
+            (self.encryption_key, self.content_epoch, self.updated_at) = (key, epoch, now);
         }
         if let Some(activity) = change.activity {
             (self.activity, self.presence) = (Some(activity), Presence::after_heartbeat(now, change.signs_off));
@@ -119,6 +136,7 @@ mod tests {
             reference: "00000000".parse().unwrap(),
             metadata: Versioned { value: "m1".to_owned(), version: 1 },
             encryption_key: "k".to_owned(),
+            content_epoch: None,
             daemon_state: Versioned { value: None, version: 0 },
             activity: None,
             presence: Presence { last_active_at: None, online: false },

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ensemble_types::epochs::ContentEpoch;
 use ensemble_types::ids::MachineId;
 use ensemble_types::machines::{self, Activity, RegisterMachine};
 use ensemble_types::refs::Ref;
@@ -16,6 +17,8 @@ pub(crate) struct Machine {
     pub(crate) metadata: Versioned<String>,
     /// Sealed to the owner.
     pub(crate) encryption_key: String,
+    /// The owner's content epoch in which the key was sealed.
+    pub(crate) content_epoch: Option<ContentEpoch>,
     /// Sealed by the owner. Version 0: never set.
     pub(crate) daemon_state: Versioned<Option<String>>,
     /// Sent with the last heartbeat.
@@ -45,6 +48,7 @@ pub(crate) struct Draft {
     pub(crate) id: MachineId,
     pub(crate) metadata: String,
     pub(crate) encryption_key: String,
+    pub(crate) content_epoch: Option<ContentEpoch>,
 }
 
 impl Presence {
@@ -70,6 +74,7 @@ impl From<RegisterMachine> for Draft {
             id: body.id.unwrap_or_else(MachineId::generate),
             metadata: body.metadata.into_string(),
             encryption_key: body.encryption_key.into_string(),
+            content_epoch: body.content_epoch,
         }
     }
 }
@@ -82,6 +87,7 @@ impl From<Machine> for machines::Machine {
             metadata: machine.metadata.value,
             metadata_version: machine.metadata.version,
             encryption_key: machine.encryption_key,
+            content_epoch: machine.content_epoch,
             daemon_state: machine.daemon_state.value,
             daemon_state_version: machine.daemon_state.version,
             activity: machine.activity,

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::MachineRegistry;
-use crate::domain::{Change, Draft, OwnMachine};
+use crate::domain::{Change, Draft, OtherMachine, OwnMachine};
 use crate::error::Error;
 use crate::operations::machines;
 use crate::operations::machines::After;
@@ -70,6 +70,10 @@ pub(crate) async fn update(
     Json(body): Json<UpdateMachine>,
 ) -> HandlerResult<Json<Machine>> {
     let id = machines::resolve(&service, caller.user, id).await?;
+    // Only people decide about keys.
+    if caller.machine.is_some() && body.encryption_key.is_some() {
+        return Err(OtherMachine.into());
+    }
     let own = OwnMachine::of(caller.user, caller.machine, id)?;
     Ok(Json(machines::update(&service, own, Change::new(body)?).await?.into()))
 }

@@ -6,6 +6,7 @@ use diesel::prelude::*;
 use ensemble_store_kit::cursor::{self, InvalidCursor};
 use ensemble_store_kit::types::{DbId, DbTime, IntoDb, now};
 use ensemble_store_kit::{Conn, StoreError, cached, on};
+use ensemble_types::epochs::ContentEpoch;
 use ensemble_types::ids::{MachineId, UserId};
 use ensemble_types::machines::Activity;
 use ensemble_types::refs::Ref;
@@ -51,6 +52,7 @@ struct Row {
     signed_off: bool,
     created_at: Timestamp,
     updated_at: Timestamp,
+    content_epoch: Option<i64>,
 }
 
 /// The columns of an update; `None` leaves a column as it is.
@@ -61,6 +63,8 @@ struct Changed<'a> {
     metadata_version: Option<i64>,
     daemon_state: Option<&'a str>,
     daemon_state_version: Option<i64>,
+    encryption_key: Option<&'a str>,
+    content_epoch: Option<Option<i64>>,
     activity: Option<&'a str>,
     last_active_at: Option<DbTime>,
     signed_off: Option<bool>,
@@ -77,6 +81,7 @@ pub(crate) fn insert(tx: &mut Conn, owner: UserId, draft: &Draft) -> Result<bool
         machines::metadata.eq(&draft.metadata),
         machines::metadata_version.eq(1),
         machines::encryption_key.eq(&draft.encryption_key),
+        machines::content_epoch.eq(draft.content_epoch.map(i64::from)),
         machines::daemon_state_version.eq(0),
         machines::signed_off.eq(false),
         machines::created_at.eq(at.db()),
@@ -140,6 +145,8 @@ pub(crate) fn update(
         metadata_version: change.metadata.as_ref().map(|_| machine.metadata.version),
         daemon_state: change.daemon_state.as_ref().map(|edit| edit.value.as_str()),
         daemon_state_version: change.daemon_state.as_ref().map(|_| machine.daemon_state.version),
+        encryption_key: change.key.as_ref().map(|(key, _)| key.as_str()),
+        content_epoch: change.key.as_ref().map(|(_, epoch)| epoch.map(i64::from)),
         activity: change.activity.as_ref().map(Activity::as_text),
         last_active_at: change.activity.as_ref().map(|_| now.db()),
         signed_off: change.activity.as_ref().map(|_| change.signs_off),
@@ -197,11 +204,13 @@ pub(crate) fn page(
 impl Row {
     fn machine(self, c: &Conn, now: Timestamp, online_for: OnlineFor) -> Result<Machine, StoreError> {
         let activity = self.activity.map(Activity::from_text).transpose();
+        let epoch = self.content_epoch.map(ContentEpoch::try_from).transpose();
         Ok(Machine {
             id: parse_id(c, &self.id)?,
             reference: self.reference,
             metadata: Versioned { value: self.metadata, version: self.metadata_version },
             encryption_key: self.encryption_key,
+            content_epoch: epoch.map_err(|error| StoreError::bad_row(c.operation(), error))?,
             daemon_state: Versioned { value: self.daemon_state, version: self.daemon_state_version },
             activity: activity.map_err(|error| StoreError::bad_row(c.operation(), error))?,
             presence: Presence::new(self.last_active_at, self.signed_off, now, online_for),

@@ -20,6 +20,7 @@ diesel::table! {
         signed_off -> Bool,
         created_at -> Moment,
         updated_at -> Moment,
+        content_epoch -> Nullable<BigInt>,
     }
 }
 

@@ -99,6 +99,23 @@ on_both_databases! {
         assert_eq!(alice.patch(path, &json!({ "online": false })).await.status, 400);
     }
 
+    async fn the_owner_changes_the_key_and_a_machine_does_not(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (user, alice) = fixture.user();
+        let mut made = draft("m");
+        made["contentEpoch"] = json!(2);
+        assert_eq!(alice.post("/v1/machines", &made).await.expect(201)["contentEpoch"], 2);
+        let key = json!({ "encryptionKey": "k2", "contentEpoch": 3 });
+        let changed = alice.patch("/v1/machines/m", &key).await.expect(200);
+        assert_eq!((&changed["encryptionKey"], &changed["contentEpoch"]), (&json!("k2"), &json!(3)));
+        assert_eq!(alice.get("/v1/machines/m").await.expect(200), changed);
+        let token = fixture.peers.issuer().machine(user, &"m".parse().unwrap());
+        fixture.with_token(&token).patch("/v1/machines/m", &key).await.problem(403, "FORBIDDEN");
+        assert_eq!(alice.patch("/v1/machines/m", &json!({ "contentEpoch": 4 })).await.bad_fields(), ["/contentEpoch"]);
+        let without = alice.patch("/v1/machines/m", &json!({ "encryptionKey": "k3" })).await.expect(200);
+        assert_eq!(without["contentEpoch"], serde_json::Value::Null);
+    }
+
     async fn a_heartbeat_changes_presence_only(on: Backend) {
         let fixture = Fixture::with(on, &[("MACHINE_ONLINE_MS", "300")]).await;
         let (_, alice) = fixture.user();

@@ -3,12 +3,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use ensemble_types::ids::{MessageId, SessionId, UserId};
+use ensemble_types::ids::{MessageId, SessionId};
 use ensemble_types::messages::{AppendMessage, AppendRequest, Message};
 use ensemble_types::time::Timestamp;
 
 use super::Invalid;
-use super::access::CanEdit;
+use super::access::{Actor, CanEdit};
 
 /// The most messages that one call can append.
 pub(crate) const MAX_DRAFTS: usize = 200;
@@ -23,6 +23,16 @@ pub(crate) struct Draft {
     pub(crate) local_id: String,
     pub(crate) content: String,
     pub(crate) key_epoch: Option<i64>,
+}
+
+/// The epoch of a message's key does not fit the session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BadEpoch {
+    Missing(Invalid),
+    /// The session has a newer key.
+    Old {
+        current: i64,
+    },
 }
 
 /// The messages of one call. All of them are stored, or none.
@@ -62,6 +72,25 @@ impl Drafts {
         self.messages.iter().map(|draft| draft.content.len() + draft.local_id.len() + 64).sum()
     }
 
+    /// Checks the epochs of the keys in a session that a machine hosts: each message says its own, and none is older than the
+    /// session's, because a device that was removed may have that key.
+    pub(crate) fn check_epochs(&self, newest: i64) -> Result<(), BadEpoch> {
+        for (at, draft) in self.messages.iter().enumerate() {
+            let pointer = if self.batch { format!("/messages/{at}/keyEpoch") } else { "/keyEpoch".to_owned() };
+            match draft.key_epoch {
+                None => {
+                    return Err(BadEpoch::Missing(Invalid::new(
+                        pointer,
+                        "is required in a session that a machine hosts",
+                    )));
+                }
+                Some(epoch) if epoch < newest => return Err(BadEpoch::Old { current: newest }),
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
     /// What they count for the quota if all of them are new.
     pub(crate) fn counted_bytes(&self) -> i64 {
         self.messages.iter().map(Draft::counted_bytes).fold(0, i64::saturating_add)
@@ -85,13 +114,14 @@ impl Draft {
         i64::try_from(self.content.len()).unwrap_or(i64::MAX).saturating_add(ROW_BYTES)
     }
 
-    fn numbered(&self, sender: UserId, seq: i64, created_at: Timestamp) -> Message {
+    fn numbered(&self, sender: &Actor, seq: i64, created_at: Timestamp) -> Message {
         Message {
             id: MessageId::generate(),
             seq,
             local_id: self.local_id.clone(),
             content: self.content.clone(),
-            sender_id: sender,
+            sender_id: sender.user,
+            sender_machine_id: sender.machine.clone(),
             key_epoch: self.key_epoch,
             created_at,
         }
@@ -103,7 +133,7 @@ impl Draft {
 pub(crate) struct Numbering {
     at: Timestamp,
     last_seqs: HashMap<SessionId, i64>,
-    by_local_id: HashMap<(SessionId, UserId, String), Arc<Message>>,
+    by_local_id: HashMap<(SessionId, Actor, String), Arc<Message>>,
     added: Vec<(SessionId, Arc<Message>)>,
 }
 
@@ -124,31 +154,34 @@ impl Numbering {
 
     /// Adds a message that is stored already, so that its `localId` is recognised.
     pub(crate) fn add_stored(&mut self, session: SessionId, message: Message) {
-        self.by_local_id.insert((session, message.sender_id, message.local_id.clone()), Arc::new(message));
+        let sender = Actor { user: message.sender_id, machine: message.sender_machine_id.clone() };
+        self.by_local_id.insert((session, sender, message.local_id.clone()), Arc::new(message));
     }
 
     /// What these drafts would count for the quota: those whose `localId` is not known to be used.
-    pub(crate) fn counted_bytes(&self, session: SessionId, sender: UserId, drafts: &[Draft]) -> i64 {
+    pub(crate) fn counted_bytes(&self, session: SessionId, sender: &Actor, drafts: &[Draft]) -> i64 {
         let mut seen = HashSet::new();
         let new = drafts.iter().filter(|draft| {
-            seen.insert(&draft.local_id) && !self.by_local_id.contains_key(&(session, sender, draft.local_id.clone()))
+            seen.insert(&draft.local_id)
+                && !self.by_local_id.contains_key(&(session, sender.clone(), draft.local_id.clone()))
         });
         new.map(Draft::counted_bytes).fold(0, i64::saturating_add)
     }
 
     /// Numbers the drafts of one call.
-    pub(crate) fn number(&mut self, _: CanEdit<'_>, session: SessionId, sender: UserId, drafts: &[Draft]) -> Numbered {
+    pub(crate) fn number(&mut self, _: CanEdit<'_>, session: SessionId, sender: &Actor, drafts: &[Draft]) -> Numbered {
         let added_before = self.added.len();
         let mut counted_bytes = 0_i64;
         let last_seq = self.last_seqs.entry(session).or_default();
         let messages = drafts.iter().map(|draft| {
-            let message = self.by_local_id.entry((session, sender, draft.local_id.clone())).or_insert_with(|| {
-                *last_seq += 1;
-                counted_bytes = counted_bytes.saturating_add(draft.counted_bytes());
-                let message = Arc::new(draft.numbered(sender, *last_seq, self.at));
-                self.added.push((session, Arc::clone(&message)));
-                message
-            });
+            let message =
+                self.by_local_id.entry((session, sender.clone(), draft.local_id.clone())).or_insert_with(|| {
+                    *last_seq += 1;
+                    counted_bytes = counted_bytes.saturating_add(draft.counted_bytes());
+                    let message = Arc::new(draft.numbered(sender, *last_seq, self.at));
+                    self.added.push((session, Arc::clone(&message)));
+                    message
+                });
             Arc::clone(message)
         });
         let messages = messages.collect();
@@ -164,7 +197,17 @@ impl Numbering {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::access::Access;
+    use ensemble_types::ids::UserId;
+
+    use crate::domain::access::{Access, Ownership};
+
+    fn person() -> Actor {
+        Actor { user: UserId::generate(), machine: None }
+    }
+
+    fn access_of(owner: &Actor) -> Access {
+        Access::of(Ownership { owner: owner.user, host: None }, owner, None).unwrap()
+    }
 
     fn draft(local_id: &str) -> Draft {
         Draft { local_id: local_id.to_owned(), content: format!("content of {local_id}"), key_epoch: None }
@@ -173,11 +216,12 @@ mod tests {
     #[test]
     fn seq_continues_in_each_session_and_repeated_local_ids_take_no_number() {
         let (one, other) = (SessionId::generate(), SessionId::generate());
-        let (owner, guest) = (UserId::generate(), UserId::generate());
-        let access = Access::of(owner, owner, None).unwrap();
+        let (owner, guest) = (person(), person());
+        let host = Actor { machine: Some("m".parse().unwrap()), ..owner.clone() };
+        let access = access_of(&owner);
         let mut numbering = Numbering::new(Timestamp::from_micros(0), HashMap::from([(one, 7), (other, 0)]));
-        numbering.add_stored(one, draft("stored").numbered(owner, 3, Timestamp::from_micros(0)));
-        let mut seqs = |session, sender, local_ids: &[&str]| -> Vec<i64> {
+        numbering.add_stored(one, draft("stored").numbered(&owner, 3, Timestamp::from_micros(0)));
+        let mut seqs = |session, sender: &Actor, local_ids: &[&str]| -> Vec<i64> {
             let drafts: Vec<Draft> = local_ids.iter().map(|local_id| draft(local_id)).collect();
             numbering
                 .number(access.edit().unwrap(), session, sender, &drafts)
@@ -186,21 +230,22 @@ mod tests {
                 .map(|message| message.seq)
                 .collect()
         };
-        assert_eq!(seqs(one, owner, &["a", "stored", "b", "a"]), [8, 3, 9, 8]);
-        assert_eq!(seqs(other, owner, &["a"]), [1]);
-        assert_eq!(seqs(one, guest, &["a", "stored"]), [10, 11]);
-        assert_eq!(seqs(one, owner, &["b", "c"]), [9, 12]);
-        assert_eq!(numbering.into_added().len(), 6);
+        assert_eq!(seqs(one, &owner, &["a", "stored", "b", "a"]), [8, 3, 9, 8]);
+        assert_eq!(seqs(other, &owner, &["a"]), [1]);
+        assert_eq!(seqs(one, &guest, &["a", "stored"]), [10, 11]);
+        assert_eq!(seqs(one, &owner, &["b", "c"]), [9, 12]);
+        assert_eq!(seqs(one, &host, &["a", "stored"]), [13, 14], "a machine's local ids are its own");
+        assert_eq!(numbering.into_added().len(), 8);
     }
 
     #[test]
     fn a_call_that_stores_nothing_new_says_so() {
-        let (session, owner) = (SessionId::generate(), UserId::generate());
-        let access = Access::of(owner, owner, None).unwrap();
+        let (session, owner) = (SessionId::generate(), person());
+        let access = access_of(&owner);
         let mut numbering = Numbering::new(Timestamp::from_micros(0), HashMap::new());
         let mut created = |local_ids: &[&str]| {
             let drafts: Vec<Draft> = local_ids.iter().map(|local_id| draft(local_id)).collect();
-            numbering.number(access.edit().unwrap(), session, owner, &drafts).created
+            numbering.number(access.edit().unwrap(), session, &owner, &drafts).created
         };
         assert!(created(&["a"]));
         assert!(!created(&["a"]));

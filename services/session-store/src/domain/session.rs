@@ -1,9 +1,40 @@
-//! A change of a session, and the access level that each change needs. Parsing refuses changes that contradict
+//! New sessions, changes of sessions, and the access level that each change needs. Parsing refuses changes that contradict
 //! themselves, so later code need not check again.
 
-use ensemble_types::sessions::{AccessLevel, SessionHeartbeat, SessionStatus, UpdateSession};
+use ensemble_types::epochs::ContentEpoch;
+use ensemble_types::ids::{MachineId, SessionId};
+use ensemble_types::sessions::{AccessLevel, CreateSession, SessionHeartbeat, SessionStatus, UpdateSession};
+use ensemble_types::text::Text;
 
 use super::Invalid;
+
+/// A session that somebody wants to create.
+#[derive(Clone, Debug)]
+pub(crate) struct Draft {
+    /// Chosen by the client.
+    pub(crate) id: Option<SessionId>,
+    pub(crate) machine: Option<MachineId>,
+    pub(crate) metadata: String,
+    pub(crate) encryption_key: String,
+    pub(crate) content_epoch: Option<ContentEpoch>,
+    pub(crate) tag: Option<String>,
+}
+
+impl Draft {
+    pub(crate) fn new(body: CreateSession) -> Result<Self, Invalid> {
+        if body.id.is_some_and(|id| id.uuid().get_version_num() != 7) {
+            return Err(Invalid::new("/id", "must be a UUID of version 7"));
+        }
+        Ok(Self {
+            id: body.id,
+            machine: body.machine_id,
+            metadata: body.metadata.into_string(),
+            encryption_key: body.encryption_key.into_string(),
+            content_epoch: body.content_epoch,
+            tag: body.tag.map(Text::into_string),
+        })
+    }
+}
 
 /// At least one change, and the versions that the caller expects.
 #[derive(Debug)]
@@ -12,7 +43,7 @@ pub(crate) struct SessionChange {
     pub(crate) agent_state: Option<Versioned>,
     pub(crate) status: Option<SessionStatus>,
     pub(crate) archived: Option<bool>,
-    pub(crate) key: Option<Versioned>,
+    pub(crate) key: Option<NewKey>,
     pub(crate) heartbeat: Option<SessionHeartbeat>,
 }
 
@@ -24,6 +55,17 @@ pub(crate) struct Versioned {
     pub(crate) expected: Option<i64>,
 }
 
+/// A new key of a session.
+#[derive(Debug)]
+pub(crate) struct NewKey {
+    /// Sealed to the owner.
+    pub(crate) value: String,
+    pub(crate) expected_epoch: i64,
+    pub(crate) content_epoch: Option<ContentEpoch>,
+    /// Sealed to the session's machine.
+    pub(crate) host_key: Option<String>,
+}
+
 impl SessionChange {
     pub(crate) fn new(update: UpdateSession) -> Result<Self, Invalid> {
         let UpdateSession {
@@ -33,6 +75,8 @@ impl SessionChange {
             archived,
             encryption_key,
             expected_key_epoch,
+            content_epoch,
+            host_key,
             heartbeat,
             expected_version,
             expected_metadata_version,
@@ -57,9 +101,22 @@ impl SessionChange {
                 ));
             }
         }
-        if encryption_key.is_some() != expected_key_epoch.is_some() {
-            return Err(Invalid::new("/expectedKeyEpoch", "and encryptionKey must be sent together"));
-        }
+        let key = match (encryption_key, expected_key_epoch) {
+            (Some(key), Some(expected_epoch)) => Some(NewKey {
+                value: key.into_string(),
+                expected_epoch,
+                content_epoch,
+                host_key: host_key.map(|key| key.into_string()),
+            }),
+            (None, None) if content_epoch.is_some() => {
+                return Err(Invalid::new("/contentEpoch", "belongs to encryptionKey; send both"));
+            }
+            (None, None) if host_key.is_some() => {
+                return Err(Invalid::new("/hostKey", "changes with encryptionKey; send both"));
+            }
+            (None, None) => None,
+            _ => return Err(Invalid::new("/expectedKeyEpoch", "and encryptionKey must be sent together")),
+        };
         let change = Self {
             metadata: metadata.map(|value| Versioned {
                 value: value.into_string(),
@@ -69,7 +126,7 @@ impl SessionChange {
                 value: value.into_string(),
                 expected: expected_agent_state_version.or(expected_version),
             }),
-            key: encryption_key.map(|key| Versioned { value: key.into_string(), expected: expected_key_epoch }),
+            key,
             status,
             archived,
             heartbeat,
@@ -88,6 +145,16 @@ impl SessionChange {
             AccessLevel::Admin
         } else {
             AccessLevel::Edit
+        }
+    }
+
+    /// Only the machine of a hosted session has a key of its own.
+    pub(crate) fn check_host_key(&self, is_hosted: bool) -> Result<(), Invalid> {
+        match &self.key {
+            Some(NewKey { host_key: Some(_), .. }) if !is_hosted => {
+                Err(Invalid::new("/hostKey", "is for sessions that a machine made; this session is not one"))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -119,6 +186,9 @@ mod tests {
             (r#"{"metadata":"a","expectedVersion":1,"expectedMetadataVersion":1}"#, "/expectedVersion"),
             (r#"{"encryptionKey":"k"}"#, "/expectedKeyEpoch"),
             (r#"{"archived":true,"expectedKeyEpoch":1}"#, "/expectedKeyEpoch"),
+            (r#"{"encryptionKey":"k","contentEpoch":1}"#, "/expectedKeyEpoch"),
+            (r#"{"archived":true,"contentEpoch":1}"#, "/contentEpoch"),
+            (r#"{"archived":true,"hostKey":"h"}"#, "/hostKey"),
         ] {
             assert_eq!(change(json).map(|_| ()), Err(pointer.to_owned()), "{json}");
         }
@@ -162,5 +232,28 @@ mod tests {
         assert_eq!(expected(shared.agent_state), Some(5));
         let any = change(r#"{"metadata":"a"}"#).unwrap();
         assert_eq!(expected(any.metadata), None, "any version is replaced");
+    }
+
+    #[test]
+    fn a_key_for_the_machine_needs_a_machine() {
+        let with = change(r#"{"encryptionKey":"k","hostKey":"h","expectedKeyEpoch":1}"#).unwrap();
+        assert_eq!(with.check_host_key(true), Ok(()));
+        assert_eq!(with.check_host_key(false).map_err(|invalid| invalid.pointer), Err("/hostKey".to_owned()));
+        let without = change(r#"{"encryptionKey":"k","expectedKeyEpoch":1}"#).unwrap();
+        assert_eq!(without.check_host_key(false), Ok(()));
+    }
+
+    fn draft(json: &str) -> Result<Draft, String> {
+        Draft::new(serde_json::from_str(json).unwrap()).map_err(|invalid| invalid.pointer)
+    }
+
+    #[test]
+    fn a_chosen_id_is_a_uuid_of_version_7() {
+        let with =
+            |id: &str| draft(&format!(r#"{{"id":"{id}","metadata":"m","encryptionKey":"k"}}"#)).map(|draft| draft.id);
+        assert!(with("01890a5d-ac96-774b-bcce-b302099a8057").is_ok_and(|id| id.is_some()));
+        for bad in ["01890a5d-ac96-474b-bcce-b302099a8057", "00000000-0000-0000-0000-000000000000"] {
+            assert_eq!(with(bad), Err("/id".to_owned()), "{bad}");
+        }
     }
 }

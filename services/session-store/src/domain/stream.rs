@@ -2,13 +2,14 @@
 
 use ensemble_types::ids::{SessionId, UserId};
 
+use super::access::Actor;
 use super::public_link::TokenHash;
 
 /// The reader of a stream.
 #[derive(Clone)]
 pub(crate) enum Audience {
-    /// The owner or the recipient of a share.
-    Member(UserId),
+    /// The owner, the recipient of a share, or the session's machine.
+    Member(Actor),
     /// A reader with a public link and a view token. Does not see senders or their local ids.
     Public { link: TokenHash, view_token: String },
 }

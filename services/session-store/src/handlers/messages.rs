@@ -13,6 +13,7 @@ use crate::domain::Invalid;
 use crate::domain::history::{PAGE_BYTES, Window};
 use crate::domain::message::Drafts;
 use crate::error::Error;
+use crate::handlers::actor;
 use crate::operations;
 use crate::operations::append::Appended;
 use crate::operations::messages::ShortPage;
@@ -46,7 +47,7 @@ pub(crate) async fn append(
     let id = operations::sessions::resolve(&service, id).await?;
     let drafts = Drafts::new(body).map_err(Error::from)?;
     let batch = drafts.batch;
-    let Appended { mut messages, created } = service.appender.append(id, caller.user, drafts).await?;
+    let Appended { mut messages, created } = service.appender.append(id, actor(&caller), drafts).await?;
     let body = match messages.pop() {
         Some(message) if !batch => AppendResponse::One(Box::new(message)),
         last => {
@@ -67,12 +68,12 @@ pub(crate) async fn page(
     let id = operations::sessions::resolve(&service, id).await?;
     let window = query.window()?;
     // Short pages do not wait for the caller's long ones.
-    let bytes = match operations::messages::short_page(&service, id, caller.user, window).await? {
+    let bytes = match operations::messages::short_page(&service, id, actor(&caller), window).await? {
         ShortPage::Whole(page) => return Ok(Json(page)),
         ShortPage::Long { bytes } => usize::try_from(bytes).unwrap_or(usize::MAX),
     };
     let _turn = large.turn_for(bytes).await?;
-    Ok(Json(operations::messages::page(&service, id, caller.user, window).await?))
+    Ok(Json(operations::messages::page(&service, id, actor(&caller), window).await?))
 }
 
 impl WindowQuery {

@@ -6,3 +6,12 @@ pub(crate) mod public_links;
 pub(crate) mod sessions;
 pub(crate) mod shares;
 pub(crate) mod stream;
+
+use ensemble_chassis::Caller;
+
+use crate::domain::access::Actor;
+
+/// Who calls, for operations.
+fn actor(caller: &Caller) -> Actor {
+    Actor { user: caller.user, machine: caller.machine.clone() }
+}

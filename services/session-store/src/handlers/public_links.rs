@@ -17,6 +17,7 @@ use crate::SessionStore;
 use crate::domain::public_link::{LinkToken, TokenHash};
 use crate::domain::stream::Audience;
 use crate::error::Error;
+use crate::handlers::actor;
 use crate::operations;
 use crate::operations::public_links::{CreatedLink, PublicReader};
 
@@ -31,7 +32,7 @@ pub(crate) async fn create(
 ) -> HandlerResult<Upserted<Link>> {
     let id = operations::sessions::resolve(&service, id).await?;
     let CreatedLink { token, terms, created_at, is_new } =
-        operations::public_links::create(&service, id, caller.user, body).await?;
+        operations::public_links::create(&service, id, actor(&caller), body).await?;
     let token = token.text();
     let link = Link {
         url: format!("{}/share/{token}", service.share_base_url),
@@ -50,7 +51,7 @@ pub(crate) async fn remove(
     Path(id): Path<IdOrRef<SessionId>>,
 ) -> HandlerResult<Json<Deleted>> {
     let id = operations::sessions::resolve(&service, id).await?;
-    operations::public_links::remove(&service, id, caller.user).await?;
+    operations::public_links::remove(&service, id, actor(&caller)).await?;
     Ok(Json(Deleted::DONE))
 }
 

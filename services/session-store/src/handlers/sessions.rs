@@ -7,15 +7,14 @@ use ensemble_types::ids::SessionId;
 use ensemble_types::page::Limit;
 use ensemble_types::refs::IdOrRef;
 use ensemble_types::sessions::{CreateSession, Session, SessionPage, UpdateSession};
-use ensemble_types::text::Text;
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::SessionStore;
-use crate::domain::session::SessionChange;
+use crate::domain::session::{Draft, SessionChange};
 use crate::error::Error;
+use crate::handlers::actor;
 use crate::operations;
-use crate::operations::sessions::NewSession;
 use crate::operations::sessions::{Created, ListRequest};
 
 /// Which sessions.
@@ -42,19 +41,13 @@ pub(crate) async fn create(
     IdempotentJson { body, key }: IdempotentJson<CreateSession>,
 ) -> HandlerResult<Upserted<Session>> {
     let request = key.map(|key| IdempotencyRequest {
-        scope: caller.user.to_string(),
+        scope: scope(&caller),
         route: "POST /v1/sessions",
         key: key.key,
         body_hash: key.body_hash,
     });
-    let new = NewSession {
-        owner: caller.user,
-        machine: body.machine_id,
-        metadata: body.metadata.into_string(),
-        encryption_key: body.encryption_key.into_string(),
-        tag: body.tag.map(Text::into_string),
-    };
-    let Created { session, is_new } = operations::sessions::create(&service, new, request).await?;
+    let draft = Draft::new(body).map_err(Error::from)?;
+    let Created { session, is_new } = operations::sessions::create(&service, actor(&caller), draft, request).await?;
     Ok(Upserted { created: is_new, body: session })
 }
 
@@ -80,7 +73,7 @@ pub(crate) async fn read(
     Path(id): Path<IdOrRef<SessionId>>,
 ) -> HandlerResult<Json<Session>> {
     let id = operations::sessions::resolve(&service, id).await?;
-    Ok(Json(operations::sessions::read(&service, id, caller.user).await?))
+    Ok(Json(operations::sessions::read(&service, id, actor(&caller)).await?))
 }
 
 pub(crate) async fn update(
@@ -91,7 +84,7 @@ pub(crate) async fn update(
 ) -> HandlerResult<Json<Session>> {
     let id = operations::sessions::resolve(&service, id).await?;
     let change = SessionChange::new(body).map_err(Error::from)?;
-    Ok(Json(operations::sessions::update(&service, id, caller.user, change).await?))
+    Ok(Json(operations::sessions::update(&service, id, actor(&caller), change).await?))
 }
 
 pub(crate) async fn remove(
@@ -100,14 +93,22 @@ pub(crate) async fn remove(
     Path(id): Path<IdOrRef<SessionId>>,
 ) -> HandlerResult<Json<Deleted>> {
     let id = operations::sessions::resolve(&service, id).await?;
-    operations::sessions::delete(&service, id, caller.user).await?;
+    operations::sessions::delete(&service, id, actor(&caller)).await?;
     Ok(Json(Deleted::DONE))
+}
+
+/// A machine's keys are apart from its owner's.
+fn scope(caller: &Caller) -> String {
+    match &caller.machine {
+        Some(machine) => format!("{} {machine}", caller.user),
+        None => caller.user.to_string(),
+    }
 }
 
 impl ListQuery {
     fn request(self, caller: &Caller, active_only: bool) -> ListRequest {
         ListRequest {
-            user: caller.user,
+            caller: actor(caller),
             include_shared: self.include == Some(Include::Shared),
             active_only,
             limit: self.limit.get() as usize,

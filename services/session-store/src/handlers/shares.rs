@@ -5,7 +5,6 @@ use ensemble_types::deleted::Deleted;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::page::Limit;
 use ensemble_types::refs::IdOrRef;
-use ensemble_types::sessions::SealedKey;
 use ensemble_types::shares::{CreateShare, Share, SharePage, UpdateShare};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -13,8 +12,9 @@ use utoipa::IntoParams;
 use crate::SessionStore;
 use crate::domain::Invalid;
 use crate::error::Error;
+use crate::handlers::actor;
 use crate::operations;
-use crate::operations::shares::NewShare;
+use crate::operations::shares::{NewShare, ShareKey};
 
 #[derive(Debug, Deserialize, IntoParams)]
 pub(crate) struct ListQuery {
@@ -31,7 +31,7 @@ pub(crate) async fn list(
     Query(query): Query<ListQuery>,
 ) -> HandlerResult<Json<SharePage>> {
     let id = operations::sessions::resolve(&service, id).await?;
-    Ok(Json(operations::shares::list(&service, id, caller.user, query.limit.get() as usize, query.cursor).await?))
+    Ok(Json(operations::shares::list(&service, id, actor(&caller), query.limit.get() as usize, query.cursor).await?))
 }
 
 pub(crate) async fn create(
@@ -41,15 +41,16 @@ pub(crate) async fn create(
     Json(body): Json<CreateShare>,
 ) -> HandlerResult<Upserted<Share>> {
     let id = operations::sessions::resolve(&service, id).await?;
-    let CreateShare { user_id, access_level, encrypted_key } = body;
+    let CreateShare { user_id, access_level, encrypted_key, content_epoch } = body;
     let new = NewShare {
         session: id,
         recipient: user_id,
         level: access_level,
         encrypted_key: encrypted_key.into_string(),
+        content_epoch,
         shared_by: caller.user,
     };
-    let (share, created) = operations::shares::create(&service, new).await?;
+    let (share, created) = operations::shares::create(&service, actor(&caller), new).await?;
     Ok(Upserted { created, body: share })
 }
 
@@ -63,8 +64,12 @@ pub(crate) async fn update(
     if body.access_level.is_none() && body.encrypted_key.is_none() {
         return Err(Error::from(Invalid::new("", "must change at least one of accessLevel and encryptedKey")).into());
     }
-    let key = body.encrypted_key.map(SealedKey::into_string);
-    Ok(Json(operations::shares::update(&service, id, caller.user, user, body.access_level, key).await?))
+    if body.content_epoch.is_some() && body.encrypted_key.is_none() {
+        return Err(Error::from(Invalid::new("/contentEpoch", "belongs to encryptedKey; send both")).into());
+    }
+    let content_epoch = body.content_epoch;
+    let key = body.encrypted_key.map(|key| ShareKey { sealed: key.into_string(), content_epoch });
+    Ok(Json(operations::shares::update(&service, id, actor(&caller), user, body.access_level, key).await?))
 }
 
 pub(crate) async fn remove(
@@ -73,6 +78,6 @@ pub(crate) async fn remove(
     Path((id, user)): Path<(IdOrRef<SessionId>, UserId)>,
 ) -> HandlerResult<Json<Deleted>> {
     let id = operations::sessions::resolve(&service, id).await?;
-    operations::shares::remove(&service, id, caller.user, user).await?;
+    operations::shares::remove(&service, id, actor(&caller), user).await?;
     Ok(Json(Deleted::DONE))
 }

@@ -19,6 +19,7 @@ use crate::SessionStore;
 use crate::domain::Invalid;
 use crate::domain::stream::{Audience, LongEvent};
 use crate::error::Error;
+use crate::handlers::actor;
 use crate::operations::sessions;
 use crate::operations::streams::{self, SessionStream, Step, StreamEvent};
 
@@ -43,7 +44,7 @@ pub(crate) async fn open(
         clock: service.clock.clone(),
         caller: caller.clone(),
     };
-    Ok(respond(service, id, Audience::Member(caller.user), after, credentials).await?)
+    Ok(respond(service, id, Audience::Member(actor(&caller)), after, credentials).await?)
 }
 
 /// Where a stream starts (WHATWG HTML, section 9.2.4 for the header).

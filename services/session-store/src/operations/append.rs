@@ -22,7 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::session_topic;
-use crate::domain::access::{Access, Refusal};
+use crate::domain::access::{Access, Actor, Refusal};
 use crate::domain::message::{Drafts, Numbered, Numbering};
 use crate::error::Error;
 use crate::metrics::{AppendMetrics, Queued};
@@ -60,7 +60,7 @@ pub(crate) struct Appended {
 
 struct Call {
     session: SessionId,
-    sender: UserId,
+    sender: Actor,
     drafts: Drafts,
     queued_at: Instant,
     // Held until the call is answered or dropped from the queue, so that a caller that gives up frees no room early.
@@ -104,7 +104,7 @@ impl Appender {
     }
 
     /// Appends all of the drafts or none. Returns after the commit.
-    pub(crate) async fn append(&self, session: SessionId, sender: UserId, drafts: Drafts) -> Result<Appended, Error> {
+    pub(crate) async fn append(&self, session: SessionId, sender: Actor, drafts: Drafts) -> Result<Appended, Error> {
         let size = u32::try_from(drafts.bytes().div_ceil(UNIT)).unwrap_or(u32::MAX);
         let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(size) else {
             self.metrics.count_unavailable();
@@ -179,7 +179,7 @@ fn append_all(tx: &mut Conn, quota: &Quota, calls: &[Call], local_ids: LocalIds)
             outcomes.push(Err(Refusal::NotFound.into()));
             continue;
         };
-        let level = levels.get(&(call.session, call.sender)).copied();
+        let level = levels.get(&(call.session, call.sender.user)).copied();
         match number(tx, quota, call, (row, level), &mut numbering) {
             Err(Error::Store(error)) => return Err(error),
             outcome => outcomes.push(outcome),
@@ -208,10 +208,13 @@ fn number(
     (row, level): (&SessionRow, Option<ShareLevel>),
     numbering: &mut Numbering,
 ) -> Result<Numbered, Error> {
-    let access = Access::of(row.owner_id, call.sender, level)?;
+    let access = Access::of(row.ownership(), &call.sender, level)?;
     let can_edit = access.edit()?;
+    if row.hosted {
+        call.drafts.check_epochs(row.key_epoch)?;
+    }
     let mut reserved = reserve(tx, quota, call, row.owner_id, numbering)?;
-    let numbered = numbering.number(can_edit, call.session, call.sender, &call.drafts.messages);
+    let numbered = numbering.number(can_edit, call.session, &call.sender, &call.drafts.messages);
     reserved.set(numbered.counted_bytes);
     tx.hold(reserved);
     Ok(numbered)
@@ -231,22 +234,22 @@ fn reserve(
     }
     // Some of the messages may be stored already, and those take nothing.
     add_stored(tx, std::slice::from_ref(call), numbering)?;
-    let new = numbering.counted_bytes(call.session, call.sender, &call.drafts.messages);
+    let new = numbering.counted_bytes(call.session, &call.sender, &call.drafts.messages);
     Ok(quota.reserve(owner, new, || store::sessions::message_bytes(tx, owner))??)
 }
 
 /// The senders who need a share, since they do not own the session.
 fn guests(calls: &[Call], sessions: &HashMap<SessionId, SessionRow>) -> Vec<(SessionId, UserId)> {
-    let is_guest = |call: &&Call| sessions.get(&call.session).is_some_and(|row| row.owner_id != call.sender);
-    calls.iter().filter(is_guest).map(|call| (call.session, call.sender)).collect()
+    let is_guest = |call: &&Call| sessions.get(&call.session).is_some_and(|row| row.owner_id != call.sender.user);
+    calls.iter().filter(is_guest).map(|call| (call.session, call.sender.user)).collect()
 }
 
 /// Adds the messages for which these senders used the calls' local ids before.
 fn add_stored(tx: &mut Conn, calls: &[Call], numbering: &mut Numbering) -> Result<(), StoreError> {
-    let mut local_ids: BTreeMap<(SessionId, UserId), Vec<&str>> = BTreeMap::new();
+    let mut local_ids: BTreeMap<(SessionId, &Actor), Vec<&str>> = BTreeMap::new();
     for call in calls {
         let of_call = call.drafts.messages.iter().map(|draft| draft.local_id.as_str());
-        local_ids.entry((call.session, call.sender)).or_default().extend(of_call);
+        local_ids.entry((call.session, &call.sender)).or_default().extend(of_call);
     }
     for ((session, sender), local_ids) in local_ids {
         for message in store::messages::find_by_local_ids(tx, session, sender, &local_ids)? {

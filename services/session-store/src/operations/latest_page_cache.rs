@@ -17,7 +17,7 @@ use moka::policy::EvictionPolicy;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::domain::access::{Access, Refusal};
+use crate::domain::access::{Access, Actor, Refusal};
 use crate::error::Error;
 use crate::store;
 use crate::store::sessions::SessionRow;
@@ -87,9 +87,9 @@ impl LatestPageCaches {
 }
 
 impl LatestPage {
-    /// Fails unless this user could read the session when the page was read.
-    pub(super) fn check(&self, user: UserId) -> Result<Access, Refusal> {
-        Access::of(self.session.owner_id, user, self.levels.get(&user).copied())
+    /// Fails unless this caller could read the session when the page was read.
+    pub(super) fn check(&self, caller: &Actor) -> Result<Access, Refusal> {
+        Access::of(self.session.ownership(), caller, self.levels.get(&caller.user).copied())
     }
 
     fn bytes(&self) -> usize {

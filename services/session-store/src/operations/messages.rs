@@ -1,11 +1,12 @@
 //! Histories: read in pages.
 
 use ensemble_store_kit::Conn;
-use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::ids::SessionId;
 use ensemble_types::messages::{Message, MessagePage};
 
 use super::read_session;
 use crate::SessionStore;
+use crate::domain::access::Actor;
 use crate::domain::history::{PageBounds, Window};
 use crate::error::Error;
 use crate::store;
@@ -26,12 +27,12 @@ pub(crate) enum ShortPage {
 pub(crate) async fn page(
     service: &SessionStore,
     id: SessionId,
-    caller: UserId,
+    caller: Actor,
     window: Window,
 ) -> Result<MessagePage, Error> {
     let read = move |c: &mut Conn| {
         let messages = store::messages::page(c, id, window)?;
-        with_bounds(c, id, caller, window, messages)
+        with_bounds(c, id, &caller, window, messages)
     };
     service.db.read("read history", read).await
 }
@@ -40,18 +41,18 @@ pub(crate) async fn page(
 pub(crate) async fn short_page(
     service: &SessionStore,
     id: SessionId,
-    caller: UserId,
+    caller: Actor,
     window: Window,
 ) -> Result<ShortPage, Error> {
     let read = move |c: &mut Conn| {
         let extent = store::messages::extent(c, id, window)?;
         if let Some(long) = extent.filter(|extent| extent.bytes > SHORT) {
             // Strangers are not told how much there is.
-            read_session(c, id, caller)?;
+            read_session(c, id, &caller)?;
             return Ok(ShortPage::Long { bytes: long.bytes });
         }
         let messages = extent.map(|extent| store::messages::read(c, id, window, extent)).transpose()?;
-        with_bounds(c, id, caller, window, messages.unwrap_or_default()).map(ShortPage::Whole)
+        with_bounds(c, id, &caller, window, messages.unwrap_or_default()).map(ShortPage::Whole)
     };
     service.db.read("read a short page", read).await
 }
@@ -61,7 +62,7 @@ pub(crate) async fn short_page(
 fn with_bounds(
     c: &mut Conn,
     id: SessionId,
-    caller: UserId,
+    caller: &Actor,
     window: Window,
     messages: Vec<Message>,
 ) -> Result<MessagePage, Error> {

@@ -13,10 +13,10 @@ pub(crate) mod streams;
 pub(crate) mod sweep;
 
 use ensemble_store_kit::{Conn, StoreError, Topic};
-use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::ids::SessionId;
 
 pub(crate) use self::latest_page_cache::LatestPageCaches;
-use crate::domain::access::{Access, Refusal};
+use crate::domain::access::{Access, Actor, Refusal};
 use crate::error::Error;
 use crate::store;
 use crate::store::sessions::SessionRow;
@@ -34,16 +34,18 @@ fn deletions_topic() -> Topic {
 }
 
 /// Locks a session until the transaction ends, and reads the caller's access to it. The access stays true until then.
-fn lock_session(tx: &mut Conn, id: SessionId, caller: UserId) -> Result<(SessionRow, Access), Error> {
+fn lock_session(tx: &mut Conn, id: SessionId, caller: &Actor) -> Result<(SessionRow, Access), Error> {
     let session = store::sessions::lock(tx, id)?.ok_or(Refusal::NotFound)?;
-    let access = Access::of(session.owner_id, caller, store::shares::level(tx, id, caller)?)?;
+    let level = store::shares::level(tx, id, caller.user)?;
+    let access = Access::of(session.ownership(), caller, level)?;
     Ok((session, access))
 }
 
 /// Reads a session and the caller's access without a lock. Good enough for reads, and for checks before a slow call.
-fn read_session(c: &mut Conn, id: SessionId, caller: UserId) -> Result<(SessionRow, Access), Error> {
+fn read_session(c: &mut Conn, id: SessionId, caller: &Actor) -> Result<(SessionRow, Access), Error> {
     let session = store::sessions::find(c, id)?.ok_or(Refusal::NotFound)?;
-    let access = Access::of(session.owner_id, caller, store::shares::level(c, id, caller)?)?;
+    let level = store::shares::level(c, id, caller.user)?;
+    let access = Access::of(session.ownership(), caller, level)?;
     Ok((session, access))
 }
 

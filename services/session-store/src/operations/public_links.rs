@@ -2,13 +2,14 @@
 //! conditional UPDATE.
 
 use ensemble_store_kit::Conn;
-use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::ids::SessionId;
 use ensemble_types::links::{CreateLink, PublicMessage, PublicView};
 use ensemble_types::messages::Message;
 use ensemble_types::time::Timestamp;
 
 use super::{lock_session, messages, publish_change};
 use crate::SessionStore;
+use crate::domain::access::Actor;
 use crate::domain::history::{PageBounds, Window};
 use crate::domain::public_link::{LinkTerms, LinkToken, PublicLink, TokenHash, VIEWING};
 use crate::error::Error;
@@ -37,13 +38,13 @@ pub(crate) struct PublicReader {
 pub(crate) async fn create(
     service: &SessionStore,
     id: SessionId,
-    caller: UserId,
+    caller: Actor,
     request: CreateLink,
 ) -> Result<CreatedLink, Error> {
     service
         .db
         .write("create a link", move |tx| {
-            let (_, access) = lock_session(tx, id, caller)?;
+            let (_, access) = lock_session(tx, id, &caller)?;
             let can_own = access.own()?;
             let created_at = tx.now()?;
             let terms = LinkTerms::new(request.clone(), created_at)?;
@@ -56,11 +57,11 @@ pub(crate) async fn create(
         .await
 }
 
-pub(crate) async fn remove(service: &SessionStore, id: SessionId, caller: UserId) -> Result<(), Error> {
+pub(crate) async fn remove(service: &SessionStore, id: SessionId, caller: Actor) -> Result<(), Error> {
     service
         .db
         .write("remove a link", move |tx| {
-            let (_, access) = lock_session(tx, id, caller)?;
+            let (_, access) = lock_session(tx, id, &caller)?;
             if store::public_links::remove(access.own()?, tx, id)? {
                 publish_change(tx, id)?;
             }
@@ -111,7 +112,7 @@ pub(super) fn check_viewing(c: &mut Conn, link: TokenHash, view_token: &str) -> 
 
 /// A message as readers of a link see it.
 pub(super) fn public_message(message: Message) -> PublicMessage {
-    let Message { id, seq, content, key_epoch, created_at, local_id: _, sender_id: _ } = message;
+    let Message { id, seq, content, key_epoch, created_at, local_id: _, sender_id: _, sender_machine_id: _ } = message;
     PublicMessage { id, seq, content, key_epoch, created_at }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ensemble_store_kit::idempotency::{self, IdempotencyOutcome, IdempotencyRequest};
 use ensemble_store_kit::types::IntoDb;
 use ensemble_store_kit::{Conn, Quota, StoreError, cursor};
-use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::ids::SessionId;
 use ensemble_types::refs::IdOrRef;
 use ensemble_types::sessions::{Session, SessionPage, SessionStatus};
 use ensemble_types::time::Timestamp;
@@ -14,13 +14,14 @@ use uuid::Uuid;
 
 use super::{deletions_topic, lock_session, publish_change};
 use crate::SessionStore;
-use crate::domain::access::{Access, Refusal};
-use crate::domain::session::{SessionChange, Versioned};
+use crate::domain::access::{Access, Actor, Refusal};
+use crate::domain::session::{Draft, SessionChange, Versioned};
 use crate::error::Error;
 use crate::store;
 use crate::store::session_list::{Entry, Slice};
-pub(crate) use crate::store::sessions::NewSession;
-use crate::store::sessions::{ContentColumns, NO_MACHINE, SessionColumns, SessionRow, WholeSession, status};
+use crate::store::sessions::{
+    ContentColumns, NO_MACHINE, NewSession, SessionColumns, SessionRow, WholeSession, status,
+};
 
 /// A session, and whether this call created it.
 pub(crate) struct Created {
@@ -31,7 +32,7 @@ pub(crate) struct Created {
 /// Which page of which list.
 #[derive(Clone, Debug)]
 pub(crate) struct ListRequest {
-    pub(crate) user: UserId,
+    pub(crate) caller: Actor,
     pub(crate) include_shared: bool,
     pub(crate) active_only: bool,
     pub(crate) limit: usize,
@@ -44,10 +45,13 @@ const PAGE_BYTES: i64 = 4 << 20;
 /// Creates a session. The same tag or the same idempotency key gives the session that exists.
 pub(crate) async fn create(
     service: &SessionStore,
-    new: NewSession,
+    caller: Actor,
+    draft: Draft,
     request: Option<IdempotencyRequest>,
 ) -> Result<Created, Error> {
-    if let Some(machine) = &new.machine {
+    let hosted = caller.hosts(draft.machine.as_ref())?;
+    let new = NewSession { owner: caller.user, hosted, draft };
+    if let Some(machine) = &new.draft.machine {
         service.peers.require_machine(new.owner, machine).await?;
     }
     let (online_for, quota) = (service.online_for, service.quotas.sessions.clone());
@@ -55,7 +59,7 @@ pub(crate) async fn create(
         .db
         .write("create a session", move |tx| {
             let (id, is_new) = create_or_find(tx, &new, &quota, request.as_ref())?;
-            Ok(Created { session: load(tx, id, new.owner, online_for)?, is_new })
+            Ok(Created { session: load(tx, id, &caller, online_for)?, is_new })
         })
         .await
 }
@@ -70,9 +74,9 @@ pub(crate) async fn resolve(service: &SessionStore, path: IdOrRef<SessionId>) ->
     path.id(find).await
 }
 
-pub(crate) async fn read(service: &SessionStore, id: SessionId, caller: UserId) -> Result<Session, Error> {
+pub(crate) async fn read(service: &SessionStore, id: SessionId, caller: Actor) -> Result<Session, Error> {
     let online_for = service.online_for;
-    service.db.read("read a session", move |c| load(c, id, caller, online_for)).await
+    service.db.read("read a session", move |c| load(c, id, &caller, online_for)).await
 }
 
 /// A page of a user's sessions, the most recently changed first.
@@ -85,15 +89,16 @@ pub(crate) async fn list(service: &SessionStore, request: ListRequest) -> Result
 pub(crate) async fn update(
     service: &SessionStore,
     id: SessionId,
-    caller: UserId,
+    caller: Actor,
     change: SessionChange,
 ) -> Result<Session, Error> {
     let online_for = service.online_for;
     service
         .db
         .write("update a session", move |tx| {
-            let (session, access) = lock_session(tx, id, caller)?;
+            let (session, access) = lock_session(tx, id, &caller)?;
             let can_change = access.change(change.required_level())?;
+            change.check_host_key(session.hosted)?;
             check_versions(tx, &session, &change)?;
             let now = tx.now()?;
             store::sessions::update(can_change, tx, id, &session_columns(&session, &change, now))?;
@@ -103,17 +108,18 @@ pub(crate) async fn update(
             if !change.is_heartbeat_only() {
                 publish_change(tx, id)?;
             }
-            load(tx, id, caller, online_for)
+            load(tx, id, &caller, online_for)
         })
         .await
 }
 
 /// Deletes a session for everyone. The purge removes its rows afterwards.
-pub(crate) async fn delete(service: &SessionStore, id: SessionId, caller: UserId) -> Result<(), Error> {
+pub(crate) async fn delete(service: &SessionStore, id: SessionId, caller: Actor) -> Result<(), Error> {
+    let owner = caller.user;
     service
         .db
         .write("delete a session", move |tx| {
-            let (_, access) = lock_session(tx, id, caller)?;
+            let (_, access) = lock_session(tx, id, &caller)?;
             store::sessions::mark_deleted(access.own()?, tx, id)?;
             publish_change(tx, id)?;
             tx.notify(deletions_topic());
@@ -121,14 +127,14 @@ pub(crate) async fn delete(service: &SessionStore, id: SessionId, caller: UserId
         })
         .await?;
     // Only the owner deletes. What the session took is free now, and not when it is purged.
-    service.quotas.sessions.forget(caller);
-    service.quotas.message_bytes.forget(caller);
+    service.quotas.sessions.forget(owner);
+    service.quotas.message_bytes.forget(owner);
     Ok(())
 }
 
 /// Reads a session as the caller may see it.
-pub(super) fn load(c: &mut Conn, id: SessionId, caller: UserId, online_for: Duration) -> Result<Session, Error> {
-    let whole = store::sessions::load(c, &[id], caller)?.pop().ok_or(Refusal::NotFound)?;
+pub(super) fn load(c: &mut Conn, id: SessionId, caller: &Actor, online_for: Duration) -> Result<Session, Error> {
+    let whole = store::sessions::load(c, &[id], caller.user)?.pop().ok_or(Refusal::NotFound)?;
     view(c.operation(), whole, caller, online_for)
 }
 
@@ -138,7 +144,7 @@ fn create_or_find(
     quota: &Quota,
     request: Option<&IdempotencyRequest>,
 ) -> Result<(SessionId, bool), Error> {
-    let id = SessionId::generate();
+    let id = new.draft.id.unwrap_or_else(SessionId::generate);
     if let Some(request) = request {
         match idempotency::claim(tx, request, &id.to_string())? {
             IdempotencyOutcome::New => {}
@@ -156,7 +162,10 @@ fn create_or_find(
         tx.hold(reserved);
         return Ok((id, true));
     }
-    let Some(tag) = &new.tag else {
+    if new.draft.id.is_some() && store::sessions::exists(tx, id)? {
+        return Err(Error::IdTaken);
+    }
+    let Some(tag) = &new.draft.tag else {
         return Err(StoreError::bad_row(tx.operation(), "a session without a tag was not inserted").into());
     };
     let existing = store::sessions::find_by_tag(tx, new.owner, tag)?;
@@ -173,17 +182,21 @@ fn list_page(c: &mut Conn, request: &ListRequest, online_for: Duration) -> Resul
     // One entry more than the page holds shows whether there is a next page.
     let limit = i64::try_from(request.limit).unwrap_or(i64::MAX - 1) + 1;
     let slice = Slice { active_only: request.active_only, limit, after };
-    let mut entries = store::session_list::owned(c, request.user, slice)?;
-    if request.include_shared {
-        entries.extend(store::session_list::shared(c, request.user, slice)?);
+    let user = request.caller.user;
+    let mut entries = match &request.caller.machine {
+        Some(machine) => store::session_list::hosted(c, user, machine, slice)?,
+        None => store::session_list::owned(c, user, slice)?,
+    };
+    if request.include_shared && request.caller.machine.is_none() {
+        entries.extend(store::session_list::shared(c, user, slice)?);
         entries.sort_by_key(|(at, id, _)| std::cmp::Reverse((*at, *id)));
     }
     let has_more = cut(&mut entries, request.limit);
     let ids: Vec<SessionId> = entries.iter().map(|(_, id, _)| *id).collect();
     let operation = c.operation();
     let mut sessions: HashMap<SessionId, Session> = HashMap::with_capacity(ids.len());
-    for whole in store::sessions::load(c, &ids, request.user)? {
-        match view(operation, whole, request.user, online_for) {
+    for whole in store::sessions::load(c, &ids, user)? {
+        match view(operation, whole, &request.caller, online_for) {
             Ok(session) => drop(sessions.insert(session.id, session)),
             // The share was removed between the two steps.
             Err(Error::Refused(_)) => {}
@@ -217,7 +230,11 @@ impl ListRequest {
             (true, false) => "active",
             (true, true) => "active shared",
         };
-        format!("{name} {}", self.user)
+        let Actor { user, machine } = &self.caller;
+        match machine {
+            Some(machine) => format!("{name} {user} {machine}"),
+            None => format!("{name} {user}"),
+        }
     }
 }
 
@@ -229,7 +246,7 @@ fn check_versions(tx: &mut Conn, session: &SessionRow, change: &SessionChange) -
         (session.metadata_version, Some(store::sessions::contents(tx, session.id)?.metadata))
     } else if stale(&change.agent_state, session.agent_state_version) {
         (session.agent_state_version, store::sessions::contents(tx, session.id)?.agent_state)
-    } else if stale(&change.key, session.key_epoch) {
+    } else if change.key.as_ref().is_some_and(|key| key.expected_epoch != session.key_epoch) {
         (session.key_epoch, Some(store::sessions::contents(tx, session.id)?.encryption_key))
     } else {
         return Ok(());
@@ -260,7 +277,9 @@ fn content_columns(change: &SessionChange) -> Option<ContentColumns> {
     let columns = ContentColumns {
         metadata: value(&change.metadata),
         agent_state: value(&change.agent_state),
-        encryption_key: value(&change.key),
+        encryption_key: change.key.as_ref().map(|key| key.value.clone()),
+        content_epoch: change.key.as_ref().map(|key| key.content_epoch.map(i64::from)),
+        host_key: change.key.as_ref().map(|key| key.host_key.clone()),
     };
     let is_empty = columns.metadata.is_none() && columns.agent_state.is_none() && columns.encryption_key.is_none();
     (!is_empty).then_some(columns)
@@ -270,13 +289,18 @@ fn content_columns(change: &SessionChange) -> Option<ContentColumns> {
 fn view(
     operation: &'static str,
     (row, content, share, read_at): WholeSession,
-    caller: UserId,
+    caller: &Actor,
     online_for: Duration,
 ) -> Result<Session, Error> {
     let level =
         share.as_ref().map(|share| store::shares::level_from_number(operation, share.access_level)).transpose()?;
-    let access = Access::of(row.owner_id, caller, level)?;
-    let is_owner = access.own().is_ok();
+    let access = Access::of(row.ownership(), caller, level)?;
+    let (is_owner, is_host) = (access.own().is_ok(), access == Access::Host);
+    let sealed_in = match &share {
+        _ if is_owner => content.content_epoch,
+        Some(share) if !is_host => share.content_epoch,
+        _ => None,
+    };
     let malformed = |error| StoreError::bad_row(operation, format!("{error}: machine {}", row.machine_id));
     let online = row.last_active_at.is_some_and(|at| read_at.since(at) < online_for);
     Ok(Session {
@@ -288,10 +312,13 @@ fn view(
             .map(str::parse)
             .transpose()
             .map_err(malformed)?,
+        hosted: row.hosted,
         tag: row.tag.filter(|_| is_owner),
         metadata: content.metadata,
         metadata_version: row.metadata_version,
         encryption_key: Some(content.encryption_key).filter(|_| is_owner),
+        host_key: content.host_key.filter(|_| is_host),
+        content_epoch: store::shares::epoch_from_number(operation, sealed_in)?,
         agent_state: content.agent_state,
         agent_state_version: row.agent_state_version,
         status: status(row.ended_at),
@@ -302,7 +329,7 @@ fn view(
         last_active_at: row.last_active_at,
         last_seq: row.last_seq,
         access_level: access.level(),
-        encrypted_key: share.filter(|_| !is_owner).map(|share| share.encrypted_key),
+        encrypted_key: share.filter(|_| !is_owner && !is_host).map(|share| share.encrypted_key),
         key_epoch: row.key_epoch,
         rekey_needed: row.rekey_needed,
         created_at: row.created_at,

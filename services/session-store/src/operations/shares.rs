@@ -8,22 +8,22 @@ use uuid::Uuid;
 
 use super::{lock_session, publish_change, read_session};
 use crate::SessionStore;
-use crate::domain::access::{Access, CanShare, Refusal};
+use crate::domain::access::{Access, Actor, CanShare, Refusal};
 use crate::domain::share::{MAX_SHARES, check_recipient};
 use crate::error::Error;
 use crate::store;
 use crate::store::sessions::SessionRow;
-pub(crate) use crate::store::shares::NewShare;
+pub(crate) use crate::store::shares::{NewShare, ShareKey};
 
 /// Shares a session, or replaces the recipient's share. True when the share is new.
-pub(crate) async fn create(service: &SessionStore, new: NewShare) -> Result<(Share, bool), Error> {
+pub(crate) async fn create(service: &SessionStore, caller: Actor, new: NewShare) -> Result<(Share, bool), Error> {
     // Checked before the recipient is looked up, so that only callers who may share learn which users exist. Checked again
     // under the lock, because the access may have changed meanwhile.
-    let request = new.clone();
+    let (request, asking) = (new.clone(), caller.clone());
     service
         .db
         .read("check whether a session may be shared", move |c| {
-            let (session, access) = read_session(c, request.session, request.shared_by)?;
+            let (session, access) = read_session(c, request.session, &asking)?;
             let existing = store::shares::level(c, request.session, request.recipient)?;
             check_create(&session, &access, existing, &request).map(drop)
         })
@@ -32,7 +32,7 @@ pub(crate) async fn create(service: &SessionStore, new: NewShare) -> Result<(Sha
     service
         .db
         .write("share a session", move |tx| {
-            let (session, access) = lock_session(tx, new.session, new.shared_by)?;
+            let (session, access) = lock_session(tx, new.session, &caller)?;
             let existing = store::shares::level(tx, new.session, new.recipient)?;
             let can_share = check_create(&session, &access, existing, &new)?;
             if existing.is_none() && store::shares::count(tx, new.session)? >= MAX_SHARES {
@@ -49,19 +49,19 @@ pub(crate) async fn create(service: &SessionStore, new: NewShare) -> Result<(Sha
 pub(crate) async fn update(
     service: &SessionStore,
     id: SessionId,
-    caller: UserId,
+    caller: Actor,
     recipient: UserId,
     level: Option<ShareLevel>,
-    encrypted_key: Option<String>,
+    key: Option<ShareKey>,
 ) -> Result<Share, Error> {
     service
         .db
         .write("update a share", move |tx| {
-            let (_, access) = lock_session(tx, id, caller)?;
+            let (_, access) = lock_session(tx, id, &caller)?;
             access.administer()?;
             let existing = store::shares::level(tx, id, recipient)?.ok_or(Refusal::NotFound)?;
             let can_share = access.share(Some(existing), level)?;
-            store::shares::update(can_share, tx, id, recipient, level, encrypted_key.as_deref())?;
+            store::shares::update(can_share, tx, id, recipient, level, key.as_ref())?;
             publish_change(tx, id)?;
             Ok(store::shares::load(tx, id, recipient)?)
         })
@@ -72,15 +72,15 @@ pub(crate) async fn update(
 pub(crate) async fn remove(
     service: &SessionStore,
     id: SessionId,
-    caller: UserId,
+    caller: Actor,
     recipient: UserId,
 ) -> Result<(), Error> {
     service
         .db
         .write("remove a share", move |tx| {
-            let (_, access) = lock_session(tx, id, caller)?;
+            let (_, access) = lock_session(tx, id, &caller)?;
             let existing = store::shares::level(tx, id, recipient)?;
-            let can_share = access.unshare(caller, recipient, existing)?;
+            let can_share = access.unshare(caller.user, recipient, existing)?;
             existing.ok_or(Refusal::NotFound)?;
             store::shares::remove(can_share, tx, id, recipient)?;
             store::sessions::require_rekey(tx, id)?;
@@ -93,15 +93,15 @@ pub(crate) async fn remove(
 pub(crate) async fn list(
     service: &SessionStore,
     id: SessionId,
-    caller: UserId,
+    caller: Actor,
     limit: usize,
     cursor: Option<String>,
 ) -> Result<SharePage, Error> {
     service
         .db
         .read("list shares", move |c| {
-            read_session(c, id, caller)?.1.own()?;
-            let list = format!("shares {caller} {id}");
+            read_session(c, id, &caller)?.1.own()?;
+            let list = format!("shares {} {id}", caller.user);
             let after: Option<(i64, Uuid)> = cursor.as_deref().map(|text| cursor::decode(&list, text)).transpose()?;
             // One share more than the page holds shows whether there is a next page.
             let fetch = i64::try_from(limit).unwrap_or(i64::MAX - 1) + 1;

@@ -91,9 +91,9 @@ impl SessionStream {
             let more = !messages.is_empty() && next.seq < row.last_seq;
             events.extend(messages.into_iter().map(|message| message_for(&audience, message)));
             if next.stamp != position.stamp {
-                events.push(match audience {
-                    Audience::Member(user) => {
-                        StreamEvent::Session(Box::new(sessions::load(c, session, user, online_for)?))
+                events.push(match audience.clone() {
+                    Audience::Member(reader) => {
+                        StreamEvent::Session(Box::new(sessions::load(c, session, &reader, online_for)?))
                     }
                     Audience::Public { .. } => {
                         StreamEvent::PublicSession(store::sessions::load_public(c, session)?.ok_or(Refusal::NotFound)?)
@@ -113,9 +113,9 @@ impl SessionStream {
 
     /// Reads what is new since this stream was woken, together with the other streams of the session.
     pub(crate) async fn read_latest(&mut self, woken_at: Instant) -> Result<Step, Error> {
-        if let Audience::Member(user) = self.audience
+        if let Audience::Member(reader) = &self.audience
             && let Ok(page) = self.latest_page(woken_at).await
-            && page.check(user).is_ok()
+            && page.check(reader).is_ok()
             && page.session.stamp() == self.position.stamp
         {
             self.position.seq = page.messages.last().map_or(self.position.seq, |last| last.seq);
@@ -141,7 +141,7 @@ impl SessionStream {
 
     /// The reader; `None` with a public link.
     pub(crate) fn reader(&self) -> Option<UserId> {
-        if let Audience::Member(user) = self.audience { Some(user) } else { None }
+        if let Audience::Member(reader) = &self.audience { Some(reader.user) } else { None }
     }
 
     async fn latest_page(&self, woken_at: Instant) -> Result<Arc<LatestPage>, Error> {
@@ -165,7 +165,7 @@ pub(super) fn window_after(seq: i64) -> Window {
 /// Fails unless this reader may read the session now.
 fn check(c: &mut Conn, session: SessionId, audience: &Audience) -> Result<SessionRow, Error> {
     match audience {
-        Audience::Member(user) => Ok(read_session(c, session, *user)?.0),
+        Audience::Member(reader) => Ok(read_session(c, session, reader)?.0),
         Audience::Public { link, view_token } => {
             check_viewing(c, *link, view_token)?;
             Ok(store::sessions::find(c, session)?.ok_or(Refusal::NotFound)?)

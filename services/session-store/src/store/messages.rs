@@ -6,11 +6,12 @@ use diesel::prelude::*;
 use diesel::sql_types::Text;
 use ensemble_store_kit::types::{DbId, DbTime, IntoDb};
 use ensemble_store_kit::{Conn, StoreError, on};
-use ensemble_types::ids::{MessageId, SessionId, UserId};
+use ensemble_types::ids::{MachineId, MessageId, SessionId, UserId};
 use ensemble_types::messages::Message;
 use ensemble_types::time::Timestamp;
 
 use super::schema::messages;
+use crate::domain::access::Actor;
 use crate::domain::history::{Extent, Window};
 
 #[derive(Queryable, Selectable)]
@@ -23,6 +24,7 @@ struct MessageRow {
     sender_id: UserId,
     key_epoch: Option<i64>,
     created_at: Timestamp,
+    sender_machine_id: String,
 }
 
 #[derive(Insertable)]
@@ -36,6 +38,7 @@ struct NewMessageRow<'a> {
     content: &'a str,
     key_epoch: Option<i64>,
     created_at: DbTime,
+    sender_machine_id: &'a str,
 }
 
 #[diesel::declare_sql_function]
@@ -46,8 +49,10 @@ extern "SQL" {
 
 impl From<MessageRow> for Message {
     fn from(row: MessageRow) -> Self {
-        let MessageRow { id, seq, local_id, content, sender_id, key_epoch, created_at } = row;
-        Self { id, seq, local_id, content, sender_id, key_epoch, created_at }
+        let MessageRow { id, seq, local_id, content, sender_id, key_epoch, created_at, sender_machine_id } = row;
+        // Empty for people, which no machine's id is.
+        let sender_machine_id = sender_machine_id.parse().ok();
+        Self { id, seq, local_id, content, sender_id, sender_machine_id, key_epoch, created_at }
     }
 }
 
@@ -64,6 +69,7 @@ pub(crate) fn insert(tx: &mut Conn, added: &[(SessionId, Arc<Message>)]) -> Resu
             content: &message.content,
             key_epoch: message.key_epoch,
             created_at: message.created_at.db(),
+            sender_machine_id: machine_column(message.sender_machine_id.as_ref()),
         })
         .collect();
     on!(tx, |c| diesel::insert_into(messages::table).values(&rows).execute(c)).map(drop)
@@ -99,6 +105,11 @@ pub(crate) fn read(
     Ok(page)
 }
 
+/// What `sender_machine_id` holds: nothing for people.
+fn machine_column(machine: Option<&MachineId>) -> &str {
+    machine.map_or("", MachineId::as_str)
+}
+
 /// One message.
 pub(crate) fn find(c: &mut Conn, session: SessionId, seq: i64) -> Result<Option<Message>, StoreError> {
     let row: Option<MessageRow> = on!(c, |c| messages::table
@@ -127,11 +138,12 @@ fn sizes(c: &mut Conn, session: SessionId, window: Window) -> Result<Vec<(i64, i
 pub(crate) fn find_by_local_ids(
     tx: &mut Conn,
     session: SessionId,
-    sender: UserId,
+    sender: &Actor,
     local_ids: &[&str],
 ) -> Result<Vec<Message>, StoreError> {
     let rows: Vec<MessageRow> = on!(tx, |c| messages::table
-        .filter(messages::session_id.eq(session.db()).and(messages::sender_id.eq(sender.db())))
+        .filter(messages::session_id.eq(session.db()).and(messages::sender_id.eq(sender.user.db())))
+        .filter(messages::sender_machine_id.eq(machine_column(sender.machine.as_ref())))
         .filter(messages::local_id.eq_any(local_ids))
         .select(MessageRow::as_select())
         .load(c))?;

@@ -27,11 +27,12 @@ table! {
         created_at -> Moment,
         updated_at -> Moment,
         deleted_at -> Nullable<Moment>,
+        hosted -> Bool,
     }
 }
 
 table! {
-    use diesel::sql_types::{Nullable, Text};
+    use diesel::sql_types::{BigInt, Nullable, Text};
     use ensemble_store_kit::types::Uid;
 
     session_contents (session_id) {
@@ -39,6 +40,8 @@ table! {
         metadata -> Text,
         encryption_key -> Text,
         agent_state -> Nullable<Text>,
+        content_epoch -> Nullable<BigInt>,
+        host_key -> Nullable<Text>,
     }
 }
 
@@ -55,11 +58,12 @@ table! {
         content -> Text,
         key_epoch -> Nullable<BigInt>,
         created_at -> Moment,
+        sender_machine_id -> Text,
     }
 }
 
 table! {
-    use diesel::sql_types::{SmallInt, Text};
+    use diesel::sql_types::{BigInt, Nullable, SmallInt, Text};
     use ensemble_store_kit::types::{Moment, Uid};
 
     shares (session_id, user_id) {
@@ -70,6 +74,7 @@ table! {
         shared_by -> Uid,
         created_at -> Moment,
         updated_at -> Moment,
+        content_epoch -> Nullable<BigInt>,
     }
 }
 

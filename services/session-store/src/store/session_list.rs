@@ -5,7 +5,7 @@ use diesel::prelude::*;
 use diesel::sql_types::BigInt;
 use ensemble_store_kit::types::{DbId, IntoDb};
 use ensemble_store_kit::{Conn, StoreError, on};
-use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::ids::{MachineId, SessionId, UserId};
 use ensemble_types::time::Timestamp;
 use uuid::Uuid;
 
@@ -53,6 +53,14 @@ macro_rules! entries {
 /// The sessions that a user owns.
 pub(crate) fn owned(c: &mut Conn, user: UserId, slice: Slice) -> Result<Vec<Entry>, StoreError> {
     let sessions = sessions::table.filter(sessions::owner_id.eq(user.db()));
+    on!(c, |c| entries!(c, slice, sessions))
+}
+
+/// The sessions that a machine of a user hosts.
+pub(crate) fn hosted(c: &mut Conn, user: UserId, machine: &MachineId, slice: Slice) -> Result<Vec<Entry>, StoreError> {
+    let sessions = sessions::table
+        .filter(sessions::owner_id.eq(user.db()).and(sessions::machine_id.eq(machine.as_str())))
+        .filter(sessions::hosted.eq(true));
     on!(c, |c| entries!(c, slice, sessions))
 }
 

@@ -16,16 +16,19 @@ use ensemble_types::sessions::SessionStatus;
 use ensemble_types::time::Timestamp;
 
 use super::schema::{session_contents, sessions, shares};
-use crate::domain::access::{CanChange, CanOwn};
+use crate::domain::access::{CanChange, CanOwn, Ownership};
 use crate::domain::message::ROW_BYTES;
+use crate::domain::session::Draft;
 use crate::domain::stream::SessionStamp;
 
 /// What decisions about a session are made from.
-#[derive(Clone, Copy, Debug, Queryable, Selectable)]
+#[derive(Clone, Debug, Queryable, Selectable)]
 #[diesel(table_name = sessions)]
 pub(crate) struct SessionRow {
     pub(crate) id: SessionId,
     pub(crate) owner_id: UserId,
+    pub(crate) machine_id: String,
+    pub(crate) hosted: bool,
     pub(crate) metadata_version: i64,
     pub(crate) agent_state_version: i64,
     pub(crate) ended_at: Option<Timestamp>,
@@ -40,10 +43,9 @@ pub(crate) const NO_MACHINE: &str = "";
 #[derive(Clone, Debug)]
 pub(crate) struct NewSession {
     pub(crate) owner: UserId,
-    pub(crate) machine: Option<MachineId>,
-    pub(crate) metadata: String,
-    pub(crate) encryption_key: String,
-    pub(crate) tag: Option<String>,
+    /// Its machine makes it.
+    pub(crate) hosted: bool,
+    pub(crate) draft: Draft,
 }
 
 /// New values for columns of `sessions`; `None` leaves a column as it is.
@@ -68,6 +70,8 @@ pub(crate) struct ContentColumns {
     pub(crate) metadata: Option<String>,
     pub(crate) agent_state: Option<String>,
     pub(crate) encryption_key: Option<String>,
+    pub(crate) content_epoch: Option<Option<i64>>,
+    pub(crate) host_key: Option<Option<String>>,
 }
 
 /// The large values of a session.
@@ -77,6 +81,8 @@ pub(crate) struct ContentRow {
     pub(crate) metadata: String,
     pub(crate) encryption_key: String,
     pub(crate) agent_state: Option<String>,
+    pub(crate) content_epoch: Option<i64>,
+    pub(crate) host_key: Option<String>,
 }
 
 #[derive(Queryable, Selectable)]
@@ -86,6 +92,7 @@ pub(crate) struct DetailRow {
     pub(crate) reference: Ref,
     pub(crate) owner_id: UserId,
     pub(crate) machine_id: String,
+    pub(crate) hosted: bool,
     pub(crate) tag: Option<String>,
     pub(crate) metadata_version: i64,
     pub(crate) agent_state_version: i64,
@@ -105,6 +112,7 @@ pub(crate) struct DetailRow {
 pub(crate) struct CallerShareRow {
     pub(crate) access_level: i16,
     pub(crate) encrypted_key: String,
+    pub(crate) content_epoch: Option<i64>,
 }
 
 /// A session, its contents, the caller's share of it, and the database's time of the read.
@@ -114,6 +122,11 @@ pub(crate) type WholeSession = (DetailRow, ContentRow, Option<CallerShareRow>, T
 pub(crate) type Revision = (i64, i64);
 
 impl SessionRow {
+    /// Whose the session is.
+    pub(crate) fn ownership(&self) -> Ownership<'_> {
+        ownership(self.owner_id, self.hosted, &self.machine_id)
+    }
+
     pub(crate) fn stamp(&self) -> SessionStamp {
         SessionStamp {
             metadata_version: self.metadata_version,
@@ -122,6 +135,17 @@ impl SessionRow {
             key_epoch: self.key_epoch,
         }
     }
+}
+
+impl DetailRow {
+    /// Whose the session is.
+    pub(crate) fn ownership(&self) -> Ownership<'_> {
+        ownership(self.owner_id, self.hosted, &self.machine_id)
+    }
+}
+
+fn ownership(owner: UserId, hosted: bool, machine: &str) -> Ownership<'_> {
+    Ownership { owner, host: hosted.then_some(machine) }
 }
 
 /// Locks a session until the transaction ends.
@@ -146,6 +170,12 @@ pub(crate) fn lock_all(tx: &mut Conn, ids: BTreeSet<SessionId>) -> Result<Vec<Se
         Sqlite | c | query.select((SessionRow::as_select(), exists)).load(c)
     )?;
     Ok(rows.into_iter().filter_map(|(row, exists)| exists.then_some(row)).collect())
+}
+
+/// Whether a session, also a deleted one, has this id.
+pub(crate) fn exists(tx: &mut Conn, id: SessionId) -> Result<bool, StoreError> {
+    let count: i64 = on!(tx, |c| sessions::table.filter(sessions::id.eq(id.db())).count().get_result(c))?;
+    Ok(count > 0)
 }
 
 /// The session with this ref, also one that was deleted.
@@ -176,7 +206,7 @@ pub(crate) fn load(c: &mut Conn, ids: &[SessionId], caller: UserId) -> Result<Ve
 
 /// Reads what the public may see of a session.
 pub(crate) fn load_public(c: &mut Conn, id: SessionId) -> Result<Option<PublicSession>, StoreError> {
-    type Columns = (String, i64, Option<Timestamp>, i64, Timestamp, Timestamp);
+    type Columns = (String, i64, Option<Timestamp>, bool, i64, Timestamp, Timestamp);
     let columns: Option<Columns> = on!(c, |c| sessions::table
         .inner_join(session_contents::table.on(session_contents::session_id.eq(sessions::id)))
         .filter(sessions::id.eq(id.db()).and(sessions::deleted_at.is_null()))
@@ -184,32 +214,35 @@ pub(crate) fn load_public(c: &mut Conn, id: SessionId) -> Result<Option<PublicSe
             session_contents::metadata,
             sessions::metadata_version,
             sessions::ended_at,
+            sessions::hosted,
             sessions::last_seq,
             sessions::created_at,
             sessions::updated_at
         ))
         .first(c)
         .optional())?;
-    Ok(columns.map(|(metadata, metadata_version, ended_at, last_seq, created_at, updated_at)| PublicSession {
+    Ok(columns.map(|(metadata, metadata_version, ended_at, hosted, last_seq, created_at, updated_at)| PublicSession {
         id,
         metadata,
         metadata_version,
         status: status(ended_at),
+        hosted,
         last_seq,
         created_at,
         updated_at,
     }))
 }
 
-/// Inserts a session. False when the owner has one with this tag.
+/// Inserts a session. False when the owner has one with this tag, or a session has its id.
 pub(crate) fn insert(tx: &mut Conn, id: SessionId, new: &NewSession) -> Result<bool, StoreError> {
     let row = |reference: Ref| {
         (
             sessions::id.eq(id.db()),
             sessions::reference.eq(reference.db()),
             sessions::owner_id.eq(new.owner.db()),
-            sessions::machine_id.eq(new.machine.as_ref().map_or(NO_MACHINE, MachineId::as_str)),
-            sessions::tag.eq(new.tag.as_deref()),
+            sessions::machine_id.eq(new.draft.machine.as_ref().map_or(NO_MACHINE, MachineId::as_str)),
+            sessions::hosted.eq(new.hosted),
+            sessions::tag.eq(new.draft.tag.as_deref()),
             sessions::metadata_version.eq(1),
             sessions::agent_state_version.eq(0),
             sessions::archived.eq(false),
@@ -228,7 +261,7 @@ pub(crate) fn insert(tx: &mut Conn, id: SessionId, new: &NewSession) -> Result<b
         let insert = diesel::insert_into(sessions::table).values(row(reference));
         // A concurrent insert with the same tag or ref waits here for the first one's commit.
         let inserted = on!(tx, |c| insert.on_conflict_do_nothing().execute(c))?;
-        // Another ref is tried when this one was taken. The tag is taken otherwise.
+        // Another ref is tried when this one was taken. The tag or the id is taken otherwise.
         if inserted > 0 || find_id(tx, reference)?.is_none() {
             break inserted;
         }
@@ -239,8 +272,9 @@ pub(crate) fn insert(tx: &mut Conn, id: SessionId, new: &NewSession) -> Result<b
     on!(tx, |c| diesel::insert_into(session_contents::table)
         .values((
             session_contents::session_id.eq(id.db()),
-            session_contents::metadata.eq(&new.metadata),
-            session_contents::encryption_key.eq(&new.encryption_key),
+            session_contents::metadata.eq(&new.draft.metadata),
+            session_contents::encryption_key.eq(&new.draft.encryption_key),
+            session_contents::content_epoch.eq(new.draft.content_epoch.map(i64::from)),
         ))
         .execute(c))?;
     Ok(true)

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use diesel::prelude::*;
 use ensemble_store_kit::types::{DbId, IntoDb, now};
 use ensemble_store_kit::{Conn, StoreError, on};
+use ensemble_types::epochs::ContentEpoch;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::shares::{Share, ShareLevel};
 use ensemble_types::time::Timestamp;
@@ -23,6 +24,7 @@ struct ShareRow {
     shared_by: UserId,
     created_at: Timestamp,
     updated_at: Timestamp,
+    content_epoch: Option<i64>,
 }
 
 /// A share to create, or to put in place of an existing one.
@@ -32,7 +34,15 @@ pub(crate) struct NewShare {
     pub(crate) recipient: UserId,
     pub(crate) level: ShareLevel,
     pub(crate) encrypted_key: String,
+    pub(crate) content_epoch: Option<ContentEpoch>,
     pub(crate) shared_by: UserId,
+}
+
+/// A key that is sealed to a recipient.
+#[derive(Clone, Debug)]
+pub(crate) struct ShareKey {
+    pub(crate) sealed: String,
+    pub(crate) content_epoch: Option<ContentEpoch>,
 }
 
 /// The access level that a user's share of a session gives.
@@ -74,6 +84,7 @@ pub(crate) fn put(_: CanShare<'_>, tx: &mut Conn, new: &NewShare) -> Result<(), 
     let columns = (
         shares::access_level.eq(level_number(new.level)),
         shares::encrypted_key.eq(&new.encrypted_key),
+        shares::content_epoch.eq(new.content_epoch.map(i64::from)),
         shares::shared_by.eq(new.shared_by.db()),
         shares::updated_at.eq(now()),
     );
@@ -99,12 +110,15 @@ pub(crate) fn update(
     session: SessionId,
     recipient: UserId,
     level: Option<ShareLevel>,
-    encrypted_key: Option<&str>,
+    key: Option<&ShareKey>,
 ) -> Result<(), StoreError> {
     on!(tx, |c| diesel::update(shares::table.find((session.db(), recipient.db())))
         .set((
             level.map(|level| shares::access_level.eq(level_number(level))),
-            encrypted_key.map(|key| shares::encrypted_key.eq(key)),
+            key.map(|key| (
+                shares::encrypted_key.eq(&key.sealed),
+                shares::content_epoch.eq(key.content_epoch.map(i64::from))
+            )),
             shares::updated_at.eq(now())
         ))
         .execute(c))
@@ -155,10 +169,19 @@ fn share_from_row(operation: &'static str, row: ShareRow) -> Result<Share, Store
         user_id: row.user_id,
         access_level: level_from_number(operation, row.access_level)?,
         encrypted_key: row.encrypted_key,
+        content_epoch: epoch_from_number(operation, row.content_epoch)?,
         shared_by: row.shared_by,
         created_at: row.created_at,
         updated_at: row.updated_at,
     })
+}
+
+/// A content epoch as a column holds it.
+pub(crate) fn epoch_from_number(
+    operation: &'static str,
+    number: Option<i64>,
+) -> Result<Option<ContentEpoch>, StoreError> {
+    number.map(|epoch| epoch.try_into().map_err(|error| StoreError::bad_row(operation, error))).transpose()
 }
 
 pub(crate) fn level_from_number(operation: &'static str, number: i16) -> Result<ShareLevel, StoreError> {

@@ -7,6 +7,7 @@ mod fixture;
 mod bad_input;
 mod crash;
 mod history;
+mod hosted;
 mod links;
 mod matrix;
 mod messages;

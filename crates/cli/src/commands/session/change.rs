@@ -12,6 +12,7 @@ use crate::confirm;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::print;
+use crate::sharing::Members;
 use crate::vault::{Card, card, seal_json};
 
 #[derive(Debug, Args)]
@@ -39,13 +40,12 @@ impl Rename {
             return Err(Failure::message("The title is empty."));
         }
         let id = self.session.find(me).await?;
-        let session = me.fresh(context, me.client.session(id).await?).await?;
-        let ring = me.writing_ring(context, &session).await?;
-        let old = card(&ring, &session.metadata)
+        let (session, ring) = me.writable(context, id).await?;
+        let old = card(&ring, session.id, &session.metadata)
             .map_err(|error| Failure::Seal(format!("The metadata of session {}", session.id), error))?;
         let new = Card { title: Some(self.title), ..old };
         let update = UpdateSession {
-            metadata: Some(seal_json(&ring, Purpose::SessionMetadata, "title", &new)?),
+            metadata: Some(seal_json(&ring, Purpose::SessionMetadata(session.id), "title", &new)?),
             expected_metadata_version: Some(session.metadata_version),
             ..UpdateSession::default()
         };
@@ -79,8 +79,8 @@ pub(super) async fn archived(context: &Context, me: &Me, id: SessionId, archived
 }
 
 pub(super) async fn rekey(context: &Context, me: &Me, id: SessionId) -> Result<()> {
-    let session = me.client.session(id).await?;
-    let session = me.rekey(context, &session).await?;
+    let session = me.session(context, id).await?;
+    let (session, _) = me.rekey(context, session, &Members::default()).await?;
     if context.json {
         return list::print_opened(me, &session);
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use ensemble_client::idempotency_key;
 use ensemble_client::seal::{Binding, KeyRing, Purpose};
+use ensemble_types::ids::SessionId;
 use ensemble_types::sessions::CreateSession;
 use ensemble_types::text::Text;
 
@@ -54,13 +55,28 @@ impl Create {
             ..Card::default()
         };
         let ring = KeyRing::generate();
+        // Its key and its title are sealed for this session only.
+        let id = SessionId::generate();
         let request = CreateSession {
+            id: Some(id),
             machine_id,
-            metadata: seal_json(&ring, Purpose::SessionMetadata, "metadata", &card)?,
-            encryption_key: seal_ring(&ring, &me.content_key()?, Binding::Session { owner: me.id }, &me.key)?,
+            metadata: seal_json(&ring, Purpose::SessionMetadata(id), "metadata", &card)?,
+            encryption_key: seal_ring(
+                &ring,
+                &me.content_key()?,
+                Binding::Session { session: id, owner: me.id },
+                &me.key,
+            )?,
+            content_epoch: me.content_epoch(),
             tag,
         };
         let (session, created) = me.client.create_session(&request, &idempotency_key()).await?;
+        if created && session.id != id {
+            return Err(Failure::message(
+                "The server made another session than the one that was asked for. Do not trust it.",
+            ));
+        }
+        context.home.remember_session(me.client.origin(), session.id, me.id, KeyRing::FIRST_EPOCH)?;
         if context.json {
             return list::print_opened(me, &session);
         }

@@ -127,7 +127,7 @@ pub(super) fn state(session: &Session) -> &'static str {
 
 fn read(me: &Me, session: &Session) -> Result<Card> {
     let ring = me.ring(session)?;
-    card(&ring, &session.metadata)
+    card(&ring, session.id, &session.metadata)
         .map_err(|error| crate::failure::Failure::Seal(format!("The metadata of session {}", session.id), error))
 }
 
@@ -139,7 +139,7 @@ pub(super) fn print_opened(me: &Me, session: &Session) -> Result<()> {
 /// The session as the server sent it, with its decrypted fields. A field that cannot be decrypted is `null`.
 fn opened(me: &Me, session: &Session) -> serde_json::Value {
     let ring = me.ring(session).ok();
-    let metadata = ring.as_ref().and_then(|ring| card(ring, &session.metadata).ok());
+    let metadata = ring.as_ref().and_then(|ring| card(ring, session.id, &session.metadata).ok());
     let state = ring.as_ref().zip(session.agent_state.as_ref()).and_then(|(ring, sealed)| {
         seal::open_json::<serde_json::Value>(ring, Purpose::AgentState(session.id), sealed).ok()
     });

@@ -82,8 +82,7 @@ impl Send {
         if text.trim().is_empty() {
             return Err(Failure::message("The message is empty, so it was not sent."));
         }
-        let session = me.fresh(context, me.client.session(id).await?).await?;
-        let ring = me.writing_ring(context, &session).await?;
+        let (session, ring) = me.writable(context, id).await?;
         if !self.force {
             check_keys(me, &session, &ring).await?;
         }
@@ -108,7 +107,7 @@ impl Send {
 impl Read {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
         let id = self.session.find(me).await?;
-        let session = me.client.session(id).await?;
+        let session = me.session(context, id).await?;
         let mut reader = Reader::new(context, me, session).await?;
         if self.all {
             let mut messages = pin!(me.client.messages_after(id, self.after.unwrap_or_default()));
@@ -135,7 +134,7 @@ impl Follow {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
         let id = self.session.find(me).await?;
         let mut interrupt = interrupts()?;
-        let session = me.client.session(id).await?;
+        let session = me.session(context, id).await?;
         let after = self.after.unwrap_or(session.last_seq);
         let mut reader = Reader::new(context, me, session).await?;
         let mut events = pin!(me.client.follow_session(id, Some(after)));
@@ -197,7 +196,7 @@ impl Reader {
             Err(ensemble_client::seal::SealError::UnknownEpoch(_))
         );
         if unknown {
-            self.ring = me.reading_ring(context, &me.client.session(self.session).await?).await?;
+            self.ring = me.reading_ring(context, &me.session(context, self.session).await?).await?;
         }
         self.print(me, message).await
     }

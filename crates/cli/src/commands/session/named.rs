@@ -7,10 +7,10 @@ use ensemble_types::refs::IdOrRef;
 use crate::context::Me;
 use crate::failure::{Failure, Result};
 
-/// The sessions that are listed when nothing else is asked for.
-const LISTED: SessionFilter = SessionFilter { active_only: true, shared: true };
+/// One's own sessions. Anybody can share a session at any time, so `last` must not be one of those.
+const OWN: SessionFilter = SessionFilter { active_only: true, shared: false };
 
-/// A session, given as its ref, its id, or as `last` for the first one of `ensemble session list`.
+/// A session, given as its ref, its id, or as `last` for the first one of `ensemble session list --own`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Named {
     Is(IdOrRef<SessionId>),
@@ -34,7 +34,7 @@ impl Named {
             Self::Is(IdOrRef::Id(id)) => Ok(id),
             Self::Is(IdOrRef::Ref(reference)) => Ok(me.client.find_session(reference).await?),
             Self::Last => {
-                let page = me.client.session_page(LISTED, Some(1), None).await?;
+                let page = me.client.session_page(OWN, Some(1), None).await?;
                 let newest = page.sessions.first().map(|session| session.id);
                 newest.ok_or_else(|| {
                     Failure::message(

@@ -52,8 +52,7 @@ enum Expiry {
 impl Link {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
         let id = self.session.find(me).await?;
-        let session = me.client.session(id).await?;
-        let ring = me.writing_ring(context, &session).await?;
+        let (session, ring) = me.writable(context, id).await?;
         let secret = LinkSecret::generate();
         let sealed =
             secret.seal(&ring, session.id).map_err(|error| Failure::Seal("The link's key".to_owned(), error))?;
@@ -103,7 +102,7 @@ impl Open {
         })?;
         let ring = secret.open(&sealed, id).map_err(|error| Failure::Seal("The link's key".to_owned(), error))?;
         if !context.json {
-            let title = card(&ring, &view.session.metadata).ok().and_then(|card| card.title);
+            let title = card(&ring, id, &view.session.metadata).ok().and_then(|card| card.title);
             print::line(format!("{}\n", print::inline(&title.unwrap_or_else(|| id.to_string()))))?;
         }
         loop {

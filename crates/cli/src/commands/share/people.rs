@@ -9,6 +9,7 @@ use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::shares::Share;
 use futures_util::TryStreamExt;
 
+use crate::confirm;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 
@@ -28,6 +29,24 @@ impl std::str::FromStr for Who {
 }
 
 impl Who {
+    /// The user who is to get a session. A name is only what the server says somebody is called, so a person has to look at the
+    /// fingerprint.
+    pub(super) async fn chosen(&self, context: &Context, me: &Me) -> Result<UserId> {
+        let called = match self {
+            Self::Id(id) => return Ok(*id),
+            Self::Called(called) => called,
+        };
+        let user = only(known_here(context, me, BTreeSet::new(), called).await?, called)?;
+        let key = fingerprint(&user.public_key).map_err(|error| Failure::Seal("The user's key".to_owned(), error))?;
+        if is_key(&user, called) || confirm::change(&format!("Share with {called}, whose fingerprint is {key}"))? {
+            return Ok(user.id);
+        }
+        Err(Failure::message(format!(
+            "Nothing was shared. {called:?} is the user with the id {} and the fingerprint {key}: give one of these.",
+            user.id
+        )))
+    }
+
     /// Those are known whose keys this machine has stored, because something was shared with them, and those with whom this
     /// session is shared.
     pub(super) async fn find(&self, context: &Context, me: &Me, session: SessionId) -> Result<UserId> {
@@ -35,39 +54,52 @@ impl Who {
             Self::Id(id) => return Ok(*id),
             Self::Called(called) => called,
         };
-        let stored = context.home.settings()?.known_users.remove(me.client.origin()).unwrap_or_default();
-        let mut known: BTreeSet<UserId> = stored.keys().filter_map(|id| id.parse().ok()).collect();
         // Not everybody who may see a session may see who else may.
-        if let Ok(shares) = me.client.shares(session).try_collect::<Vec<Share>>().await {
-            known.extend(shares.iter().map(|share| share.user_id));
-        }
-        let mut found = Vec::new();
-        for id in known {
-            found.extend(me.client.user(id).await.ok().filter(|user| is_called(user, called)));
-        }
-        match found.as_slice() {
-            [one] => Ok(one.id),
-            [] => Err(Failure::message(format!(
-                "Nobody known here is called {called:?}. Give the id that `ensemble whoami` shows them. When something was shared \
-                 with them once, their name and their fingerprint work too."
-            ))),
-            several => {
-                let ids: Vec<String> = several.iter().map(|user| user.id.to_string()).collect();
-                Err(Failure::message(format!(
-                    "{} people are called {called:?}: {}. Give the id.",
-                    several.len(),
-                    ids.join(", ")
-                )))
-            }
+        let shares: Vec<Share> = me.client.shares(session).try_collect().await.unwrap_or_default();
+        let members = shares.iter().map(|share| share.user_id).collect();
+        only(known_here(context, me, members, called).await?, called).map(|user| user.id)
+    }
+}
+
+/// Who is called so: of those whose keys this computer has seen, and of these others.
+async fn known_here(context: &Context, me: &Me, others: BTreeSet<UserId>, called: &str) -> Result<Vec<PublicUser>> {
+    let stored = context.home.settings()?.known_users.remove(me.client.origin()).unwrap_or_default();
+    let known: BTreeSet<UserId> = stored.keys().filter_map(|id| id.parse().ok()).chain(others).collect();
+    let mut found = Vec::new();
+    for id in known {
+        found.extend(me.client.user(id).await.ok().filter(|user| is_called(user, called)));
+    }
+    Ok(found)
+}
+
+fn only(mut found: Vec<PublicUser>, called: &str) -> Result<PublicUser> {
+    match (found.pop(), found.is_empty()) {
+        (Some(one), true) => Ok(one),
+        (None, _) => Err(Failure::message(format!(
+            "Nobody known here is called {called:?}. Give the id that `ensemble whoami` shows them. When something was shared with \
+             them once, their name and their fingerprint work too."
+        ))),
+        (Some(one), false) => {
+            found.push(one);
+            let ids: Vec<String> = found.iter().map(|user| user.id.to_string()).collect();
+            Err(Failure::message(format!(
+                "{} people are called {called:?}: {}. Give the id.",
+                found.len(),
+                ids.join(", ")
+            )))
         }
     }
 }
 
 /// Whether this is the name of a user, or the fingerprint of the user's key.
 fn is_called(user: &PublicUser, called: &str) -> bool {
-    let letters = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase();
     let has_name = user.display_name.as_deref().is_some_and(|name| name.trim().to_lowercase() == called.to_lowercase());
-    has_name || fingerprint(&user.public_key).is_ok_and(|key| letters(&key) == letters(called))
+    has_name || is_key(user, called)
+}
+
+fn is_key(user: &PublicUser, called: &str) -> bool {
+    let letters = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase();
+    fingerprint(&user.public_key).is_ok_and(|key| letters(&key) == letters(called))
 }
 
 /// `Ada (01a2…)`, or the id.

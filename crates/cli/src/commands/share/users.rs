@@ -15,6 +15,7 @@ use crate::complete;
 use crate::context::{Context, Me};
 use crate::failure::Result;
 use crate::print;
+use crate::sharing::Members;
 use crate::styled::Tone;
 use crate::table::{Column, Table};
 use crate::when;
@@ -55,12 +56,11 @@ pub(crate) struct Remove {
 impl Add {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
         let id = self.session.find(me).await?;
-        let session = me.fresh(context, me.client.session(id).await?).await?;
-        let ring = me.writing_ring(context, &session).await?;
-        let user_id = self.user.find(context, me, id).await?;
+        let user_id = self.user.chosen(context, me).await?;
+        let (session, ring) = me.writable(context, id).await?;
         let level = self.level.into();
-        let encrypted_key = me.sealed_for(context, &session, user_id, level, &ring).await?;
-        let request = CreateShare { user_id, access_level: level, encrypted_key };
+        let (encrypted_key, epoch) = me.sealed_for(context, &session, user_id, level, &ring).await?;
+        let request = CreateShare { user_id, access_level: level, encrypted_key, content_epoch: Some(epoch) };
         let (share, _) = me.client.create_share(id, &request).await?;
         if context.json {
             return print::json(&share, false);
@@ -81,12 +81,16 @@ impl Change {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
         let id = self.session.find(me).await?;
         let user = self.user.find(context, me, id).await?;
-        // The level is signed together with the key.
-        let session = me.fresh(context, me.client.session(id).await?).await?;
-        let ring = me.writing_ring(context, &session).await?;
         let level = self.level.into();
-        let encrypted_key = Some(me.sealed_for(context, &session, user, level, &ring).await?);
-        let update = UpdateShare { access_level: Some(level), encrypted_key };
+        // The level is signed together with the key. A new key ends what an earlier level has granted.
+        let session = me.session(context, id).await?;
+        let (session, ring) = if session.access_level == AccessLevel::Owner {
+            me.rekey(context, session, &Members::with_level(user, level)).await?
+        } else {
+            me.writable(context, id).await?
+        };
+        let (key, epoch) = me.sealed_for(context, &session, user, level, &ring).await?;
+        let update = UpdateShare { access_level: Some(level), encrypted_key: Some(key), content_epoch: Some(epoch) };
         let share = me.client.update_share(id, user, &update).await?;
         if context.json {
             return print::json(&share, false);
@@ -101,13 +105,16 @@ impl Remove {
         let id = self.session.find(me).await?;
         let user = self.user.find(context, me, id).await?;
         let called = described(me, user).await;
-        me.client.delete_share(id, user).await?;
+        let session = me.session(context, id).await?;
         // A user who has left cannot read the session any more, and need not change its key.
-        if user != me.id {
-            let session = me.client.session(id).await?;
-            if session.access_level == AccessLevel::Owner && session.rekey_needed {
-                me.rekey(context, &session).await?;
-            }
+        if user != me.id && session.access_level == AccessLevel::Owner {
+            context.home.begin_share_removal(me.client.origin(), id, user)?;
+            me.client.delete_share(id, user).await?;
+            let session = me.session(context, id).await?;
+            me.rekey(context, session, &Members::without(user)).await?;
+            context.home.end_removal(me.client.origin(), id)?;
+        } else {
+            me.client.delete_share(id, user).await?;
         }
         if context.json {
             return print::json(&json!({ "success": true }), false);

@@ -1,0 +1,115 @@
+//! What this computer remembers of sessions: whose they are, the newest keys that it has used, and what is not finished.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ensemble_client::seal::KeyRing;
+use ensemble_types::ids::{SessionId, UserId};
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Result;
+use crate::home::Home;
+use crate::sharing::Recipients;
+
+/// Who is still to get which key of a session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Unfinished {
+    pub(crate) recipients: Recipients,
+    /// The ring's newest epoch and its digest: nobody gets another one for it.
+    epoch: u32,
+    ring: String,
+}
+
+/// What is remembered of a session that this computer has used.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct KnownSession {
+    pub(crate) epoch: u32,
+    pub(crate) owner: Option<UserId>,
+}
+
+impl Unfinished {
+    pub(crate) fn is_for(&self, ring: &KeyRing) -> bool {
+        ring.epoch() == self.epoch && ring.digest() == self.ring
+    }
+}
+
+const SESSIONS: &str = "sessions.json";
+
+/// By server origin.
+type KnownSessions = BTreeMap<String, BTreeMap<SessionId, KnownSession>>;
+
+impl Home {
+    /// What this computer remembers of a session: its owner, and the newest epoch of a key that it has used.
+    pub(crate) fn known_session(&self, origin: &str, session: SessionId) -> Result<KnownSession> {
+        let known: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
+        let known = known.get(origin).and_then(|sessions| sessions.get(&session)).copied();
+        Ok(known.unwrap_or(KnownSession { epoch: KeyRing::FIRST_EPOCH, owner: None }))
+    }
+
+    pub(crate) fn remember_session(&self, origin: &str, session: SessionId, owner: UserId, epoch: u32) -> Result<()> {
+        let known = self.known_session(origin, session)?;
+        if epoch <= known.epoch && known.owner.is_some() {
+            return Ok(());
+        }
+        let _lock = self.lock("sessions.lock")?;
+        let mut all: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
+        let known = all.entry(origin.to_owned()).or_default().entry(session);
+        let known = known.or_insert(KnownSession { epoch, owner: Some(owner) });
+        known.epoch = epoch.max(known.epoch);
+        self.write_json(SESSIONS, &all)
+    }
+
+    /// Notes who is to get the next key, before there is one: a command that is killed after that is finished by the next one.
+    pub(crate) fn begin_rekey(
+        &self,
+        origin: &str,
+        session: SessionId,
+        ring: &KeyRing,
+        recipients: &Recipients,
+    ) -> Result<()> {
+        let unfinished = Unfinished { recipients: recipients.clone(), epoch: ring.epoch(), ring: ring.digest() };
+        self.change_settings(|settings| {
+            let sessions = settings.unfinished_rekeys.entry(origin.to_owned()).or_default();
+            if unfinished.recipients.is_empty() {
+                sessions.remove(&session);
+            } else {
+                sessions.insert(session, unfinished);
+            }
+        })
+    }
+
+    pub(crate) fn is_unfinished(&self, origin: &str, session: SessionId) -> Result<bool> {
+        Ok(self.settings()?.unfinished_rekeys.get(origin).is_some_and(|some| some.contains_key(&session)))
+    }
+
+    pub(crate) fn end_rekey(&self, origin: &str, session: SessionId) -> Result<()> {
+        if !self.is_unfinished(origin, session)? {
+            return Ok(());
+        }
+        self.change_settings(|settings| {
+            if let Some(sessions) = settings.unfinished_rekeys.get_mut(origin) {
+                sessions.remove(&session);
+            }
+        })
+    }
+
+    /// Who lost access to a session that has no new key since. The server may go on naming them.
+    pub(crate) fn removed_shares(&self, origin: &str, session: SessionId) -> Result<BTreeSet<UserId>> {
+        let removed = self.settings()?.removed_shares.remove(origin).unwrap_or_default().remove(&session);
+        Ok(removed.unwrap_or_default())
+    }
+
+    pub(crate) fn begin_share_removal(&self, origin: &str, session: SessionId, user: UserId) -> Result<()> {
+        self.change_settings(|settings| {
+            let sessions = settings.removed_shares.entry(origin.to_owned()).or_default();
+            sessions.entry(session).or_default().insert(user);
+        })
+    }
+
+    pub(crate) fn end_removal(&self, origin: &str, session: SessionId) -> Result<()> {
+        self.change_settings(|settings| {
+            if let Some(sessions) = settings.removed_shares.get_mut(origin) {
+                sessions.remove(&session);
+            }
+        })
+    }
+}

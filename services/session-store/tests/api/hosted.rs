@@ -1,0 +1,194 @@
+//! Sessions that a machine makes with its own token: what it may do there and nowhere else, and the epochs of keys.
+
+use ensemble_testkit::{Api, on_both_databases};
+use ensemble_types::ids::SessionId;
+use serde_json::{Value, json};
+
+use crate::fixture::{Client, Fixture, messages, seqs};
+
+/// An owner with a machine, and a session that the machine hosts.
+struct Host {
+    owner: Client,
+    machine: Api,
+    session: String,
+}
+
+impl Host {
+    async fn new(fixture: &Fixture) -> Self {
+        let owner = fixture.client();
+        let machine = machine(fixture, &owner, &owner.machine);
+        let made = machine.post("/v1/sessions", &owner.draft()).await.expect(201);
+        assert_eq!((&made["hosted"], &made["machineId"]), (&json!(true), &json!(owner.machine)));
+        Self { session: made["id"].as_str().unwrap().to_owned(), owner, machine }
+    }
+
+    fn path(&self) -> String {
+        format!("/v1/sessions/{}", self.session)
+    }
+}
+
+fn machine(fixture: &Fixture, owner: &Client, id: &ensemble_types::ids::MachineId) -> Api {
+    fixture.anonymous().with_token(&fixture.peers.issuer().machine(owner.id, id))
+}
+
+fn message(local_id: &str, epoch: i64) -> Value {
+    json!({ "content": format!("content of {local_id}"), "localId": local_id, "keyEpoch": epoch })
+}
+
+on_both_databases! {
+    async fn a_machine_reads_and_writes_what_it_hosts(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let host = Host::new(&fixture).await;
+        let (path, texts) = (host.path(), messages(&host.session));
+        let seen = host.machine.get(&path).await.expect(200);
+        assert_eq!((&seen["accessLevel"], &seen["encryptionKey"]), (&json!("edit"), &Value::Null));
+        assert!(seen.get("hostKey").is_none_or(Value::is_null));
+        host.machine.patch(&path, &json!({ "heartbeat": { "thinking": true } })).await.expect(200);
+        host.machine.patch(&path, &json!({ "metadata": "m" })).await.expect(200);
+        host.machine.patch(&path, &json!({ "agentState": "a" })).await.expect(200);
+        let sent = host.machine.post(&texts, &message("1", 1)).await.expect(201);
+        assert_eq!((&sent["senderId"], &sent["senderMachineId"]), (&json!(host.owner.id), &json!(host.owner.machine)));
+        // Its local ids are apart from the owner's.
+        let own = host.owner.api.post(&texts, &message("1", 1)).await.expect(201);
+        assert_eq!((&own["seq"], &own["senderMachineId"]), (&json!(2), &Value::Null));
+        assert_eq!(host.machine.post(&texts, &message("1", 1)).await.expect(200)["seq"], 1);
+        assert_eq!(host.owner.api.post(&texts, &message("1", 1)).await.expect(200)["seq"], 2);
+        let page = host.machine.get(&texts).await.expect(200);
+        assert_eq!(seqs(&page["messages"]), [2, 1]);
+        assert_eq!(page["messages"][1]["senderMachineId"], json!(host.owner.machine));
+        // What only people decide.
+        let guest = fixture.client();
+        let share = json!({ "userId": guest.id, "accessLevel": "view", "encryptedKey": "k" });
+        for (method, path, body) in [
+            ("PATCH", path.clone(), json!({ "status": "ended" })),
+            ("PATCH", path.clone(), json!({ "archived": true })),
+            ("PATCH", path.clone(), json!({ "encryptionKey": "k", "expectedKeyEpoch": 1 })),
+            ("PATCH", path.clone(), json!({ "encryptionKey": "k", "hostKey": "h", "expectedKeyEpoch": 1 })),
+            ("DELETE", path.clone(), Value::Null),
+            ("GET", format!("{path}/shares"), Value::Null),
+            ("POST", format!("{path}/shares"), share),
+            ("DELETE", format!("{path}/shares/{}", host.owner.id), Value::Null),
+            ("POST", format!("{path}/public-share"), json!({})),
+            ("DELETE", format!("{path}/public-share"), Value::Null),
+        ] {
+            let answer = match method {
+                "PATCH" => host.machine.patch(&path, &body).await,
+                "POST" => host.machine.post(&path, &body).await,
+                "GET" => host.machine.get(&path).await,
+                _ => host.machine.delete(&path).await,
+            };
+            assert_eq!(answer.status, 403, "{method} {path} {body}: {answer:?}");
+        }
+    }
+
+    async fn other_machines_and_sessions_of_people_stay_closed(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let host = Host::new(&fixture).await;
+        let by_owner = host.owner.session().await;
+        let elsewhere = fixture.peers.new_machine(host.owner.id);
+        let other = machine(&fixture, &host.owner, &elsewhere);
+        for (api, session) in [(&host.machine, &by_owner), (&other, &host.session), (&other, &by_owner)] {
+            let path = format!("/v1/sessions/{session}");
+            api.get(&path).await.problem(404, "NOT_FOUND");
+            api.patch(&path, &json!({ "archived": true })).await.problem(404, "NOT_FOUND");
+            api.delete(&path).await.problem(404, "NOT_FOUND");
+            api.get(&messages(session)).await.problem(404, "NOT_FOUND");
+            api.post(&messages(session), &message("x", 1)).await.problem(404, "NOT_FOUND");
+            api.get(&format!("{}/stream", messages(session))).await.problem(404, "NOT_FOUND");
+            api.get(&format!("{path}/shares")).await.problem(404, "NOT_FOUND");
+        }
+        for list in ["/v1/sessions?include=shared", "/v2/sessions/active"] {
+            let ids = async |api: &Api| -> Vec<String> {
+                let page = api.get(list).await.expect(200);
+                page["sessions"].as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect()
+            };
+            assert_eq!(ids(&host.machine).await, [host.session.as_str()]);
+            assert!(ids(&other).await.is_empty());
+            assert_eq!(ids(&host.owner.api).await.len(), 2);
+        }
+        // It creates sessions of its own only.
+        for draft in [json!({ "machineId": elsewhere, "metadata": "m", "encryptionKey": "k" }),
+            json!({ "metadata": "m", "encryptionKey": "k" })] {
+            host.machine.post("/v1/sessions", &draft).await.problem(403, "FORBIDDEN");
+        }
+        let made = host.owner.api.get(&format!("/v1/sessions/{by_owner}")).await.expect(200);
+        assert_eq!(made["hosted"], false, "people's sessions are not hosted, also on a machine");
+    }
+
+    async fn the_owner_gives_the_machine_a_new_key(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let host = Host::new(&fixture).await;
+        let (path, texts) = (host.path(), messages(&host.session));
+        let without = host.machine.post(&texts, &json!({ "content": "c", "localId": "l" })).await;
+        assert_eq!(without.bad_fields(), ["/keyEpoch"]);
+        let several = json!({ "messages": [message("a", 1), { "content": "c", "localId": "b" }] });
+        assert_eq!(host.machine.post(&texts, &several).await.bad_fields(), ["/messages/1/keyEpoch"]);
+        host.machine.post(&texts, &message("first", 1)).await.expect(201);
+        let change = json!({ "encryptionKey": "k2", "hostKey": "h2", "expectedKeyEpoch": 1, "contentEpoch": 3 });
+        let changed = host.owner.api.patch(&path, &change).await.expect(200);
+        assert_eq!((&changed["keyEpoch"], &changed["contentEpoch"]), (&json!(2), &json!(3)));
+        assert!(changed.get("hostKey").is_none_or(Value::is_null), "only the machine reads it");
+        let seen = host.machine.get(&path).await.expect(200);
+        assert_eq!((&seen["hostKey"], &seen["encryptionKey"]), (&json!("h2"), &Value::Null));
+        for sender in [&host.machine, &host.owner.api] {
+            let old = sender.post(&texts, &message("late", 1)).await;
+            assert_eq!(old.problem(409, "KEY_EPOCH_OLD")["current"], 2);
+        }
+        host.machine.post(&texts, &message("late", 2)).await.expect(201);
+        // A key without one for the machine leaves it none.
+        let alone = json!({ "encryptionKey": "k3", "expectedKeyEpoch": 2 });
+        assert_eq!(host.owner.api.patch(&path, &alone).await.expect(200)["contentEpoch"], Value::Null);
+        assert!(host.machine.get(&path).await.expect(200).get("hostKey").is_none_or(Value::is_null));
+        // Sessions of people have no such rules, and no such key.
+        let by_people = host.owner.session().await;
+        host.owner.append(&by_people, "l", "c").await;
+        let key = json!({ "encryptionKey": "k", "hostKey": "h", "expectedKeyEpoch": 1 });
+        assert_eq!(host.owner.api.patch(&format!("/v1/sessions/{by_people}"), &key).await.bad_fields(), ["/hostKey"]);
+    }
+
+    async fn a_session_has_the_id_that_its_client_chose(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let (owner, other) = (fixture.client(), fixture.client());
+        let id = SessionId::generate();
+        let draft = |client: &Client| {
+            let mut draft = client.draft();
+            draft["id"] = json!(id);
+            draft
+        };
+        let made = owner.api.post("/v1/sessions", &draft(&owner)).await.expect(201);
+        assert_eq!(made["id"], json!(id));
+        for client in [&owner, &other] {
+            client.api.post("/v1/sessions", &draft(client)).await.problem(409, "CONFLICT");
+        }
+        let mut old = owner.draft();
+        old["id"] = json!("01890a5d-ac96-474b-bcce-b302099a8057");
+        assert_eq!(owner.api.post("/v1/sessions", &old).await.bad_fields(), ["/id"]);
+    }
+
+    async fn epochs_go_with_their_keys(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let (owner, guest) = (fixture.client(), fixture.client());
+        let mut draft = owner.draft();
+        draft["contentEpoch"] = json!(2);
+        let made = owner.api.post("/v1/sessions", &draft).await.expect(201);
+        assert_eq!(made["contentEpoch"], 2);
+        let path = format!("/v1/sessions/{}", made["id"].as_str().unwrap());
+        let share = json!({ "userId": guest.id, "accessLevel": "view", "encryptedKey": "k", "contentEpoch": 5 });
+        let shared = owner.api.post(&format!("{path}/shares"), &share).await.expect(201);
+        assert_eq!(shared["contentEpoch"], 5);
+        assert_eq!(guest.api.get(&path).await.expect(200)["contentEpoch"], 5, "that of the guest's key");
+        let of_guest = format!("{path}/shares/{}", guest.id);
+        let alone = owner.api.patch(&of_guest, &json!({ "accessLevel": "edit", "contentEpoch": 6 })).await;
+        assert_eq!(alone.bad_fields(), ["/contentEpoch"]);
+        assert_eq!(owner.api.patch(&of_guest, &json!({ "accessLevel": "edit" })).await.expect(200)["contentEpoch"], 5);
+        let key = json!({ "encryptedKey": "k2", "contentEpoch": 6 });
+        assert_eq!(owner.api.patch(&of_guest, &key).await.expect(200)["contentEpoch"], 6);
+        let without = owner.api.patch(&of_guest, &json!({ "encryptedKey": "k3" })).await.expect(200);
+        assert_eq!(without["contentEpoch"], Value::Null);
+        assert_eq!(owner.api.patch(&path, &json!({ "archived": true, "contentEpoch": 3 })).await.bad_fields(), ["/contentEpoch"]);
+        for bad in [json!(0), json!(-1), json!("1"), json!(1.5)] {
+            draft["contentEpoch"] = bad;
+            assert_eq!(owner.api.post("/v1/sessions", &draft).await.bad_fields(), ["/contentEpoch"]);
+        }
+    }
+}
