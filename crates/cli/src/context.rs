@@ -184,7 +184,10 @@ impl Context {
         }
         let unfinished = self.home.settings()?.unfinished_removals.remove(me.client.origin());
         // A list that the server has not taken removes nobody.
-        if unfinished.is_some_and(|version| version <= me.own.list.version()) {
+        let is_due = unfinished.is_some_and(|version| version <= me.own.list.version());
+        // Another command may be at it.
+        let lock = if is_due { self.home.try_lock(devices::REMOVAL_LOCK)? } else { None };
+        if lock.is_some() {
             print::note("Finishing the removal of a device: sessions get new keys.");
             // The command that was typed must not fail because of it.
             if let Err(failure) = finish_removal(self, &me).await {

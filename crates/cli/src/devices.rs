@@ -22,6 +22,9 @@ use crate::home::Home;
 const FILE: &str = "devices.json";
 type Lists = BTreeMap<String, BTreeMap<UserId, SignedList>>;
 
+/// Held while sessions get new keys because of a removal.
+pub(crate) const REMOVAL_LOCK: &str = "removal.lock";
+
 /// The account of this device.
 pub(crate) struct Own {
     pub(crate) list: List,

@@ -132,6 +132,19 @@ impl Home {
         locked.map(|file| Lock { _file: file }).map_err(|error| unwritable(&path, &error))
     }
 
+    /// The same, unless another command has it.
+    pub(crate) fn try_lock(&self, name: &str) -> Result<Option<Lock>> {
+        let path = self.0.join(name);
+        let opened = make_directory(&self.0)
+            .and_then(|()| fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path));
+        let file = opened.map_err(|error| unwritable(&path, &error))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Lock { _file: file })),
+            Err(fs::TryLockError::WouldBlock) => Ok(None),
+            Err(fs::TryLockError::Error(error)) => Err(unwritable(&path, &error)),
+        }
+    }
+
     pub(crate) fn write_secret(&self, path: &Path, bytes: &[u8]) -> Result<()> {
         let failed = |error: io::Error| unwritable(path, &error);
         make_directory(path.parent().unwrap_or(&self.0)).map_err(failed)?;

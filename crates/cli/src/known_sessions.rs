@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ensemble_client::seal::KeyRing;
-use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::ids::{MachineId, SessionId, UserId};
+use ensemble_types::sessions::Session;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Result;
@@ -20,10 +21,13 @@ pub(crate) struct Unfinished {
 }
 
 /// What is remembered of a session that this computer has used.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct KnownSession {
     pub(crate) epoch: u32,
     pub(crate) owner: Option<UserId>,
+    /// The machine that hosts it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) host: Option<MachineId>,
 }
 
 impl Unfinished {
@@ -41,19 +45,20 @@ impl Home {
     /// What this computer remembers of a session: its owner, and the newest epoch of a key that it has used.
     pub(crate) fn known_session(&self, origin: &str, session: SessionId) -> Result<KnownSession> {
         let known: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
-        let known = known.get(origin).and_then(|sessions| sessions.get(&session)).copied();
-        Ok(known.unwrap_or(KnownSession { epoch: KeyRing::FIRST_EPOCH, owner: None }))
+        let known = known.get(origin).and_then(|sessions| sessions.get(&session)).cloned();
+        Ok(known.unwrap_or(KnownSession { epoch: KeyRing::FIRST_EPOCH, owner: None, host: None }))
     }
 
-    pub(crate) fn remember_session(&self, origin: &str, session: SessionId, owner: UserId, epoch: u32) -> Result<()> {
-        let known = self.known_session(origin, session)?;
+    pub(crate) fn remember_session(&self, origin: &str, session: &Session, epoch: u32) -> Result<()> {
+        let known = self.known_session(origin, session.id)?;
         if epoch <= known.epoch && known.owner.is_some() {
             return Ok(());
         }
         let _lock = self.lock("sessions.lock")?;
         let mut all: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
-        let known = all.entry(origin.to_owned()).or_default().entry(session);
-        let known = known.or_insert(KnownSession { epoch, owner: Some(owner) });
+        let known = all.entry(origin.to_owned()).or_default().entry(session.id);
+        let host = session.machine_id.clone().filter(|_| session.hosted);
+        let known = known.or_insert(KnownSession { epoch, owner: Some(session.owner_id), host });
         known.epoch = epoch.max(known.epoch);
         self.write_json(SESSIONS, &all)
     }
@@ -77,12 +82,13 @@ impl Home {
         })
     }
 
-    pub(crate) fn is_unfinished(&self, origin: &str, session: SessionId) -> Result<bool> {
-        Ok(self.settings()?.unfinished_rekeys.get(origin).is_some_and(|some| some.contains_key(&session)))
+    /// What is unfinished of a session now.
+    pub(crate) fn unfinished(&self, origin: &str, session: SessionId) -> Result<Option<Unfinished>> {
+        Ok(self.settings()?.unfinished_rekeys.remove(origin).unwrap_or_default().remove(&session))
     }
 
     pub(crate) fn end_rekey(&self, origin: &str, session: SessionId) -> Result<()> {
-        if !self.is_unfinished(origin, session)? {
+        if self.unfinished(origin, session)?.is_none() {
             return Ok(());
         }
         self.change_settings(|settings| {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use ensemble_client::seal::{Admin, BoxPublicKey, Grant, KeyRing, SealError, SharedRing};
+use ensemble_client::seal::{Admin, BoxPublicKey, Grant, KeyRing, SealError, SharedRing, fingerprint};
 use ensemble_types::epochs::ContentEpoch;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::sessions::{AccessLevel, Session};
@@ -69,6 +69,12 @@ impl Me {
         })?;
         known.insert(user, list.clone());
         Ok(list)
+    }
+
+    /// The fingerprint of the account key to which a user's keys are sealed.
+    pub(crate) async fn fingerprint_of(&self, context: &Context, user: UserId) -> Result<String> {
+        let list = self.list_of(context, user).await?;
+        fingerprint(&list.body().account).map_err(|error| Failure::Seal("The user's key".to_owned(), error))
     }
 
     /// The account key of a user: the one that was first seen here.
@@ -182,20 +188,33 @@ impl Me {
             }
         }
         for (user, level) in &members.levels {
-            if let Some(known) = recipients.get_mut(user) {
-                *known = *level;
-            }
+            let known = recipients.get_mut(user).ok_or_else(|| {
+                Failure::message(format!(
+                    "No device of yours has shared this session with {user}. `ensemble share add` does that."
+                ))
+            })?;
+            *known = *level;
         }
         Ok(recipients)
     }
 
     /// Whether somebody with a share has removed a device since the share was sealed. That device may have the session's key.
-    pub(crate) async fn has_old_shares(&self, context: &Context, session: SessionId) -> Result<bool> {
-        let shares: Vec<Share> = self.client.shares(session).try_collect().await?;
+    /// Only shares count that a device of the owner has granted, so nobody else makes the session get new keys.
+    pub(crate) async fn has_old_shares(&self, context: &Context, session: &Session) -> Result<bool> {
+        let shares: Vec<Share> = self.client.shares(session.id).try_collect().await?;
         for share in shares {
             // A user whose devices cannot be read now must not stop the owner.
             let Ok(list) = self.list_of(context, share.user_id).await else { continue };
-            if share.content_epoch.is_some_and(|sealed| sealed.get() < list.body().content_epoch) {
+            let sealed = share.content_epoch.map_or(u32::MAX, ContentEpoch::get);
+            if sealed >= list.body().content_epoch {
+                continue;
+            }
+            let granted = SharedRing::from_text(&share.encrypted_key).ok();
+            let signer = granted.and_then(|shared| {
+                let is_newest = i64::from(shared.epoch()) == session.key_epoch;
+                shared.signer(session.id, share.user_id, &list.body().account).filter(|_| is_newest)
+            });
+            if signer.is_some_and(|signer| self::shares(&self.own.list, &signer)) {
                 return Ok(true);
             }
         }
@@ -293,28 +312,35 @@ impl Me {
     /// Gives the users their keys whom a killed command has left without, and sessions a new key from which it has removed somebody.
     pub(crate) async fn finish_rekeys(&self, context: &Context) -> Result<()> {
         let (origin, settings) = (self.client.origin(), context.home.settings()?);
-        for (id, unfinished) in settings.unfinished_rekeys.get(origin).cloned().unwrap_or_default() {
-            let _lock = context.home.lock("rekey.lock")?;
-            // Another command may have finished it meanwhile.
-            if !context.home.is_unfinished(origin, id)? {
-                continue;
-            }
-            if let Some(session) = self.still_there(context, id).await? {
-                let ring = self.ring(&session)?;
-                // Another ring was made by another program, which has given it to the people.
-                if unfinished.is_for(&ring) {
-                    self.pass_on(context, &session, &ring, &unfinished.recipients).await?;
-                }
-            }
-            context.home.end_rekey(origin, id)?;
+        let mut failed = None;
+        for id in settings.unfinished_rekeys.get(origin).cloned().unwrap_or_default().into_keys() {
+            failed = failed.or(self.finish_rekey(context, id).await.err());
         }
         for id in settings.removed_shares.get(origin).cloned().unwrap_or_default().into_keys() {
-            if let Some(session) = self.still_there(context, id).await? {
-                self.rekey(context, session, &Members::default()).await?;
-            }
-            context.home.end_removal(origin, id)?;
+            failed = failed.or(self.finish_share_removal(context, id).await.err());
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
+    }
+
+    async fn finish_rekey(&self, context: &Context, id: SessionId) -> Result<()> {
+        let _lock = context.home.lock("rekey.lock")?;
+        // As it is now: another command may have finished it meanwhile, or begun another one.
+        let Some(unfinished) = context.home.unfinished(self.client.origin(), id)? else { return Ok(()) };
+        if let Some(session) = self.still_there(context, id).await? {
+            let ring = self.ring(&session)?;
+            // Another ring was made by another program, which has given it to the people.
+            if unfinished.is_for(&ring) {
+                self.pass_on(context, &session, &ring, &unfinished.recipients).await?;
+            }
+        }
+        context.home.end_rekey(self.client.origin(), id)
+    }
+
+    async fn finish_share_removal(&self, context: &Context, id: SessionId) -> Result<()> {
+        if let Some(session) = self.still_there(context, id).await? {
+            self.rekey(context, session, &Members::default()).await?;
+        }
+        context.home.end_removal(self.client.origin(), id)
     }
 
     async fn still_there(&self, context: &Context, id: SessionId) -> Result<Option<Session>> {

@@ -61,8 +61,17 @@ impl Me {
         }
     }
 
-    fn binding(&self, session: &Session) -> Binding<'static> {
-        Binding::Session { session: session.id, owner: self.id }
+    fn binding<'s>(&self, session: &'s Session) -> Binding<'s> {
+        match session.machine_id.as_ref().filter(|_| session.hosted) {
+            Some(machine) => Binding::Hosted { session: session.id, owner: self.id, machine },
+            None => Binding::Session { session: session.id, owner: self.id },
+        }
+    }
+
+    /// Whether the machine that hosts the session is not in the account's list any more.
+    pub(crate) fn is_without_its_host(&self, session: &Session) -> bool {
+        let is_listed = |id| self.own.list.body().devices.iter().any(|device| device.machine_id.as_ref() == Some(id));
+        session.hosted && !session.machine_id.as_ref().is_some_and(is_listed)
     }
 
     /// Whether a device in the newest list may make rings of this session: those of people, and the machine that hosts it.
@@ -97,7 +106,8 @@ impl Me {
         let session = self.client.session(id).await?;
         let is_own = session.owner_id == self.id;
         let known = context.home.known_session(self.client.origin(), id)?;
-        let is_other = known.owner.is_some_and(|owner| owner != session.owner_id);
+        let host = session.machine_id.as_ref().filter(|_| session.hosted);
+        let is_other = known.owner.is_some_and(|owner| owner != session.owner_id || known.host.as_ref() != host);
         if is_other || is_own != (session.access_level == AccessLevel::Owner) {
             return Err(Failure::message(format!(
                 "The server says that session {} belongs to somebody else than before. Nothing was done. Do not trust this server.",
@@ -132,7 +142,7 @@ impl Me {
                 session.reference
             )));
         }
-        context.home.remember_session(origin, session.id, session.owner_id, signed.ring.epoch())?;
+        context.home.remember_session(origin, session, signed.ring.epoch())?;
         Ok(signed.ring)
     }
 
@@ -141,7 +151,7 @@ impl Me {
     pub(crate) async fn writable(&self, context: &Context, id: SessionId) -> Result<(Session, KeyRing)> {
         let session = self.session(context, id).await?;
         if session.access_level == AccessLevel::Owner {
-            if session.rekey_needed || self.is_stale(&session) || self.has_old_shares(context, id).await? {
+            if session.rekey_needed || self.is_stale(&session) || self.has_old_shares(context, &session).await? {
                 return self.rekey(context, session, &Members::default()).await;
             }
         } else {
@@ -193,22 +203,26 @@ impl Me {
                 Err(error) if error.is(Code::VersionMismatch) => {
                     context.home.end_rekey(origin, session.id)?;
                     session = self.session(context, session.id).await?;
-                    let is_done = !session.rekey_needed && !self.is_stale(&session) && members.is_empty();
-                    if is_done {
-                        let ring = self.reading_ring(context, &session).await?;
-                        return Ok((session, ring));
+                    let newer = self.reading_ring(context, &session).await?;
+                    let is_newer = newer.epoch() >= ring.epoch() && !self.is_stale(&session) && !session.rekey_needed;
+                    let is_nobody_gone =
+                        members.is_empty() && context.home.removed_shares(origin, session.id)?.is_empty();
+                    if is_newer && is_nobody_gone {
+                        return Ok((session, newer));
                     }
                 }
                 changed => {
-                    let changed = changed?;
-                    context.home.remember_session(origin, session.id, self.id, ring.epoch())?;
-                    match self.pass_on(context, &changed, &ring, &recipients).await {
+                    changed?;
+                    context.home.remember_session(origin, &session, ring.epoch())?;
+                    match self.pass_on(context, &session, &ring, &recipients).await {
                         Ok(()) => context.home.end_rekey(origin, session.id)?,
                         Err(failure) => print::note(format!(
                             "Some people have not got the new key: {failure} The next command tries again."
                         )),
                     }
-                    return Ok((changed, ring));
+                    // As it is now, and not as the server may say.
+                    let session = Session { key_epoch: i64::from(ring.epoch()), rekey_needed: false, ..session };
+                    return Ok((session, ring));
                 }
             }
         }

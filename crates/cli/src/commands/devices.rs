@@ -15,9 +15,10 @@ use super::link::{check_primary, described};
 use super::recovery::begin_epoch;
 use crate::confirm;
 use crate::context::{Context, Me, now};
-use crate::devices::{Own, change, signed};
+use crate::devices::{Own, REMOVAL_LOCK, change, signed};
 use crate::failure::{Failure, Result};
 use crate::machines::{Known, Machines};
+use crate::pins::Shared;
 use crate::print;
 use crate::sharing::{Members, People};
 use crate::styled::Tone;
@@ -182,7 +183,12 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool, keep_machine
     }
     let list = me.own.list.next(&signed(&next, &me.key)?).map_err(ensemble_client::Error::from)?;
     // What it has written last is read before it is removed: nobody relies on its signature afterwards.
-    let shared = me.shared_state().await?;
+    let shared = me.shared_state().await.unwrap_or_else(|failure| {
+        // A device that is to be removed could make it unreadable.
+        print::note(format!("{failure} It is begun anew."));
+        Shared::default()
+    });
+    let _lock = context.home.lock(REMOVAL_LOCK)?;
     begin_removal(context, &me.client, list.version())?;
     me.client.change_devices(&change(&list, &contents, [])?).await?;
     context.home.remember_list(me.client.origin(), me.id, &list)?;
@@ -209,7 +215,9 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool, keep_machine
         id: me.id,
         people: People::default(),
     };
-    me.keep_state(&shared).await?;
+    if let Err(failure) = me.keep_state(&shared).await {
+        print::note(format!("What your devices share was not kept: {failure}"));
+    }
     let changed = finish_removal(context, &me).await?;
     let waiting = others_sessions(&me).await?;
     if context.json {
@@ -250,7 +258,9 @@ pub(crate) async fn finish_removal(context: &Context, me: &Me) -> Result<usize> 
         me.client.sessions(SessionFilter { active_only: false, shared: false }).try_collect().await?;
     let limit = Duration::from_secs(RECENT_DAYS * 24 * 3600);
     let is_recent = |session: &Session| session.online || now().since(session.updated_at) < limit;
-    let wanted: Vec<_> = sessions.iter().filter(|session| is_recent(session)).collect();
+    // Those that have a new key already need no other one: a command that was killed goes on where it was.
+    let is_due = |session: &Session| me.is_stale(session) || me.is_without_its_host(session);
+    let wanted: Vec<_> = sessions.iter().filter(|session| is_recent(session) && is_due(session)).collect();
     let mut changed = 0;
     for (done, session) in wanted.iter().enumerate() {
         let rekeyed = match me.session(context, session.id).await {

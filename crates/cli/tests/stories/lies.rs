@@ -7,11 +7,11 @@ use ensemble_types::shares::ShareLevel;
 use serde_json::{Value, json};
 
 use crate::ensemble::User;
-use crate::linking::{add, join, link};
+use crate::linking::add;
 use crate::lying::LyingServer;
 
 /// A user of the lying server, with a session.
-fn victim(server: &LyingServer) -> (User, UserId, SessionId) {
+pub(crate) fn victim(server: &LyingServer) -> (User, UserId, SessionId) {
     let user = User::new(Some(&server.url));
     let id = user.json(&["login"])["id"].as_str().unwrap().parse().unwrap();
     let session = user.json(&["session", "create", "--title", "Plans"])["session"]["id"].as_str().unwrap().parse();
@@ -28,7 +28,7 @@ fn signed_list(user: &User) -> Value {
     lists[id].clone()
 }
 
-fn list_of(user: &User) -> Value {
+pub(crate) fn list_of(user: &User) -> Value {
     serde_json::from_str(signed_list(user)["body"].as_str().unwrap()).unwrap()
 }
 
@@ -170,6 +170,11 @@ fn a_session_is_not_taken_for_another_one() {
         answer["ownerId"] = json!(UserId::generate());
     });
     refused("belongs to somebody else");
+    lie(|answer, _| {
+        answer["hosted"] = json!(true);
+        answer["machineId"] = json!("m");
+    });
+    refused("belongs to somebody else");
     server.tell_the_truth();
     user.succeed(&["session", "send", &id, "fine"]);
     assert!(friend.succeed(&["session", "list"]).contains("No sessions"));
@@ -299,58 +304,28 @@ fn a_key_from_nobody_is_not_used_by_a_guest() {
 }
 
 #[test]
-fn a_swapped_key_in_a_linking_adds_nothing() {
+fn a_damaged_state_of_the_clients_stops_no_removal() {
     let server = LyingServer::start();
     let (user, _, _) = victim(&server);
-    let second = User::new(None);
-    let swapped = AccountKey::generate().public_key();
-    server.lie(move |line, answer| {
-        if line.starts_with("GET /v1/auth/links/") && answer["request"].is_object() {
-            answer["request"]["publicKey"] = json!(swapped);
-        }
-    });
-    let (first, address) = link(&user, &[]);
-    let (waiting, _) = join(&second, &address);
-    let (code, said) = first.end();
-    assert!(code == 1 && said.contains("changed what the new device sent"), "{said}");
-    let (code, said) = waiting.end();
-    assert!(code == 1 && said.contains("refused this one"), "{said}");
-    assert_eq!(list_of(&user)["version"], 1);
-}
-
-#[test]
-fn a_phone_is_not_linked_to_another_account() {
-    let server = LyingServer::start();
-    let (user, _, _) = victim(&server);
-    let second = User::new(None);
-    let operator = server.operator.json(&["whoami"])["id"].as_str().unwrap().to_owned();
-    let lists = list_page(&server, &operator);
-    server.lie(move |line, answer| {
-        if line.starts_with("GET /v1/users/") && line.contains("/devices") {
-            *answer = lists.clone();
-        }
-        if line == "POST /v1/auth" && answer["userId"].is_string() {
-            answer["userId"] = json!(operator);
-        }
-    });
-    let (mut first, address) = link(&user, &[]);
-    let (waiting, digits) = join(&second, &address);
-    first.until("new device shows: ");
-    first.answer(&digits);
-    let (code, said) = first.end();
-    assert_eq!(code, 0, "{said}");
-    let (code, said) = waiting.end();
-    assert!(code == 1 && !second.files().join("account.key").exists(), "{said}");
-}
-
-/// The device lists of a user, as the real server has them.
-fn list_page(server: &LyingServer, user: &str) -> Value {
-    let token = server.operator.succeed(&["token"]);
-    let output = std::process::Command::new("curl")
-        .args(["-s", "-H", &format!("Authorization: Bearer {}", token.trim())])
-        .arg(format!("{}/v1/users/{user}/devices", server.direct))
+    let thief = User::new(None);
+    add(&user, &thief, &["--role", "linked"]);
+    let token = thief.succeed(&["token"]);
+    let sent = std::process::Command::new("curl")
+        .args(["-s", "-f", "-X", "PATCH", "-H", "content-type: application/json"])
+        .args(["-H", &format!("Authorization: Bearer {}", token.trim())])
+        .args(["-d", r#"{"clientState":"AAAA","expectedVersion":0}"#])
+        .arg(format!("{}/v1/account", server.direct))
         .output();
-    serde_json::from_slice(&output.unwrap().stdout).unwrap()
+    assert!(sent.unwrap().status.success());
+    let devices = user.json(&["devices"])["devices"].as_array().unwrap().clone();
+    let lost =
+        devices.iter().find(|device| device["role"] == "linked").unwrap()["publicKey"].as_str().unwrap().to_owned();
+    let ended = user.run(&["devices", "remove", &lost, "--yes"]);
+    assert!(ended.code == 0 && ended.err.contains("begun anew"), "{}", ended.err);
+    let friend = User::new(Some(&server.direct));
+    let id = friend.json(&["login"])["id"].as_str().unwrap().to_owned();
+    let session = user.json(&["session", "create"])["session"]["id"].as_str().unwrap().to_owned();
+    user.succeed(&["share", "add", &session, &id]);
 }
 
 #[test]

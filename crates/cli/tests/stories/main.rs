@@ -16,6 +16,8 @@ mod killed;
 #[cfg(feature = "up")]
 mod lies;
 #[cfg(feature = "up")]
+mod lies_while_linking;
+#[cfg(feature = "up")]
 mod limits;
 #[cfg(feature = "up")]
 mod linked_machines;

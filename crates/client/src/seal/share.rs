@@ -70,7 +70,7 @@ impl SharedRing {
     ) -> Result<Self> {
         let binding = Binding::Share { session: grant.session, recipient: grant.recipient };
         let sealed = decode(&seal_ring(ring, to, binding, signer)?)?;
-        let text = text(grant, ring.epoch(), &Sha256::digest(&sealed).into());
+        let text = text(grant, form(admin.as_ref()), ring.epoch(), &Sha256::digest(&sealed).into());
         let signed = Signed {
             level: grant.level,
             epoch: ring.epoch(),
@@ -124,7 +124,7 @@ impl SharedRing {
     pub fn signer(&self, session: SessionId, recipient: UserId, account: &str) -> Option<String> {
         let Signed { level, content_epoch, .. } = self.signed;
         let grant = Grant { session, recipient, account, level, content_epoch };
-        self.signed.by(grant, &Sha256::digest(&self.sealed).into())
+        self.signed.by(grant, form(self.admin.as_ref()), &Sha256::digest(&self.sealed).into())
     }
 
     pub fn level(&self) -> ShareLevel {
@@ -172,7 +172,7 @@ impl Admin {
         let account = self.account();
         let Signed { level, content_epoch, .. } = self.signed;
         let grant = Grant { session, recipient: self.user, account: &account, level, content_epoch };
-        self.signed.by(grant, &self.digest).filter(|_| self.signed.level == ShareLevel::Admin)
+        self.signed.by(grant, "owner", &self.digest).filter(|_| self.signed.level == ShareLevel::Admin)
     }
 
     /// The epoch in which they were made one.
@@ -201,15 +201,20 @@ impl Signed {
         Ok((Self { level, epoch, content_epoch, signer: *signer, signature: *signature }, rest))
     }
 
-    fn by(&self, grant: Grant<'_>, digest: &[u8; 32]) -> Option<String> {
+    fn by(&self, grant: Grant<'_>, form: &str, digest: &[u8; 32]) -> Option<String> {
         let key = VerifyingKey::from_bytes(&self.signer).ok().filter(|key| !key.is_weak())?;
-        let text = text(grant, self.epoch, digest);
+        let text = text(grant, form, self.epoch, digest);
         let is_good = key.verify_strict(&text, &Signature::from_bytes(&self.signature)).is_ok();
         is_good.then(|| encode(&self.signer))
     }
 }
 
 const LEVELS: [ShareLevel; 3] = [ShareLevel::View, ShareLevel::Edit, ShareLevel::Admin];
+
+/// As whom the signer grants it.
+fn form(admin: Option<&Admin>) -> &'static str {
+    if admin.is_some() { "admin" } else { "owner" }
+}
 
 fn level_byte(level: ShareLevel) -> u8 {
     match level {
@@ -219,11 +224,12 @@ fn level_byte(level: ShareLevel) -> u8 {
     }
 }
 
-/// `ensemble-share-v1`, session, recipient, account key, level, epoch and content epoch, each in a line, and the SHA-256 of the sealed ring.
-fn text(grant: Grant<'_>, epoch: u32, digest: &[u8; 32]) -> Vec<u8> {
+/// `ensemble-share-v1`, session, recipient, account key, level, `owner` or `admin` as who grants it, epoch and content epoch, each in a line, and the SHA-256 of the sealed ring.
+fn text(grant: Grant<'_>, form: &str, epoch: u32, digest: &[u8; 32]) -> Vec<u8> {
     let Grant { session, recipient, account, level, content_epoch } = grant;
     let level = level.as_str();
-    let lines = format!("ensemble-share-v1\n{session}\n{recipient}\n{account}\n{level}\n{epoch}\n{content_epoch}\n");
+    let lines =
+        format!("ensemble-share-v1\n{session}\n{recipient}\n{account}\n{level}\n{form}\n{epoch}\n{content_epoch}\n");
     let mut text = lines.into_bytes();
     text.extend_from_slice(digest);
     text

@@ -82,9 +82,10 @@ pub(super) fn account() -> AccountKey {
     AccountKey::from_seed(&seed)
 }
 
-fn bindings(vectors: &Vectors) -> [Binding<'_>; 4] {
+fn bindings(vectors: &Vectors) -> [Binding<'_>; 5] {
     [
         Binding::Session { session: vectors.session_id, owner: vectors.user_id },
+        Binding::Hosted { session: vectors.session_id, owner: vectors.user_id, machine: &vectors.machine_id },
         Binding::Host { session: vectors.session_id, machine: &vectors.machine_id },
         Binding::Share { session: vectors.session_id, recipient: vectors.user_id },
         Binding::Machine { machine: &vectors.machine_id },

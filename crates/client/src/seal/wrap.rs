@@ -24,6 +24,8 @@ const INFO: &[u8] = b"ensemble-key-v1";
 pub enum Binding<'a> {
     /// A session's ring for its owner.
     Session { session: SessionId, owner: UserId },
+    /// The ring of a session that this machine hosts, for its owner. It cannot be taken for that of a session of people.
+    Hosted { session: SessionId, owner: UserId, machine: &'a MachineId },
     /// The ring of a session that a machine hosts, for that machine.
     Host { session: SessionId, machine: &'a MachineId },
     /// A session's ring for a user with a share.
@@ -36,6 +38,9 @@ impl Binding<'_> {
     pub(super) fn associated_data(self) -> String {
         match self {
             Self::Session { session, owner } => format!("ensemble-session-key-v2\n{session}\n{owner}"),
+            Self::Hosted { session, owner, machine } => {
+                format!("ensemble-session-key-v2\n{session}\n{owner}\n{machine}")
+            }
             Self::Host { session, machine } => format!("ensemble-host-key-v1\n{session}\n{machine}"),
             Self::Share { session, recipient } => format!("ensemble-share-key-v1\n{session}\n{recipient}"),
             Self::Machine { machine } => format!("ensemble-machine-key-v1\n{machine}"),

@@ -161,17 +161,17 @@ const uuid = (array) =>
     .replace(/(.{8})(.{4})(.{4})(.{4})(.{12})/, "$1-$2-$3-$4-$5");
 const uuidBytes = (text) => Uint8Array.from(text.replaceAll("-", "").match(/../g), (pair) => parseInt(pair, 16));
 
-async function grantText(session, user, account, { level, epoch, contentEpoch }, digest) {
-  const lines = ["ensemble-share-v1", session, user, account, level, epoch, contentEpoch, ""];
+async function grantText(session, user, account, { level, form, epoch, contentEpoch }, digest) {
+  const lines = ["ensemble-share-v1", session, user, account, level, form, epoch, contentEpoch, ""];
   return bytes(lines.join("\n"), digest);
 }
 
-function readGrant(array) {
+function readGrant(array, form) {
   const level = LEVELS[array[0]];
   if (!level) throw new Error("unknown level");
   const view = new DataView(array.buffer, array.byteOffset);
   const [epoch, contentEpoch] = [view.getUint32(1), view.getUint32(5)];
-  return { level, epoch, contentEpoch, signer: array.slice(9, 41), signature: array.slice(41, 105) };
+  return { level, form, epoch, contentEpoch, signer: array.slice(9, 41), signature: array.slice(41, 105) };
 }
 
 async function isGranted(grant, session, user, account, digest) {
@@ -186,12 +186,12 @@ const sha256 = async (array) => new Uint8Array(await subtle.digest("SHA-256", ar
 export async function openShare(blob, recipient, session, user, account) {
   const all = fromText(blob);
   if (all[0] !== 2) throw new Error("unknown format");
-  const grant = readGrant(all.subarray(1, 106));
+  const grant = readGrant(all.subarray(1, 106), all[106] === 1 ? "admin" : "owner");
   let [at, admin] = [107, null];
   if (all[106] === 1) {
     const adminAccount = all.slice(123, 155);
     admin = { user: uuid(all.subarray(107, 123)), account: toText(adminAccount), digest: all.slice(155, 187) };
-    admin.grant = readGrant(all.subarray(187, 292));
+    admin.grant = readGrant(all.subarray(187, 292), "owner");
     if (admin.grant.level !== "admin") throw new Error("no admin");
     if (!(await isGranted(admin.grant, session, admin.user, admin.account, admin.digest))) throw new Error("no admin");
     at = 292;
@@ -210,7 +210,7 @@ export async function sealShare(ring, signer, recipientPublic, grant, own) {
   const { session, user, account, level, epoch, contentEpoch } = grant;
   const aad = `ensemble-share-key-v1\n${session}\n${user}`;
   const sealed = fromText(await sealSignedRing(ring, signer, recipientPublic, aad));
-  const text = await grantText(session, user, account, grant, await sha256(sealed));
+  const text = await grantText(session, user, account, { ...grant, form: own ? "admin" : "owner" }, await sha256(sealed));
   const signature = new Uint8Array(await subtle.sign("Ed25519", signer.key, text));
   const signed = bytes([LEVELS.indexOf(level)], u32(epoch), u32(contentEpoch), signer.public, signature);
   if (!own) return toText(bytes([2], signed, [0], sealed));

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::{deletions_topic, lock_session, publish_change};
 use crate::SessionStore;
+use crate::domain::Invalid;
 use crate::domain::access::{Access, Actor, Refusal};
 use crate::domain::session::{Draft, SessionChange, Versioned};
 use crate::error::Error;
@@ -50,6 +51,10 @@ pub(crate) async fn create(
     request: Option<IdempotencyRequest>,
 ) -> Result<Created, Error> {
     let hosted = caller.hosts(draft.machine.as_ref())?;
+    // A tag is its owner's name for a session of people. A machine could take it first.
+    if hosted && draft.tag.is_some() {
+        return Err(Invalid::new("/tag", "is not for sessions that a machine makes").into());
+    }
     let new = NewSession { owner: caller.user, hosted, draft };
     if let Some(machine) = &new.draft.machine {
         service.peers.require_machine(new.owner, machine).await?;

@@ -111,6 +111,9 @@ on_both_databases! {
             json!({ "metadata": "m", "encryptionKey": "k" })] {
             host.machine.post("/v1/sessions", &draft).await.problem(403, "FORBIDDEN");
         }
+        let mut tagged = host.owner.draft();
+        tagged["tag"] = json!("nightly");
+        assert_eq!(host.machine.post("/v1/sessions", &tagged).await.bad_fields(), ["/tag"]);
         let made = host.owner.api.get(&format!("/v1/sessions/{by_owner}")).await.expect(200);
         assert_eq!(made["hosted"], false, "people's sessions are not hosted, also on a machine");
     }

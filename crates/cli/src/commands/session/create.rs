@@ -55,6 +55,7 @@ impl Create {
             ..Card::default()
         };
         let ring = KeyRing::generate();
+        let is_tagged = tag.is_some();
         // Its key and its title are sealed for this session only.
         let id = SessionId::generate();
         let request = CreateSession {
@@ -71,12 +72,14 @@ impl Create {
             tag,
         };
         let (session, created) = me.client.create_session(&request, &idempotency_key()).await?;
-        if created && session.id != id {
+        if session.id != id && (created || !is_tagged) {
             return Err(Failure::message(
                 "The server made another session than the one that was asked for. Do not trust it.",
             ));
         }
-        context.home.remember_session(me.client.origin(), session.id, me.id, KeyRing::FIRST_EPOCH)?;
+        if created {
+            context.home.remember_session(me.client.origin(), &session, KeyRing::FIRST_EPOCH)?;
+        }
         if context.json {
             return list::print_opened(me, &session);
         }

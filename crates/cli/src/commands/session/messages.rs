@@ -9,12 +9,13 @@ use ensemble_client::seal::{KeyRing, MessageBody, Purpose};
 use ensemble_client::{SessionEvent, Window, idempotency_key};
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::{AppendMessage, Message};
-use ensemble_types::sessions::Session;
+use ensemble_types::sessions::{AccessLevel, Session};
 use ensemble_types::text::Text;
 use futures_util::StreamExt;
 use serde_json::json;
 
 use super::Named;
+use crate::commands::share::people::described;
 use crate::complete;
 use crate::context::{Context, Me, interrupts};
 use crate::failure::{Failure, Result};
@@ -100,7 +101,12 @@ impl Send {
             return print::json(&json!({ "message": message, "body": body }), false);
         }
         let what = if sent { "Sent" } else { "Already sent" };
-        print::line(format!("{what} as message {}.", message.seq))
+        if session.access_level == AccessLevel::Owner {
+            return print::line(format!("{what} as message {}.", message.seq));
+        }
+        // Whose session it is, so that nobody writes to another one than they think.
+        let owner = described(me, session.owner_id).await;
+        print::line(format!("{what} as message {} in a session of {owner}.", message.seq))
     }
 }
 

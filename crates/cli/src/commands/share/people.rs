@@ -31,15 +31,17 @@ impl std::str::FromStr for Who {
 impl Who {
     /// The user who is to get a session. A name is only what the server says somebody is called, so a person has to look at the
     /// fingerprint.
-    pub(super) async fn chosen(&self, context: &Context, me: &Me) -> Result<UserId> {
+    ///
+    /// The fingerprint that was given or looked at comes with the user, because the key that is used in the end must have it.
+    pub(super) async fn chosen(&self, context: &Context, me: &Me) -> Result<(UserId, Option<String>)> {
         let called = match self {
-            Self::Id(id) => return Ok(*id),
+            Self::Id(id) => return Ok((*id, None)),
             Self::Called(called) => called,
         };
         let user = only(known_here(context, me, BTreeSet::new(), called).await?, called)?;
         let key = fingerprint(&user.public_key).map_err(|error| Failure::Seal("The user's key".to_owned(), error))?;
         if is_key(&user, called) || confirm::change(&format!("Share with {called}, whose fingerprint is {key}"))? {
-            return Ok(user.id);
+            return Ok((user.id, Some(key)));
         }
         Err(Failure::message(format!(
             "Nothing was shared. {called:?} is the user with the id {} and the fingerprint {key}: give one of these.",

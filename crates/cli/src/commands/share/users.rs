@@ -1,9 +1,8 @@
 //! `ensemble share add`, `list`, `change` and `remove`: sharing with users.
 
 use clap::Args;
-use ensemble_client::seal::fingerprint;
-use ensemble_types::ids::SessionId;
-use ensemble_types::sessions::AccessLevel;
+use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::sessions::{AccessLevel, Session};
 use ensemble_types::shares::{CreateShare, Share, ShareLevel, UpdateShare};
 use futures_util::TryStreamExt;
 use serde_json::json;
@@ -13,7 +12,7 @@ use super::people::{Who, described};
 use crate::commands::session::Named;
 use crate::complete;
 use crate::context::{Context, Me};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::print;
 use crate::sharing::Members;
 use crate::styled::Tone;
@@ -56,24 +55,54 @@ pub(crate) struct Remove {
 impl Add {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
         let id = self.session.find(me).await?;
-        let user_id = self.user.chosen(context, me).await?;
-        let (session, ring) = me.writable(context, id).await?;
+        let (user_id, looked_at) = self.user.chosen(context, me).await?;
+        let fingerprint = me.fingerprint_of(context, user_id).await?;
+        if looked_at.is_some_and(|looked_at| looked_at != fingerprint) {
+            return Err(Failure::message(format!(
+                "The server shows two keys of {user_id}. Nothing was shared. Do not trust this server."
+            )));
+        }
         let level = self.level.into();
-        let (encrypted_key, epoch) = me.sealed_for(context, &session, user_id, level, &ring).await?;
-        let request = CreateShare { user_id, access_level: level, encrypted_key, content_epoch: Some(epoch) };
-        let (share, _) = me.client.create_share(id, &request).await?;
+        // An admin who is to be less than that: a new key ends what the level has granted.
+        let is_admin = |share: &Share| share.user_id == user_id && share.access_level == ShareLevel::Admin;
+        let session = me.session(context, id).await?;
+        if session.access_level == AccessLevel::Owner && level != ShareLevel::Admin {
+            let shares: Vec<Share> = me.client.shares(id).try_collect().await?;
+            if shares.iter().any(is_admin) {
+                me.rekey(context, session, &Members::without(user_id)).await?;
+            }
+        }
+        let (session, share) = self.shared(context, me, id, (user_id, level)).await?;
         if context.json {
             return print::json(&share, false);
         }
         let called = described(me, user_id).await;
         print::line(format!("{called} may now {} session {}.", verb(share.access_level), session.reference))?;
-        let user = me.client.user(user_id).await?;
-        if let Ok(fingerprint) = fingerprint(&user.public_key) {
-            print::note(format!(
-                "The fingerprint of the user's key is {fingerprint}. Compare it with what `ensemble whoami` shows the user."
-            ));
-        }
+        print::note(format!(
+            "The fingerprint of the user's key is {fingerprint}. Compare it with what `ensemble whoami` shows the user."
+        ));
         Ok(())
+    }
+
+    /// Shares the session with its newest key, also when another program gives it a new one at the same time.
+    async fn shared(
+        &self,
+        context: &Context,
+        me: &Me,
+        id: SessionId,
+        (user_id, level): (UserId, ShareLevel),
+    ) -> Result<(Session, Share)> {
+        const TRIES: usize = 3;
+        for _ in 0..TRIES {
+            let (session, ring) = me.writable(context, id).await?;
+            let (encrypted_key, epoch) = me.sealed_for(context, &session, user_id, level, &ring).await?;
+            let request = CreateShare { user_id, access_level: level, encrypted_key, content_epoch: Some(epoch) };
+            let (share, _) = me.client.create_share(id, &request).await?;
+            if me.session(context, id).await?.key_epoch <= i64::from(ring.epoch()) {
+                return Ok((session, share));
+            }
+        }
+        Err(Failure::message("Other programs of yours change the key of this session at the same time. Try again."))
     }
 }
 
