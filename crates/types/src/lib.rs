@@ -4,6 +4,7 @@
 //! disagree. This crate depends on no HTTP server and no database.
 
 pub mod accounts;
+pub mod attention;
 pub mod changes;
 pub mod deleted;
 pub mod devices;

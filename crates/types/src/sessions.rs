@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use uuid::Uuid;
 
+use crate::attention::{Attention, SetAttention};
 use crate::epochs::ContentEpoch;
 use crate::ids::{MachineId, SessionId, UserId};
 use crate::refs::Ref;
@@ -90,6 +92,9 @@ pub struct UpdateSession {
     /// it leaves the machine none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_key: Option<SealedKey>,
+    /// Set by the machine that hosts the session. Its owner can only set `finished` and `failed` to `none`, with `expectedVersion`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attention: Option<SetAttention>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heartbeat: Option<SessionHeartbeat>,
     /// Only for an update of exactly one versioned field.
@@ -108,6 +113,10 @@ pub struct SessionHeartbeat {
     /// Whether the program is working. Unchanged when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<bool>,
+    /// Which process hosts the session: needed from its machine, and of no other caller. Another one is refused with LEASE_LOST
+    /// while a beat of the first is fresh.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_id: Option<Uuid>,
 }
 
 /// A session as this caller may see it.
@@ -144,6 +153,11 @@ pub struct Session {
     pub online: bool,
     pub thinking: bool,
     pub last_active_at: Option<Timestamp>,
+    #[serde(default)]
+    pub attention: Attention,
+    /// Rises by one with each change of `attention`.
+    #[serde(default)]
+    pub attention_version: i64,
     /// The `seq` of the newest message, 0 when there is none.
     pub last_seq: i64,
     /// The session's own machine reads `edit`; it may change metadata and agent state as well.

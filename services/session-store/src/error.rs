@@ -23,6 +23,11 @@ pub(crate) enum Error {
     /// Nothing was changed. Holds the current version and value.
     #[error("the expected version is not the current one, {version}")]
     VersionMismatch { version: i64, value: Option<String> },
+    /// Another process of the machine hosts the session, and its last beat is fresh.
+    #[error("another process hosts the session")]
+    OtherHost,
+    #[error("only the machine says that a hosted session is online")]
+    HostOnly,
     #[error("a session has this id")]
     IdTaken,
     /// The message is sealed with an older key than the session's.
@@ -84,6 +89,13 @@ impl IntoProblem for Error {
                 Code::Forbidden,
                 "A machine's token creates sessions of its own machine only. Send its own `machineId`.",
             ),
+            Self::OtherHost => Problem::new(
+                Code::LeaseLost,
+                "Another process hosts this session. End this one, or wait until the other has been silent for a minute.",
+            ),
+            Self::HostOnly => {
+                Problem::new(Code::Forbidden, "The machine that hosts this session sends its heartbeats. Send none.")
+            }
             Self::IdTaken => Problem::new(Code::Conflict, "A session has this id. Make a new one."),
             Self::KeyEpochOld { current } => Problem::new(
                 Code::KeyEpochOld,

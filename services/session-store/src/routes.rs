@@ -5,8 +5,8 @@ use ensemble_types::deleted::Deleted;
 use ensemble_types::links::{CreateLink, Link, PublicView};
 use ensemble_types::messages::{AppendRequest, AppendedMessages, Message, MessagePage};
 use ensemble_types::problem::Code::{
-    Conflict, Forbidden, IdempotencyMismatch, InvalidCursor, KeyEpochOld, LinkNotFound, MachineNotFound, NotFound,
-    QuotaExceeded, Unavailable, UserNotFound, VersionMismatch,
+    Conflict, Forbidden, IdempotencyMismatch, InvalidCursor, KeyEpochOld, LeaseLost, LinkNotFound, MachineNotFound,
+    NotFound, QuotaExceeded, Unavailable, UserNotFound, VersionMismatch,
 };
 use ensemble_types::sessions::{CreateSession, Session, SessionPage, UpdateSession};
 use ensemble_types::shares::{CreateShare, Share, SharePage, UpdateShare};
@@ -69,12 +69,12 @@ fn session_routes(routes: Routes) -> Routes {
                 .access(Access::UserOrMachine)
                 .summary(
                     TAG,
-                    "Changes a session's metadata, agent state, status, archived flag or key, or sends a heartbeat.",
+                    "Changes a session's metadata, agent state, status, archived flag, key or what it wants, or sends a heartbeat.",
                 )
                 .body::<UpdateSession>()
                 .max_body(MAX_SESSION)
                 .response::<Session>(200)
-                .errors(&[NotFound, Forbidden, VersionMismatch])
+                .errors(&[NotFound, Forbidden, LeaseLost, VersionMismatch])
                 .handler(sessions::update),
         )
         .row(

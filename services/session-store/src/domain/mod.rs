@@ -1,6 +1,7 @@
 //! The rules of this service, without I/O: access levels, valid changes, page bounds, link secrets.
 
 pub(crate) mod access;
+pub(crate) mod attention;
 pub(crate) mod history;
 pub(crate) mod message;
 pub(crate) mod public_link;

@@ -7,6 +7,8 @@ use ensemble_types::sessions::{AccessLevel, CreateSession, SessionHeartbeat, Ses
 use ensemble_types::text::Text;
 
 use super::Invalid;
+use super::access::Access;
+use super::attention::NewAttention;
 
 /// A session that somebody wants to create.
 #[derive(Clone, Debug)]
@@ -44,6 +46,7 @@ pub(crate) struct SessionChange {
     pub(crate) status: Option<SessionStatus>,
     pub(crate) archived: Option<bool>,
     pub(crate) key: Option<NewKey>,
+    pub(crate) attention: Option<NewAttention>,
     pub(crate) heartbeat: Option<SessionHeartbeat>,
 }
 
@@ -77,13 +80,15 @@ impl SessionChange {
             expected_key_epoch,
             content_epoch,
             host_key,
+            attention,
             heartbeat,
             expected_version,
             expected_metadata_version,
             expected_agent_state_version,
         } = update;
-        if expected_version.is_some() && metadata.is_some() == agent_state.is_some() {
-            let detail = "requires a change of exactly one of metadata and agentState";
+        let versioned = [metadata.is_some(), agent_state.is_some(), attention.is_some()];
+        if expected_version.is_some() && versioned.into_iter().filter(|is_there| *is_there).count() != 1 {
+            let detail = "requires a change of exactly one of metadata, agentState and attention";
             return Err(Invalid::new("/expectedVersion", detail));
         }
         for (field, expects, changes) in [
@@ -127,19 +132,22 @@ impl SessionChange {
                 expected: expected_agent_state_version.or(expected_version),
             }),
             key,
+            attention: attention.map(|set| NewAttention::new(set, expected_version)).transpose()?,
             status,
             archived,
             heartbeat,
         };
-        if change.is_heartbeat_only() && change.heartbeat.is_none() {
+        if change.is_silent() && change.attention.is_none() && change.heartbeat.is_none() {
             return Err(Invalid::new("", "must change at least one field"));
         }
         Ok(change)
     }
 
     /// The access level that all of the change together requires.
-    pub(crate) fn required_level(&self) -> AccessLevel {
-        if self.status.is_some() || self.archived.is_some() || self.key.is_some() {
+    pub(crate) fn required_level(&self, access: &Access) -> AccessLevel {
+        // The session's machine says what it wants, and of people only its owner may say that it was seen.
+        let is_owners = self.attention.is_some() && *access != Access::Host;
+        if is_owners || self.status.is_some() || self.archived.is_some() || self.key.is_some() {
             AccessLevel::Owner
         } else if self.metadata.is_some() || self.agent_state.is_some() {
             AccessLevel::Admin
@@ -158,8 +166,13 @@ impl SessionChange {
         }
     }
 
-    /// A heartbeat alone does not change `updatedAt` and is not sent to streams.
+    /// A heartbeat alone is not sent to streams.
     pub(crate) fn is_heartbeat_only(&self) -> bool {
+        self.is_silent() && self.attention.is_none()
+    }
+
+    /// Whether `updatedAt` stays: heartbeats and what the session wants do not make it the newest one.
+    pub(crate) fn is_silent(&self) -> bool {
         self.metadata.is_none()
             && self.agent_state.is_none()
             && self.status.is_none()
@@ -201,7 +214,7 @@ mod tests {
             (r#"{"heartbeat":{},"metadata":"a","expectedVersion":1}"#, AccessLevel::Admin),
             (r#"{"metadata":"a","status":"ended"}"#, AccessLevel::Owner),
         ] {
-            assert_eq!(change(json).unwrap().required_level(), level, "{json}");
+            assert_eq!(change(json).unwrap().required_level(&Access::Person(AccessLevel::Owner)), level, "{json}");
         }
     }
 
@@ -215,7 +228,7 @@ mod tests {
             (r#"{"agentState":"b","expectedAgentStateVersion":1}"#, AccessLevel::Admin),
         ] {
             let change = change(json).unwrap();
-            assert_eq!(change.required_level(), level, "{json}");
+            assert_eq!(change.required_level(&Access::Person(AccessLevel::Owner)), level, "{json}");
             assert!(!change.is_heartbeat_only(), "{json}");
         }
         assert!(change(r#"{"heartbeat":{}}"#).unwrap().is_heartbeat_only());

@@ -21,6 +21,7 @@ pub(crate) struct SessionStamp {
     pub(crate) agent_state_version: i64,
     pub(crate) ended: bool,
     pub(crate) key_epoch: i64,
+    pub(crate) attention_version: i64,
 }
 
 /// How far a stream has sent a session.

@@ -23,6 +23,9 @@ pub(crate) struct ListQuery {
     /// Includes the sessions that others share with the caller.
     #[param(inline)]
     include: Option<Include>,
+    /// Only sessions that want something from their people.
+    #[param(inline)]
+    attention: Option<WithAttention>,
     #[serde(default)]
     #[param(inline)]
     limit: Limit<100, 500>,
@@ -33,6 +36,12 @@ pub(crate) struct ListQuery {
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Include {
     Shared,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum WithAttention {
+    Any,
 }
 
 pub(crate) async fn create(
@@ -111,6 +120,7 @@ impl ListQuery {
             caller: actor(caller),
             include_shared: self.include == Some(Include::Shared),
             active_only,
+            wanting: self.attention == Some(WithAttention::Any),
             limit: self.limit.get() as usize,
             cursor: self.cursor,
         }

@@ -186,7 +186,7 @@ fn public_view(
     window: Window,
     messages: Vec<Message>,
 ) -> Result<PublicView, Error> {
-    let session = store::sessions::load_public(c, link.session)?.ok_or(Error::LinkNotFound)?;
+    let session = store::public_sessions::load(c, link.session)?.ok_or(Error::LinkNotFound)?;
     let PageBounds { has_more, next_before, next_after } = messages::bounds(window, &messages, session.last_seq);
     Ok(PublicView {
         session,

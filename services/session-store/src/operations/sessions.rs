@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use ensemble_store_kit::idempotency::{self, IdempotencyOutcome, IdempotencyRequest};
-use ensemble_store_kit::types::IntoDb;
+use ensemble_store_kit::types::{DbId, IntoDb};
 use ensemble_store_kit::{Conn, Quota, StoreError, cursor};
 use ensemble_types::ids::SessionId;
 use ensemble_types::refs::IdOrRef;
@@ -36,6 +36,8 @@ pub(crate) struct ListRequest {
     pub(crate) caller: Actor,
     pub(crate) include_shared: bool,
     pub(crate) active_only: bool,
+    /// Only sessions that want something.
+    pub(crate) wanting: bool,
     pub(crate) limit: usize,
     pub(crate) cursor: Option<String>,
 }
@@ -102,11 +104,17 @@ pub(crate) async fn update(
         .db
         .write("update a session", move |tx| {
             let (session, access) = lock_session(tx, id, &caller)?;
-            let can_change = access.change(change.required_level())?;
+            let can_change = access.change(change.required_level(&access))?;
             change.check_host_key(session.hosted)?;
             check_versions(tx, &session, &change)?;
             let now = tx.now()?;
-            store::sessions::update(can_change, tx, id, &session_columns(&session, &change, now))?;
+            let mut columns = session_columns(&session, &change, now);
+            if let Some(set) = &change.attention {
+                let wants = set.after(&session.attention.attention(tx.operation())?, &access, now)?;
+                columns.want(&wants, session.attention.attention_version + 1);
+            }
+            columns.host_id = host(&session, &access, &change, now, online_for)?;
+            store::sessions::update(can_change, tx, id, &columns)?;
             if let Some(columns) = content_columns(&change) {
                 store::sessions::update_contents(can_change, tx, id, &columns)?;
             }
@@ -186,7 +194,7 @@ fn list_page(c: &mut Conn, request: &ListRequest, online_for: Duration) -> Resul
     let after: Option<(i64, Uuid)> = request.cursor.as_deref().map(|text| cursor::decode(&list, text)).transpose()?;
     // One entry more than the page holds shows whether there is a next page.
     let limit = i64::try_from(request.limit).unwrap_or(i64::MAX - 1) + 1;
-    let slice = Slice { active_only: request.active_only, limit, after };
+    let slice = Slice { active_only: request.active_only, wanting: request.wanting, limit, after };
     let user = request.caller.user;
     let mut entries = match &request.caller.machine {
         Some(machine) => store::session_list::hosted(c, user, machine, slice)?,
@@ -235,6 +243,7 @@ impl ListRequest {
             (true, false) => "active",
             (true, true) => "active shared",
         };
+        let name = if self.wanting { format!("{name} wanting") } else { name.to_owned() };
         let Actor { user, machine } = &self.caller;
         match machine {
             Some(machine) => format!("{name} {user} {machine}"),
@@ -253,10 +262,47 @@ fn check_versions(tx: &mut Conn, session: &SessionRow, change: &SessionChange) -
         (session.agent_state_version, store::sessions::contents(tx, session.id)?.agent_state)
     } else if change.key.as_ref().is_some_and(|key| key.expected_epoch != session.key_epoch) {
         (session.key_epoch, Some(store::sessions::contents(tx, session.id)?.encryption_key))
+    } else if change
+        .attention
+        .as_ref()
+        .and_then(|set| set.expected)
+        .is_some_and(|expected| expected != session.attention.attention_version)
+    {
+        (session.attention.attention_version, None)
     } else {
         return Ok(());
     };
     Err(Error::VersionMismatch { version, value })
+}
+
+/// The process that hosts the session from now on, if its machine sends a heartbeat.
+///
+/// # Errors
+/// Another process does, and its last beat is fresh: a machine was cloned, or brought back from a backup.
+fn host(
+    session: &SessionRow,
+    access: &Access,
+    change: &SessionChange,
+    now: Timestamp,
+    online_for: Duration,
+) -> Result<Option<DbId>, Error> {
+    let Some(beat) = &change.heartbeat else { return Ok(None) };
+    match (beat.host_id, *access == Access::Host) {
+        // A person's beat would keep the machine's own process fresh after its end.
+        (None, false) if session.hosted => Err(Error::HostOnly),
+        (None, false) => Ok(None),
+        (None, true) => {
+            Err(Invalid::new("/heartbeat/hostId", "is required from the machine that hosts the session").into())
+        }
+        (Some(_), false) => Err(Invalid::new("/heartbeat/hostId", "is for the machine that hosts the session").into()),
+        (Some(host), true) => {
+            let is_other = session.host_id.is_some_and(|known| known.0 != host);
+            if is_other && session.last_active_at.is_some_and(|at| now.since(at) < online_for) {
+                return Err(Error::OtherHost);
+            }
+            Ok(Some(DbId(host)))
+        }
+    }
 }
 
 fn session_columns(session: &SessionRow, change: &SessionChange, now: Timestamp) -> SessionColumns {
@@ -273,7 +319,8 @@ fn session_columns(session: &SessionRow, change: &SessionChange, now: Timestamp)
         archived: change.archived,
         last_active_at: change.heartbeat.map(|_| now.db()),
         thinking: change.heartbeat.and_then(|heartbeat| heartbeat.thinking),
-        updated_at: (!change.is_heartbeat_only()).then(|| now.db()),
+        updated_at: (!change.is_silent()).then(|| now.db()),
+        ..SessionColumns::default()
     }
 }
 
@@ -332,6 +379,8 @@ fn view(
         online,
         thinking: online && row.thinking,
         last_active_at: row.last_active_at,
+        attention: row.attention.attention(operation)?,
+        attention_version: row.attention.attention_version,
         last_seq: row.last_seq,
         access_level: access.level(),
         encrypted_key: share.filter(|_| !is_owner && !is_host).map(|share| share.encrypted_key),

@@ -96,7 +96,7 @@ impl SessionStream {
                         StreamEvent::Session(Box::new(sessions::load(c, session, &reader, online_for)?))
                     }
                     Audience::Public { .. } => {
-                        StreamEvent::PublicSession(store::sessions::load_public(c, session)?.ok_or(Refusal::NotFound)?)
+                        StreamEvent::PublicSession(store::public_sessions::load(c, session)?.ok_or(Refusal::NotFound)?)
                     }
                 });
             }

@@ -1,8 +1,10 @@
 //! The SQL of this service, one file for each table or list. Functions run one query or a few; the operations that call them
 //! decide permissions and bound transactions.
 
+mod attention;
 pub(crate) mod messages;
 pub(crate) mod public_links;
+pub(crate) mod public_sessions;
 pub(crate) mod purge;
 mod schema;
 pub(crate) mod session_list;

@@ -3,7 +3,7 @@
 use diesel::{allow_tables_to_appear_in_same_query, table};
 
 table! {
-    use diesel::sql_types::{BigInt, Bool, Nullable, Text};
+    use diesel::sql_types::{BigInt, Bool, Nullable, SmallInt, Text};
     use ensemble_store_kit::types::{Moment, RefText, Uid};
 
     sessions (id) {
@@ -28,6 +28,12 @@ table! {
         updated_at -> Moment,
         deleted_at -> Nullable<Moment>,
         hosted -> Bool,
+        attention_kind -> SmallInt,
+        attention_open -> SmallInt,
+        attention_since -> Nullable<Moment>,
+        attention_id -> Nullable<Text>,
+        attention_version -> BigInt,
+        host_id -> Nullable<Uid>,
     }
 }
 

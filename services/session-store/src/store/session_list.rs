@@ -18,6 +18,8 @@ pub(crate) type Entry = (Timestamp, SessionId, i64);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slice {
     pub(crate) active_only: bool,
+    /// Only sessions that want something.
+    pub(crate) wanting: bool,
     pub(crate) limit: i64,
     /// Begins after this entry: `updated_at` in microseconds, and the id.
     pub(crate) after: Option<(i64, Uuid)>,
@@ -45,6 +47,9 @@ macro_rules! entries {
         }
         if $slice.active_only {
             query = query.filter(sessions::ended_at.is_null());
+        }
+        if $slice.wanting {
+            query = query.filter(sessions::attention_kind.ne(0));
         }
         query.load($conn)
     }};

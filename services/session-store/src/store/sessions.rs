@@ -10,11 +10,11 @@ use diesel::sql_types::{Array, BigInt};
 use ensemble_store_kit::types::{DbId, DbTime, IntoDb, Moment, Uid, now};
 use ensemble_store_kit::{Conn, StoreError, cached, on};
 use ensemble_types::ids::{MachineId, SessionId, UserId};
-use ensemble_types::links::PublicSession;
 use ensemble_types::refs::Ref;
 use ensemble_types::sessions::SessionStatus;
 use ensemble_types::time::Timestamp;
 
+use super::attention::AttentionRow;
 use super::schema::{session_contents, sessions, shares};
 use crate::domain::access::{CanChange, CanOwn, Ownership};
 use crate::domain::message::ROW_BYTES;
@@ -34,6 +34,10 @@ pub(crate) struct SessionRow {
     pub(crate) ended_at: Option<Timestamp>,
     pub(crate) last_seq: i64,
     pub(crate) key_epoch: i64,
+    pub(crate) last_active_at: Option<Timestamp>,
+    pub(crate) host_id: Option<DbId>,
+    #[diesel(embed)]
+    pub(crate) attention: AttentionRow,
 }
 
 /// What `machine_id` holds for a session without a machine. No machine has this id.
@@ -60,6 +64,12 @@ pub(crate) struct SessionColumns {
     pub(crate) archived: Option<bool>,
     pub(crate) last_active_at: Option<DbTime>,
     pub(crate) thinking: Option<bool>,
+    pub(crate) host_id: Option<DbId>,
+    pub(crate) attention_kind: Option<i16>,
+    pub(crate) attention_open: Option<i16>,
+    pub(crate) attention_since: Option<Option<DbTime>>,
+    pub(crate) attention_id: Option<Option<String>>,
+    pub(crate) attention_version: Option<i64>,
     pub(crate) updated_at: Option<DbTime>,
 }
 
@@ -105,6 +115,8 @@ pub(crate) struct DetailRow {
     pub(crate) rekey_needed: bool,
     pub(crate) created_at: Timestamp,
     pub(crate) updated_at: Timestamp,
+    #[diesel(embed)]
+    pub(crate) attention: AttentionRow,
 }
 
 #[derive(Queryable, Selectable)]
@@ -133,6 +145,7 @@ impl SessionRow {
             agent_state_version: self.agent_state_version,
             ended: self.ended_at.is_some(),
             key_epoch: self.key_epoch,
+            attention_version: self.attention.attention_version,
         }
     }
 }
@@ -202,35 +215,6 @@ pub(crate) fn load(c: &mut Conn, ids: &[SessionId], caller: UserId) -> Result<Ve
         .filter(sessions::id.eq_any(&ids).and(sessions::deleted_at.is_null()))
         .select((DetailRow::as_select(), ContentRow::as_select(), Option::<CallerShareRow>::as_select(), now()))
         .load(c))
-}
-
-/// Reads what the public may see of a session.
-pub(crate) fn load_public(c: &mut Conn, id: SessionId) -> Result<Option<PublicSession>, StoreError> {
-    type Columns = (String, i64, Option<Timestamp>, bool, i64, Timestamp, Timestamp);
-    let columns: Option<Columns> = on!(c, |c| sessions::table
-        .inner_join(session_contents::table.on(session_contents::session_id.eq(sessions::id)))
-        .filter(sessions::id.eq(id.db()).and(sessions::deleted_at.is_null()))
-        .select((
-            session_contents::metadata,
-            sessions::metadata_version,
-            sessions::ended_at,
-            sessions::hosted,
-            sessions::last_seq,
-            sessions::created_at,
-            sessions::updated_at
-        ))
-        .first(c)
-        .optional())?;
-    Ok(columns.map(|(metadata, metadata_version, ended_at, hosted, last_seq, created_at, updated_at)| PublicSession {
-        id,
-        metadata,
-        metadata_version,
-        status: status(ended_at),
-        hosted,
-        last_seq,
-        created_at,
-        updated_at,
-    }))
 }
 
 /// Inserts a session. False when the owner has one with this tag, or a session has its id.

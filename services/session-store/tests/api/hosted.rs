@@ -1,10 +1,12 @@
 //! Sessions that a machine makes with its own token: what it may do there and nowhere else, and the epochs of keys.
 
-use ensemble_testkit::{Api, on_both_databases};
+use ensemble_testkit::{Api, eventually, on_both_databases};
 use ensemble_types::ids::SessionId;
 use serde_json::{Value, json};
 
 use crate::fixture::{Client, Fixture, messages, seqs};
+
+const SOON: std::time::Duration = std::time::Duration::from_secs(20);
 
 /// An owner with a machine, and a session that the machine hosts.
 struct Host {
@@ -31,6 +33,10 @@ fn machine(fixture: &Fixture, owner: &Client, id: &ensemble_types::ids::MachineI
     fixture.anonymous().with_token(&fixture.peers.issuer().machine(owner.id, id))
 }
 
+fn host_id(number: u8) -> uuid::Uuid {
+    uuid::Uuid::from_bytes([number; 16])
+}
+
 fn message(local_id: &str, epoch: i64) -> Value {
     json!({ "content": format!("content of {local_id}"), "localId": local_id, "keyEpoch": epoch })
 }
@@ -43,7 +49,8 @@ on_both_databases! {
         let seen = host.machine.get(&path).await.expect(200);
         assert_eq!((&seen["accessLevel"], &seen["encryptionKey"]), (&json!("edit"), &Value::Null));
         assert!(seen.get("hostKey").is_none_or(Value::is_null));
-        host.machine.patch(&path, &json!({ "heartbeat": { "thinking": true } })).await.expect(200);
+        let beat = |id: u8| json!({ "heartbeat": { "thinking": true, "hostId": host_id(id) } });
+        host.machine.patch(&path, &beat(1)).await.expect(200);
         host.machine.patch(&path, &json!({ "metadata": "m" })).await.expect(200);
         host.machine.patch(&path, &json!({ "agentState": "a" })).await.expect(200);
         let sent = host.machine.post(&texts, &message("1", 1)).await.expect(201);
@@ -79,6 +86,66 @@ on_both_databases! {
             };
             assert_eq!(answer.status, 403, "{method} {path} {body}: {answer:?}");
         }
+    }
+
+    async fn one_process_hosts_a_session(on: Backend) {
+        let fixture = Fixture::start_with(on, &[("SESSION_ONLINE_MS", "1500")]).await;
+        let host = Host::new(&fixture).await;
+        let beat = async |id: Value| host.machine.patch(&host.path(), &json!({ "heartbeat": { "hostId": id } })).await;
+        assert_eq!(beat(Value::Null).await.bad_fields(), ["/heartbeat/hostId"]);
+        assert_eq!(beat(json!("x")).await.bad_fields(), ["/heartbeat/hostId"]);
+        beat(json!(host_id(1))).await.expect(200);
+        beat(json!(host_id(2))).await.problem(409, "LEASE_LOST");
+        beat(json!(host_id(1))).await.expect(200);
+        // A person's beat has no host, and does not count as one.
+        let person = host.owner.api.patch(&host.path(), &json!({ "heartbeat": { "hostId": host_id(1) } })).await;
+        assert_eq!(person.bad_fields(), ["/heartbeat/hostId"]);
+        host.owner.api.patch(&host.path(), &json!({ "heartbeat": {} })).await.problem(403, "FORBIDDEN");
+        // When the first one is silent, the next one takes over, and the first has to end.
+        eventually(SOON, async || beat(json!(host_id(2))).await.status == 200).await;
+        beat(json!(host_id(1))).await.problem(409, "LEASE_LOST");
+    }
+
+    async fn a_session_says_what_it_wants(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let host = Host::new(&fixture).await;
+        let (path, other) = (host.path(), host.owner.session().await);
+        let admin = fixture.guest(&host.owner, &host.session, "admin").await;
+        let before = host.owner.api.get(&path).await.expect(200);
+        let nothing = json!({ "kind": "none", "open": 0, "since": null, "id": null });
+        assert_eq!((&before["attention"], &before["attentionVersion"]), (&nothing, &json!(0)));
+        let asks = json!({ "attention": { "kind": "permission", "open": 1, "id": "AAAAAAAAAAA" } });
+        let wants = host.machine.patch(&path, &asks).await.expect(200);
+        assert_eq!((&wants["attention"]["kind"], &wants["attentionVersion"]), (&json!("permission"), &json!(1)));
+        assert!(wants["attention"]["since"].is_string());
+        let seen = host.owner.api.get(&path).await.expect(200);
+        assert_eq!((&seen["attention"], &seen["updatedAt"]), (&wants["attention"], &before["updatedAt"]));
+        let listed = async |api: &Api| -> Vec<Value> {
+            let page = api.get("/v1/sessions?attention=any&include=shared").await.expect(200);
+            page["sessions"].as_array().unwrap().iter().map(|session| session["id"].clone()).collect()
+        };
+        assert_eq!(listed(&host.owner.api).await, [json!(host.session)]);
+        assert_eq!(listed(&admin.api).await, [json!(host.session)]);
+        // A question is ended by an answer; what has ended is ended by looking at it.
+        let none = |version: i64| json!({ "attention": { "kind": "none" }, "expectedVersion": version });
+        assert_eq!(host.owner.api.patch(&path, &none(1)).await.bad_fields(), ["/attention"]);
+        let finished = json!({ "attention": { "kind": "finished", "id": "BBBBBBBBBBB" } });
+        host.machine.patch(&path, &finished).await.expect(200);
+        let late = host.owner.api.patch(&path, &none(1)).await;
+        assert_eq!(late.problem(409, "VERSION_MISMATCH")["current"]["version"], 2);
+        admin.api.patch(&path, &none(2)).await.problem(403, "FORBIDDEN");
+        let any = host.owner.api.patch(&path, &json!({ "attention": { "kind": "none" } })).await;
+        assert_eq!(any.bad_fields(), ["/attention"]);
+        let done = host.owner.api.patch(&path, &none(2)).await.expect(200);
+        assert_eq!((&done["attention"], &done["attentionVersion"]), (&nothing, &json!(3)));
+        assert!(listed(&host.owner.api).await.is_empty());
+        for bad in [json!({ "kind": "permission" }), json!({ "kind": "sleepy" }), json!({}),
+            json!({ "kind": "failed", "id": "short" })] {
+            let answer = host.machine.patch(&path, &json!({ "attention": bad })).await;
+            answer.problem(400, "INVALID_ARGUMENT");
+        }
+        let of_people = host.owner.api.patch(&format!("/v1/sessions/{other}"), &none(0)).await;
+        assert_eq!(of_people.bad_fields(), ["/attention"]);
     }
 
     async fn other_machines_and_sessions_of_people_stay_closed(on: Backend) {
