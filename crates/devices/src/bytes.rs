@@ -19,7 +19,7 @@ pub(crate) fn signing_key(text: &str) -> Option<VerifyingKey> {
 }
 
 /// Whether this is a strict Ed25519 signature (RFC 8032, section 5.1.7) over the text.
-pub(crate) fn is_signed(signer: &str, text: &[u8], signature: &str) -> bool {
+pub fn is_signed(signer: &str, text: &[u8], signature: &str) -> bool {
     let (Some(key), Some(signature)) = (signing_key(signer), decode(signature)) else { return false };
     key.verify_strict(text, &Signature::from_bytes(&signature)).is_ok()
 }

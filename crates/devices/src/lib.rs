@@ -10,7 +10,7 @@ mod proof;
 #[cfg(test)]
 mod tests;
 
-pub use bytes::{decode, encode};
+pub use bytes::{decode, encode, is_signed};
 pub use link::{LinkText, is_possession};
 pub use list::{Digest, List, ListError, MOST_DEVICES, MOST_VERSIONS, signed_text};
 pub use proof::{is_proof, proof_text};

@@ -14,9 +14,10 @@ fn crates_depend_only_on_those_they_may() {
         ("store-kit", vec!["types"]),
         ("rpc", vec!["types", "chassis"]),
         ("devices", vec!["types"]),
-        ("client", vec!["types", "devices"]),
-        ("runner", vec!["types", "client"]),
-        ("cli", vec!["types", "client", "runner", "all-in-one"]),
+        ("transcript", vec!["types", "devices"]),
+        ("client", vec!["types", "devices", "transcript"]),
+        ("runner", vec!["types", "client", "transcript", "agent"]),
+        ("cli", vec!["types", "client", "runner", "all-in-one", "transcript", "agent"]),
         ("testkit", vec!["types", "chassis", "store-kit", "rpc", "client"]),
     ]);
     for name in ["identity", "machine-registry", "session-store", "orchestrator", "voice-gateway", "edge-proxy"] {
@@ -36,7 +37,7 @@ fn crates_depend_only_on_those_they_may() {
 #[test]
 fn clients_and_runners_link_neither_the_server_nor_the_database() {
     let graph = dependencies();
-    for name in ["ensemble-types", "ensemble-client", "ensemble-runner"] {
+    for name in ["ensemble-types", "ensemble-client", "ensemble-runner", "ensemble-transcript"] {
         for heavy in ["actix-web", "diesel", "r2d2"] {
             assert!(!reachable(&graph, name).contains(heavy), "{name} reaches {heavy}");
         }

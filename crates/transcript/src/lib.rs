@@ -1,0 +1,16 @@
+//! The transcript of a live agent session: what its messages say, who signed them, who may command, and what a screen shows.
+//!
+//! docs/TRANSCRIPT.md defines the format. No I/O happens here, and time is passed in.
+
+pub mod body;
+pub mod bounds;
+mod envelope;
+mod frame;
+pub mod rules;
+mod visible;
+pub mod words;
+
+pub use body::{BadBody, Content, Message};
+pub use envelope::{Envelope, NotSigned, digest, signed_text};
+pub use frame::{Frame, frame};
+pub use visible::{detail, visible};

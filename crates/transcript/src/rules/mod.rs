@@ -1,0 +1,192 @@
+//! Who may command: the decision about each command that reaches the host. It needs no clock and no device list; both are
+//! passed in.
+//!
+//! docs/TRANSCRIPT.md has the table. A command is taken once, and not late.
+
+mod access;
+mod limits;
+mod memory;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use ensemble_types::devices::Role;
+use ensemble_types::ids::UserId;
+use ensemble_types::time::Timestamp;
+
+pub use access::Access;
+pub use limits::Limits;
+pub use memory::{MOST_TAKEN, Memory, Taken};
+pub use table::{Right, may};
+
+use crate::body::{Answer, Content, Control, Message, PermissionOption};
+use crate::words::{Mode, ReceiptCode};
+
+/// Who signed a command, as the caller has found in the newest device lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signer {
+    pub user: UserId,
+    /// The public key.
+    pub key: String,
+    /// Of the key in the list of `user`. `None`: it is in no list, or was removed.
+    pub role: Option<Role>,
+    /// SHA-256 (base64url) of the account key with which the list of `user` begins.
+    pub account: String,
+}
+
+/// A request of the agent that is open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenRequest {
+    /// Of the host's own message.
+    pub digest: String,
+    /// Of a permission request; `None` for a question.
+    pub options: Option<Vec<PermissionOption>>,
+}
+
+/// What the session is doing when a command arrives.
+#[derive(Clone, Debug)]
+pub struct Situation<'a> {
+    pub mode: &'a Mode,
+    /// The session has ended.
+    pub ended: bool,
+    /// The epoch of the key that the command was sealed with, and the newest of the session.
+    pub epoch: u32,
+    pub newest_epoch: u32,
+    /// The request that an answer names, when it is open.
+    pub open: Option<&'a OpenRequest>,
+}
+
+/// What is done with a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The host does it.
+    Take,
+    /// A prompt of a guest in a mode that asks nothing: the owner is asked first.
+    AskOwner,
+    Reject(ReceiptCode),
+}
+
+/// All that the host remembers about commands of one session. It is kept in the spool.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    owner: UserId,
+    /// What the owner has said about guests.
+    pub access: Access,
+    /// The commands that were taken.
+    pub memory: Memory,
+    limits: Limits,
+}
+
+impl Rules {
+    /// For a session of this owner that begins now.
+    pub fn new(owner: UserId) -> Self {
+        Self { owner, access: Access::default(), memory: Memory::default(), limits: Limits::default() }
+    }
+
+    /// From what the spool has kept.
+    pub fn kept(owner: UserId, access: Access, memory: Memory) -> Self {
+        Self { owner, access, memory, limits: Limits::default() }
+    }
+
+    /// After the loss of the spool: nothing from before is taken.
+    pub fn lost(owner: UserId, access: Access, at: Timestamp) -> Self {
+        Self { owner, access, memory: Memory::lost(at), limits: Limits::default() }
+    }
+
+    /// Decides about a command whose signature is good. What is taken is remembered, and an `access` is noted.
+    ///
+    /// Called once for each message of the server: a second call rejects it as repeated.
+    pub fn decide(
+        &mut self,
+        message: &Message,
+        signer: &Signer,
+        situation: &Situation<'_>,
+        now: Timestamp,
+    ) -> Decision {
+        match self.check(message, signer, situation, now) {
+            Ok(decision) => decision,
+            Err(code) => Decision::Reject(code),
+        }
+    }
+
+    fn check(
+        &mut self,
+        message: &Message,
+        signer: &Signer,
+        situation: &Situation<'_>,
+        now: Timestamp,
+    ) -> Result<Decision, ReceiptCode> {
+        if !matches!(signer.role, Some(Role::Primary | Role::Linked)) {
+            return Err(ReceiptCode::UnknownKey);
+        }
+        let is_ours = matches!(message.content, Content::Prompt(_) | Content::Answer(_) | Content::Control(_));
+        if !is_ours || matches!(message.content, Content::Control(Control::Newer(_))) {
+            return Err(ReceiptCode::Unsupported);
+        }
+        // A rejected command is remembered as well: a server that kept it back could have it done later.
+        let (key, local_id) = (signer.key.clone(), message.local_id.clone());
+        self.memory.take(&message.content, Taken { user: signer.user, key, local_id, at: message.at, taken: now })?;
+        let is_interrupt = matches!(message.content, Content::Control(Control::Interrupt));
+        if !self.limits.take(signer.user, is_interrupt, now) {
+            return Err(ReceiptCode::Busy);
+        }
+        let right = self.right(signer);
+        if !may(&right, &message.content) {
+            return Err(ReceiptCode::NotAllowed);
+        }
+        if situation.epoch < situation.newest_epoch {
+            return Err(ReceiptCode::OldKey);
+        }
+        match &message.content {
+            Content::Prompt(_) if situation.ended => Err(ReceiptCode::Superseded),
+            Content::Prompt(_) if right == Right::Prompt && asks_nothing(situation.mode) => Ok(Decision::AskOwner),
+            Content::Answer(answer) => fits(answer, situation.open).map(|()| Decision::Take),
+            Content::Control(Control::SetMode(set)) if matches!(set.mode, Mode::Other(_)) => {
+                Err(ReceiptCode::Unsupported)
+            }
+            Content::Control(Control::SetMode(set)) if set.seen != *situation.mode => Err(ReceiptCode::Superseded),
+            Content::Control(Control::Access(grant)) => {
+                self.access.note(grant, self.owner)?;
+                Ok(Decision::Take)
+            }
+            _ => Ok(Decision::Take),
+        }
+    }
+
+    /// What this signer may command.
+    pub fn right(&self, signer: &Signer) -> Right {
+        match signer.role {
+            Some(Role::Primary) if signer.user == self.owner => Right::Primary,
+            Some(Role::Linked) if signer.user == self.owner => Right::Linked,
+            Some(Role::Primary | Role::Linked) => self.access.of(signer.user, &signer.account),
+            _ => Right::Nothing,
+        }
+    }
+
+    /// Whether this signer may begin a session in this mode.
+    pub fn may_begin(&self, signer: &Signer, mode: &Mode) -> bool {
+        match (self.right(signer), mode) {
+            (Right::Primary, Mode::Bypass) => true,
+            (_, Mode::Bypass | Mode::Other(_)) => false,
+            (right, _) => matches!(right, Right::Primary | Right::Linked),
+        }
+    }
+}
+
+/// In these modes a prompt changes the machine without another question. A mode that is not known counts as one.
+fn asks_nothing(mode: &Mode) -> bool {
+    !matches!(mode, Mode::Ask | Mode::Plan)
+}
+
+/// Whether an answer is for this request, as it was shown, and of its kind.
+fn fits(answer: &Answer, open: Option<&OpenRequest>) -> Result<(), ReceiptCode> {
+    let open = open.filter(|open| open.digest == answer.digest).ok_or(ReceiptCode::Superseded)?;
+    let is_fitting = match (&open.options, &answer.option_id, &answer.answers) {
+        (Some(options), Some(chosen), None) => options.iter().any(|option| option.option_id == *chosen),
+        (None, None, Some(_)) => true,
+        // A question can be refused with a message or without any.
+        (None, None, None) => true,
+        _ => false,
+    };
+    if is_fitting { Ok(()) } else { Err(ReceiptCode::Unsupported) }
+}

@@ -1,0 +1,307 @@
+//! Each rule with what it forbids, and properties that hold for any sequence of commands.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::body::{AccessGrant, KnownList, Prompt, SetMode, SetModel};
+use crate::rules::memory::{CLOCK, CONTROL_AGE, PROMPT_AGE};
+use crate::words::{May, OptionKind, When};
+
+const NOON: Timestamp = Timestamp::from_unix_seconds(1_800_000_000);
+
+fn user(number: u8) -> UserId {
+    format!("01890a5d-ac96-774b-bcce-b302099a80{number:02x}").parse().unwrap()
+}
+
+fn signer(number: u8, role: Role) -> Signer {
+    Signer {
+        user: user(number),
+        key: format!("key-{number}-{role:?}"),
+        role: Some(role),
+        account: format!("a{number}"),
+    }
+}
+
+fn owner() -> Signer {
+    signer(1, Role::Primary)
+}
+
+fn command(id: &str, at: Timestamp, content: Content) -> Message {
+    Message { local_id: id.to_owned(), at, list: KnownList { version: 1, digest: String::new() }, n: None, content }
+}
+
+fn prompt() -> Content {
+    Content::Prompt(Prompt { text: "go".to_owned(), attachments: Vec::new(), when: When::Next })
+}
+
+fn set_mode(mode: Mode) -> Content {
+    Content::Control(Control::SetMode(SetMode { mode, seen: Mode::Ask }))
+}
+
+fn grant(number: u8, may: May, version: u64) -> Content {
+    let grant = AccessGrant { user: user(number), account: format!("a{number}"), may, version };
+    Content::Control(Control::Access(grant))
+}
+
+fn answer(digest: &str, option: Option<&str>) -> Content {
+    let (request_id, digest) = ("r".to_owned(), digest.to_owned());
+    let option_id = option.map(str::to_owned);
+    Content::Answer(Answer { request_id, digest, option_id, answers: None, message: None })
+}
+
+fn request() -> OpenRequest {
+    let option = PermissionOption { option_id: "allow".into(), name: "Allow".into(), kind: OptionKind::AllowOnce };
+    OpenRequest { digest: "d".to_owned(), options: Some(vec![option]) }
+}
+
+/// The decision in the mode `ask`, with one open request.
+fn decide(rules: &mut Rules, who: &Signer, id: &str, content: Content) -> Decision {
+    decide_in(rules, who, id, content, &Mode::Ask)
+}
+
+fn decide_in(rules: &mut Rules, who: &Signer, id: &str, content: Content, mode: &Mode) -> Decision {
+    let open = request();
+    let situation = Situation { mode, ended: false, epoch: 1, newest_epoch: 1, open: Some(&open) };
+    rules.decide(&command(id, NOON, content), who, &situation, NOON)
+}
+
+fn with_guests() -> Rules {
+    let mut rules = Rules::new(user(1));
+    for (number, may) in [(2, May::Approve), (3, May::Prompt), (4, May::Nothing)] {
+        assert_eq!(decide(&mut rules, &owner(), &format!("g{number}"), grant(number, may, 1)), Decision::Take);
+    }
+    rules
+}
+
+#[test]
+fn the_table_says_who_may_command() {
+    let take = Decision::Take;
+    let no = Decision::Reject(ReceiptCode::NotAllowed);
+    let set_model = Content::Control(Control::SetModel(SetModel { model: "m".to_owned() }));
+    // primary, linked, approve, prompt, none, stranger
+    let rows: [(Content, [bool; 6]); 11] = [
+        (prompt(), [true, true, true, true, false, false]),
+        (Content::Control(Control::Interrupt), [true, true, true, true, false, false]),
+        (answer("d", Some("allow")), [true, true, true, false, false, false]),
+        (set_model, [true, true, true, false, false, false]),
+        (set_mode(Mode::Ask), [true, true, false, false, false, false]),
+        (set_mode(Mode::Plan), [true, true, false, false, false, false]),
+        (set_mode(Mode::Edit), [true, true, false, false, false, false]),
+        (set_mode(Mode::Bypass), [true, false, false, false, false, false]),
+        (Content::Control(Control::Stop), [true, true, false, false, false, false]),
+        (Content::Control(Control::Resume), [true, true, false, false, false, false]),
+        (grant(9, May::Prompt, 1), [true, true, false, false, false, false]),
+    ];
+    let people = [owner(), signer(1, Role::Linked), signer(2, Role::Linked), signer(3, Role::Primary)]
+        .into_iter()
+        .chain([signer(4, Role::Primary), signer(5, Role::Primary)]);
+    for (column, who) in people.enumerate() {
+        for (row, (content, allowed)) in rows.iter().enumerate() {
+            let expected = if allowed[column] { &take } else { &no };
+            let mut rules = with_guests();
+            let found = decide(&mut rules, &who, &format!("c{row}"), content.clone());
+            assert_eq!(found, *expected, "{content:?} by {who:?}");
+        }
+    }
+}
+
+#[test]
+fn only_keys_of_people_command() {
+    for role in [Some(Role::Machine), Some(Role::Recovery), None] {
+        let who = Signer { role, ..owner() };
+        assert_eq!(decide(&mut with_guests(), &who, "c", prompt()), Decision::Reject(ReceiptCode::UnknownKey));
+    }
+}
+
+#[test]
+fn an_account_that_was_not_pinned_has_no_right() {
+    let who = Signer { account: "another".to_owned(), ..signer(2, Role::Primary) };
+    assert_eq!(decide(&mut with_guests(), &who, "c", prompt()), Decision::Reject(ReceiptCode::NotAllowed));
+}
+
+#[test]
+fn a_guest_prompts_a_mode_that_asks_nothing_only_through_the_owner() {
+    for (mode, asks) in [(Mode::Ask, false), (Mode::Plan, false), (Mode::Edit, true), (Mode::Bypass, true)] {
+        let decision = |number| decide_in(&mut with_guests(), &signer(number, Role::Primary), "c", prompt(), &mode);
+        assert_eq!(decision(3), if asks { Decision::AskOwner } else { Decision::Take }, "{mode:?}");
+        assert_eq!((decision(2), decision(1)), (Decision::Take, Decision::Take), "{mode:?}");
+    }
+}
+
+#[test]
+fn the_highest_version_of_an_access_counts() {
+    let mut rules = with_guests();
+    let guest = signer(3, Role::Primary);
+    assert_eq!(decide(&mut rules, &owner(), "a", grant(3, May::Nothing, 7)), Decision::Take);
+    assert_eq!(decide(&mut rules, &guest, "b", prompt()), Decision::Reject(ReceiptCode::NotAllowed));
+    for (id, version) in [("c", 6), ("d", 7)] {
+        let late = decide(&mut rules, &owner(), id, grant(3, May::Approve, version));
+        assert_eq!(late, Decision::Reject(ReceiptCode::Superseded), "a withheld grant does not come back");
+    }
+    assert_eq!(
+        decide(&mut rules, &owner(), "e", grant(1, May::Nothing, 1)),
+        Decision::Reject(ReceiptCode::Unsupported)
+    );
+    let kept = Access::of_grants(rules.access.grants().cloned());
+    assert_eq!(kept, rules.access, "it survives a restart");
+}
+
+#[test]
+fn a_command_is_taken_once_and_not_late() {
+    let at = |content: Content, at, now| {
+        let situation = Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None };
+        Rules::new(user(1)).decide(&command("c", at, content), &owner(), &situation, now)
+    };
+    let stop = || Content::Control(Control::Stop);
+    let stale = Decision::Reject(ReceiptCode::Stale);
+    let second = Duration::from_secs(1);
+    for (content, age) in [(prompt as fn() -> Content, PROMPT_AGE), (stop, CONTROL_AGE)] {
+        let last = NOON.plus(age).plus(CLOCK);
+        assert_eq!(at(content(), NOON, last), Decision::Take);
+        assert_eq!(at(content(), NOON, last.plus(second)), stale);
+        assert_eq!(at(content(), NOON.plus(CLOCK), NOON), Decision::Take);
+        assert_eq!(at(content(), NOON.plus(CLOCK).plus(second), NOON), stale);
+    }
+    let year = NOON.plus(Duration::from_secs(365 * 86_400));
+    assert_eq!(at(grant(2, May::Nothing, 1), NOON, year), Decision::Take, "a revocation reaches a machine that slept");
+
+    let mut rules = Rules::new(user(1));
+    assert_eq!(decide(&mut rules, &owner(), "c", prompt()), Decision::Take);
+    assert_eq!(decide(&mut rules, &owner(), "c", stop()), Decision::Reject(ReceiptCode::Repeated));
+    assert_eq!(decide(&mut rules, &signer(1, Role::Linked), "c", prompt()), Decision::Take, "another device");
+    let memory = Memory::of_taken(rules.memory.taken().cloned(), None);
+    let mut kept = Rules::kept(user(1), rules.access.clone(), memory);
+    assert_eq!(decide(&mut kept, &owner(), "c", prompt()), Decision::Reject(ReceiptCode::Repeated), "after a restart");
+}
+
+#[test]
+fn a_rejected_command_does_not_come_back_either() {
+    let mut rules = Rules::new(user(1));
+    let guest = signer(3, Role::Primary);
+    assert_eq!(decide(&mut rules, &guest, "c", prompt()), Decision::Reject(ReceiptCode::NotAllowed));
+    assert_eq!(decide(&mut rules, &owner(), "g", grant(3, May::Prompt, 1)), Decision::Take);
+    assert_eq!(decide(&mut rules, &guest, "c", prompt()), Decision::Reject(ReceiptCode::Repeated));
+}
+
+#[test]
+fn after_a_loss_nothing_from_before_is_taken() {
+    let mut rules = Rules::lost(user(1), Access::default(), NOON);
+    let mut at = |id: &str, at, content| {
+        let situation = Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None };
+        rules.decide(&command(id, at, content), &owner(), &situation, NOON.plus(Duration::from_secs(60)))
+    };
+    assert_eq!(at("a", Timestamp::from_micros(NOON.micros() - 1), prompt()), Decision::Reject(ReceiptCode::Stale));
+    assert_eq!(at("b", NOON, prompt()), Decision::Take);
+    assert_eq!(at("c", Timestamp::from_unix_seconds(0), grant(2, May::Prompt, 1)), Decision::Take);
+}
+
+#[test]
+fn an_answer_is_for_the_request_that_was_shown() {
+    let decision = |content| decide(&mut with_guests(), &owner(), "c", content);
+    assert_eq!(decision(answer("d", Some("allow"))), Decision::Take);
+    assert_eq!(decision(answer("other", Some("allow"))), Decision::Reject(ReceiptCode::Superseded));
+    assert_eq!(decision(answer("d", Some("made-up"))), Decision::Reject(ReceiptCode::Unsupported));
+    assert_eq!(decision(answer("d", None)), Decision::Reject(ReceiptCode::Unsupported));
+    let situation = Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None };
+    let closed = command("c", NOON, answer("d", Some("allow")));
+    let found = with_guests().decide(&closed, &owner(), &situation, NOON);
+    assert_eq!(found, Decision::Reject(ReceiptCode::Superseded));
+}
+
+#[test]
+fn what_has_changed_meanwhile_is_not_done() {
+    let mut rules = Rules::new(user(1));
+    let changed = decide_in(&mut rules, &owner(), "a", set_mode(Mode::Plan), &Mode::Edit);
+    assert_eq!(changed, Decision::Reject(ReceiptCode::Superseded), "it was seen in another mode");
+    let auto = decide(&mut rules, &owner(), "b", set_mode(Mode::of("auto")));
+    assert_eq!(auto, Decision::Reject(ReceiptCode::Unsupported));
+    let mut with = |id: &str, ended, epoch| {
+        let situation = Situation { mode: &Mode::Ask, ended, epoch, newest_epoch: 2, open: None };
+        rules.decide(&command(id, NOON, prompt()), &owner(), &situation, NOON)
+    };
+    assert_eq!(with("c", false, 1), Decision::Reject(ReceiptCode::OldKey));
+    assert_eq!(with("d", true, 2), Decision::Reject(ReceiptCode::Superseded), "the session has ended");
+    let newer = Content::Control(Control::Newer("dance".into()));
+    assert_eq!(decide(&mut rules, &owner(), "e", newer), Decision::Reject(ReceiptCode::Unsupported));
+}
+
+#[test]
+fn a_person_has_thirty_commands_a_minute_and_five_interrupts() {
+    let mut rules = Rules::new(user(1));
+    let interrupt = || Content::Control(Control::Interrupt);
+    let busy = Decision::Reject(ReceiptCode::Busy);
+    let found: Vec<_> = (0..6).map(|n| decide(&mut rules, &owner(), &format!("i{n}"), interrupt())).collect();
+    assert_eq!((&found[4], &found[5]), (&Decision::Take, &busy));
+    let found: Vec<_> = (0..26).map(|n| decide(&mut rules, &owner(), &format!("p{n}"), prompt())).collect();
+    assert_eq!((&found[24], &found[25]), (&Decision::Take, &busy));
+    assert_eq!(decide(&mut rules, &signer(1, Role::Linked), "x", prompt()), busy, "it is a person's, not a key's");
+    let later = NOON.plus(Duration::from_secs(60));
+    let situation = Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None };
+    assert_eq!(rules.decide(&command("later", later, prompt()), &owner(), &situation, later), Decision::Take);
+}
+
+#[test]
+fn bypass_begins_with_a_primary_only() {
+    let rules = with_guests();
+    assert!(rules.may_begin(&owner(), &Mode::Bypass));
+    assert!(!rules.may_begin(&signer(1, Role::Linked), &Mode::Bypass));
+    assert!(rules.may_begin(&signer(1, Role::Linked), &Mode::Edit));
+    assert!(!rules.may_begin(&signer(2, Role::Primary), &Mode::Ask));
+    assert!(!rules.may_begin(&owner(), &Mode::of("auto")));
+}
+
+#[test]
+fn a_full_memory_forgets_the_oldest_and_takes_nothing_as_old() {
+    let one = |person, number: usize, at| Taken {
+        user: user(person),
+        key: "k".to_owned(),
+        local_id: number.to_string(),
+        at,
+        taken: NOON,
+    };
+    let early = |number: usize| NOON.plus(Duration::from_millis(number as u64));
+    let mut memory = Memory::of_taken((0..=MOST_TAKEN).map(|number| one(2, number, early(number))), None);
+    assert_eq!(memory.taken().count(), MOST_TAKEN);
+    assert_eq!(memory.take(&prompt(), one(2, 0, NOON)), Err(ReceiptCode::Stale), "it was forgotten");
+    assert_eq!(memory.take(&prompt(), one(2, MOST_TAKEN + 1, early(1))), Ok(()));
+    assert_eq!(memory.take(&prompt(), one(1, 0, NOON)), Ok(()), "another person's commands are not affected");
+}
+
+proptest! {
+    /// Whatever a server withholds, repeats or reorders: no prompt and no control of a good clock is taken twice.
+    #[test]
+    fn nothing_is_taken_twice(steps in proptest::collection::vec((0u8..20, 0u64..6 * 3_600), 1..80)) {
+        let mut rules = Rules::new(user(1));
+        let (mut now, mut taken) = (NOON, Vec::new());
+        for (number, pause) in steps {
+            now = now.plus(Duration::from_secs(pause));
+            // Each command has one time of its own, at which it was signed.
+            let at = NOON.plus(Duration::from_secs(u64::from(number) * 1_800));
+            let content = if number % 2 == 0 { prompt() } else { Content::Control(Control::Stop) };
+            let situation = Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None };
+            if rules.decide(&command(&number.to_string(), at, content), &owner(), &situation, now) == Decision::Take {
+                prop_assert!(!taken.contains(&number), "{} was taken twice", number);
+                taken.push(number);
+            }
+        }
+    }
+
+    /// A linked device or a guest never changes a session to bypass, and a guest never changes who may what.
+    #[test]
+    fn no_guest_gains_a_right(orders in proptest::collection::vec((2u8..6, 0u8..3, 0u64..9), 1..40)) {
+        let mut rules = with_guests();
+        let before = rules.access.clone();
+        for (at, (number, what, version)) in orders.into_iter().enumerate() {
+            let content = match what {
+                0 => grant(number, May::Approve, version),
+                1 => set_mode(Mode::Bypass),
+                _ => Content::Control(Control::Stop),
+            };
+            let decision = decide(&mut rules, &signer(number, Role::Primary), &at.to_string(), content);
+            prop_assert!(matches!(decision, Decision::Reject(_)));
+        }
+        prop_assert_eq!(rules.access, before);
+    }
+}
