@@ -29,14 +29,6 @@ pub(crate) fn change(what: &str) -> Result<bool> {
     Ok(is_yes(&answer))
 }
 
-/// Asks whether to do this too. Yes, unless the person says no.
-pub(crate) fn unless_no(what: &str) -> Result<bool> {
-    write!(io::stderr(), "{what}? [Y/n] ")?;
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    Ok(!matches!(answer.trim(), "n" | "N" | "no"))
-}
-
 fn is_yes(answer: &str) -> bool {
     matches!(answer.trim(), "y" | "Y" | "yes")
 }

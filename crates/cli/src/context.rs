@@ -104,10 +104,25 @@ impl Context {
 
     /// This machine, if it was linked at this server and nobody is signed in here.
     pub(crate) fn linked_machine(&self) -> Result<Option<Linked>> {
-        let (client, account) = self.account()?;
-        if account.is_some_and(|account| account.signed_in) {
-            return Ok(None);
+        let is_signed_in = self.account()?.1.is_some_and(|account| account.signed_in);
+        if is_signed_in { Ok(None) } else { self.linked_here() }
+    }
+
+    /// Forgets that this machine was linked, with its key.
+    pub(crate) fn forget_link(&self, linked: &Linked) -> Result<()> {
+        let path = self.home.machine_key_path(&linked.origin, &linked.machine.machine);
+        if path.exists() {
+            std::fs::remove_file(&path)
+                .map_err(|error| Failure::message(format!("Cannot remove {}: {error}.", path.display())))?;
         }
+        self.home.change_settings(|settings| {
+            settings.linked_machines.remove(&linked.origin);
+        })
+    }
+
+    /// This machine, if it was linked at this server. Its runner works for that account, also when somebody signs in with another one.
+    pub(crate) fn linked_here(&self) -> Result<Option<Linked>> {
+        let (client, _) = self.account()?;
         let origin = client.origin().to_owned();
         let machine = self.home.settings()?.linked_machines.remove(&origin);
         Ok(machine.map(|machine| Linked { origin, machine }))

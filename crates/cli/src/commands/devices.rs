@@ -30,7 +30,7 @@ const RECENT_DAYS: u64 = 7;
 /// Services learn of a removal within 10 s.
 const SETTLED: Duration = Duration::from_secs(12);
 
-/// Shows the devices of your account.
+/// Shows the devices of your account; removes or renames one.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Devices {
@@ -170,10 +170,13 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool, keep_machine
         ));
     }
     let machines = Machines::load(context, me).await?;
+    let gone = machines_of(&device, &machines, keep_machines);
     if !yes {
-        confirm::deletion(&format!("{name}, {}, from your account", described(device.kind)))?;
+        // One question: nothing waits for another answer once the person has said that the device is lost.
+        let named: Vec<String> =
+            gone.iter().map(|id| format!(", and the machine {} on it", machines.called(id))).collect();
+        confirm::deletion(&format!("{name}, {}, from your account{}", described(device.kind), named.concat()))?;
     }
-    let gone = machines_of(&device, &machines, yes, keep_machines)?;
     let mut next = me.own.list.successor(now());
     let is_gone = |entry: &ListedDevice| entry.machine_id.as_ref().is_some_and(|id| gone.contains(&id));
     next.devices.retain(|entry| entry.key != device.public_key && !is_gone(entry));
@@ -233,20 +236,12 @@ async fn remove(context: &Context, me: &Me, named: &str, yes: bool, keep_machine
 }
 
 /// The machines to delete with a device: itself, or those that were registered on the same computer.
-fn machines_of<'m>(device: &Device, machines: &'m Machines, yes: bool, keep: bool) -> Result<Vec<&'m MachineId>> {
+fn machines_of<'m>(device: &Device, machines: &'m Machines, keep: bool) -> Vec<&'m MachineId> {
     let is_itself = |known: &&Known| device.machine_id.as_ref() == Some(&known.machine.id);
     let is_on_it = |known: &&Known| {
         known.card.as_ref().is_some_and(|card| card.by.as_deref() == Some(&*device.public_key)) && !keep
     };
-    let mut gone = Vec::new();
-    for known in machines.all().iter().filter(|known| is_itself(known) || is_on_it(known)) {
-        let id = &known.machine.id;
-        let question = format!("Delete the machine {} too, which was registered on it", machines.called(id));
-        if yes || is_itself(&known) || confirm::unless_no(&question)? {
-            gone.push(id);
-        }
-    }
-    Ok(gone)
+    machines.all().iter().filter(|known| is_itself(known) || is_on_it(known)).map(|known| &known.machine.id).collect()
 }
 
 /// Gives the sessions that are in use new keys, and forgets that this is to be done. Returns how many have one.

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use ensemble_client::{Client, Version};
+use ensemble_client::{Client, Credential, Version};
 use ensemble_runner::{Config, offers};
 use ensemble_types::machines::Machine;
 use ensemble_types::runs::Provider;
@@ -14,12 +14,13 @@ use super::DONE;
 use super::run::here;
 use super::runner::Options;
 use super::submit::install;
-use crate::context::{Context, Me, answers};
+use crate::context::{Context, Linked, Me, anonymous, answers};
 use crate::cost;
 use crate::devices;
-use crate::failure::{Result, is_loopback, start};
+use crate::failure::{Failure, Result, is_loopback, start};
 use crate::machines::{Machines, Runner, runner};
 use crate::print;
+use crate::settings::LinkedMachine;
 use crate::styled::{Styled, Tone, is_coloured};
 
 /// Checks everything that a run needs on this machine: key, server, account, runner, providers and directory. The exit
@@ -72,6 +73,15 @@ impl Findings {
 impl Doctor {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let mut findings = Findings::default();
+        // A machine that was linked has no account key, and needs none.
+        if let Some(linked) = context.linked_machine()? {
+            linked_machine(context, &linked, &mut findings).await;
+            if let Ok(config) = self.runner.for_check(context) {
+                providers(&config, None, &mut findings).await;
+                directory(context, &config, None, &mut findings)?;
+            }
+            return show(context, &findings);
+        }
         key(context, &mut findings).await;
         let me = account(context, &mut findings).await;
         let machine = match &me {
@@ -91,6 +101,27 @@ impl Doctor {
             Err(failure) => findings.wrong("runner", failure.to_string(), "correct it"),
         }
         show(context, &findings)
+    }
+}
+
+/// Whether this machine's key works, and whether its runner is online.
+async fn linked_machine(context: &Context, linked: &Linked, findings: &mut Findings) {
+    let LinkedMachine { server, owner, machine } = &linked.machine;
+    findings.ok("machine", format!("linked as {machine}, for the account {owner}"));
+    let key = context.home.machine_key(&context.home.machine_key_path(&linked.origin, machine));
+    let key = match key {
+        Ok(Some(key)) => key,
+        Ok(None) => return findings.wrong("key", "the machine's key is gone", "link it again: `ensemble runner link`"),
+        Err(failure) => return findings.wrong("key", failure.to_string(), "link it again: `ensemble runner link`"),
+    };
+    let client = anonymous(server.clone()).map(|client| client.with_credential(Credential::Device(key)));
+    let found = match client {
+        Ok(client) => client.machine(machine).await.map_err(Failure::from),
+        Err(failure) => Err(failure),
+    };
+    match found {
+        Ok(found) => check_runner(&found, runner(&found).as_ref(), findings),
+        Err(failure) => findings.wrong("server", failure.to_string(), "try again, or link the machine again"),
     }
 }
 

@@ -186,6 +186,11 @@ fn typed_code() -> Result<LinkCode> {
         stdin.lock().read_line(&mut line)?;
         line
     };
+    if typed.trim().is_empty() {
+        return Err(Failure::message(
+            "No address was typed. `ensemble link` on a primary device of the account shows it.",
+        ));
+    }
     LinkCode::from_address(&typed).map_err(|_| {
         Failure::message(
             "This is not the address that `ensemble link` shows: https://…/link#v1.… with 22 and 43 characters.",

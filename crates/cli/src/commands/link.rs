@@ -33,7 +33,8 @@ const TRIES: usize = 3;
 /// Adds a device to your account: shows a code for it, and asks for the six digits that the new device shows.
 #[derive(Debug, Args)]
 pub(crate) struct Link {
-    /// What the device may do. A primary device can add and remove devices, a linked one cannot
+    /// What the device may do. A primary device can add and remove devices, a linked one cannot [default: primary for a command line,
+    /// linked for a browser]
     #[arg(long, value_enum, value_name = "ROLE")]
     role: Option<Kind>,
 }

@@ -245,6 +245,8 @@ async fn show(context: &Context, me: &Me, named: &str) -> Result<()> {
     print::line(format!("machine    {} ({})", machine.reference, machine.id))?;
     print::line(format!("state      {}", if machine.online { "online" } else { "offline" }))?;
     match open(me, machine) {
+        // A machine that was linked has not said what it is.
+        Ok(card) if card.os.is_empty() => print::line(format!("host       {}", card.host))?,
         Ok(card) => print::line(format!("host       {} ({}, {})", card.host, card.os, card.arch))?,
         Err(failure) => print::note(failure.to_string()),
     }

@@ -86,7 +86,7 @@ impl Runner {
         let environment = environment();
         // A machine without an account has a token, or was linked.
         let is_given = ["ENSEMBLE_MACHINE_TOKEN", "ENSEMBLE_MACHINE_KEY_FILE"];
-        let linked = context.linked_machine()?;
+        let linked = context.linked_here()?;
         let (me, config) = if is_given.iter().any(|name| environment.contains_key(*name)) {
             (None, self.options.config(context, environment)?)
         } else if let Some(linked) = linked {
@@ -103,6 +103,11 @@ impl Runner {
             Ok(()) => Ok(DONE),
             Err(error @ RunError::NotAccepted) => {
                 print::note(format!("The runner stopped: {error}."));
+                if let Some(linked) = context.linked_here()?.filter(|_| me.is_none()) {
+                    // Its owner has removed it. The next runner is not this machine any more.
+                    context.forget_link(&linked)?;
+                    print::note("This computer is no machine of that account any more.");
+                }
                 let is_deleted = match &me {
                     Some(me) => me.client.machine(&machine).await.is_err_and(|error| error.is_not_found()),
                     None => false,

@@ -45,10 +45,11 @@ impl Status {
         };
         let is_well = matches!(signed, Some(Ok(_)));
         if context.json {
-            as_json(&client, &version, account.as_ref(), signed.as_ref())?;
+            let fingerprint = account.as_ref().and_then(|account| of_account(context, &client, account));
+            as_json(&client, &version, account.as_ref(), (signed.as_ref(), fingerprint))?;
         } else {
             show_server(&client, &version)?;
-            show_account(context, account.as_ref(), signed.as_ref())?;
+            show_account(context, &client, account.as_ref(), signed.as_ref())?;
             if let Some(Ok(signed)) = &signed {
                 show_machine(id.as_ref(), signed.machine.as_ref())?;
                 show_runs(&signed.runs)?;
@@ -75,7 +76,7 @@ fn as_json(
     client: &Client,
     version: &Result<Version>,
     account: Option<&KnownAccount>,
-    signed: Option<&Result<Signed>>,
+    (signed, fingerprint): (Option<&Result<Signed>>, Option<String>),
 ) -> Result<()> {
     let text = |failure: &Failure| failure.to_string();
     let known = signed.and_then(|signed| signed.as_ref().ok());
@@ -94,7 +95,7 @@ fn as_json(
                 "signedIn": account.is_some_and(|account| account.signed_in),
                 "id": account.map(|account| account.user_id),
                 "displayName": known.and_then(|signed| signed.account.display_name.as_ref()),
-                "fingerprint": account.and_then(|account| fingerprint(&account.public_key).ok()),
+                "fingerprint": fingerprint,
                 "error": signed.and_then(|signed| signed.as_ref().err()).map(text),
             },
             "machine": machine,
@@ -112,8 +113,25 @@ fn show_server(client: &Client, version: &Result<Version>) -> Result<()> {
     }
 }
 
-fn show_account(context: &Context, account: Option<&KnownAccount>, signed: Option<&Result<Signed>>) -> Result<()> {
+/// The fingerprint of the account key, which on a device that was linked is not the device's own.
+fn of_account(context: &Context, client: &Client, account: &KnownAccount) -> Option<String> {
+    let list = context.home.known_list(client.origin(), account.user_id).ok().flatten();
+    let key = list.map_or_else(|| account.public_key.clone(), |list| list.body().account.clone());
+    fingerprint(&key).ok()
+}
+
+fn show_account(
+    context: &Context,
+    client: &Client,
+    account: Option<&KnownAccount>,
+    signed: Option<&Result<Signed>>,
+) -> Result<()> {
     let Some(account) = account.filter(|account| account.signed_in) else {
+        if let Some(linked) = context.linked_machine()? {
+            let machine = linked.machine;
+            print::line(format!("account      {}, whose machine this is; its key is elsewhere", machine.owner))?;
+            return print::line(format!("machine      {}; `ensemble runner` runs its tasks", machine.machine));
+        }
         return print::line(format!("account      not signed in; run `{}`", context.typed("login")));
     };
     let name = match signed {
@@ -123,7 +141,7 @@ fn show_account(context: &Context, account: Option<&KnownAccount>, signed: Optio
         _ => String::new(),
     };
     print::line(format!("account      {name}{}", account.user_id))?;
-    if let Ok(fingerprint) = fingerprint(&account.public_key) {
+    if let Some(fingerprint) = of_account(context, client, account) {
         print::line(format!("fingerprint  {fingerprint}"))?;
     }
     if let Some(Err(failure)) = signed {

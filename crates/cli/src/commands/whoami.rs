@@ -2,6 +2,7 @@
 
 use clap::Args;
 use ensemble_client::seal::fingerprint;
+use ensemble_types::accounts::Account;
 
 use super::DONE;
 use crate::context::Context;
@@ -18,7 +19,25 @@ impl Whoami {
         let me = context.me().await?;
         let account = me.client.account().await?;
         if context.json {
-            print::json(&account, false)?;
+            let (list, key) = (&me.own.list, me.key.public_key());
+            let role = list.device(&key).map(|device| device.role);
+            #[derive(serde::Serialize)]
+            struct Report<'a> {
+                #[serde(flatten)]
+                account: &'a Account,
+                fingerprint: Option<String>,
+                device: serde_json::Value,
+                devices: serde_json::Value,
+            }
+            let report = Report {
+                account: &account,
+                fingerprint: fingerprint(&list.body().account).ok(),
+                device: serde_json::json!({ "publicKey": key, "role": role }),
+                devices: serde_json::json!({
+                    "version": list.version(), "digest": list.digest_text(), "count": list.body().devices.len(),
+                }),
+            };
+            print::json(&report, false)?;
             return Ok(DONE);
         }
         print::line(format!("user         {}", account.id))?;

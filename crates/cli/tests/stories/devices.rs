@@ -20,6 +20,10 @@ fn a_second_computer_is_linked_works_and_is_removed() {
     add(&owner, &second, &[]);
 
     assert_eq!(owner.json(&["whoami"])["id"], second.json(&["whoami"])["id"]);
+    let print = |user: &User, command: &str| user.json(&[command])["fingerprint"].clone();
+    assert_eq!(print(&owner, "whoami"), print(&second, "whoami"), "of the account");
+    let status = |user: &User| user.json(&["status"])["account"]["fingerprint"].clone();
+    assert_eq!((status(&owner), status(&second)), (print(&owner, "whoami"), print(&owner, "whoami")));
     let said = second.succeed(&["whoami"]);
     assert!(said.contains("primary") && said.contains("version 2"), "{said}");
     assert!(second.succeed(&["session", "list"]).contains("Plans"));
@@ -89,7 +93,8 @@ fn a_code_without_its_digits_adds_nothing() {
     assert!(code == 1 && said.contains("refused this one"), "{said}");
     assert!(!second.files().join("account.key").exists(), "nothing was kept");
     assert_eq!(owner.json(&["devices"])["devices"].as_array().unwrap().len(), 1);
-    for bad in ["http://127.0.0.1:9/link#v1.a.b", "nonsense", ""] {
+    assert!(second.run_with_input(&["login", "--link"], "\n").err.contains("No address was typed"));
+    for bad in ["http://127.0.0.1:9/link#v1.a.b", "nonsense"] {
         let ended = second.run_with_input(&["login", "--link"], &format!("{bad}\n"));
         assert!(ended.code == 1 && ended.err.contains("not the address"), "{bad}: {}", ended.err);
     }

@@ -74,9 +74,15 @@ fn a_computer_without_the_account_is_linked_as_a_machine() {
     assert_eq!(code, 0, "{said}");
     assert!(!builder.files().join("account.key").exists(), "it does not have the account");
     assert!(builder.fail(&["session", "list"]).contains("not signed in"));
+    let status = builder.run(&["status"]).out;
+    assert!(status.contains("whose machine this is"), "{status}");
 
     let runner = Running::start(&builder, &["runner"]);
     eventually(|| owner.json(&["machine", "list"])["machines"][0]["machine"]["online"] == true);
+    let checked = builder.run(&["doctor", "--json"]).out;
+    let findings: Value = serde_json::from_str(&checked).unwrap();
+    let found = findings["checks"].as_array().unwrap().iter().find(|one| one["check"] == "machine").unwrap();
+    assert!(found["found"].as_str().unwrap().starts_with("linked as"), "{checked}");
     let listed = devices(&owner);
     let machine = with_role(&listed, "machine")[0].clone();
     assert_eq!(machine["kind"], "runner");
@@ -86,6 +92,7 @@ fn a_computer_without_the_account_is_linked_as_a_machine() {
     assert_eq!(runner.ended(), 1);
     assert_eq!(owner.json(&["machine", "list"])["machines"], json!([]));
     assert_eq!(devices(&owner).len(), 1);
+    assert!(builder.fail(&["runner"]).contains("not signed in"), "it is no machine of that account any more");
 }
 
 #[test]
