@@ -7,6 +7,7 @@ pub mod bounds;
 mod envelope;
 mod frame;
 pub mod rules;
+pub mod view;
 mod visible;
 pub mod words;
 
