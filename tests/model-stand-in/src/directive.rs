@@ -1,5 +1,7 @@
 //! The behaviour of the model, given in the prompt in double brackets.
 
+use serde_json::Value;
+
 /// One behaviour of the model. The README lists them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Directive {
@@ -13,6 +15,8 @@ pub enum Directive {
     Hang,
     Drop,
     Run(String),
+    /// A call of the tool with this name and this input, as JSON.
+    Tool(String, Value),
 }
 
 /// The directive of a conversation: that of the last message which has one.
@@ -47,6 +51,7 @@ fn read(prompt: &str) -> (Directive, bool) {
             "hang" => Some(Directive::Hang),
             "drop" => Some(Directive::Drop),
             "run" => Some(Directive::Run(rest.to_owned())),
+            "tool" => tool(rest),
             _ => None,
         };
         wanted = wanted.or(found);
@@ -58,6 +63,11 @@ fn read(prompt: &str) -> (Directive, bool) {
 fn repeat(rest: &str) -> Option<Directive> {
     let (times, text) = rest.split_once(' ')?;
     Some(Directive::Repeat(times.parse().ok()?, text.to_owned()))
+}
+
+fn tool(rest: &str) -> Option<Directive> {
+    let (name, input) = rest.split_once(' ')?;
+    Some(Directive::Tool(name.to_owned(), serde_json::from_str(input).ok()?))
 }
 
 fn bracketed(prompt: &str) -> impl Iterator<Item = &str> {
@@ -72,6 +82,8 @@ mod tests {
     fn the_first_directive_counts() {
         assert_eq!(read("x [[say a b]] [[hang]] [[split]]"), (Directive::Say("a b".to_owned()), true));
         assert_eq!(read("[[fail 400]]"), (Directive::Fail(400), false));
+        let input = serde_json::json!({"path": "a"});
+        assert_eq!(read(r#"[[tool Read {"path":"a"}]]"#).0, Directive::Tool("Read".to_owned(), input));
         assert_eq!(read("[[limit 60]]"), (Directive::Limit(60), false));
         assert_eq!(read("[[repeat 3 ab ]]").0, Directive::Repeat(3, "ab ".to_owned()));
         let messages = ["[[say a]]", "[[say b]] [[say c]]", "go on"].map(str::to_owned);

@@ -71,7 +71,7 @@ impl Reply {
     fn stop_reason(&self) -> &'static str {
         match &self.next {
             Move::Text(..) => "end_turn",
-            Move::Command(_) => "tool_use",
+            Move::Command(_) | Move::Tool(..) => "tool_use",
             Move::Refusal(_) | Move::Failure(_) | Move::Limit(_) => "refusal",
         }
     }
@@ -79,9 +79,8 @@ impl Reply {
     fn content(&self) -> Value {
         match &self.next {
             Move::Text(pieces, _) => json!([{"type": "text", "text": pieces.concat()}]),
-            Move::Command(command) => {
-                json!([{"type": "tool_use", "id": format!("toolu_standin_{}", self.number), "name": "Bash", "input": bash(command)}])
-            }
+            Move::Command(command) => json!([self.call("Bash", &bash(command))]),
+            Move::Tool(name, input) => json!([self.call(name, input)]),
             Move::Refusal(Some(text)) => json!([{"type": "text", "text": text}]),
             Move::Refusal(None) | Move::Failure(_) | Move::Limit(_) => json!([]),
         }
@@ -92,6 +91,15 @@ impl Reply {
             "id": format!("msg_standin_{}", self.number), "type": "message", "role": "assistant", "model": self.model, "content": content,
             "stop_reason": stop_reason, "stop_sequence": null, "usage": {"input_tokens": 10, "output_tokens": 5},
         })
+    }
+
+    fn call(&self, name: &str, input: &Value) -> Value {
+        json!({"type": "tool_use", "id": format!("toolu_standin_{}", self.number), "name": name, "input": input})
+    }
+
+    fn call_frames(&self, name: &str, input: &Value) -> [String; 3] {
+        let piece = json!({"type": "input_json_delta", "partial_json": input.to_string()});
+        [opens(&self.call(name, &json!({}))), delta(&piece), closes()]
     }
 
     fn frames(&self) -> (Vec<String>, Ending) {
@@ -106,12 +114,8 @@ impl Reply {
                 }
                 frames.push(closes());
             }
-            Move::Command(command) => {
-                frames.push(opens(&json!({"type": "tool_use", "id": format!("toolu_standin_{}", self.number), "name": "Bash", "input": {}})));
-                let input = bash(command).to_string();
-                frames.push(delta(&json!({"type": "input_json_delta", "partial_json": input})));
-                frames.push(closes());
-            }
+            Move::Command(command) => frames.extend(self.call_frames("Bash", &bash(command))),
+            Move::Tool(name, input) => frames.extend(self.call_frames(name, input)),
             Move::Refusal(Some(text)) => {
                 frames.push(opens(&json!({"type": "text", "text": ""})));
                 frames.push(delta(&json!({"type": "text_delta", "text": text})));

@@ -99,6 +99,7 @@ fn whole(next: &Move) -> Value {
             let args = json!({"command": command, "description": "As the prompt said"});
             candidate(&json!({"functionCall": {"name": "run_shell_command", "args": args}}), Some("STOP"))
         }
+        Move::Tool(name, input) => candidate(&json!({"functionCall": {"name": name, "args": input}}), Some("STOP")),
         Move::Refusal(_) | Move::Failure(_) | Move::Limit(_) => json!({
             "promptFeedback": {"blockReason": "SAFETY"},
             "candidates": [{"index": 0, "finishReason": "SAFETY", "content": {"role": "model", "parts": []}}],

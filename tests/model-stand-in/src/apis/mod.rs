@@ -39,6 +39,8 @@ enum Move {
     Refusal(Option<String>),
     /// A shell command.
     Command(String),
+    /// Any tool: its name and input.
+    Tool(String, Value),
     Failure(StatusCode),
     /// The usage limit is reached until this time, in seconds since 1970.
     Limit(u64),
@@ -60,6 +62,10 @@ fn decide(log: &RequestLog, request: ModelRequest) -> (Move, bool) {
         Directive::Limit(seconds) => Move::Limit(now() + seconds),
         Directive::Hang => Move::Text(vec!["I begin".to_owned()], Ending::Hangs),
         Directive::Drop => Move::Text(vec!["I begin".to_owned()], Ending::Drops),
+        Directive::Tool(name, input) => match result {
+            None => Move::Tool(name, input),
+            Some(_) => Move::Text(vec!["The tool was called.".to_owned()], Ending::Whole),
+        },
         Directive::Run(command) => match result {
             None => Move::Command(command),
             Some(result) => Move::Text(vec![format!("The command gave: {result}")], Ending::Whole),
