@@ -15,6 +15,7 @@ fn crates_depend_only_on_those_they_may() {
         ("rpc", vec!["types", "chassis"]),
         ("devices", vec!["types"]),
         ("transcript", vec!["types", "devices"]),
+        ("agent", vec!["types", "transcript"]),
         ("client", vec!["types", "devices", "transcript"]),
         ("runner", vec!["types", "client", "transcript", "agent"]),
         ("cli", vec!["types", "client", "runner", "all-in-one", "transcript", "agent"]),
@@ -37,7 +38,7 @@ fn crates_depend_only_on_those_they_may() {
 #[test]
 fn clients_and_runners_link_neither_the_server_nor_the_database() {
     let graph = dependencies();
-    for name in ["ensemble-types", "ensemble-client", "ensemble-runner", "ensemble-transcript"] {
+    for name in ["ensemble-types", "ensemble-client", "ensemble-runner", "ensemble-transcript", "ensemble-agent"] {
         for heavy in ["actix-web", "diesel", "r2d2"] {
             assert!(!reachable(&graph, name).contains(heavy), "{name} reaches {heavy}");
         }

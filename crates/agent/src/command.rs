@@ -1,0 +1,105 @@
+//! What the host wants of an agent.
+
+use std::collections::BTreeMap;
+
+use ensemble_transcript::body::Attachment;
+use ensemble_transcript::words::Mode;
+use serde::{Deserialize, Serialize};
+
+/// How a session begins.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Start {
+    /// An absolute path. The host starts the process there.
+    pub directory: String,
+    /// A UUID that becomes the agent's id of the conversation, where the agent takes one (claude).
+    pub session_id: String,
+    pub mode: Mode,
+    /// `None`: the agent chooses.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// The agent's id of the conversation to go on with.
+    #[serde(default)]
+    pub resume: Option<String>,
+    /// What the conversation to go on with has cost so far, in US dollars.
+    #[serde(default)]
+    pub cost_before: f64,
+    /// The host runs as root: claude wants a confirmation for `bypass` then.
+    #[serde(default)]
+    pub as_root: bool,
+}
+
+/// An order of the host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {
+    Prompt(Prompt),
+    /// To a request that is open.
+    Answer {
+        /// Of the event that asked.
+        request: String,
+        reply: Reply,
+    },
+    Interrupt,
+    SetMode(Mode),
+    /// By its id in `models`.
+    SetModel(String),
+    /// Ends the agent in good order: its input is to be closed.
+    Stop,
+}
+
+/// Something for the agent to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prompt {
+    /// A UUID of the host's.
+    pub id: String,
+    pub text: String,
+    #[serde(default)]
+    pub attachments: Vec<Attachment>,
+    /// It is for the turn that runs.
+    #[serde(default)]
+    pub steer: bool,
+}
+
+/// An answer of a person.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    Option {
+        id: String,
+        #[serde(default)]
+        message: Option<String>,
+    },
+    /// For each question, by its id.
+    Answers(BTreeMap<String, Vec<String>>),
+    /// The person does not answer the question.
+    Refuse {
+        #[serde(default)]
+        message: Option<String>,
+    },
+}
+
+/// Why a command is not passed on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    #[error("a turn is running; wait for its end")]
+    Busy,
+    #[error("the agent is not ready yet")]
+    NotReady,
+    #[error("the request is closed")]
+    Closed,
+    #[error("the request has no such option or question")]
+    NoSuchOption,
+    #[error("{0}")]
+    Unsupported(&'static str),
+}
+
+/// How the agent's process ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exit {
+    /// `None`: by a signal.
+    pub code: Option<i32>,
+    /// The end of its standard error, at most a few KiB.
+    #[serde(default)]
+    pub stderr: String,
+}

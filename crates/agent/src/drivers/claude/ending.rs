@@ -1,0 +1,126 @@
+//! The end of a turn: why, what it used and what it cost.
+
+use ensemble_transcript::body::Usage;
+use ensemble_transcript::words::{ErrorCode, StopReason};
+use ensemble_types::time::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Claude, Order};
+use crate::command::{Exit, Start};
+use crate::event::Event;
+use crate::json::{count, is_true, list, some, text};
+
+/// What is kept between turns. The program counts what it has cost since it began.
+#[derive(Debug, Default)]
+pub(super) struct Costs {
+    /// What was counted at the end of the turn before.
+    counted: f64,
+    is_known: bool,
+    /// Of the last limit that was reached.
+    retry_at: Option<Timestamp>,
+    /// What an `assistant` line said about an error.
+    error: Option<String>,
+}
+
+impl Costs {
+    /// From 2.1.277 on a resumed conversation goes on counting from its old sum; before it begins with zero.
+    pub(super) fn version(&mut self, version: &str, start: &Start) {
+        let numbers: Vec<u32> = version.split('.').filter_map(|number| number.parse().ok()).collect();
+        if !self.is_known && !version.is_empty() {
+            self.is_known = true;
+            if start.resume.is_some() && numbers >= vec![2, 1, 277] {
+                self.counted = start.cost_before;
+            }
+        }
+    }
+
+    pub(super) fn limit(&mut self, event: &Value) {
+        if text(event, "/rate_limit_info/status") == "rejected" {
+            let ends = event.pointer("/rate_limit_info/resetsAt").and_then(Value::as_i64);
+            self.retry_at = ends.map(Timestamp::from_unix_seconds);
+        }
+    }
+
+    pub(super) fn error(&mut self, error: &str) {
+        self.error = Some(error.to_owned());
+    }
+
+    /// The cost of the turn: what was counted since the end of the one before.
+    fn turn(&mut self, total: Option<f64>) -> Option<f64> {
+        let total = total.filter(|total| total.is_finite() && *total >= 0.0)?;
+        let cost = (total - self.counted).max(0.0);
+        self.counted = total;
+        Some(cost)
+    }
+}
+
+/// The code for what the program calls an error, and the HTTP status behind it.
+pub(super) fn code(error: &str, status: Option<u64>) -> ErrorCode {
+    match (error, status) {
+        ("authentication_failed" | "oauth_org_not_allowed", _) | (_, Some(401 | 403)) => ErrorCode::Login,
+        ("rate_limit" | "billing_error", _) | (_, Some(429)) => ErrorCode::Quota,
+        ("overloaded" | "server_error", _) | (_, Some(503 | 529)) => ErrorCode::Overloaded,
+        _ => ErrorCode::Unknown,
+    }
+}
+
+impl Claude {
+    pub(super) fn result(&mut self, event: &Value) {
+        let errors: Vec<&str> = list(event, "/errors").filter_map(Value::as_str).collect();
+        let said = some(event, "/result").map_or_else(|| errors.join("; "), str::to_owned);
+        if said.starts_with("No conversation found") {
+            self.core.say(Event::ResumeFailed(said));
+            return;
+        }
+        self.begin();
+        let cost = self.costs.turn(event.get("total_cost_usd").and_then(Value::as_f64));
+        let error = self.costs.error.take();
+        let subtype = text(event, "/subtype");
+        let is_error = is_true(event, "/is_error") || subtype != "success";
+        let stop = match (subtype, text(event, "/terminal_reason"), text(event, "/stop_reason")) {
+            (_, reason, _) if reason.starts_with("aborted") => StopReason::Cancelled,
+            ("error_max_turns", ..) => StopReason::MaxTokens,
+            ("error_max_budget_usd", ..) => StopReason::Limit,
+            (_, _, "refusal") => StopReason::Refusal,
+            (_, _, "max_tokens") if !is_error => StopReason::MaxTokens,
+            _ if !is_error => StopReason::EndTurn,
+            (_, reason, _) => {
+                let status = count(event, "/api_error_status");
+                let code = match code(error.as_deref().unwrap_or_default(), status) {
+                    _ if reason == "prompt_too_long" => ErrorCode::Context,
+                    ErrorCode::Unknown if said.contains("Please run /login") => ErrorCode::Login,
+                    ErrorCode::Unknown if said.starts_with("Credit balance is too low") => ErrorCode::Quota,
+                    code => code,
+                };
+                let retry_at = self.costs.retry_at.take().filter(|_| code == ErrorCode::Quota);
+                let stop = if code == ErrorCode::Quota { StopReason::Limit } else { StopReason::Error };
+                self.core.fail(code, if said.is_empty() { subtype } else { &said }, retry_at);
+                stop
+            }
+        };
+        self.core.end_turn(stop, usage(event), cost);
+        self.order(Order::Context, json!({}));
+    }
+
+    /// The process ended before it was ready: the conversation to go on with may be gone.
+    pub(super) fn lost(&mut self, exit: &Exit) {
+        if let Some(line) = exit.stderr.lines().find(|line| line.contains("No conversation found")) {
+            self.core.say(Event::ResumeFailed(line.trim().to_owned()));
+        }
+    }
+}
+
+/// Tokens from the cache are counted apart, but the model has read them too.
+fn usage(event: &Value) -> Option<Usage> {
+    let usage = event.get("usage")?;
+    let read = count(usage, "/cache_read_input_tokens");
+    let written = count(usage, "/cache_creation_input_tokens");
+    let input = count(usage, "/input_tokens")?;
+    Some(Usage {
+        input_tokens: input.saturating_add(read.unwrap_or(0)).saturating_add(written.unwrap_or(0)),
+        output_tokens: count(usage, "/output_tokens").unwrap_or(0),
+        thought_tokens: None,
+        cached_read_tokens: read,
+        cached_write_tokens: written,
+    })
+}
