@@ -1,0 +1,109 @@
+//! Permission requests of the agent, and their answers.
+
+use ensemble_transcript::words::OptionKind;
+use serde_json::{Value, json};
+
+use super::Acp;
+use super::update::{contents, tool_call};
+use crate::command::{Refused, Reply};
+use crate::core::{Wish, option, whole_input};
+use crate::json::{list, some, text};
+
+/// Nothing but what is shown is needed to answer.
+#[derive(Debug)]
+pub(super) struct About;
+
+/// JSON-RPC 2.0: the method does not exist.
+const NO_METHOD: i64 = -32_601;
+
+impl Acp {
+    pub(super) fn request(&mut self, id: &Value, method: &str, params: &Value) {
+        if method == "session/request_permission" && text(params, "/sessionId") == self.session.as_deref().unwrap_or("")
+        {
+            self.wants(id, params);
+            return;
+        }
+        // Some agents wait for seconds when nobody answers.
+        let error = json!({"code": NO_METHOD, "message": "this client does not offer the method"});
+        self.core.write(&json!({"jsonrpc": "2.0", "id": id, "error": error}));
+    }
+
+    fn wants(&mut self, id: &Value, params: &Value) {
+        if self.core.turn.is_none() {
+            // Nobody has asked for anything, so nobody can be asked about it.
+            self.cancelled(id);
+            return;
+        }
+        let call = params.get("toolCall").unwrap_or(&Value::Null);
+        let tool_call_id = some(call, "/toolCallId").map(str::to_owned);
+        if tool_call_id.as_deref().is_some_and(|id| self.core.tools.get(id).is_none()) {
+            // gemini tells of a call for the first time here.
+            self.core.tool(tool_call(call));
+        }
+        let options = list(params, "/options").map(|offer| {
+            let name = match text(offer, "/name") {
+                "" => text(offer, "/optionId"),
+                name => name,
+            };
+            option(text(offer, "/optionId"), name, OptionKind::of(text(offer, "/kind")))
+        });
+        let options: Vec<_> = options.filter(|option| !option.option_id.is_empty()).collect();
+        let content = contents(call);
+        let known = tool_call_id.as_deref().and_then(|id| self.core.tools.get(id)).map(|known| known.title.clone());
+        let title = some(call, "/title").map(str::to_owned).or(known).unwrap_or_default();
+        let wish = Wish { tool_call_id, detail: whole(&title, call), title, content, options, input: call.clone() };
+        self.core.ask(id, params, wish, About);
+    }
+
+    pub(super) fn reply(&mut self, request: &str, reply: &Reply) -> Result<(), Refused> {
+        let asked = self.core.asked.get(request).ok_or(Refused::Closed)?;
+        let Reply::Option { id, .. } = reply else { return Err(Refused::NoSuchOption) };
+        if !asked.options.contains(id) {
+            return Err(Refused::NoSuchOption);
+        }
+        let asked = self.core.answered(request)?;
+        let outcome = json!({"outcome": {"outcome": "selected", "optionId": id}});
+        self.core.write(&json!({"jsonrpc": "2.0", "id": asked.agent_id, "result": outcome}));
+        Ok(())
+    }
+
+    /// Cancels the turn. gemini waits for an answer to what it has asked, so every open request gets one.
+    pub(super) fn interrupt(&mut self) {
+        if self.core.turn.is_some() {
+            let params = self.with_session(json!({}));
+            self.tell("session/cancel", params);
+        }
+        let ids: Vec<Value> = self.core.asked.values().map(|asked| asked.agent_id.clone()).collect();
+        self.core.withdraw_all("the turn was interrupted");
+        ids.iter().for_each(|id| self.cancelled(id));
+    }
+
+    fn cancelled(&mut self, id: &Value) {
+        let outcome = json!({"outcome": {"outcome": "cancelled"}});
+        self.core.write(&json!({"jsonrpc": "2.0", "id": id, "result": outcome}));
+    }
+}
+
+/// All that the request says about the call. Texts and diffs are written out, everything else is shown as it came.
+fn whole(title: &str, call: &Value) -> String {
+    let mut shown = vec![title.to_owned()];
+    if let Some(input) = call.get("rawInput").filter(|input| !input.is_null()) {
+        shown.push(whole_input(&["command", "path"], input));
+    }
+    for content in list(call, "/content") {
+        shown.push(match text(content, "/type") {
+            "content" if some(content, "/content/text").is_some() => text(content, "/content/text").to_owned(),
+            "diff" => {
+                let old = text(content, "/oldText").lines().map(|line| format!("-{line}"));
+                let new = text(content, "/newText").lines().map(|line| format!("+{line}"));
+                let lines: Vec<String> = old.chain(new).collect();
+                format!("{}\n{}", text(content, "/path"), lines.join("\n"))
+            }
+            _ => content.to_string(),
+        });
+    }
+    shown.extend(list(call, "/locations").map(|place| text(place, "/path").to_owned()));
+    shown.retain(|part| !part.is_empty());
+    shown.dedup();
+    shown.join("\n")
+}
