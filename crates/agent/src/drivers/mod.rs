@@ -3,6 +3,7 @@
 pub(crate) mod acp;
 pub(crate) mod claude;
 pub(crate) mod codex;
+mod rpc;
 
 use serde::{Deserialize, Serialize};
 

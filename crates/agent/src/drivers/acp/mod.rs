@@ -4,7 +4,7 @@
 mod ask;
 mod modes;
 mod prompt;
-mod rpc;
+
 mod update;
 
 use ensemble_transcript::words::{ErrorCode, Mode};
@@ -18,9 +18,9 @@ use crate::json::{is_true, list, some, text};
 use crate::launch::Launch;
 use crate::lines::Line;
 
+use crate::drivers::rpc::{self, Calls};
 use ask::About;
 use modes::Modes;
-use rpc::Calls;
 
 /// One session over ACP.
 pub(crate) struct Acp {

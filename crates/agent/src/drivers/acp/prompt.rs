@@ -4,8 +4,9 @@ use ensemble_transcript::body::{Attachment, Usage};
 use ensemble_transcript::words::{ErrorCode, StopReason};
 use serde_json::{Value, json};
 
-use super::{Acp, rpc};
+use super::Acp;
 use crate::command::{Prompt, Refused};
+use crate::drivers::rpc;
 use crate::json::{count, text};
 
 impl Acp {

@@ -7,6 +7,8 @@ mod ending;
 mod suggestions;
 mod tool;
 
+pub(crate) use tool::side;
+
 use std::collections::BTreeMap;
 
 use ensemble_transcript::body::{Attachment, ContextUse};

@@ -1,34 +1,315 @@
-//! placeholder
-use super::*;
-pub(crate) struct Codex;
-impl Codex {
-    pub(crate) fn new(_: Start) -> Self {
-        Self
+//! Codex through its app server: JSON-RPC without the member `jsonrpc`, one message a line. Checked against 0.169.0, whose schema
+//! `codex app-server generate-json-schema` prints.
+
+mod ask;
+mod item;
+mod notice;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ensemble_transcript::body::{Attachment, Usage};
+use ensemble_transcript::words::{Cause, Mode};
+use ensemble_types::time::Timestamp;
+use serde_json::{Value, json};
+
+use crate::command::{Command, Exit, Prompt, Refused, Start};
+use crate::core::{Core, choices};
+use crate::drivers::rpc::{self, Calls};
+use crate::drivers::{Abilities, Driver};
+use crate::event::{Event, Output, StateChange};
+use crate::json::{list, some, text};
+use crate::launch::Launch;
+use crate::lines::Line;
+
+use ask::About;
+
+/// One thread of an app server.
+pub(crate) struct Codex {
+    start: Start,
+    core: Core<About>,
+    calls: Calls<Call>,
+    thread: Option<String>,
+    /// The threads of sub-agents.
+    children: BTreeSet<String>,
+    /// The id of the turn that runs.
+    turn: Option<String>,
+    mode: Mode,
+    model: Option<String>,
+    /// The changes of files that are running: the request for them does not repeat what they are.
+    changes: BTreeMap<String, Value>,
+    /// All tokens of the thread, now and when the turn began.
+    total: Option<Usage>,
+    before: Option<Usage>,
+    /// When a limit that is reached ends.
+    retry_at: Option<Timestamp>,
+}
+
+/// A request of ours that waits for its answer.
+#[derive(Clone, Debug, PartialEq)]
+enum Call {
+    Initialize,
+    Start,
+    Resume,
+    Models,
+    /// With the id of the prompt.
+    Turn(String),
+    Steer(String),
+    Interrupt,
+}
+
+/// `plugins` are off: with them the program asks servers of the vendor at its start.
+pub(crate) fn launch(_: &Start) -> Launch {
+    Launch::default().args(["app-server", "--disable", "plugins", "-c", "check_for_update_on_startup=false"])
+}
+
+/// What the program may do in a mode: when it asks, and what its sandbox allows.
+fn policy(mode: &Mode) -> (&'static str, &'static str, Value) {
+    match mode {
+        Mode::Bypass => ("never", "danger-full-access", json!({"type": "dangerFullAccess"})),
+        Mode::Edit => ("on-request", "workspace-write", json!({"type": "workspaceWrite"})),
+        // It changes nothing, and nobody is asked to let it.
+        Mode::Plan => ("never", "read-only", json!({"type": "readOnly"})),
+        _ => ("untrusted", "workspace-write", json!({"type": "workspaceWrite"})),
     }
 }
-pub(crate) fn launch(_: &Start) -> crate::Launch {
-    crate::Launch::default()
-}
-impl Driver for Codex {
-    fn abilities(&self) -> Abilities {
-        Abilities {
-            steers: false,
-            resumes: false,
-            shares_process: false,
-            refuses_with_message: false,
-            says_cost: false,
+
+impl Codex {
+    pub(crate) fn new(start: Start) -> Self {
+        Self {
+            core: Core::default(),
+            calls: Calls::default(),
+            thread: None,
+            children: BTreeSet::new(),
+            turn: None,
+            mode: start.mode.clone(),
+            model: start.model.clone(),
+            changes: BTreeMap::new(),
+            total: None,
+            before: None,
+            retry_at: None,
+            start,
         }
     }
+
+    fn call(&mut self, call: Call, method: &str, params: Value) {
+        match self.calls.begin(call, method, params) {
+            Some(mut line) => {
+                if let Some(fields) = line.as_object_mut() {
+                    fields.remove("jsonrpc");
+                }
+                self.core.write(&line);
+            }
+            None => self.core.note("Too many requests wait for the agent; one was not sent."),
+        }
+    }
+
+    fn read(&mut self, message: &Value) {
+        let params = message.get("params").unwrap_or(&Value::Null);
+        match (message.get("id"), some(message, "/method")) {
+            (Some(id), Some(method)) => self.request(id, method, params),
+            (None, Some(method)) => self.notice(method, params),
+            (Some(id), None) => self.answer(id, message),
+            (None, None) => self.core.note("The agent sent a message that is none of JSON-RPC."),
+        }
+    }
+
+    fn answer(&mut self, id: &Value, message: &Value) {
+        let Some(call) = self.calls.end(id) else {
+            self.core.note("The agent answered a request that nobody made.");
+            return;
+        };
+        let result = message.get("result").unwrap_or(&Value::Null);
+        if let Some(error) = message.get("error").filter(|error| !error.is_null()) {
+            self.refused(call, error);
+            return;
+        }
+        match call {
+            Call::Initialize => self.initialized(),
+            Call::Start | Call::Resume => self.opened(result),
+            Call::Models => {
+                let models = list(result, "/data")
+                    .map(|model| (text(model, "/id").to_owned(), text(model, "/displayName").to_owned()));
+                self.core.state(StateChange { models: Some(choices(models)), ..StateChange::default() });
+            }
+            Call::Turn(prompt) => {
+                self.core.say(Event::Taken(prompt));
+                self.began(text(result, "/turn/id"));
+            }
+            Call::Steer(prompt) => self.core.say(Event::Taken(prompt)),
+            Call::Interrupt => {}
+        }
+    }
+
+    fn refused(&mut self, call: Call, error: &Value) {
+        let (code, text) = (rpc::code(error), rpc::reason(error));
+        match call {
+            Call::Resume => self.core.say(Event::ResumeFailed(text)),
+            Call::Initialize | Call::Start => self.core.fail(code, &text, None),
+            Call::Turn(_) => {
+                self.core.begin_turn(Cause::Prompt);
+                self.core.fail(code, &text, None);
+                self.core.end_turn(ensemble_transcript::words::StopReason::Error, None, None);
+            }
+            Call::Models | Call::Steer(_) | Call::Interrupt => {
+                self.core.note(format!("The agent refused an order: {text}"));
+            }
+        }
+    }
+
+    fn initialized(&mut self) {
+        self.core.write(&json!({"method": "initialized"}));
+        let (approval, sandbox, _) = policy(&self.mode);
+        let mut params = json!({
+            "cwd": self.start.directory, "approvalPolicy": approval, "approvalsReviewer": "user", "sandbox": sandbox,
+        });
+        let resume = self.start.resume.clone();
+        if let Some(fields) = params.as_object_mut() {
+            fields.extend(self.start.model.clone().map(|model| ("model".to_owned(), json!(model))));
+            fields.extend(resume.clone().map(|thread| ("threadId".to_owned(), json!(thread))));
+            if resume.is_some() {
+                fields.insert("excludeTurns".to_owned(), json!(true));
+            }
+        }
+        match resume {
+            Some(_) => self.call(Call::Resume, "thread/resume", params),
+            None => self.call(Call::Start, "thread/start", params),
+        }
+    }
+
+    fn opened(&mut self, result: &Value) {
+        let Some(thread) = some(result, "/thread/id").map(str::to_owned) else {
+            let code = ensemble_transcript::words::ErrorCode::Unknown;
+            self.core.fail(code, "The agent gave the session no id.", None);
+            return;
+        };
+        self.thread = Some(thread.clone());
+        self.model = some(result, "/model").map(str::to_owned).or(self.model.take());
+        self.core.say(Event::Ready { session_id: thread });
+        let all = [Mode::Ask, Mode::Edit, Mode::Plan, Mode::Bypass];
+        let modes = choices(all.into_iter().map(|mode| (mode.as_str().to_owned(), String::new())));
+        self.core.state(StateChange {
+            mode: Some(self.mode.clone()),
+            model: self.model.clone(),
+            modes: Some(modes),
+            ..StateChange::default()
+        });
+        self.call(Call::Models, "model/list", json!({}));
+    }
+
+    /// A turn of this thread runs.
+    fn began(&mut self, turn: &str) {
+        if self.core.turn.is_none() && !turn.is_empty() {
+            self.turn = Some(turn.to_owned());
+            self.before = self.total;
+            self.core.begin_turn(Cause::Prompt);
+        }
+    }
+
+    fn prompt(&mut self, prompt: Prompt) -> Result<(), Refused> {
+        let thread = self.thread.clone().ok_or(Refused::NotReady)?;
+        let input = input(&prompt)?;
+        match (&self.turn, prompt.steer) {
+            (Some(turn), true) => {
+                let params = json!({
+                    "threadId": thread, "expectedTurnId": turn, "input": input, "clientUserMessageId": prompt.id,
+                });
+                self.call(Call::Steer(prompt.id), "turn/steer", params);
+            }
+            // A second turn would be taken as steering.
+            (Some(_), false) => return Err(Refused::Busy),
+            (None, _) => {
+                let (approval, _, sandbox) = policy(&self.mode);
+                let mut params = json!({
+                    "threadId": thread, "input": input, "clientUserMessageId": prompt.id,
+                    "approvalPolicy": approval, "approvalsReviewer": "user", "sandboxPolicy": sandbox,
+                });
+                if let (Some(fields), Some(model)) = (params.as_object_mut(), &self.model) {
+                    fields.insert("model".to_owned(), json!(model));
+                }
+                self.call(Call::Turn(prompt.id), "turn/start", params);
+            }
+        }
+        Ok(())
+    }
+
+    fn interrupt(&mut self) {
+        self.core.withdraw_all("the turn was interrupted");
+        if let (Some(thread), Some(turn)) = (self.thread.clone(), self.turn.clone()) {
+            self.call(Call::Interrupt, "turn/interrupt", json!({"threadId": thread, "turnId": turn}));
+        }
+    }
+}
+
+/// Codex's `UserInput`.
+fn input(prompt: &Prompt) -> Result<Vec<Value>, Refused> {
+    let words = |text: &str| json!({"type": "text", "text": text, "text_elements": []});
+    let mut input = vec![words(&prompt.text)];
+    for attachment in &prompt.attachments {
+        input.push(match attachment {
+            Attachment::Image { mime_type, data } => {
+                json!({"type": "image", "url": format!("data:{mime_type};base64,{data}")})
+            }
+            Attachment::Resource { resource } => words(&format!("{}:\n{}", resource.uri, resource.text)),
+            Attachment::Newer => return Err(Refused::Unsupported("the prompt has an attachment of an unknown kind")),
+        });
+    }
+    Ok(input)
+}
+
+impl Driver for Codex {
+    fn abilities(&self) -> Abilities {
+        Abilities { steers: true, resumes: true, shares_process: true, refuses_with_message: true, says_cost: false }
+    }
+
     fn begin(&mut self) -> Output {
-        Output::default()
+        let version = env!("CARGO_PKG_VERSION");
+        let params = json!({"clientInfo": {"name": "ensemble", "title": "Ensemble", "version": version}});
+        self.call(Call::Initialize, "initialize", params);
+        self.core.take()
     }
-    fn line(&mut self, _: &Line) -> Output {
-        Output::default()
+
+    fn line(&mut self, line: &Line) -> Output {
+        match line {
+            Line::Overlong(bytes) => {
+                self.core.note(format!("The agent sent a line of {bytes} bytes, which is not read."))
+            }
+            Line::Text(line) if line.trim().is_empty() => {}
+            Line::Text(line) => match serde_json::from_str::<Value>(line) {
+                Ok(message) if message.is_object() => self.read(&message),
+                _ => self.core.note("The agent sent a line that is no message."),
+            },
+        }
+        self.core.take()
     }
-    fn command(&mut self, _: Command) -> Result<Output, Refused> {
-        Ok(Output::default())
+
+    fn command(&mut self, command: Command) -> Result<Output, Refused> {
+        match command {
+            Command::Prompt(prompt) => self.prompt(prompt)?,
+            Command::Answer { request, reply } => self.reply(&request, &reply)?,
+            Command::Interrupt => self.interrupt(),
+            Command::SetMode(Mode::Other(_)) => {
+                return Err(Refused::Unsupported("the mode is none of ask, edit, plan and bypass"));
+            }
+            // Both are sent with the next turn: the program has no other way.
+            Command::SetMode(mode) => {
+                self.mode = mode.clone();
+                self.core.state(StateChange { mode: Some(mode), ..StateChange::default() });
+            }
+            Command::SetModel(model) => {
+                self.model = Some(model.clone());
+                self.core.state(StateChange { model: Some(model), ..StateChange::default() });
+            }
+            Command::Stop => {
+                self.interrupt();
+                (self.core.stopping, self.core.out.close) = (true, true);
+            }
+        }
+        Ok(self.core.take())
     }
-    fn exited(&mut self, _: &Exit) -> Output {
-        Output::default()
+
+    fn exited(&mut self, exit: &Exit) -> Output {
+        self.core.exited(exit);
+        (self.thread, self.turn, self.calls) = (None, None, Calls::default());
+        self.core.take()
     }
 }
