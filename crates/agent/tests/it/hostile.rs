@@ -1,0 +1,1 @@
+//! Agents that send nonsense: no driver fails on it.

@@ -1,0 +1,327 @@
+//! A real program with a driver: the least of a host that a test needs.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as Process, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use ensemble_agent::{Command, Driver, Event, Exit, Kind, Line, Lines, Output, Prompt, Reply, Start, driver, launch};
+use ensemble_model_stand_in::StandIn;
+use ensemble_transcript::words::Mode;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::wire::{self, Entry};
+
+/// The machine is slow, and gemini needs seconds to start.
+const SOON: Duration = Duration::from_secs(90);
+
+/// An agent's home, its work and its model.
+pub(crate) struct Place {
+    pub(crate) kind: Kind,
+    home: TempDir,
+    pub(crate) model: StandIn,
+    _runtime: tokio::runtime::Runtime,
+    entries: Vec<Entry>,
+    case: &'static str,
+}
+
+/// A process with its driver.
+pub(crate) struct Live<'a> {
+    place: &'a mut Place,
+    child: Child,
+    output: Receiver<Vec<u8>>,
+    lines: Lines,
+    driver: Box<dyn Driver>,
+    pub(crate) events: Vec<Event>,
+    /// The events that a story has looked at.
+    seen: usize,
+    has_ended: bool,
+}
+
+impl Place {
+    pub(crate) fn new(kind: Kind, case: &'static str) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let guard = runtime.enter();
+        let model = StandIn::start().unwrap();
+        drop(guard);
+        let home = tempfile::Builder::new().prefix("agent").tempdir_in(base()).unwrap();
+        std::fs::create_dir(home.path().join("work")).unwrap();
+        Self { kind, home, model, _runtime: runtime, entries: Vec::new(), case }
+    }
+
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.home.path().join("work")
+    }
+
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.directory().join(name)
+    }
+
+    pub(crate) fn start(&self, mode: Mode) -> Start {
+        let model = match self.kind {
+            Kind::Claude => "claude-sonnet-4-5",
+            Kind::Codex => "gpt-5.5",
+            Kind::Gemini => "gemini-2.5-flash",
+            Kind::Opencode | Kind::Acp => "stub/stub-model",
+        };
+        Start {
+            directory: self.directory().to_str().unwrap().to_owned(),
+            session_id: "01890a5d-ac96-474b-bcce-b302099a8057".to_owned(),
+            mode,
+            model: Some(model.to_owned()).filter(|_| self.kind != Kind::Opencode),
+            resume: None,
+            cost_before: 0.0,
+            as_root: nix::unistd::geteuid().is_root(),
+        }
+    }
+
+    /// Starts the program and waits until it takes prompts.
+    pub(crate) fn begin(&mut self, start: Start) -> Live<'_> {
+        let mut live = self.spawn(start);
+        live.until("ready", |event| matches!(event, Event::Ready { .. }));
+        live
+    }
+
+    pub(crate) fn spawn(&mut self, start: Start) -> Live<'_> {
+        let how = launch(self.kind, &start).unwrap();
+        let mut process = Process::new(program(self.kind));
+        process.args(&how.args).args(self.more_args()).env_clear().envs(self.environment()).envs(how.env);
+        process.current_dir(self.directory()).process_group(0);
+        process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = process.spawn().unwrap();
+        let mut stdout = child.stdout.take().unwrap();
+        let (sender, output) = channel();
+        std::thread::spawn(move || {
+            let mut chunk = vec![0; 64 << 10];
+            while let Ok(size @ 1..) = stdout.read(&mut chunk) {
+                if sender.send(chunk[..size].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        self.entries.push(Entry::Start { kind: self.kind, start: start.clone() });
+        let mut driver = driver(self.kind, start);
+        let first = driver.begin();
+        let (lines, events) = (Lines::default(), Vec::new());
+        let mut live = Live { place: self, child, output, lines, driver, events, seen: 0, has_ended: false };
+        live.take(first);
+        live
+    }
+
+    fn more_args(&self) -> Vec<String> {
+        if self.kind != Kind::Codex {
+            return Vec::new();
+        }
+        let provider = format!(
+            "model_providers.standin={{name=\"standin\",base_url=\"{}/v1\",env_key=\"OPENAI_API_KEY\",\
+             wire_api=\"responses\",stream_max_retries=0,request_max_retries=0}}",
+            self.model.url()
+        );
+        ["-c", "model_provider=standin", "-c", &provider].map(str::to_owned).into()
+    }
+
+    fn environment(&self) -> BTreeMap<String, String> {
+        let mut set = BTreeMap::from([("PATH".to_owned(), search_path())]);
+        let mut put = |name: &str, value: &str| drop(set.insert(name.to_owned(), value.to_owned()));
+        let (home, url) = (self.home.path(), self.model.url());
+        put("HOME", home.to_str().unwrap());
+        match self.kind {
+            Kind::Claude => {
+                put("ANTHROPIC_BASE_URL", &url);
+                put("ANTHROPIC_API_KEY", "stand-in");
+                put("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
+                put("CLAUDE_CODE_MAX_RETRIES", "1");
+                put("DISABLE_TELEMETRY", "1");
+            }
+            Kind::Codex => put("OPENAI_API_KEY", "stand-in"),
+            Kind::Gemini => {
+                put("GEMINI_API_KEY", "stand-in");
+                put("GOOGLE_GEMINI_BASE_URL", &url);
+                let settings = json!({
+                    "security": {"auth": {"selectedType": "gemini-api-key"}}, "telemetry": {"enabled": false},
+                    "privacy": {"usageStatisticsEnabled": false}, "general": {"enableAutoUpdate": false},
+                });
+                std::fs::create_dir_all(home.join(".gemini")).unwrap();
+                std::fs::write(home.join(".gemini/settings.json"), settings.to_string()).unwrap();
+            }
+            Kind::Opencode | Kind::Acp => {
+                let models = json!({"stub-model": {"name": "stub", "limit": {"context": 100_000, "output": 8_000}}});
+                let options = json!({"baseURL": format!("{url}/v1"), "apiKey": "stand-in"});
+                let provider = json!({"stub": {"npm": "@ai-sdk/anthropic", "options": options, "models": models}});
+                let config =
+                    json!({"model": "stub/stub-model", "small_model": "stub/stub-model", "provider": provider});
+                put("OPENCODE_CONFIG_CONTENT", &config.to_string());
+                put("OPENCODE_DISABLE_MODELS_FETCH", "1");
+            }
+        }
+        set
+    }
+}
+
+impl Drop for Place {
+    /// Keeps the wire of a story that went well, when that is wanted.
+    fn drop(&mut self) {
+        let is_wanted = std::env::vars().any(|(name, _)| name == "RECORD_WIRES");
+        if std::thread::panicking() || !is_wanted {
+            return;
+        }
+        let agent = format!("{:?}", self.kind).to_lowercase();
+        let path = wire::folder().join(agent).join(format!("{}.jsonl", self.case));
+        let home = self.home.path().to_str().unwrap().to_owned();
+        let names = [(home, "/home/ann"), (self.model.url(), "http://model")];
+        wire::write(&path, &self.entries, &names);
+        std::fs::write(path.with_extension("events"), crate::replay::summaries(&path)).unwrap();
+    }
+}
+
+impl Live<'_> {
+    pub(crate) fn prompt(&mut self, text: &str) {
+        // claude takes a prompt with a known id for the same one, so each has another one.
+        let number = self.place.entries.iter().filter(|entry| matches!(entry, Entry::Do(_))).count();
+        let id = format!("01890a5d-ac96-474b-bcce-b302099b{number:04x}");
+        self.command(Command::Prompt(Prompt { id, text: text.to_owned(), attachments: Vec::new(), steer: false }));
+    }
+
+    pub(crate) fn choose(&mut self, request: &str, id: &str) {
+        let reply = Reply::Option { id: id.to_owned(), message: None };
+        self.command(Command::Answer { request: request.to_owned(), reply });
+    }
+
+    pub(crate) fn command(&mut self, command: Command) {
+        self.place.entries.push(Entry::Do(command.clone()));
+        let output = self.driver.command(command).unwrap();
+        self.take(output);
+    }
+
+    fn take(&mut self, output: Output) {
+        for line in &output.lines {
+            self.place.entries.push(Entry::To(serde_json::from_str(line).unwrap()));
+            // An agent that has ended reads nothing; its end is noticed by its output.
+            let _ = writeln!(self.child.stdin.as_mut().unwrap(), "{line}");
+        }
+        self.events.extend(output.events);
+        if output.close {
+            drop(self.child.stdin.take());
+        }
+    }
+
+    /// Reads until an event that was not looked at yet is the wanted one.
+    pub(crate) fn until(&mut self, what: &str, wanted: impl Fn(&Event) -> bool) -> Event {
+        let deadline = Instant::now() + SOON;
+        loop {
+            while let Some(event) = self.events.get(self.seen).cloned() {
+                self.seen += 1;
+                if wanted(&event) {
+                    return event;
+                }
+            }
+            assert!(!self.has_ended, "the program has ended before {what}: {:#?}", self.events);
+            self.read(what, deadline);
+        }
+    }
+
+    fn read(&mut self, what: &str, deadline: Instant) {
+        match self.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(bytes) => {
+                let mut lines = Vec::new();
+                self.lines.feed(&bytes, |line| lines.push(line));
+                lines.into_iter().for_each(|line| self.line(&line));
+            }
+            Err(RecvTimeoutError::Disconnected) => self.end(),
+            Err(RecvTimeoutError::Timeout) => panic!("no {what} within {SOON:?}: {:#?}", self.events),
+        }
+    }
+
+    fn line(&mut self, line: &Line) {
+        if let Line::Text(text) = line
+            && let Ok(value) = serde_json::from_str(text)
+        {
+            self.place.entries.push(Entry::From(value));
+        }
+        let output = self.driver.line(line);
+        self.take(output);
+    }
+
+    fn end(&mut self) {
+        if !std::mem::replace(&mut self.has_ended, true) {
+            let exit = Exit { code: self.child.wait().unwrap().code(), stderr: String::new() };
+            self.place.entries.push(Entry::Exit(exit.clone()));
+            let output = self.driver.exited(&exit);
+            self.events.extend(output.events);
+        }
+    }
+
+    /// Reads what comes until the turn has ended.
+    pub(crate) fn turn_ends(&mut self) -> Event {
+        self.until("the end of the turn", |event| matches!(event, Event::TurnEnded { .. }))
+    }
+
+    /// Kills the whole tree at once, and reads to the end.
+    pub(crate) fn kill(self) -> Vec<Event> {
+        self.signal(Signal::SIGKILL);
+        self.finish()
+    }
+
+    /// Ends the agent in good order.
+    pub(crate) fn stop(mut self) -> Vec<Event> {
+        self.command(Command::Stop);
+        // gemini does not end when its input does: a host signals the group then.
+        let kind = self.place.kind;
+        if matches!(kind, Kind::Gemini | Kind::Opencode | Kind::Acp) {
+            self.signal(Signal::SIGTERM);
+        }
+        self.finish()
+    }
+
+    fn finish(mut self) -> Vec<Event> {
+        let deadline = Instant::now() + SOON;
+        while !self.has_ended {
+            self.read("the end of the process", deadline);
+        }
+        std::mem::take(&mut self.events)
+    }
+
+    fn signal(&self, signal: Signal) {
+        let group = Pid::from_raw(i32::try_from(self.child.id()).unwrap());
+        let _ = killpg(group, signal);
+    }
+}
+
+impl Drop for Live<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.signal(Signal::SIGKILL);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Beside the target folder: codex warns about homes in the folder for temporary files.
+fn base() -> PathBuf {
+    let base = Path::new(env!("CARGO_TARGET_TMPDIR")).to_owned();
+    std::fs::create_dir_all(&base).unwrap();
+    base.canonicalize().unwrap()
+}
+
+fn search_path() -> String {
+    let inherited = std::env::vars().find(|(name, _)| name == "PATH").map(|(_, value)| value);
+    inherited.unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".to_owned())
+}
+
+fn program(kind: Kind) -> PathBuf {
+    let name = format!("{kind:?}").to_lowercase();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/provider-clis");
+    let program = folder.join("node_modules/.bin").join(&name);
+    assert!(
+        program.exists(),
+        "\n\nThe real {name} program is not installed, and this test drives it.\n\
+         Run `tests/provider-clis/install` (or `make test`, which does) and try again.\n\n"
+    );
+    program.canonicalize().unwrap()
+}
