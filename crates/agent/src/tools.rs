@@ -27,6 +27,8 @@ pub(crate) struct Known {
     pub(crate) title: String,
     pub(crate) kind: ToolKind,
     pub(crate) part: Option<u32>,
+    /// What it was going to change, as it said before.
+    diffs: Vec<ToolContent>,
     order: u64,
 }
 
@@ -46,6 +48,7 @@ impl Tools {
             content.iter_mut().for_each(bound);
         }
         let id = call.tool_call_id.clone();
+        self.keep_diffs(&mut call);
         if is_over(call.status.as_ref()) {
             call.part = call.part.or_else(|| self.open.get(&id).and_then(|known| known.part));
             self.open.remove(&id);
@@ -59,9 +62,22 @@ impl Tools {
         } else if self.open.len() < MOST {
             let order = self.open.values().map(|known| known.order + 1).max().unwrap_or_default();
             let kind = call.kind.clone().unwrap_or(ToolKind::Unnamed);
-            self.open.insert(id, Known { title: call.title.clone().unwrap_or_default(), kind, part: call.part, order });
+            let (title, diffs) = (call.title.clone().unwrap_or_default(), diffs(call.content.as_deref()));
+            self.open.insert(id, Known { title, kind, part: call.part, diffs, order });
         }
         events.push(Event::Tool(Box::new(call)));
+    }
+
+    /// Some agents say what they will change, and at the end only that they have done it.
+    fn keep_diffs(&mut self, call: &mut ToolCall) {
+        let Some(known) = self.open.get_mut(&call.tool_call_id) else { return };
+        let Some(content) = call.content.as_mut() else { return };
+        let newer = diffs(Some(content));
+        if !newer.is_empty() {
+            known.diffs = newer;
+        } else if call.status == Some(ToolStatus::Completed) {
+            content.splice(0..0, std::mem::take(&mut known.diffs));
+        }
     }
 
     /// Ends all calls that have no end, in the order in which they began.
@@ -73,6 +89,10 @@ impl Tools {
             events.push(Event::Tool(Box::new(ToolCall { tool_call_id, status, part, ..ToolCall::default() })));
         }
     }
+}
+
+fn diffs(content: Option<&[ToolContent]>) -> Vec<ToolContent> {
+    content.unwrap_or_default().iter().filter(|one| matches!(one, ToolContent::Diff(_))).cloned().collect()
 }
 
 fn is_over(status: Option<&ToolStatus>) -> bool {

@@ -59,7 +59,7 @@ pub(crate) fn code(error: &Value) -> ErrorCode {
         Some(401 | 403 | -32000) => ErrorCode::Login,
         Some(429) => ErrorCode::Quota,
         Some(503 | 529) => ErrorCode::Overloaded,
-        _ if has(&["unauthorized", "authentication", "api key", "401"]) => ErrorCode::Login,
+        _ if has(&["unauthorized", "authentication", "api key", "api-key", "401"]) => ErrorCode::Login,
         _ if has(&["quota", "rate limit", "usage limit", "429"]) => ErrorCode::Quota,
         _ if has(&["overloaded", "503", "529"]) => ErrorCode::Overloaded,
         _ if has(&["context length", "context window", "prompt is too long"]) => ErrorCode::Context,

@@ -7,6 +7,7 @@ use super::Acp;
 use super::update::{contents, tool_call};
 use crate::command::{Refused, Reply};
 use crate::core::{Wish, option, whole_input};
+use crate::drivers::Kind;
 use crate::json::{list, some, text};
 
 /// Nothing but what is shown is needed to answer.
@@ -36,8 +37,9 @@ impl Acp {
         }
         let call = params.get("toolCall").unwrap_or(&Value::Null);
         let tool_call_id = some(call, "/toolCallId").map(str::to_owned);
-        if tool_call_id.as_deref().is_some_and(|id| self.core.tools.get(id).is_none()) {
-            // gemini tells of a call for the first time here.
+        let is_known = tool_call_id.as_deref().is_none_or(|id| self.core.tools.get(id).is_some());
+        if !is_known || list(call, "/content").next().is_some() {
+            // gemini tells of a call for the first time here, and opencode of what it will change.
             self.core.tool(tool_call(call));
         }
         let options = list(params, "/options").map(|offer| {
@@ -45,7 +47,11 @@ impl Acp {
                 "" => text(offer, "/optionId"),
                 name => name,
             };
-            option(text(offer, "/optionId"), name, OptionKind::of(text(offer, "/kind")))
+            let kind = OptionKind::of(text(offer, "/kind"));
+            // Its own name does not say how far it reaches.
+            let place =
+                if self.kind == Kind::Opencode && kind == OptionKind::AllowAlways { ": for this session" } else { "" };
+            option(text(offer, "/optionId"), format!("{name}{place}"), kind)
         });
         let options: Vec<_> = options.filter(|option| !option.option_id.is_empty()).collect();
         let content = contents(call);
