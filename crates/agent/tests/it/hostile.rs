@@ -30,8 +30,11 @@ fn say(driver: &mut Box<dyn Driver>, message: &Value) -> Output {
     driver.line(&Line::Text(message.to_string()))
 }
 
+/// What an agent sends to ask for a command: by its id and the command.
+type Request = fn(Value, &str) -> Value;
+
 /// A driver with a turn that runs, and how its agent asks for `touch a` with an id.
-fn in_a_turn(kind: Kind) -> (Box<dyn Driver>, fn(Value, &str) -> Value) {
+fn in_a_turn(kind: Kind) -> (Box<dyn Driver>, Request) {
     let mut driver = driver(kind, start());
     driver.begin();
     let prompt =

@@ -1,8 +1,16 @@
 //! The drivers with recorded wires, with hostile ones, and with the real programs.
 
-mod hostile;
+// `cfg(test)` is always set here. Naming it tells clippy that the helpers are test code.
+#[cfg(test)]
 mod live;
-mod replay;
-mod stories;
+#[cfg(test)]
 mod summary;
+#[cfg(test)]
 mod wire;
+
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
+mod replay;
+#[cfg(test)]
+mod stories;
