@@ -31,10 +31,10 @@ fn say(driver: &mut Box<dyn Driver>, message: &Value) -> Output {
 }
 
 /// What an agent sends to ask for a command: by its id and the command.
-type Request = fn(Value, &str) -> Value;
+pub(crate) type Request = fn(Value, &str) -> Value;
 
 /// A driver with a turn that runs, and how its agent asks for `touch a` with an id.
-fn in_a_turn(kind: Kind) -> (Box<dyn Driver>, Request) {
+pub(crate) fn in_a_turn(kind: Kind) -> (Box<dyn Driver>, Request) {
     let mut driver = driver(kind, start());
     driver.begin();
     let prompt =

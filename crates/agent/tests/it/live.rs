@@ -314,7 +314,7 @@ fn search_path() -> String {
     inherited.unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".to_owned())
 }
 
-fn program(kind: Kind) -> PathBuf {
+pub(crate) fn program(kind: Kind) -> PathBuf {
     let name = format!("{kind:?}").to_lowercase();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/provider-clis");
     let program = folder.join("node_modules/.bin").join(&name);

@@ -9,8 +9,12 @@ mod summary;
 mod wire;
 
 #[cfg(test)]
+mod codex_schema;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod replay;
 #[cfg(test)]
 mod stories;
+#[cfg(test)]
+mod table;
