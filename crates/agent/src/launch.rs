@@ -49,3 +49,51 @@ pub fn launch(kind: Kind, start: &Start) -> Result<Launch, Refused> {
         Kind::Gemini | Kind::Opencode | Kind::Acp => acp::launch(kind, start),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(mode: Mode) -> Start {
+        let (session_id, directory) = ("s-1".to_owned(), "/w".to_owned());
+        Start { directory, session_id, mode, model: None, resume: None, cost_before: 0.0, as_root: true }
+    }
+
+    #[test]
+    fn each_agent_is_started_in_its_own_way() {
+        let args = |kind, start: &Start| launch(kind, start).unwrap().args.join(" ");
+        let shared = "-p --input-format stream-json --output-format stream-json --verbose --include-partial-messages \
+                      --replay-user-messages --permission-prompt-tool stdio --permission-mode";
+        let plan = r#"--settings {"useAutoModeDuringPlan":false}"#;
+        assert_eq!(args(Kind::Claude, &start(Mode::Ask)), format!("{shared} default {plan} --session-id s-1"));
+        let resumed = Start { resume: Some("s-0".to_owned()), model: Some("m".to_owned()), ..start(Mode::Plan) };
+        assert_eq!(args(Kind::Claude, &resumed), format!("{shared} plan {plan} --resume s-0 --model m"));
+        assert_eq!(
+            args(Kind::Codex, &resumed),
+            "app-server --disable plugins -c check_for_update_on_startup=false",
+            "conversation, model and mode go over its wire"
+        );
+        assert_eq!(args(Kind::Gemini, &resumed), "--acp --model m");
+        assert_eq!(args(Kind::Opencode, &resumed), "acp");
+        assert_eq!(args(Kind::Acp, &resumed), "", "the configuration has the command");
+    }
+
+    #[test]
+    fn only_root_says_that_it_is_sandboxed_and_only_when_it_bypasses() {
+        let is_confirmed = |mode, as_root| {
+            launch(Kind::Claude, &Start { as_root, ..start(mode) }).unwrap().env.contains_key("IS_SANDBOX")
+        };
+        assert!(is_confirmed(Mode::Bypass, true));
+        assert!(!is_confirmed(Mode::Bypass, false) && !is_confirmed(Mode::Edit, true));
+    }
+
+    #[test]
+    fn nothing_is_started_in_a_mode_of_the_agents_own_or_with_a_hidden_option() {
+        for kind in [Kind::Claude, Kind::Codex, Kind::Gemini, Kind::Opencode, Kind::Acp] {
+            assert!(launch(kind, &start(Mode::of("auto"))).is_err());
+            let option = Some("--dangerously-skip-permissions".to_owned());
+            assert!(launch(kind, &Start { model: option.clone(), ..start(Mode::Ask) }).is_err());
+            assert!(launch(kind, &Start { resume: option, ..start(Mode::Ask) }).is_err());
+        }
+    }
+}

@@ -13,7 +13,7 @@ pub(crate) fn line(event: &Event) -> Option<String> {
         Event::TurnStarted(cause) => format!("turn started: {}", cause.as_str()),
         Event::TurnEnded { stop, usage, cost_usd } => {
             let usage = usage.map(|usage| format!(", {} in, {} out", usage.input_tokens, usage.output_tokens));
-            let cost = if cost_usd.is_some() { ", with a cost" } else { "" };
+            let cost = cost_usd.map(|cost| format!(", {cost:.6} $")).unwrap_or_default();
             format!("turn ended: {}{}{cost}", stop.as_str(), usage.unwrap_or_default())
         }
         Event::Complete { part, of, kind, text, interrupted, parent } => {

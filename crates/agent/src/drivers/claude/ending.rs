@@ -124,3 +124,42 @@ fn usage(event: &Value) -> Option<Usage> {
         cached_write_tokens: written,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use ensemble_transcript::words::Mode;
+
+    use super::*;
+
+    fn start(resume: bool) -> Start {
+        Start {
+            directory: "/w".to_owned(),
+            session_id: "s".to_owned(),
+            mode: Mode::Ask,
+            model: None,
+            resume: resume.then(|| "s".to_owned()),
+            cost_before: 0.5,
+            as_root: false,
+        }
+    }
+
+    #[test]
+    fn a_turn_costs_what_was_counted_since_the_one_before() {
+        for (version, resumed, totals, costs) in [
+            ("2.1.197", false, [0.25, 0.75], [0.25, 0.5]),
+            ("2.1.197", true, [0.25, 0.75], [0.25, 0.5]),
+            ("2.1.330", false, [0.25, 0.75], [0.25, 0.5]),
+            ("2.1.330", true, [0.75, 1.0], [0.25, 0.25]),
+            ("", true, [0.25, 0.25], [0.25, 0.0]),
+        ] {
+            let mut counter = Costs::default();
+            let found = totals.map(|total| {
+                counter.version(version, &start(resumed));
+                counter.turn(Some(total)).unwrap()
+            });
+            assert_eq!(found, costs, "{version}");
+        }
+        let mut counter = Costs::default();
+        assert_eq!([counter.turn(None), counter.turn(Some(-1.0)), counter.turn(Some(f64::NAN))], [None; 3]);
+    }
+}
