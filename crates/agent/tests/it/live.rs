@@ -182,10 +182,19 @@ impl Drop for Place {
 
 impl Live<'_> {
     pub(crate) fn prompt(&mut self, text: &str) {
+        self.send(text, false);
+    }
+
+    /// Puts a prompt into the turn that runs.
+    pub(crate) fn steer(&mut self, text: &str) {
+        self.send(text, true);
+    }
+
+    fn send(&mut self, text: &str, steer: bool) {
         // claude takes a prompt with a known id for the same one, so each has another one.
         let number = self.place.entries.iter().filter(|entry| matches!(entry, Entry::Do(_))).count();
         let id = format!("01890a5d-ac96-474b-bcce-b302099b{number:04x}");
-        self.command(Command::Prompt(Prompt { id, text: text.to_owned(), attachments: Vec::new(), steer: false }));
+        self.command(Command::Prompt(Prompt { id, text: text.to_owned(), attachments: Vec::new(), steer }));
     }
 
     pub(crate) fn choose(&mut self, request: &str, id: &str) {

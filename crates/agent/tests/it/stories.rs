@@ -224,6 +224,35 @@ fn claude_keeps_a_plan_and_asks_for_it() {
 }
 
 #[test]
+fn codex_is_steered() {
+    let mut place = Place::new(Kind::Codex, "is_steered");
+    let mut live = place.begin(place.start(Mode::Ask));
+    live.prompt("[[hang]]");
+    live.until("a text", |event| matches!(event, Event::Delta { .. }));
+    live.steer("[[say as you like]]");
+    assert_eq!(stop(&live.turn_ends()), &StopReason::EndTurn);
+    assert!(said(&live.events).ends_with("as you like"), "{:#?}", live.events);
+    let turns = live.events.iter().filter(|event| matches!(event, Event::TurnStarted(_))).count();
+    assert_eq!(turns, 1, "it is the same turn");
+    live.stop();
+}
+
+#[test]
+fn claude_is_steered() {
+    let mut place = Place::new(Kind::Claude, "is_steered");
+    let mut live = place.begin(place.start(Mode::Ask));
+    live.prompt("[[run touch made]]");
+    let asked = permission(&mut live);
+    live.steer("[[say as you like]]");
+    live.choose(&asked.request, option(&asked, &OptionKind::AllowOnce));
+    assert_eq!(stop(&live.turn_ends()), &StopReason::EndTurn);
+    // The model is told with the result of the tool, and the stand-in repeats what it was told.
+    assert!(said(&live.events).contains("as you like"), "{:#?}", live.events);
+    assert_eq!(live.events.iter().filter(|event| matches!(event, Event::Taken(_))).count(), 2);
+    live.stop();
+}
+
+#[test]
 fn claude_in_plan_mode_asks_before_a_command() {
     let mut place = Place::new(Kind::Claude, "asks_in_plan_mode");
     let made = place.file("made");
