@@ -1,6 +1,7 @@
 //! Sessions and their messages. Contents pass through unchanged; [`crate::seal`] encrypts and decrypts them.
 
 use ensemble_types::ids::SessionId;
+use ensemble_types::live::{LiveFrame, LiveFrames, LiveFramesSent};
 use ensemble_types::messages::{AppendMessage, AppendMessages, AppendedMessages, Message, MessagePage};
 use ensemble_types::refs::Ref;
 use ensemble_types::sessions::{CreateSession, Session, SessionPage, UpdateSession};
@@ -38,6 +39,8 @@ pub enum SessionEvent {
     Message(Box<Message>),
     /// Metadata, agent state, status or key epoch changed. The event as the service sent it.
     Changed(serde_json::Value),
+    /// The newest end of what the agent writes. It has no `seq`, is not stored, and some do not arrive.
+    Live(LiveFrame),
 }
 
 impl Client {
@@ -111,6 +114,15 @@ impl Client {
         Ok(answer.messages)
     }
 
+    /// Passes 1 to 64 frames on to those who follow the sessions, as the machine that hosts them. Gives the sessions of which frames
+    /// were dropped, because there were more than five a second.
+    pub async fn send_live_frames(&self, frames: Vec<LiveFrame>) -> Result<Vec<SessionId>> {
+        // Not repeated: the next frame says more.
+        let sent: LiveFramesSent =
+            self.post(&["v3", "sessions", "live"], Repeat::Harmful).json(&LiveFrames { frames }).send().await?;
+        Ok(sent.dropped)
+    }
+
     pub async fn message_page(&self, session: SessionId, window: Window) -> Result<MessagePage> {
         let call = self.get(&["v3", "sessions", &session.to_string(), "messages"]);
         call.query("before", window.before).query("after", window.after).query("limit", window.limit).send().await
@@ -161,6 +173,7 @@ fn read(event: Result<Event>) -> Result<Option<SessionEvent>> {
     let unreadable = |source| Error::InvalidResponse { call: format!("event {}", event.name), source };
     Ok(match event.name.as_str() {
         "message" => Some(SessionEvent::Message(serde_json::from_str(&event.data).map_err(unreadable)?)),
+        "live" => Some(SessionEvent::Live(serde_json::from_str(&event.data).map_err(unreadable)?)),
         "session" => Some(SessionEvent::Changed(serde_json::from_str(&event.data).map_err(unreadable)?)),
         // An event type of a later version.
         _ => None,

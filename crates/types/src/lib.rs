@@ -13,6 +13,7 @@ pub mod free;
 pub mod ids;
 pub mod leases;
 pub mod links;
+pub mod live;
 pub mod machines;
 pub mod messages;
 pub mod page;

@@ -83,7 +83,7 @@ impl Limiter {
         let [of_account, of_address, of_machine, sign_in, public_link, device_link, _] = &self.policies;
         let by_address = LimitKey::Address(limit_address(address));
         match (class, limit_key) {
-            (Class::Exempt, _) => None,
+            (Class::Exempt, _) | (Class::LiveFrames, LimitKey::Machine(_)) => None,
             (Class::SignIn, _) => sign_in.count(by_address),
             (Class::PublicLink, _) => public_link.count(by_address),
             (Class::DeviceLink, _) => device_link.count(by_address),
@@ -213,6 +213,17 @@ mod tests {
         let refused =
             (0..3).filter_map(|_| limiter.count(Class::NeverThrottled, stranger, ip("2.2.2.2"))?.refused_for).count();
         assert_eq!(refused, 1, "a report without a token is a request like others");
+    }
+
+    #[test]
+    fn live_frames_of_machines_are_not_counted() {
+        let limiter = limiter();
+        let token = LimitKey::Machine(TokenId::generate());
+        for _ in 0..5 {
+            assert!(limiter.count(Class::LiveFrames, token, ip("1.1.1.1")).is_none());
+        }
+        assert!(limiter.count(Class::Ordinary, token, ip("1.1.1.1")).is_some_and(|quota| quota.refused_for.is_none()));
+        assert!(limiter.count(Class::LiveFrames, LimitKey::new(None, ip("2.2.2.2")), ip("2.2.2.2")).is_some());
     }
 
     #[test]

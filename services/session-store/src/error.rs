@@ -26,7 +26,7 @@ pub(crate) enum Error {
     /// Another process of the machine hosts the session, and its last beat is fresh.
     #[error("another process hosts the session")]
     OtherHost,
-    #[error("only the machine says that a hosted session is online")]
+    #[error("only the machine that hosts the session does this")]
     HostOnly,
     #[error("a session has this id")]
     IdTaken,
@@ -94,7 +94,7 @@ impl IntoProblem for Error {
                 "Another process hosts this session. End this one, or wait until the other has been silent for a minute.",
             ),
             Self::HostOnly => {
-                Problem::new(Code::Forbidden, "The machine that hosts this session sends its heartbeats. Send none.")
+                Problem::new(Code::Forbidden, "Only the machine that hosts this session does this, with its own token.")
             }
             Self::IdTaken => Problem::new(Code::Conflict, "A session has this id. Make a new one."),
             Self::KeyEpochOld { current } => Problem::new(

@@ -27,7 +27,7 @@ use ensemble_chassis::{Clock, Drain, KeySource, Routes, Service, ServiceContext,
 use ensemble_rpc::identity::AccountsClient;
 use ensemble_rpc::machines::MachineDirectoryClient;
 use ensemble_rpc::{Channel, RemoteKeys};
-use ensemble_store_kit::{Db, Migrations};
+use ensemble_store_kit::{DatabaseUrl, Db, Migrations};
 use futures_util::future::BoxFuture;
 
 use crate::clients::Peers;
@@ -36,6 +36,7 @@ use crate::domain::stream::LongEvent;
 use crate::metrics::AppendMetrics;
 use crate::operations::LatestPageCaches;
 use crate::operations::append::Appender;
+use crate::operations::live::LiveFeeds;
 use crate::operations::quotas::Quotas;
 
 /// The service, with what its operations need.
@@ -44,6 +45,7 @@ pub struct SessionStore {
     appender: Appender,
     quotas: Quotas,
     latest_pages: LatestPageCaches,
+    live_feeds: LiveFeeds,
     long_events: LongEvents<LongEvent>,
     peers: Peers,
     keys: Arc<RemoteKeys>,
@@ -83,7 +85,9 @@ impl Service for SessionStore {
             config.machine_cache,
         );
         let drain = context.drain.clone();
+        let live_feeds = LiveFeeds::new(matches!(config.database.url, DatabaseUrl::Postgres(_)));
         let workers = vec![
+            Worker::new("live", workers::live::run(db.clone(), live_feeds.clone(), drain.clone())),
             Worker::new("sweep", workers::sweep::run(db.clone(), config.sweep_every, drain.clone())),
             Worker::new("purge", workers::purge::run(db.clone(), config.purge_every, drain)),
         ];
@@ -94,6 +98,7 @@ impl Service for SessionStore {
             quotas,
             db,
             latest_pages: LatestPageCaches::new(),
+            live_feeds,
             long_events: LongEvents::default(),
             peers,
             keys,

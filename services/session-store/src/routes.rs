@@ -3,6 +3,7 @@
 use ensemble_chassis::{Access, Routes, delete, get, patch, post};
 use ensemble_types::deleted::Deleted;
 use ensemble_types::links::{CreateLink, Link, PublicView};
+use ensemble_types::live::{LiveFrames, LiveFramesSent};
 use ensemble_types::messages::{AppendRequest, AppendedMessages, Message, MessagePage};
 use ensemble_types::problem::Code::{
     Conflict, Forbidden, IdempotencyMismatch, InvalidCursor, KeyEpochOld, LeaseLost, LinkNotFound, MachineNotFound,
@@ -11,10 +12,13 @@ use ensemble_types::problem::Code::{
 use ensemble_types::sessions::{CreateSession, Session, SessionPage, UpdateSession};
 use ensemble_types::shares::{CreateShare, Share, SharePage, UpdateShare};
 
-use crate::handlers::{messages, public_links, sessions, shares, stream};
+use crate::handlers::{live, messages, public_links, sessions, shares, stream};
 
 /// Metadata and agent state at their largest, when every character is escaped (`\u0001`).
 const MAX_SESSION: usize = 8 << 20;
+
+/// 64 frames of 16 KiB, and what is around them.
+const MAX_LIVE: usize = 3 << 19;
 
 pub(crate) fn table() -> Routes {
     public_link_routes(share_routes(message_routes(session_routes(Routes::new()))))
@@ -123,6 +127,20 @@ fn message_routes(routes: Routes) -> Routes {
                 .response_as(200, "text/event-stream")
                 .errors(&[NotFound])
                 .handler(stream::open),
+        )
+        .row(
+            post("/v3/sessions/live")
+                .access(Access::UserOrMachine)
+                .summary(
+                    TAG,
+                    "Passes frames on to the streams of sessions that the machine hosts, without storing them. More than 5 a second \
+                     of a session are dropped.",
+                )
+                .body::<LiveFrames>()
+                .max_body(MAX_LIVE)
+                .response::<LiveFramesSent>(200)
+                .errors(&[NotFound, Forbidden])
+                .handler(live::send),
         )
 }
 

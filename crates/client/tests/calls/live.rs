@@ -18,23 +18,28 @@ fn message(seq: i64) -> String {
     )
 }
 
+/// A live frame has no id, so a follower that resumes does not ask for it.
+const LIVE: &str =
+    "event: live\ndata: {\"sessionId\":\"01890a5d-ac96-774b-bcce-b302099a8057\",\"content\":\"new\"}\n\n";
+
 #[tokio::test]
 async fn a_follower_resumes_after_the_last_event() {
     let server = Server::start(|request, _| match request.headers.get("last-event-id").map(String::as_str) {
         Some("5") => Reply::Broken(EVENTS, format!(": hello\n\nretry: 5\n\n{}{}event: mess", message(6), message(7))),
-        Some("7") => Reply::Stream(EVENTS, format!("event: session\ndata: {{\"keyEpoch\":2}}\n\n{}", message(8))),
+        Some("7") => Reply::Stream(EVENTS, format!("event: session\ndata: {{\"keyEpoch\":2}}\n\n{LIVE}{}", message(8))),
         Some("8") => Reply::Nothing,
         other => panic!("Last-Event-ID {other:?}"),
     })
     .await;
     let client = server.client();
-    let events = client.follow_session(SessionId::generate(), Some(5)).take(4);
+    let events = client.follow_session(SessionId::generate(), Some(5)).take(5);
     let events: Vec<_> = events.try_collect().await.unwrap();
     let seqs = events.iter().map(|event| match event {
         SessionEvent::Message(message) => message.seq,
         SessionEvent::Changed(change) => -change["keyEpoch"].as_i64().unwrap(),
+        SessionEvent::Live(frame) => i64::try_from(frame.content.len()).unwrap(),
     });
-    assert_eq!(seqs.collect::<Vec<_>>(), [6, 7, -2, 8]);
+    assert_eq!(seqs.collect::<Vec<_>>(), [6, 7, -2, 3, 8]);
 }
 
 #[tokio::test]

@@ -7,10 +7,7 @@ use std::net::{AddrParseError, IpAddr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-/// A range of addresses, written as `10.0.0.0/8`, `fd00::/8` or one address.
-///
-/// # Errors
-/// The text is none of them.
+/// A range of addresses, written as `10.0.0.0/8`, `fd00::/8` or one address. Any other text is an error.
 pub fn network(text: &str) -> Result<IpNet, AddrParseError> {
     text.parse().or_else(|_| text.parse().map(|address: IpAddr| address.to_canonical().into()))
 }

@@ -24,8 +24,7 @@ pub struct Origins(Vec<String>);
 pub struct NotAnOrigin(String);
 
 impl Origins {
-    /// # Errors
-    /// The first text that is not an origin.
+    /// Fails with the first text that is not an origin.
     pub fn new<'a>(origins: impl IntoIterator<Item = &'a str>) -> Result<Self, NotAnOrigin> {
         origins.into_iter().map(parse).collect::<Result<_, _>>().map(Self)
     }

@@ -33,10 +33,7 @@ pub struct Head<'a> {
     pub fields: &'a [(&'a str, &'a [u8])],
 }
 
-/// Refuses what two readers could understand differently, and what is too large.
-///
-/// # Errors
-/// The first thing that is wrong with it.
+/// Refuses what two readers could understand differently, and what is too large. Fails with the first thing that is wrong.
 pub fn check(head: &Head<'_>, limits: HeadLimits) -> Result<(), Problem> {
     if !METHODS.split(", ").any(|method| method == head.method) {
         return Err(Problem::new(Code::MethodNotAllowed, format!("Use one of {METHODS}.")));
@@ -94,10 +91,7 @@ fn check_framing(head: &Head<'_>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Refuses a path or path and query that two readers could understand differently.
-///
-/// # Errors
-/// The reason why some reader might take it for another path.
+/// Refuses a path or path and query that two readers could understand differently. Fails with the reason.
 pub fn check_target(target: &str) -> Result<(), Problem> {
     if target.len() > MAX_TARGET {
         return Err(Problem::new(Code::UriTooLong, "The address is longer than the edge accepts."));

@@ -91,6 +91,8 @@ pub enum Class {
     DeviceLink,
     /// A runner's heartbeat or finish, counted and never refused: refusing it would throw work away.
     NeverThrottled,
+    /// The frames of a machine, which come five times a second: their service drops what is too much.
+    LiveFrames,
     /// Health, asked for by the platform.
     Exempt,
 }
@@ -102,6 +104,7 @@ pub fn class(is_post: bool, path: &str) -> Class {
         _ if is_under(path, "/v1/public-sessions/") || is_under(path, "/share/") => Class::PublicLink,
         _ if is_post && is_call(path, "/v1/auth/links/", &["request"]) => Class::DeviceLink,
         _ if is_post && is_call(path, "/v1/orchestrator/leases/", &["heartbeat", "finish"]) => Class::NeverThrottled,
+        "/v3/sessions/live" if is_post => Class::LiveFrames,
         _ => Class::Ordinary,
     }
 }
@@ -177,6 +180,8 @@ mod tests {
         assert_eq!(class(false, "/v1/auth/links/x"), Class::Ordinary);
         assert_eq!(class(true, "/v1/orchestrator/leases/x/heartbeat"), Class::NeverThrottled);
         assert_eq!(class(true, "/v1/orchestrator/leases/x/finish"), Class::NeverThrottled);
+        assert_eq!(class(true, "/v3/sessions/live"), Class::LiveFrames);
+        assert_eq!(class(false, "/v3/sessions/live"), Class::Ordinary);
         assert_eq!(class(false, "/v1/orchestrator/leases/x/finish"), Class::Ordinary);
         assert_eq!(class(true, "/v1/orchestrator/leases/x/output"), Class::Ordinary);
         assert_eq!(class(false, "/readyz"), Class::Exempt);

@@ -3,6 +3,7 @@
 pub(crate) mod access;
 pub(crate) mod attention;
 pub(crate) mod history;
+pub(crate) mod live;
 pub(crate) mod message;
 pub(crate) mod public_link;
 pub(crate) mod session;

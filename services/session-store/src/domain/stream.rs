@@ -41,6 +41,11 @@ pub(crate) enum LongEvent {
         seq: i64,
         is_public: bool,
     },
+    /// A live frame.
+    Frame {
+        session: SessionId,
+        digest: u64,
+    },
     /// A session as one reader sees it, `None` for readers with a public link.
     Session {
         session: SessionId,

@@ -21,7 +21,7 @@ use crate::domain::stream::{Audience, LongEvent};
 use crate::error::Error;
 use crate::handlers::actor;
 use crate::operations::sessions;
-use crate::operations::streams::{self, SessionStream, Step, StreamEvent};
+use crate::operations::streams::{self, SessionStream, Step, StreamEvent, Wake};
 
 #[derive(Debug, Deserialize, IntoParams)]
 pub(crate) struct StreamQuery {
@@ -120,14 +120,13 @@ impl Feed {
                 Next::Read => false,
                 Next::Wait => true,
             };
-            if waits {
-                tokio::select! {
-                    () = self.stream.changed() => {}
-                    () = self.credentials.changed() => {}
-                }
-            }
+            let wake = if waits { self.woken().await } else { Wake::Changed };
             if let Err(reason) = self.credentials.check() {
                 return Some(self.end(reason));
+            }
+            if let Wake::Frame(frame) = wake {
+                self.items = self.stream.frame(frame).await.iter().map(|event| self.item(event)).collect();
+                continue;
             }
             // A stream that has caught up reads what the others of its session read.
             self.is_live |= waits;
@@ -147,11 +146,23 @@ impl Feed {
         }
     }
 
+    async fn woken(&mut self) -> Wake {
+        tokio::select! {
+            wake = self.stream.woken() => wake,
+            () = self.credentials.changed() => Wake::Changed,
+        }
+    }
+
     fn item(&self, event: &StreamEvent) -> Outgoing<LongEvent> {
         let session = self.stream.session();
         let (seq, is_public, length) = match event {
             StreamEvent::Message(message) => (message.seq, false, message.content.len()),
             StreamEvent::PublicMessage(message) => (message.seq, true, message.content.len()),
+            StreamEvent::Frame(_) => {
+                let event = encode(event);
+                let digest = event.digest();
+                return self.long_events.outgoing(|| LongEvent::Frame { session, digest }, event);
+            }
             StreamEvent::Session(_) | StreamEvent::PublicSession(_) => {
                 let (reader, event) = (self.stream.reader(), encode(event));
                 let digest = event.digest();
@@ -189,6 +200,7 @@ fn encode(event: &StreamEvent) -> Event {
     match event {
         StreamEvent::Message(message) => json_event("message", Some(message.seq), message.as_ref()),
         StreamEvent::PublicMessage(message) => json_event("message", Some(message.seq), message),
+        StreamEvent::Frame(frame) => json_event("live", None, &frame.sent),
         StreamEvent::Session(session) => json_event("session", None, session.as_ref()),
         StreamEvent::PublicSession(session) => json_event("session", None, session),
     }

@@ -3,6 +3,7 @@
 
 pub(crate) mod append;
 mod latest_page_cache;
+pub(crate) mod live;
 pub(crate) mod messages;
 pub(crate) mod public_links;
 pub(crate) mod purge;

@@ -8,9 +8,11 @@ use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::links::{PublicMessage, PublicSession};
 use ensemble_types::messages::Message;
 use ensemble_types::sessions::Session;
+use ensemble_types::time::Timestamp;
 use tokio::time::Instant;
 
 use super::latest_page_cache::LatestPage;
+use super::live::{Following, Frame};
 use super::public_links::{check_viewing, public_message};
 use super::{read_session, session_topic, sessions};
 use crate::SessionStore;
@@ -34,12 +36,24 @@ pub(crate) struct SessionStream {
     audience: Audience,
     position: Position,
     changes: Subscription,
+    frames: Following,
+    /// When the last message that was sent had been stored.
+    sent_until: Option<Timestamp>,
+}
+
+/// Why a stream was woken.
+pub(crate) enum Wake {
+    /// The session may have changed.
+    Changed,
+    /// A live frame has come.
+    Frame(Arc<Frame>),
 }
 
 /// An event to send.
 pub(crate) enum StreamEvent {
     Message(Arc<Message>),
     PublicMessage(PublicMessage),
+    Frame(Arc<Frame>),
     Session(Box<Session>),
     PublicSession(PublicSession),
 }
@@ -63,16 +77,38 @@ pub(crate) async fn open(
 ) -> Result<SessionStream, Error> {
     // Subscribe before the first read, so that no change between the two is missed.
     let changes = service.db.notifier().subscribe(session_topic(session));
+    let frames = service.live_feeds.follow(session);
     let reader = audience.clone();
     let row = service.db.read("open a stream", move |c| check(c, session, &reader)).await?;
     let position = Position { seq: after.unwrap_or(row.last_seq), stamp: row.stamp() };
-    Ok(SessionStream { service, session, audience, position, changes })
+    Ok(SessionStream { service, session, audience, position, changes, frames, sent_until: None })
 }
 
 impl SessionStream {
-    /// Completes when the session may have changed.
-    pub(crate) async fn changed(&mut self) {
-        self.changes.changed().await;
+    /// Completes when there may be something to send. A frame goes before the message that it is a part of.
+    pub(crate) async fn woken(&mut self) -> Wake {
+        tokio::select! {
+            biased;
+            frame = self.frames.next() => Wake::Frame(frame),
+            () = self.changes.changed() => Wake::Changed,
+        }
+    }
+
+    /// The event for a frame, unless a later message was sent, or its reader lost access before it arrived.
+    pub(crate) async fn frame(&self, frame: Arc<Frame>) -> Option<StreamEvent> {
+        if self.sent_until.is_some_and(|message| frame.is_before(message)) {
+            return None;
+        }
+        let is_allowed = match &self.audience {
+            Audience::Member(reader) => frame.is_for(reader),
+            Audience::Public { link, view_token } => {
+                let (link, view_token) = (*link, view_token.clone());
+                let viewing =
+                    self.service.db.read("check a viewing", move |c| check_viewing(c, link, &view_token)).await;
+                viewing.is_ok()
+            }
+        };
+        is_allowed.then_some(StreamEvent::Frame(frame))
     }
 
     /// Reads what is new for this stream.
@@ -89,6 +125,7 @@ impl SessionStream {
             let mut events = Vec::with_capacity(messages.len() + 1);
             let next = Position { seq: messages.last().map_or(position.seq, |last| last.seq), stamp: row.stamp() };
             let more = !messages.is_empty() && next.seq < row.last_seq;
+            let stored_at = messages.last().map(|last| last.created_at);
             events.extend(messages.into_iter().map(|message| message_for(&audience, message)));
             if next.stamp != position.stamp {
                 events.push(match audience.clone() {
@@ -100,11 +137,12 @@ impl SessionStream {
                     }
                 });
             }
-            Ok::<_, Error>(Ok((events, next, more)))
+            Ok::<_, Error>(Ok((events, next, more, stored_at)))
         });
         Ok(match read.await? {
-            Ok((events, next, more)) => {
+            Ok((events, next, more, stored_at)) => {
                 self.position = next;
+                self.sent_until = stored_at.or(self.sent_until);
                 Step::Send { events, more }
             }
             Err(reason) => Step::End(reason),
@@ -118,7 +156,9 @@ impl SessionStream {
             && page.check(reader).is_ok()
             && page.session.stamp() == self.position.stamp
         {
-            self.position.seq = page.messages.last().map_or(self.position.seq, |last| last.seq);
+            if let Some(last) = page.messages.last() {
+                (self.position.seq, self.sent_until) = (last.seq, Some(last.created_at));
+            }
             let more = !page.messages.is_empty() && self.position.seq < page.session.last_seq;
             let events = page.messages.iter().map(|message| StreamEvent::Message(Arc::clone(message))).collect();
             return Ok(Step::Send { events, more });

@@ -1,6 +1,6 @@
 //! Private shares.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use diesel::prelude::*;
 use ensemble_store_kit::types::{DbId, IntoDb, now};
@@ -77,6 +77,23 @@ pub(crate) fn levels_of_session(c: &mut Conn, session: SessionId) -> Result<Hash
         .load(c))?;
     let operation = c.operation();
     rows.into_iter().map(|(user, level)| Ok((user, level_from_number(operation, level)?))).collect()
+}
+
+/// The access levels of all users that these sessions are shared with.
+pub(crate) fn levels_of_sessions(
+    c: &mut Conn,
+    sessions: &BTreeSet<SessionId>,
+) -> Result<HashMap<SessionId, HashMap<UserId, ShareLevel>>, StoreError> {
+    let ids: Vec<DbId> = sessions.iter().map(|session| session.db()).collect();
+    let rows: Vec<(SessionId, UserId, i16)> = on!(c, |c| shares::table
+        .filter(shares::session_id.eq_any(&ids))
+        .select((shares::session_id, shares::user_id, shares::access_level))
+        .load(c))?;
+    let mut levels: HashMap<SessionId, HashMap<UserId, ShareLevel>> = HashMap::new();
+    for (session, user, level) in rows {
+        levels.entry(session).or_default().insert(user, level_from_number(c.operation(), level)?);
+    }
+    Ok(levels)
 }
 
 /// Creates a share, or replaces the recipient's existing one.

@@ -6,6 +6,7 @@ use ensemble_chassis::Drain;
 use ensemble_store_kit::Db;
 
 use super::pause;
+use crate::operations::live;
 use crate::operations::purge::{self, Purged};
 
 /// Pause between two batches, so that the purge does not slow down other work.
@@ -26,6 +27,9 @@ pub(crate) async fn run(db: Db, every: Duration, drain: Drain) {
         }
         if let Err(error) = purge::remove_old_viewings(&db).await {
             tracing::warn!(?error, "Could not remove old viewings");
+        }
+        if let Err(error) = live::remove_old(&db).await {
+            tracing::warn!(?error, "Could not remove old live frames");
         }
         tokio::select! {
             () = deletions.changed() => {}

@@ -9,6 +9,7 @@ mod crash;
 mod history;
 mod hosted;
 mod links;
+mod live;
 mod matrix;
 mod messages;
 mod one_caller;

@@ -67,6 +67,7 @@ fn rows() -> Vec<Row> {
     const ID: &str = "/v1/sessions/{id}";
     const MESSAGES: &str = "/v3/sessions/{id}/messages";
     const STREAM: &str = "/v3/sessions/{id}/messages/stream";
+    const LIVE: &str = "/v3/sessions/live";
     const SHARES: &str = "/v1/sessions/{id}/shares";
     const SHARE: &str = "/v1/sessions/{id}/shares/{userId}";
     const LINK: &str = "/v1/sessions/{id}/public-share";
@@ -93,6 +94,8 @@ fn rows() -> Vec<Row> {
         row("POST", MESSAGES, MESSAGES, |_| json!({ "content": "c", "localId": "l" }), members(201, 201, 201, 403)),
         row("GET", MESSAGES, MESSAGES, NO_BODY, members(200, 200, 200, 200)),
         row("GET", STREAM, STREAM, NO_BODY, members(200, 200, 200, 200)),
+        // The session was made by people, so it has no machine that could send frames.
+        row("POST", LIVE, LIVE, |scenario| json!({ "frames": [{ "sessionId": scenario.session, "content": "c" }] }), members(403, 403, 403, 403)),
         row("GET", SHARES, SHARES, NO_BODY, members(200, 403, 403, 403)),
         row("POST", SHARES, SHARES, |scenario| new_share(scenario, "view"), members(201, 201, 403, 403)),
         row("POST", SHARES, SHARES, |scenario| new_share(scenario, "edit"), members(201, 201, 403, 403)),

@@ -154,7 +154,7 @@ impl Follow {
                 Some(Ok(SessionEvent::Changed(change))) if context.json => {
                     print::json(&json!({ "changed": change }), true)?;
                 }
-                Some(Ok(SessionEvent::Changed(_))) => {}
+                Some(Ok(SessionEvent::Changed(_) | SessionEvent::Live(_))) => {}
                 Some(Err(error)) => return Err(error.into()),
                 None => return Ok(()),
             }

@@ -1,0 +1,2 @@
+-- One process hands live frames on without a table.
+SELECT 1;
