@@ -94,6 +94,6 @@ pub use conn::{Conn, Raw};
 pub use db::Db;
 pub use error::StoreError;
 pub use migrate::{Migrations, OpenError};
-pub use notifier::{Notifier, Subscription, Topic};
+pub use notifier::{Notifier, Published, Subscription, Tap, Topic};
 pub use pool::{TakeTurn, Turn};
 pub use quota::{Quota, QuotaExceeded, Reserved};

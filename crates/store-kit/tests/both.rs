@@ -11,7 +11,7 @@ use diesel_migrations::{EmbeddedMigrations, embed_migrations};
 use ensemble_store_kit::idempotency::{IdempotencyOutcome, IdempotencyRequest, claim};
 use ensemble_store_kit::types::{IntoDb, now};
 use ensemble_store_kit::{
-    Conn, DatabaseConfig, Db, Migrate, Migrations, OpenError, Quota, StoreError, Topic, cached, on,
+    Conn, DatabaseConfig, Db, Migrate, Migrations, OpenError, Published, Quota, StoreError, Topic, cached, on,
 };
 use ensemble_testkit::postgres::{Cluster, Durability};
 use ensemble_testkit::{Backend, TestDatabase, on_both_databases};
@@ -312,6 +312,24 @@ fn notifications_reach_the_other_replica() {
         assert_eq!(there.notifier().subscribed("note"), [Topic::new("note", 7)]);
         drop(waiting);
         assert!(there.notifier().subscribed("note").is_empty());
+    });
+}
+
+#[test]
+fn a_tap_receives_every_topic_of_both_replicas() {
+    ensemble_testkit::run(async {
+        let (here, database) = open(Backend::Postgres).await;
+        let there = Db::open(&database.config(), MIGRATIONS).await.unwrap();
+        let mut tap = there.notifier().tap();
+        let within = Duration::from_secs(5);
+        // A new connection may have missed some.
+        assert_eq!(timeout(within, tap.next()).await.unwrap(), Published::Any);
+        here.notifier().publish([Topic::new("note", 1)]);
+        assert_eq!(timeout(within, tap.next()).await.unwrap(), Published::Topic(Topic::new("note", 1)));
+        there.notifier().publish([Topic::new("note", 2)]);
+        assert_eq!(timeout(within, tap.next()).await.unwrap(), Published::Topic(Topic::new("note", 2)));
+        (0..5_000).for_each(|n| there.notifier().publish([Topic::new("note", n)]));
+        assert_eq!(timeout(within, tap.next()).await.unwrap(), Published::Any, "it was too slow");
     });
 }
 

@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, broadcast, watch};
 
 /// What a subscriber waits for: a kind and an id, as in `session:0198…`. No line breaks; at most 250 bytes.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,12 +55,29 @@ pub struct Subscription {
     registry: Arc<Registry>,
 }
 
+/// Receives all topics that are published, here and by other replicas.
+pub struct Tap(broadcast::Receiver<Published>);
+
+/// What a [`Tap`] receives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Published {
+    Topic(Topic),
+    /// Some topics were missed. Which ones is not known.
+    Any,
+}
+
 /// The subscriptions of this process.
-#[derive(Default)]
 pub(crate) struct Registry {
     senders: Mutex<HashMap<Topic, watch::Sender<()>>>,
+    taps: broadcast::Sender<Published>,
     /// Notifications of other replicas arrive.
     pub(crate) connected: AtomicBool,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self { senders: Mutex::default(), taps: broadcast::Sender::new(TAPPED), connected: AtomicBool::default() }
+    }
 }
 
 /// Topics that have still to be sent to the other replicas.
@@ -79,6 +96,8 @@ pub(crate) struct Pending {
 
 /// With more topics than this while the connection is lost, every subscriber is woken instead.
 const PENDING_LIMIT: usize = 10_000;
+/// A tap that is further behind than this has missed some.
+const TAPPED: usize = 4_096;
 
 impl Notifier {
     pub(crate) fn in_process() -> Self {
@@ -97,6 +116,11 @@ impl Notifier {
         Subscription { topic, rx, registry: Arc::clone(&self.registry) }
     }
 
+    /// Receives every topic from now on.
+    pub fn tap(&self) -> Tap {
+        Tap(self.registry.taps.subscribe())
+    }
+
     /// Wakes the subscribers of these topics: here at once, on other replicas in a moment. What was given to
     /// [`crate::Conn::notify`] is published after the commit.
     pub fn publish(&self, topics: impl IntoIterator<Item = Topic>) {
@@ -110,9 +134,10 @@ impl Notifier {
         }
     }
 
-    /// Wakes the subscribers in this process only: for a sweep that found a change whose notification was lost.
+    /// Wakes the subscribers in this process only, and no tap: for a sweep that found what may be a change whose notification was
+    /// lost.
     pub fn deliver(&self, topics: &[Topic]) {
-        self.registry.deliver(topics);
+        self.registry.wake(topics);
     }
 
     /// How many topics have subscribers here.
@@ -145,6 +170,18 @@ impl Subscription {
     }
 }
 
+impl Tap {
+    /// The next topic that was published.
+    pub async fn next(&mut self) -> Published {
+        match self.0.recv().await {
+            Ok(published) => published,
+            Err(broadcast::error::RecvError::Lagged(_)) => Published::Any,
+            // The database was closed, so nothing can come any more.
+            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}
+
 impl Drop for Subscription {
     fn drop(&mut self) {
         let mut senders = self.registry.lock();
@@ -160,10 +197,18 @@ impl Registry {
         self.senders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn deliver(&self, topics: &[Topic]) {
+    fn wake(&self, topics: &[Topic]) {
         let senders = self.lock();
         for sender in topics.iter().filter_map(|topic| senders.get(topic)) {
             sender.send_replace(());
+        }
+    }
+
+    pub(crate) fn deliver(&self, topics: &[Topic]) {
+        self.wake(topics);
+        if self.taps.receiver_count() > 0 {
+            // It fails when the last tap has just been dropped.
+            topics.iter().for_each(|topic| drop(self.taps.send(Published::Topic(topic.clone()))));
         }
     }
 
@@ -171,6 +216,7 @@ impl Registry {
         for sender in self.lock().values() {
             sender.send_replace(());
         }
+        let _ = self.taps.send(Published::Any);
     }
 }
 
