@@ -31,6 +31,9 @@ impl Default for FollowTimeouts {
     }
 }
 
+/// The name of an event that no service sends.
+pub(crate) const CONNECTED: &str = "(connected)";
+
 /// What to follow, and the starting point.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Source {
@@ -40,6 +43,8 @@ pub(crate) struct Source {
     /// The id of the last event that was received.
     pub(crate) after: Option<String>,
     pub(crate) anonymous: bool,
+    /// Gives an event [`CONNECTED`] at each connection, because the stream does not say what happened before.
+    pub(crate) marks_connections: bool,
     pub(crate) timeouts: FollowTimeouts,
 }
 
@@ -86,7 +91,12 @@ impl Follower {
                 return Ok(Some(event));
             }
             match &mut self.body {
-                None => self.connect().await?,
+                None => {
+                    self.connect().await?;
+                    if self.source.marks_connections {
+                        return Ok(Some(Event { name: CONNECTED.to_owned(), id: None, data: String::new() }));
+                    }
+                }
                 Some(body) => match timeout(self.source.timeouts.silence, body.next()).await {
                     Ok(Some(Ok(chunk))) if self.reader.push(&chunk).is_ok() => {}
                     _ => self.body = None,

@@ -22,6 +22,7 @@ pub mod sse;
 
 mod accounts;
 pub mod devices;
+mod hints;
 mod leases;
 mod links;
 mod machines;

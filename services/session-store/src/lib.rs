@@ -36,6 +36,7 @@ use crate::domain::stream::LongEvent;
 use crate::metrics::AppendMetrics;
 use crate::operations::LatestPageCaches;
 use crate::operations::append::Appender;
+use crate::operations::hints::HintReaders;
 use crate::operations::live::LiveFeeds;
 use crate::operations::quotas::Quotas;
 
@@ -45,6 +46,7 @@ pub struct SessionStore {
     appender: Appender,
     quotas: Quotas,
     latest_pages: LatestPageCaches,
+    hint_readers: HintReaders,
     live_feeds: LiveFeeds,
     long_events: LongEvents<LongEvent>,
     peers: Peers,
@@ -86,7 +88,9 @@ impl Service for SessionStore {
         );
         let drain = context.drain.clone();
         let live_feeds = LiveFeeds::new(matches!(config.database.url, DatabaseUrl::Postgres(_)));
+        let hint_readers = HintReaders::default();
         let workers = vec![
+            Worker::new("hints", workers::hints::run(db.clone(), hint_readers.clone(), drain.clone())),
             Worker::new("live", workers::live::run(db.clone(), live_feeds.clone(), drain.clone())),
             Worker::new("sweep", workers::sweep::run(db.clone(), config.sweep_every, drain.clone())),
             Worker::new("purge", workers::purge::run(db.clone(), config.purge_every, drain)),
@@ -98,6 +102,7 @@ impl Service for SessionStore {
             quotas,
             db,
             latest_pages: LatestPageCaches::new(),
+            hint_readers,
             live_feeds,
             long_events: LongEvents::default(),
             peers,

@@ -12,7 +12,7 @@ use ensemble_types::problem::Code::{
 use ensemble_types::sessions::{CreateSession, Session, SessionPage, UpdateSession};
 use ensemble_types::shares::{CreateShare, Share, SharePage, UpdateShare};
 
-use crate::handlers::{live, messages, public_links, sessions, shares, stream};
+use crate::handlers::{hints, live, messages, public_links, sessions, shares, stream};
 
 /// Metadata and agent state at their largest, when every character is escaped (`\u0001`).
 const MAX_SESSION: usize = 8 << 20;
@@ -88,6 +88,16 @@ fn session_routes(routes: Routes) -> Routes {
                 .response::<Deleted>(200)
                 .errors(&[NotFound, Forbidden])
                 .handler(sessions::remove),
+        )
+        .row(
+            get("/v1/events")
+                .access(Access::UserOrMachine)
+                .summary(
+                    TAG,
+                    "Hints of what has changed in your account, as Server-Sent Events. A machine gets those of its own sessions.",
+                )
+                .response_as(200, "text/event-stream")
+                .handler(hints::open),
         )
 }
 

@@ -3,6 +3,7 @@
 use std::pin::pin;
 
 use ensemble_client::{Error, OutputOf, SessionEvent};
+use ensemble_types::hints::{Hint, HintKind};
 use ensemble_types::ids::{RunId, SessionId, TaskId};
 use futures_util::{StreamExt, TryStreamExt};
 
@@ -40,6 +41,19 @@ async fn a_follower_resumes_after_the_last_event() {
         SessionEvent::Live(frame) => i64::try_from(frame.content.len()).unwrap(),
     });
     assert_eq!(seqs.collect::<Vec<_>>(), [6, 7, -2, 3, 8]);
+}
+
+#[tokio::test]
+async fn hints_begin_anew_with_each_connection() {
+    const HINT: &str = "event: hint\ndata: {\"kind\":\"session\",\"id\":\"a\",\"revision\":3}\n\n";
+    let server = Server::start(|_, before| match before {
+        0 => Reply::Broken(EVENTS, format!("retry: 5\n\n{HINT}")),
+        _ => Reply::Stream(EVENTS, format!("event: later\ndata: x\n\n{HINT}")),
+    })
+    .await;
+    let hints: Vec<Hint> = server.client().follow_hints().take(4).try_collect().await.unwrap();
+    let hint = Hint { kind: HintKind::Session, id: Some("a".to_owned()), revision: Some(3) };
+    assert_eq!(hints, [Hint::ANY, hint.clone(), Hint::ANY, hint]);
 }
 
 #[tokio::test]

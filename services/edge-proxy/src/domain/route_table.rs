@@ -48,11 +48,12 @@ impl<T> PerUpstream<T> {
 }
 
 /// A prefix that ends in a slash takes what lies below it; any other takes itself and what lies below it.
-const TABLE: [(&str, Upstream); 14] = [
+const TABLE: [(&str, Upstream); 15] = [
     ("/v3/sessions", Upstream::SessionStore),
     ("/v1/sessions", Upstream::SessionStore),
     ("/v2/sessions", Upstream::SessionStore),
     ("/v1/public-sessions/", Upstream::SessionStore),
+    ("/v1/events", Upstream::SessionStore),
     ("/v1/machines", Upstream::MachineRegistry),
     ("/v1/orchestrator/", Upstream::Orchestrator),
     ("/v1/voice/", Upstream::VoiceGateway),
@@ -132,6 +133,7 @@ mod tests {
             ("/v2/sessions/active", Upstream::SessionStore),
             ("/v3/sessions/x/messages", Upstream::SessionStore),
             ("/v1/public-sessions/t", Upstream::SessionStore),
+            ("/v1/events", Upstream::SessionStore),
             ("/v1/machines", Upstream::MachineRegistry),
             ("/v1/orchestrator/runs", Upstream::Orchestrator),
             ("/v1/voice/session/start", Upstream::VoiceGateway),

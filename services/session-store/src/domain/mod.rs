@@ -2,6 +2,7 @@
 
 pub(crate) mod access;
 pub(crate) mod attention;
+pub(crate) mod hint;
 pub(crate) mod history;
 pub(crate) mod live;
 pub(crate) mod message;

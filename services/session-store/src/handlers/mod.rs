@@ -1,6 +1,7 @@
 //! Handlers of the public routes. They translate between HTTP and operations: one file for each noun, one function for each
 //! verb.
 
+pub(crate) mod hints;
 pub(crate) mod live;
 pub(crate) mod messages;
 pub(crate) mod public_links;

@@ -38,13 +38,9 @@ pub(crate) async fn open(
 ) -> HandlerResult<HttpResponse> {
     let id = sessions::resolve(&service, id).await?;
     let after = start(&request, &query)?;
-    let credentials = Credentials::Caller {
-        changes: service.keys.changes(),
-        keys: Arc::clone(&service.keys) as Arc<dyn KeySource>,
-        clock: service.clock.clone(),
-        caller: caller.clone(),
-    };
-    Ok(respond(service, id, Audience::Member(actor(&caller)), after, credentials).await?)
+    let reader = actor(&caller);
+    let credentials = Credentials::of(&service, caller);
+    Ok(respond(service, id, Audience::Member(reader), after, credentials).await?)
 }
 
 /// Where a stream starts (WHATWG HTML, section 9.2.4 for the header).
@@ -206,7 +202,7 @@ fn encode(event: &StreamEvent) -> Event {
     }
 }
 
-fn json_event(name: &str, seq: Option<i64>, data: &impl Serialize) -> Event {
+pub(super) fn json_event(name: &str, seq: Option<i64>, data: &impl Serialize) -> Event {
     let id = seq.map(|seq| seq.to_string());
     match serde_json::to_string(data) {
         Ok(data) => Event::new(name, id.as_deref(), &data),
@@ -218,8 +214,17 @@ fn json_event(name: &str, seq: Option<i64>, data: &impl Serialize) -> Event {
 }
 
 impl Credentials {
+    pub(super) fn of(service: &SessionStore, caller: Caller) -> Self {
+        Self::Caller {
+            changes: service.keys.changes(),
+            keys: Arc::clone(&service.keys) as Arc<dyn KeySource>,
+            clock: service.clock.clone(),
+            caller,
+        }
+    }
+
     /// Completes when [`Credentials::check`] may have another result.
-    async fn changed(&mut self) {
+    pub(super) async fn changed(&mut self) {
         match self {
             Self::ViewToken(expiry, clock) => sleep(expiry.since(clock.now())).await,
             Self::Caller { caller, changes, clock, .. } => {
@@ -238,7 +243,7 @@ impl Credentials {
     }
 
     /// Fails with the reason for the `end` event.
-    fn check(&self) -> Result<(), &'static str> {
+    pub(super) fn check(&self) -> Result<(), &'static str> {
         match self {
             Self::ViewToken(expiry, clock) if clock.now() >= *expiry => Err("token_expired"),
             Self::ViewToken(..) => Ok(()),

@@ -2,6 +2,7 @@
 //! stores the result, in one transaction.
 
 pub(crate) mod append;
+pub(crate) mod hints;
 mod latest_page_cache;
 pub(crate) mod live;
 pub(crate) mod messages;
@@ -14,7 +15,8 @@ pub(crate) mod streams;
 pub(crate) mod sweep;
 
 use ensemble_store_kit::{Conn, StoreError, Topic};
-use ensemble_types::ids::SessionId;
+use ensemble_types::hints::HintKind;
+use ensemble_types::ids::{SessionId, UserId};
 
 pub(crate) use self::latest_page_cache::LatestPageCaches;
 use crate::domain::access::{Access, Actor, Refusal};
@@ -55,4 +57,29 @@ fn publish_change(tx: &mut Conn, session: SessionId) -> Result<(), StoreError> {
     store::sessions::bump_revision(tx, session)?;
     tx.notify(session_topic(session));
     Ok(())
+}
+
+/// The same after a change of a user's share, of which the user gets a hint of its own.
+fn publish_share(tx: &mut Conn, session: SessionId, recipient: UserId) -> Result<(), StoreError> {
+    publish_change(tx, session)?;
+    let revision = revision(tx, session)?;
+    tx.notify(hints::hint_topic(recipient, None, HintKind::Share, session, revision));
+    Ok(())
+}
+
+/// The same when a session was deleted. All who had access get a hint now, because it cannot be looked up later.
+fn publish_deletion(tx: &mut Conn, session: &SessionRow) -> Result<(), StoreError> {
+    let id = session.id;
+    publish_change(tx, id)?;
+    let revision = revision(tx, id)?;
+    tx.notify(hints::hint_topic(session.owner_id, session.ownership().host, HintKind::Session, id, revision));
+    for guest in store::shares::levels_of_session(tx, id)?.into_keys() {
+        tx.notify(hints::hint_topic(guest, None, HintKind::Session, id, revision));
+    }
+    Ok(())
+}
+
+/// Rises with every change of a session.
+fn revision(tx: &mut Conn, session: SessionId) -> Result<i64, StoreError> {
+    Ok(store::sessions::revisions(tx, &[session])?.first().map_or(0, |(_, (seq, changes))| seq + changes))
 }

@@ -12,7 +12,7 @@ use ensemble_types::sessions::{Session, SessionPage, SessionStatus};
 use ensemble_types::time::Timestamp;
 use uuid::Uuid;
 
-use super::{deletions_topic, lock_session, publish_change};
+use super::{deletions_topic, lock_session, publish_change, publish_deletion, session_topic};
 use crate::SessionStore;
 use crate::domain::Invalid;
 use crate::domain::access::{Access, Actor, Refusal};
@@ -132,9 +132,9 @@ pub(crate) async fn delete(service: &SessionStore, id: SessionId, caller: Actor)
     service
         .db
         .write("delete a session", move |tx| {
-            let (_, access) = lock_session(tx, id, &caller)?;
+            let (session, access) = lock_session(tx, id, &caller)?;
             store::sessions::mark_deleted(access.own()?, tx, id)?;
-            publish_change(tx, id)?;
+            publish_deletion(tx, &session)?;
             tx.notify(deletions_topic());
             Ok::<_, Error>(())
         })
@@ -173,6 +173,8 @@ fn create_or_find(
         let others = || store::sessions::count_owned(tx, new.owner).map(|count| count - 1);
         let reserved = quota.reserve(new.owner, 1, others)??;
         tx.hold(reserved);
+        // Nothing streams it yet, but its owner gets a hint.
+        tx.notify(session_topic(id));
         return Ok((id, true));
     }
     if new.draft.id.is_some() && store::sessions::exists(tx, id)? {

@@ -6,7 +6,7 @@ use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::shares::{Share, ShareLevel, SharePage};
 use uuid::Uuid;
 
-use super::{lock_session, publish_change, read_session};
+use super::{lock_session, publish_share, read_session};
 use crate::SessionStore;
 use crate::domain::access::{Access, Actor, CanShare, Refusal};
 use crate::domain::share::{MAX_SHARES, check_recipient};
@@ -39,7 +39,7 @@ pub(crate) async fn create(service: &SessionStore, caller: Actor, new: NewShare)
                 return Err(Error::TooManyShares);
             }
             store::shares::put(can_share, tx, &new)?;
-            publish_change(tx, new.session)?;
+            publish_share(tx, new.session, new.recipient)?;
             Ok((store::shares::load(tx, new.session, new.recipient)?, existing.is_none()))
         })
         .await
@@ -62,7 +62,7 @@ pub(crate) async fn update(
             let existing = store::shares::level(tx, id, recipient)?.ok_or(Refusal::NotFound)?;
             let can_share = access.share(Some(existing), level)?;
             store::shares::update(can_share, tx, id, recipient, level, key.as_ref())?;
-            publish_change(tx, id)?;
+            publish_share(tx, id, recipient)?;
             Ok(store::shares::load(tx, id, recipient)?)
         })
         .await
@@ -84,7 +84,7 @@ pub(crate) async fn remove(
             existing.ok_or(Refusal::NotFound)?;
             store::shares::remove(can_share, tx, id, recipient)?;
             store::sessions::require_rekey(tx, id)?;
-            Ok(publish_change(tx, id)?)
+            Ok(publish_share(tx, id, recipient)?)
         })
         .await
 }

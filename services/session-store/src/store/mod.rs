@@ -2,6 +2,7 @@
 //! decide permissions and bound transactions.
 
 mod attention;
+pub(crate) mod hints;
 pub(crate) mod live_frames;
 pub(crate) mod messages;
 pub(crate) mod public_links;

@@ -1,5 +1,6 @@
 //! Loops that run as long as the service does.
 
+pub(crate) mod hints;
 pub(crate) mod live;
 pub(crate) mod purge;
 pub(crate) mod sweep;

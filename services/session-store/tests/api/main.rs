@@ -6,6 +6,7 @@ mod fixture;
 
 mod bad_input;
 mod crash;
+mod hints;
 mod history;
 mod hosted;
 mod links;

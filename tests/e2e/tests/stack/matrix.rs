@@ -190,6 +190,7 @@ const ROWS: &[Row] = &[
     of_session("POST", "/v3/sessions/{id}/messages", [201, 201, 201, 403]).with(|_| json!({ "content": "x", "localId": "1" })),
     of_session("GET", "/v3/sessions/{id}/messages", [200, 200, 200, 200]),
     of_session("GET", "/v3/sessions/{id}/messages/stream", [200, 200, 200, 200]),
+    row("GET", "/v1/events", [200, 200, 200, 200, 200, 200, 401, 200, 401, 401]),
     of_session("POST", "/v3/sessions/live", [403, 403, 403, 403]).with(|w| json!({ "frames": [{ "sessionId": w.session, "content": "x" }] })),
     of_session("GET", "/v1/sessions/{id}/shares", [200, 403, 403, 403]),
     of_session("POST", "/v1/sessions/{id}/shares", [0, 0, 403, 403]).with(|w| json!({ "userId": w.stranger.id, "accessLevel": "view", "encryptedKey": "x" })).changing(),

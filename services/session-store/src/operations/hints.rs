@@ -1,0 +1,193 @@
+//! Hints for the readers of an account, on this replica. Every replica is notified of each change of a session (`session:…`) and of
+//! each hint that somebody else gives (`hint:…`), and works out for whom of its own readers it is.
+//!
+//! A hint is not the truth and may be lost: a reader that reconnects reads its lists again.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use ensemble_store_kit::{Db, Published, Topic};
+use ensemble_types::hints::{Hint, HintKind};
+use ensemble_types::ids::{SessionId, UserId};
+use tokio::sync::Notify;
+
+use super::SESSION_TOPICS;
+use crate::domain::access::{Access, Actor};
+use crate::domain::hint::{Pacer, Waiting};
+use crate::error::Error;
+use crate::store;
+
+/// Topics that hold a hint themselves.
+const HINT_TOPICS: &str = "hint";
+
+/// The readers on this replica. Cheap to clone.
+#[derive(Clone, Default)]
+pub(crate) struct HintReaders(Arc<Mutex<HashMap<UserId, Vec<Arc<Mailbox>>>>>);
+
+/// The hints for one reader.
+struct Mailbox {
+    reader: Actor,
+    waiting: Mutex<Waiting>,
+    added: Notify,
+}
+
+/// A reader of the hints of an account, or of a machine's own sessions.
+pub(crate) struct HintReader {
+    mailbox: Arc<Mailbox>,
+    readers: HintReaders,
+}
+
+/// What there may be a hint about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Subject {
+    /// Whose it is has to be looked up.
+    Session(SessionId),
+    /// A thing of a user, and of the user's machine that made it, if one did.
+    Of { user: UserId, machine: Option<String>, kind: HintKind, id: String },
+}
+
+/// The hints that were not given yet, because there was one for the same subject a moment ago.
+pub(crate) type Subjects = Pacer<Subject>;
+
+/// A hint for one user, and for a machine of the user. It is published after the commit, to every replica.
+pub(super) fn hint_topic(
+    user: UserId,
+    machine: Option<&str>,
+    kind: HintKind,
+    id: impl std::fmt::Display,
+    revision: i64,
+) -> Topic {
+    let machine = machine.unwrap_or_default();
+    Topic::new(HINT_TOPICS, format_args!("{user}/{machine}/{}/{revision}/{id}", kind.as_str()))
+}
+
+impl HintReaders {
+    /// Begins to read.
+    pub(crate) fn open(&self, reader: Actor) -> HintReader {
+        let user = reader.user;
+        let mailbox = Arc::new(Mailbox { reader, waiting: Mutex::default(), added: Notify::new() });
+        self.lock().entry(user).or_default().push(Arc::clone(&mailbox));
+        HintReader { mailbox, readers: self.clone() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<UserId, Vec<Arc<Mailbox>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    fn of(&self, user: UserId) -> Vec<Arc<Mailbox>> {
+        self.lock().get(&user).cloned().unwrap_or_default()
+    }
+
+    fn add_any_to_all(&self) {
+        for mailbox in self.lock().values().flatten() {
+            mailbox.change(Waiting::add_any);
+        }
+    }
+}
+
+impl Mailbox {
+    fn change(&self, change: impl FnOnce(&mut Waiting)) {
+        change(&mut self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        self.added.notify_one();
+    }
+}
+
+impl HintReader {
+    pub(crate) fn take(&self) -> Option<Hint> {
+        self.mailbox.waiting.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Completes when there may be a hint.
+    pub(crate) async fn added(&self) {
+        self.mailbox.added.notified().await;
+    }
+}
+
+impl Drop for HintReader {
+    fn drop(&mut self) {
+        let mut readers = self.readers.lock();
+        let user = self.mailbox.reader.user;
+        if let Some(of_user) = readers.get_mut(&user) {
+            of_user.retain(|mailbox| !Arc::ptr_eq(mailbox, &self.mailbox));
+            if of_user.is_empty() {
+                readers.remove(&user);
+            }
+        }
+    }
+}
+
+/// Notes what was published.
+pub(crate) fn note(readers: &HintReaders, subjects: &mut Subjects, published: &Published) {
+    let topic = match published {
+        _ if readers.is_empty() => return,
+        Published::Any => return readers.add_any_to_all(),
+        Published::Topic(topic) => topic,
+    };
+    if let Some((subject, revision)) = subject(topic)
+        && !subjects.add(subject, revision, Instant::now())
+    {
+        readers.add_any_to_all();
+    }
+}
+
+fn subject(topic: &Topic) -> Option<(Subject, i64)> {
+    match topic.kind() {
+        SESSION_TOPICS => Some((Subject::Session(topic.id().parse().ok()?), 0)),
+        HINT_TOPICS => {
+            let mut parts = topic.id().splitn(5, '/');
+            let (user, machine) = (parts.next()?.parse().ok()?, parts.next()?);
+            let (kind, revision, id) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?);
+            let machine = Some(machine.to_owned()).filter(|machine| !machine.is_empty());
+            Some((Subject::Of { user, machine, kind, id: id.to_owned() }, revision))
+        }
+        _ => None,
+    }
+}
+
+/// Gives the hints that are due.
+pub(crate) async fn give(db: &Db, readers: &HintReaders, subjects: &mut Subjects) -> Result<(), Error> {
+    let mut sessions = BTreeSet::new();
+    for (subject, revision) in subjects.pass(Instant::now()) {
+        match subject {
+            Subject::Session(session) => drop(sessions.insert(session)),
+            Subject::Of { user, machine, kind, id } => {
+                let is_for = |reader: &Actor| {
+                    reader.machine.as_ref().is_none_or(|reading| machine.as_deref() == Some(reading.as_str()))
+                };
+                for mailbox in readers.of(user).iter().filter(|mailbox| is_for(&mailbox.reader)) {
+                    mailbox.change(|waiting| waiting.add(kind, &id, revision));
+                }
+            }
+        }
+    }
+    if sessions.is_empty() || readers.is_empty() {
+        return Ok(());
+    }
+    let changed =
+        db.read("find whom hints are for", move |c| Ok::<_, Error>(store::hints::changed(c, &sessions)?)).await;
+    match changed {
+        Ok(changed) => changed.iter().for_each(|changed| give_session(readers, changed)),
+        // It is not known whom these were for.
+        Err(error) => {
+            readers.add_any_to_all();
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+fn give_session(readers: &HintReaders, changed: &store::hints::Changed) {
+    for user in std::iter::once(&changed.owner).chain(changed.levels.keys()) {
+        for mailbox in readers.of(*user) {
+            let level = changed.levels.get(user).copied();
+            if Access::of(changed.ownership(), &mailbox.reader, level).is_ok() {
+                mailbox.change(|waiting| waiting.add(HintKind::Session, &changed.id.to_string(), changed.revision));
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! `GET /v1/events`: hints of what has changed, for an account and for a machine.
+
+use std::time::{Duration, Instant};
+
+use ensemble_testkit::{Api, Backend, Events, eventually, on_both_databases, run};
+use serde_json::{Value, json};
+
+use crate::fixture::{Client, Fixture, messages};
+
+async fn follow(api: &Api) -> Events {
+    let events = Events::open(api.request("GET", "/v1/events")).await;
+    assert_eq!(events.status, 200);
+    events
+}
+
+/// The next hint within this time: kind, id, revision. A service that has just connected for notifications may have missed some, and
+/// gives a hint of everything, which is left out.
+async fn hint_within(events: &mut Events, within: Duration) -> Option<(String, String, i64)> {
+    loop {
+        let event = events.next_within(within).await.ok()?.expect("the stream has ended");
+        assert_eq!((event.name.as_str(), event.id), ("hint", None), "{}", event.data);
+        if event.data == r#"{"kind":"all"}"# {
+            continue;
+        }
+        let data: Value = serde_json::from_str(&event.data).unwrap();
+        let text = |name: &str| data[name].as_str().unwrap().to_owned();
+        return Some((text("kind"), text("id"), data["revision"].as_i64().unwrap()));
+    }
+}
+
+async fn hint(events: &mut Events) -> (String, String, i64) {
+    hint_within(events, Duration::from_secs(5)).await.expect("a hint")
+}
+
+/// The next hint about this session.
+async fn session_hint(events: &mut Events, session: &str) -> i64 {
+    let (kind, id, revision) = hint(events).await;
+    assert_eq!((kind.as_str(), id.as_str()), ("session", session));
+    revision
+}
+
+async fn is_quiet(events: &mut Events) -> bool {
+    hint_within(events, Duration::from_millis(300)).await.is_none()
+}
+
+async fn change(client: &Client, session: &str) {
+    client.api.patch(&format!("/v1/sessions/{session}"), &json!({ "metadata": "new" })).await.expect(200);
+}
+
+on_both_databases! {
+    async fn members_get_a_hint_of_each_change(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let (owner, stranger) = (fixture.client(), fixture.client());
+        let (one, two) = (owner.session().await, owner.session().await);
+        let guest = fixture.guest(&owner, &one, "view").await;
+        let mut of_owner = follow(&owner.api).await;
+        let mut of_guest = follow(&guest.api).await;
+        let mut of_stranger = follow(&stranger.api).await;
+        owner.append(&one, "a", "x").await;
+        let first = session_hint(&mut of_owner, &one).await;
+        assert_eq!(session_hint(&mut of_guest, &one).await, first);
+        change(&owner, &two).await;
+        session_hint(&mut of_owner, &two).await;
+        owner.api.patch(&format!("/v1/sessions/{one}"), &json!({ "heartbeat": {} })).await.expect(200);
+        assert!(is_quiet(&mut of_guest).await, "no hint of a session that is not shared, nor of a heartbeat");
+        // Several changes within a second are one hint, which has the newest revision.
+        let mut last = 0;
+        for n in 0..4 {
+            owner.append(&one, &format!("more {n}"), "x").await;
+            change(&owner, &one).await;
+            last += 2;
+        }
+        assert_eq!(session_hint(&mut of_guest, &one).await, first + last);
+        assert!(is_quiet(&mut of_guest).await);
+        assert_eq!(session_hint(&mut of_owner, &one).await, first + last);
+        owner.api.delete(&format!("/v1/sessions/{one}")).await.expect(200);
+        assert!(session_hint(&mut of_guest, &one).await > first + last, "a deletion is a change");
+        assert!(is_quiet(&mut of_stranger).await);
+    }
+
+    async fn a_new_session_is_a_hint_and_a_new_stream_is_none(on: Backend) {
+        let fixture = Fixture::start_with(on, &[("SWEEP_MS", "50")]).await;
+        let owner = fixture.client();
+        let machine = fixture.anonymous().with_token(&fixture.peers.issuer().machine(owner.id, &owner.machine));
+        let mut events = follow(&owner.api).await;
+        let mut of_machine = follow(&machine).await;
+        let session = owner.session().await;
+        session_hint(&mut events, &session).await;
+        let stream = Events::open(owner.api.request("GET", &format!("{}/stream", messages(&session)))).await;
+        assert_eq!(stream.status, 200);
+        // The sweep wakes streams that are new to it.
+        assert_eq!(hint_within(&mut events, Duration::from_millis(1_500)).await, None);
+        let hosted = machine.post("/v1/sessions", &owner.draft()).await.expect(201);
+        let hosted = hosted["id"].as_str().unwrap();
+        session_hint(&mut events, hosted).await;
+        session_hint(&mut of_machine, hosted).await;
+    }
+
+    async fn a_share_is_a_hint_for_its_user(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let (owner, guest) = (fixture.client(), fixture.client());
+        let session = owner.session().await;
+        let mut events = follow(&guest.api).await;
+        owner.share(&session, &guest, "view").await;
+        let mut hints = vec![hint(&mut events).await, hint(&mut events).await];
+        hints.sort();
+        assert_eq!((hints[0].0.as_str(), hints[1].0.as_str()), ("session", "share"));
+        assert!(hints.iter().all(|(_, id, _)| *id == session), "{hints:?}");
+        owner.api.delete(&format!("/v1/sessions/{session}/shares/{}", guest.id)).await.expect(200);
+        let (kind, id, revision) = hint(&mut events).await;
+        assert_eq!((kind.as_str(), &id), ("share", &session));
+        assert!(revision > hints[1].2);
+        change(&owner, &session).await;
+        assert_eq!(hint_within(&mut events, Duration::from_millis(1_500)).await, None, "it is not the guest's any more");
+    }
+
+    async fn a_machine_gets_hints_of_the_sessions_that_it_hosts(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
+        let machine = fixture.anonymous().with_token(&fixture.peers.issuer().machine(owner.id, &owner.machine));
+        let elsewhere = fixture.peers.new_machine(owner.id);
+        let other = fixture.anonymous().with_token(&fixture.peers.issuer().machine(owner.id, &elsewhere));
+        let hosted = machine.post("/v1/sessions", &owner.draft()).await.expect(201)["id"].as_str().unwrap().to_owned();
+        let by_people = owner.session().await;
+        let (mut events, mut of_other) = (follow(&machine).await, follow(&other).await);
+        change(&owner, &by_people).await;
+        owner.share(&by_people, &fixture.client(), "view").await;
+        assert!(is_quiet(&mut events).await);
+        let message = json!({ "content": "a command", "localId": "1", "keyEpoch": 1 });
+        owner.api.post(&messages(&hosted), &message).await.expect(201);
+        session_hint(&mut events, &hosted).await;
+        owner.api.delete(&format!("/v1/sessions/{hosted}")).await.expect(200);
+        session_hint(&mut events, &hosted).await;
+        assert!(is_quiet(&mut of_other).await);
+    }
+
+    async fn a_revoked_token_gets_no_more_hints(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
+        let (token, id) = fixture.peers.issuer().revocable(owner.id);
+        let mut events = follow(&owner.api.with_token(&token)).await;
+        fixture.peers.issuer().revoke(id);
+        let last = events.expect().await;
+        assert_eq!((last.name.as_str(), last.data.as_str()), ("end", r#"{"reason":"token_revoked"}"#));
+        assert_eq!(events.next_within(Duration::from_secs(2)).await, Ok(None));
+    }
+}
+
+#[test]
+fn hints_reach_readers_at_another_replica() {
+    run(async {
+        let fixture = Fixture::start_with(Backend::Postgres, &[("SWEEP_MS", "60000")]).await;
+        let there = fixture.replica().await;
+        let owner = fixture.client();
+        let session = owner.session().await;
+        let mut events = follow(&owner.api.at(&there.public_url())).await;
+        // The replica may have to connect before it is notified. Then it gives a hint that anything may have changed.
+        eventually(Duration::from_secs(10), async || {
+            change(&owner, &session).await;
+            matches!(events.next_within(Duration::from_millis(300)).await, Ok(Some(event)) if event.data.contains("session"))
+        })
+        .await;
+        // What was changed meanwhile.
+        while events.next_within(Duration::from_millis(1_500)).await.is_ok() {}
+        let begun = Instant::now();
+        change(&owner, &session).await;
+        session_hint(&mut events, &session).await;
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    });
+}
