@@ -49,6 +49,11 @@ impl AccountKey {
         URL_SAFE_NO_PAD.encode(self.0.verifying_key().as_bytes())
     }
 
+    /// The key itself, for formats that sign in their own way.
+    pub fn signing_key(&self) -> &SigningKey {
+        &self.0
+    }
+
     /// An Ed25519 signature, base64url without padding.
     pub fn sign(&self, message: &[u8]) -> String {
         URL_SAFE_NO_PAD.encode(self.0.sign(message).to_bytes())

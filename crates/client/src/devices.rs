@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-pub use ensemble_devices::{LinkText, List, ListError, MOST_DEVICES, is_possession, proof_text};
+pub use ensemble_devices::{LinkText, List, ListError, MOST_DEVICES, encode, is_possession, proof_text};
 use ensemble_types::devices::{
     ChangeDevices, CreatedDeviceLink, Device, DeviceContentRing, DeviceLink, DeviceLinkRequest, DeviceList,
     DeviceListPage, Devices, SignedList, UpdateDevice,

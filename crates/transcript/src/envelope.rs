@@ -88,6 +88,11 @@ pub fn digest(body: &str) -> String {
     encode(&Sha256::digest(body.as_bytes()))
 }
 
+/// What [`crate::body::AccessGrant::account`] names an account key by: SHA-256 of its 32 bytes, base64url.
+pub fn account_digest(key: &str) -> Option<String> {
+    ensemble_devices::decode::<32>(key).map(|key| encode(&Sha256::digest(key)))
+}
+
 /// What a signer signs: `ensemble-message-v2`, the session's id, the user's id and the body, each on a line.
 pub fn signed_text(session: SessionId, user: UserId, body: &str) -> Vec<u8> {
     format!("ensemble-message-v2\n{session}\n{user}\n{body}").into_bytes()

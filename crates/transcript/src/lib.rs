@@ -12,6 +12,6 @@ mod visible;
 pub mod words;
 
 pub use body::{BadBody, Content, Message};
-pub use envelope::{Envelope, NotSigned, digest, signed_text};
+pub use envelope::{Envelope, NotSigned, account_digest, digest, signed_text};
 pub use frame::{Frame, frame};
 pub use visible::{detail, visible};

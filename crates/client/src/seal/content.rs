@@ -20,6 +20,8 @@ pub enum Purpose<'a> {
     SessionMetadata(SessionId),
     AgentState(SessionId),
     Message(SessionId),
+    /// A live frame of a hosted session.
+    LiveFrame(SessionId),
     MachineMetadata(&'a MachineId),
     DaemonState(&'a MachineId),
 }
@@ -30,6 +32,7 @@ impl Purpose<'_> {
             Self::SessionMetadata(session) => format!("ensemble-session-metadata-v2\n{session}\n{epoch}"),
             Self::AgentState(session) => format!("ensemble-agent-state-v1\n{session}\n{epoch}"),
             Self::Message(session) => format!("ensemble-message-v1\n{session}\n{epoch}"),
+            Self::LiveFrame(session) => format!("ensemble-live-v1\n{session}\n{epoch}"),
             Self::MachineMetadata(machine) => format!("ensemble-machine-metadata-v1\n{machine}\n{epoch}"),
             Self::DaemonState(machine) => format!("ensemble-daemon-state-v1\n{machine}\n{epoch}"),
         }
@@ -67,6 +70,13 @@ pub fn open(ring: &KeyRing, purpose: Purpose<'_>, sealed: &str) -> Result<Vec<u8
     let associated = purpose.associated_data(epoch);
     let payload = Payload { msg: sealed, aad: associated.as_bytes() };
     Aes256Gcm::new(ring.key(epoch)?.into()).decrypt(Nonce::from_slice(nonce), payload).map_err(|_| SealError::Refused)
+}
+
+/// The epoch of the key that something was sealed with, as it says itself. It is true if it opens.
+pub fn epoch_of(sealed: &str) -> Result<u32> {
+    let blob = decode(sealed)?;
+    let epoch = blob.get(1..5).and_then(|epoch| epoch.try_into().ok()).ok_or(SealError::Format)?;
+    Ok(u32::from_be_bytes(epoch))
 }
 
 /// Seals a value as JSON.

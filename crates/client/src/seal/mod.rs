@@ -24,7 +24,7 @@ mod tests;
 
 pub use body::MessageBody;
 pub use box_key::{BoxKeyPair, BoxPublicKey, fingerprint};
-pub use content::{Purpose, open, open_json, seal, seal_json};
+pub use content::{Purpose, epoch_of, open, open_json, seal, seal_json};
 pub use content_ring::ContentRing;
 pub use device_link::LinkCode;
 pub use link::LinkSecret;

@@ -177,7 +177,8 @@ pub struct Receipt {
     pub text: Option<String>,
 }
 
-/// What the session is doing and what can be chosen. A later state replaces it.
+/// What the session is doing and what can be chosen. A later state replaces it, but for the lists of what can be chosen: one that is
+/// absent has not changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct State {
@@ -215,6 +216,23 @@ pub struct State {
     pub access: Vec<AccessGrant>,
     /// The epoch of the session's key that the host seals with.
     pub key_epoch: u32,
+}
+
+impl State {
+    /// This state after an earlier one: a list that is absent has not changed.
+    pub fn after(mut self, known: Option<Self>) -> Self {
+        if let Some(known) = known {
+            fn keep<T>(new: &mut Vec<T>, known: Vec<T>) {
+                if new.is_empty() {
+                    *new = known;
+                }
+            }
+            keep(&mut self.modes, known.modes);
+            keep(&mut self.models, known.models);
+            keep(&mut self.commands, known.commands);
+        }
+        self
+    }
 }
 
 /// Something that can be chosen.

@@ -220,7 +220,8 @@ impl View {
                 return;
             }
             Content::State(state) => {
-                (self.state, changed.state) = (Some(*state), true);
+                let known = self.state.take();
+                (self.state, changed.state) = (Some(state.after(known)), true);
                 return;
             }
             Content::Error(failure) => Shown::Error(failure),
