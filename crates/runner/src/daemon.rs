@@ -14,6 +14,7 @@ use crate::attempt::{self, Context, Held, Slot};
 use crate::backoff::Backoff;
 use crate::config::Config;
 use crate::drain::{Drain, Phase};
+use crate::host;
 use crate::offers;
 use crate::presence;
 use crate::provider::Offer;
@@ -68,6 +69,10 @@ pub async fn run(config: Config) -> Result<(), RunError> {
 
 /// Runs until `drain` is used. For programs that handle signals themselves.
 pub async fn run_until(config: Config, drain: Drain) -> Result<(), RunError> {
+    if config.hosting.as_ref().is_some_and(|hosting| hosting.sessions_only) {
+        host::run(Arc::new(config), drain).await;
+        return Ok(());
+    }
     let server = Arc::new(server::connect(&config)?);
     run_with(config, server, drain).await
 }
@@ -101,6 +106,7 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
     background.spawn(wake::watch(wake_ups));
     background.spawn(presence::run(context.clone(), offers.clone(), slots.clone()));
     background.spawn(offers::keep(config.clone(), offered, context.signed_out.clone()));
+    let sessions = tokio::spawn(host::run(config.clone(), drain.clone()));
     let mut attempts = JoinSet::new();
     for record in unfinished {
         attempts.spawn(attempt::recover(context.clone(), record));
@@ -115,6 +121,8 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
     };
     background.spawn(obey(context.clone(), offers.clone()));
     shut_down(&context, &slots, &mut attempts).await;
+    // Turns of sessions have a grace of their own.
+    let _ = sessions.await;
     // No later heartbeat may say that the machine is online.
     background.shutdown().await;
     presence::sign_off(&context, &offers, &slots).await;

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use ensemble_types::ids::LeaseId;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use uuid::Uuid;
 
 /// The variable that marks every process of an attempt, including the guard.
 pub(crate) const LEASE_VARIABLE: &str = "ENSEMBLE_LEASE_ID";
@@ -15,15 +15,15 @@ pub(crate) const LEASE_VARIABLE: &str = "ENSEMBLE_LEASE_ID";
 const SCAN_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Gives a working guard `timeout` to end its attempt, then kills every process that is left.
-pub(crate) async fn end(lease: LeaseId, timeout: Duration) {
+pub(crate) async fn end(id: Uuid, timeout: Duration) {
     let deadline = tokio::time::Instant::now() + timeout;
     let mut empty_scans = 0;
     // One scan can miss a process that is being replaced by its child.
     while empty_scans < 2 {
-        let found = scan(lease).await;
+        let found = scan(id).await;
         empty_scans = if found.is_empty() { empty_scans + 1 } else { 0 };
         if !found.is_empty() && tokio::time::Instant::now() >= deadline {
-            tracing::warn!(lease.id = %lease, processes = found.len(), "Killing the orphaned processes of an attempt");
+            tracing::warn!(attempt.id = %id, processes = found.len(), "Killing the orphaned processes of an attempt");
             for pid in &found {
                 // A process that has ended meanwhile is ignored.
                 let _ = kill(*pid, Signal::SIGKILL);
@@ -33,8 +33,8 @@ pub(crate) async fn end(lease: LeaseId, timeout: Duration) {
     }
 }
 
-async fn scan(lease: LeaseId) -> Vec<Pid> {
-    let variable = format!("{LEASE_VARIABLE}={lease}");
+async fn scan(id: Uuid) -> Vec<Pid> {
+    let variable = format!("{LEASE_VARIABLE}={id}");
     tokio::task::spawn_blocking(move || processes_with(&variable)).await.unwrap_or_default()
 }
 

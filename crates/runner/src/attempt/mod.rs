@@ -8,7 +8,6 @@ mod deliver;
 mod enter;
 mod heartbeat;
 mod held;
-mod process;
 mod pump;
 mod run_attempt;
 mod slot;
@@ -102,7 +101,11 @@ pub(crate) async fn recover(context: Context, record: Record) {
     let finish = match record.finish() {
         Some(finish) => finish.clone(),
         None => {
-            orphans::end(record.lease(), context.config.timing.term_grace + context.config.timing.leftover_grace).await;
+            orphans::end(
+                record.lease().uuid(),
+                context.config.timing.term_grace + context.config.timing.leftover_grace,
+            )
+            .await;
             let mut finish = Outcome::interrupted().report(record.fence(), None);
             finish.provider_session_id = record.provider_session().and_then(|id| Text::new(id).ok());
             save_report(&record, &finish).await;

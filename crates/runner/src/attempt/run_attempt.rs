@@ -13,13 +13,13 @@ use tokio::time::Instant;
 use super::Context;
 use super::enter::{self, NotEntered};
 use super::heartbeat::{Heartbeat, LeaseState};
-use super::process::{Process, Start};
 use super::pump::{self, Shared};
 use super::slot::Slot;
 use crate::directory;
 use crate::disk::on_disk;
 use crate::drain::Phase;
 use crate::guard::{Directory, EXIT_STAGE};
+use crate::process::{Process, Start};
 use crate::provider::{
     Call, CostBounds, Exit, NotOffered, Offer, Outcome, Stop, Transcript, invocation, is_model, is_session, judge,
     lost_session, takes_tools,
@@ -243,6 +243,7 @@ impl Prepared<'_> {
             env,
             directory: self.directory.clone(),
             prompt: if resume.is_some() && !lease.follow_up { CONTINUE.to_owned() } else { lease.prompt.clone() },
+            interactive: false,
         }
     }
 }
@@ -280,7 +281,7 @@ impl Execution {
         (start, is_resumed): (Start, bool),
         output: &Arc<OutputSpool>,
     ) -> std::io::Result<Self> {
-        let (process, stdout, stderr_pipe) = Process::start(&context.config, lease.id, start).await?;
+        let (process, stdout, stderr_pipe) = Process::start(&context.config, lease.id.uuid(), start).await?;
         let transcript = Shared::new(Transcript::with_costs(costs(lease, is_resumed)));
         let expensive = Arc::new(Notify::new());
         let stderr = Shared::new(Vec::new());

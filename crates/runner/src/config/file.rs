@@ -5,6 +5,7 @@
 //! | `ENSEMBLE_SERVER` | `server` |
 //! | `ENSEMBLE_MACHINE_ID` | `machineId` |
 //! | `ENSEMBLE_MACHINE_KEY_FILE` | `keyFile`: the machine's key, which is in its owner's device list |
+//! | `ENSEMBLE_MACHINE_ACCOUNT` | `account`: the owner's account key. With it the machine hosts live sessions |
 //! | `ENSEMBLE_MACHINE_TOKEN` | a token itself, instead of `tokenFile` or a key |
 //! | `ENSEMBLE_RUNNER_STATE_DIR` | `stateDir` |
 //! | `ENSEMBLE_RUNNER_CAPACITY` | `capacity` |
@@ -16,6 +17,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ensemble_client::{AccountKey, Credential};
 use ensemble_types::ids::MachineId;
@@ -23,7 +25,7 @@ use ensemble_types::runs::{Permission, Provider};
 use secrecy::zeroize::Zeroizing;
 use serde::Deserialize;
 
-use super::{Config, Environment, ProviderConfig, Timing};
+use super::{AgentConfig, Config, Environment, Hosting, ProviderConfig, Timing};
 use crate::guard::Limits;
 
 /// Everything that is wrong with a configuration, so that it can be corrected at once.
@@ -49,6 +51,8 @@ struct File {
     capacity: Option<u32>,
     roots: Option<Vec<PathBuf>>,
     providers: BTreeMap<Provider, ProviderFile>,
+    agents: BTreeMap<String, AgentConfig>,
+    account: Option<String>,
     limits: Limits,
     allow_new_privileges: bool,
     max_output_bytes: Option<u64>,
@@ -135,6 +139,15 @@ impl Reading<'_> {
         config.capacity = capacity;
         config.roots = roots.unwrap_or(config.roots);
         config.providers = providers;
+        self.check_agents(&file.agents);
+        config.agents = file.agents;
+        let account = self.var("ENSEMBLE_MACHINE_ACCOUNT").map(str::to_owned).or(file.account);
+        config.hosting = account.map(|account| Hosting {
+            account,
+            folder: config.state_dir.join("host"),
+            sessions_only: false,
+            ready: Arc::default(),
+        });
         config.limits = file.limits;
         config.allow_new_privileges = file.allow_new_privileges;
         config.max_output_bytes = file.max_output_bytes.unwrap_or(config.max_output_bytes);
@@ -226,6 +239,24 @@ impl Reading<'_> {
             providers.insert(provider, config);
         }
         providers
+    }
+
+    fn check_agents(&mut self, agents: &BTreeMap<String, AgentConfig>) {
+        let is_good = |name: &str| {
+            let mut letters = name.chars();
+            let is_usual = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            letters.next().is_some_and(|c| c.is_ascii_lowercase()) && letters.all(is_usual) && name.len() <= 32
+        };
+        for (name, agent) in agents {
+            if !is_good(name) || Provider::ALL.iter().any(|provider| provider.as_str() == name) {
+                self.errors.push(format!(
+                    "agents.{name}: the name must be 1 to 32 of a-z 0-9 -, begin with a letter, and be no provider"
+                ));
+            }
+            if agent.command.first().is_none_or(String::is_empty) {
+                self.errors.push(format!("agents.{name}.command is empty"));
+            }
+        }
     }
 
     fn check_roots(&mut self, roots: &[PathBuf]) {

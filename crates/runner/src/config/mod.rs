@@ -7,10 +7,13 @@ mod timing;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ensemble_client::Credential;
 use ensemble_types::ids::MachineId;
 use ensemble_types::runs::{Permission, Provider};
+use serde::Deserialize;
+use tokio::sync::Notify;
 
 use crate::guard::Limits;
 use crate::provider::default_pass_env;
@@ -48,7 +51,43 @@ pub struct Config {
     pub guard: Vec<String>,
     /// The environment from which programs inherit the allowed variables.
     pub environment: Environment,
+    /// `None`: this machine hosts no live sessions.
+    pub hosting: Option<Hosting>,
+    /// Agents for sessions beside the providers, by name. They speak the Agent Client Protocol (agentclientprotocol.com).
+    pub agents: BTreeMap<String, AgentConfig>,
     pub timing: Timing,
+}
+
+/// How a machine hosts live sessions.
+#[derive(Clone, Debug)]
+pub struct Hosting {
+    /// The owner's account key, with which the owner's device lists begin. It is not taken from the server.
+    pub account: String,
+    /// The folder of the sessions. One program hosts them at a time.
+    pub folder: PathBuf,
+    /// The program does nothing else, and ends some time after its last session.
+    pub sessions_only: bool,
+    /// Is notified when sessions can be started.
+    pub ready: Arc<Notify>,
+}
+
+/// An agent that speaks the Agent Client Protocol.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AgentConfig {
+    /// The program and its arguments: `[opencode, acp]`.
+    pub command: Vec<String>,
+    /// Additional variables.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Variables to inherit from the runner's environment. `NAME*` is a prefix.
+    #[serde(default = "usual_env")]
+    pub pass_env: Vec<String>,
+}
+
+/// An agent of any maker has its login and its settings in variables of any name.
+fn usual_env() -> Vec<String> {
+    vec!["*".to_owned()]
 }
 
 /// The program of one provider.
@@ -109,6 +148,8 @@ impl Config {
             max_unsent_bytes: 64 << 20,
             guard: default_guard(),
             environment,
+            hosting: None,
+            agents: BTreeMap::new(),
             timing: Timing::default(),
         }
     }

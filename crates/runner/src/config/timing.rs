@@ -30,6 +30,15 @@ pub struct Timing {
     /// How long attempts may continue after the runner was asked to stop. Then they are handed back.
     #[serde(rename = "drainGraceMs", with = "millis")]
     pub drain_grace: Duration,
+    /// How long the turns of sessions may continue after the runner was asked to stop. Then they are interrupted.
+    #[serde(rename = "turnGraceMs", with = "millis")]
+    pub turn_grace: Duration,
+    /// An agent of a session that has had nothing to do for so long is ended, and started again by the next prompt.
+    #[serde(rename = "parkAfterMs", with = "millis")]
+    pub park_after: Duration,
+    /// How long a runner that only hosts sessions stays after the last one.
+    #[serde(rename = "lingerMs", with = "millis")]
+    pub linger: Duration,
     /// How long a stopping runner tries to deliver its reports. The next start delivers the rest.
     #[serde(rename = "deliverGraceMs", with = "millis")]
     pub deliver_grace: Duration,
@@ -62,6 +71,9 @@ impl Default for Timing {
             leftover_grace: Duration::from_secs(2),
             lost_grace: Duration::from_secs(2),
             drain_grace: Duration::from_secs(60),
+            turn_grace: Duration::from_secs(600),
+            park_after: Duration::from_secs(1_800),
+            linger: Duration::from_secs(600),
             deliver_grace: Duration::from_secs(10),
             backoff_first: Duration::from_millis(250),
             backoff_longest: Duration::from_secs(5),

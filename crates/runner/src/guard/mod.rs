@@ -15,7 +15,7 @@ mod tree;
 mod watch;
 
 pub use orders::Limits;
-pub(crate) use orders::{Directory, EXIT_STAGE, Launch, Order, Report, STAGE, STOP};
+pub(crate) use orders::{CLOSE, Directory, EXIT_STAGE, Launch, Order, Report, STAGE, STOP, WRITE};
 
 /// The program `ensemble runner guard`. `args` are the arguments after `guard`. Returns the exit code.
 pub fn guard_main(args: &[String]) -> i32 {

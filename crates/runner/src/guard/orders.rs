@@ -15,14 +15,23 @@ pub(crate) const EXIT_USAGE: i32 = 64;
 /// The line that ends an attempt. It is followed by the milliseconds between TERM and KILL.
 pub(crate) const STOP: &str = "stop";
 
+/// The line that writes to an interactive program's standard input. It is followed by the text as a JSON string.
+pub(crate) const WRITE: &str = "write";
+
+/// The line that closes an interactive program's standard input.
+pub(crate) const CLOSE: &str = "close";
+
 /// What to run. The first line from the runner.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     /// The command of the stage: the guard's own program and arguments.
     pub(crate) stage: Vec<String>,
     pub(crate) launch: Launch,
-    /// Written to the program's standard input, which is then closed.
+    /// Written to the program's standard input.
     pub(crate) prompt: String,
+    /// The standard input stays open after the prompt, and [`WRITE`] adds to it.
+    #[serde(default)]
+    pub(crate) interactive: bool,
     /// Milliseconds between TERM and KILL when the end is not ordered by the runner.
     pub(crate) grace_ms: u64,
     /// The same for processes that are left after the program has exited.

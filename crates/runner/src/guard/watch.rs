@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use super::orders::{Launch, Order, Report, STOP};
+use super::orders::{CLOSE, Launch, Order, Report, STOP, WRITE};
 use super::signals;
 use super::tree::Tree;
 
@@ -28,6 +28,8 @@ const KILL_INTERVAL: Duration = Duration::from_millis(5);
 const EXIT_FAILURE: i32 = 1;
 /// Events that wait to be handled. A thread with one more waits.
 const EVENTS: usize = 64;
+/// Texts that wait until an interactive program reads them. A program with one more does not read, and is ended.
+const WRITES: usize = 256;
 
 /// An event that the guard waits for.
 enum Event {
@@ -83,10 +85,11 @@ impl Guard {
         };
         let leader = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
         self.report(&Report::Started { pid: leader.as_raw() });
-        feed(&mut child, &order.launch, order.prompt);
+        let (writes, to_write) = mpsc::sync_channel(WRITES);
+        feed(&mut child, &order.launch, order.prompt, to_write);
 
         let (events, received) = mpsc::sync_channel(EVENTS);
-        listen(lines, events.clone());
+        listen(lines, events.clone(), order.interactive.then_some(writes));
         await_signals(self.signals, events.clone());
         reap(leader, events);
         let grace = Duration::from_millis(order.grace_ms);
@@ -110,25 +113,42 @@ fn start(order: &Order) -> std::io::Result<Child> {
     Command::new(program).args(args).env_clear().stdin(Stdio::piped()).process_group(0).spawn()
 }
 
-/// Writes the launch and the prompt on a separate thread, so that a program that does not read cannot block the guard.
-fn feed(child: &mut Child, launch: &Launch, prompt: String) {
+/// Writes the launch, the prompt and what follows on a separate thread, so that a program that does not read cannot block the
+/// guard. The standard input is closed when nothing more can follow.
+fn feed(child: &mut Child, launch: &Launch, prompt: String, to_write: Receiver<String>) {
     let Some(mut input) = child.stdin.take() else { return };
     let Ok(launch) = serde_json::to_vec(launch) else { return };
     thread::spawn(move || {
         let length = u32::try_from(launch.len()).unwrap_or(u32::MAX).to_be_bytes();
         // A program that ends without reading its prompt is judged by its exit.
-        let _ = input
+        let mut written = input
             .write_all(&length)
             .and_then(|()| input.write_all(&launch))
             .and_then(|()| input.write_all(prompt.as_bytes()));
+        while let (Ok(()), Ok(text)) = (&written, to_write.recv()) {
+            written = input.write_all(text.as_bytes());
+        }
     });
 }
 
-fn listen(lines: impl Iterator<Item = std::io::Result<String>> + Send + 'static, events: SyncSender<Event>) {
+/// Reads the orders of the runner.
+fn listen(
+    lines: impl Iterator<Item = std::io::Result<String>> + Send + 'static,
+    events: SyncSender<Event>,
+    mut writes: Option<SyncSender<String>>,
+) {
     thread::spawn(move || {
         for line in lines.map_while(Result::ok) {
             if let Some(grace) = line.strip_prefix(STOP) {
                 let _ = events.send(Event::End(grace.trim().parse().ok().map(Duration::from_millis)));
+            } else if let Some(text) = line.strip_prefix(WRITE) {
+                let Ok(text) = serde_json::from_str::<String>(text) else { continue };
+                // A program that has closed its input may go on; one that does not read it cannot.
+                if let Some(Err(TrySendError::Full(_))) = writes.as_ref().map(|writes| writes.try_send(text)) {
+                    let _ = events.send(Event::End(None));
+                }
+            } else if line == CLOSE {
+                writes = None;
             }
         }
         let _ = events.send(Event::End(None));

@@ -1,4 +1,4 @@
-//! The runner's side of a guard and the provider's program under it.
+//! The runner's side of a guard and the agent's program under it.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -7,31 +7,34 @@ use std::process::Stdio;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use ensemble_types::ids::LeaseId;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+use uuid::Uuid;
 
 use crate::config::Config;
-use crate::guard::{Directory, Launch, Order, Report, STAGE, STOP};
+use crate::guard::{CLOSE, Directory, Launch, Order, Report, STAGE, STOP, WRITE};
 use crate::orphans;
 use crate::provider::Exit;
 
 /// What to start.
-pub(super) struct Start {
-    pub(super) program: PathBuf,
-    pub(super) args: Vec<String>,
-    pub(super) env: BTreeMap<String, String>,
-    pub(super) directory: Directory,
-    pub(super) prompt: String,
+pub(crate) struct Start {
+    pub(crate) program: PathBuf,
+    pub(crate) args: Vec<String>,
+    pub(crate) env: BTreeMap<String, String>,
+    pub(crate) directory: Directory,
+    pub(crate) prompt: String,
+    /// The standard input stays open, for [`Process::write`].
+    pub(crate) interactive: bool,
 }
 
 /// A guard and the program under it.
-pub(super) struct Process {
-    lease: LeaseId,
+pub(crate) struct Process {
+    /// The lease or the start of a session that it is for. Every process of it has it in its environment.
+    id: Uuid,
     guard: Child,
     /// Closing it ends the attempt.
     orders: OwnedWriteHalf,
@@ -47,34 +50,47 @@ pub(super) struct Process {
 static STARTING: Mutex<()> = Mutex::new(());
 
 impl Process {
-    pub(super) async fn start(
+    pub(crate) async fn start(
         config: &Config,
-        lease: LeaseId,
+        id: Uuid,
         start: Start,
     ) -> std::io::Result<(Self, ChildStdout, ChildStderr)> {
-        let (mut guard, ours) = spawn_guard(config, lease)?;
+        let (mut guard, ours) = spawn_guard(config, id)?;
         let pipes = guard.stdout.take().zip(guard.stderr.take());
         let (stdout, stderr) = pipes.ok_or_else(|| std::io::Error::other("the guard has no pipes"))?;
         let (read, mut orders) = ours.into_split();
-        let order = order(config, lease, start);
+        let order = order(config, id, start);
         let mut line = serde_json::to_vec(&order).map_err(std::io::Error::other)?;
         line.push(b'\n');
         orders.write_all(&line).await?;
         let reports = BufReader::new(read).lines();
-        Ok((Self { lease, guard, orders, reports, pid: None, end: None }, stdout, stderr))
+        Ok((Self { id, guard, orders, reports, pid: None, end: None }, stdout, stderr))
     }
 
     /// Orders the guard to end the attempt. The guard sends KILL after this grace period.
-    pub(super) async fn stop(&mut self, grace: Duration) {
+    pub(crate) async fn stop(&mut self, grace: Duration) {
         let line = format!("{STOP} {}\n", grace.as_millis());
         // A guard that no longer reads has ended or is ending.
         let _ = self.orders.write_all(line.as_bytes()).await;
     }
 
+    /// Writes to the standard input of an interactive program. A program that has ended ignores it.
+    ///
+    /// Not cancel safe: a call that is dropped may have written a part of the text.
+    pub(crate) async fn write(&mut self, text: &str) {
+        let Ok(text) = serde_json::to_string(text) else { return };
+        let _ = self.orders.write_all(format!("{WRITE} {text}\n").as_bytes()).await;
+    }
+
+    /// Closes the standard input of an interactive program.
+    pub(crate) async fn close_input(&mut self) {
+        let _ = self.orders.write_all(format!("{CLOSE}\n").as_bytes()).await;
+    }
+
     /// Waits until no process of the attempt is left. `Err`: the program could not be started.
     ///
     /// Cancel safe: nothing is lost when the future is dropped and created again.
-    pub(super) async fn ended(&mut self) -> Result<Exit, String> {
+    pub(crate) async fn ended(&mut self) -> Result<Exit, String> {
         loop {
             if let Some(end) = &self.end {
                 let _ = self.guard.wait().await;
@@ -98,18 +114,18 @@ impl Process {
 
     /// Ends what is left after the guard died without a report.
     async fn after_guard_death(&mut self) -> Exit {
-        tracing::error!(lease.id = %self.lease, "A guard died; ending its attempt");
+        tracing::error!(attempt.id = %self.id, "A guard died; ending its attempt");
         let _ = self.guard.wait().await;
         if let Some(pid) = self.pid {
             // On Linux the program died with the guard, but its process group may have other members.
             let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
         }
-        orphans::end(self.lease, Duration::ZERO).await;
+        orphans::end(self.id, Duration::ZERO).await;
         Exit::Unknown
     }
 }
 
-fn spawn_guard(config: &Config, lease: LeaseId) -> std::io::Result<(Child, UnixStream)> {
+fn spawn_guard(config: &Config, id: Uuid) -> std::io::Result<(Child, UnixStream)> {
     let (program, args) = config.guard.split_first().ok_or_else(|| std::io::Error::other("no guard is configured"))?;
     let _alone = STARTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
@@ -117,7 +133,7 @@ fn spawn_guard(config: &Config, lease: LeaseId) -> std::io::Result<(Child, UnixS
     let guard = Command::new(program)
         .args(args)
         .env_clear()
-        .env(orphans::LEASE_VARIABLE, lease.to_string())
+        .env(orphans::LEASE_VARIABLE, id.to_string())
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -139,10 +155,10 @@ fn widen(pipe: &ChildStdout) {
 #[cfg(not(target_os = "linux"))]
 fn widen(_: &ChildStdout) {}
 
-fn order(config: &Config, lease: LeaseId, start: Start) -> Order {
+fn order(config: &Config, id: Uuid, start: Start) -> Order {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let mut env = start.env;
-    env.insert(orphans::LEASE_VARIABLE.to_owned(), lease.to_string());
+    env.insert(orphans::LEASE_VARIABLE.to_owned(), id.to_string());
     Order {
         stage: config.guard.iter().cloned().chain([STAGE.to_owned()]).collect(),
         launch: Launch {
@@ -154,6 +170,7 @@ fn order(config: &Config, lease: LeaseId, start: Start) -> Order {
             no_new_privileges: !config.allow_new_privileges,
         },
         prompt: start.prompt,
+        interactive: start.interactive,
         grace_ms: millis(config.timing.term_grace),
         leftover_grace_ms: millis(config.timing.leftover_grace),
     }
@@ -173,7 +190,7 @@ mod tests {
         let guard_input = guard.stdin.take();
         let (read, orders) = ours.into_split();
         let reports = BufReader::new(read).lines();
-        let mut process = Process { lease: LeaseId::generate(), guard, orders, reports, pid: None, end: None };
+        let mut process = Process { id: Uuid::now_v7(), guard, orders, reports, pid: None, end: None };
         let (_, mut guard_end) = theirs.into_split();
         let mut line = serde_json::to_vec(&Report::Ended { code: Some(0), signal: None }).unwrap();
         line.push(b'\n');

@@ -1,0 +1,163 @@
+//! Whose keys count: the device lists of the machine's owner and of the owner's guests, checked and remembered.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use ensemble_client::devices::List;
+use ensemble_client::seal::BoxPublicKey;
+use ensemble_client::{Client, Error, Known};
+use ensemble_transcript::account_digest;
+use ensemble_transcript::body::{AccessGrant, KnownList};
+use ensemble_transcript::rules::Signer;
+use ensemble_types::devices::SignedList;
+use ensemble_types::epochs::ContentEpoch;
+use ensemble_types::ids::UserId;
+use tokio::sync::Mutex;
+
+/// Guests whose lists are kept in memory.
+const MOST_GUESTS: usize = 256;
+
+/// The newest lists that were seen.
+pub(crate) struct Lists {
+    client: Client,
+    owner: UserId,
+    path: PathBuf,
+    own: Mutex<List>,
+    guests: Mutex<HashMap<UserId, List>>,
+}
+
+impl Lists {
+    /// Reads the owner's list and checks it from the account key, or from the list that was remembered.
+    pub(crate) async fn open(client: Client, owner: UserId, account: &str, folder: &Path) -> Result<Self, ListsError> {
+        let path = folder.join("owner.json");
+        let remembered = match fs::read(&path) {
+            Ok(text) => {
+                let signed: SignedList = serde_json::from_slice(&text).map_err(io::Error::other)?;
+                Some(List::remembered(&signed).map_err(Error::from)?)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error.into()),
+        };
+        let own = match remembered.filter(|list| list.body().account == account) {
+            Some(list) => list,
+            None => {
+                let list = client.newest_list(owner, Known::Account(account)).await?;
+                let list = list.ok_or(ListsError::None)?;
+                write(&path, &list)?;
+                list
+            }
+        };
+        Ok(Self { client, owner, path, own: Mutex::new(own), guests: Mutex::default() })
+    }
+
+    /// The newest list of the owner, asked for now. When the server cannot be reached it is the one that is known.
+    pub(crate) async fn refreshed(&self) -> Result<List, Error> {
+        let mut own = self.own.lock().await;
+        if let Some(list) = self.client.newest_list(self.owner, Known::List(&own)).await?
+            && list.version() > own.version()
+        {
+            if let Err(error) = write(&self.path, &list) {
+                tracing::error!("Cannot write the owner's device list: {error}");
+            }
+            *own = list;
+        }
+        Ok(own.clone())
+    }
+
+    pub(crate) async fn known(&self) -> KnownList {
+        let own = self.own.lock().await;
+        KnownList { version: own.version(), digest: own.digest_text() }
+    }
+
+    /// The key to which keys of sessions are sealed for the owner, and its epoch.
+    pub(crate) async fn content_key(&self) -> Result<(BoxPublicKey, ContentEpoch), Error> {
+        let list = self.refreshed().await?;
+        let unusable = || Error::Argument("the owner's content key cannot be used".to_owned());
+        let key = BoxPublicKey::from_text(&list.body().content_public_key).map_err(|_| unusable())?;
+        Ok((key, ContentEpoch::new(list.body().content_epoch).map_err(|_| unusable())?))
+    }
+
+    /// Who holds this key, by the newest list of the user. A guest counts only with a grant of the owner, and only with the account
+    /// that the grant names.
+    ///
+    /// # Errors
+    /// The server cannot be reached now.
+    pub(crate) async fn signer(&self, user: UserId, key: &str, grant: Option<&AccessGrant>) -> Result<Signer, Error> {
+        let list = if user == self.owner {
+            match self.refreshed().await {
+                // A server that shows an old list does not bring a removed device back.
+                Err(Error::OldDeviceList | Error::DeviceList(_)) => None,
+                list => Some(list?),
+            }
+        } else {
+            self.guest(user, grant).await?
+        };
+        let account = list.as_ref().and_then(|list| account_digest(&list.body().account)).unwrap_or_default();
+        let role = list.as_ref().and_then(|list| list.device(key)).map(|device| device.role);
+        Ok(Signer { user, key: key.to_owned(), role, account })
+    }
+
+    async fn guest(&self, user: UserId, grant: Option<&AccessGrant>) -> Result<Option<List>, Error> {
+        let Some(grant) = grant else { return self.unknown(user).await };
+        let mut guests = self.guests.lock().await;
+        let is_granted = |account: &str| account_digest(account).as_deref() == Some(grant.account.as_str());
+        let known = guests.remove(&user).filter(|list| is_granted(&list.body().account));
+        let list = match &known {
+            Some(list) => self.client.newest_list(user, Known::List(list)).await,
+            None => {
+                let seen = self.client.user(user).await?.public_key;
+                if !is_granted(&seen) {
+                    return Ok(None);
+                }
+                self.client.newest_list(user, Known::Account(&seen)).await
+            }
+        };
+        let list = match list {
+            Err(Error::OldDeviceList | Error::DeviceList(_)) => None,
+            list => list?,
+        };
+        if guests.len() >= MOST_GUESTS {
+            guests.clear();
+        }
+        // An older list that is refused now stays the one to begin from.
+        if let Some(list) = list.clone().or(known) {
+            guests.insert(user, list);
+        }
+        Ok(list)
+    }
+
+    /// A person without a grant may do nothing, whatever the key is. Their list only says which answer they get.
+    async fn unknown(&self, user: UserId) -> Result<Option<List>, Error> {
+        let seen = match self.client.user(user).await {
+            Err(error) if error.is_not_found() => return Ok(None),
+            seen => seen?.public_key,
+        };
+        match self.client.newest_list(user, Known::Account(&seen)).await {
+            Err(Error::OldDeviceList | Error::DeviceList(_)) => Ok(None),
+            list => list,
+        }
+    }
+}
+
+/// Why a host cannot work.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ListsError {
+    #[error("the owner's account has no device list")]
+    None,
+    #[error("the owner's device list on disk cannot be used")]
+    Disk(#[from] io::Error),
+    #[error(transparent)]
+    Client(#[from] Error),
+}
+
+fn write(path: &Path, list: &List) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut options = fs::OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    io::Write::write_all(&mut file, &serde_json::to_vec(list.signed())?)?;
+    file.sync_all()?;
+    fs::rename(new, path)
+}

@@ -1,0 +1,65 @@
+//! Which agents a machine has for sessions, and how each is started.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use ensemble_agent::Kind;
+use ensemble_types::runs::Provider;
+
+use crate::config::{Config, ProviderConfig};
+
+/// An agent of this machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Agent {
+    pub(crate) kind: Kind,
+    pub(crate) program: PathBuf,
+    /// Before the arguments that the driver needs, and after them.
+    pub(crate) args: Vec<String>,
+    pub(crate) last_args: Vec<String>,
+    settings: ProviderConfig,
+}
+
+impl Agent {
+    /// The agent with this name: a provider, or one that the configuration has under `agents`.
+    pub(crate) fn named(config: &Config, name: &str) -> Result<Self, String> {
+        if let Some(command) = config.agents.get(name) {
+            let (program, args) =
+                command.command.split_first().ok_or_else(|| format!("agents.{name} has no command"))?;
+            let mut settings = ProviderConfig::of(Provider::Claude);
+            settings.pass_env = command.pass_env.clone();
+            settings.env = command.env.clone();
+            let (kind, args) = match (name, args) {
+                // Its driver adds the argument itself.
+                ("opencode", [acp, rest @ ..]) if acp == "acp" => (Kind::Opencode, rest),
+                (_, args) => (Kind::Acp, args),
+            };
+            return Ok(Self { kind, program: program.into(), args: args.to_vec(), last_args: Vec::new(), settings });
+        }
+        let kind = match name {
+            "claude" => Kind::Claude,
+            "codex" => Kind::Codex,
+            "gemini" => Kind::Gemini,
+            _ => {
+                return Err(format!(
+                    "the agent {name} is not in the configuration. Add it to runner.yaml: agents.{name}.command: [{name}, acp]"
+                ));
+            }
+        };
+        let provider = Provider::ALL.into_iter().find(|provider| provider.as_str() == name);
+        let settings = provider.and_then(|provider| config.providers.get(&provider)).cloned();
+        let settings = settings.filter(|settings| settings.enabled);
+        let settings = settings.ok_or_else(|| format!("the agent {name} is switched off in the configuration"))?;
+        let (program, last_args) = (settings.program.clone(), settings.args.clone());
+        Ok(Self { kind, program, args: Vec::new(), last_args, settings })
+    }
+
+    /// An agent that cannot be started.
+    pub(crate) fn without_program(kind: Kind) -> Self {
+        let settings = ProviderConfig::of(Provider::Claude);
+        Self { kind, program: PathBuf::from("/nonexistent"), args: Vec::new(), last_args: Vec::new(), settings }
+    }
+
+    pub(crate) fn env(&self, config: &Config) -> BTreeMap<String, String> {
+        config.program_env(&self.settings)
+    }
+}

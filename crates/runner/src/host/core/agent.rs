@@ -1,0 +1,180 @@
+//! What the agent does becomes messages.
+
+use ensemble_agent::{Event, Output, Permission as Asked, StateChange};
+use ensemble_transcript::body::{Content, Failure, Permission, Question, Resolved, TextPart, ToolCall, ToolContent};
+use ensemble_transcript::rules::OpenRequest;
+use ensemble_transcript::words::{Outcome, ToolStatus};
+use uuid::Uuid;
+
+use super::diffs::Proposed;
+use super::{About, Core, Open};
+use crate::host::kept::Change;
+
+impl Core {
+    pub(super) fn take_output(&mut self, output: Output) {
+        self.effects.lines.extend(output.lines);
+        self.effects.close |= output.close;
+        for event in output.events {
+            self.event(event);
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Ready { session_id } => {
+                self.is_ready = true;
+                if self.kept.resume.as_ref() != Some(&session_id) {
+                    self.change(Change::Conversation(session_id));
+                }
+            }
+            Event::ResumeFailed(why) => self.begin_anew(&why),
+            // The turn that begins with it names it.
+            Event::Taken(_) => {}
+            Event::TurnStarted(cause) => self.begin_turn(cause),
+            Event::TurnEnded { stop, usage, cost_usd } => {
+                if let Some(cost) = cost_usd {
+                    self.change(Change::Cost(self.kept.cost_usd.unwrap_or_default() + cost));
+                }
+                if let Some(turn) = self.kept.turn.clone() {
+                    self.finish_turn(turn, |said| {
+                        (said.stop_reason, said.usage, said.cost_usd) = (Some(stop), usage, cost_usd);
+                    });
+                }
+            }
+            Event::Delta { part, text, .. } => self.parts.grow(part, &text),
+            Event::Complete { part, of, kind, text, interrupted, parent } => {
+                self.parts.complete(part);
+                let turn_id = self.turn_id();
+                let said = TextPart { turn_id, part, of, text, interrupted, parent_tool_call_id: parent };
+                self.say(match kind {
+                    ensemble_agent::PartKind::Text => Content::Text(said),
+                    ensemble_agent::PartKind::Thought => Content::Thought(said),
+                });
+            }
+            Event::Tool(call) => self.tool(*call),
+            Event::ToolOutput { part, text, .. } => self.parts.grow(part, &text),
+            Event::Plan(plan) => drop(self.say(Content::Plan(plan))),
+            Event::Permission(asked) => self.ask(*asked),
+            Event::Question(asked) => {
+                let request_id = Uuid::now_v7().to_string();
+                let question = Question {
+                    request_id: request_id.clone(),
+                    tool_call_id: asked.tool_call_id,
+                    questions: asked.questions,
+                };
+                let digest = self.say(Content::Question(question));
+                self.change(Change::Ask(request_id.clone(), true));
+                let about = About::Question { request: asked.request };
+                self.open.insert(request_id, Open { asked: OpenRequest { digest, options: None }, about });
+            }
+            Event::Withdrawn { request, reason } => {
+                let found = self.open.iter().find(|(_, open)| open.about.is_of(&request)).map(|(id, _)| id.clone());
+                if let Some(request_id) = found {
+                    self.withdraw(request_id, reason);
+                }
+            }
+            Event::State(change) => self.state_changed(*change),
+            Event::Failure { code, text, retry_at } => {
+                self.say(Content::Error(Failure { code, text, retry_at }));
+            }
+            Event::Retrying { code, text } => {
+                let text = format!("{text} The agent tries again.");
+                self.say(Content::Error(Failure { code, text, retry_at: None }));
+            }
+            Event::Note(note) => tracing::debug!(session.id = %self.kept.session, "{note}"),
+        }
+    }
+
+    /// The agent has lost the conversation, so it begins another one.
+    fn begin_anew(&mut self, why: &str) {
+        let text = format!(
+            "The agent does not have this conversation any more ({why}). It begins a new one and does not know what was said above."
+        );
+        self.fail(ensemble_transcript::words::ErrorCode::Context, &text);
+        self.change(Change::Forget(Uuid::now_v7()));
+        self.is_stopping = false;
+        // The process is of no use. When it has ended, the next one begins the new conversation.
+        self.effects.close = true;
+    }
+
+    fn turn_id(&self) -> String {
+        self.kept.turn.as_ref().map(|turn| turn.id.clone()).unwrap_or_default()
+    }
+
+    fn tool(&mut self, mut call: ToolCall) {
+        call.turn_id = self.turn_id();
+        let is_over = matches!(call.status, Some(ToolStatus::Completed | ToolStatus::Failed | ToolStatus::Interrupted));
+        let is_known = self.kept.tools.contains(&call.tool_call_id);
+        match (is_over, is_known) {
+            (true, true) => self.change(Change::ToolEnded(call.tool_call_id.clone())),
+            (false, false) if call.status.is_some() => self.change(Change::Tool(call.tool_call_id.clone())),
+            _ => {}
+        }
+        if let Some(part) = call.part.filter(|_| is_over) {
+            self.parts.complete(part);
+        }
+        self.say(Content::ToolCall(Box::new(call)));
+    }
+
+    fn ask(&mut self, asked: Asked) {
+        let request_id = Uuid::now_v7().to_string();
+        let mut content = asked.content;
+        let change = Proposed::of(&asked.input, &self.kept.directory).filter(|_| content.is_empty());
+        if let Some(change) = &change {
+            content = vec![ToolContent::Diff(change.diff.clone())];
+        }
+        let permission = Permission {
+            request_id,
+            tool_call_id: asked.tool_call_id,
+            title: asked.title,
+            detail: asked.detail,
+            cut: asked.cut,
+            content,
+            options: asked.options,
+        };
+        self.show(permission, asked.request, change);
+    }
+
+    /// Shows a permission request of the agent.
+    pub(super) fn show(&mut self, permission: Permission, request: String, change: Option<Proposed>) {
+        let digest = self.say(Content::Permission(Box::new(permission.clone())));
+        self.change(Change::Ask(permission.request_id.clone(), false));
+        let asked = OpenRequest { digest, options: Some(permission.options.clone()) };
+        let request_id = permission.request_id.clone();
+        let about = About::Agent { request, change, permission: Box::new(permission) };
+        self.open.insert(request_id, Open { asked, about });
+    }
+
+    pub(super) fn withdraw(&mut self, request_id: String, reason: &str) {
+        self.resolve(Resolved {
+            request_id,
+            outcome: Outcome::Withdrawn,
+            option_id: None,
+            by: None,
+            reason: Some(reason.to_owned()),
+        });
+    }
+
+    fn state_changed(&mut self, change: StateChange) {
+        if let Some(mode) = change.mode.filter(|mode| *mode != self.kept.mode) {
+            self.change(Change::Mode(mode));
+        }
+        if let Some(model) = change.model.filter(|model| self.kept.model.as_ref() != Some(model)) {
+            self.change(Change::Model(model));
+        }
+        let choices = &mut self.choices;
+        choices.modes = change.modes.unwrap_or_else(|| std::mem::take(&mut choices.modes));
+        choices.models = change.models.unwrap_or_else(|| std::mem::take(&mut choices.models));
+        choices.commands = change.commands.unwrap_or_else(|| std::mem::take(&mut choices.commands));
+        choices.context = change.context.or(choices.context);
+    }
+}
+
+impl About {
+    fn is_of(&self, driver_request: &str) -> bool {
+        match self {
+            Self::Agent { request, .. } | Self::Question { request } => request == driver_request,
+            Self::Guest { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! What people send becomes orders to the agent, and each command gets its receipt.
+
+use ensemble_agent::{Command as Order, Prompt as ForAgent, Refused, Reply};
+use ensemble_transcript::body::{
+    Answer, Content, Control, Message, Permission, PermissionOption, Prompt, Receipt, Resolved, SetMode,
+};
+use ensemble_transcript::rules::{Decision, OpenRequest, Right, Signer, Situation};
+use ensemble_transcript::visible;
+use ensemble_transcript::words::{OptionKind, Outcome, ReceiptCode, ReceiptOutcome, When};
+use uuid::Uuid;
+
+use super::{About, Core, MOST_QUEUED, Open};
+use crate::host::kept::{Change, Queued, TakenCommand};
+
+/// A message of a person whose signature is good.
+#[derive(Clone, Debug)]
+pub(crate) struct Command {
+    pub(crate) message: Message,
+    pub(crate) signer: Signer,
+    /// Of the key that it is sealed with.
+    pub(crate) epoch: u32,
+}
+
+/// What a command has become.
+enum Done {
+    Done,
+    Queued,
+    /// The receipt comes when the owner has decided.
+    Later,
+    Rejected(ReceiptCode, Option<String>),
+}
+
+const ALLOW: &str = "allow";
+const DENY: &str = "deny";
+
+impl Core {
+    /// The message with this `seq` was dealt with.
+    pub(crate) fn seen(&mut self, seq: i64) {
+        if seq > self.kept.seen {
+            self.change(Change::Seen(seq));
+        }
+    }
+
+    /// Decides about a command and carries it out.
+    pub(crate) fn command(&mut self, command: Command) {
+        let Command { message, signer, epoch } = command;
+        let open = match &message.content {
+            Content::Answer(answer) => self.open.get(&answer.request_id).map(|open| open.asked.clone()),
+            _ => None,
+        };
+        let mode = self.mode().clone();
+        let situation =
+            Situation { mode: &mode, ended: self.kept.ended, epoch, newest_epoch: self.key_epoch, open: open.as_ref() };
+        let decision = self.rules.decide(&message, &signer, &situation, self.now);
+        if !matches!(decision, Decision::Reject(ReceiptCode::Repeated)) {
+            self.change(Change::Take(TakenCommand {
+                user: signer.user,
+                key: signer.key.clone(),
+                local_id: message.local_id.clone(),
+                at: message.at,
+                taken: self.now,
+            }));
+        }
+        let done = match (decision, message.content) {
+            (Decision::Reject(code), _) => Done::Rejected(code, None),
+            (Decision::AskOwner, Content::Prompt(prompt)) => {
+                self.ask_owner(prompt, message.local_id.clone(), signer.key.clone())
+            }
+            (_, Content::Prompt(prompt)) => self.prompt(prompt, message.local_id.clone()),
+            (_, Content::Answer(answer)) => self.answer(answer, &signer),
+            (_, Content::Control(control)) => self.control(control, self.rules.right(&signer)),
+            _ => Done::Rejected(ReceiptCode::Unsupported, None),
+        };
+        self.receipt(message.local_id, signer.key, done);
+    }
+
+    fn receipt(&mut self, command_id: String, key: String, done: Done) {
+        let (outcome, code, text) = match done {
+            Done::Done => (ReceiptOutcome::Done, None, None),
+            Done::Queued => (ReceiptOutcome::Queued, None, None),
+            Done::Later => return,
+            Done::Rejected(code, text) => {
+                let text = text.or_else(|| advice(&code).map(str::to_owned));
+                (ReceiptOutcome::Rejected, Some(code), text)
+            }
+        };
+        self.say(Content::Receipt(Receipt { command_id, key, outcome, code, text }));
+    }
+
+    fn prompt(&mut self, prompt: Prompt, local_id: String) -> Done {
+        if self.kept.queue.len() >= MOST_QUEUED {
+            let text = format!("{MOST_QUEUED} prompts wait already. Send it again when some of them are done.");
+            return Done::Rejected(ReceiptCode::Busy, Some(text));
+        }
+        let Prompt { text, attachments, when } = prompt;
+        if when == When::Now && self.kept.turn.is_some() && self.abilities.is_some_and(|abilities| abilities.steers) {
+            let id = Uuid::now_v7().to_string();
+            let order = ForAgent { id, text: text.clone(), attachments: attachments.clone(), steer: true };
+            if self.order(Order::Prompt(order)) {
+                return Done::Done;
+            }
+        }
+        self.queue(Queued { local_id, text, attachments })
+    }
+
+    fn queue(&mut self, prompt: Queued) -> Done {
+        let local_id = prompt.local_id.clone();
+        self.crashes = 0;
+        self.change(Change::Queue(prompt));
+        self.pump();
+        let waits = self.waiting().any(|waiting| *waiting == local_id);
+        if waits { Done::Queued } else { Done::Done }
+    }
+
+    /// In this mode the agent asks nothing, so the owner is asked whether this person's prompt may be done.
+    fn ask_owner(&mut self, prompt: Prompt, local_id: String, key: String) -> Done {
+        if self.open.len() >= MOST_QUEUED {
+            return Done::Rejected(ReceiptCode::Busy, None);
+        }
+        let option =
+            |id: &str, name: &str, kind| PermissionOption { option_id: id.to_owned(), name: name.to_owned(), kind };
+        let (detail, cut) = ensemble_transcript::detail(&prompt.text);
+        let mut options = vec![
+            option(ALLOW, "Let the agent do it", OptionKind::AllowOnce),
+            option(DENY, "Do not", OptionKind::RejectOnce),
+        ];
+        options.retain(|option| cut.is_none() || option.option_id == DENY);
+        let request_id = Uuid::now_v7().to_string();
+        let permission = Permission {
+            request_id: request_id.clone(),
+            tool_call_id: None,
+            title: format!("A guest's prompt in the mode {}", visible(self.mode().as_str())),
+            detail,
+            cut,
+            content: Vec::new(),
+            options: options.clone(),
+        };
+        let digest = self.say(Content::Permission(Box::new(permission)));
+        self.change(Change::Ask(request_id.clone(), false));
+        let prompt = Queued { local_id, text: prompt.text, attachments: prompt.attachments };
+        let asked = OpenRequest { digest, options: Some(options) };
+        self.open.insert(request_id, Open { asked, about: About::Guest { prompt, key } });
+        Done::Later
+    }
+
+    fn answer(&mut self, answer: Answer, signer: &Signer) -> Done {
+        let Some(open) = self.open.remove(&answer.request_id) else {
+            return Done::Rejected(ReceiptCode::Superseded, None);
+        };
+        let Answer { request_id, option_id, answers, message, .. } = answer;
+        let reply = match (&option_id, answers) {
+            (Some(id), _) => Reply::Option { id: id.clone(), message },
+            (None, Some(answers)) => Reply::Answers(answers),
+            (None, None) => Reply::Refuse { message },
+        };
+        let outcome = if option_id.is_some() { Outcome::Selected } else { Outcome::Answered };
+        let resolved = Resolved {
+            request_id: request_id.clone(),
+            outcome,
+            option_id: option_id.clone(),
+            by: Some(signer.user),
+            reason: None,
+        };
+        let request = match &open.about {
+            About::Guest { prompt, key } => {
+                let (prompt, key) = (prompt.clone(), key.clone());
+                self.resolve(resolved);
+                let done = if option_id.as_deref() == Some(ALLOW) {
+                    self.queue(prompt.clone())
+                } else {
+                    Done::Rejected(ReceiptCode::NotAllowed, Some("The owner did not let the agent do it.".to_owned()))
+                };
+                self.receipt(prompt.local_id, key, done);
+                return Done::Done;
+            }
+            About::Agent { request, change, permission } => {
+                if let Some(now) = change.as_ref().and_then(super::diffs::Proposed::changed) {
+                    // What would be done is not what was shown, so it is shown again.
+                    let (request, permission) = (request.clone(), Permission::clone(permission));
+                    self.withdraw(request_id, "the file has changed since");
+                    let content = vec![ensemble_transcript::body::ToolContent::Diff(now.diff.clone())];
+                    let again = Permission { request_id: Uuid::now_v7().to_string(), content, ..permission };
+                    self.show(again, request, Some(now));
+                    let text = "The file has changed since. Look at the request again.".to_owned();
+                    return Done::Rejected(ReceiptCode::Superseded, Some(text));
+                }
+                request.clone()
+            }
+            About::Question { request } => request.clone(),
+        };
+        let Some(driver) = &mut self.driver else { return Done::Rejected(ReceiptCode::Superseded, None) };
+        match driver.command(Order::Answer { request, reply }) {
+            Ok(output) => {
+                // Before what the agent does next.
+                self.resolve(resolved);
+                self.take_output(output);
+                Done::Done
+            }
+            Err(refused) => {
+                let is_closed = refused == Refused::Closed;
+                if is_closed {
+                    self.withdraw(request_id, "the agent does not ask any more");
+                } else {
+                    self.open.insert(request_id, open);
+                }
+                rejected(&refused)
+            }
+        }
+    }
+
+    /// A guest's prompt that nobody has decided about is not done.
+    pub(super) fn guest_is_refused(&mut self, open: Open, reason: &str) {
+        if let About::Guest { prompt, key } = open.about {
+            let why = format!("Nobody has decided about it: {reason}.");
+            self.receipt(prompt.local_id, key, Done::Rejected(ReceiptCode::Superseded, Some(why)));
+        }
+    }
+
+    fn control(&mut self, control: Control, right: Right) -> Done {
+        match control {
+            Control::Interrupt => {
+                self.interrupt();
+                Done::Done
+            }
+            Control::SetMode(set) => self.set_mode(set, right),
+            Control::SetModel(set) => {
+                if set.model.is_empty() || set.model.starts_with('-') {
+                    return Done::Rejected(ReceiptCode::Unsupported, Some("There is no such model.".to_owned()));
+                }
+                let done = self.carry_out(Order::SetModel(set.model.clone()));
+                if matches!(done, Done::Done) {
+                    self.change(Change::Model(set.model));
+                }
+                done
+            }
+            Control::Stop => {
+                self.close_open("the session was stopped");
+                for prompt in self.kept.queue.clone() {
+                    self.change(Change::Unqueue(prompt.local_id));
+                }
+                self.change(Change::Ended(true));
+                if self.driver.is_some() {
+                    self.stop_agent();
+                }
+                Done::Done
+            }
+            Control::Resume => {
+                self.change(Change::Ended(false));
+                self.crashes = 0;
+                self.seen_end = None;
+                self.start();
+                Done::Done
+            }
+            Control::Access(grant) => {
+                self.change(Change::Access(grant));
+                Done::Done
+            }
+            Control::Newer(_) => Done::Rejected(ReceiptCode::Unsupported, None),
+        }
+    }
+
+    fn set_mode(&mut self, set: SetMode, right: Right) -> Done {
+        // Bypass asks nobody, so only a primary device chooses it. The rules say so too.
+        if set.mode == ensemble_transcript::words::Mode::Bypass && right != Right::Primary {
+            return Done::Rejected(ReceiptCode::NotAllowed, None);
+        }
+        let done = self.carry_out(Order::SetMode(set.mode.clone()));
+        if matches!(done, Done::Done) && set.mode != self.kept.mode {
+            self.change(Change::Mode(set.mode));
+        }
+        done
+    }
+
+    /// Gives the agent an order. An agent that does not run gets it with its next start.
+    fn carry_out(&mut self, order: Order) -> Done {
+        let Some(driver) = self.driver.as_mut() else { return Done::Done };
+        match driver.command(order) {
+            Ok(output) => {
+                self.take_output(output);
+                Done::Done
+            }
+            Err(refused) => rejected(&refused),
+        }
+    }
+}
+
+fn rejected(refused: &Refused) -> Done {
+    let code = match refused {
+        Refused::Busy | Refused::NotReady => ReceiptCode::Busy,
+        Refused::Closed => ReceiptCode::Superseded,
+        Refused::NoSuchOption | Refused::Unsupported(_) => ReceiptCode::Unsupported,
+    };
+    Done::Rejected(code, Some(format!("The agent cannot do it now: {refused}.")))
+}
+
+/// What to do after a rejection.
+fn advice(code: &ReceiptCode) -> Option<&'static str> {
+    Some(match code {
+        ReceiptCode::NotAllowed => "The owner has not allowed this to you.",
+        ReceiptCode::UnknownKey => "This device is not in the list of its account.",
+        ReceiptCode::Stale => {
+            "It came too late. Send it again. If it is sent again and still late, look at the clocks."
+        }
+        ReceiptCode::Repeated => "It was taken before.",
+        ReceiptCode::Superseded => "What it was for has changed or is over.",
+        ReceiptCode::OldKey => "The session has a newer key. Send it again.",
+        ReceiptCode::Busy => "Too many at once. Send it again in a minute.",
+        ReceiptCode::Unsupported => "The machine cannot do this.",
+        _ => return None,
+    })
+}

@@ -1,0 +1,190 @@
+//! What a host keeps of a session, and the changes that it writes down one after the other.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ensemble_transcript::body::{AccessGrant, Attachment};
+use ensemble_transcript::rules::Taken;
+use ensemble_transcript::words::{Cause, Mode};
+use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// Commands are remembered for a day and some minutes; see `ensemble_transcript::rules`.
+const REMEMBERED: Duration = Duration::from_secs(25 * 3_600);
+
+/// All that a host knows of a session when it starts again.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Kept {
+    pub(crate) session: SessionId,
+    /// The name of the agent, as in `claude`.
+    pub(crate) agent: String,
+    pub(crate) directory: PathBuf,
+    /// The session's keys, sealed to this machine.
+    pub(crate) host_key: String,
+    pub(crate) mode: Mode,
+    pub(crate) model: Option<String>,
+    /// A UUID that becomes the agent's id of the conversation, where the agent takes one.
+    pub(crate) conversation: Uuid,
+    /// The agent's id of the conversation, once it has one.
+    pub(crate) resume: Option<String>,
+    /// Of all turns so far, in US dollars.
+    pub(crate) cost_usd: Option<f64>,
+    /// The host's own count of messages.
+    pub(crate) n: u64,
+    /// Messages that the server has not confirmed, in order.
+    pub(crate) unsent: VecDeque<Outgoing>,
+    /// The `seq` of the last message of the server that was dealt with.
+    pub(crate) seen: i64,
+    pub(crate) taken: VecDeque<TakenCommand>,
+    /// Commands from before this time are not taken: what was remembered of them is lost.
+    pub(crate) lost: Option<Timestamp>,
+    pub(crate) access: Vec<AccessGrant>,
+    /// Prompts that wait for their turn.
+    pub(crate) queue: VecDeque<Queued>,
+    pub(crate) turn: Option<RunningTurn>,
+    /// Requests that are open, by their id, and whether each is a question.
+    pub(crate) open: BTreeMap<String, bool>,
+    /// Tool calls that have not ended.
+    pub(crate) tools: BTreeSet<String>,
+    /// Marks the processes of the agent that was started last.
+    pub(crate) process: Option<Uuid>,
+    pub(crate) ended: bool,
+}
+
+/// A message of the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Outgoing {
+    pub(crate) n: u64,
+    pub(crate) body: String,
+}
+
+/// A prompt that waits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Queued {
+    pub(crate) local_id: String,
+    pub(crate) text: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) attachments: Vec<Attachment>,
+}
+
+/// The turn that runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RunningTurn {
+    pub(crate) id: String,
+    pub(crate) cause: Cause,
+    pub(crate) prompt_id: Option<String>,
+}
+
+/// A command that was taken, as it is written down.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TakenCommand {
+    pub(crate) user: UserId,
+    pub(crate) key: String,
+    pub(crate) local_id: String,
+    pub(crate) at: Timestamp,
+    pub(crate) taken: Timestamp,
+}
+
+/// A change of what is kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Change {
+    /// A message is to be sent.
+    Say(Outgoing),
+    /// The server has all messages up to this count.
+    Sent(u64),
+    Seen(i64),
+    Take(TakenCommand),
+    Access(AccessGrant),
+    Queue(Queued),
+    Unqueue(String),
+    Turn(Option<RunningTurn>),
+    /// A request is open; `true`: it is a question.
+    Ask(String, bool),
+    Close(String),
+    Tool(String),
+    ToolEnded(String),
+    Mode(Mode),
+    Model(String),
+    /// The agent has a conversation with this id.
+    Conversation(String),
+    /// The next start begins a conversation with this id.
+    Forget(Uuid),
+    Cost(f64),
+    Process(Uuid),
+    Ended(bool),
+    HostKey(String),
+}
+
+impl Kept {
+    pub(crate) fn apply(&mut self, change: Change) {
+        match change {
+            Change::Say(message) => {
+                self.n = message.n;
+                self.unsent.push_back(message);
+            }
+            Change::Sent(n) => {
+                while self.unsent.front().is_some_and(|message| message.n <= n) {
+                    self.unsent.pop_front();
+                }
+            }
+            Change::Seen(seq) => self.seen = self.seen.max(seq),
+            Change::Take(command) => {
+                let now = command.taken;
+                self.taken.push_back(command);
+                while self.taken.front().is_some_and(|first| now.since(first.taken) > REMEMBERED) {
+                    self.taken.pop_front();
+                }
+            }
+            Change::Access(grant) => {
+                self.access.retain(|known| known.user != grant.user);
+                self.access.push(grant);
+            }
+            Change::Queue(prompt) => self.queue.push_back(prompt),
+            Change::Unqueue(local_id) => self.queue.retain(|prompt| prompt.local_id != local_id),
+            Change::Turn(turn) => self.turn = turn,
+            Change::Ask(request, is_question) => drop(self.open.insert(request, is_question)),
+            Change::Close(request) => drop(self.open.remove(&request)),
+            Change::Tool(id) => drop(self.tools.insert(id)),
+            Change::ToolEnded(id) => drop(self.tools.remove(&id)),
+            Change::Mode(mode) => self.mode = mode,
+            Change::Model(model) => self.model = Some(model),
+            Change::Conversation(id) => self.resume = Some(id),
+            Change::Forget(id) => {
+                self.conversation = id;
+                self.resume = None;
+            }
+            Change::Cost(usd) => self.cost_usd = Some(usd),
+            Change::Process(id) => self.process = Some(id),
+            Change::Ended(ended) => self.ended = ended,
+            Change::HostKey(sealed) => self.host_key = sealed,
+        }
+    }
+
+    /// The bytes that wait to be sent.
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        self.unsent.iter().map(|message| message.body.len()).sum()
+    }
+}
+
+impl From<&Taken> for TakenCommand {
+    fn from(taken: &Taken) -> Self {
+        let Taken { user, key, local_id, at, taken } = taken.clone();
+        Self { user, key, local_id, at, taken }
+    }
+}
+
+impl From<TakenCommand> for Taken {
+    fn from(command: TakenCommand) -> Self {
+        let TakenCommand { user, key, local_id, at, taken } = command;
+        Self { user, key, local_id, at, taken }
+    }
+}

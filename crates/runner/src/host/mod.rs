@@ -1,0 +1,351 @@
+//! Hosts live sessions: a real agent works on this machine, and people see and steer it through the server, which cannot read any of
+//! it.
+//!
+//! A step of a session goes one way: an agent's line or a person's command comes to the session's task, [`core`] decides, the
+//! changes are written to the [`spool`], and then they are sent and the agent gets its orders.
+
+mod account;
+mod agents;
+mod core;
+mod deliver;
+mod kept;
+mod keys;
+pub mod local;
+mod pause;
+mod receive;
+mod running;
+mod session;
+mod socket;
+mod spool;
+mod status;
+
+use std::collections::VecDeque;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ensemble_agent::Kind;
+use ensemble_client::seal::{self, Binding, BoxKeyPair, KeyRing, Purpose};
+use ensemble_client::{AccountKey, Client, Credential, idempotency_key};
+use ensemble_transcript::words::Mode;
+use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::sessions::CreateSession;
+use ensemble_types::text::Blob;
+use ensemble_types::time::Timestamp;
+use nix::fcntl::{Flock, FlockArg};
+use serde::Serialize;
+use tokio::sync::{Mutex, mpsc};
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use self::account::Lists;
+use self::agents::Agent;
+use self::core::{Core, Setting};
+use self::kept::Kept;
+use self::keys::Keys;
+use self::local::Start;
+use self::session::Session;
+use self::spool::Spool;
+use crate::config::{Config, Hosting};
+use crate::disk::on_disk;
+use crate::drain::{Drain, Phase};
+use crate::server;
+
+pub(crate) use pause::Pause;
+
+/// What all sessions of this machine share.
+pub(crate) struct Host {
+    config: Arc<Config>,
+    client: Client,
+    /// The machine's key.
+    key: AccountKey,
+    boxed: Arc<BoxKeyPair>,
+    owner: UserId,
+    lists: Arc<Lists>,
+    /// Names this host. It is kept on disk, so that a copy of the machine is noticed.
+    id: Uuid,
+    sessions: PathBuf,
+    drain: Drain,
+    /// New sessions, for the task that runs them.
+    begun: mpsc::Sender<Session>,
+    /// One session begins at a time.
+    starting: Mutex<()>,
+}
+
+/// The title of a session, as its owner's programs read it.
+#[derive(Serialize)]
+struct Card<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    path: String,
+    host: String,
+    agent: &'a str,
+}
+
+/// Hosts sessions until the drain has ended them. A machine without a key, or without a known owner, hosts none.
+pub(crate) async fn run(config: Arc<Config>, drain: Drain) {
+    let (Some(hosting), Credential::Device(key)) = (config.hosting.clone(), config.credential.clone()) else { return };
+    if let Err(error) = host(config, hosting, key, drain).await {
+        tracing::error!("This machine hosts no sessions: {error}");
+    }
+}
+
+async fn host(config: Arc<Config>, hosting: Hosting, key: AccountKey, drain: Drain) -> Result<(), String> {
+    let folder = hosting.folder.clone();
+    let prepared = on_disk(move || {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder.join("sessions"))?;
+        Ok((folder.canonicalize()?, lock(&folder)?))
+    });
+    let (folder, lock) = prepared.await.map_err(|error| format!("{}: {error}", hosting.folder.display()))?;
+    let _lock = match lock {
+        Some(lock) => lock,
+        None => tokio::select! {
+            lock = take_over(&folder) => lock?,
+            () = drain.reached(Phase::Draining) => return Ok(()),
+        },
+    };
+    let (begun, mut begins) = mpsc::channel(16);
+    let opened = open(&config, &hosting, (folder.clone(), key), (&drain, begun));
+    let host = tokio::select! {
+        host = opened => Arc::new(host?),
+        () = drain.reached(Phase::Draining) => return Ok(()),
+    };
+    let mut sessions = JoinSet::new();
+    for session in host.recover().await {
+        sessions.spawn(session.run());
+    }
+    let listener = socket::listen(&folder).map_err(|error| format!("{}: {error}", local::socket(&folder).display()))?;
+    let mut asked = JoinSet::new();
+    tracing::info!(sessions = sessions.len(), "This machine hosts sessions");
+    hosting.ready.notify_one();
+    let linger = config.timing.linger;
+    while drain.phase() == Phase::Serving || !sessions.is_empty() {
+        let is_unused = hosting.sessions_only && sessions.is_empty() && drain.phase() == Phase::Serving;
+        tokio::select! {
+            Ok((stream, _)) = listener.accept() => drop(asked.spawn(socket::serve(host.clone(), stream))),
+            Some(session) = begins.recv() => drop(sessions.spawn(session.run())),
+            _ = sessions.join_next(), if !sessions.is_empty() => {}
+            _ = asked.join_next(), if !asked.is_empty() => {}
+            () = drain.reached(Phase::Draining), if sessions.is_empty() => {}
+            () = tokio::time::sleep(linger), if is_unused => drain.begin(),
+        }
+    }
+    let _ = fs::remove_file(local::socket(&folder));
+    Ok(())
+}
+
+/// Only one program hosts the sessions of a machine. `None`: another one does.
+fn lock(folder: &std::path::Path) -> io::Result<Option<Flock<File>>> {
+    let file = File::options().create(true).truncate(false).write(true).open(folder.join("lock"))?;
+    Ok(Flock::lock(file, FlockArg::LockExclusiveNonblock).ok())
+}
+
+/// Asks the program that hosts the sessions to leave, and waits until it has.
+async fn take_over(folder: &std::path::Path) -> Result<Flock<File>, String> {
+    tracing::info!("Another program hosts this machine's sessions; it is asked to leave");
+    if let Err(error) = socket::leave(folder).await {
+        tracing::warn!("It was not asked, so this one waits until it has ended: {error}");
+    }
+    let path = folder.join("lock");
+    let waited = on_disk(move || {
+        let file = File::options().create(true).truncate(false).write(true).open(path)?;
+        Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| io::Error::from(error))
+    });
+    waited.await.map_err(|error| error.to_string())
+}
+
+/// Signs in and reads the owner's device list, for as long as the server is away.
+async fn open(
+    config: &Arc<Config>,
+    hosting: &Hosting,
+    (folder, key): (PathBuf, AccountKey),
+    (drain, begun): (&Drain, mpsc::Sender<Session>),
+) -> Result<Host, String> {
+    let client = server::connect(config).map_err(|error| error.to_string())?;
+    let boxed = BoxKeyPair::of_device(&key).map_err(|error| error.to_string())?;
+    let id = host_id(&folder).map_err(|error| error.to_string())?;
+    let mut pause = Pause::of(&config.timing);
+    let (owner, lists) = loop {
+        let found = async {
+            let owner = client.sign_in().await?.user_id;
+            let lists = Lists::open(client.clone(), owner, &hosting.account, &folder).await?;
+            Ok::<_, account::ListsError>((owner, lists))
+        };
+        match found.await {
+            Ok(found) => break found,
+            Err(error @ account::ListsError::Disk(_)) => return Err(error.to_string()),
+            Err(error) => {
+                pause.say(&format!("Sessions wait for the server: {error}"));
+                pause.wait().await;
+            }
+        }
+    };
+    Ok(Host {
+        config: config.clone(),
+        client,
+        key,
+        boxed: Arc::new(boxed),
+        owner,
+        lists: Arc::new(lists),
+        id,
+        sessions: folder.join("sessions"),
+        drain: drain.clone(),
+        begun,
+        starting: Mutex::default(),
+    })
+}
+
+/// The id of this host, made when it starts for the first time.
+fn host_id(folder: &std::path::Path) -> io::Result<Uuid> {
+    let path = folder.join("id");
+    match fs::read_to_string(&path) {
+        Ok(text) => text.trim().parse().map_err(io::Error::other),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let id = Uuid::new_v4();
+            fs::write(path, id.to_string())?;
+            Ok(id)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+impl Host {
+    #[expect(clippy::disallowed_methods, reason = "messages have the time of this machine's clock")]
+    pub(crate) fn now(&self) -> Timestamp {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        Timestamp::from_micros(0).plus(since)
+    }
+
+    /// The sessions of earlier processes. Their agents do not run.
+    async fn recover(self: &Arc<Self>) -> Vec<Session> {
+        let folder = self.sessions.clone();
+        let ids = on_disk(move || Spool::all(&folder)).await.unwrap_or_else(|error| {
+            tracing::error!("The sessions of this machine cannot be read: {error}");
+            Vec::new()
+        });
+        let mut found = Vec::new();
+        for id in ids {
+            let folder = self.sessions.clone();
+            let opened = on_disk(move || Spool::open(&folder, id)).await;
+            let session = match opened {
+                Ok((spool, kept)) => self.session(spool, kept, true).await,
+                Err(error) => Err(error.to_string()),
+            };
+            match session {
+                Ok(session) => found.push(session),
+                Err(why) => tracing::error!(session.id = %id, "A session cannot be hosted any more: {why}"),
+            }
+        }
+        found
+    }
+
+    /// Begins a session: it exists at the server and on disk when this returns.
+    pub(crate) async fn start(self: &Arc<Self>, start: Start) -> Result<SessionId, String> {
+        let _one_at_a_time = self.starting.lock().await;
+        if self.drain.phase() > Phase::Serving {
+            return Err("The program that hosts sessions here is about to end. Try again.".to_owned());
+        }
+        if matches!(start.mode, Mode::Other(_)) {
+            return Err(format!("There is no mode {}. There are ask, edit, plan and bypass.", start.mode.as_str()));
+        }
+        let agent = Agent::named(&self.config, &start.agent).map_err(|why| format!("Cannot start it: {why}."))?;
+        crate::provider::find(&agent.program, self.config.search_path())
+            .map_err(|why| format!("Cannot start it: {why}."))?;
+        let directory = start.directory.canonicalize();
+        let directory = directory.map_err(|error| format!("{}: {error}.", start.directory.display()))?;
+        if !directory.is_dir() {
+            return Err(format!("{} is not a directory.", directory.display()));
+        }
+        let id = SessionId::generate();
+        let ring = KeyRing::generate();
+        let machine = &self.config.machine;
+        let sealed = |error: seal::SealError| format!("The session's key cannot be sealed: {error}.");
+        let (to, epoch) = self.lists.content_key().await.map_err(|error| format!("The server: {error}."))?;
+        let binding = Binding::Hosted { session: id, owner: self.owner, machine };
+        let for_owner = seal::seal_ring(&ring, &to, binding, &self.key).map_err(sealed)?;
+        let card = Card {
+            title: start.title.as_deref(),
+            path: directory.display().to_string(),
+            host: nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+            agent: &start.agent,
+        };
+        let metadata = seal::seal_json(&ring, Purpose::SessionMetadata(id), &card).map_err(sealed)?;
+        let request = CreateSession {
+            id: Some(id),
+            machine_id: Some(machine.clone()),
+            metadata: Blob::new(metadata).map_err(|error| format!("The title {error}."))?,
+            encryption_key: Blob::new(for_owner).map_err(|error| format!("The key {error}."))?,
+            content_epoch: Some(epoch),
+            tag: None,
+        };
+        let kept = Kept {
+            session: id,
+            agent: start.agent.clone(),
+            directory,
+            host_key: Keys::seal_own(&ring, (&self.key, &self.boxed), id, machine).map_err(sealed)?,
+            mode: start.mode,
+            model: start.model,
+            conversation: Uuid::new_v4(),
+            resume: start.resume,
+            cost_usd: None,
+            n: 0,
+            unsent: VecDeque::new(),
+            seen: 0,
+            taken: VecDeque::new(),
+            lost: None,
+            access: Vec::new(),
+            queue: VecDeque::new(),
+            turn: None,
+            open: Default::default(),
+            tools: Default::default(),
+            process: None,
+            ended: false,
+        };
+        // On disk first: a session that the server has and the disk has not would have no host.
+        let (folder, written) = (self.sessions.clone(), kept.clone());
+        let spool = on_disk(move || Spool::create(&folder, &written)).await;
+        let spool = spool.map_err(|error| format!("The session cannot be written to disk: {error}."))?;
+        if let Err(error) = self.client.create_session(&request, &idempotency_key()).await {
+            let _ = on_disk(move || spool.remove()).await;
+            return Err(format!("The server did not make the session: {error}."));
+        }
+        let session = self.session(spool, kept, false).await?;
+        self.begun.send(session).await.map_err(|_| "The host is about to end. Try again.".to_owned())?;
+        Ok(id)
+    }
+
+    async fn session(self: &Arc<Self>, spool: Spool, kept: Kept, is_known: bool) -> Result<Session, String> {
+        // An agent that was taken out of the configuration: its sessions stay, and no start succeeds.
+        let Agent { kind, .. } =
+            Agent::named(&self.config, &kept.agent).unwrap_or_else(|_| Agent::without_program(Kind::Acp));
+        let own = (self.key.clone(), self.boxed.clone());
+        let server = (self.client.clone(), self.config.machine.clone());
+        let keys = Keys::open(server, own, self.lists.clone(), kept.session, &kept.host_key);
+        let keys = keys.map_err(|error| format!("its key does not open: {error}"))?;
+        let setting = Setting {
+            kind,
+            owner: self.owner,
+            list: self.lists.known().await,
+            key_epoch: keys.ring().epoch(),
+            branch: branch(&kept.directory).await,
+            as_root: nix::unistd::geteuid().is_root(),
+        };
+        let mut core = Core::new(kept, setting, self.now());
+        if is_known {
+            core.recover()
+        } else {
+            core.begin()
+        }
+        Ok(Session::new(self.clone(), core, spool, keys))
+    }
+}
+
+/// The branch of the directory, for people.
+async fn branch(directory: &std::path::Path) -> Option<String> {
+    let head = directory.join(".git/HEAD");
+    let text = on_disk(move || fs::read_to_string(head)).await.ok()?;
+    text.trim().strip_prefix("ref: refs/heads/").map(str::to_owned)
+}

@@ -1,0 +1,374 @@
+//! One session while it is hosted: everything that happens to it goes through one task, one after the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ensemble_agent::launch;
+use ensemble_transcript::body::AccessGrant;
+use ensemble_types::ids::SessionId;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+use uuid::Uuid;
+
+use super::Host;
+use super::agents::Agent;
+use super::core::{Core, Effects};
+use super::deliver::{self, Delivered, Outbox};
+use super::kept::Change;
+use super::keys::Keys;
+use super::receive::{self, Received, What};
+use super::running::{Happened, Running};
+use super::spool::Spool;
+use super::status::{self, Status};
+use crate::disk::on_disk;
+use crate::drain::Phase;
+use crate::orphans;
+
+/// Between two live frames of a session: five a second.
+const BETWEEN_FRAMES: Duration = Duration::from_millis(200);
+/// Frames that take longer than this are not waited for.
+const FRAME_WITHIN: Duration = Duration::from_secs(2);
+/// An agent that does not become ready is ended.
+const READY_WITHIN: Duration = Duration::from_secs(90);
+/// An agent that goes on after an interrupt is ended.
+const INTERRUPTED_WITHIN: Duration = Duration::from_secs(15);
+/// While more waits to be sent, the agent's output is not read, and the agent has to wait.
+const MOST_UNSENT: usize = 64 << 20;
+
+/// A session with all that it needs.
+pub(crate) struct Session {
+    host: Arc<Host>,
+    id: SessionId,
+    core: Core,
+    /// `None` while a step is written.
+    spool: Option<Spool>,
+    keys: Keys,
+    outbox: Outbox,
+    agent: Option<Running>,
+    deadlines: Deadlines,
+    status: watch::Sender<Status>,
+    grants: watch::Sender<Vec<AccessGrant>>,
+    /// Is told when a frame may be sent again.
+    frames: JoinSet<()>,
+    next_frame: Instant,
+}
+
+/// When something is to be done if nothing happens until then.
+#[derive(Default)]
+struct Deadlines {
+    ready: Option<Instant>,
+    interrupted: Option<Instant>,
+    parked: Option<Instant>,
+    killed: Option<Instant>,
+}
+
+/// Why a session ends here.
+enum End {
+    /// The host stops, and another one goes on.
+    Drained,
+    /// It was deleted.
+    Gone,
+    /// Another host has it, or its log cannot be written.
+    Lost,
+}
+
+impl Session {
+    pub(crate) fn new(host: Arc<Host>, core: Core, spool: Spool, keys: Keys) -> Self {
+        let outbox = Outbox::default();
+        outbox.add(core.kept.unsent.iter().cloned());
+        Self {
+            host,
+            id: core.kept.session,
+            grants: watch::Sender::new(core.kept.access.clone()),
+            core,
+            spool: Some(spool),
+            keys,
+            outbox,
+            agent: None,
+            deadlines: Deadlines::default(),
+            status: watch::Sender::default(),
+            frames: JoinSet::new(),
+            next_frame: Instant::now(),
+        }
+    }
+
+    /// Hosts the session until it is gone or the host stops.
+    pub(crate) async fn run(mut self) {
+        let (told, mut delivered) = mpsc::channel(16);
+        let (send, mut received) = mpsc::channel::<Received>(1);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(deliver::run(self.host.clone(), self.keys.clone(), self.id, self.outbox.clone(), told));
+        let after = self.core.kept.seen;
+        let grants = self.grants.subscribe();
+        tasks.spawn(receive::run(self.host.clone(), self.keys.clone(), self.id, after, grants, send));
+        let mut beats = tokio::spawn(status::run(self.host.clone(), self.id, self.status.subscribe()));
+        let mut keys = self.keys.changes();
+        let end = loop {
+            if let Err(error) = self.perform().await {
+                tracing::error!(session.id = %self.id, "The log of a session cannot be written, so its agent is ended: {error}");
+                break End::Lost;
+            }
+            if self.host.drain.phase() > Phase::Serving && !self.core.runs() {
+                break End::Drained;
+            }
+            let reads = self.core.kept.unsent_bytes() < MOST_UNSENT;
+            let deadline = self.deadlines.first();
+            tokio::select! {
+                happened = next(&mut self.agent, reads) => match happened {
+                    Happened::Lines(lines) => {
+                        self.tick();
+                        lines.iter().for_each(|line| self.core.line(line));
+                    }
+                    Happened::Ended(exit) => {
+                        self.tick();
+                        self.agent = None;
+                        self.core.exited(&exit);
+                    }
+                },
+                Some(Received { what, done }) = received.recv() => {
+                    self.tick();
+                    match what {
+                        What::Gone => break End::Gone,
+                        What::Message { seq, command } => {
+                            self.core.set_list(self.host.lists.known().await);
+                            if let Some(command) = command {
+                                self.core.command(*command);
+                            }
+                            self.core.seen(seq);
+                        }
+                    }
+                    if let Err(error) = self.perform().await {
+                        tracing::error!(session.id = %self.id, "The log of a session cannot be written, so its agent is ended: {error}");
+                        break End::Lost;
+                    }
+                    let _ = done.send(());
+                }
+                Some(what) = delivered.recv() => match what {
+                    Delivered::Upto(n) => {
+                        self.tick();
+                        self.core.sent(n);
+                    }
+                    Delivered::Gone => break End::Gone,
+                },
+                Ok(()) = keys.changed() => {
+                    let (epoch, sealed) = keys.borrow_and_update().clone();
+                    self.tick();
+                    self.core.set_key(epoch, sealed);
+                }
+                () = sleep_until(self.next_frame), if self.core.has_frames() && self.frames.is_empty() => self.send_frames(),
+                _ = self.frames.join_next(), if !self.frames.is_empty() => {}
+                () = reach(deadline) => self.late().await,
+                _ = &mut beats => break End::Lost,
+                () = self.host.drain.reached(Phase::Draining), if !self.core.drains() => {
+                    self.tick();
+                    self.core.drain();
+                    self.deadlines.interrupted = Some(Instant::now() + self.host.config.timing.turn_grace);
+                }
+                () = self.host.drain.reached(Phase::HandingBack), if self.deadlines.killed.is_none() && self.agent.is_some() => {
+                    self.tick();
+                    self.core.interrupt();
+                    self.deadlines.killed = Some(Instant::now() + self.host.config.timing.term_grace);
+                }
+            }
+        };
+        beats.abort();
+        self.finish(end, tasks, delivered).await;
+    }
+
+    fn tick(&mut self) {
+        self.core.set_time(self.host.now());
+    }
+
+    /// Writes down what has changed, and then does what is to be done.
+    async fn perform(&mut self) -> std::io::Result<()> {
+        loop {
+            let effects = self.core.take_effects();
+            let Effects { changes, start, lines, close, wants } = effects;
+            if !changes.is_empty() {
+                self.write(&changes).await?;
+                self.outbox.add(changes.iter().filter_map(|change| match change {
+                    Change::Say(message) => Some(message.clone()),
+                    _ => None,
+                }));
+                if changes.iter().any(|change| matches!(change, Change::Access(_))) {
+                    self.grants.send_replace(self.core.kept.access.clone());
+                }
+            }
+            let works = self.core.has_turn();
+            self.status.send_if_modified(|status| {
+                let new = Status { wants: wants.unwrap_or(status.wants), works };
+                std::mem::replace(status, new) != new
+            });
+            if let Some(start) = start
+                && let Err(why) = self.start(start).await
+            {
+                self.core.not_started(&why);
+                continue;
+            }
+            if let Some(agent) = &mut self.agent {
+                agent.write(&lines).await;
+                if close {
+                    agent.close_input().await;
+                    let grace = self.host.config.timing.term_grace;
+                    self.deadlines.killed.get_or_insert(Instant::now() + grace);
+                }
+            }
+            self.set_deadlines();
+            return Ok(());
+        }
+    }
+
+    /// A step is on disk before anything else.
+    async fn write(&mut self, changes: &[Change]) -> std::io::Result<()> {
+        let Some(mut spool) = self.spool.take() else { return Err(std::io::Error::other("the log is closed")) };
+        let step = changes.to_vec();
+        let folded = spool.is_long().then(|| self.core.kept.clone());
+        let (spool, written) = on_disk(move || {
+            let written = match folded {
+                // It holds this step too.
+                Some(kept) => spool.fold(&kept),
+                None => spool.write(&step),
+            };
+            Ok((spool, written))
+        })
+        .await?;
+        self.spool = Some(spool);
+        written
+    }
+
+    async fn start(&mut self, start: ensemble_agent::Start) -> Result<(), String> {
+        let agent = Agent::named(&self.host.config, &self.core.kept.agent)?;
+        let launch = launch(agent.kind, &start).map_err(|refused| refused.to_string())?;
+        if let Some(before) = self.core.kept.process {
+            // A guard that was killed may have left something behind.
+            orphans::end(before, Duration::ZERO).await;
+        }
+        let id = Uuid::now_v7();
+        self.core.process(id);
+        let changes = self.core.take_changes();
+        self.write(&changes).await.map_err(|error| format!("its log cannot be written: {error}"))?;
+        self.agent = Some(Running::start(&self.host.config, &agent, (&start, launch), id).await?);
+        self.deadlines = Deadlines { ready: Some(Instant::now() + READY_WITHIN), ..Deadlines::default() };
+        tracing::info!(session.id = %self.id, agent = self.core.kept.agent, "An agent has been started");
+        Ok(())
+    }
+
+    fn send_frames(&mut self) {
+        let frames = self.core.frames();
+        let (host, keys, id) = (self.host.clone(), self.keys.clone(), self.id);
+        self.next_frame = Instant::now() + BETWEEN_FRAMES;
+        self.frames.spawn(async move {
+            let sent = deliver::send_frames(&host, &keys, id, frames);
+            if let Ok(Err(error)) = tokio::time::timeout(FRAME_WITHIN, sent).await {
+                tracing::debug!(session.id = %id, "Live frames were not sent: {error}");
+            }
+        });
+    }
+
+    fn set_deadlines(&mut self) {
+        let now = Instant::now();
+        let Deadlines { ready, interrupted, parked, .. } = &mut self.deadlines;
+        if self.core.is_ready() {
+            *ready = None;
+        }
+        match (self.core.is_interrupting(), &interrupted) {
+            (true, None) => *interrupted = Some(now + INTERRUPTED_WITHIN),
+            (false, Some(_)) if !self.core.drains() => *interrupted = None,
+            _ => {}
+        }
+        match (self.core.is_idle(), &parked) {
+            (true, None) => *parked = Some(now + self.host.config.timing.park_after),
+            (false, Some(_)) => *parked = None,
+            _ => {}
+        }
+        if self.agent.is_none() {
+            self.deadlines = Deadlines::default();
+        }
+    }
+
+    /// A deadline has passed.
+    async fn late(&mut self) {
+        self.tick();
+        let now = Instant::now();
+        let is_over = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
+        let grace = self.host.config.timing.term_grace;
+        if is_over(self.deadlines.parked) {
+            self.deadlines.parked = None;
+            self.core.park();
+        }
+        if is_over(self.deadlines.interrupted) {
+            self.deadlines.interrupted = None;
+            if self.core.is_interrupting() {
+                self.core.fail_to_interrupt();
+                self.deadlines.killed = Some(now);
+            } else {
+                self.core.interrupt();
+            }
+        }
+        if is_over(self.deadlines.ready) {
+            self.deadlines.ready = None;
+            self.core.never_ready();
+            self.deadlines.killed = Some(now);
+        }
+        if is_over(self.deadlines.killed) {
+            // TERM, and KILL after the grace; then again if the guard does not answer.
+            self.deadlines.killed = Some(now + grace * 4);
+            if let Some(agent) = &mut self.agent {
+                agent.stop(grace).await;
+            }
+        }
+    }
+
+    async fn finish(mut self, end: End, mut tasks: JoinSet<()>, mut delivered: mpsc::Receiver<Delivered>) {
+        let timing = self.host.config.timing;
+        if let Some(agent) = &mut self.agent {
+            agent.stop(timing.term_grace).await;
+            while let Happened::Lines(_) = agent.next(true).await {}
+        }
+        match end {
+            End::Drained => {
+                let deadline = Instant::now() + timing.deliver_grace;
+                while !self.outbox.is_empty() {
+                    let Ok(Some(Delivered::Upto(n))) = tokio::time::timeout_at(deadline, delivered.recv()).await else {
+                        break;
+                    };
+                    self.core.sent(n);
+                    let changes = self.core.take_changes();
+                    if self.write(&changes).await.is_err() {
+                        break;
+                    }
+                }
+            }
+            End::Gone => {
+                if let Some(spool) = self.spool.take()
+                    && let Err(error) = on_disk(move || spool.remove()).await
+                {
+                    tracing::error!(session.id = %self.id, "Cannot remove a deleted session from disk: {error}");
+                }
+            }
+            End::Lost => {}
+        }
+        tasks.shutdown().await;
+    }
+}
+
+impl Deadlines {
+    fn first(&self) -> Option<Instant> {
+        [self.ready, self.interrupted, self.parked, self.killed].into_iter().flatten().min()
+    }
+}
+
+async fn next(agent: &mut Option<Running>, reads: bool) -> Happened {
+    match agent {
+        Some(agent) => agent.next(reads).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn reach(deadline: Option<Instant>) {
+    match deadline {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

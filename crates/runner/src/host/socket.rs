@@ -1,0 +1,60 @@
+//! The host's side of the socket for programs of the same user.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+
+use super::Host;
+use super::local::{self, Answer, MOST_BYTES, Request};
+
+/// A program that connects and asks nothing is not waited for.
+const ASKS_WITHIN: Duration = Duration::from_secs(10);
+
+/// Listens in the folder, which only this user can enter. The lock is held, so a socket that is there is of a process that has
+/// ended.
+pub(super) fn listen(folder: &Path) -> io::Result<UnixListener> {
+    let path = local::socket(folder);
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(&path)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Answers one request.
+pub(super) async fn serve(host: Arc<Host>, mut stream: UnixStream) {
+    let answer = match tokio::time::timeout(ASKS_WITHIN, read(&mut stream)).await {
+        Ok(Ok(Request::Start(start))) => match host.start(start).await {
+            Ok(session) => Answer::Started(session),
+            Err(why) => Answer::Refused(why),
+        },
+        Ok(Ok(Request::Leave)) => {
+            host.drain.begin();
+            Answer::Leaving
+        }
+        Ok(Err(error)) => Answer::Refused(format!("The request cannot be read: {error}.")),
+        Err(_) => return,
+    };
+    let Ok(mut line) = serde_json::to_vec(&answer) else { return };
+    line.push(b'\n');
+    // A program that has ended does not read its answer.
+    let _ = stream.write_all(&line).await;
+}
+
+async fn read(stream: &mut UnixStream) -> io::Result<Request> {
+    let mut line = String::new();
+    BufReader::new(stream.take(MOST_BYTES)).read_line(&mut line).await?;
+    serde_json::from_str(&line).map_err(io::Error::other)
+}
+
+/// Asks the host of this folder to end.
+pub(super) async fn leave(folder: &Path) -> io::Result<Answer> {
+    super::local::ask(folder, &Request::Leave).await
+}

@@ -1,0 +1,70 @@
+//! Tells the server that the session has a host, whether its agent works, and what it wants from people.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ensemble_types::attention::{AttentionKind, SetAttention};
+use ensemble_types::ids::SessionId;
+use ensemble_types::problem::Code;
+use ensemble_types::sessions::{SessionHeartbeat, UpdateSession};
+use ensemble_types::text::Blob;
+use rand::RngCore;
+use tokio::sync::watch;
+
+use super::core::Wants;
+use super::{Host, Pause};
+
+/// A session counts as online for 60 s after a beat.
+const BEAT: Duration = Duration::from_secs(20);
+
+/// What is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Status {
+    pub(crate) wants: Wants,
+    pub(crate) works: bool,
+}
+
+/// Tells it until another process hosts the session, which ends the future.
+pub(crate) async fn run(host: Arc<Host>, session: SessionId, mut status: watch::Receiver<Status>) {
+    let mut pause = Pause::new(&host);
+    // What a host before this one has said stays until there is something else.
+    let mut told = Wants::default();
+    loop {
+        let now = *status.borrow_and_update();
+        let heartbeat = SessionHeartbeat { thinking: Some(now.works), host_id: Some(host.id) };
+        let attention = (now.wants != told).then(|| attention(now.wants)).flatten();
+        let update = UpdateSession { heartbeat: Some(heartbeat), attention, ..UpdateSession::default() };
+        let wait = match host.client.update_session(session, &update).await {
+            Ok(_) => {
+                told = now.wants;
+                pause.reset();
+                BEAT
+            }
+            Err(error) if error.is(Code::LeaseLost) => {
+                tracing::error!(session.id = %session, "Another process hosts this session, so its agent is ended here. Was this machine copied?");
+                return;
+            }
+            Err(error) => {
+                pause.note(session, "The server does not know what the session does", &error);
+                pause.next()
+            }
+        };
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            changed = status.changed() => if changed.is_err() {
+                return;
+            },
+        }
+    }
+}
+
+fn attention(wants: Wants) -> Option<SetAttention> {
+    let mut random = [0; 8];
+    rand::rngs::OsRng.fill_bytes(&mut random);
+    let id = match wants.kind {
+        AttentionKind::None => None,
+        _ => Some(Blob::new(ensemble_client::devices::encode(&random)).ok()?),
+    };
+    let asks = matches!(wants.kind, AttentionKind::Permission | AttentionKind::Question);
+    Some(SetAttention { kind: wants.kind, open: if asks { wants.open } else { 0 }, id })
+}
