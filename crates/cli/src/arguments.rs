@@ -7,8 +7,9 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    apply, cancel, completions, config, devices, diff, discard, r#do, doctor, link, login, logout, machine, open,
-    output, plan, recovery, retry, run, runner, runs, say, session, share, show, status, token, up, usage, whoami,
+    agent, apply, attach, cancel, completions, config, devices, diff, discard, r#do, doctor, link, login, logout,
+    machine, open, output, plan, prompt, recovery, retry, run, runner, runs, say, session, sessions, share, show,
+    status, token, up, usage, whoami,
 };
 use crate::failure::detail;
 use crate::global::Global;
@@ -87,8 +88,30 @@ pub(crate) enum Command {
     Say(say::Say),
     /// Show what your tasks cost, by day, machine or provider
     Usage(usage::Usage),
+    /// Work with Claude Code in this directory, and see it on all your screens
+    Claude(agent::Agent),
+    /// The same with Codex
+    Codex(agent::Agent),
+    /// The same with Gemini CLI
+    Gemini(agent::Agent),
+    /// The same with any agent that speaks the Agent Client Protocol
+    Agent(agent::Named),
+    /// Show a live session
+    Attach(attach::Attach),
+    /// Show what live sessions do, and which wait for you
+    Sessions(sessions::Sessions),
+    /// Give the agent of a live session something to do
+    Prompt(prompt::Prompt),
+    /// Answer what the agent of a live session asks
+    Answer(prompt::Answer),
+    /// Interrupt the turn of a live session
+    Interrupt(prompt::Which),
+    /// End the agent of a live session
+    Stop(prompt::Which),
+    /// Print the transcript of a live session
+    Log(attach::Log),
     /// Create, read and write encrypted sessions
-    #[command(subcommand, visible_alias = "sessions")]
+    #[command(subcommand)]
     Session(Box<session::Session>),
     /// Share sessions with users or by a public link
     #[command(subcommand)]
@@ -116,7 +139,6 @@ const OTHER_WORDS: &[(&str, &str)] = &[
     ("ls", "runs"),
     ("list", "runs"),
     ("watch", "show last --watch"),
-    ("attach", "output last TASK --follow"),
     ("follow", "show last --watch"),
     ("signin", "login"),
     ("signout", "logout"),
@@ -124,7 +146,6 @@ const OTHER_WORDS: &[(&str, &str)] = &[
     ("serve", "up"),
     ("server", "config server"),
     ("submit", "run"),
-    ("stop", "cancel"),
     ("kill", "cancel"),
     ("merge", "apply"),
     ("docs", "open"),

@@ -21,6 +21,7 @@ mod following;
 mod global;
 mod home;
 mod known_sessions;
+mod live;
 mod machine_key;
 mod machines;
 mod pins;

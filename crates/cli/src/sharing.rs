@@ -55,7 +55,7 @@ pub(crate) struct People(Mutex<HashMap<UserId, List>>);
 
 impl Me {
     /// The newest device list of a user. The account key that was first seen is remembered, and another one later is refused.
-    async fn list_of(&self, context: &Context, user: UserId) -> Result<List> {
+    pub(crate) async fn list_of(&self, context: &Context, user: UserId) -> Result<List> {
         if user == self.id {
             return Ok(self.own.list.clone());
         }

@@ -6,7 +6,9 @@ use crate::arguments::{Arguments, Command};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 
+pub(crate) mod agent;
 pub(crate) mod apply;
+pub(crate) mod attach;
 pub(crate) mod cancel;
 pub(crate) mod completions;
 pub(crate) mod config;
@@ -24,6 +26,7 @@ pub(crate) mod machine;
 pub(crate) mod open;
 pub(crate) mod output;
 pub(crate) mod plan;
+pub(crate) mod prompt;
 pub(crate) mod recovery;
 pub(crate) mod retry;
 pub(crate) mod run;
@@ -31,6 +34,7 @@ pub(crate) mod runner;
 pub(crate) mod runs;
 pub(crate) mod say;
 pub(crate) mod session;
+pub(crate) mod sessions;
 pub(crate) mod share;
 pub(crate) mod show;
 pub(crate) mod status;
@@ -85,6 +89,17 @@ async fn execute(context: &Context, command: Command) -> Result {
         Command::Retry(command) => command.run(context).await,
         Command::Say(command) => command.run(context).await,
         Command::Usage(command) => command.run(context).await,
+        Command::Claude(command) => command.run(context, "claude").await,
+        Command::Codex(command) => command.run(context, "codex").await,
+        Command::Gemini(command) => command.run(context, "gemini").await,
+        Command::Agent(command) => command.run(context).await,
+        Command::Attach(command) => command.run(context).await,
+        Command::Sessions(command) => command.run(context).await,
+        Command::Prompt(command) => command.run(context).await,
+        Command::Answer(command) => command.run(context).await,
+        Command::Interrupt(command) => command.interrupt(context).await,
+        Command::Stop(command) => command.stop(context).await,
+        Command::Log(command) => command.run(context).await,
         Command::Session(command) => command.run(context).await,
         Command::Share(command) => command.run(context).await,
         Command::Status(command) => command.run(context).await,

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use ensemble_runner::{Config, RunError, guard_main, offers, run};
+use ensemble_runner::{Config, Hosting, RunError, guard_main, offers, run};
 use ensemble_types::ids::MachineId;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -17,7 +18,9 @@ use super::install::{Install, Uninstall};
 use super::join;
 use super::machine::{Register, Registered, Secret};
 use crate::context::{Context, Me};
+use crate::devices::List;
 use crate::failure::{Failure, Result};
+use crate::live;
 use crate::print;
 
 /// Takes tasks for this machine and runs them with `claude`, `codex` and `gemini`. The first Ctrl-C lets running tasks
@@ -37,6 +40,9 @@ enum Part {
     Check(Options),
     /// Add this computer as a machine to an account whose key stays elsewhere: asks for the address that `ensemble link` shows there
     Link,
+    /// Host live sessions and nothing else. `ensemble claude` starts this in the background
+    #[command(hide = true)]
+    Host,
     Install(Install),
     Uninstall(Uninstall),
     /// The process that the runner starts for each attempt
@@ -80,6 +86,7 @@ impl Runner {
             Some(Part::Link) => return link(context).await,
             Some(Part::Install(install)) => return install.run(context).await,
             Some(Part::Uninstall(uninstall)) => return uninstall.run(context),
+            Some(Part::Host) => return host(context).await,
             Some(Part::Guard { .. }) | None => {}
         }
         log(Targets::new().with_default(LevelFilter::INFO));
@@ -92,7 +99,11 @@ impl Runner {
         } else if let Some(linked) = linked {
             let path = context.home.machine_key_path(&linked.origin, &linked.machine.machine);
             let secret = Secret::Key(path);
-            (None, self.options.of(context, &linked.machine.server, &linked.machine.machine, &secret)?)
+            let mut config = self.options.of(context, &linked.machine.server, &linked.machine.machine, &secret)?;
+            if let Some(list) = context.home.known_list(&linked.origin, linked.machine.owner)? {
+                config.hosting = Some(hosting(context, &linked.machine.machine, &list));
+            }
+            (None, config)
         } else {
             let me = context.me().await?;
             let config = for_machine(context, &me, &self.options).await?;
@@ -138,11 +149,40 @@ async fn link(context: &Context) -> Result {
 pub(crate) async fn for_machine(context: &Context, me: &Me, options: &Options) -> Result<Config> {
     let Registered { machine, credential } = Register::default().run(context, me).await?;
     let origin = me.client.origin();
-    let config = options.of(context, me.client.base().as_str(), &machine.id, &credential)?;
+    let mut config = options.of(context, me.client.base().as_str(), &machine.id, &credential)?;
+    config.hosting = Some(hosting(context, &machine.id, &me.own.list));
     context.home.change_settings(|settings| {
         settings.runner_roots.insert(origin.to_owned(), config.roots.clone());
     })?;
     Ok(config)
+}
+
+/// This machine's live sessions. The owner's account key is the one that this computer has checked.
+fn hosting(context: &Context, machine: &MachineId, list: &List) -> Hosting {
+    let folder = live::host::folder(&context.home, machine);
+    Hosting { account: list.body().account.clone(), folder, sessions_only: false, ready: Arc::default() }
+}
+
+/// Hosts sessions until some time after the last one.
+async fn host(context: &Context) -> Result {
+    // The terminal that started it may be closed.
+    let _ = rustix::process::setsid();
+    log(Targets::new().with_default(LevelFilter::WARN).with_target("ensemble_runner", LevelFilter::INFO));
+    let me = context.me().await?;
+    let mut config = for_machine(context, &me, &Options::default()).await?;
+    let hosting = config.hosting.as_mut().map(|hosting| {
+        hosting.sessions_only = true;
+        hosting.ready.clone()
+    });
+    if let Some(ready) = hosting {
+        tokio::spawn(async move {
+            ready.notified().await;
+            // The program that started it has gone, which is no reason to end.
+            let _ = print::line(live::host::READY);
+        });
+    }
+    run(config).await.map_err(|error| Failure::message(format!("The host failed: {}.", chain(&error))))?;
+    Ok(DONE)
 }
 
 impl Options {

@@ -1,0 +1,123 @@
+//! `ensemble claude`, `codex`, `gemini` and `agent NAME`: a live session with an agent in this directory.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use ensemble_runner::local::Start;
+use ensemble_transcript::body::{Content, Prompt};
+use ensemble_transcript::words::{Mode, When};
+
+use super::DONE;
+use super::attach;
+use super::run::here;
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::live::{Live, host};
+use crate::print;
+
+/// A live session with the agent in this directory: on this screen, and on every other one of yours.
+#[derive(Debug, Args)]
+pub(crate) struct Agent {
+    /// What to do first
+    prompt: Vec<String>,
+    /// The directory [default: the current one]
+    #[arg(long, short = 'C', value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// The model [default: the agent's own]
+    #[arg(long)]
+    model: Option<String>,
+    /// What it may do without asking
+    #[arg(long, value_enum, default_value_t = Choice::Ask)]
+    mode: Choice,
+    /// The title of the session; it is encrypted
+    #[arg(long, short)]
+    title: Option<String>,
+    /// Start it and print its ref
+    #[arg(long, short)]
+    detach: bool,
+    /// Go on with a conversation of the agent, by the agent's own id
+    #[arg(long, value_name = "ID")]
+    resume: Option<String>,
+}
+
+/// `ensemble agent NAME`.
+#[derive(Debug, Args)]
+pub(crate) struct Named {
+    /// The agent's name in runner.yaml (`agents`), or a provider
+    name: String,
+    #[command(flatten)]
+    agent: Agent,
+}
+
+/// What the agent may do without asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Choice {
+    /// It asks before each change and each command
+    Ask,
+    /// It changes files of the directory without asking
+    Edit,
+    /// It changes nothing
+    Plan,
+    /// It asks nothing
+    Bypass,
+}
+
+impl Named {
+    pub(crate) async fn run(self, context: &Context) -> Result {
+        self.agent.run(context, &self.name).await
+    }
+}
+
+impl Agent {
+    pub(crate) async fn run(self, context: &Context, name: &str) -> Result {
+        let text = self.prompt.join(" ");
+        if !self.prompt.is_empty() && text.trim().is_empty() {
+            return Err(Failure::message("The prompt is empty. Leave it out to begin without one."));
+        }
+        let me = context.me().await?;
+        let start = Start {
+            agent: name.to_owned(),
+            directory: here()?.join(self.dir.as_deref().unwrap_or(".".as_ref())),
+            mode: self.mode.mode(),
+            model: self.model,
+            title: self.title.or_else(|| title(&text)),
+            resume: self.resume,
+        };
+        let id = host::start(context, &me, start).await?;
+        let mut live = Live::open(context, &me, id).await?;
+        context.home.remember_session(me.client.origin(), &live.session, 1)?;
+        if !text.is_empty() {
+            live.send(Content::Prompt(Prompt { text, attachments: Vec::new(), when: When::Next })).await?;
+        }
+        if self.detach {
+            if context.json {
+                print::json(&serde_json::json!({ "session": live.session }), false)?;
+            } else {
+                print::line(live.session.reference.to_string())?;
+                print::note(format!(
+                    "`ensemble attach {}` shows it, here and on your other devices.",
+                    live.session.reference
+                ));
+            }
+            return Ok(DONE);
+        }
+        attach::show(live).await.map(|()| ExitCode::SUCCESS)
+    }
+}
+
+impl Choice {
+    fn mode(self) -> Mode {
+        match self {
+            Self::Ask => Mode::Ask,
+            Self::Edit => Mode::Edit,
+            Self::Plan => Mode::Plan,
+            Self::Bypass => Mode::Bypass,
+        }
+    }
+}
+
+/// The beginning of the first prompt.
+fn title(prompt: &str) -> Option<String> {
+    Some(print::short(prompt, 60)).filter(|title| !title.is_empty())
+}

@@ -1,0 +1,152 @@
+//! `ensemble attach` and `ensemble log`: a live session on the screen, or as text.
+
+use std::pin::pin;
+
+use clap::Args;
+use ensemble_client::SessionEvent;
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+
+use super::DONE;
+use super::session::Named;
+use crate::complete;
+use crate::context::{Context, interrupts};
+use crate::failure::Result;
+use crate::live::{Live, Opened, text};
+use crate::print;
+
+/// Shows a live session of yours, or one that was shared with you.
+#[derive(Debug, Args)]
+pub(crate) struct Attach {
+    /// The session's ref or id, or `last`
+    #[arg(add = complete::sessions())]
+    session: Named,
+}
+
+/// Prints the transcript of a live session.
+#[derive(Debug, Args)]
+pub(crate) struct Log {
+    /// The session's ref or id, or `last`
+    #[arg(add = complete::sessions())]
+    session: Named,
+    /// Go on with what comes
+    #[arg(long, short)]
+    follow: bool,
+}
+
+impl Attach {
+    pub(crate) async fn run(self, context: &Context) -> Result {
+        let me = context.me().await?;
+        let id = self.session.find(&me).await?;
+        show(Live::open(context, &me, id).await?).await?;
+        Ok(DONE)
+    }
+}
+
+impl Log {
+    pub(crate) async fn run(self, context: &Context) -> Result {
+        let me = context.me().await?;
+        let id = self.session.find(&me).await?;
+        let mut live = Live::open(context, &me, id).await?;
+        let mut interrupt = interrupts()?;
+        let mut printed = Printed { json: context.json, next: 0, follows: self.follow };
+        let mut after = 0;
+        {
+            let mut messages = pin!(me.client.messages_after(id, 0));
+            while let Some(message) = messages.next().await {
+                let message = message?;
+                after = message.seq;
+                printed.message(&mut live, &message).await?;
+            }
+        }
+        if !self.follow {
+            printed.rest(&mut live).await?;
+            return Ok(DONE);
+        }
+        let mut events = pin!(me.client.follow_session(id, Some(after)));
+        loop {
+            let event = tokio::select! {
+                event = events.next() => event,
+                _ = interrupt.recv() => return Ok(DONE),
+            };
+            match event {
+                Some(Ok(SessionEvent::Message(message))) => printed.message(&mut live, &message).await?,
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Err(error.into()),
+                None => return Ok(DONE),
+            }
+        }
+    }
+}
+
+/// What of the view is on the terminal.
+struct Printed {
+    json: bool,
+    /// The id of the first item that is not printed.
+    next: u64,
+    follows: bool,
+}
+
+/// The newest items of a log may still change, so they are printed at its end.
+const MAY_CHANGE: usize = 500;
+
+impl Printed {
+    async fn message(&mut self, live: &mut Live<'_>, message: &ensemble_types::messages::Message) -> Result<()> {
+        if self.json {
+            let Opened { seq, author, body, .. } = live.opened(message).await?;
+            let body: Option<Value> = body.and_then(|body| serde_json::from_str(&body).ok());
+            return print::json(&json!({ "seq": seq, "author": author_json(&author), "body": body }), true);
+        }
+        live.take(message).await?;
+        live.learn_names().await;
+        self.print(live, if self.follows { 0 } else { MAY_CHANGE })
+    }
+
+    /// Prints all but the newest `held` items.
+    fn print(&mut self, live: &Live<'_>, held: usize) -> Result<()> {
+        let new = live.view.items().len().saturating_sub(held);
+        for item in live.view.items().take(new).filter(|item| item.id >= self.next) {
+            self.next = item.id + 1;
+            if let Some(text) = text::item(item, !self.follows, |user| live.known_name(user)) {
+                print::line(text)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn rest(&mut self, live: &mut Live<'_>) -> Result<()> {
+        live.learn_names().await;
+        self.print(live, 0)
+    }
+}
+
+fn author_json(author: &ensemble_transcript::view::Author) -> Value {
+    use ensemble_transcript::view::Author;
+    match author {
+        Author::Host => json!({ "host": true }),
+        Author::Person { user, key } => json!({ "user": user, "key": key }),
+        Author::Nobody(why) => json!({ "unsigned": why }),
+    }
+}
+
+/// Shows the session until the person leaves.
+pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
+    let after = live.load().await?;
+    let mut interrupt = interrupts()?;
+    let mut printed = Printed { json: live.context.json, next: 0, follows: true };
+    printed.rest(&mut live).await?;
+    let mut events = pin!(live.me.client.follow_session(live.session.id, Some(after)));
+    loop {
+        let event = tokio::select! {
+            event = events.next() => event,
+            _ = interrupt.recv() => return Ok(()),
+        };
+        match event {
+            Some(event) => {
+                live.event(event?).await?;
+                printed.rest(&mut live).await?;
+            }
+            None => return Ok(()),
+        }
+    }
+}

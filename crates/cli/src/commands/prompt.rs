@@ -1,0 +1,230 @@
+//! `ensemble prompt`, `answer`, `interrupt` and `stop`: one command to a live session, without its screen.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Read as _, Write as _};
+use std::process::ExitCode;
+
+use clap::Args;
+use ensemble_transcript::body::{Answer as Reply, Content, Control, Prompt as Text};
+use ensemble_transcript::view::{Asks, Card, Taken};
+use ensemble_transcript::words::{OptionKind, When};
+use ensemble_types::sessions::{SessionStatus, UpdateSession};
+use serde_json::json;
+
+use super::DONE;
+use super::session::Named;
+use crate::complete;
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::live::{Live, text};
+use crate::print;
+
+/// Several requests are open, and none was named.
+const WHICH: u8 = 2;
+
+/// Gives the agent of a live session something to do.
+#[derive(Debug, Args)]
+pub(crate) struct Prompt {
+    /// The session's ref or id, or `last`
+    #[arg(add = complete::sessions())]
+    session: Named,
+    /// What to do (`-`: standard input)
+    #[arg(required = true, num_args = 1..)]
+    text: Vec<String>,
+    /// Put it into the turn that runs, where the agent can be steered
+    #[arg(long)]
+    now: bool,
+}
+
+/// Answers what the agent of a live session asks.
+#[derive(Debug, Args)]
+pub(crate) struct Answer {
+    /// The session's ref or id, or `last`
+    #[arg(add = complete::sessions())]
+    session: Named,
+    /// `allow` or `deny` this once, or the answer to a question
+    answer: Vec<String>,
+    /// Which request; needed without a terminal
+    #[arg(long, value_name = "ID")]
+    request: Option<String>,
+    /// One of its options
+    #[arg(long, value_name = "ID", conflicts_with = "answer")]
+    option: Option<String>,
+}
+
+/// Interrupts the turn of a live session, or ends the session.
+#[derive(Debug, Args)]
+pub(crate) struct Which {
+    /// The session's ref or id, or `last`
+    #[arg(add = complete::sessions())]
+    session: Named,
+}
+
+impl Prompt {
+    pub(crate) async fn run(self, context: &Context) -> Result {
+        let text = match self.text.as_slice() {
+            [dash] if dash == "-" => {
+                let mut text = String::new();
+                std::io::stdin().read_to_string(&mut text)?;
+                text
+            }
+            words => words.join(" "),
+        };
+        if text.trim().is_empty() {
+            return Err(Failure::message("The prompt is empty, so it was not sent."));
+        }
+        let when = if self.now { When::Now } else { When::Next };
+        let me = context.me().await?;
+        let mut live = Live::open(context, &me, self.session.find(&me).await?).await?;
+        let taken = live.command(Content::Prompt(Text { text, attachments: Vec::new(), when })).await?;
+        done(context, &live, taken, "The agent has it.")
+    }
+}
+
+impl Answer {
+    pub(crate) async fn run(self, context: &Context) -> Result {
+        let me = context.me().await?;
+        let mut live = Live::open(context, &me, self.session.find(&me).await?).await?;
+        live.load().await?;
+        let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+        let card = match self.chosen(context, &live, is_terminal)? {
+            Ok(card) => card,
+            Err(code) => return Ok(code),
+        };
+        let words = self.answer.join(" ");
+        if words.is_empty() && self.option.is_none() {
+            print::line(text::card(&card))?;
+            if !is_terminal {
+                return Ok(DONE);
+            }
+        }
+        let words = if words.is_empty() && self.option.is_none() { asked()? } else { words };
+        let answer = reply(&card, &words, self.option)?;
+        let taken = live.command(Content::Answer(answer)).await?;
+        done(context, &live, taken, "The agent has the answer.")
+    }
+
+    /// The request that is meant, or the exit code when there is none or several.
+    fn chosen(
+        &self,
+        context: &Context,
+        live: &Live<'_>,
+        is_terminal: bool,
+    ) -> Result<std::result::Result<Card, ExitCode>> {
+        let open: Vec<&Card> = live.view.open().collect();
+        if let Some(request) = &self.request {
+            let found = open.iter().find(|card| card.request_id == *request);
+            let found = found.ok_or_else(|| {
+                Failure::message(format!(
+                    "The request {request} is not open. Somebody has answered it, or it was withdrawn."
+                ))
+            })?;
+            return Ok(Ok(Card::clone(found)));
+        }
+        match open.as_slice() {
+            [] => Err(Failure::message("The agent does not ask anything now.")),
+            [only] if is_terminal => Ok(Ok(Card::clone(only))),
+            several => {
+                if context.json {
+                    let requests: Vec<&str> = several.iter().map(|card| card.request_id.as_str()).collect();
+                    print::json(&json!({ "requests": requests }), false)?;
+                } else {
+                    for card in several {
+                        print::line(text::card(card))?;
+                    }
+                    print::note("Say which one is meant: --request ID.");
+                }
+                Ok(Err(ExitCode::from(WHICH)))
+            }
+        }
+    }
+}
+
+/// Asks the person at the terminal.
+fn asked() -> Result<String> {
+    let mut stderr = std::io::stderr();
+    write!(stderr, "Your answer: ")?;
+    stderr.flush()?;
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    let line = line.trim().to_owned();
+    if line.is_empty() { Err(Failure::message("Nothing was answered.")) } else { Ok(line) }
+}
+
+fn reply(card: &Card, words: &str, option: Option<String>) -> Result<Reply> {
+    let (request_id, digest) = (card.request_id.clone(), card.digest.clone());
+    let empty = Reply { request_id, digest, option_id: None, answers: None, message: None };
+    match &card.asks {
+        Asks::Permission(permission) => {
+            let kind = match words {
+                "allow" | "yes" | "y" => Some(OptionKind::AllowOnce),
+                "deny" | "no" | "n" => Some(OptionKind::RejectOnce),
+                _ => None,
+            };
+            let chosen = option.unwrap_or_else(|| words.to_owned());
+            let found = permission.options.iter().find(|one| match &kind {
+                Some(kind) => one.kind == *kind,
+                None => one.option_id == chosen,
+            });
+            let found = found.ok_or_else(|| {
+                let ids: Vec<&str> = permission.options.iter().map(|one| one.option_id.as_str()).collect();
+                Failure::message(format!(
+                    "The request has no such option. It has: {}. `allow` and `deny` are for this once.",
+                    print::inline(&ids.join(", "))
+                ))
+            })?;
+            Ok(Reply { option_id: Some(found.option_id.clone()), ..empty })
+        }
+        Asks::Question(question) => match question.questions.as_slice() {
+            [only] => {
+                let text = option.unwrap_or_else(|| words.to_owned());
+                let answers = BTreeMap::from([(only.id.clone(), vec![text])]);
+                Ok(Reply { answers: Some(answers), ..empty })
+            }
+            _ => Err(Failure::message("The agent asks several questions at once. `ensemble attach` shows them all.")),
+        },
+    }
+}
+
+impl Which {
+    pub(crate) async fn interrupt(self, context: &Context) -> Result {
+        let me = context.me().await?;
+        let mut live = Live::open(context, &me, self.session.find(&me).await?).await?;
+        let taken = live.command(Content::Control(Control::Interrupt)).await?;
+        done(context, &live, taken, "The turn is interrupted.")
+    }
+
+    pub(crate) async fn stop(self, context: &Context) -> Result {
+        let me = context.me().await?;
+        let mut live = Live::open(context, &me, self.session.find(&me).await?).await?;
+        let taken = live.command(Content::Control(Control::Stop)).await?;
+        if taken == Taken::Done {
+            let update = UpdateSession { status: Some(SessionStatus::Ended), ..UpdateSession::default() };
+            me.client.update_session(live.session.id, &update).await?;
+        }
+        done(context, &live, taken, "The agent has ended. What was said can still be read.")
+    }
+}
+
+/// Says what has become of a command.
+fn done(context: &Context, live: &Live<'_>, taken: Taken, text: &str) -> Result {
+    let (word, failure) = match &taken {
+        Taken::Done => ("done", None),
+        Taken::Queued => ("queued", None),
+        Taken::NotYet => ("notTaken", None),
+        Taken::Rejected { code, text } => ("rejected", Some(text::rejection(code.as_ref(), text.as_deref()))),
+    };
+    if let Some(why) = failure {
+        return Err(Failure::message(format!("The machine did not do it: {why}")));
+    }
+    if context.json {
+        print::json(&json!({ "session": live.session.reference, "outcome": word }), false)?;
+    } else {
+        print::line(match taken {
+            Taken::Queued => "It waits for its turn.",
+            Taken::NotYet => "Sent. The machine has not taken it yet: it is away, and takes it when it is back.",
+            _ => text,
+        })?;
+    }
+    Ok(DONE)
+}

@@ -1,0 +1,121 @@
+//! `ensemble sessions`: what the live sessions of the account do, and which of them wait for somebody.
+
+use clap::Args;
+use ensemble_client::SessionFilter;
+use ensemble_client::seal::{self, Purpose};
+use ensemble_types::attention::AttentionKind;
+use ensemble_types::sessions::{AccessLevel, Session, SessionStatus};
+use futures_util::{StreamExt, TryStreamExt};
+use serde_json::json;
+
+use super::DONE;
+use crate::context::{Context, Me};
+use crate::failure::Result;
+use crate::machines::Machines;
+use crate::print;
+use crate::styled::Tone;
+use crate::table::{Column, Table};
+use crate::vault::Card;
+use crate::when;
+
+/// Sessions that are read at most.
+const MOST: usize = 200;
+
+/// Shows live sessions: what their agents do, and what they wait for. `ensemble session list` shows those of people too.
+#[derive(Debug, Args)]
+pub(crate) struct Sessions {
+    /// Only those that wait for you
+    #[arg(long)]
+    needs_me: bool,
+    /// Include ended sessions
+    #[arg(long, short)]
+    all: bool,
+}
+
+impl Sessions {
+    pub(crate) async fn run(self, context: &Context) -> Result {
+        let me = context.me().await?;
+        let filter = SessionFilter { active_only: !self.all, shared: true };
+        let is_meant =
+            |session: &Session| session.hosted && (!self.needs_me || session.attention.kind != AttentionKind::None);
+        let sessions =
+            me.client.sessions(filter).take(MOST).try_filter(|session| std::future::ready(is_meant(session)));
+        let sessions: Vec<Session> = sessions.try_collect().await?;
+        let cards: Vec<Card> = sessions.iter().map(|session| card(&me, session)).collect();
+        if context.json {
+            let rows =
+                sessions.iter().zip(&cards).map(|(session, card)| json!({ "session": session, "metadata": card }));
+            print::json(&json!({ "sessions": rows.collect::<Vec<_>>() }), false)?;
+            return Ok(DONE);
+        }
+        if sessions.is_empty() {
+            print::line(if self.needs_me {
+                "No session waits for you."
+            } else {
+                "No live sessions. `ensemble claude` starts one in this directory."
+            })?;
+            return Ok(DONE);
+        }
+        let machines = Machines::if_available(context, &me).await;
+        let mut table = Table::new([
+            Column::fixed("SESSION", 0),
+            Column::fixed("STATE", 0),
+            Column::fixed("WAITS FOR", 0),
+            Column::fixed("AGENT", 2),
+            Column::text("MACHINE", 4, 8),
+            Column::fixed("CHANGED", 3),
+            Column::text("TITLE", 1, 12),
+        ]);
+        for (session, card) in sessions.iter().zip(&cards) {
+            let of_machine = session.machine_id.as_ref().and_then(|id| machines.name(id)).map(str::to_owned);
+            let agent = card.more.get("agent").and_then(|agent| agent.as_str()).unwrap_or_default();
+            let title = card.title.clone().or_else(|| card.path.clone()).unwrap_or_default();
+            let tone = if session.attention.kind == AttentionKind::None { Tone::Plain } else { Tone::Strong };
+            table.row(
+                [
+                    session.reference.to_string(),
+                    state(session).to_owned(),
+                    waits_for(session),
+                    print::inline(agent),
+                    of_machine.or_else(|| card.host.clone()).unwrap_or_default(),
+                    when::ago(session.updated_at),
+                    print::short(&title, 60),
+                ]
+                .map(|cell| (tone, cell)),
+            );
+        }
+        table.print()?;
+        Ok(DONE)
+    }
+}
+
+fn card(me: &Me, session: &Session) -> Card {
+    let open = || {
+        let ring = me.ring(session).ok()?;
+        seal::open_json(&ring, Purpose::SessionMetadata(session.id), &session.metadata).ok()
+    };
+    open().unwrap_or_default()
+}
+
+fn state(session: &Session) -> &'static str {
+    match (session.status, session.online, session.thinking) {
+        (SessionStatus::Ended, ..) => "ended",
+        (_, false, _) => "away",
+        (_, true, true) => "working",
+        (_, true, false) => "idle",
+    }
+}
+
+fn waits_for(session: &Session) -> String {
+    let open = session.attention.open;
+    let several = |what: &str| if open > 1 { format!("{open} {what}s") } else { format!("a {what}") };
+    let what = match session.attention.kind {
+        AttentionKind::None => return String::new(),
+        AttentionKind::Permission => several("permission"),
+        AttentionKind::Question => several("question"),
+        AttentionKind::Finished => "has finished".to_owned(),
+        AttentionKind::Failed => "has failed".to_owned(),
+    };
+    // What waits for the owner does not wait for a guest who only reads.
+    if session.access_level == AccessLevel::View { format!("{what} (the owner's)") } else { what }
+}

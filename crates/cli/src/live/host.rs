@@ -1,0 +1,97 @@
+//! The program on this computer that hosts its sessions: the runner, or one that is started in the background for sessions only.
+
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use ensemble_runner::local::{self, Answer, Request, Start};
+use ensemble_types::ids::{MachineId, SessionId};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Command;
+
+use crate::commands::machine::{Register, Secret};
+use crate::context::{Context, Me};
+use crate::failure::{Failure, Result};
+use crate::home::Home;
+
+/// The line that a host prints when sessions can be started.
+pub(crate) const READY: &str = "ready";
+const READY_WITHIN: Duration = Duration::from_secs(30);
+const LOG: &str = "host.log";
+
+/// The folder of the sessions that this computer hosts as this machine.
+pub(crate) fn folder(home: &Home, machine: &MachineId) -> PathBuf {
+    home.path().join("hosts").join(machine.as_str())
+}
+
+/// Begins a session on this computer, and starts a host if none runs.
+pub(crate) async fn start(context: &Context, me: &Me, start: Start) -> Result<SessionId> {
+    let machine = context.home.settings()?.machines.remove(me.client.origin());
+    let request = Request::Start(start);
+    let asked = match &machine {
+        Some(machine) => local::ask(&folder(&context.home, machine), &request).await,
+        None => Err(io::ErrorKind::NotFound.into()),
+    };
+    let answer = match asked {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            let folder = begin(context, me).await?;
+            local::ask(&folder, &request).await
+        }
+        answer => answer,
+    };
+    match answer {
+        Ok(Answer::Started(session)) => Ok(session),
+        Ok(Answer::Refused(why)) => Err(Failure::message(why)),
+        Ok(Answer::Leaving) => {
+            Err(Failure::message("The program that hosts sessions here is about to end. Try again."))
+        }
+        Err(error) => Err(Failure::message(format!("The program that hosts sessions here does not answer: {error}."))),
+    }
+}
+
+/// Registers this computer as a machine, and starts a host in the background.
+async fn begin(context: &Context, me: &Me) -> Result<PathBuf> {
+    let registered = Register::default().run(context, me).await?;
+    if matches!(registered.credential, Secret::Token(_)) {
+        return Err(Failure::message(
+            "This computer is a linked device, and its machine has no key in your account yet. Run `ensemble link` on your first \
+             device and `ensemble runner link` here.",
+        ));
+    }
+    let folder = folder(&context.home, &registered.machine.id);
+    let unusable = |error: io::Error| Failure::message(format!("Cannot use {}: {error}.", folder.display()));
+    DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(unusable)?;
+    let log = File::options().create(true).append(true).open(folder.join(LOG)).map_err(unusable)?;
+    let program = std::env::current_exe().map_err(unusable)?;
+    let mut child = Command::new(program)
+        .args(["runner", "host"])
+        .env("ENSEMBLE_HOME", context.home.path())
+        .env("ENSEMBLE_SERVER", me.client.base().as_str())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::from(log))
+        .spawn()
+        .map_err(unusable)?;
+    let stdout = child.stdout.take().ok_or_else(|| Failure::message("The host has no output."))?;
+    let mut line = String::new();
+    let mut lines = BufReader::new(stdout);
+    let ready = tokio::time::timeout(READY_WITHIN, lines.read_line(&mut line)).await;
+    match ready {
+        Ok(Ok(_)) if line.trim() == READY => Ok(folder),
+        _ => Err(not_started(&folder)),
+    }
+}
+
+fn not_started(folder: &Path) -> Failure {
+    let path = folder.join(LOG);
+    let log = std::fs::read_to_string(&path).unwrap_or_default();
+    let last = log.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it says nothing");
+    Failure::message(format!(
+        "The program that hosts sessions here did not start: {}. Its log is {}.",
+        crate::print::inline(last),
+        path.display()
+    ))
+}

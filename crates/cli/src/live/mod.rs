@@ -1,0 +1,289 @@
+//! A live session as this program shows it: messages that were opened, checked and folded into what a screen has; and commands that
+//! are signed for its machine.
+
+pub(crate) mod host;
+pub(crate) mod text;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use ensemble_client::seal::{self, KeyRing, Purpose, SealError};
+use ensemble_client::{SessionEvent, Window, idempotency_key};
+use ensemble_transcript::body::{Content, KnownList, Message as Said};
+use ensemble_transcript::view::{Author, Changed, Incoming, Item, Keep, Shown, Taken, View};
+use ensemble_transcript::{Envelope, Frame};
+use ensemble_types::devices::Role;
+use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::messages::{AppendMessage, Message};
+use ensemble_types::sessions::Session;
+use ensemble_types::text::{Blob, Text};
+use futures_util::StreamExt;
+
+use crate::context::{Context, Me, now};
+use crate::devices::List;
+use crate::failure::{Failure, Result};
+use crate::print;
+
+/// Messages that are loaded before new ones are followed.
+const NEWEST: u32 = 300;
+/// How long a command of this program may wait for the machine's receipt before that is said.
+const RECEIPT_WITHIN: Duration = Duration::from_secs(15);
+
+/// A session that a machine hosts.
+pub(crate) struct Live<'a> {
+    pub(crate) context: &'a Context,
+    pub(crate) me: &'a Me,
+    pub(crate) session: Session,
+    pub(crate) view: View,
+    ring: KeyRing,
+    owner: List,
+    /// What was found out about signers.
+    signers: HashMap<(UserId, String), Author>,
+    names: HashMap<UserId, String>,
+}
+
+/// A message that was opened and checked.
+pub(crate) struct Opened {
+    pub(crate) seq: u64,
+    pub(crate) author: Author,
+    pub(crate) body: Option<String>,
+    pub(crate) message: std::result::Result<Said, ensemble_transcript::BadBody>,
+}
+
+impl<'a> Live<'a> {
+    pub(crate) async fn open(context: &'a Context, me: &'a Me, id: SessionId) -> Result<Self> {
+        let session = me.session(context, id).await?;
+        if !session.hosted {
+            return Err(Failure::message(format!(
+                "No agent works in session {}: people write to each other in it. `ensemble session read {}` shows it.",
+                session.reference, session.reference
+            )));
+        }
+        let ring = me.reading_ring(context, &session).await?;
+        let owner = me.list_of(context, session.owner_id).await?;
+        let view = View::new(Keep::default());
+        let (signers, names) = (HashMap::new(), HashMap::new());
+        Ok(Self { context, me, session, view, ring, owner, signers, names })
+    }
+
+    /// Takes the newest messages. Returns the `seq` from which to follow.
+    pub(crate) async fn load(&mut self) -> Result<i64> {
+        let window = Window { limit: Some(NEWEST), ..Window::default() };
+        let mut page = self.me.client.message_page(self.session.id, window).await?;
+        page.messages.sort_by_key(|message| message.seq);
+        for message in &page.messages {
+            self.take(message).await?;
+        }
+        Ok(page.messages.last().map_or(page.last_seq, |message| message.seq))
+    }
+
+    /// Takes the next message.
+    pub(crate) async fn take(&mut self, message: &Message) -> Result<Changed> {
+        let Opened { seq, author, body, message } = self.opened(message).await?;
+        let digest = body.as_deref().map(ensemble_transcript::digest).unwrap_or_default();
+        Ok(self.view.message(Incoming { seq, author, digest, message }))
+    }
+
+    /// Takes an event of the stream.
+    pub(crate) async fn event(&mut self, event: SessionEvent) -> Result<Changed> {
+        Ok(match event {
+            SessionEvent::Message(message) => self.take(&message).await?,
+            SessionEvent::Live(live) => {
+                let opened = seal::open(&self.ring, Purpose::LiveFrame(self.session.id), &live.content);
+                let frame = opened.ok().as_deref().and_then(Frame::read);
+                frame.map(|frame| self.view.frame(&frame)).unwrap_or_default()
+            }
+            SessionEvent::Changed(_) => {
+                self.session = self.me.session(self.context, self.session.id).await?;
+                Changed { state: true, ..Changed::default() }
+            }
+        })
+    }
+
+    /// Opens a message and finds out who has signed it.
+    pub(crate) async fn opened(&mut self, message: &Message) -> Result<Opened> {
+        let seq = u64::try_from(message.seq).unwrap_or_default();
+        let unsigned = |why: String| Opened {
+            seq,
+            author: Author::Nobody(why),
+            body: None,
+            message: Err(ensemble_transcript::BadBody::Malformed("it is not signed".to_owned())),
+        };
+        let opened = match self.unseal(message).await? {
+            Ok(opened) => opened,
+            Err(error) => return Ok(unsigned(error.to_string())),
+        };
+        let envelope = match Envelope::open(self.session.id, &opened) {
+            Ok(envelope) => envelope,
+            Err(why) => return Ok(unsigned(why.to_string())),
+        };
+        let said = envelope.message();
+        if said.as_ref().is_ok_and(|said| said.local_id != message.local_id) {
+            return Ok(unsigned("it was signed under another id".to_owned()));
+        }
+        let author = self.author(&envelope).await?;
+        Ok(Opened { seq, author, body: Some(envelope.body), message: said })
+    }
+
+    async fn unseal(&mut self, message: &Message) -> Result<std::result::Result<Vec<u8>, SealError>> {
+        let purpose = Purpose::Message(self.session.id);
+        let opened = seal::open(&self.ring, purpose, &message.content);
+        if !matches!(opened, Err(SealError::UnknownEpoch(_))) {
+            return Ok(opened);
+        }
+        // The key was changed in the meantime.
+        self.session = self.me.session(self.context, self.session.id).await?;
+        self.ring = self.me.reading_ring(self.context, &self.session).await?;
+        Ok(seal::open(&self.ring, purpose, &message.content))
+    }
+
+    /// Whose key it is. A key that was in a list once counts for what it has signed; the machine decides about commands by the
+    /// newest lists.
+    async fn author(&mut self, envelope: &Envelope) -> Result<Author> {
+        let signer = (envelope.user, envelope.key.clone());
+        if let Some(known) = self.signers.get(&signer) {
+            return Ok(known.clone());
+        }
+        let author = self.find_author(envelope).await?;
+        self.signers.insert(signer, author.clone());
+        Ok(author)
+    }
+
+    async fn find_author(&self, envelope: &Envelope) -> Result<Author> {
+        let (user, key) = (envelope.user, envelope.key.as_str());
+        let person = || Author::Person { user, key: key.to_owned() };
+        if user == self.session.owner_id {
+            let machine = self.session.machine_id.as_ref();
+            let is_host = |list: &List| {
+                list.device(key).is_some_and(|device| {
+                    device.role == Role::Machine && device.machine_id.is_some() && device.machine_id.as_ref() == machine
+                })
+            };
+            if is_host(&self.owner) {
+                return Ok(Author::Host);
+            }
+            if shares(&self.owner, key) {
+                return Ok(person());
+            }
+            let account = &self.owner.body().account;
+            if self.me.client.ever_shared(user, account, key).await? {
+                return Ok(person());
+            }
+            // The machine was taken from the list, or it has a new key.
+            if self.me.client.ever_made(user, account, key, machine).await? {
+                return Ok(Author::Host);
+            }
+        } else if let Ok(list) = self.me.list_of(self.context, user).await
+            && (shares(&list, key) || self.me.client.ever_shared(user, &list.body().account, key).await?)
+        {
+            return Ok(person());
+        }
+        Ok(Author::Nobody(format!("not signed by a device of {user}")))
+    }
+
+    /// How a user is called. Names are only what the server says somebody is called.
+    pub(crate) async fn name(&mut self, user: UserId) -> String {
+        if user == self.me.id {
+            return "you".to_owned();
+        }
+        if let Some(name) = self.names.get(&user) {
+            return name.clone();
+        }
+        let named = self.me.client.user(user).await.ok().and_then(|user| user.display_name);
+        let short: String = user.to_string().chars().take(8).collect();
+        let name = match named.filter(|name| !name.trim().is_empty()) {
+            Some(name) => format!("{} ({short}…)", print::inline(&name)),
+            None => format!("{short}…"),
+        };
+        self.names.insert(user, name.clone());
+        name
+    }
+
+    /// The names of all who have written what is shown.
+    pub(crate) async fn learn_names(&mut self) {
+        let unknown: Vec<UserId> = self
+            .view
+            .items()
+            .filter_map(|item| match &item.author {
+                Author::Person { user, .. } if !self.names.contains_key(user) => Some(*user),
+                _ => None,
+            })
+            .collect();
+        for user in unknown {
+            self.name(user).await;
+        }
+    }
+
+    pub(crate) fn known_name(&self, user: UserId) -> String {
+        if user == self.me.id {
+            return "you".to_owned();
+        }
+        self.names.get(&user).cloned().unwrap_or_else(|| user.to_string())
+    }
+
+    /// Signs and sends a command. Returns its `localId` and its `seq`.
+    pub(crate) async fn send(&mut self, content: Content) -> Result<(String, i64)> {
+        const TRIES: usize = 3;
+        let local_id = idempotency_key();
+        let list = KnownList { version: self.owner.version(), digest: self.owner.digest_text() };
+        let said = Said { local_id: local_id.clone(), at: now(), list, n: None, content };
+        let body = said.write().map_err(|error| Failure::message(format!("It was not sent: {error}.")))?;
+        let envelope = Envelope::sign(self.session.id, self.me.id, body, self.me.key.signing_key());
+        let text = envelope.and_then(|envelope| envelope.write());
+        let text = text.map_err(|error| Failure::message(format!("It was not sent: {error}.")))?;
+        for _ in 0..TRIES {
+            let (session, ring) = self.me.writable(self.context, self.session.id).await?;
+            (self.session, self.ring) = (session, ring);
+            let sealed = seal::seal(&self.ring, Purpose::Message(self.session.id), &text)
+                .map_err(|error| Failure::Seal("The message".to_owned(), error))?;
+            let message = AppendMessage {
+                content: Blob::new(sealed).map_err(|_| Failure::message("It is too long to be sent."))?,
+                local_id: Text::new(local_id.clone()).map_err(|error| Failure::message(format!("Its id {error}.")))?,
+                key_epoch: Some(self.ring.epoch().into()),
+            };
+            match self.me.client.append_message(self.session.id, &message).await {
+                Err(error) if error.is(ensemble_types::problem::Code::KeyEpochOld) => {}
+                sent => return Ok((local_id, sent?.0.seq)),
+            }
+        }
+        Err(Failure::message("The session's key changes all the time, so it was not sent. Try again."))
+    }
+
+    /// Signs and sends a command, and waits for the machine's receipt.
+    pub(crate) async fn command(&mut self, content: Content) -> Result<Taken> {
+        let (local_id, seq) = self.send(content).await?;
+        let after = self.view_end().min(seq - 1);
+        let mut events = std::pin::pin!(self.me.client.follow_session(self.session.id, Some(after)));
+        let receipt = async {
+            while let Some(event) = events.next().await {
+                self.event(event?).await?;
+                match self.taken(&local_id) {
+                    None | Some(Taken::NotYet) => {}
+                    Some(taken) => return Ok(taken),
+                }
+            }
+            Ok::<_, Failure>(Taken::NotYet)
+        };
+        tokio::time::timeout(RECEIPT_WITHIN, receipt).await.unwrap_or(Ok(Taken::NotYet))
+    }
+
+    /// What has become of a command of this device.
+    pub(crate) fn taken(&self, local_id: &str) -> Option<Taken> {
+        let own = self.me.key.public_key();
+        let is_own = |item: &&Item| {
+            item.local_id == local_id && matches!(&item.author, Author::Person { key, .. } if *key == own)
+        };
+        self.view.items().rev().find(is_own).and_then(|item| match &item.shown {
+            Shown::Prompt(_, taken) | Shown::Answer(_, taken) | Shown::Control(_, taken) => Some(taken.clone()),
+            _ => None,
+        })
+    }
+
+    fn view_end(&self) -> i64 {
+        self.view.items().next_back().map_or(i64::MAX, |item| i64::try_from(item.seq).unwrap_or(i64::MAX))
+    }
+}
+
+fn shares(list: &List, key: &str) -> bool {
+    list.device(key).is_some_and(|device| device.role.shares_sessions())
+}
