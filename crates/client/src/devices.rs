@@ -10,6 +10,7 @@ use ensemble_types::devices::{
 use ensemble_types::ids::{DeviceId, MachineId, UserId};
 use ensemble_types::text::{Blob, Text};
 use serde::de::IgnoredAny;
+use sha2::{Digest, Sha256};
 
 use crate::account_key::AccountKey;
 use crate::error::{Error, Result};
@@ -21,6 +22,8 @@ use crate::transport::Client;
 pub enum Known<'a> {
     /// The public key of its first device.
     Account(&'a str),
+    /// SHA-256 of that key's 32 bytes, base64url.
+    AccountDigest(&'a str),
     /// A list that was checked before.
     List(&'a List),
     /// The public key of its first device, and a version with its digest, by a device of the account.
@@ -37,6 +40,14 @@ pub fn sign_list(list: &DeviceList, key: &AccountKey) -> Result<SignedList> {
         signer: Blob::new(key.public_key()).map_err(too_long)?,
         signature: Blob::new(signature).map_err(too_long)?,
     })
+}
+
+/// The account key that a first list names, if it has this digest. The list is checked with it.
+fn account_of(signed: &SignedList, digest: &str) -> Result<String> {
+    let other = || Error::DeviceList(ListError::OtherAccount);
+    let list: DeviceList = serde_json::from_str(&signed.body).map_err(|_| other())?;
+    let key = ensemble_devices::decode::<32>(&list.account).ok_or_else(other)?;
+    if encode(&Sha256::digest(key)) == digest { Ok(list.account) } else { Err(other()) }
 }
 
 impl Client {
@@ -93,7 +104,7 @@ impl Client {
 
     async fn walk_lists(&self, user: UserId, known: Known<'_>, mut each: impl FnMut(&List)) -> Result<Option<List>> {
         let mut newest = match known {
-            Known::Account(_) | Known::Vouched { .. } => None,
+            Known::Account(_) | Known::AccountDigest(_) | Known::Vouched { .. } => None,
             Known::List(list) => Some(list.clone()),
         };
         // The known one comes again, so that a server that has forgotten it is noticed.
@@ -114,6 +125,7 @@ impl Client {
                     Some(list) => Some(list.next(signed)?),
                     None => match known {
                         Known::Account(account) | Known::Vouched { account, .. } => Some(List::first(signed, account)?),
+                        Known::AccountDigest(digest) => Some(List::first(signed, &account_of(signed, digest)?)?),
                         Known::List(list) => Some(list.next(signed)?),
                     },
                 };
