@@ -6,16 +6,18 @@ mod item;
 mod live;
 #[cfg(test)]
 mod tests;
+mod unmatched;
 
 use std::collections::{HashMap, VecDeque};
 
 pub use item::{Asks, Author, Card, Item, Note, Shown, Taken};
 pub use live::Growing;
 use live::Live;
+use unmatched::Unmatched;
 
 use crate::body::{BadBody, Content, Message, Plan, Receipt, Resolved, State, TextPart, ToolCall, Turn, Writer};
 use crate::frame::Frame;
-use crate::words::{ToolStatus, TurnState};
+use crate::words::{ReceiptOutcome, ToolStatus, TurnState};
 
 /// How much is kept. Older items are dropped.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +54,7 @@ pub struct Incoming {
 }
 
 /// The session as a client shows it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct View {
     keep: Keep,
     items: VecDeque<Item>,
@@ -65,20 +67,91 @@ pub struct View {
     requests: HashMap<String, u64>,
     /// By the key that signed it and its `localId`.
     commands: HashMap<(String, String), u64>,
+    /// The prompts that wait for their turn, by their `localId`.
+    queued: HashMap<String, u64>,
     /// Open requests, oldest first.
     open: VecDeque<Card>,
+    /// What became of requests and commands that are not shown: an older part may bring them.
+    unmatched: Unmatched,
     state: Option<State>,
     plan: Option<Plan>,
     live: Live,
 }
 
+/// The id of the first item. Older ones that are loaded later have lower ids.
+const FIRST_ID: u64 = 1 << 32;
+
 /// The open requests that are kept: what `attention.open` counts to.
 const MOST_OPEN: usize = 99;
+/// The prompts that wait at once; a host takes fewer.
+const MOST_QUEUED: usize = 1_000;
+
+impl Default for View {
+    fn default() -> Self {
+        Self::new(Keep::default())
+    }
+}
 
 impl View {
     /// An empty view that keeps so much.
     pub fn new(keep: Keep) -> Self {
-        Self { keep, ..Self::default() }
+        Self {
+            keep,
+            items: VecDeque::new(),
+            first_id: FIRST_ID,
+            bytes: 0,
+            last_seq: None,
+            last_n: None,
+            tools: HashMap::new(),
+            requests: HashMap::new(),
+            commands: HashMap::new(),
+            queued: HashMap::new(),
+            open: VecDeque::new(),
+            unmatched: Unmatched::default(),
+            state: None,
+            plan: None,
+            live: Live::default(),
+        }
+    }
+
+    /// Puts the messages before the first one that is shown in front, in `seq` order. The view keeps more from now on. What a later
+    /// message has said about them is shown as it is there.
+    pub fn older(&mut self, messages: impl IntoIterator<Item = Incoming>) {
+        let mut before = Self::new(Keep { items: usize::MAX, bytes: usize::MAX });
+        for message in messages {
+            before.message(message);
+        }
+        self.keep.items = self.keep.items.saturating_add(before.items.len());
+        self.keep.bytes = self.keep.bytes.saturating_add(before.bytes);
+        self.bytes = self.bytes.saturating_add(before.bytes);
+        for item in before.items.into_iter().rev() {
+            let Some(id) = self.first_id.checked_sub(1) else { return };
+            let item = Item { id, ..item };
+            match &item.shown {
+                Shown::Tool(call) => drop(self.tools.entry(call.tool_call_id.clone()).or_insert(id)),
+                Shown::Card(card) => drop(self.requests.entry(card.request_id.clone()).or_insert(id)),
+                _ => {}
+            }
+            if let Some(command) = command(&item) {
+                self.commands.entry(command).or_insert(id);
+            }
+            self.first_id = id;
+            self.items.push_front(item);
+        }
+        self.state = self.state.take().or(before.state);
+        self.plan = self.plan.take().or(before.plan);
+        let mut changed = Changed::default();
+        let unmatched = std::mem::take(&mut self.unmatched);
+        let room = MOST_OPEN.saturating_sub(self.open.len());
+        for card in before.open.into_iter().rev().take(room) {
+            self.open.push_front(card);
+        }
+        for resolved in unmatched.resolved {
+            self.resolve(&mut changed, resolved);
+        }
+        for receipt in unmatched.receipts {
+            self.receipt(&mut changed, receipt);
+        }
     }
 
     /// The items that are kept, oldest first.
@@ -199,7 +272,7 @@ impl View {
     fn host(&mut self, changed: &mut Changed, seq: u64, digest: String, message: Message) {
         let (at, local_id) = (Some(message.at), message.local_id);
         let shown = match message.content {
-            Content::Turn(turn) => self.turn(turn),
+            Content::Turn(turn) => self.turn(changed, turn),
             Content::Text(part) => Shown::Text(self.whole(changed, part)),
             Content::Thought(part) => Shown::Thought(self.whole(changed, part)),
             Content::ToolCall(call) => match self.tool(changed, *call) {
@@ -230,9 +303,18 @@ impl View {
         self.push(changed, Item { id: 0, seq, author: Author::Host, local_id, at, shown });
     }
 
-    fn turn(&mut self, turn: Turn) -> Shown {
+    fn turn(&mut self, changed: &mut Changed, turn: Turn) -> Shown {
         match turn.state {
-            TurnState::Started => self.live.begin(&turn.turn_id),
+            TurnState::Started => {
+                self.live.begin(&turn.turn_id);
+                if let Some(id) = turn.prompt_id.as_ref().and_then(|prompt| self.queued.remove(prompt)) {
+                    self.amend(changed, id, |shown| {
+                        if let Some(taken) = shown.taken_mut() {
+                            *taken = Taken::Done;
+                        }
+                    });
+                }
+            }
             _ => self.live.finish(),
         }
         Shown::Turn(turn)
@@ -251,13 +333,20 @@ impl View {
             self.live.complete(&call.turn_id, part);
             changed.live = true;
         }
-        let Some(id) = self.tools.get(&call.tool_call_id).copied() else { return Some(Box::new(call)) };
+        if !self.tools.contains_key(&call.tool_call_id) {
+            return Some(Box::new(call));
+        }
+        self.amend_call(changed, call);
+        None
+    }
+
+    fn amend_call(&mut self, changed: &mut Changed, call: ToolCall) {
+        let Some(id) = self.tools.get(&call.tool_call_id).copied() else { return };
         self.amend(changed, id, |shown| {
             if let Shown::Tool(known) = shown {
                 known.amend(call);
             }
         });
-        None
     }
 
     fn ask(&mut self, request_id: String, digest: String, asks: Asks) -> Box<Card> {
@@ -274,7 +363,9 @@ impl View {
 
     fn resolve(&mut self, changed: &mut Changed, resolved: Resolved) {
         self.open.retain(|card| card.request_id != resolved.request_id);
-        let Some(id) = self.requests.get(&resolved.request_id).copied() else { return };
+        let Some(id) = self.requests.get(&resolved.request_id).copied() else {
+            return self.unmatched.resolved(resolved);
+        };
         self.amend(changed, id, |shown| {
             if let Shown::Card(card) = shown {
                 card.resolved.get_or_insert(resolved);
@@ -284,7 +375,12 @@ impl View {
 
     fn receipt(&mut self, changed: &mut Changed, receipt: Receipt) {
         let command = (receipt.key.clone(), receipt.command_id.clone());
-        let Some(id) = self.commands.get(&command).copied() else { return };
+        let Some(id) = self.commands.get(&command).copied() else {
+            return self.unmatched.receipt(receipt);
+        };
+        if receipt.outcome == ReceiptOutcome::Queued && self.queued.len() < MOST_QUEUED {
+            self.queued.insert(receipt.command_id.clone(), id);
+        }
         self.amend(changed, id, |shown| {
             if let Some(taken) = shown.taken_mut().filter(|taken| matches!(taken, Taken::NotYet | Taken::Queued)) {
                 *taken = Taken::of(receipt);

@@ -119,7 +119,7 @@ fn a_command_is_not_taken_until_its_receipt_comes() {
     assert!(matches!(session.last(), Shown::Prompt(_, Taken::NotYet)));
     session.host(receipt("other", ReceiptOutcome::Done));
     assert!(matches!(session.last(), Shown::Prompt(_, Taken::NotYet)));
-    assert_eq!(session.host(receipt("p1", ReceiptOutcome::Queued)).items, [0]);
+    assert_eq!(session.host(receipt("p1", ReceiptOutcome::Queued)).items, [FIRST_ID]);
     assert!(matches!(session.last(), Shown::Prompt(_, Taken::Queued)));
     session.host(receipt("p1", ReceiptOutcome::Done));
     session.host(receipt("p1", ReceiptOutcome::Rejected));
@@ -142,9 +142,9 @@ fn a_card_is_open_until_it_is_resolved_and_opens_once() {
         let (request_id, reason) = ("r1".to_owned(), None);
         Content::Resolved(Resolved { request_id, outcome, option_id: None, by: None, reason })
     };
-    assert_eq!(session.host(resolved(Outcome::Selected)).items, [0]);
+    assert_eq!(session.host(resolved(Outcome::Selected)).items, [FIRST_ID]);
     session.host(resolved(Outcome::Withdrawn));
-    let Shown::Card(card) = &session.view.item(0).unwrap().shown else { panic!() };
+    let Shown::Card(card) = &session.view.item(FIRST_ID).unwrap().shown else { panic!() };
     assert_eq!(card.resolved.as_ref().unwrap().outcome, Outcome::Selected, "the first counts");
     assert_eq!(session.view.open().len(), 0);
 }
@@ -155,15 +155,15 @@ fn an_open_card_is_kept_although_its_item_is_dropped() {
     session.host(permission("r1"));
     (0..20).for_each(|part| drop(session.host(text(part, "x"))));
     assert_eq!((session.view.items().len(), session.view.open().len()), (5, 1));
-    assert_eq!(session.view.item(0), None);
-    assert_eq!(session.view.item(20).unwrap().id, 20);
+    assert_eq!(session.view.item(FIRST_ID), None);
+    assert_eq!(session.view.item(FIRST_ID + 20).unwrap().id, FIRST_ID + 20);
 }
 
 #[test]
 fn later_messages_of_a_tool_amend_it() {
     let mut session = Session::default();
     session.host(tool(ToolStatus::InProgress, Some("ls")));
-    assert_eq!(session.host(tool(ToolStatus::Completed, None)).items, [0]);
+    assert_eq!(session.host(tool(ToolStatus::Completed, None)).items, [FIRST_ID]);
     let Shown::Tool(call) = session.last() else { panic!() };
     assert_eq!((call.title.as_deref(), &call.status), (Some("ls"), &Some(ToolStatus::Completed)));
     assert_eq!(session.view.items().len(), 1);
@@ -289,4 +289,56 @@ proptest! {
             prop_assert!(whole[..newest].ends_with(pieces.last().unwrap()), "{shown}");
         }
     }
+}
+
+#[test]
+fn older_messages_come_in_front_with_what_was_said_of_them_later() {
+    let incoming = |seq: u64, author: Author, local_id: &str, n: Option<u64>, content: Content| {
+        let list = KnownList { version: 1, digest: String::new() };
+        let at = Timestamp::from_unix_seconds(0);
+        let message = Ok(Message { local_id: local_id.to_owned(), at, list, n, content });
+        Incoming { seq, author, digest: format!("digest-{seq}"), message }
+    };
+    let prompt = Content::Prompt(Prompt { text: "go".into(), attachments: Vec::new(), when: When::Next });
+    let receipt =
+        Receipt { command_id: "c".into(), key: "k".into(), outcome: ReceiptOutcome::Done, code: None, text: None };
+    let resolved =
+        Resolved { request_id: "r1".into(), outcome: Outcome::Selected, option_id: None, by: None, reason: None };
+    let older = [
+        incoming(1, ann(), "c", None, prompt),
+        incoming(2, Author::Host, "h1", Some(1), permission("r1")),
+        incoming(3, Author::Host, "h2", Some(2), permission("r2")),
+    ];
+    let mut view = View::new(Keep { items: 2, bytes: 1 << 20 });
+    view.message(incoming(4, Author::Host, "h3", Some(3), Content::Receipt(receipt)));
+    view.message(incoming(5, Author::Host, "h4", Some(4), Content::Resolved(resolved)));
+    view.message(incoming(6, Author::Host, "h5", Some(5), text(0, "new")));
+    view.older(older);
+    let shown: Vec<(u64, u64)> = view.items().map(|item| (item.id, item.seq)).collect();
+    assert_eq!(shown, [(FIRST_ID - 3, 1), (FIRST_ID - 2, 2), (FIRST_ID - 1, 3), (FIRST_ID, 6)]);
+    let Shown::Prompt(_, taken) = &view.item(FIRST_ID - 3).unwrap().shown else { panic!() };
+    assert_eq!(*taken, Taken::Done);
+    assert_eq!(view.open().map(|card| card.request_id.as_str()).collect::<Vec<_>>(), ["r2"]);
+    // What comes next still fits in.
+    view.message(incoming(7, Author::Host, "h6", Some(6), text(1, "newer")));
+    assert_eq!(view.items().len(), 5);
+}
+
+#[test]
+fn a_prompt_waits_until_its_turn_begins() {
+    let mut session = Session::default();
+    let prompt = Content::Prompt(Prompt { text: "go".into(), attachments: Vec::new(), when: When::Next });
+    session.message(ann(), "c", None, prompt);
+    let (command_id, key) = ("c".to_owned(), "k".to_owned());
+    let outcome = ReceiptOutcome::Queued;
+    session.host(Content::Receipt(Receipt { command_id, key, outcome, code: None, text: None }));
+    let taken = |session: &Session| match &session.view.item(FIRST_ID).unwrap().shown {
+        Shown::Prompt(_, taken) => taken.clone(),
+        _ => panic!(),
+    };
+    assert_eq!(taken(&session), Taken::Queued);
+    let Content::Turn(begun) = turn(TurnState::Started) else { panic!() };
+    let begun = Turn { prompt_id: Some("c".into()), ..begun };
+    assert_eq!(session.host(Content::Turn(begun)).items, [FIRST_ID, FIRST_ID + 1]);
+    assert_eq!(taken(&session), Taken::Done);
 }
