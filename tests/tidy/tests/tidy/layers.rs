@@ -16,9 +16,10 @@ fn crates_depend_only_on_those_they_may() {
         ("devices", vec!["types"]),
         ("transcript", vec!["types", "devices"]),
         ("agent", vec!["types", "transcript"]),
+        ("screen", vec!["types", "transcript"]),
         ("client", vec!["types", "devices", "transcript"]),
         ("runner", vec!["types", "client", "transcript", "agent"]),
-        ("cli", vec!["types", "client", "runner", "all-in-one", "transcript", "agent"]),
+        ("cli", vec!["types", "client", "runner", "all-in-one", "transcript", "agent", "screen"]),
         ("testkit", vec!["types", "chassis", "store-kit", "rpc", "client"]),
     ]);
     for name in ["identity", "machine-registry", "session-store", "orchestrator", "voice-gateway", "edge-proxy"] {
@@ -38,7 +39,14 @@ fn crates_depend_only_on_those_they_may() {
 #[test]
 fn clients_and_runners_link_neither_the_server_nor_the_database() {
     let graph = dependencies();
-    for name in ["ensemble-types", "ensemble-client", "ensemble-runner", "ensemble-transcript", "ensemble-agent"] {
+    for name in [
+        "ensemble-types",
+        "ensemble-client",
+        "ensemble-runner",
+        "ensemble-transcript",
+        "ensemble-agent",
+        "ensemble-screen",
+    ] {
         for heavy in ["actix-web", "diesel", "r2d2"] {
             assert!(!reachable(&graph, name).contains(heavy), "{name} reaches {heavy}");
         }

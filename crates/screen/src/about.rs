@@ -1,0 +1,99 @@
+//! What the caller tells the screen beside the transcript: who looks at it, from where, and what the terminal can show.
+
+use std::time::Instant;
+
+use ensemble_types::ids::UserId;
+
+/// What is around the transcript. The caller builds it for each call.
+pub struct About<'a> {
+    /// Of the session.
+    pub title: &'a str,
+    pub connection: Connection,
+    /// What this person may command. The host decides; the screen only offers what can succeed.
+    pub level: Level,
+    pub me: &'a Me,
+    /// The name of a user. The screen makes it fit and visible.
+    pub name: &'a dyn Fn(UserId) -> String,
+    /// The time. It decides what was typed too soon after a card appeared.
+    pub now: Instant,
+}
+
+/// The person at this screen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Me {
+    pub user: UserId,
+    /// The public key that signs this screen's commands, as in [`ensemble_transcript::view::Author::Person`].
+    pub key: String,
+}
+
+/// Whether what is shown is what is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connection {
+    Online,
+    Connecting,
+    /// The server can be reached, and the session's machine cannot.
+    MachineAway,
+}
+
+/// What a person may command. Each level includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    Read,
+    /// Prompts and interrupts.
+    Prompt,
+    /// Answers, and chooses the model.
+    Approve,
+    /// Everything.
+    Owner,
+}
+
+/// What the terminal can show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    pub colour: bool,
+    /// Characters beyond ASCII in what the screen itself draws.
+    pub unicode: bool,
+}
+
+impl Look {
+    /// From `NO_COLOR` (no-color.org), `TERM` and the locale (POSIX: `LC_ALL` before `LC_CTYPE` before `LANG`).
+    pub fn of(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")).unwrap_or_default();
+        let locale = locale.to_lowercase();
+        let is_plain = matches!(set("TERM").as_deref(), None | Some("dumb"));
+        Self {
+            colour: set("NO_COLOR").is_none() && !is_plain,
+            unicode: locale.contains("utf-8") || locale.contains("utf8"),
+        }
+    }
+}
+
+impl Connection {
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Online => "online",
+            Self::Connecting => "connecting…",
+            Self::MachineAway => "the machine is away",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_look_is_what_the_terminal_can() {
+        let look = |set: &[(&str, &str)]| {
+            let look =
+                Look::of(|name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()));
+            (look.colour, look.unicode)
+        };
+        assert_eq!(look(&[("TERM", "xterm"), ("LANG", "de_DE.UTF-8")]), (true, true));
+        assert_eq!(look(&[("TERM", "xterm"), ("LANG", "de_DE.UTF-8"), ("LC_ALL", "C")]), (true, false));
+        assert_eq!(look(&[("TERM", "xterm"), ("LC_CTYPE", "C.utf8"), ("NO_COLOR", "1")]), (false, true));
+        assert_eq!(look(&[("TERM", "xterm"), ("NO_COLOR", "")]), (true, false), "empty is not set");
+        assert_eq!(look(&[("TERM", "dumb")]), (false, false));
+    }
+}

@@ -1,0 +1,257 @@
+//! How a card looks: a rule, what is asked in full, and under it each option with its key and its own name.
+
+use ensemble_transcript::body::{Permission, QuestionItem};
+use ensemble_transcript::view::{Asks, Card, View};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+use super::{Cards, Choosing, MOST_KEYS, Typing, letter_of, offered};
+use crate::about::Level;
+use crate::clean::{line, strict};
+use crate::rule::rule;
+use crate::transcript::block::Setting;
+use crate::transcript::tool::content_lines;
+use crate::wrap::{Break, wrap};
+
+/// The options that are listed.
+const MOST_OPTIONS: usize = 20;
+/// The characters of an option's name.
+const MOST_NAME: usize = 500;
+
+/// The lines of what is asked, kept while the card is shown.
+pub(super) struct Body {
+    digest: String,
+    width: u16,
+    lines: Vec<Line<'static>>,
+}
+
+/// A card that is laid out for the rows that it gets.
+pub(crate) struct Laid {
+    lines: Vec<Line<'static>>,
+}
+
+impl Laid {
+    pub(crate) fn height(&self) -> u16 {
+        u16::try_from(self.lines.len()).unwrap_or(u16::MAX)
+    }
+
+    pub(crate) fn draw(&self, buffer: &mut Buffer, area: Rect) {
+        for (line, row) in self.lines.iter().zip(area.top()..area.bottom()) {
+            buffer.set_line(area.left(), row, line, area.width);
+        }
+    }
+}
+
+impl Cards {
+    /// Lays out the card that is shown, in at most so many rows.
+    pub(crate) fn lay(&mut self, view: &View, setting: &Setting<'_>, typing: Typing, most: u16) -> Laid {
+        let card = self.current(view);
+        self.appears(card, typing, setting.about.now);
+        let Some(card) = card else { return Laid { lines: Vec::new() } };
+        let mut body = self.body_lines(card, setting);
+        let (mut below, mut focus) = match (&card.asks, &self.choosing) {
+            (Asks::Permission(permission), _) => (permission_options(permission, setting), None),
+            (Asks::Question(_), Some(choosing)) => question_options(choosing, setting),
+            (Asks::Question(_), None) => (Vec::new(), None),
+        };
+        below.extend(self.hint(card, setting, typing));
+        let most = usize::from(most.max(3));
+        // Under a rule there are at least two lines of the body with a line that says how many there are.
+        let is_below = below.len() + 4 > most && below.len() + body.len() + 1 > most;
+        if is_below {
+            focus = focus.map(|row| row + body.len());
+            body.append(&mut below);
+        } else {
+            focus = None;
+        }
+        let mut lines = vec![self.title(card, view, setting)];
+        let keys = match (focus.is_some(), typing.is_empty) {
+            (true, _) => "",
+            (false, true) => setting.paint.pick("  ↑ ↓ space", "  up down space"),
+            (false, false) => setting.paint.pick("  alt-↑ alt-↓", "  alt-up alt-down"),
+        };
+        self.window(&mut lines, body, (focus, keys), most - 1 - below.len(), setting);
+        self.has_shown_options |= !is_below || focus.is_some() || self.scroll == self.most_scroll;
+        lines.append(&mut below);
+        Laid { lines }
+    }
+
+    /// Adds the part of the body that is scrolled to.
+    fn window(
+        &mut self,
+        lines: &mut Vec<Line<'static>>,
+        body: Vec<Line<'static>>,
+        (focus, keys): (Option<usize>, &str),
+        rows: usize,
+        setting: &Setting<'_>,
+    ) {
+        if body.len() <= rows {
+            (self.scroll, self.most_scroll, self.rows) = (0, 0, rows);
+            lines.extend(body);
+            return;
+        }
+        let rows = rows.saturating_sub(1).max(1);
+        self.rows = rows;
+        self.most_scroll = body.len() - rows;
+        if let Some(focus) = focus {
+            self.scroll = self.scroll.clamp((focus + 1).saturating_sub(rows), focus);
+        }
+        self.scroll = self.scroll.min(self.most_scroll);
+        let (all, last) = (body.len(), self.scroll + rows);
+        lines.extend(body.into_iter().skip(self.scroll).take(rows));
+        let paint = setting.paint;
+        let text = format!("  {} {} to {last} of {all} lines{keys}", paint.more(), self.scroll + 1);
+        lines.push(Line::styled(text, if last < all { paint.asks() } else { paint.dim() }));
+    }
+
+    fn title(&self, card: &Card, view: &View, setting: &Setting<'_>) -> Line<'static> {
+        let kind = match &card.asks {
+            Asks::Permission(_) => "permission",
+            Asks::Question(_) => "question",
+        };
+        let count = view.open().len();
+        let place = view.open().position(|one| one.request_id == card.request_id).unwrap_or(0) + 1;
+        let left = if count > 1 { format!("{kind} {place} of {count}") } else { kind.to_owned() };
+        let right = if count > 1 { "tab: the next" } else { "" };
+        rule(&left, setting.paint.asks(), right, setting.width, setting.paint)
+    }
+
+    fn body_lines(&mut self, card: &Card, setting: &Setting<'_>) -> Vec<Line<'static>> {
+        let Asks::Permission(permission) = &card.asks else {
+            return self.choosing.as_ref().map_or_else(Vec::new, |choosing| question_lines(choosing, setting));
+        };
+        if let Some(kept) = &self.body
+            && (&kept.digest, kept.width) == (&card.digest, setting.width)
+        {
+            return kept.lines.clone();
+        }
+        let lines = permission_lines(permission, setting);
+        self.body = Some(Body { digest: card.digest.clone(), width: setting.width, lines: lines.clone() });
+        lines
+    }
+
+    /// What is in the way of answering, if anything is.
+    fn hint(&self, card: &Card, setting: &Setting<'_>, typing: Typing) -> Option<Line<'static>> {
+        let paint = setting.paint;
+        let text = if setting.about.level < Level::Approve {
+            "  You may read this and not answer it."
+        } else if self.is_sent(card) {
+            return Some(Line::styled("  Your answer is sent. The machine has not confirmed it yet.", paint.dim()));
+        } else {
+            match &card.asks {
+                Asks::Permission(_) if !typing.is_empty => "  alt and the number answers with your text",
+                Asks::Question(_) if !typing.is_empty && self.shown.as_ref().is_some_and(|one| one.is_typed_before) => {
+                    "  Your text is a prompt. Send it or empty it to answer."
+                }
+                Asks::Question(_) if !typing.is_empty => "  enter answers with your text",
+                _ => return None,
+            }
+        };
+        Some(Line::styled(text, paint.warning()))
+    }
+}
+
+fn permission_lines(permission: &Permission, setting: &Setting<'_>) -> Vec<Line<'static>> {
+    let paint = setting.paint;
+    let nothing = Span::raw("");
+    let title = Span::styled(line(&permission.title, 2_000), paint.strong());
+    let mut lines = wrap(&[title], setting.width, Break::Words, &nothing, &nothing);
+    for content in &permission.content {
+        lines.extend(content_lines(content, setting, "  "));
+    }
+    if !permission.content.is_empty() {
+        lines.push(Line::styled("The whole request:", paint.dim()));
+    }
+    let indent = Span::raw("  ");
+    for part in strict(permission.detail.trim_end()).split('\n') {
+        lines.extend(wrap(&[Span::raw(part)], setting.width, Break::Anywhere, &indent, &indent));
+    }
+    lines
+}
+
+fn permission_options(permission: &Permission, setting: &Setting<'_>) -> Vec<Line<'static>> {
+    let paint = setting.paint;
+    let mut lines = vec![Line::default()];
+    if let Some(missing) = permission.cut {
+        let text = format!("{missing} bytes of this request are missing. It can only be refused here.");
+        let mark = Span::styled("! ", paint.asks());
+        lines.extend(wrap(&[Span::styled(text, paint.asks())], setting.width, Break::Words, &mark, &Span::raw("  ")));
+    }
+    let has_keys = setting.about.level >= Level::Approve;
+    for (at, option) in offered(permission).take(MOST_OPTIONS).enumerate() {
+        let number = if at < MOST_KEYS && has_keys { (at + 1).to_string() } else { " ".to_owned() };
+        let letter = letter_of(permission, option).filter(|_| has_keys).unwrap_or(' ');
+        let first = Span::styled(format!("  {number} {letter}  "), paint.asks());
+        let name = Span::raw(line(&option.name, MOST_NAME));
+        lines.extend(wrap(&[name], setting.width, Break::Words, &first, &Span::raw("       ")));
+    }
+    if offered(permission).next().is_none() {
+        lines.push(Line::styled("  It has no option to choose from here.", paint.warning()));
+    }
+    lines
+}
+
+fn question_lines(choosing: &Choosing, setting: &Setting<'_>) -> Vec<Line<'static>> {
+    let Some(question) = choosing.question() else { return Vec::new() };
+    let paint = setting.paint;
+    let nothing = Span::raw("");
+    let mut head = Vec::new();
+    if choosing.count() > 1 {
+        let text = format!("{} of {}{}", choosing.at + 1, choosing.count(), paint.dot());
+        head.push(Span::styled(text, paint.dim()));
+    }
+    if let Some(header) = &question.header {
+        head.push(Span::styled(line(header, 80), paint.dim()));
+    }
+    let mut lines = if head.is_empty() { Vec::new() } else { vec![Line::from(head)] };
+    for part in strict(question.text.trim_end()).split('\n') {
+        lines.extend(wrap(&[Span::styled(part, paint.strong())], setting.width, Break::Words, &nothing, &nothing));
+    }
+    lines
+}
+
+/// The options of the question that is shown, and the line with the mark.
+fn question_options(choosing: &Choosing, setting: &Setting<'_>) -> (Vec<Line<'static>>, Option<usize>) {
+    let Some(question) = choosing.question() else { return (Vec::new(), None) };
+    let (paint, mut lines, mut focus) = (setting.paint, vec![Line::default()], None);
+    let options = question.options.as_deref().unwrap_or_default();
+    let has_keys = setting.about.level >= Level::Approve;
+    for (at, option) in options.iter().take(MOST_OPTIONS).enumerate() {
+        let is_marked = at == choosing.mark && has_keys;
+        let mark = if is_marked { paint.pick("›", ">") } else { " " };
+        let number = if at < MOST_KEYS && has_keys { (at + 1).to_string() } else { " ".to_owned() };
+        let chosen = match (question.multiple, choosing.is_chosen(at)) {
+            (true, true) => "[x] ",
+            (true, false) => "[ ] ",
+            (false, true) => "* ",
+            (false, false) => "",
+        };
+        let first = Span::styled(format!("{mark} {number}  {chosen}"), paint.asks());
+        let rest = Span::raw(" ".repeat(5 + chosen.len()));
+        let name = Span::styled(line(&option.label, MOST_NAME), if is_marked { paint.strong() } else { paint.plain() });
+        let about = option.description.as_deref().map(|text| format!("  {}", line(text, MOST_NAME)));
+        let about = Span::styled(about.unwrap_or_default(), paint.dim());
+        if is_marked {
+            focus = Some(lines.len());
+        }
+        lines.extend(wrap(&[name, about], setting.width, Break::Words, &first, &rest));
+    }
+    if has_keys {
+        let indent = Span::raw("  ");
+        let keys = Span::styled(keys(question, choosing.count()), paint.dim());
+        lines.extend(wrap(&[keys], setting.width, Break::Words, &indent, &indent));
+    }
+    (lines, focus)
+}
+
+fn keys(question: &QuestionItem, count: usize) -> String {
+    let has_options = question.options.as_ref().is_some_and(|options| !options.is_empty());
+    let choose = match (has_options, question.multiple) {
+        (false, _) => "type an answer",
+        (true, false) => "number or enter, or type an answer",
+        (true, true) => "number or space, then enter",
+    };
+    let others = if count > 1 { ", left and right: the others" } else { "" };
+    format!("{choose}; 0: no answer{others}")
+}

@@ -1,0 +1,287 @@
+//! Open requests: which one is shown, what its keys do, and when it takes keys at all.
+
+mod draw;
+mod question;
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ensemble_transcript::body::{Permission, PermissionOption};
+use ensemble_transcript::view::{Asks, Author, Card, Shown, Taken, View};
+use ensemble_transcript::words::OptionKind;
+
+use crate::about::{About, Level};
+use crate::action::Action;
+
+use question::Choosing;
+
+/// A card takes no key so soon after it appeared, or after the person typed something else.
+const GUARD: Duration = Duration::from_millis(300);
+/// The newest items among which the answers of this screen are.
+const MOST_LOOKED_AT: usize = 300;
+/// The options that have a key.
+const MOST_KEYS: usize = 9;
+
+/// The cards of the open requests.
+#[derive(Default)]
+pub(crate) struct Cards {
+    /// The request that the person has moved to.
+    chosen: Option<String>,
+    shown: Option<ShownCard>,
+    /// The requests that were answered here, with the id that the answer's item has at least.
+    sent: HashMap<String, u64>,
+    /// The card that `choosing` and `scroll` are of.
+    laid_out: Option<String>,
+    choosing: Option<Choosing>,
+    body: Option<draw::Body>,
+    /// The first line of the body that is shown, and how many could follow it.
+    scroll: usize,
+    most_scroll: usize,
+    rows: usize,
+    /// The options were on the screen. They are not at once where there are only a few rows.
+    has_shown_options: bool,
+}
+
+/// The card that the last frame showed.
+struct ShownCard {
+    request_id: String,
+    since: Instant,
+    /// There was a text when it appeared, and there has been one since: that text is no answer to it.
+    is_typed_before: bool,
+}
+
+/// What became of a key.
+pub(crate) enum Pressed {
+    /// The card has no use for it.
+    Not,
+    Done,
+    Wants(Action),
+}
+
+/// Where the person is typing.
+#[derive(Clone, Copy)]
+pub(crate) struct Typing {
+    pub(crate) is_empty: bool,
+    /// The last time that a key changed the text.
+    pub(crate) last: Option<Instant>,
+}
+
+impl Cards {
+    /// The card that is shown: the one that was chosen, or the oldest that waits for this person.
+    pub(crate) fn current<'a>(&self, view: &'a View) -> Option<&'a Card> {
+        let chosen = self.chosen.as_ref().and_then(|id| view.open().find(|card| card.request_id == *id));
+        chosen
+            .or_else(|| view.open().find(|card| !self.sent.contains_key(&card.request_id)))
+            .or_else(|| view.open().next())
+    }
+
+    /// Shows the next card.
+    pub(crate) fn next(&mut self, view: &View) -> bool {
+        let ids: Vec<&str> = view.open().map(|card| card.request_id.as_str()).collect();
+        let Some(now) = self.current(view).filter(|_| ids.len() > 1) else { return false };
+        let place = ids.iter().position(|id| *id == now.request_id).unwrap_or(0);
+        self.chosen = ids.get((place + 1) % ids.len()).map(|id| (*id).to_owned());
+        true
+    }
+
+    /// Forgets what is closed, and takes back answers that the host has rejected. Called before each frame and key.
+    pub(crate) fn keep_up(&mut self, view: &View, about: &About<'_>) {
+        let is_open = |id: &str| view.open().any(|card| card.request_id == id);
+        self.sent.retain(|id, _| is_open(id));
+        if self.chosen.as_ref().is_some_and(|id| !is_open(id)) {
+            self.chosen = None;
+        }
+        if self.sent.is_empty() {
+            return;
+        }
+        for item in view.items().rev().take(MOST_LOOKED_AT) {
+            let Shown::Answer(answer, Taken::Rejected { .. }) = &item.shown else { continue };
+            let is_mine = matches!(&item.author, Author::Person { key, .. } if *key == about.me.key);
+            if is_mine && self.sent.get(&answer.request_id).is_some_and(|from| item.id >= *from) {
+                self.sent.remove(&answer.request_id);
+            }
+        }
+    }
+
+    /// An answer could not be sent: the card may be answered again.
+    pub(crate) fn not_sent(&mut self, request_id: &str) {
+        self.sent.remove(request_id);
+    }
+
+    pub(crate) fn is_sent(&self, card: &Card) -> bool {
+        self.sent.contains_key(&card.request_id)
+    }
+
+    /// The frame shows no card, so none takes keys.
+    pub(crate) fn hide(&mut self) {
+        self.shown = None;
+    }
+
+    /// The card that the frame shows now. Its time runs from here.
+    fn appears(&mut self, card: Option<&Card>, typing: Typing, now: Instant) {
+        let Some(card) = card else {
+            self.shown = None;
+            return;
+        };
+        if self.shown.as_ref().is_none_or(|shown| shown.request_id != card.request_id) {
+            let request_id = card.request_id.clone();
+            self.shown = Some(ShownCard { request_id, since: now, is_typed_before: !typing.is_empty });
+            if self.laid_out.as_ref() != Some(&card.request_id) {
+                self.laid_out = Some(card.request_id.clone());
+                self.scroll = 0;
+                self.has_shown_options = false;
+                self.choosing = Choosing::of(card);
+            }
+        }
+        if let Some(shown) = self.shown.as_mut().filter(|_| typing.is_empty) {
+            shown.is_typed_before = false;
+        }
+    }
+
+    /// The text has changed. One that is begun as the card appears was begun for something else.
+    pub(crate) fn typed(&mut self, now: Instant) {
+        if let Some(shown) = self.shown.as_mut().filter(|shown| !is_past(shown.since, now)) {
+            shown.is_typed_before = true;
+        }
+    }
+
+    /// Whether this card may be answered now: the person has seen what can be chosen, and is not typing something else.
+    fn is_ready(&self, card: &Card, about: &About<'_>, typing: Typing) -> bool {
+        let is_past = |since: Instant| is_past(since, about.now);
+        let shown = self.shown.as_ref().filter(|shown| shown.request_id == card.request_id);
+        about.level >= Level::Approve
+            && !self.is_sent(card)
+            && self.has_shown_options
+            && shown.is_some_and(|shown| is_past(shown.since))
+            && typing.last.is_none_or(is_past)
+    }
+
+    /// Whether the text below is an answer to the question that is shown.
+    pub(crate) fn takes_text(&self, view: &View, about: &About<'_>) -> bool {
+        let Some(card) = self.current(view) else { return false };
+        let shown = self.shown.as_ref().filter(|shown| shown.request_id == card.request_id);
+        matches!(card.asks, Asks::Question(_))
+            && about.level >= Level::Approve
+            && !self.is_sent(card)
+            && shown.is_some_and(|shown| !shown.is_typed_before && is_past(shown.since, about.now))
+    }
+
+    /// Takes the text as the answer to the question that is shown.
+    pub(crate) fn text(&mut self, text: String, view: &View) -> Option<Action> {
+        let card = self.current(view)?;
+        let answers = self.choosing.as_mut()?.text(text)?;
+        Some(self.answer(card, view, None, Some(answers), None))
+    }
+
+    /// A key while the text below is empty.
+    pub(crate) fn key(&mut self, key: KeyEvent, view: &View, about: &About<'_>, typing: Typing) -> Pressed {
+        let Some(card) = self.current(view) else { return Pressed::Not };
+        if !key.modifiers.difference(KeyModifiers::SHIFT).is_empty() {
+            return Pressed::Not;
+        }
+        match &card.asks {
+            Asks::Permission(permission) => {
+                // A space would begin a text, and the keys would no longer be the card's.
+                if self.scrolls(key.code) || key.code == KeyCode::Char(' ') {
+                    return Pressed::Done;
+                }
+                let option = option_of(key.code, permission).filter(|_| self.is_ready(card, about, typing));
+                let Some(option) = option else { return Pressed::Not };
+                Pressed::Wants(self.answer(card, view, Some(option.option_id.clone()), None, None))
+            }
+            Asks::Question(_) => {
+                if !self.is_ready(card, about, typing) {
+                    return Pressed::Not;
+                }
+                match self.choosing.as_mut().map(|choosing| choosing.key(key.code)) {
+                    None | Some(question::Step::Not) => Pressed::Not,
+                    Some(question::Step::Stays) => Pressed::Done,
+                    Some(question::Step::Answered(answers)) => {
+                        Pressed::Wants(self.answer(card, view, None, answers, None))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Answers a permission request, with the text below for the agent.
+    pub(crate) fn with_message(
+        &mut self,
+        key: KeyEvent,
+        text: String,
+        view: &View,
+        about: &About<'_>,
+        typing: Typing,
+    ) -> Option<Action> {
+        let card = self.current(view)?;
+        let Asks::Permission(permission) = &card.asks else { return None };
+        let is_digit = matches!(key.code, KeyCode::Char('1'..='9')) && key.modifiers == KeyModifiers::ALT;
+        let option = option_of(key.code, permission).filter(|_| is_digit && self.is_ready(card, about, typing))?;
+        let message = Some(text).filter(|text| !text.trim().is_empty());
+        Some(self.answer(card, view, Some(option.option_id.clone()), None, message))
+    }
+
+    fn answer(
+        &mut self,
+        card: &Card,
+        view: &View,
+        option_id: Option<String>,
+        answers: Option<BTreeMap<String, Vec<String>>>,
+        message: Option<String>,
+    ) -> Action {
+        let next = view.items().next_back().map_or(0, |item| item.id + 1);
+        self.sent.insert(card.request_id.clone(), next);
+        self.chosen = None;
+        let (request_id, digest) = (card.request_id.clone(), card.digest.clone());
+        Action::Answer { request_id, digest, option_id, answers, message }
+    }
+
+    /// Moves through a body that is longer than its place, if it is.
+    pub(crate) fn scrolls(&mut self, key: KeyCode) -> bool {
+        if self.most_scroll == 0 {
+            return false;
+        }
+        let page = self.rows.saturating_sub(1).max(1);
+        let to = match key {
+            KeyCode::Up => self.scroll.saturating_sub(1),
+            KeyCode::Down => self.scroll + 1,
+            KeyCode::Char(' ') => self.scroll + page,
+            KeyCode::Char('b') | KeyCode::Backspace => self.scroll.saturating_sub(page),
+            _ => return false,
+        };
+        self.scroll = to.min(self.most_scroll);
+        true
+    }
+}
+
+/// Whether the time in which a card takes no key is over.
+fn is_past(since: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(since) >= GUARD
+}
+
+/// The options that this screen offers. Of a request that is cut only those that refuse.
+fn offered(permission: &Permission) -> impl Iterator<Item = &PermissionOption> {
+    let refuses = |kind: &OptionKind| matches!(kind, OptionKind::RejectOnce | OptionKind::RejectAlways);
+    permission.options.iter().filter(move |option| permission.cut.is_none() || refuses(&option.kind))
+}
+
+/// The option with this key.
+fn option_of(key: KeyCode, permission: &Permission) -> Option<&PermissionOption> {
+    let KeyCode::Char(letter) = key else { return None };
+    match letter {
+        '1'..='9' => offered(permission).nth(usize::try_from(letter.to_digit(10)?).ok()?.checked_sub(1)?),
+        _ => offered(permission).find(|option| letter_of(permission, option) == Some(letter)),
+    }
+}
+
+/// "y" for the first that allows once, "n" for the first that refuses once.
+fn letter_of(permission: &Permission, option: &PermissionOption) -> Option<char> {
+    let letter = match option.kind {
+        OptionKind::AllowOnce => 'y',
+        OptionKind::RejectOnce => 'n',
+        _ => return None,
+    };
+    let first = offered(permission).find(|other| other.kind == option.kind)?;
+    (first.option_id == option.option_id).then_some(letter)
+}

@@ -1,0 +1,311 @@
+//! Keys: which part of the screen each is for, and what the person wants with it.
+
+use std::time::Duration;
+
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ensemble_transcript::view::{Author, Shown, View};
+use ensemble_transcript::words::{Mode, Phase};
+
+use crate::about::{About, Level};
+use crate::action::Action;
+use crate::cards::Pressed;
+use crate::commands::{Command, Parsed, parse};
+use crate::composer::Typed;
+use crate::screen::{Arrow, Screen};
+use crate::status::is_busy;
+
+/// Two presses of ctrl-c within this time leave.
+const TWICE: Duration = Duration::from_secs(1);
+/// Arrows that come faster are of the mouse wheel; a key that is held repeats 30 times a second.
+const WHEEL: Duration = Duration::from_millis(10);
+/// A notice stays at least so long.
+const NOTICE: Duration = Duration::from_secs(1);
+/// The own prompts that can be brought back.
+const MOST_HISTORY: usize = 200;
+
+impl Screen {
+    /// Takes an event of the terminal. What the person wants, if it says so.
+    pub fn event(&mut self, event: Event, view: &View, about: &About<'_>) -> Option<Action> {
+        self.cards.keep_up(view, about);
+        match event {
+            Event::Key(key) if key.kind != KeyEventKind::Release => self.key(key, view, about),
+            Event::Paste(text) if about.level >= Level::Prompt => {
+                let typed = self.composer.paste(&text);
+                self.typed(typed, about);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn key(&mut self, key: KeyEvent, view: &View, about: &About<'_>) -> Option<Action> {
+        let is_old = |since: std::time::Instant| about.now.saturating_duration_since(since) >= NOTICE;
+        if self.notice.as_ref().is_some_and(|notice| notice.since.is_some_and(is_old)) {
+            self.notice = None;
+        }
+        if let Some(from) = self.help {
+            self.help = match key.code {
+                KeyCode::Up => Some(from.saturating_sub(1)),
+                KeyCode::Down => Some(from + 1),
+                _ => None,
+            };
+            return None;
+        }
+        let is_empty = self.composer.is_empty();
+        let setting = self.setting(about);
+        let has_ctrl = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('c') if has_ctrl => return self.ctrl_c(view, about),
+            KeyCode::Char('d') if has_ctrl && is_empty => return Some(Action::Leave),
+            KeyCode::Char('o') if has_ctrl => self.unfolded = !self.unfolded,
+            KeyCode::Char('t') if has_ctrl => self.shows_plan = !self.shows_plan,
+            KeyCode::PageUp => self.transcript.page(-1, view, &setting),
+            KeyCode::PageDown => self.transcript.page(1, view, &setting),
+            KeyCode::End if has_ctrl => self.transcript.follow(),
+            KeyCode::Esc => return self.escape(view, about),
+            KeyCode::BackTab => return self.next_mode(view, about),
+            KeyCode::Tab => self.tab(view, about),
+            KeyCode::Char('q') if about.level < Level::Prompt => return Some(Action::Leave),
+            KeyCode::Char('?') if is_empty => self.help = Some(0),
+            _ => return self.text_key(key, view, about),
+        }
+        None
+    }
+
+    /// A key for the card or for the text.
+    fn text_key(&mut self, key: KeyEvent, view: &View, about: &About<'_>) -> Option<Action> {
+        if self.composer.is_empty() {
+            match self.cards.key(key, view, about, self.typing()) {
+                Pressed::Not => {}
+                Pressed::Done => return None,
+                Pressed::Wants(action) => return Some(action),
+            }
+        }
+        if key.modifiers == KeyModifiers::ALT && matches!(key.code, KeyCode::Up | KeyCode::Down) {
+            self.cards.scrolls(key.code);
+            return None;
+        }
+        if about.level < Level::Prompt {
+            return None;
+        }
+        let answer = self.cards.with_message(key, self.composer.text(), view, about, self.typing());
+        if answer.is_some() {
+            self.composer.take();
+            return answer;
+        }
+        if key.code == KeyCode::Enter && key.modifiers.is_empty() {
+            return self.enter(false, view, about);
+        }
+        if key.code == KeyCode::Char('s') && key.modifiers == KeyModifiers::CONTROL {
+            return self.enter(true, view, about);
+        }
+        let offers = self.offers(view, about).len();
+        match key.code {
+            KeyCode::Up if offers > 1 => self.offered = self.offered.checked_sub(1).unwrap_or(offers - 1),
+            KeyCode::Down if offers > 1 => self.offered = (self.offered + 1) % offers,
+            KeyCode::Up | KeyCode::Down if key.modifiers.is_empty() => self.arrow(key, view, about),
+            _ => {
+                let typed = self.composer.key(key);
+                self.typed(typed, about);
+            }
+        }
+        None
+    }
+
+    /// An arrow for the text, or of the mouse wheel: on the second screen most terminals send several arrows for it at once. The
+    /// first cannot be told from a key, so what it has done is taken back.
+    fn arrow(&mut self, key: KeyEvent, view: &View, about: &About<'_>) {
+        let is_up = key.code == KeyCode::Up;
+        let before =
+            self.last_arrow.filter(|last| last.is_up == is_up && about.now.saturating_duration_since(last.at) < WHEEL);
+        let mut recalled = false;
+        if let Some(before) = before {
+            let prompts = if before.recalled { own_prompts(view, about) } else { Vec::new() };
+            match (before.recalled, is_up) {
+                (true, true) => drop(self.composer.later(&prompts)),
+                (true, false) => drop(self.composer.earlier(&prompts)),
+                (false, _) => {}
+            }
+            let setting = self.setting(about);
+            self.transcript.scroll(if is_up { -1 } else { 1 }, view, &setting);
+        } else {
+            recalled = match self.composer.key(key) {
+                Typed::Earlier => self.composer.earlier(&own_prompts(view, about)),
+                Typed::Later => self.composer.later(&own_prompts(view, about)),
+                _ => false,
+            };
+        }
+        self.last_arrow = Some(Arrow { is_up, at: about.now, recalled });
+    }
+
+    fn typed(&mut self, typed: Typed, about: &About<'_>) {
+        match typed {
+            Typed::Nothing | Typed::Moved | Typed::Earlier | Typed::Later => {}
+            Typed::Changed => {
+                self.last_typed = Some(about.now);
+                self.cards.typed(about.now);
+                self.offered = 0;
+                self.closed_offers = None;
+            }
+            Typed::Full => self.notice("This is too long for a prompt. Put it into a file and name the file."),
+        }
+    }
+
+    /// Sends what is written.
+    fn enter(&mut self, now: bool, view: &View, about: &About<'_>) -> Option<Action> {
+        let text = self.composer.text();
+        if text.trim().is_empty() {
+            return None;
+        }
+        let offers = self.offers(view, about);
+        let is_one = offers.iter().any(|offer| offer.text.trim_end() == text.trim_end());
+        if let Some(offer) = offers.get(self.offered).filter(|_| !is_one) {
+            self.composer.set(&offer.text);
+            return None;
+        }
+        match parse(text.trim_end(), view.state()) {
+            Parsed::Wrong(why) => {
+                self.notice(&why);
+                None
+            }
+            Parsed::Command(command) => self.command(command, view, about),
+            Parsed::Prompt => self.prompt(text.trim_end(), now, view, about),
+        }
+    }
+
+    fn prompt(&mut self, text: &str, now: bool, view: &View, about: &About<'_>) -> Option<Action> {
+        if !now && self.cards.takes_text(view, about) {
+            self.composer.take();
+            return self.cards.text(text.to_owned(), view);
+        }
+        let state = view.state();
+        if state.is_some_and(|state| state.phase == Phase::Ended) {
+            self.notice("The session has ended. /resume starts the agent again.");
+            return None;
+        }
+        if now && is_busy(view) && !state.is_some_and(|state| state.steers) {
+            self.notice("This agent takes a prompt only after its turn. Enter sends it for then.");
+            return None;
+        }
+        self.composer.take();
+        self.transcript.follow();
+        Some(Action::Prompt { text: text.to_owned(), now: now && is_busy(view) })
+    }
+
+    fn command(&mut self, command: Command, view: &View, about: &About<'_>) -> Option<Action> {
+        let (needs, what) = match &command {
+            Command::Mode(_) | Command::Stop | Command::Resume => {
+                (Level::Owner, "Only the session's owner may do this.")
+            }
+            Command::Model(_) => (Level::Approve, "You may not choose the model of this session."),
+            Command::Leave | Command::Help => (Level::Read, ""),
+        };
+        if about.level < needs {
+            self.notice(what);
+            return None;
+        }
+        self.composer.take();
+        match command {
+            Command::Mode(mode) => self.set_mode(mode, view, about),
+            Command::Model(model) => Some(Action::SetModel(model)),
+            Command::Stop => Some(Action::Stop),
+            Command::Resume => Some(Action::Resume),
+            Command::Leave => Some(Action::Leave),
+            Command::Help => {
+                self.help = Some(0);
+                None
+            }
+        }
+    }
+
+    fn tab(&mut self, view: &View, about: &About<'_>) {
+        match self.offers(view, about).get(self.offered) {
+            Some(offer) => self.composer.set(&offer.text),
+            None => drop(self.cards.next(view)),
+        }
+    }
+
+    /// The next of the modes that are not dangerous.
+    fn next_mode(&mut self, view: &View, about: &About<'_>) -> Option<Action> {
+        if about.level < Level::Owner {
+            self.notice("Only the session's owner may change the mode.");
+            return None;
+        }
+        if self.wanted(view, about).is_some() {
+            return None;
+        }
+        let state = view.state()?;
+        let can = |mode: &Mode| state.modes.is_empty() || state.modes.iter().any(|known| known.id == mode.as_str());
+        let modes = [Mode::Ask, Mode::Edit, Mode::Plan];
+        let at = modes.iter().position(|mode| *mode == state.mode);
+        let from = at.map_or(0, |at| at + 1);
+        let next = modes.iter().cycle().skip(from).take(modes.len()).find(|mode| can(mode) && **mode != state.mode)?;
+        self.set_mode(next.clone(), view, about)
+    }
+
+    fn set_mode(&mut self, mode: Mode, view: &View, about: &About<'_>) -> Option<Action> {
+        let seen = view.state()?.mode.clone();
+        if seen == mode {
+            return None;
+        }
+        self.wanted_mode = Some((seen.clone(), mode.clone(), about.now));
+        Some(Action::SetMode { mode, seen })
+    }
+
+    fn escape(&mut self, view: &View, about: &About<'_>) -> Option<Action> {
+        if !self.offers(view, about).is_empty() {
+            self.closed_offers = Some(self.composer.text());
+            return None;
+        }
+        if is_busy(view) {
+            return self.interrupt(about);
+        }
+        self.transcript.follow();
+        None
+    }
+
+    fn interrupt(&mut self, about: &About<'_>) -> Option<Action> {
+        if about.level < Level::Prompt {
+            return None;
+        }
+        let is_new = |since: std::time::Instant| about.now.saturating_duration_since(since) < TWICE;
+        if self.last_interrupt.is_some_and(is_new) {
+            return None;
+        }
+        self.last_interrupt = Some(about.now);
+        Some(Action::Interrupt)
+    }
+
+    fn ctrl_c(&mut self, view: &View, about: &About<'_>) -> Option<Action> {
+        if !self.composer.is_empty() {
+            self.composer.take();
+            return None;
+        }
+        let is_second = self.last_ctrl_c.is_some_and(|last| about.now.saturating_duration_since(last) < TWICE);
+        if is_second {
+            return Some(Action::Leave);
+        }
+        self.last_ctrl_c = Some(about.now);
+        let action = if is_busy(view) { self.interrupt(about) } else { None };
+        if action.is_none() {
+            self.notice("Ctrl-c again leaves. The session goes on.");
+        }
+        action
+    }
+}
+
+/// The prompts of this person, the newest first.
+fn own_prompts(view: &View, about: &About<'_>) -> Vec<String> {
+    let mut prompts: Vec<String> = Vec::new();
+    for item in view.items().rev() {
+        let Author::Person { user, .. } = &item.author else { continue };
+        let Shown::Prompt(prompt, _) = &item.shown else { continue };
+        if *user == about.me.user && prompts.last() != Some(&prompt.text) {
+            prompts.push(prompt.text.clone());
+        }
+        if prompts.len() == MOST_HISTORY {
+            break;
+        }
+    }
+    prompts
+}

@@ -1,0 +1,32 @@
+//! The terminal screen of a live agent session: draws the transcript, and turns keys into what the person wants.
+//!
+//! It has no network and knows nothing of the server. The caller feeds a [`ensemble_transcript::view::View`], draws after
+//! each change and each event, and carries out each [`Action`].
+
+mod about;
+mod action;
+mod cards;
+mod clean;
+mod commands;
+mod composer;
+mod diff;
+mod help;
+mod keys;
+mod markdown;
+mod paint;
+mod plan;
+mod rule;
+mod screen;
+mod status;
+mod terminal;
+#[cfg(test)]
+mod tests;
+mod transcript;
+mod words;
+mod wrap;
+
+pub use about::{About, Connection, Level, Look, Me};
+pub use action::Action;
+pub use crossterm::event::{Event, EventStream};
+pub use screen::Screen;
+pub use terminal::Terminal;

@@ -1,0 +1,380 @@
+//! Requests of the agent: what is shown, and which key does what, and when.
+
+use std::collections::BTreeMap;
+
+use crossterm::event::{KeyCode, KeyModifiers};
+use ensemble_transcript::body::*;
+use ensemble_transcript::words::*;
+
+use super::session::{Session, asks, diff, is_in, option, permission, prompt, resolved, text};
+use crate::{Action, Level};
+
+fn chose(id: &str, digest: &str, option: &str) -> Option<Action> {
+    let (request_id, digest, option_id) = (id.to_owned(), digest.to_owned(), Some(option.to_owned()));
+    Some(Action::Answer { request_id, digest, option_id, answers: None, message: None })
+}
+
+fn answered(answers: &[(&str, &[&str])]) -> Option<Action> {
+    let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+    let answers: BTreeMap<String, Vec<String>> =
+        answers.iter().map(|(id, each)| ((*id).to_owned(), texts(each))).collect();
+    let (request_id, digest) = ("q".to_owned(), "digest-1".to_owned());
+    Some(Action::Answer { request_id, digest, option_id: None, answers: Some(answers), message: None })
+}
+
+fn card(session: &mut Session) -> Vec<String> {
+    let mut lines = session.lines();
+    let begin = lines.iter().position(|line| line.starts_with(" ─ permission") || line.starts_with(" ─ question"));
+    lines.drain(..begin.unwrap());
+    let end = lines.iter().skip(1).position(|line| line.starts_with(" ─")).unwrap();
+    lines.drain(1..=end).collect()
+}
+
+#[test]
+fn each_option_has_a_key_and_its_own_name() {
+    for (key, id) in [('1', "once"), ('y', "once"), ('2', "always"), ('3', "no"), ('n', "no")] {
+        let mut session = Session::new(60, 20);
+        session.host(asks("r", "ls -l\nin /home"));
+        let lines = [
+            " Run a command",
+            "   ls -l",
+            "   in /home",
+            "   1 y  Allow once",
+            "   2    Always allow `ls` in this project",
+            "        (.claude/settings.local.json)",
+            "   3 n  Deny",
+        ];
+        assert_eq!(card(&mut session), lines);
+        session.wait(301);
+        assert_eq!(session.key(KeyCode::Char(key)), chose("r", "digest-1", id), "{key}");
+        assert!(session.text().contains("Your answer is sent."));
+        assert_eq!(session.key(KeyCode::Char('1')), None, "it is answered once");
+    }
+}
+
+#[test]
+fn a_card_takes_no_key_that_was_typed_as_it_appeared() {
+    let mut session = Session::new(60, 20);
+    session.draw();
+    session.host(asks("r", "rm -r /"));
+    session.types("1");
+    session.draw();
+    assert!(session.text().contains("› 1"), "it was not shown, so the key is text");
+    session.key(KeyCode::Backspace);
+    session.wait(299);
+    session.types("y");
+    session.key(KeyCode::Backspace);
+    session.wait(299);
+    session.types("1");
+    session.ctrl('c');
+    session.wait(301);
+    assert_eq!(session.key(KeyCode::Char('y')), chose("r", "digest-1", "once"));
+}
+
+#[test]
+fn keys_are_text_while_there_is_text() {
+    let mut session = Session::new(60, 20);
+    session.types("run ");
+    session.host(asks("r", "ls"));
+    session.settle();
+    session.types("1 y n 3");
+    assert!(session.text().contains("› run 1 y n 3"));
+    assert_eq!(session.key(KeyCode::Enter), Some(Action::Prompt { text: "run 1 y n 3".to_owned(), now: false }));
+    session.types("use pnpm");
+    session.wait(301);
+    let with_text = session.press(KeyCode::Char('3'), KeyModifiers::ALT);
+    let Some(Action::Answer { option_id, message, .. }) = with_text else { panic!("{with_text:?}") };
+    assert_eq!((option_id.as_deref(), message.as_deref()), (Some("no"), Some("use pnpm")));
+}
+
+#[test]
+fn the_next_card_waits_as_well() {
+    let mut session = Session::new(60, 20);
+    session.host(asks("r1", "one"));
+    session.host(asks("r2", "two"));
+    session.settle();
+    assert!(session.text().contains("permission 1 of 2"));
+    assert_eq!(session.key(KeyCode::Char('y')), chose("r1", "digest-1", "once"));
+    session.draw();
+    assert!(session.text().contains("permission 2 of 2"));
+    session.types("y");
+    session.key(KeyCode::Backspace);
+    session.wait(301);
+    session.key(KeyCode::Tab);
+    session.settle();
+    assert!(card(&mut session).join("\n").contains("one"));
+    session.key(KeyCode::Tab);
+    session.settle();
+    assert_eq!(session.key(KeyCode::Char('n')), chose("r2", "digest-2", "no"));
+}
+
+#[test]
+fn a_card_closes_when_somebody_else_answers() {
+    let mut session = Session::new(60, 20);
+    session.host(asks("r", "ls"));
+    session.settle();
+    let ben = session.ben;
+    session.host(resolved("r", "no", ben));
+    assert_eq!(session.key(KeyCode::Char('y')), None, "it is closed although the frame still shows it");
+    session.ctrl('c');
+    let text = session.text();
+    assert!(text.contains(" ✗ Run a command · Deny · Ben"), "{text}");
+    assert!(!text.contains("permission"), "{text}");
+}
+
+#[test]
+fn what_somebody_answers_is_shown_at_once() {
+    let mut session = Session::new(60, 20);
+    let answer = |answers, message: Option<&str>| {
+        let (request_id, digest, message) = ("r".to_owned(), "d".to_owned(), message.map(str::to_owned));
+        Content::Answer(Answer { request_id, digest, option_id: None, answers, message })
+    };
+    session.bens("a1", answer(None, None));
+    session.bens("a2", answer(Some(BTreeMap::from([("q".to_owned(), vec!["Blue".to_owned()])])), None));
+    session.bens("a3", answer(None, Some("use pnpm")));
+    let not_yet = [
+        " · Ben answered (not taken yet)",
+        " · Ben answered: Blue (not taken yet)",
+        " · Ben answered: use pnpm (not taken yet)",
+    ];
+    assert_eq!(session.from("· Ben"), not_yet);
+    for id in ["a1", "a2", "a3"] {
+        session.receipt(id, "bens", ReceiptOutcome::Done, None);
+    }
+    assert_eq!(session.from("· Ben"), [" · Ben answered: Blue", " · Ben answered: use pnpm"]);
+}
+
+#[test]
+fn a_rejected_answer_opens_the_card_again() {
+    let mut session = Session::new(60, 20);
+    session.host(asks("r", "ls"));
+    session.settle();
+    assert!(session.key(KeyCode::Char('y')).is_some());
+    let (request_id, digest, option_id) = ("r".to_owned(), "digest-1".to_owned(), Some("once".to_owned()));
+    session.mine("a1", Content::Answer(Answer { request_id, digest, option_id, answers: None, message: None }));
+    assert_eq!(session.key(KeyCode::Char('y')), None);
+    session.ctrl('c');
+    session.receipt("a1", "mine", ReceiptOutcome::Rejected, Some(ReceiptCode::Busy));
+    session.settle();
+    let text = session.text();
+    assert!(text.contains(" ✗ your answer was not taken: Too many commands."), "{text}");
+    assert_eq!(session.key(KeyCode::Char('n')), chose("r", "digest-1", "no"));
+}
+
+#[test]
+fn an_action_that_was_not_sent_comes_back() {
+    let mut session = Session::new(60, 20);
+    session.host(asks("r", "ls"));
+    session.settle();
+    let answer = session.key(KeyCode::Char('y')).unwrap();
+    session.screen.not_sent(answer, "The server cannot be reached.");
+    session.settle();
+    assert!(session.text().contains("The server cannot be reached."));
+    assert_eq!(session.key(KeyCode::Char('y')), chose("r", "digest-1", "once"));
+    session.types("hello");
+    let prompt = session.key(KeyCode::Enter).unwrap();
+    session.screen.not_sent(prompt, "no");
+    assert!(session.text().contains("› hello"));
+}
+
+#[test]
+fn a_long_detail_is_whole_and_scrolls() {
+    let mut session = Session::new(60, 20);
+    let detail: Vec<String> = (1..=100).map(|line| format!("line {line}")).collect();
+    session.host(asks("r", &detail.join("\n")));
+    session.settle();
+    let lines = card(&mut session);
+    assert!(lines.iter().any(|line| line.contains("of 101 lines  ↑ ↓ space")), "{lines:?}");
+    assert!(lines.iter().any(|line| line == "   3 n  Deny"), "the options are always there");
+    let mut seen = Vec::new();
+    for _ in 0..60 {
+        seen.extend(card(&mut session).into_iter().filter(|line| line.starts_with("   line ")));
+        session.key(KeyCode::Char(' '));
+    }
+    seen.dedup();
+    for line in &detail {
+        assert!(seen.contains(&format!("   {line}")), "{line} was never shown");
+    }
+    session.types("text");
+    let before = card(&mut session);
+    assert!(before.iter().any(|line| line.contains("alt-↑ alt-↓")), "{before:?}");
+    session.press(KeyCode::Up, KeyModifiers::ALT);
+    assert_ne!(card(&mut session), before);
+    session.ctrl('c');
+    session.wait(301);
+    assert_eq!(session.key(KeyCode::Char('y')), chose("r", "digest-1", "once"));
+}
+
+#[test]
+fn a_cut_detail_says_so_and_can_only_be_refused() {
+    let mut session = Session::new(60, 20);
+    let mut cut = permission("r", "rm -r x");
+    cut.cut = Some(12_345);
+    session.host(Content::Permission(Box::new(cut)));
+    session.settle();
+    let lines = card(&mut session);
+    assert!(lines.contains(&" ! 12345 bytes of this request are missing. It can only be".to_owned()), "{lines:?}");
+    assert!(lines.contains(&"   1 n  Deny".to_owned()) && !lines.join("").contains("Allow"), "{lines:?}");
+    session.types("y");
+    session.ctrl('c');
+    session.wait(301);
+    assert_eq!(session.key(KeyCode::Char('1')), chose("r", "digest-1", "no"));
+}
+
+#[test]
+fn an_edit_shows_its_diff_and_the_whole_request() {
+    let mut session = Session::new(60, 24);
+    let mut edit = permission("r", "Edit\nold: two\nnew: 2");
+    edit.content = vec![diff()];
+    session.host(Content::Permission(Box::new(edit)));
+    let text = card(&mut session).join("\n");
+    assert!(text.contains("   - two\n   + 2\n     three\n The whole request:\n   Edit\n"), "{text}");
+}
+
+#[test]
+fn hidden_characters_of_a_request_are_written_out() {
+    let mut session = Session::new(60, 24);
+    let mut evil = permission("r", "rm\u{200b} x\u{202e}y\u{1b}[2Kz\u{fe0f}");
+    evil.title = "Run\u{1b}[1A".to_owned();
+    evil.options = vec![option("a", "Deny\u{202e}", OptionKind::AllowAlways)];
+    session.host(Content::Permission(Box::new(evil)));
+    let lines = [" Run\\u{1b}[1A", "   rm\\u{200b} x\\u{202e}y\\u{1b}[2Kz\\u{fe0f}", "   1    Deny\\u{202e}"];
+    assert_eq!(card(&mut session), lines);
+}
+
+#[test]
+fn options_fit_no_screen_and_still_nothing_is_lost() {
+    let mut session = Session::new(40, 10);
+    let mut wide = permission("r", "ls");
+    wide.options = (0..12).map(|at| option(&format!("o{at}"), &"name ".repeat(20), OptionKind::AllowAlways)).collect();
+    session.host(Content::Permission(Box::new(wide)));
+    session.settle();
+    session.types("1");
+    session.ctrl('c');
+    session.wait(301);
+    let mut seen = String::new();
+    for _ in 0..60 {
+        seen.push_str(&card(&mut session).join("\n"));
+        session.key(KeyCode::Down);
+    }
+    assert!(seen.contains("   9    name"), "{seen}");
+    assert_eq!(session.key(KeyCode::Char('9')), chose("r", "digest-1", "o8"));
+}
+
+#[test]
+fn who_may_not_answer_sees_the_card_without_keys() {
+    let mut session = Session::new(60, 20);
+    session.level = Level::Prompt;
+    session.host(asks("r", "ls"));
+    session.settle();
+    let lines = card(&mut session);
+    assert!(lines.contains(&"        Allow once".to_owned()), "{lines:?}");
+    assert!(lines.contains(&"   You may read this and not answer it.".to_owned()), "{lines:?}");
+    session.types("1y");
+}
+
+fn question(id: &str, labels: &[&str], multiple: bool) -> QuestionItem {
+    let options = labels.iter().map(|label| QuestionOption { label: (*label).to_owned(), description: None });
+    let options = Some(options.collect::<Vec<_>>()).filter(|options| !options.is_empty());
+    QuestionItem { id: id.to_owned(), text: format!("What is {id}?"), header: None, options, multiple }
+}
+
+fn asking(questions: Vec<QuestionItem>) -> Session {
+    let mut session = Session::new(60, 20);
+    session.host(Content::Question(Question { request_id: "q".to_owned(), tool_call_id: None, questions }));
+    session.settle();
+    session
+}
+
+#[test]
+fn a_question_takes_a_number_the_arrows_or_a_text() {
+    let one = || vec![question("a", &["Red", "Blue"], false)];
+    let mut session = asking(one());
+    let lines = [" What is a?", " › 1  Red", "   2  Blue", "   number or enter, or type an answer; 0: no answer"];
+    assert_eq!(card(&mut session), lines);
+    assert_eq!(session.key(KeyCode::Char('2')), answered(&[("a", &["Blue"])]));
+    let mut session = asking(one());
+    session.key(KeyCode::Down);
+    assert!(card(&mut session).contains(&" › 2  Blue".to_owned()));
+    assert_eq!(session.key(KeyCode::Enter), answered(&[("a", &["Blue"])]));
+    let mut session = asking(one());
+    session.types("green");
+    assert!(card(&mut session).contains(&"   enter answers with your text".to_owned()));
+    assert_eq!(session.key(KeyCode::Enter), answered(&[("a", &["green"])]));
+    let mut session = asking(one());
+    let Some(Action::Answer { option_id: None, answers: None, .. }) = session.key(KeyCode::Char('0')) else {
+        panic!("0 does not answer")
+    };
+}
+
+#[test]
+fn several_questions_are_answered_one_after_the_other() {
+    let questions =
+        vec![question("a", &["Red", "Blue"], false), question("b", &["X", "Y", "Z"], true), question("c", &[], false)];
+    let mut session = asking(questions);
+    assert!(card(&mut session)[0].contains("1 of 3"));
+    assert_eq!(session.key(KeyCode::Char('1')), None);
+    assert_eq!(card(&mut session)[1..5], [" What is b?", " › 1  [ ] X", "   2  [ ] Y", "   3  [ ] Z"]);
+    assert_eq!(session.key(KeyCode::Enter), None, "nothing is chosen");
+    session.key(KeyCode::Char(' '));
+    session.key(KeyCode::Char('3'));
+    session.key(KeyCode::Char('2'));
+    session.key(KeyCode::Char('2'));
+    assert_eq!(card(&mut session)[2..5], ["   1  [x] X", " › 2  [ ] Y", "   3  [x] Z"]);
+    assert_eq!(session.key(KeyCode::Enter), None);
+    assert!(card(&mut session)[0].contains("3 of 3"));
+    session.key(KeyCode::Left);
+    assert!(card(&mut session)[0].contains("2 of 3"));
+    session.key(KeyCode::Right);
+    session.types("my own");
+    let all: &[(&str, &[&str])] = &[("a", &["Red"]), ("b", &["X", "Z"]), ("c", &["my own"])];
+    assert_eq!(session.key(KeyCode::Enter), answered(all));
+}
+
+#[test]
+fn a_prompt_that_was_begun_before_a_question_is_no_answer() {
+    let mut session = Session::new(60, 20);
+    session.types("go on with");
+    let questions = vec![question("a", &[], false)];
+    session.host(Content::Question(Question { request_id: "q".to_owned(), tool_call_id: None, questions }));
+    session.settle();
+    assert!(session.text().contains("Your text is a prompt."));
+    session.types(" it");
+    assert_eq!(session.key(KeyCode::Enter), Some(Action::Prompt { text: "go on with it".to_owned(), now: false }));
+    session.draw();
+    session.types("an answer");
+    assert_eq!(
+        session.key(KeyCode::Enter),
+        Some(Action::Answer {
+            request_id: "q".to_owned(),
+            digest: "digest-1".to_owned(),
+            option_id: None,
+            answers: Some(BTreeMap::from([("a".to_owned(), vec!["an answer".to_owned()])])),
+            message: None,
+        })
+    );
+}
+
+#[test]
+fn a_prompt_that_is_begun_as_a_question_appears_is_no_answer() {
+    let mut session = Session::new(60, 20);
+    let questions = vec![question("a", &[], false)];
+    session.host(Content::Question(Question { request_id: "q".to_owned(), tool_call_id: None, questions }));
+    session.draw();
+    session.wait(299);
+    session.types("go");
+    session.wait(500);
+    session.draw();
+    assert_eq!(session.key(KeyCode::Enter), Some(Action::Prompt { text: "go".to_owned(), now: false }));
+}
+
+#[test]
+fn the_transcript_stays_in_view_above_a_card() {
+    let mut session = Session::new(60, 20);
+    session.bens("p", prompt("go"));
+    session.host(text(0, "the newest words"));
+    session.host(is_in(Phase::Waiting));
+    let detail: Vec<String> = (1..=100).map(|line| format!("line {line}")).collect();
+    session.host(asks("r", &detail.join("\n")));
+    assert!(session.text().contains("the newest words"));
+}

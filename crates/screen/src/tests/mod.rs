@@ -1,0 +1,8 @@
+//! What is on the screen, as text.
+
+mod cards;
+mod composer;
+mod hostile;
+mod random;
+mod session;
+mod transcript;

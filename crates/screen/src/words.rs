@@ -1,0 +1,101 @@
+//! What a person reads for the words of the format.
+
+use ensemble_transcript::body::{Control, Failure};
+use ensemble_transcript::view::{Note, Taken};
+use ensemble_transcript::words::{ErrorCode, May, Mode, ReceiptCode, StopReason};
+
+use crate::clean::line;
+
+/// What stands beside a command until it is done.
+pub(crate) fn taken(taken: &Taken) -> Option<&'static str> {
+    match taken {
+        Taken::NotYet => Some("not taken yet"),
+        Taken::Queued => Some("queued"),
+        Taken::Done => None,
+        Taken::Rejected { .. } => Some("not taken"),
+    }
+}
+
+/// Why the host did not take a command. `None`: it did, or has not said.
+pub(crate) fn rejection(taken: &Taken) -> Option<String> {
+    let Taken::Rejected { code, text } = taken else { return None };
+    if let Some(text) = text.as_deref().filter(|text| !text.trim().is_empty()) {
+        return Some(line(text, 400));
+    }
+    let words = match code {
+        None => "The machine did not say why.",
+        Some(ReceiptCode::NotAllowed) => "You may not do this. Ask the session's owner.",
+        Some(ReceiptCode::BadSignature) => "Its signature is not good.",
+        Some(ReceiptCode::UnknownKey) => "The machine does not know this device yet. Try again soon.",
+        Some(ReceiptCode::Stale) => "It reached the machine too late. Send it again.",
+        Some(ReceiptCode::Repeated) => "It was sent twice.",
+        Some(ReceiptCode::Superseded) => "What it was about has changed or is over.",
+        Some(ReceiptCode::OldKey) => "It was sealed with an old key. Send it again.",
+        Some(ReceiptCode::Busy) => "Too many commands. Wait a minute.",
+        Some(ReceiptCode::Unsupported) => "This agent cannot do it.",
+        Some(ReceiptCode::Other(code)) => return Some(line(code, 60)),
+    };
+    Some(words.to_owned())
+}
+
+/// What a control does, after the name of who sent it.
+pub(crate) fn control(control: &Control, name: impl Fn(ensemble_types::ids::UserId) -> String) -> String {
+    match control {
+        Control::Interrupt => "interrupted".to_owned(),
+        Control::SetMode(set) => format!("set the mode to {}", mode(&set.mode)),
+        Control::SetModel(set) => format!("chose the model {}", line(&set.model, 60)),
+        Control::Stop => "stopped the agent".to_owned(),
+        Control::Resume => "started the agent again".to_owned(),
+        Control::Access(grant) => {
+            let may = match &grant.may {
+                May::Prompt => "may prompt now",
+                May::Approve => "may prompt and answer now",
+                May::Nothing => "may only read now",
+                May::Other(_) => "has another right now",
+            };
+            format!("said that {} {may}", name(grant.user))
+        }
+        Control::Newer(action) => format!("did something newer ({})", line(action, 60)),
+    }
+}
+
+pub(crate) fn mode(mode: &Mode) -> String {
+    line(mode.as_str(), 32)
+}
+
+/// How a turn ended, unless it ended as it should.
+pub(crate) fn stop(reason: Option<&StopReason>) -> Option<String> {
+    Some(match reason? {
+        StopReason::EndTurn => return None,
+        StopReason::Cancelled => "interrupted".to_owned(),
+        StopReason::MaxTokens => "stopped: the answer reached its longest length".to_owned(),
+        StopReason::Refusal => "the model refused".to_owned(),
+        StopReason::Limit => "stopped: a limit of cost or use is reached".to_owned(),
+        StopReason::Error => "stopped by an error".to_owned(),
+        StopReason::Other(other) => format!("stopped: {}", line(other, 60)),
+    })
+}
+
+pub(crate) fn failure(failure: &Failure) -> String {
+    let what = match &failure.code {
+        ErrorCode::Login => "The agent is not signed in",
+        ErrorCode::Quota => "The agent's limit is reached",
+        ErrorCode::Overloaded => "The model is overloaded",
+        ErrorCode::Context => "The conversation is too long for the model",
+        ErrorCode::Crashed => "The agent ended unexpectedly",
+        _ => "The agent failed",
+    };
+    let retry = failure.retry_at.map(|at| format!(" (again at {at})")).unwrap_or_default();
+    format!("{what}: {}{retry}", line(&failure.text, 2_000))
+}
+
+pub(crate) fn note(note: &Note) -> String {
+    match note {
+        Note::NotSigned(why) => line(why, 200),
+        Note::Missing { from, to } if from == to => format!("message {from} of the machine is missing"),
+        Note::Missing { from, to } => format!("messages {from} to {to} of the machine are missing"),
+        Note::Repeated(n) => format!("message {n} of the machine came twice"),
+        Note::RepeatedCommand(_) => "a command came twice".to_owned(),
+        Note::Unreadable(why) => format!("a message cannot be read: {}", line(why, 200)),
+    }
+}
