@@ -190,7 +190,7 @@ mod tests {
         let guard_input = guard.stdin.take();
         let (read, orders) = ours.into_split();
         let reports = BufReader::new(read).lines();
-        let mut process = Process { id: Uuid::now_v7(), guard, orders, reports, pid: None, end: None };
+        let mut process = Process { id: ensemble_types::ids::unique(), guard, orders, reports, pid: None, end: None };
         let (_, mut guard_end) = theirs.into_split();
         let mut line = serde_json::to_vec(&Report::Ended { code: Some(0), signal: None }).unwrap();
         line.push(b'\n');

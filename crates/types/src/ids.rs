@@ -162,6 +162,11 @@ fn opaque_id_schema() -> RefOr<Schema> {
         .into()
 }
 
+/// An id of something that has no type of its own.
+pub fn unique() -> Uuid {
+    new_v7()
+}
+
 #[expect(clippy::disallowed_methods, reason = "the only place that creates ids")]
 fn new_v7() -> Uuid {
     Uuid::now_v7()

@@ -101,22 +101,16 @@ impl Lists {
     }
 
     async fn guest(&self, user: UserId, grant: Option<&AccessGrant>) -> Result<Option<List>, Error> {
-        let Some(grant) = grant else { return self.unknown(user).await };
+        // Without a grant nothing is done, whatever the key is.
+        let Some(grant) = grant else { return Ok(None) };
         let mut guests = self.guests.lock().await;
         let is_granted = |account: &str| account_digest(account).as_deref() == Some(grant.account.as_str());
         let known = guests.remove(&user).filter(|list| is_granted(&list.body().account));
-        let list = match &known {
-            Some(list) => self.client.newest_list(user, Known::List(list)).await,
-            None => {
-                let seen = self.client.user(user).await?.public_key;
-                if !is_granted(&seen) {
-                    return Ok(None);
-                }
-                self.client.newest_list(user, Known::Account(&seen)).await
-            }
-        };
+        let from = known.as_ref().map_or(Known::AccountDigest(&grant.account), Known::List);
+        let list = self.client.newest_list(user, from).await;
         let list = match list {
             Err(Error::OldDeviceList | Error::DeviceList(_)) => None,
+            Err(error) if error.is_not_found() => None,
             list => list?,
         };
         if guests.len() >= MOST_GUESTS {
@@ -127,18 +121,6 @@ impl Lists {
             guests.insert(user, list);
         }
         Ok(list)
-    }
-
-    /// A person without a grant may do nothing, whatever the key is. Their list only says which answer they get.
-    async fn unknown(&self, user: UserId) -> Result<Option<List>, Error> {
-        let seen = match self.client.user(user).await {
-            Err(error) if error.is_not_found() => return Ok(None),
-            seen => seen?.public_key,
-        };
-        match self.client.newest_list(user, Known::Account(&seen)).await {
-            Err(Error::OldDeviceList | Error::DeviceList(_)) => Ok(None),
-            list => list,
-        }
     }
 }
 

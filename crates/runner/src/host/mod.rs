@@ -31,7 +31,7 @@ use ensemble_agent::Kind;
 use ensemble_client::seal::{self, Binding, BoxKeyPair, KeyRing, Purpose};
 use ensemble_client::{AccountKey, Client, Credential, idempotency_key};
 use ensemble_transcript::words::Mode;
-use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::ids::{SessionId, UserId, unique};
 use ensemble_types::sessions::CreateSession;
 use ensemble_types::text::Blob;
 use ensemble_types::time::Timestamp;
@@ -102,6 +102,12 @@ async fn host(config: Arc<Config>, hosting: Hosting, key: AccountKey, drain: Dra
     let (folder, lock) = prepared.await.map_err(|error| format!("{}: {error}", hosting.folder.display()))?;
     let _lock = match lock {
         Some(lock) => lock,
+        // The program that has it hosts sessions for everybody.
+        None if hosting.sessions_only => {
+            socket::is_open(&folder).await?;
+            hosting.ready.notify_one();
+            return Ok(());
+        }
         None => tokio::select! {
             lock = take_over(&folder) => lock?,
             () = drain.reached(Phase::Draining) => return Ok(()),
@@ -113,6 +119,7 @@ async fn host(config: Arc<Config>, hosting: Hosting, key: AccountKey, drain: Dra
         host = opened => Arc::new(host?),
         () = drain.reached(Phase::Draining) => return Ok(()),
     };
+    fs::write(folder.join("pid"), std::process::id().to_string()).map_err(|error| error.to_string())?;
     let mut sessions = JoinSet::new();
     for session in host.recover().await {
         sessions.spawn(session.run());
@@ -204,7 +211,7 @@ fn host_id(folder: &std::path::Path) -> io::Result<Uuid> {
     match fs::read_to_string(&path) {
         Ok(text) => text.trim().parse().map_err(io::Error::other),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let id = Uuid::new_v4();
+            let id = unique();
             fs::write(path, id.to_string())?;
             Ok(id)
         }
@@ -213,6 +220,10 @@ fn host_id(folder: &std::path::Path) -> io::Result<Uuid> {
 }
 
 impl Host {
+    pub(crate) fn is_for_sessions_only(&self) -> bool {
+        self.config.hosting.as_ref().is_some_and(|hosting| hosting.sessions_only)
+    }
+
     #[expect(clippy::disallowed_methods, reason = "messages have the time of this machine's clock")]
     pub(crate) fn now(&self) -> Timestamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
@@ -288,7 +299,7 @@ impl Host {
             host_key: Keys::seal_own(&ring, (&self.key, &self.boxed), id, machine).map_err(sealed)?,
             mode: start.mode,
             model: start.model,
-            conversation: Uuid::new_v4(),
+            conversation: unique(),
             resume: start.resume,
             cost_usd: None,
             n: 0,
@@ -327,6 +338,7 @@ impl Host {
         let keys = keys.map_err(|error| format!("its key does not open: {error}"))?;
         let setting = Setting {
             kind,
+            driver_of: ensemble_agent::driver,
             owner: self.owner,
             list: self.lists.known().await,
             key_epoch: keys.ring().epoch(),

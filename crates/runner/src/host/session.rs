@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use ensemble_agent::launch;
 use ensemble_transcript::body::AccessGrant;
-use ensemble_types::ids::SessionId;
+use ensemble_types::ids::{SessionId, unique};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
-use uuid::Uuid;
 
 use super::Host;
 use super::agents::Agent;
@@ -244,7 +243,7 @@ impl Session {
             // A guard that was killed may have left something behind.
             orphans::end(before, Duration::ZERO).await;
         }
-        let id = Uuid::now_v7();
+        let id = unique();
         self.core.process(id);
         let changes = self.core.take_changes();
         self.write(&changes).await.map_err(|error| format!("its log cannot be written: {error}"))?;

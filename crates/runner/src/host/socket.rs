@@ -14,6 +14,9 @@ use super::local::{self, Answer, MOST_BYTES, Request};
 
 /// A program that connects and asks nothing is not waited for.
 const ASKS_WITHIN: Duration = Duration::from_secs(10);
+/// A program that has just started listens within this time.
+const OPENS_WITHIN: Duration = Duration::from_secs(20);
+const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 
 /// Listens in the folder, which only this user can enter. The lock is held, so a socket that is there is of a process that has
 /// ended.
@@ -35,10 +38,11 @@ pub(super) async fn serve(host: Arc<Host>, mut stream: UnixStream) {
             Ok(session) => Answer::Started(session),
             Err(why) => Answer::Refused(why),
         },
-        Ok(Ok(Request::Leave)) => {
+        Ok(Ok(Request::Leave)) if host.is_for_sessions_only() => {
             host.drain.begin();
             Answer::Leaving
         }
+        Ok(Ok(Request::Leave)) => Answer::Refused("A runner hosts the sessions here, and it stays.".to_owned()),
         Ok(Err(error)) => Answer::Refused(format!("The request cannot be read: {error}.")),
         Err(_) => return,
     };
@@ -52,6 +56,17 @@ async fn read(stream: &mut UnixStream) -> io::Result<Request> {
     let mut line = String::new();
     BufReader::new(stream.take(MOST_BYTES)).read_line(&mut line).await?;
     serde_json::from_str(&line).map_err(io::Error::other)
+}
+
+/// Waits until the program that has the lock listens. Nothing tells when it does, and it takes a moment.
+pub(super) async fn is_open(folder: &Path) -> Result<(), String> {
+    let opened = async {
+        while UnixStream::connect(local::socket(folder)).await.is_err() {
+            tokio::time::sleep(BETWEEN_TRIES).await;
+        }
+    };
+    let waited = tokio::time::timeout(OPENS_WITHIN, opened).await;
+    waited.map_err(|_| "another program of this machine hosts its sessions, and does not answer".to_owned())
 }
 
 /// Asks the host of this folder to end.

@@ -151,7 +151,7 @@ mod tests {
             host_key: "k".into(),
             mode: Mode::Ask,
             model: None,
-            conversation: uuid::Uuid::now_v7(),
+            conversation: ensemble_types::ids::unique(),
             resume: None,
             cost_usd: None,
             n: 0,

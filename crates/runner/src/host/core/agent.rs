@@ -4,7 +4,7 @@ use ensemble_agent::{Event, Output, Permission as Asked, StateChange};
 use ensemble_transcript::body::{Content, Failure, Permission, Question, Resolved, TextPart, ToolCall, ToolContent};
 use ensemble_transcript::rules::OpenRequest;
 use ensemble_transcript::words::{Outcome, ToolStatus};
-use uuid::Uuid;
+use ensemble_types::ids::unique;
 
 use super::diffs::Proposed;
 use super::{About, Core, Open};
@@ -56,7 +56,7 @@ impl Core {
             Event::Plan(plan) => drop(self.say(Content::Plan(plan))),
             Event::Permission(asked) => self.ask(*asked),
             Event::Question(asked) => {
-                let request_id = Uuid::now_v7().to_string();
+                let request_id = unique().to_string();
                 let question = Question {
                     request_id: request_id.clone(),
                     tool_call_id: asked.tool_call_id,
@@ -91,7 +91,7 @@ impl Core {
             "The agent does not have this conversation any more ({why}). It begins a new one and does not know what was said above."
         );
         self.fail(ensemble_transcript::words::ErrorCode::Context, &text);
-        self.change(Change::Forget(Uuid::now_v7()));
+        self.change(Change::Forget(unique()));
         self.is_stopping = false;
         // The process is of no use. When it has ended, the next one begins the new conversation.
         self.effects.close = true;
@@ -117,7 +117,7 @@ impl Core {
     }
 
     fn ask(&mut self, asked: Asked) {
-        let request_id = Uuid::now_v7().to_string();
+        let request_id = unique().to_string();
         let mut content = asked.content;
         let change = Proposed::of(&asked.input, &self.kept.directory).filter(|_| content.is_empty());
         if let Some(change) = &change {

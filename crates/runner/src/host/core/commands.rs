@@ -7,7 +7,7 @@ use ensemble_transcript::body::{
 use ensemble_transcript::rules::{Decision, OpenRequest, Right, Signer, Situation};
 use ensemble_transcript::visible;
 use ensemble_transcript::words::{OptionKind, Outcome, ReceiptCode, ReceiptOutcome, When};
-use uuid::Uuid;
+use ensemble_types::ids::unique;
 
 use super::{About, Core, MOST_QUEUED, Open};
 use crate::host::kept::{Change, Queued, TakenCommand};
@@ -23,7 +23,7 @@ pub(crate) struct Command {
 
 /// What a command has become.
 enum Done {
-    Done,
+    Now,
     Queued,
     /// The receipt comes when the owner has decided.
     Later,
@@ -76,7 +76,7 @@ impl Core {
 
     fn receipt(&mut self, command_id: String, key: String, done: Done) {
         let (outcome, code, text) = match done {
-            Done::Done => (ReceiptOutcome::Done, None, None),
+            Done::Now => (ReceiptOutcome::Done, None, None),
             Done::Queued => (ReceiptOutcome::Queued, None, None),
             Done::Later => return,
             Done::Rejected(code, text) => {
@@ -94,10 +94,10 @@ impl Core {
         }
         let Prompt { text, attachments, when } = prompt;
         if when == When::Now && self.kept.turn.is_some() && self.abilities.is_some_and(|abilities| abilities.steers) {
-            let id = Uuid::now_v7().to_string();
+            let id = unique().to_string();
             let order = ForAgent { id, text: text.clone(), attachments: attachments.clone(), steer: true };
             if self.order(Order::Prompt(order)) {
-                return Done::Done;
+                return Done::Now;
             }
         }
         self.queue(Queued { local_id, text, attachments })
@@ -109,7 +109,7 @@ impl Core {
         self.change(Change::Queue(prompt));
         self.pump();
         let waits = self.waiting().any(|waiting| *waiting == local_id);
-        if waits { Done::Queued } else { Done::Done }
+        if waits { Done::Queued } else { Done::Now }
     }
 
     /// In this mode the agent asks nothing, so the owner is asked whether this person's prompt may be done.
@@ -125,7 +125,7 @@ impl Core {
             option(DENY, "Do not", OptionKind::RejectOnce),
         ];
         options.retain(|option| cut.is_none() || option.option_id == DENY);
-        let request_id = Uuid::now_v7().to_string();
+        let request_id = unique().to_string();
         let permission = Permission {
             request_id: request_id.clone(),
             tool_call_id: None,
@@ -171,7 +171,7 @@ impl Core {
                     Done::Rejected(ReceiptCode::NotAllowed, Some("The owner did not let the agent do it.".to_owned()))
                 };
                 self.receipt(prompt.local_id, key, done);
-                return Done::Done;
+                return Done::Now;
             }
             About::Agent { request, change, permission } => {
                 if let Some(now) = change.as_ref().and_then(super::diffs::Proposed::changed) {
@@ -179,7 +179,7 @@ impl Core {
                     let (request, permission) = (request.clone(), Permission::clone(permission));
                     self.withdraw(request_id, "the file has changed since");
                     let content = vec![ensemble_transcript::body::ToolContent::Diff(now.diff.clone())];
-                    let again = Permission { request_id: Uuid::now_v7().to_string(), content, ..permission };
+                    let again = Permission { request_id: unique().to_string(), content, ..permission };
                     self.show(again, request, Some(now));
                     let text = "The file has changed since. Look at the request again.".to_owned();
                     return Done::Rejected(ReceiptCode::Superseded, Some(text));
@@ -194,7 +194,7 @@ impl Core {
                 // Before what the agent does next.
                 self.resolve(resolved);
                 self.take_output(output);
-                Done::Done
+                Done::Now
             }
             Err(refused) => {
                 let is_closed = refused == Refused::Closed;
@@ -220,7 +220,7 @@ impl Core {
         match control {
             Control::Interrupt => {
                 self.interrupt();
-                Done::Done
+                Done::Now
             }
             Control::SetMode(set) => self.set_mode(set, right),
             Control::SetModel(set) => {
@@ -228,7 +228,7 @@ impl Core {
                     return Done::Rejected(ReceiptCode::Unsupported, Some("There is no such model.".to_owned()));
                 }
                 let done = self.carry_out(Order::SetModel(set.model.clone()));
-                if matches!(done, Done::Done) {
+                if matches!(done, Done::Now) {
                     self.change(Change::Model(set.model));
                 }
                 done
@@ -242,18 +242,18 @@ impl Core {
                 if self.driver.is_some() {
                     self.stop_agent();
                 }
-                Done::Done
+                Done::Now
             }
             Control::Resume => {
                 self.change(Change::Ended(false));
                 self.crashes = 0;
                 self.seen_end = None;
                 self.start();
-                Done::Done
+                Done::Now
             }
             Control::Access(grant) => {
                 self.change(Change::Access(grant));
-                Done::Done
+                Done::Now
             }
             Control::Newer(_) => Done::Rejected(ReceiptCode::Unsupported, None),
         }
@@ -265,7 +265,7 @@ impl Core {
             return Done::Rejected(ReceiptCode::NotAllowed, None);
         }
         let done = self.carry_out(Order::SetMode(set.mode.clone()));
-        if matches!(done, Done::Done) && set.mode != self.kept.mode {
+        if matches!(done, Done::Now) && set.mode != self.kept.mode {
             self.change(Change::Mode(set.mode));
         }
         done
@@ -273,11 +273,11 @@ impl Core {
 
     /// Gives the agent an order. An agent that does not run gets it with its next start.
     fn carry_out(&mut self, order: Order) -> Done {
-        let Some(driver) = self.driver.as_mut() else { return Done::Done };
+        let Some(driver) = self.driver.as_mut() else { return Done::Now };
         match driver.command(order) {
             Ok(output) => {
                 self.take_output(output);
-                Done::Done
+                Done::Now
             }
             Err(refused) => rejected(&refused),
         }
@@ -297,7 +297,7 @@ fn rejected(refused: &Refused) -> Done {
 fn advice(code: &ReceiptCode) -> Option<&'static str> {
     Some(match code {
         ReceiptCode::NotAllowed => "The owner has not allowed this to you.",
-        ReceiptCode::UnknownKey => "This device is not in the list of its account.",
+        ReceiptCode::UnknownKey => "This device belongs to nobody who may command the agent.",
         ReceiptCode::Stale => {
             "It came too late. Send it again. If it is sent again and still late, look at the clocks."
         }

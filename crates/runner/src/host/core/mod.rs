@@ -12,7 +12,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use ensemble_agent::{Abilities, Driver, Exit, Kind, Line, Output, Prompt, Start, driver};
+use ensemble_agent::{Abilities, Driver, Exit, Kind, Line, Output, Prompt, Start};
 use ensemble_transcript::body::{
     Choice, Content, ContextUse, Failure, KnownList, Message, Permission, Resolved, SlashCommand, State, ToolCall, Turn,
 };
@@ -21,7 +21,7 @@ use ensemble_transcript::rules::{Access, Memory, OpenRequest, Rules};
 use ensemble_transcript::words::{Cause, ErrorCode, Mode, Outcome, Phase, StopReason, ToolStatus, TurnState};
 use ensemble_transcript::{Frame, digest};
 use ensemble_types::attention::AttentionKind;
-use ensemble_types::ids::UserId;
+use ensemble_types::ids::{UserId, unique};
 use ensemble_types::time::Timestamp;
 use uuid::Uuid;
 
@@ -32,13 +32,14 @@ pub(crate) use commands::Command;
 
 /// Prompts that may wait in a session.
 const MOST_QUEUED: usize = 100;
-/// An agent that ends by itself so often in a row is not started again until somebody asks for it.
+/// An agent that ends by itself so often, and begins no turn, is not started again until somebody asks for it.
 const MOST_CRASHES: u32 = 3;
 
 /// One session.
 pub(crate) struct Core {
     pub(crate) kept: Kept,
     kind: Kind,
+    driver_of: DriverOf,
     as_root: bool,
     rules: Rules,
     /// The newest device list of the owner.
@@ -123,9 +124,13 @@ enum About {
     },
 }
 
+/// Makes the driver of an agent.
+pub(crate) type DriverOf = fn(Kind, Start) -> Box<dyn Driver>;
+
 /// Who the session belongs to, and how its agent is driven.
 pub(crate) struct Setting {
     pub(crate) kind: Kind,
+    pub(crate) driver_of: DriverOf,
     pub(crate) owner: UserId,
     pub(crate) list: KnownList,
     pub(crate) key_epoch: u32,
@@ -136,13 +141,14 @@ pub(crate) struct Setting {
 impl Core {
     /// A session as it was kept.
     pub(crate) fn new(kept: Kept, setting: Setting, now: Timestamp) -> Self {
-        let Setting { kind, owner, list, key_epoch, branch, as_root } = setting;
+        let Setting { kind, driver_of, owner, list, key_epoch, branch, as_root } = setting;
         let access = Access::of_grants(kept.access.iter().cloned());
         let memory = Memory::of_taken(kept.taken.iter().cloned().map(Into::into), kept.lost);
         Self {
             rules: Rules::kept(owner, access, memory),
             kept,
             kind,
+            driver_of,
             as_root,
             list,
             key_epoch,
@@ -229,7 +235,7 @@ impl Core {
     /// The agent's process has ended.
     pub(crate) fn exited(&mut self, exit: &Exit) {
         let Some(mut driver) = self.driver.take() else { return };
-        let was_ready = std::mem::take(&mut self.is_ready);
+        self.is_ready = false;
         let output = driver.exited(exit);
         self.take_output(Output { lines: Vec::new(), close: false, ..output });
         self.close_open("agent restarted");
@@ -239,10 +245,7 @@ impl Core {
         // A prompt that has not begun still waits.
         self.in_flight = None;
         let was_wanted = std::mem::take(&mut self.is_stopping);
-        self.crashes = if was_wanted || was_ready { 0 } else { self.crashes + 1 };
-        if self.crashes < MOST_CRASHES && !was_wanted {
-            self.pump();
-        }
+        self.crashes = if was_wanted { 0 } else { self.crashes.saturating_add(1) };
     }
 
     /// The agent could not be started.
@@ -343,7 +346,7 @@ impl Core {
             cost_before: self.kept.cost_usd.unwrap_or_default(),
             as_root: self.as_root,
         };
-        let mut driver = driver(self.kind, start.clone());
+        let mut driver = (self.driver_of)(self.kind, start.clone());
         self.abilities = Some(driver.abilities());
         self.effects.start = Some(start);
         let output = driver.begin();
@@ -374,12 +377,15 @@ impl Core {
         }
         let Some(prompt) = self.kept.queue.front().cloned() else { return };
         if self.driver.is_none() {
-            return self.start();
+            if self.crashes < MOST_CRASHES {
+                self.start();
+            }
+            return;
         }
         if !self.is_ready {
             return;
         }
-        let id = Uuid::now_v7().to_string();
+        let id = unique().to_string();
         let order = Prompt { id, text: prompt.text.clone(), attachments: prompt.attachments.clone(), steer: false };
         let Some(driver) = &mut self.driver else { return };
         if let Ok(output) = driver.command(ensemble_agent::Command::Prompt(order)) {
@@ -397,7 +403,7 @@ impl Core {
         if let Some(prompt) = &prompt_id {
             self.change(Change::Unqueue(prompt.clone()));
         }
-        let turn = RunningTurn { id: Uuid::now_v7().to_string(), cause, prompt_id };
+        let turn = RunningTurn { id: unique().to_string(), cause, prompt_id };
         self.parts.clear();
         self.seen_end = None;
         self.crashes = 0;
