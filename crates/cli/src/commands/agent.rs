@@ -85,7 +85,9 @@ impl Agent {
             resume: self.resume,
         };
         let id = host::start(context, &me, start).await?;
-        let mut live = Live::open(context, &me, id).await?;
+        // This machine may have become one of the account's devices just now.
+        let me = context.me().await?;
+        let live = Live::open(context, &me, id).await?;
         context.home.remember_session(me.client.origin(), &live.session, 1)?;
         if !text.is_empty() {
             live.send(Content::Prompt(Prompt { text, attachments: Vec::new(), when: When::Next })).await?;

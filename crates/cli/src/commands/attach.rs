@@ -1,5 +1,6 @@
 //! `ensemble attach` and `ensemble log`: a live session on the screen, or as text.
 
+use std::io::IsTerminal;
 use std::pin::pin;
 
 use clap::Args;
@@ -12,7 +13,7 @@ use super::session::Named;
 use crate::complete;
 use crate::context::{Context, interrupts};
 use crate::failure::Result;
-use crate::live::{Live, Opened, text};
+use crate::live::{self, Live, Opened, text};
 use crate::print;
 
 /// Shows a live session of yours, or one that was shared with you.
@@ -105,7 +106,8 @@ impl Printed {
     /// Prints all but the newest `held` items.
     fn print(&mut self, live: &Live<'_>, held: usize) -> Result<()> {
         let new = live.view.items().len().saturating_sub(held);
-        for item in live.view.items().take(new).filter(|item| item.id >= self.next) {
+        let first = self.next;
+        for item in live.view.items().take(new).filter(|item| item.id >= first) {
             self.next = item.id + 1;
             if let Some(text) = text::item(item, !self.follows, |user| live.known_name(user)) {
                 print::line(text)?;
@@ -129,8 +131,12 @@ fn author_json(author: &ensemble_transcript::view::Author) -> Value {
     }
 }
 
-/// Shows the session until the person leaves.
+/// Shows the session: on the screen, or as text where there is no terminal.
 pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
+    if !live.context.json && std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
+        let title = live.title();
+        return live::show::show(live, &title).await;
+    }
     let after = live.load().await?;
     let mut interrupt = interrupts()?;
     let mut printed = Printed { json: live.context.json, next: 0, follows: true };

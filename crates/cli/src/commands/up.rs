@@ -156,7 +156,12 @@ mod services {
         let (runner, agents) = match options {
             Some(options) => {
                 let config = for_machine(&context.at(server), &me, &options).await?;
+                let ready = config.hosting.as_ref().map(|hosting| hosting.ready.clone());
                 let runner = start_runner(config.clone());
+                if let Some(ready) = ready {
+                    // A session that somebody starts at once finds its host.
+                    let _ = tokio::time::timeout(LOOK, ready.notified()).await;
+                }
                 let works = async { offers(&config).await.iter().any(|offer| offer.program.is_ok()) };
                 let works = context.json || tokio::time::timeout(LOOK, works).await.unwrap_or(true);
                 (Some(runner), if works { Agents::Work } else { Agents::NoneWorks })

@@ -9,13 +9,16 @@ use std::time::Duration;
 
 use ensemble_runner::local::{self, Answer, Request, Start};
 use ensemble_types::ids::{MachineId, SessionId};
+use ensemble_types::sessions::{Session, SessionStatus};
 use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::UnixStream;
 use tokio::process::Command;
 
 use crate::commands::machine::{Register, Secret};
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::home::Home;
+use crate::print;
 
 /// The line that a host prints when sessions can be started.
 pub(crate) const READY: &str = "ready";
@@ -49,6 +52,22 @@ pub(crate) async fn start(context: &Context, me: &Me, start: Start) -> Result<Se
             Err(Failure::message("The program that hosts sessions here is about to end. Try again."))
         }
         Err(error) => Err(Failure::message(format!("The program that hosts sessions here does not answer: {error}."))),
+    }
+}
+
+/// Starts a host if this session is one of this computer and nobody hosts it: its host was killed, or the computer was restarted.
+pub(crate) async fn wake(context: &Context, me: &Me, session: &Session) {
+    let this = context.home.settings().ok().and_then(|mut settings| settings.machines.remove(me.client.origin()));
+    let Some(machine) = this.filter(|this| session.machine_id.as_ref() == Some(this)) else { return };
+    let is_ended = session.status == SessionStatus::Ended;
+    if is_ended
+        || session.owner_id != me.id
+        || UnixStream::connect(local::socket(&folder(&context.home, &machine))).await.is_ok()
+    {
+        return;
+    }
+    if let Err(failure) = begin(context, me).await {
+        print::note(format!("The session can be read, but its agent does not work: {failure}"));
     }
 }
 
@@ -91,7 +110,7 @@ fn not_started(folder: &Path) -> Failure {
     let last = log.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it says nothing");
     Failure::message(format!(
         "The program that hosts sessions here did not start: {}. Its log is {}.",
-        crate::print::inline(last),
+        print::inline(last),
         path.display()
     ))
 }

@@ -1,7 +1,9 @@
 //! A live session as this program shows it: messages that were opened, checked and folded into what a screen has; and commands that
 //! are signed for its machine.
 
+pub(crate) mod access;
 pub(crate) mod host;
+pub(crate) mod show;
 pub(crate) mod text;
 
 use std::collections::HashMap;
@@ -15,6 +17,7 @@ use ensemble_transcript::{Envelope, Frame};
 use ensemble_types::devices::Role;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::{AppendMessage, Message};
+use ensemble_types::problem::Code;
 use ensemble_types::sessions::Session;
 use ensemble_types::text::{Blob, Text};
 use futures_util::StreamExt;
@@ -40,6 +43,17 @@ pub(crate) struct Live<'a> {
     /// What was found out about signers.
     signers: HashMap<(UserId, String), Author>,
     names: HashMap<UserId, String>,
+    /// The `seq` of the first message that was taken.
+    first: Option<i64>,
+}
+
+/// Signs and sends commands to a session.
+#[derive(Clone)]
+pub(crate) struct Sender<'a> {
+    context: &'a Context,
+    me: &'a Me,
+    session: SessionId,
+    list: KnownList,
 }
 
 /// A message that was opened and checked.
@@ -60,10 +74,22 @@ impl<'a> Live<'a> {
             )));
         }
         let ring = me.reading_ring(context, &session).await?;
+        host::wake(context, me, &session).await;
         let owner = me.list_of(context, session.owner_id).await?;
         let view = View::new(Keep::default());
         let (signers, names) = (HashMap::new(), HashMap::new());
-        Ok(Self { context, me, session, view, ring, owner, signers, names })
+        Ok(Self { context, me, session, view, ring, owner, signers, names, first: None })
+    }
+
+    pub(crate) fn sender(&self) -> Sender<'a> {
+        let list = KnownList { version: self.owner.version(), digest: self.owner.digest_text() };
+        Sender { context: self.context, me: self.me, session: self.session.id, list }
+    }
+
+    /// The session's title, or its directory.
+    pub(crate) fn title(&self) -> String {
+        let card = crate::vault::card(&self.ring, self.session.id, &self.session.metadata).unwrap_or_default();
+        card.title.or(card.path).unwrap_or_else(|| self.session.reference.to_string())
     }
 
     /// Takes the newest messages. Returns the `seq` from which to follow.
@@ -74,14 +100,29 @@ impl<'a> Live<'a> {
         for message in &page.messages {
             self.take(message).await?;
         }
+        self.first = page.messages.first().map(|message| message.seq);
         Ok(page.messages.last().map_or(page.last_seq, |message| message.seq))
+    }
+
+    /// Takes the messages before the first one. False: there are none.
+    pub(crate) async fn load_older(&mut self) -> Result<bool> {
+        let Some(first) = self.first.filter(|first| *first > 1) else { return Ok(false) };
+        let window = Window { limit: Some(NEWEST), before: Some(first), ..Window::default() };
+        let mut page = self.me.client.message_page(self.session.id, window).await?;
+        page.messages.sort_by_key(|message| message.seq);
+        self.first = page.messages.first().map(|message| message.seq).or(Some(1));
+        let mut older = Vec::with_capacity(page.messages.len());
+        for message in &page.messages {
+            older.push(self.opened(message).await?.incoming());
+        }
+        self.view.older(older);
+        Ok(true)
     }
 
     /// Takes the next message.
     pub(crate) async fn take(&mut self, message: &Message) -> Result<Changed> {
-        let Opened { seq, author, body, message } = self.opened(message).await?;
-        let digest = body.as_deref().map(ensemble_transcript::digest).unwrap_or_default();
-        Ok(self.view.message(Incoming { seq, author, digest, message }))
+        let opened = self.opened(message).await?;
+        Ok(self.view.message(opened.incoming()))
     }
 
     /// Takes an event of the stream.
@@ -222,31 +263,8 @@ impl<'a> Live<'a> {
     }
 
     /// Signs and sends a command. Returns its `localId` and its `seq`.
-    pub(crate) async fn send(&mut self, content: Content) -> Result<(String, i64)> {
-        const TRIES: usize = 3;
-        let local_id = idempotency_key();
-        let list = KnownList { version: self.owner.version(), digest: self.owner.digest_text() };
-        let said = Said { local_id: local_id.clone(), at: now(), list, n: None, content };
-        let body = said.write().map_err(|error| Failure::message(format!("It was not sent: {error}.")))?;
-        let envelope = Envelope::sign(self.session.id, self.me.id, body, self.me.key.signing_key());
-        let text = envelope.and_then(|envelope| envelope.write());
-        let text = text.map_err(|error| Failure::message(format!("It was not sent: {error}.")))?;
-        for _ in 0..TRIES {
-            let (session, ring) = self.me.writable(self.context, self.session.id).await?;
-            (self.session, self.ring) = (session, ring);
-            let sealed = seal::seal(&self.ring, Purpose::Message(self.session.id), &text)
-                .map_err(|error| Failure::Seal("The message".to_owned(), error))?;
-            let message = AppendMessage {
-                content: Blob::new(sealed).map_err(|_| Failure::message("It is too long to be sent."))?,
-                local_id: Text::new(local_id.clone()).map_err(|error| Failure::message(format!("Its id {error}.")))?,
-                key_epoch: Some(self.ring.epoch().into()),
-            };
-            match self.me.client.append_message(self.session.id, &message).await {
-                Err(error) if error.is(ensemble_types::problem::Code::KeyEpochOld) => {}
-                sent => return Ok((local_id, sent?.0.seq)),
-            }
-        }
-        Err(Failure::message("The session's key changes all the time, so it was not sent. Try again."))
+    pub(crate) async fn send(&self, content: Content) -> Result<(String, i64)> {
+        self.sender().send(content).await
     }
 
     /// Signs and sends a command, and waits for the machine's receipt.
@@ -281,6 +299,42 @@ impl<'a> Live<'a> {
 
     fn view_end(&self) -> i64 {
         self.view.items().next_back().map_or(i64::MAX, |item| i64::try_from(item.seq).unwrap_or(i64::MAX))
+    }
+}
+
+impl Opened {
+    fn incoming(self) -> Incoming {
+        let Self { seq, author, body, message } = self;
+        let digest = body.as_deref().map(ensemble_transcript::digest).unwrap_or_default();
+        Incoming { seq, author, digest, message }
+    }
+}
+
+impl Sender<'_> {
+    /// Signs and sends a command. Returns its `localId` and its `seq`.
+    pub(crate) async fn send(&self, content: Content) -> Result<(String, i64)> {
+        const TRIES: usize = 3;
+        let local_id = idempotency_key();
+        let said = Said { local_id: local_id.clone(), at: now(), list: self.list.clone(), n: None, content };
+        let body = said.write().map_err(|error| Failure::message(format!("It was not sent: {error}.")))?;
+        let envelope = Envelope::sign(self.session, self.me.id, body, self.me.key.signing_key());
+        let text = envelope.and_then(|envelope| envelope.write());
+        let text = text.map_err(|error| Failure::message(format!("It was not sent: {error}.")))?;
+        for _ in 0..TRIES {
+            let (_, ring) = self.me.writable(self.context, self.session).await?;
+            let sealed = seal::seal(&ring, Purpose::Message(self.session), &text)
+                .map_err(|error| Failure::Seal("The message".to_owned(), error))?;
+            let message = AppendMessage {
+                content: Blob::new(sealed).map_err(|_| Failure::message("It is too long to be sent."))?,
+                local_id: Text::new(local_id.clone()).map_err(|error| Failure::message(format!("Its id {error}.")))?,
+                key_epoch: Some(ring.epoch().into()),
+            };
+            match self.me.client.append_message(self.session, &message).await {
+                Err(error) if error.is(Code::KeyEpochOld) => {}
+                sent => return Ok((local_id, sent?.0.seq)),
+            }
+        }
+        Err(Failure::message("The session's key changes all the time, so it was not sent. Try again."))
     }
 }
 

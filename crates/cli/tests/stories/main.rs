@@ -24,6 +24,8 @@ mod linked_machines;
 #[cfg(feature = "up")]
 mod linking;
 #[cfg(feature = "up")]
+mod live;
+#[cfg(feature = "up")]
 mod lying;
 mod plans;
 #[cfg(feature = "up")]

@@ -1,6 +1,7 @@
 //! `ensemble share add`, `list`, `change` and `remove`: sharing with users.
 
 use clap::Args;
+use ensemble_transcript::words::May;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::sessions::{AccessLevel, Session};
 use ensemble_types::shares::{CreateShare, Share, ShareLevel, UpdateShare};
@@ -13,6 +14,7 @@ use crate::commands::session::Named;
 use crate::complete;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
+use crate::live::access;
 use crate::print;
 use crate::sharing::Members;
 use crate::styled::Tone;
@@ -29,6 +31,9 @@ pub(crate) struct Add {
     /// What the user may do
     #[arg(long, short, value_enum, default_value = "view")]
     level: Level,
+    /// In a live session: the user may also answer what the agent asks
+    #[arg(long)]
+    approve: bool,
 }
 
 #[derive(Debug, Args)]
@@ -41,6 +46,9 @@ pub(crate) struct Change {
     /// What the user may do from now on
     #[arg(long, short, value_enum)]
     level: Level,
+    /// In a live session: the user may also answer what the agent asks
+    #[arg(long)]
+    approve: bool,
 }
 
 #[derive(Debug, Args)]
@@ -73,6 +81,7 @@ impl Add {
             }
         }
         let (session, share) = self.shared(context, me, id, (user_id, level)).await?;
+        access::grant(context, me, &session, user_id, may(level, self.approve)).await?;
         if context.json {
             return print::json(&share, false);
         }
@@ -121,6 +130,7 @@ impl Change {
         let (key, epoch) = me.sealed_for(context, &session, user, level, &ring).await?;
         let update = UpdateShare { access_level: Some(level), encrypted_key: Some(key), content_epoch: Some(epoch) };
         let share = me.client.update_share(id, user, &update).await?;
+        access::grant(context, me, &session, user, may(level, self.approve)).await?;
         if context.json {
             return print::json(&share, false);
         }
@@ -139,6 +149,8 @@ impl Remove {
         if user != me.id && session.access_level == AccessLevel::Owner {
             context.home.begin_share_removal(me.client.origin(), id, user)?;
             me.client.delete_share(id, user).await?;
+            // The machine first: what they may do ends with its receipt.
+            access::grant(context, me, &session, user, May::Nothing).await?;
             let session = me.session(context, id).await?;
             me.rekey(context, session, &Members::without(user)).await?;
             context.home.end_removal(me.client.origin(), id)?;
@@ -177,6 +189,15 @@ pub(super) async fn list(context: &Context, me: &Me, session: SessionId) -> Resu
         table.row(cells.map(|cell| (Tone::Plain, cell)));
     }
     table.print()
+}
+
+/// What a share of a live session lets a person do with its agent.
+fn may(level: ShareLevel, approve: bool) -> May {
+    match level {
+        _ if approve => May::Approve,
+        ShareLevel::Edit => May::Prompt,
+        ShareLevel::View | ShareLevel::Admin => May::Nothing,
+    }
 }
 
 fn level(level: ShareLevel) -> &'static str {

@@ -1,0 +1,127 @@
+//! A live session on the screen, until the person leaves.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::time::Instant;
+
+use ensemble_client::SessionEvent;
+use ensemble_screen::{About, Action, Connection, EventStream, Level, Look, Me, Screen, Terminal};
+use ensemble_transcript::body::{Answer, Content, Control, Prompt, SetMode, SetModel};
+use ensemble_transcript::words::{May, When};
+use ensemble_types::sessions::{AccessLevel, SessionStatus, UpdateSession};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Live, Sender};
+use crate::failure::{Failure, Result};
+
+/// A command on its way, and what it was.
+type Sending<'a> = Pin<Box<dyn Future<Output = (Action, Result<()>)> + 'a>>;
+
+/// Shows the session until the person leaves. The session goes on.
+pub(crate) async fn show(mut live: Live<'_>, title: &str) -> Result<()> {
+    let unusable = |error: std::io::Error| Failure::message(format!("The terminal cannot be used: {error}."));
+    let (mut terminate, mut hang_up) =
+        (signal(SignalKind::terminate()).map_err(unusable)?, signal(SignalKind::hangup()).map_err(unusable)?);
+    let after = live.load().await?;
+    live.learn_names().await;
+    let mut screen = Screen::new(Look::of(|name| std::env::var_os(name)?.into_string().ok()));
+    let mut terminal = Terminal::open().map_err(unusable)?;
+    let mut keys = EventStream::new();
+    let client = live.me.client.clone();
+    let mut events = pin!(client.follow_session(live.session.id, Some(after)));
+    let sender = live.sender();
+    let mut sending: FuturesUnordered<Sending<'_>> = FuturesUnordered::new();
+    let me = Me { user: live.me.id, key: live.me.key.public_key() };
+    loop {
+        let level = level(&live);
+        let connection = if live.session.online { Connection::Online } else { Connection::MachineAway };
+        let name = |user| live.known_name(user);
+        let about = About { title, connection, level, me: &me, name: &name, now: Instant::now() };
+        terminal.draw(|frame| screen.draw(frame, &live.view, &about)).map_err(unusable)?;
+        tokio::select! {
+            key = keys.next() => {
+                let Some(event) = key else { return Ok(()) };
+                let about = About { now: Instant::now(), ..about };
+                match screen.event(event.map_err(unusable)?, &live.view, &about) {
+                    Some(Action::Leave) => return Ok(()),
+                    Some(action) => sending.push(Box::pin(carry_out(sender.clone(), action))),
+                    None => {}
+                }
+                if screen.wants_older() && let Err(failure) = live.load_older().await {
+                    screen.notice(&failure.to_string());
+                }
+            }
+            event = events.next() => match event {
+                Some(Ok(event)) => {
+                    // What the machine says shows that it is there.
+                    let is_of_machine = match &event {
+                        SessionEvent::Message(message) => message.sender_machine_id.is_some(),
+                        SessionEvent::Live(_) => true,
+                        SessionEvent::Changed(_) => false,
+                    };
+                    live.event(event).await?;
+                    live.session.online |= is_of_machine;
+                    live.learn_names().await;
+                }
+                Some(Err(error)) => return Err(error.into()),
+                None => return Ok(()),
+            },
+            Some((action, sent)) = sending.next() => {
+                if let Err(failure) = sent {
+                    screen.not_sent(action, &failure.to_string());
+                }
+            }
+            _ = terminate.recv() => return Ok(()),
+            _ = hang_up.recv() => return Ok(()),
+        }
+    }
+}
+
+/// Signs and sends what the person wants.
+async fn carry_out(sender: Sender<'_>, action: Action) -> (Action, Result<()>) {
+    let content = match action.clone() {
+        Action::Prompt { text, now } => {
+            let when = if now { When::Now } else { When::Next };
+            Content::Prompt(Prompt { text, attachments: Vec::new(), when })
+        }
+        Action::Answer { request_id, digest, option_id, answers, message } => {
+            Content::Answer(Answer { request_id, digest, option_id, answers, message })
+        }
+        Action::Interrupt => Content::Control(Control::Interrupt),
+        Action::Stop => Content::Control(Control::Stop),
+        Action::Resume => Content::Control(Control::Resume),
+        Action::SetMode { mode, seen } => Content::Control(Control::SetMode(SetMode { mode, seen })),
+        Action::SetModel(model) => Content::Control(Control::SetModel(SetModel { model })),
+        Action::Leave => return (action, Ok(())),
+    };
+    let status = match action {
+        Action::Stop => Some(SessionStatus::Ended),
+        Action::Resume => Some(SessionStatus::Active),
+        _ => None,
+    };
+    let sent = async {
+        sender.send(content).await?;
+        if let Some(status) = status {
+            let update = UpdateSession { status: Some(status), ..UpdateSession::default() };
+            sender.me.client.update_session(sender.session, &update).await?;
+        }
+        Ok(())
+    };
+    let sent = sent.await;
+    (action, sent)
+}
+
+/// What this person may command, as far as the machine has said it.
+fn level(live: &Live<'_>) -> Level {
+    if live.session.access_level == AccessLevel::Owner {
+        return Level::Owner;
+    }
+    let access = live.view.state().map(|state| state.access.as_slice()).unwrap_or_default();
+    match access.iter().find(|grant| grant.user == live.me.id).map(|grant| &grant.may) {
+        Some(May::Approve) => Level::Approve,
+        Some(May::Prompt) => Level::Prompt,
+        _ => Level::Read,
+    }
+}
