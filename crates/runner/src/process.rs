@@ -87,6 +87,12 @@ impl Process {
         let _ = self.orders.write_all(format!("{CLOSE}\n").as_bytes()).await;
     }
 
+    /// Kills a guard that does not answer. Its program ends with it (Linux), or by its process group.
+    pub(crate) fn kill_guard(&mut self) {
+        // A guard that has ended already is what is wanted.
+        let _ = self.guard.start_kill();
+    }
+
     /// Waits until no process of the attempt is left. `Err`: the program could not be started.
     ///
     /// Cancel safe: nothing is lost when the future is dropped and created again.

@@ -53,6 +53,7 @@ struct File {
     providers: BTreeMap<Provider, ProviderFile>,
     agents: BTreeMap<String, AgentConfig>,
     account: Option<String>,
+    max_agents: Option<u32>,
     limits: Limits,
     allow_new_privileges: bool,
     max_output_bytes: Option<u64>,
@@ -141,6 +142,10 @@ impl Reading<'_> {
         config.providers = providers;
         self.check_agents(&file.agents);
         config.agents = file.agents;
+        config.max_agents = file.max_agents;
+        if file.max_agents == Some(0) {
+            self.errors.push("maxAgents must be at least 1".to_owned());
+        }
         let account = self.var("ENSEMBLE_MACHINE_ACCOUNT").map(str::to_owned).or(file.account);
         config.hosting = account.map(|account| Hosting {
             account,

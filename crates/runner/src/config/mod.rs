@@ -55,6 +55,8 @@ pub struct Config {
     pub hosting: Option<Hosting>,
     /// Agents for sessions beside the providers, by name. They speak the Agent Client Protocol (agentclientprotocol.com).
     pub agents: BTreeMap<String, AgentConfig>,
+    /// Agents of sessions that run at once. The default is one for each 600 MiB of memory.
+    pub max_agents: Option<u32>,
     pub timing: Timing,
 }
 
@@ -150,6 +152,7 @@ impl Config {
             environment,
             hosting: None,
             agents: BTreeMap::new(),
+            max_agents: None,
             timing: Timing::default(),
         }
     }

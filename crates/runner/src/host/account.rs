@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ensemble_client::devices::List;
 use ensemble_client::seal::BoxPublicKey;
@@ -16,16 +17,26 @@ use ensemble_types::devices::SignedList;
 use ensemble_types::epochs::ContentEpoch;
 use ensemble_types::ids::UserId;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 /// Guests whose lists are kept in memory.
 const MOST_GUESTS: usize = 256;
+
+/// The owner's list, and when the server was asked for it last.
+struct Own {
+    list: List,
+    asked: Option<Instant>,
+}
+
+/// Anybody who may append can send commands, and each has to be checked.
+const BETWEEN_QUESTIONS: Duration = Duration::from_secs(1);
 
 /// The newest lists that were seen.
 pub(crate) struct Lists {
     client: Client,
     owner: UserId,
     path: PathBuf,
-    own: Mutex<List>,
+    own: Mutex<Own>,
     guests: Mutex<HashMap<UserId, List>>,
 }
 
@@ -50,26 +61,29 @@ impl Lists {
                 list
             }
         };
-        Ok(Self { client, owner, path, own: Mutex::new(own), guests: Mutex::default() })
+        Ok(Self { client, owner, path, own: Mutex::new(Own { list: own, asked: None }), guests: Mutex::default() })
     }
 
-    /// The newest list of the owner, asked for now. When the server cannot be reached it is the one that is known.
+    /// The newest list of the owner, at most a second old.
     pub(crate) async fn refreshed(&self) -> Result<List, Error> {
         let mut own = self.own.lock().await;
-        if let Some(list) = self.client.newest_list(self.owner, Known::List(&own)).await?
-            && list.version() > own.version()
-        {
+        if own.asked.is_some_and(|asked| asked.elapsed() < BETWEEN_QUESTIONS) {
+            return Ok(own.list.clone());
+        }
+        let newest = self.client.newest_list(self.owner, Known::List(&own.list)).await?;
+        own.asked = Some(Instant::now());
+        if let Some(list) = newest.filter(|list| list.version() > own.list.version()) {
             if let Err(error) = write(&self.path, &list) {
                 tracing::error!("Cannot write the owner's device list: {error}");
             }
-            *own = list;
+            own.list = list;
         }
-        Ok(own.clone())
+        Ok(own.list.clone())
     }
 
     pub(crate) async fn known(&self) -> KnownList {
         let own = self.own.lock().await;
-        KnownList { version: own.version(), digest: own.digest_text() }
+        KnownList { version: own.list.version(), digest: own.list.digest_text() }
     }
 
     /// The key to which keys of sessions are sealed for the owner, and its epoch.

@@ -15,6 +15,9 @@ use uuid::Uuid;
 /// Commands are remembered for a day and some minutes; see `ensemble_transcript::rules`.
 const REMEMBERED: Duration = Duration::from_secs(25 * 3_600);
 
+/// Of all people together. `ensemble_transcript::rules` remembers 4,000 of each.
+const MOST_TAKEN: usize = 50_000;
+
 /// All that a host knows of a session when it starts again.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -67,10 +70,21 @@ pub(crate) struct Outgoing {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Queued {
+    /// Who has signed it.
+    pub(crate) user: UserId,
+    pub(crate) key: String,
+    /// As in `ensemble_transcript::rules::Signer`.
+    pub(crate) account: String,
     pub(crate) local_id: String,
     pub(crate) text: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) attachments: Vec<Attachment>,
+    /// The owner has let the agent do it.
+    #[serde(default)]
+    pub(crate) is_approved: bool,
+    /// The agent has it. Whether it has begun is not known.
+    #[serde(default)]
+    pub(crate) is_given: bool,
 }
 
 /// The turn that runs.
@@ -105,7 +119,9 @@ pub(crate) enum Change {
     Take(TakenCommand),
     Access(AccessGrant),
     Queue(Queued),
-    Unqueue(String),
+    /// The prompt that this key has signed with this `localId`.
+    Unqueue(String, String),
+    Give(String, String),
     Turn(Option<RunningTurn>),
     /// A request is open; `true`: it is a question.
     Ask(String, bool),
@@ -140,7 +156,8 @@ impl Kept {
             Change::Take(command) => {
                 let now = command.taken;
                 self.taken.push_back(command);
-                while self.taken.front().is_some_and(|first| now.since(first.taken) > REMEMBERED) {
+                let is_old = |first: &TakenCommand| now.since(first.taken) > REMEMBERED;
+                while self.taken.len() > MOST_TAKEN || self.taken.front().is_some_and(is_old) {
                     self.taken.pop_front();
                 }
             }
@@ -149,7 +166,11 @@ impl Kept {
                 self.access.push(grant);
             }
             Change::Queue(prompt) => self.queue.push_back(prompt),
-            Change::Unqueue(local_id) => self.queue.retain(|prompt| prompt.local_id != local_id),
+            Change::Unqueue(key, id) => self.queue.retain(|prompt| !(prompt.key == key && prompt.local_id == id)),
+            Change::Give(key, id) => {
+                let found = self.queue.iter_mut().find(|prompt| prompt.key == key && prompt.local_id == id);
+                found.into_iter().for_each(|prompt| prompt.is_given = true);
+            }
             Change::Turn(turn) => self.turn = turn,
             Change::Ask(request, is_question) => drop(self.open.insert(request, is_question)),
             Change::Close(request) => drop(self.open.remove(&request)),

@@ -8,11 +8,13 @@ mod account;
 mod agents;
 mod core;
 mod deliver;
+mod hints;
 mod kept;
 mod keys;
 pub mod local;
 mod pause;
 mod receive;
+mod room;
 mod running;
 mod session;
 mod socket;
@@ -37,16 +39,18 @@ use ensemble_types::text::Blob;
 use ensemble_types::time::Timestamp;
 use nix::fcntl::{Flock, FlockArg};
 use serde::Serialize;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, Notify, mpsc};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use self::account::Lists;
 use self::agents::Agent;
 use self::core::{Core, Setting};
+use self::hints::Wakers;
 use self::kept::Kept;
 use self::keys::Keys;
 use self::local::Start;
+use self::room::Room;
 use self::session::Session;
 use self::spool::Spool;
 use crate::config::{Config, Hosting};
@@ -69,6 +73,12 @@ pub(crate) struct Host {
     id: Uuid,
     sessions: PathBuf,
     drain: Drain,
+    wakers: Wakers,
+    room: Room,
+    /// Each session that has not ended holds one.
+    unended: Arc<()>,
+    /// Is notified when a session has ended.
+    used: Notify,
     /// New sessions, for the task that runs them.
     begun: mpsc::Sender<Session>,
     /// One session begins at a time.
@@ -124,17 +134,34 @@ async fn host(config: Arc<Config>, hosting: Hosting, key: AccountKey, drain: Dra
     for session in host.recover().await {
         sessions.spawn(session.run());
     }
+    let mut later: JoinSet<SessionId> = JoinSet::new();
     let listener = socket::listen(&folder).map_err(|error| format!("{}: {error}", local::socket(&folder).display()))?;
     let mut asked = JoinSet::new();
+    asked.spawn(hints::run(host.clone()));
     tracing::info!(sessions = sessions.len(), "This machine hosts sessions");
     hosting.ready.notify_one();
     let linger = config.timing.linger;
     while drain.phase() == Phase::Serving || !sessions.is_empty() {
-        let is_unused = hosting.sessions_only && sessions.is_empty() && drain.phase() == Phase::Serving;
+        let is_unused = hosting.sessions_only && host.is_unused() && drain.phase() == Phase::Serving;
         tokio::select! {
             Ok((stream, _)) = listener.accept() => drop(asked.spawn(socket::serve(host.clone(), stream))),
             Some(session) = begins.recv() => drop(sessions.spawn(session.run())),
-            _ = sessions.join_next(), if !sessions.is_empty() => {}
+            Some(ended) = sessions.join_next(), if !sessions.is_empty() => {
+                // Its log could not be written, or another host had it: that may be over soon.
+                if let Ok(Some(id)) = ended {
+                    later.spawn(async move {
+                        tokio::time::sleep(OPENED_AGAIN_AFTER).await;
+                        id
+                    });
+                }
+            }
+            Some(Ok(id)) = later.join_next(), if !later.is_empty() && drain.phase() == Phase::Serving => {
+                match host.reopen(id).await {
+                    Ok(session) => drop(sessions.spawn(session.run())),
+                    Err(why) => tracing::error!(session.id = %id, "A session cannot be hosted any more: {why}"),
+                }
+            }
+            () = host.used.notified() => {}
             _ = asked.join_next(), if !asked.is_empty() => {}
             () = drain.reached(Phase::Draining), if sessions.is_empty() => {}
             () = tokio::time::sleep(linger), if is_unused => drain.begin(),
@@ -143,6 +170,9 @@ async fn host(config: Arc<Config>, hosting: Hosting, key: AccountKey, drain: Dra
     let _ = fs::remove_file(local::socket(&folder));
     Ok(())
 }
+
+/// After a session was lost.
+const OPENED_AGAIN_AFTER: Duration = Duration::from_secs(30);
 
 /// Only one program hosts the sessions of a machine. `None`: another one does.
 fn lock(folder: &std::path::Path) -> io::Result<Option<Flock<File>>> {
@@ -200,6 +230,10 @@ async fn open(
         id,
         sessions: folder.join("sessions"),
         drain: drain.clone(),
+        wakers: Wakers::default(),
+        unended: Arc::default(),
+        used: Notify::new(),
+        room: Room::new(config.max_agents.unwrap_or_else(Room::usual)),
         begun,
         starting: Mutex::default(),
     })
@@ -209,13 +243,16 @@ async fn open(
 fn host_id(folder: &std::path::Path) -> io::Result<Uuid> {
     let path = folder.join("id");
     match fs::read_to_string(&path) {
-        Ok(text) => text.trim().parse().map_err(io::Error::other),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let id = unique();
-            fs::write(path, id.to_string())?;
+        Ok(text) if text.trim().parse::<Uuid>().is_ok() => text.trim().parse().map_err(io::Error::other),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        // There is none yet, or it was not written to its end.
+        _ => {
+            let (id, new) = (unique(), path.with_extension("new"));
+            fs::write(&new, id.to_string())?;
+            File::open(&new)?.sync_all()?;
+            fs::rename(new, path)?;
             Ok(id)
         }
-        Err(error) => Err(error),
     }
 }
 
@@ -239,18 +276,27 @@ impl Host {
         });
         let mut found = Vec::new();
         for id in ids {
-            let folder = self.sessions.clone();
-            let opened = on_disk(move || Spool::open(&folder, id)).await;
-            let session = match opened {
-                Ok((spool, kept)) => self.session(spool, kept, true).await,
-                Err(error) => Err(error.to_string()),
-            };
-            match session {
+            match self.reopen(id).await {
                 Ok(session) => found.push(session),
                 Err(why) => tracing::error!(session.id = %id, "A session cannot be hosted any more: {why}"),
             }
         }
         found
+    }
+
+    async fn reopen(self: &Arc<Self>, id: SessionId) -> Result<Session, String> {
+        let folder = self.sessions.clone();
+        let (spool, kept) = on_disk(move || Spool::open(&folder, id)).await.map_err(|error| error.to_string())?;
+        if let Some(before) = kept.process {
+            // A guard that was killed with its host may have left something behind.
+            crate::orphans::end(before, Duration::ZERO).await;
+        }
+        self.session(spool, kept, true).await
+    }
+
+    /// Whether every session has ended.
+    fn is_unused(&self) -> bool {
+        Arc::strong_count(&self.unended) == 1
     }
 
     /// Begins a session: it exists at the server and on disk when this returns.
@@ -320,7 +366,10 @@ impl Host {
         let spool = on_disk(move || Spool::create(&folder, &written)).await;
         let spool = spool.map_err(|error| format!("The session cannot be written to disk: {error}."))?;
         if let Err(error) = self.client.create_session(&request, &idempotency_key()).await {
-            let _ = on_disk(move || spool.remove()).await;
+            // Without an answer the server may have it. Then it is hosted after the next start, or set aside.
+            if matches!(error, ensemble_client::Error::Problem(_)) {
+                let _ = on_disk(move || spool.remove()).await;
+            }
             return Err(format!("The server did not make the session: {error}."));
         }
         let session = self.session(spool, kept, false).await?;

@@ -10,8 +10,8 @@ use ensemble_transcript::body::Writer;
 use ensemble_transcript::body::{AccessGrant, Message};
 use ensemble_types::ids::SessionId;
 use ensemble_types::messages::Message as Stored;
-use futures_util::StreamExt;
-use tokio::sync::{mpsc, oneshot, watch};
+use futures_util::{Stream, StreamExt};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::core::Command;
 use super::keys::Keys;
@@ -32,61 +32,122 @@ pub(crate) enum What {
     Gone,
 }
 
-/// Reads a session from the message after `after`, until it is gone.
+/// Reads a session from the message after `after`, until it is gone. While its agent runs it has a stream; else it is read when the
+/// account's hints name it.
 pub(crate) async fn run(
     host: Arc<Host>,
     keys: Keys,
     session: SessionId,
     after: i64,
-    grants: watch::Receiver<Vec<AccessGrant>>,
+    (grants, mut runs, woken): (watch::Receiver<Vec<AccessGrant>>, watch::Receiver<bool>, Arc<Notify>),
     received: mpsc::Sender<Received>,
 ) {
-    let reader = Reader { host, keys, session, grants };
-    let (mut after, mut pause) = (after, Pause::new(&reader.host));
+    let mut reader = Reader { host, keys, session, after, grants, received };
+    let mut pause = Pause::new(&reader.host);
     loop {
-        let mut events = pin!(reader.host.client.follow_session(session, Some(after)));
-        while let Some(event) = events.next().await {
-            let what = match event {
-                Ok(SessionEvent::Message(message)) => {
-                    pause.reset();
-                    if message.seq <= after {
-                        continue;
-                    }
-                    after = message.seq;
-                    What::Message { seq: message.seq, command: reader.command(&message).await.map(Box::new) }
-                }
-                Ok(SessionEvent::Changed(_)) => {
-                    // The owner may have made a new key. Without it, what is written next does not open.
-                    if let Err(why) = reader.keys.refresh().await {
-                        tracing::debug!(session.id = %session, "No newer key: {why}");
-                    }
+        let end = if *runs.borrow_and_update() {
+            let events = reader.host.client.follow_session(session, Some(reader.after));
+            reader.read(events, Some(&mut runs)).await
+        } else {
+            let client = reader.host.client.clone();
+            if let Err(why) = reader.keys.refresh().await {
+                tracing::debug!(session.id = %session, "No newer key: {why}");
+            }
+            let messages = client.messages_after(session, reader.after);
+            let events = messages.map(|message| message.map(|message| SessionEvent::Message(Box::new(message))));
+            reader.read(events, None).await
+        };
+        match end {
+            End::Gone => return,
+            End::Failed(error) => {
+                pause.note(session, "Commands of people cannot be read now", &error);
+                pause.wait().await;
+            }
+            End::Over => {
+                pause.reset();
+                if *runs.borrow() {
                     continue;
                 }
-                Ok(SessionEvent::Live(_)) => continue,
-                Err(error) if error.is_not_found() => What::Gone,
-                Err(error) => {
-                    pause.note(session, "Commands of people cannot be read now", &error);
-                    break;
+                tokio::select! {
+                    () = woken.notified() => {}
+                    changed = runs.changed() => if changed.is_err() {
+                        return;
+                    },
                 }
-            };
-            let is_gone = matches!(what, What::Gone);
-            let (done, is_done) = oneshot::channel();
-            if received.send(Received { what, done }).await.is_err() || is_done.await.is_err() || is_gone {
-                return;
             }
         }
-        pause.wait().await;
     }
+}
+
+/// Why reading has ended.
+enum End {
+    /// The stream is not needed any more, or all messages were read.
+    Over,
+    /// The session is gone, or nobody wants its messages.
+    Gone,
+    Failed(Error),
 }
 
 struct Reader {
     host: Arc<Host>,
     keys: Keys,
     session: SessionId,
+    /// The `seq` of the last message that was dealt with.
+    after: i64,
     grants: watch::Receiver<Vec<AccessGrant>>,
+    received: mpsc::Sender<Received>,
 }
 
 impl Reader {
+    async fn read(
+        &mut self,
+        events: impl Stream<Item = Result<SessionEvent, Error>>,
+        mut runs: Option<&mut watch::Receiver<bool>>,
+    ) -> End {
+        let mut events = pin!(events);
+        loop {
+            let stopped = async {
+                match runs.as_mut() {
+                    Some(runs) => drop(runs.wait_for(|runs| !runs).await),
+                    None => std::future::pending().await,
+                }
+            };
+            let event = tokio::select! {
+                event = events.next() => event,
+                () = stopped => return End::Over,
+            };
+            let what = match event {
+                Some(Ok(SessionEvent::Message(message))) if message.seq <= self.after => continue,
+                Some(Ok(SessionEvent::Message(message))) => {
+                    What::Message { seq: message.seq, command: self.command(&message).await.map(Box::new) }
+                }
+                Some(Ok(SessionEvent::Changed(_))) => {
+                    // The owner may have made a new key. Without it, what is written next does not open.
+                    if let Err(why) = self.keys.refresh().await {
+                        tracing::debug!(session.id = %self.session, "No newer key: {why}");
+                    }
+                    continue;
+                }
+                Some(Ok(SessionEvent::Live(_))) => continue,
+                Some(Err(error)) if error.is_not_found() => What::Gone,
+                Some(Err(error)) => return End::Failed(error),
+                None => return End::Over,
+            };
+            let seq = match &what {
+                What::Message { seq, .. } => Some(*seq),
+                What::Gone => None,
+            };
+            let (done, is_done) = oneshot::channel();
+            if self.received.send(Received { what, done }).await.is_err() || is_done.await.is_err() {
+                return End::Gone;
+            }
+            match seq {
+                Some(seq) => self.after = seq,
+                None => return End::Gone,
+            }
+        }
+    }
+
     /// The command in a message. Whatever is none, or is not signed, is shown by clients as what it is and not answered.
     async fn command(&self, stored: &Stored) -> Option<Command> {
         if stored.sender_machine_id.as_ref() == Some(&self.host.config.machine) {
@@ -126,6 +187,11 @@ impl Reader {
                         Ok(()) => return None,
                         Err(super::keys::NoKey::Client(error)) if is_for_now(&error) => {
                             pause.note(self.session, "A command waits for a key", &error);
+                            pause.wait().await;
+                        }
+                        // The owner's program gives it when it has made it.
+                        Err(super::keys::NoKey::NotGiven) => {
+                            pause.say("A command waits for the session's new key");
                             pause.wait().await;
                         }
                         Err(why) => {

@@ -81,6 +81,11 @@ impl Running {
         self.process.stop(grace).await;
     }
 
+    /// Ends the guard itself, and with it the agent.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill_guard();
+    }
+
     /// The next lines, or the end. Cancel safe. Without `reads` only the end is waited for.
     pub(crate) async fn next(&mut self, reads: bool) -> Happened {
         loop {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ensemble_agent::launch;
 use ensemble_transcript::body::AccessGrant;
 use ensemble_types::ids::{SessionId, unique};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
@@ -32,6 +32,8 @@ const FRAME_WITHIN: Duration = Duration::from_secs(2);
 const READY_WITHIN: Duration = Duration::from_secs(90);
 /// An agent that goes on after an interrupt is ended.
 const INTERRUPTED_WITHIN: Duration = Duration::from_secs(15);
+/// A guard reads what it is given.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(10);
 /// While more waits to be sent, the agent's output is not read, and the agent has to wait.
 const MOST_UNSENT: usize = 64 << 20;
 
@@ -45,9 +47,17 @@ pub(crate) struct Session {
     keys: Keys,
     outbox: Outbox,
     agent: Option<Running>,
+    /// Of the agent that runs.
+    permit: Option<OwnedSemaphorePermit>,
+    /// Another session needs the room of this one's agent.
+    park: Arc<Notify>,
     deadlines: Deadlines,
     status: watch::Sender<Status>,
     grants: watch::Sender<Vec<AccessGrant>>,
+    /// Whether the agent runs.
+    runs: watch::Sender<bool>,
+    /// Held while the session has not ended.
+    unended: Option<Arc<()>>,
     /// Is told when a frame may be sent again.
     frames: JoinSet<()>,
     next_frame: Instant,
@@ -60,6 +70,8 @@ struct Deadlines {
     interrupted: Option<Instant>,
     parked: Option<Instant>,
     killed: Option<Instant>,
+    /// The guard was told to end the agent.
+    is_told: bool,
 }
 
 /// Why a session ends here.
@@ -85,22 +97,27 @@ impl Session {
             keys,
             outbox,
             agent: None,
+            permit: None,
+            park: Arc::new(Notify::new()),
             deadlines: Deadlines::default(),
             status: watch::Sender::default(),
+            runs: watch::Sender::default(),
+            unended: None,
             frames: JoinSet::new(),
             next_frame: Instant::now(),
         }
     }
 
-    /// Hosts the session until it is gone or the host stops.
-    pub(crate) async fn run(mut self) {
+    /// Hosts the session until it is gone or the host stops. Returns its id if it is to be opened again.
+    pub(crate) async fn run(mut self) -> Option<SessionId> {
         let (told, mut delivered) = mpsc::channel(16);
         let (send, mut received) = mpsc::channel::<Received>(1);
         let mut tasks = JoinSet::new();
         tasks.spawn(deliver::run(self.host.clone(), self.keys.clone(), self.id, self.outbox.clone(), told));
         let after = self.core.kept.seen;
-        let grants = self.grants.subscribe();
-        tasks.spawn(receive::run(self.host.clone(), self.keys.clone(), self.id, after, grants, send));
+        let woken = self.host.wakers.of(self.id);
+        let told = (self.grants.subscribe(), self.runs.subscribe(), woken);
+        tasks.spawn(receive::run(self.host.clone(), self.keys.clone(), self.id, after, told, send));
         let mut beats = tokio::spawn(status::run(self.host.clone(), self.id, self.status.subscribe()));
         let mut keys = self.keys.changes();
         let end = loop {
@@ -121,7 +138,7 @@ impl Session {
                     }
                     Happened::Ended(exit) => {
                         self.tick();
-                        self.agent = None;
+                        (self.agent, self.permit) = (None, None);
                         self.core.exited(&exit);
                     }
                 },
@@ -158,11 +175,17 @@ impl Session {
                 () = sleep_until(self.next_frame), if self.core.has_frames() && self.frames.is_empty() => self.send_frames(),
                 _ = self.frames.join_next(), if !self.frames.is_empty() => {}
                 () = reach(deadline) => self.late().await,
+                () = self.park.notified() => {
+                    self.tick();
+                    self.core.park();
+                }
                 _ = &mut beats => break End::Lost,
                 () = self.host.drain.reached(Phase::Draining), if !self.core.drains() => {
                     self.tick();
                     self.core.drain();
-                    self.deadlines.interrupted = Some(Instant::now() + self.host.config.timing.turn_grace);
+                    let grace = self.host.config.timing.turn_grace;
+                    self.deadlines.interrupted = Some(Instant::now() + grace);
+                    self.deadlines.killed = Some(Instant::now() + grace + INTERRUPTED_WITHIN * 2);
                 }
                 () = self.host.drain.reached(Phase::HandingBack), if self.deadlines.killed.is_none() && self.agent.is_some() => {
                     self.tick();
@@ -172,7 +195,11 @@ impl Session {
             }
         };
         beats.abort();
+        self.host.wakers.forget(self.id);
+        self.host.room.is_busy(self.id);
+        let id = matches!(end, End::Lost).then_some(self.id);
         self.finish(end, tasks, delivered).await;
+        id
     }
 
     fn tick(&mut self) {
@@ -194,19 +221,29 @@ impl Session {
                     self.grants.send_replace(self.core.kept.access.clone());
                 }
             }
-            let works = self.core.has_turn();
+            let (works, has_ended) = (self.core.has_turn(), self.core.kept.ended && !self.core.runs());
             self.status.send_if_modified(|status| {
-                let new = Status { wants: wants.unwrap_or(status.wants), works };
+                let new = Status { wants: wants.unwrap_or(status.wants), works, has_ended };
                 std::mem::replace(status, new) != new
             });
+            if self.core.kept.ended == self.unended.is_some() {
+                self.unended = if self.core.kept.ended { None } else { Some(self.host.unended.clone()) };
+                self.host.used.notify_one();
+            }
+            let runs = self.core.runs();
+            self.runs.send_if_modified(|known| std::mem::replace(known, runs) != runs);
             if let Some(start) = start
-                && let Err(why) = self.start(start).await
+                && let Err(why) = self.start(start).await?
             {
+                self.permit = None;
                 self.core.not_started(&why);
                 continue;
             }
             if let Some(agent) = &mut self.agent {
-                agent.write(&lines).await;
+                if tokio::time::timeout(WRITTEN_WITHIN, agent.write(&lines)).await.is_err() {
+                    tracing::error!(session.id = %self.id, "The guard of an agent does not answer, so both are ended");
+                    agent.kill();
+                }
                 if close {
                     agent.close_input().await;
                     let grace = self.host.config.timing.term_grace;
@@ -236,21 +273,37 @@ impl Session {
         written
     }
 
-    async fn start(&mut self, start: ensemble_agent::Start) -> Result<(), String> {
-        let agent = Agent::named(&self.host.config, &self.core.kept.agent)?;
-        let launch = launch(agent.kind, &start).map_err(|refused| refused.to_string())?;
+    /// # Errors
+    /// The log cannot be written. The inner error says why the agent was not started.
+    async fn start(&mut self, start: ensemble_agent::Start) -> std::io::Result<Result<(), String>> {
+        let known = Agent::named(&self.host.config, &self.core.kept.agent);
+        let how = known.and_then(|agent| match launch(agent.kind, &start) {
+            Ok(launch) => Ok((agent, launch)),
+            Err(refused) => Err(refused.to_string()),
+        });
+        let (agent, launch) = match how {
+            Ok(how) => how,
+            Err(why) => return Ok(Err(why)),
+        };
         if let Some(before) = self.core.kept.process {
             // A guard that was killed may have left something behind.
             orphans::end(before, Duration::ZERO).await;
         }
+        self.permit = match self.host.room.take().await {
+            Ok(permit) => Some(permit),
+            Err(why) => return Ok(Err(why)),
+        };
         let id = unique();
         self.core.process(id);
         let changes = self.core.take_changes();
-        self.write(&changes).await.map_err(|error| format!("its log cannot be written: {error}"))?;
-        self.agent = Some(Running::start(&self.host.config, &agent, (&start, launch), id).await?);
+        self.write(&changes).await?;
+        match Running::start(&self.host.config, &agent, (&start, launch), id).await {
+            Ok(running) => self.agent = Some(running),
+            Err(why) => return Ok(Err(why)),
+        }
         self.deadlines = Deadlines { ready: Some(Instant::now() + READY_WITHIN), ..Deadlines::default() };
         tracing::info!(session.id = %self.id, agent = self.core.kept.agent, "An agent has been started");
-        Ok(())
+        Ok(Ok(()))
     }
 
     fn send_frames(&mut self) {
@@ -284,6 +337,11 @@ impl Session {
         if self.agent.is_none() {
             self.deadlines = Deadlines::default();
         }
+        if self.core.is_idle() && self.core.can_park() {
+            self.host.room.is_idle(self.id, &self.park);
+        } else {
+            self.host.room.is_busy(self.id);
+        }
     }
 
     /// A deadline has passed.
@@ -311,10 +369,13 @@ impl Session {
             self.deadlines.killed = Some(now);
         }
         if is_over(self.deadlines.killed) {
-            // TERM, and KILL after the grace; then again if the guard does not answer.
+            // TERM, and KILL after the grace. A guard that does not carry it out is ended itself.
             self.deadlines.killed = Some(now + grace * 4);
             if let Some(agent) = &mut self.agent {
-                agent.stop(grace).await;
+                let is_told = tokio::time::timeout(WRITTEN_WITHIN, agent.stop(grace)).await.is_ok();
+                if !is_told || std::mem::replace(&mut self.deadlines.is_told, true) {
+                    agent.kill();
+                }
             }
         }
     }
@@ -322,7 +383,9 @@ impl Session {
     async fn finish(mut self, end: End, mut tasks: JoinSet<()>, mut delivered: mpsc::Receiver<Delivered>) {
         let timing = self.host.config.timing;
         if let Some(agent) = &mut self.agent {
-            agent.stop(timing.term_grace).await;
+            if tokio::time::timeout(WRITTEN_WITHIN, agent.stop(timing.term_grace)).await.is_err() {
+                agent.kill();
+            }
             while let Happened::Lines(_) = agent.next(true).await {}
         }
         match end {
@@ -341,9 +404,9 @@ impl Session {
             }
             End::Gone => {
                 if let Some(spool) = self.spool.take()
-                    && let Err(error) = on_disk(move || spool.remove()).await
+                    && let Err(error) = on_disk(move || spool.set_aside()).await
                 {
-                    tracing::error!(session.id = %self.id, "Cannot remove a deleted session from disk: {error}");
+                    tracing::error!(session.id = %self.id, "Cannot set a deleted session aside: {error}");
                 }
             }
             End::Lost => {}

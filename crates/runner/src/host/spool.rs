@@ -87,8 +87,11 @@ impl Spool {
     pub(crate) fn write(&mut self, step: &[Change]) -> io::Result<()> {
         let mut line = serde_json::to_vec(step)?;
         line.push(b'\n');
-        self.log.write_all(&line)?;
-        self.log.sync_data()?;
+        if let Err(error) = self.log.write_all(&line).and_then(|()| self.log.sync_data()) {
+            // A part of the step must not stand before the next one.
+            self.log.set_len(self.written)?;
+            return Err(error);
+        }
         self.written = self.written.saturating_add(u64::try_from(line.len()).unwrap_or(u64::MAX));
         Ok(())
     }
@@ -113,6 +116,19 @@ impl Spool {
     /// Removes all of the session.
     pub(crate) fn remove(self) -> io::Result<()> {
         fs::remove_dir_all(&self.folder)
+    }
+
+    /// Moves the session to a folder beside the others, where a person finds it.
+    pub(crate) fn set_aside(self) -> io::Result<()> {
+        let (Some(sessions), Some(name)) = (self.folder.parent(), self.folder.file_name()) else { return Ok(()) };
+        let aside = sessions.with_file_name("gone");
+        DirBuilder::new().recursive(true).mode(0o700).create(&aside)?;
+        let aside = aside.join(name);
+        match fs::remove_dir_all(&aside) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        fs::rename(&self.folder, aside)
     }
 }
 

@@ -17,11 +17,16 @@ use super::{Host, Pause};
 /// A session counts as online for 60 s after a beat.
 const BEAT: Duration = Duration::from_secs(20);
 
+/// Longer than a host runs. A session that has ended is told once.
+const NEVER: Duration = Duration::from_secs(365 * 86_400);
+
 /// What is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Status {
     pub(crate) wants: Wants,
     pub(crate) works: bool,
+    /// Nobody expects anything of the session any more.
+    pub(crate) has_ended: bool,
 }
 
 /// Tells it until another process hosts the session, which ends the future.
@@ -38,7 +43,7 @@ pub(crate) async fn run(host: Arc<Host>, session: SessionId, mut status: watch::
             Ok(_) => {
                 told = now.wants;
                 pause.reset();
-                BEAT
+                if now.has_ended { NEVER } else { BEAT }
             }
             Err(error) if error.is(Code::LeaseLost) => {
                 tracing::error!(session.id = %session, "Another process hosts this session, so its agent is ended here. Was this machine copied?");

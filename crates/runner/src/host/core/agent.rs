@@ -1,14 +1,17 @@
 //! What the agent does becomes messages.
 
-use ensemble_agent::{Event, Output, Permission as Asked, StateChange};
+use ensemble_agent::{Event, Output, Permission as Asked, Reply, StateChange};
 use ensemble_transcript::body::{Content, Failure, Permission, Question, Resolved, TextPart, ToolCall, ToolContent};
 use ensemble_transcript::rules::OpenRequest;
-use ensemble_transcript::words::{Outcome, ToolStatus};
+use ensemble_transcript::words::{OptionKind, Outcome, ToolStatus};
 use ensemble_types::ids::unique;
 
 use super::diffs::Proposed;
 use super::{About, Core, Open};
 use crate::host::kept::Change;
+
+/// Tool calls that are known to be open. An agent has a few at a time.
+const MOST_TOOLS: usize = 512;
 
 impl Core {
     pub(super) fn take_output(&mut self, output: Output) {
@@ -53,7 +56,7 @@ impl Core {
             }
             Event::Tool(call) => self.tool(*call),
             Event::ToolOutput { part, text, .. } => self.parts.grow(part, &text),
-            Event::Plan(plan) => drop(self.say(Content::Plan(plan))),
+            Event::Plan(plan) => self.say(Content::Plan(plan)),
             Event::Permission(asked) => self.ask(*asked),
             Event::Question(asked) => {
                 let request_id = unique().to_string();
@@ -62,7 +65,9 @@ impl Core {
                     tool_call_id: asked.tool_call_id,
                     questions: asked.questions,
                 };
-                let digest = self.say(Content::Question(question));
+                let Some(digest) = self.say_whole(Content::Question(question)) else {
+                    return self.cannot_show(asked.request, Reply::Refuse { message: None });
+                };
                 self.change(Change::Ask(request_id.clone(), true));
                 let about = About::Question { request: asked.request };
                 self.open.insert(request_id, Open { asked: OpenRequest { digest, options: None }, about });
@@ -107,7 +112,9 @@ impl Core {
         let is_known = self.kept.tools.contains(&call.tool_call_id);
         match (is_over, is_known) {
             (true, true) => self.change(Change::ToolEnded(call.tool_call_id.clone())),
-            (false, false) if call.status.is_some() => self.change(Change::Tool(call.tool_call_id.clone())),
+            (false, false) if call.status.is_some() && self.kept.tools.len() < MOST_TOOLS => {
+                self.change(Change::Tool(call.tool_call_id.clone()))
+            }
             _ => {}
         }
         if let Some(part) = call.part.filter(|_| is_over) {
@@ -137,12 +144,25 @@ impl Core {
 
     /// Shows a permission request of the agent.
     pub(super) fn show(&mut self, permission: Permission, request: String, change: Option<Proposed>) {
-        let digest = self.say(Content::Permission(Box::new(permission.clone())));
+        let Some(digest) = self.say_whole(Content::Permission(Box::new(permission.clone()))) else {
+            let refusal = permission.options.iter().find(|option| option.kind == OptionKind::RejectOnce);
+            let id = refusal.map(|option| option.option_id.clone()).unwrap_or_default();
+            return self.cannot_show(request, Reply::Option { id, message: None });
+        };
         self.change(Change::Ask(permission.request_id.clone(), false));
         let asked = OpenRequest { digest, options: Some(permission.options.clone()) };
         let request_id = permission.request_id.clone();
         let about = About::Agent { request, change, permission: Box::new(permission) };
         self.open.insert(request_id, Open { asked, about });
+    }
+
+    /// Nobody can be asked about something that nobody can see.
+    fn cannot_show(&mut self, request: String, refusal: Reply) {
+        let text = "The agent asked about something that is too long to be shown, so it was refused.";
+        self.fail(ensemble_transcript::words::ErrorCode::Unknown, text);
+        if !self.order(ensemble_agent::Command::Answer { request, reply: refusal }) {
+            self.interrupt();
+        }
     }
 
     pub(super) fn withdraw(&mut self, request_id: String, reason: &str) {

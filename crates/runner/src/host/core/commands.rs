@@ -1,12 +1,15 @@
 //! What people send becomes orders to the agent, and each command gets its receipt.
 
+use std::time::Duration;
+
 use ensemble_agent::{Command as Order, Prompt as ForAgent, Refused, Reply};
 use ensemble_transcript::body::{
-    Answer, Content, Control, Message, Permission, PermissionOption, Prompt, Receipt, Resolved, SetMode,
+    Answer, Attachment, Content, Control, Message, Permission, PermissionOption, Prompt, Receipt, Resolved, SetMode,
 };
+use ensemble_transcript::bounds::MOST_ATTACHMENTS;
 use ensemble_transcript::rules::{Decision, OpenRequest, Right, Signer, Situation};
-use ensemble_transcript::visible;
 use ensemble_transcript::words::{OptionKind, Outcome, ReceiptCode, ReceiptOutcome, When};
+use ensemble_transcript::{digest, visible};
 use ensemble_types::ids::unique;
 
 use super::{About, Core, MOST_QUEUED, Open};
@@ -22,7 +25,7 @@ pub(crate) struct Command {
 }
 
 /// What a command has become.
-enum Done {
+pub(super) enum Done {
     Now,
     Queued,
     /// The receipt comes when the owner has decided.
@@ -30,6 +33,8 @@ enum Done {
     Rejected(ReceiptCode, Option<String>),
 }
 
+/// Prompts of one guest that wait for the owner.
+const MOST_ASKED: usize = 3;
 const ALLOW: &str = "allow";
 const DENY: &str = "deny";
 
@@ -52,7 +57,14 @@ impl Core {
         let situation =
             Situation { mode: &mode, ended: self.kept.ended, epoch, newest_epoch: self.key_epoch, open: open.as_ref() };
         let decision = self.rules.decide(&message, &signer, &situation, self.now);
-        if !matches!(decision, Decision::Reject(ReceiptCode::Repeated)) {
+        // Whoever may append can send anything under any name, so only what the rules remember is kept.
+        let is_remembered = |code: &ReceiptCode| {
+            !matches!(
+                code,
+                ReceiptCode::Repeated | ReceiptCode::Stale | ReceiptCode::UnknownKey | ReceiptCode::Unsupported
+            )
+        };
+        if !matches!(&decision, Decision::Reject(code) if !is_remembered(code)) {
             self.change(Change::Take(TakenCommand {
                 user: signer.user,
                 key: signer.key.clone(),
@@ -61,12 +73,19 @@ impl Core {
                 taken: self.now,
             }));
         }
+        if matches!(decision, Decision::Reject(ReceiptCode::UnknownKey)) && !self.answers_strangers() {
+            return;
+        }
         let done = match (decision, message.content) {
             (Decision::Reject(code), _) => Done::Rejected(code, None),
-            (Decision::AskOwner, Content::Prompt(prompt)) => {
-                self.ask_owner(prompt, message.local_id.clone(), signer.key.clone())
-            }
-            (_, Content::Prompt(prompt)) => self.prompt(prompt, message.local_id.clone()),
+            (Decision::AskOwner, Content::Prompt(prompt)) => match queued(prompt, message.local_id.clone(), &signer) {
+                Ok((prompt, _)) => self.ask_owner(prompt),
+                Err(done) => done,
+            },
+            (_, Content::Prompt(prompt)) => match queued(prompt, message.local_id.clone(), &signer) {
+                Ok((prompt, when)) => self.prompt(prompt, &when),
+                Err(done) => done,
+            },
             (_, Content::Answer(answer)) => self.answer(answer, &signer),
             (_, Content::Control(control)) => self.control(control, self.rules.right(&signer)),
             _ => Done::Rejected(ReceiptCode::Unsupported, None),
@@ -87,39 +106,62 @@ impl Core {
         self.say(Content::Receipt(Receipt { command_id, key, outcome, code, text }));
     }
 
-    fn prompt(&mut self, prompt: Prompt, local_id: String) -> Done {
+    /// At most so many receipts a minute for people whom nobody knows.
+    fn answers_strangers(&mut self) -> bool {
+        const A_MINUTE: usize = 10;
+        while self.strangers.front().is_some_and(|first| self.now.since(*first) > Duration::from_secs(60)) {
+            self.strangers.pop_front();
+        }
+        let is_free = self.strangers.len() < A_MINUTE;
+        if is_free {
+            self.strangers.push_back(self.now);
+        }
+        is_free
+    }
+
+    fn prompt(&mut self, prompt: Queued, when: &When) -> Done {
         if self.kept.queue.len() >= MOST_QUEUED {
             let text = format!("{MOST_QUEUED} prompts wait already. Send it again when some of them are done.");
             return Done::Rejected(ReceiptCode::Busy, Some(text));
         }
-        let Prompt { text, attachments, when } = prompt;
-        if when == When::Now && self.kept.turn.is_some() && self.abilities.is_some_and(|abilities| abilities.steers) {
+        if *when == When::Now && self.kept.turn.is_some() && self.abilities.is_some_and(|abilities| abilities.steers) {
             let id = unique().to_string();
-            let order = ForAgent { id, text: text.clone(), attachments: attachments.clone(), steer: true };
+            let order =
+                ForAgent { id, text: prompt.text.clone(), attachments: prompt.attachments.clone(), steer: true };
             if self.order(Order::Prompt(order)) {
                 return Done::Now;
             }
         }
-        self.queue(Queued { local_id, text, attachments })
+        self.queue(prompt)
     }
 
     fn queue(&mut self, prompt: Queued) -> Done {
-        let local_id = prompt.local_id.clone();
+        let (key, local_id) = (prompt.key.clone(), prompt.local_id.clone());
         self.crashes = 0;
         self.change(Change::Queue(prompt));
+        self.refused = None;
         self.pump();
-        let waits = self.waiting().any(|waiting| *waiting == local_id);
-        if waits { Done::Queued } else { Done::Now }
+        let waits =
+            self.kept.queue.iter().any(|prompt| prompt.key == key && prompt.local_id == local_id && !prompt.is_given);
+        // Its receipt has been written then, and says why.
+        let is_refused = self.refused.take().is_some_and(|refused| refused == (key, local_id));
+        match (waits, is_refused) {
+            (_, true) => Done::Later,
+            (true, false) => Done::Queued,
+            (false, false) => Done::Now,
+        }
     }
 
     /// In this mode the agent asks nothing, so the owner is asked whether this person's prompt may be done.
-    fn ask_owner(&mut self, prompt: Prompt, local_id: String, key: String) -> Done {
-        if self.open.len() >= MOST_QUEUED {
-            return Done::Rejected(ReceiptCode::Busy, None);
+    pub(super) fn ask_owner(&mut self, prompt: Queued) -> Done {
+        let is_same = |open: &Open| matches!(&open.about, About::Guest { prompt: other } if other.user == prompt.user);
+        if self.open.values().filter(|open| is_same(open)).count() >= MOST_ASKED {
+            let text = "The owner has not decided about your other prompts yet.".to_owned();
+            return Done::Rejected(ReceiptCode::Busy, Some(text));
         }
         let option =
             |id: &str, name: &str, kind| PermissionOption { option_id: id.to_owned(), name: name.to_owned(), kind };
-        let (detail, cut) = ensemble_transcript::detail(&prompt.text);
+        let (detail, cut) = ensemble_transcript::detail(&whole(&prompt));
         let mut options = vec![
             option(ALLOW, "Let the agent do it", OptionKind::AllowOnce),
             option(DENY, "Do not", OptionKind::RejectOnce),
@@ -129,17 +171,19 @@ impl Core {
         let permission = Permission {
             request_id: request_id.clone(),
             tool_call_id: None,
-            title: format!("A guest's prompt in the mode {}", visible(self.mode().as_str())),
+            title: format!("A prompt of the guest {} in the mode {}", prompt.user, visible(self.mode().as_str())),
             detail,
             cut,
             content: Vec::new(),
             options: options.clone(),
         };
-        let digest = self.say(Content::Permission(Box::new(permission)));
+        let Some(digest) = self.say_whole(Content::Permission(Box::new(permission))) else {
+            let text = "It is too long to be shown to the owner.".to_owned();
+            return Done::Rejected(ReceiptCode::Unsupported, Some(text));
+        };
         self.change(Change::Ask(request_id.clone(), false));
-        let prompt = Queued { local_id, text: prompt.text, attachments: prompt.attachments };
         let asked = OpenRequest { digest, options: Some(options) };
-        self.open.insert(request_id, Open { asked, about: About::Guest { prompt, key } });
+        self.open.insert(request_id, Open { asked, about: About::Guest { prompt } });
         Done::Later
     }
 
@@ -162,15 +206,16 @@ impl Core {
             reason: None,
         };
         let request = match &open.about {
-            About::Guest { prompt, key } => {
-                let (prompt, key) = (prompt.clone(), key.clone());
+            About::Guest { prompt } => {
+                let prompt = prompt.clone();
                 self.resolve(resolved);
+                let (local_id, key) = (prompt.local_id.clone(), prompt.key.clone());
                 let done = if option_id.as_deref() == Some(ALLOW) {
-                    self.queue(prompt.clone())
+                    self.queue(Queued { is_approved: true, ..prompt })
                 } else {
                     Done::Rejected(ReceiptCode::NotAllowed, Some("The owner did not let the agent do it.".to_owned()))
                 };
-                self.receipt(prompt.local_id, key, done);
+                self.receipt(local_id, key, done);
                 return Done::Now;
             }
             About::Agent { request, change, permission } => {
@@ -210,10 +255,17 @@ impl Core {
 
     /// A guest's prompt that nobody has decided about is not done.
     pub(super) fn guest_is_refused(&mut self, open: Open, reason: &str) {
-        if let About::Guest { prompt, key } = open.about {
+        if let About::Guest { prompt } = open.about {
             let why = format!("Nobody has decided about it: {reason}.");
-            self.receipt(prompt.local_id, key, Done::Rejected(ReceiptCode::Superseded, Some(why)));
+            self.refuse(prompt, ReceiptCode::Superseded, why);
         }
+    }
+
+    /// A prompt is not done.
+    pub(super) fn refuse(&mut self, prompt: Queued, code: ReceiptCode, why: String) {
+        self.refused = Some((prompt.key.clone(), prompt.local_id.clone()));
+        self.change(Change::Unqueue(prompt.key.clone(), prompt.local_id.clone()));
+        self.receipt(prompt.local_id, prompt.key, Done::Rejected(code, Some(why)));
     }
 
     fn control(&mut self, control: Control, right: Right) -> Done {
@@ -236,7 +288,7 @@ impl Core {
             Control::Stop => {
                 self.close_open("the session was stopped");
                 for prompt in self.kept.queue.clone() {
-                    self.change(Change::Unqueue(prompt.local_id));
+                    self.change(Change::Unqueue(prompt.key, prompt.local_id));
                 }
                 self.change(Change::Ended(true));
                 if self.driver.is_some() {
@@ -282,6 +334,36 @@ impl Core {
             Err(refused) => rejected(&refused),
         }
     }
+}
+
+/// A prompt with who has signed it. One with something that this version does not know, or with too much, is not taken.
+fn queued(prompt: Prompt, local_id: String, signer: &Signer) -> Result<(Queued, When), Done> {
+    let Prompt { text, attachments, when } = prompt;
+    let is_new = attachments.iter().any(|attachment| matches!(attachment, Attachment::Newer));
+    let bytes: usize = attachments.iter().map(Attachment::size).sum();
+    if is_new || bytes > MOST_ATTACHMENTS {
+        let text =
+            "It has an attachment of a kind that the machine does not know, or more than 512 KiB of them.".to_owned();
+        return Err(Done::Rejected(ReceiptCode::Unsupported, Some(text)));
+    }
+    let (user, key, account) = (signer.user, signer.key.clone(), signer.account.clone());
+    let prompt = Queued { user, key, account, local_id, text, attachments, is_approved: false, is_given: false };
+    Ok((prompt, when))
+}
+
+/// All of a prompt, with what is beside it.
+fn whole(prompt: &Queued) -> String {
+    let mut whole = prompt.text.clone();
+    for attachment in &prompt.attachments {
+        whole.push_str(&match attachment {
+            Attachment::Resource { resource } => format!("\n\n[file {}]\n{}", resource.uri, resource.text),
+            Attachment::Image { mime_type, data } => {
+                format!("\n\n[image {mime_type}, {} bytes in base64, SHA-256 {}]", data.len(), digest(data))
+            }
+            Attachment::Newer => String::new(),
+        });
+    }
+    whole
 }
 
 fn rejected(refused: &Refused) -> Done {

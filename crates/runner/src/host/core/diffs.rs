@@ -1,6 +1,7 @@
 //! What a change of a file would do. Some agents ask only with the input of their tool, so the host computes it from the file.
 
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use ensemble_transcript::body::Diff;
@@ -26,7 +27,12 @@ impl Proposed {
     pub(super) fn of(input: &Value, directory: &Path) -> Option<Self> {
         let named = input.get("file_path")?.as_str()?;
         let path = directory.join(named);
-        let old = read(&path)?;
+        // What lies elsewhere is not read before somebody has allowed it: the diff goes to everybody who may read the session.
+        let parent = path.parent()?.canonicalize().ok()?;
+        if !parent.starts_with(directory.canonicalize().ok()?) {
+            return None;
+        }
+        let old = read(&parent.join(path.file_name()?))?;
         let new = match (input.get("content"), input.get("old_string"), input.get("new_string")) {
             (Some(content), None, None) => content.as_str()?.to_owned(),
             (None, Some(from), Some(to)) => {
@@ -64,7 +70,9 @@ impl Proposed {
 
 /// `Some(None)`: there is no file.
 fn read(path: &Path) -> Option<Option<String>> {
-    let file = match std::fs::File::open(path) {
+    // No link leads out, and a pipe does not block.
+    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
+    let file = match std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Some(None),
         Err(_) => return None,
@@ -98,7 +106,14 @@ mod tests {
         let write = of(json!({ "file_path": "new", "content": "x" })).unwrap();
         assert_eq!((write.diff.old_text, write.diff.new_text), (None, "x".to_owned()));
         assert_eq!(of(json!({ "command": "ls" })), None);
-        assert_eq!(of(json!({ "file_path": folder.path().display().to_string(), "content": "x" })), None, "a folder");
+        std::fs::create_dir(folder.path().join("sub")).unwrap();
+        assert_eq!(of(json!({ "file_path": "sub", "content": "x" })), None, "a folder");
+        std::os::unix::fs::symlink("/etc/passwd", folder.path().join("link")).unwrap();
+        for elsewhere in ["/etc/passwd", "../x", "link"] {
+            assert_eq!(of(json!({ "file_path": elsewhere, "content": "x" })), None, "{elsewhere}");
+        }
+        nix::unistd::mkfifo(&folder.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(of(json!({ "file_path": "pipe", "content": "x" })), None, "a pipe");
     }
 
     #[test]

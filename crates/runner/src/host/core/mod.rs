@@ -6,11 +6,14 @@
 mod agent;
 mod commands;
 mod diffs;
+mod life;
 mod parts;
+mod summary;
 #[cfg(test)]
 mod tests;
+mod turns;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use ensemble_agent::{Abilities, Driver, Exit, Kind, Line, Output, Prompt, Start};
 use ensemble_transcript::body::{
@@ -50,8 +53,12 @@ pub(crate) struct Core {
     driver: Option<Box<dyn Driver>>,
     abilities: Option<Abilities>,
     is_ready: bool,
-    /// The `localId` of the prompt that the agent has and has not begun. It stays in the queue until then.
-    in_flight: Option<String>,
+    /// The prompt that the agent has and has not begun: its key and `localId`. It stays in the queue until then.
+    in_flight: Option<(String, String)>,
+    /// The prompt that was refused last.
+    refused: Option<(String, String)>,
+    /// When people whom nobody knows got receipts.
+    strangers: VecDeque<Timestamp>,
     open: BTreeMap<String, Open>,
     parts: Parts,
     crashes: u32,
@@ -120,7 +127,6 @@ enum About {
     /// A guest's prompt waits for the owner.
     Guest {
         prompt: Queued,
-        key: String,
     },
 }
 
@@ -157,6 +163,8 @@ impl Core {
             abilities: None,
             is_ready: false,
             in_flight: None,
+            refused: None,
+            strangers: VecDeque::new(),
             open: BTreeMap::new(),
             parts: Parts::default(),
             crashes: 0,
@@ -209,247 +217,6 @@ impl Core {
         }
     }
 
-    /// A host process before this one has ended while something was under way. Its agent does not run any more.
-    pub(crate) fn recover(&mut self) {
-        self.close_open("agent restarted");
-        if let Some(turn) = self.kept.turn.clone() {
-            let text = "The program that runs the agent on its machine has ended in the middle of a turn. Send a prompt to go on.";
-            self.fail(ErrorCode::Crashed, text);
-            self.end_turn(turn, StopReason::Error);
-        }
-    }
-
-    /// Begins: the agent is started, so that people see what can be chosen.
-    pub(crate) fn begin(&mut self) {
-        self.start();
-    }
-
-    /// A line of the agent's standard output.
-    pub(crate) fn line(&mut self, line: &Line) {
-        if let Some(driver) = &mut self.driver {
-            let output = driver.line(line);
-            self.take_output(output);
-        }
-    }
-
-    /// The agent's process has ended.
-    pub(crate) fn exited(&mut self, exit: &Exit) {
-        let Some(mut driver) = self.driver.take() else { return };
-        self.is_ready = false;
-        let output = driver.exited(exit);
-        self.take_output(Output { lines: Vec::new(), close: false, ..output });
-        self.close_open("agent restarted");
-        if let Some(turn) = self.kept.turn.clone() {
-            self.end_turn(turn, StopReason::Error);
-        }
-        // A prompt that has not begun still waits.
-        self.in_flight = None;
-        let was_wanted = std::mem::take(&mut self.is_stopping);
-        self.crashes = if was_wanted { 0 } else { self.crashes.saturating_add(1) };
-    }
-
-    /// The agent could not be started.
-    pub(crate) fn not_started(&mut self, why: &str) {
-        self.driver = None;
-        self.crashes = MOST_CRASHES;
-        self.fail(ErrorCode::Crashed, &format!("The agent could not be started: {why}"));
-    }
-
-    /// Ends the agent until somebody sends a prompt. Nothing is done while a turn runs.
-    pub(crate) fn park(&mut self) {
-        if self.is_idle() && self.abilities.is_some_and(|abilities| abilities.resumes) {
-            self.stop_agent();
-        }
-    }
-
-    /// No turn begins any more. The agent is ended as soon as it is idle.
-    pub(crate) fn drain(&mut self) {
-        self.is_draining = true;
-    }
-
-    pub(crate) fn drains(&self) -> bool {
-        self.is_draining
-    }
-
-    /// The turn that runs is interrupted.
-    pub(crate) fn interrupt(&mut self) {
-        if self.has_turn() {
-            self.is_interrupting = true;
-            self.close_open("the turn was interrupted");
-            self.order(ensemble_agent::Command::Interrupt);
-        }
-    }
-
-    /// An interrupt was ordered, and the turn goes on.
-    pub(crate) fn is_interrupting(&self) -> bool {
-        self.is_interrupting && self.has_turn()
-    }
-
-    /// The agent goes on after an interrupt, so it is about to be ended.
-    pub(crate) fn fail_to_interrupt(&mut self) {
-        self.is_stopping = true;
-        self.fail(
-            ErrorCode::Unknown,
-            "The agent did not stop when it was interrupted, so it was ended. A prompt starts it again.",
-        );
-    }
-
-    /// The agent does not become ready, so it is about to be ended.
-    pub(crate) fn never_ready(&mut self) {
-        self.crashes = MOST_CRASHES;
-        self.fail(
-            ErrorCode::Crashed,
-            "The agent does not answer, so it was ended. Start it by hand on its machine to see why.",
-        );
-    }
-
-    pub(crate) fn is_ready(&self) -> bool {
-        self.is_ready
-    }
-
-    pub(crate) fn runs(&self) -> bool {
-        self.driver.is_some()
-    }
-
-    pub(crate) fn has_turn(&self) -> bool {
-        self.kept.turn.is_some() || self.in_flight.is_some()
-    }
-
-    /// The agent runs, and has nothing to do and nothing to ask.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.driver.is_some() && !self.has_turn() && self.open.is_empty() && self.kept.queue.is_empty()
-    }
-
-    /// The newest ends of the texts that have grown since the last call.
-    pub(crate) fn frames(&mut self) -> Vec<Frame> {
-        match &self.kept.turn {
-            Some(turn) => self.parts.frames(&turn.id),
-            None => Vec::new(),
-        }
-    }
-
-    pub(crate) fn has_frames(&self) -> bool {
-        self.kept.turn.is_some() && self.parts.has_grown()
-    }
-
-    /// Starts the agent's process, unless it runs.
-    fn start(&mut self) {
-        if self.driver.is_some() || self.is_draining {
-            return;
-        }
-        let start = Start {
-            directory: self.kept.directory.display().to_string(),
-            session_id: self.kept.conversation.to_string(),
-            mode: self.kept.mode.clone(),
-            model: self.kept.model.clone(),
-            resume: self.kept.resume.clone(),
-            cost_before: self.kept.cost_usd.unwrap_or_default(),
-            as_root: self.as_root,
-        };
-        let mut driver = (self.driver_of)(self.kind, start.clone());
-        self.abilities = Some(driver.abilities());
-        self.effects.start = Some(start);
-        let output = driver.begin();
-        self.driver = Some(driver);
-        self.take_output(output);
-    }
-
-    fn stop_agent(&mut self) {
-        self.is_stopping = true;
-        self.order(ensemble_agent::Command::Stop);
-    }
-
-    /// Gives the agent an order that it may refuse.
-    fn order(&mut self, command: ensemble_agent::Command) -> bool {
-        match self.driver.as_mut().map(|driver| driver.command(command)) {
-            Some(Ok(output)) => {
-                self.take_output(output);
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Gives the agent the next prompt, when it can take one.
-    fn pump(&mut self) {
-        if self.kept.ended || self.is_draining || self.is_stopping || self.has_turn() {
-            return;
-        }
-        let Some(prompt) = self.kept.queue.front().cloned() else { return };
-        if self.driver.is_none() {
-            if self.crashes < MOST_CRASHES {
-                self.start();
-            }
-            return;
-        }
-        if !self.is_ready {
-            return;
-        }
-        let id = unique().to_string();
-        let order = Prompt { id, text: prompt.text.clone(), attachments: prompt.attachments.clone(), steer: false };
-        let Some(driver) = &mut self.driver else { return };
-        if let Ok(output) = driver.command(ensemble_agent::Command::Prompt(order)) {
-            self.in_flight = Some(prompt.local_id);
-            self.seen_end = None;
-            self.take_output(output);
-        }
-    }
-
-    fn begin_turn(&mut self, cause: Cause) {
-        let prompt_id = match cause {
-            Cause::Prompt => self.in_flight.take(),
-            _ => None,
-        };
-        if let Some(prompt) = &prompt_id {
-            self.change(Change::Unqueue(prompt.clone()));
-        }
-        let turn = RunningTurn { id: unique().to_string(), cause, prompt_id };
-        self.parts.clear();
-        self.seen_end = None;
-        self.crashes = 0;
-        self.say_turn(&turn, TurnState::Started, |_| {});
-        self.change(Change::Turn(Some(turn)));
-    }
-
-    fn end_turn(&mut self, turn: RunningTurn, stop: StopReason) {
-        self.finish_turn(turn, |said| said.stop_reason = Some(stop));
-    }
-
-    fn finish_turn(&mut self, turn: RunningTurn, fill: impl FnOnce(&mut Turn)) {
-        for id in self.kept.tools.clone() {
-            let call = ToolCall {
-                tool_call_id: id.clone(),
-                turn_id: turn.id.clone(),
-                status: Some(ToolStatus::Interrupted),
-                ..Default::default()
-            };
-            self.say(Content::ToolCall(Box::new(call)));
-            self.change(Change::ToolEnded(id));
-        }
-        self.parts.clear();
-        self.is_interrupting = false;
-        self.say_turn(&turn, TurnState::Ended, fill);
-        self.change(Change::Turn(None));
-    }
-
-    fn say_turn(&mut self, turn: &RunningTurn, state: TurnState, fill: impl FnOnce(&mut Turn)) {
-        let mut said = Turn {
-            turn_id: turn.id.clone(),
-            state,
-            cause: turn.cause.clone(),
-            prompt_id: turn.prompt_id.clone(),
-            stop_reason: None,
-            usage: None,
-            cost_usd: None,
-        };
-        fill(&mut said);
-        if let Some(stop) = &said.stop_reason {
-            let is_bad = matches!(stop, StopReason::Error | StopReason::Limit);
-            self.seen_end = Some(if is_bad { AttentionKind::Failed } else { AttentionKind::Finished });
-        }
-        self.say(Content::Turn(said));
-    }
-
     /// Closes every open request.
     fn close_open(&mut self, reason: &str) {
         for (_, open) in std::mem::take(&mut self.open) {
@@ -481,116 +248,25 @@ impl Core {
         self.effects.changes.push(change);
     }
 
-    /// Adds a message. Returns the digest of its body, by which an answer names it.
-    fn say(&mut self, content: Content) -> String {
-        let n = self.kept.n.saturating_add(1);
-        let written = self.message(n, content).write().ok().filter(|body| signed_size(body) <= MOST_SIGNED);
-        let body = written.or_else(|| {
+    /// Adds a message.
+    fn say(&mut self, content: Content) {
+        if self.say_whole(content).is_none() {
             let text = "Something that the agent said is too long to be shown here.".to_owned();
-            let failure = Failure { code: ErrorCode::Unknown, text, retry_at: None };
-            self.message(n, Content::Error(failure)).write().ok()
-        });
-        let Some(body) = body else { return String::new() };
+            self.say_whole(Content::Error(Failure { code: ErrorCode::Unknown, text, retry_at: None }));
+        }
+    }
+
+    /// Adds a message. Returns the digest of its body, by which an answer names it. `None`: it is too long, and was not added.
+    fn say_whole(&mut self, content: Content) -> Option<String> {
+        let n = self.kept.n.saturating_add(1);
+        let body = self.message(n, content).write().ok().filter(|body| signed_size(body) <= MOST_SIGNED)?;
         let digest = digest(&body);
         self.change(Change::Say(Outgoing { n, body }));
-        digest
+        Some(digest)
     }
 
     fn message(&self, n: u64, content: Content) -> Message {
         Message { local_id: local_id(n), at: self.now, list: self.list.clone(), n: Some(n), content }
-    }
-
-    /// Says what has become different.
-    fn settle(&mut self) {
-        self.pump();
-        if self.is_draining && self.is_idle_but_queue() && !self.is_stopping {
-            self.stop_agent();
-        }
-        let state = self.state();
-        if self.said.as_ref() != Some(&state) {
-            self.said = Some(state.clone());
-            self.say(Content::State(Box::new(state)));
-        }
-        let wants = self.wants();
-        if wants != self.wants {
-            self.wants = wants;
-            self.effects.wants = Some(wants);
-        }
-    }
-
-    fn is_idle_but_queue(&self) -> bool {
-        self.driver.is_some() && !self.has_turn() && self.open.is_empty()
-    }
-
-    fn phase(&self) -> Phase {
-        if self.kept.ended {
-            Phase::Ended
-        } else if self.driver.is_none() {
-            Phase::Parked
-        } else if !self.open.is_empty() {
-            Phase::Waiting
-        } else if self.has_turn() {
-            Phase::Working
-        } else if self.is_ready {
-            Phase::Idle
-        } else {
-            Phase::Starting
-        }
-    }
-
-    /// The lists of what can be chosen are long, so they are said only while the agent is at rest.
-    fn state(&self) -> State {
-        let phase = self.phase();
-        let rests = !matches!(phase, Phase::Starting | Phase::Working | Phase::Waiting);
-        fn of<T: Clone>(list: &[T], rests: bool) -> Vec<T> {
-            if rests { list.to_vec() } else { Vec::new() }
-        }
-        State {
-            phase,
-            agent: self.kept.agent.clone(),
-            mode: self.kept.mode.clone(),
-            model: self.kept.model.clone(),
-            modes: of(&self.choices.modes, rests),
-            models: of(&self.choices.models, rests),
-            commands: of(&self.choices.commands, rests),
-            steers: self.abilities.is_some_and(|abilities| abilities.steers),
-            directory: self.kept.directory.display().to_string(),
-            branch: self.branch.clone(),
-            provider_session_id: self.kept.resume.clone(),
-            context: self.choices.context,
-            cost_usd: self.kept.cost_usd,
-            queue: self.waiting().cloned().collect(),
-            access: self.rules.access.grants().cloned().collect(),
-            key_epoch: self.key_epoch,
-        }
-    }
-
-    fn wants(&self) -> Wants {
-        let questions = self.kept.open.values().filter(|is_question| **is_question).count();
-        let open = self.kept.open.len();
-        let kind = if open > questions {
-            AttentionKind::Permission
-        } else if questions > 0 {
-            AttentionKind::Question
-        } else if self.kept.turn.is_none() && !self.kept.ended {
-            self.seen_end.unwrap_or_default()
-        } else {
-            AttentionKind::None
-        };
-        let open = u8::try_from(open.min(99)).unwrap_or(99);
-        let is_new = (kind, open) != (self.wants.kind, self.wants.open);
-        Wants { kind, open, count: self.wants.count + u64::from(is_new) }
-    }
-
-    /// The prompts that the agent does not have yet.
-    fn waiting(&self) -> impl Iterator<Item = &String> {
-        let waiting = self.kept.queue.iter().map(|prompt| &prompt.local_id);
-        waiting.filter(|local_id| self.in_flight.as_ref() != Some(*local_id))
-    }
-
-    /// The mode in which the agent works.
-    fn mode(&self) -> &Mode {
-        &self.kept.mode
     }
 }
 

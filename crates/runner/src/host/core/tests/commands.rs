@@ -1,0 +1,209 @@
+//! What becomes of commands.
+
+use ensemble_transcript::body::{Attachment, Resource};
+
+use super::*;
+
+#[test]
+fn a_prompt_waits_until_the_agent_is_ready_and_its_turn_names_it() {
+    let mut room = room();
+    room.core.begin();
+    room.settle();
+    assert_eq!(room.prompt("one").outcome, ReceiptOutcome::Queued);
+    assert_eq!((room.lines.join(","), room.state().queue.len()), ("begin".to_owned(), 1));
+    room.line("ready");
+    assert_eq!(room.lines.join(","), "begin,prompt one");
+    assert_eq!(room.core.kept.queue.len(), 1, "it is kept until its turn has begun");
+    room.line("turn");
+    assert!(room.core.kept.queue.is_empty() && room.state().queue.is_empty());
+    let Content::Turn(turn) =
+        &room.said.iter().rev().find(|said| matches!(said.content, Content::Turn(_))).unwrap().content
+    else {
+        unreachable!()
+    };
+    assert_eq!(turn.prompt_id.as_deref(), Some("c1"));
+    room.line("say hello");
+    room.line("end");
+    assert_eq!((room.wants.kind, room.state().cost_usd), (AttentionKind::Finished, Some(0.5)));
+    assert_eq!(room.types(), "receipt turn text turn");
+    let counts: Vec<u64> = room.said.iter().map(|said| said.n.unwrap()).collect();
+    assert_eq!(counts, (1..=counts.len() as u64).collect::<Vec<_>>(), "no gap");
+}
+
+#[test]
+fn prompts_are_done_one_after_the_other_and_steered_ones_at_once() {
+    let mut room = room();
+    room.begin();
+    assert_eq!(room.prompt("one").outcome, ReceiptOutcome::Done);
+    room.line("turn");
+    assert_eq!(room.prompt("two").outcome, ReceiptOutcome::Queued);
+    assert_eq!(room.prompt("three").outcome, ReceiptOutcome::Queued);
+    assert_eq!(room.state().queue, ["c2", "c3"]);
+    let steer = Content::Prompt(Wanted { text: "left".into(), attachments: Vec::new(), when: When::Now });
+    assert_eq!(room.send(steer).outcome, ReceiptOutcome::Done);
+    room.line("end");
+    room.line("turn");
+    room.line("end");
+    assert_eq!(room.lines, ["begin", "prompt one", "steer left", "prompt two", "prompt three"]);
+}
+
+#[test]
+fn the_first_answer_counts_and_only_for_what_was_shown() {
+    let mut room = room();
+    room.begin();
+    room.prompt("one");
+    room.line("turn");
+    room.line("ask hi");
+    assert_eq!(
+        (room.wants.kind, room.wants.open, &room.state().phase),
+        (AttentionKind::Permission, 1, &Phase::Waiting)
+    );
+    let (request_id, _) = room.card();
+    let other = Answer {
+        request_id,
+        digest: digest("another body"),
+        option_id: Some("yes".into()),
+        answers: None,
+        message: None,
+    };
+    rejected(&room.send(Content::Answer(other)), ReceiptCode::Superseded);
+    rejected(&room.send(room.answer("maybe")), ReceiptCode::Unsupported);
+    let good = room.answer("yes");
+    assert_eq!(room.send(good.clone()).outcome, ReceiptOutcome::Done);
+    assert_eq!(room.lines.last().unwrap(), "answer 1 yes");
+    assert_eq!(room.wants.kind, AttentionKind::None);
+    rejected(&room.send(good), ReceiptCode::Superseded);
+    let resolved = room.said.iter().find_map(|said| match &said.content {
+        Content::Resolved(resolved) => Some(resolved.clone()),
+        _ => None,
+    });
+    assert_eq!(resolved.unwrap().by, Some(room.owner));
+    room.line("question why?");
+    assert_eq!(room.wants.kind, AttentionKind::Question);
+    room.line("withdraw 2");
+    assert_eq!(room.wants.kind, AttentionKind::None);
+}
+
+#[test]
+fn what_people_may_not_do_is_not_done() {
+    let mut room = room();
+    room.begin();
+    let guest = UserId::generate();
+    let by = |room: &Room, role| room.signer(guest, role);
+    let stranger = by(&room, Role::Primary);
+    rejected(&room.send_as(stranger.clone(), prompt("x")).unwrap(), ReceiptCode::NotAllowed);
+    let machine = by(&room, Role::Machine);
+    rejected(&room.send_as(machine, prompt("x")).unwrap(), ReceiptCode::UnknownKey);
+    assert_eq!(room.grant(guest, May::Prompt, 1).outcome, ReceiptOutcome::Done);
+    assert_eq!(room.state().access.len(), 1, "every client sees that the machine has it");
+    assert_eq!(room.send_as(stranger.clone(), prompt("y")).unwrap().outcome, ReceiptOutcome::Done);
+    let other_account = Signer { account: "another account".into(), ..stranger.clone() };
+    rejected(&room.send_as(other_account, prompt("x")).unwrap(), ReceiptCode::NotAllowed);
+    room.line("turn");
+    room.line("ask hi");
+    let answer = room.answer("yes");
+    rejected(&room.send_as(stranger.clone(), answer).unwrap(), ReceiptCode::NotAllowed);
+    let stop = Content::Control(Control::Stop);
+    rejected(&room.send_as(stranger.clone(), stop).unwrap(), ReceiptCode::NotAllowed);
+    let linked = room.signer(room.owner, Role::Linked);
+    let bypass = Content::Control(Control::SetMode(SetMode { mode: Mode::Bypass, seen: Mode::Ask }));
+    rejected(&room.send_as(linked, bypass.clone()).unwrap(), ReceiptCode::NotAllowed);
+    assert_eq!(room.send(bypass).outcome, ReceiptOutcome::Done);
+    assert_eq!(room.grant(guest, May::Nothing, 2).outcome, ReceiptOutcome::Done);
+    rejected(&room.grant(guest, May::Prompt, 1), ReceiptCode::Superseded);
+    rejected(&room.send_as(stranger, prompt("z")).unwrap(), ReceiptCode::NotAllowed);
+    assert!(!room.lines.iter().any(|line| line.contains('x') || line.contains('z')), "{:?}", room.lines);
+}
+
+#[test]
+fn a_command_is_taken_once_and_not_late() {
+    let mut room = room();
+    room.begin();
+    let owner = room.signer(room.owner, Role::Primary);
+    room.resend(owner.clone(), "a", prompt("one"));
+    rejected(&room.resend(owner.clone(), "a", prompt("one")).unwrap(), ReceiptCode::Repeated);
+    // A host that starts again remembers it.
+    let mut later = room_by(room.owner, room.core.kept.clone());
+    rejected(&later.resend(owner.clone(), "a", prompt("one")).unwrap(), ReceiptCode::Repeated);
+    // The server kept it back for two days.
+    let (list, at) = (KnownList { version: 1, digest: "d".into() }, room.now);
+    let message = Message { local_id: "b".into(), at, list, n: None, content: prompt("late") };
+    room.core.set_time(at.plus(Duration::from_secs(2 * 86_400)));
+    room.core.command(Command { message, signer: owner, epoch: 1 });
+    room.settle();
+    assert!(!room.lines.iter().any(|line| line.contains("late")));
+}
+
+#[test]
+fn a_prompt_that_waits_is_judged_again_when_its_turn_comes() {
+    let mut room = room();
+    room.begin();
+    let guest = UserId::generate();
+    room.grant(guest, May::Prompt, 1);
+    let signer = room.signer(guest, Role::Primary);
+    room.prompt("one");
+    room.line("turn");
+    assert_eq!(room.send_as(signer.clone(), prompt("theirs")).unwrap().outcome, ReceiptOutcome::Queued);
+    let edit = Content::Control(Control::SetMode(SetMode { mode: Mode::Edit, seen: Mode::Ask }));
+    room.send(edit);
+    room.line("end");
+    assert_eq!(room.wants.kind, AttentionKind::Permission, "in this mode the owner decides");
+    assert!(!room.lines.iter().any(|line| line.contains("theirs")));
+    let allow = room.answer("allow");
+    room.send(allow);
+    assert_eq!(room.lines.last().unwrap(), "prompt theirs");
+    room.line("turn");
+    assert_eq!(room.send_as(signer, prompt("more")), None, "asked at once");
+    let allow = room.answer("allow");
+    room.send(allow);
+    room.grant(guest, May::Nothing, 2);
+    room.line("end");
+    assert!(!room.lines.iter().any(|line| line.contains("more")), "the right was taken away: {:?}", room.lines);
+}
+
+#[test]
+fn the_owner_sees_all_of_a_guests_prompt() {
+    let mut room = room();
+    room.begin();
+    room.send(Content::Control(Control::SetMode(SetMode { mode: Mode::Edit, seen: Mode::Ask })));
+    let guest = UserId::generate();
+    room.grant(guest, May::Prompt, 1);
+    let signer = room.signer(guest, Role::Primary);
+    let file = |text: &str| {
+        let resource = Resource { uri: "file:///notes".into(), mime_type: None, text: text.into() };
+        Content::Prompt(Wanted {
+            text: "look".into(),
+            attachments: vec![Attachment::Resource { resource }],
+            when: When::Next,
+        })
+    };
+    room.send_as(signer.clone(), file("and now delete everything"));
+    let card = room.said.iter().rev().find_map(|said| match &said.content {
+        Content::Permission(card) => Some(card.clone()),
+        _ => None,
+    });
+    let card = card.unwrap();
+    assert!(card.detail.contains("and now delete everything") && card.detail.contains("file:///notes"), "{card:?}");
+    assert!(card.title.contains(&guest.to_string()));
+    rejected(&room.send_as(signer.clone(), file(&"x".repeat(600 << 10))).unwrap(), ReceiptCode::Unsupported);
+    let newer = Wanted { text: "look".into(), attachments: vec![Attachment::Newer], when: When::Next };
+    rejected(&room.send_as(signer.clone(), Content::Prompt(newer)).unwrap(), ReceiptCode::Unsupported);
+    for _ in 0..2 {
+        assert_eq!(room.send_as(signer.clone(), prompt("another")), None);
+    }
+    rejected(&room.send_as(signer, prompt("a fourth")).unwrap(), ReceiptCode::Busy);
+}
+
+#[test]
+fn strangers_leave_nothing_behind() {
+    let mut room = room();
+    room.begin();
+    // Under the owner's name, with keys that are in no list.
+    for number in 0..100 {
+        let signer = Signer { user: room.owner, key: format!("k{number}"), role: None, account: String::new() };
+        room.send_as(signer, prompt("x"));
+    }
+    let receipts = room.said.iter().filter(|said| matches!(said.content, Content::Receipt(_))).count();
+    assert!(receipts <= 10 && room.core.kept.taken.is_empty(), "{receipts}");
+    assert_eq!(room.prompt("mine").outcome, ReceiptOutcome::Done);
+}

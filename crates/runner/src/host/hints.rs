@@ -1,0 +1,75 @@
+//! Wakes sessions whose agents do not run when something has changed in them: one stream of the account's hints for all.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ensemble_types::hints::HintKind;
+use ensemble_types::ids::SessionId;
+use ensemble_types::problem::Code;
+use futures_util::StreamExt;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::{Host, Pause};
+
+/// The sessions of this host.
+#[derive(Default)]
+pub(crate) struct Wakers(Mutex<HashMap<SessionId, Arc<Notify>>>);
+
+impl Wakers {
+    /// What wakes this session.
+    pub(crate) fn of(&self, session: SessionId) -> Arc<Notify> {
+        self.lock().entry(session).or_default().clone()
+    }
+
+    pub(crate) fn forget(&self, session: SessionId) {
+        self.lock().remove(&session);
+    }
+
+    fn wake(&self, session: SessionId) {
+        if let Some(waker) = self.lock().get(&session) {
+            waker.notify_one();
+        }
+    }
+
+    fn wake_all(&self) {
+        self.lock().values().for_each(|waker| waker.notify_one());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Notify>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads hints for as long as the host runs.
+pub(crate) async fn run(host: Arc<Host>) {
+    let (mut pause, mut refused) = (Pause::new(&host), None::<Instant>);
+    loop {
+        let mut hints = pin!(host.client.follow_hints());
+        while let Some(hint) = hints.next().await {
+            match hint {
+                Ok(hint) => {
+                    refused = None;
+                    pause.reset();
+                    match (hint.kind, hint.id.and_then(|id| id.parse().ok())) {
+                        (HintKind::Session, Some(session)) => host.wakers.wake(session),
+                        (HintKind::All, _) => host.wakers.wake_all(),
+                        _ => {}
+                    }
+                }
+                Err(error) => {
+                    let is_refused = error.is(Code::Unauthenticated) || error.is(Code::DeviceRemoved);
+                    refused = refused.or(Some(Instant::now())).filter(|_| is_refused);
+                    if refused.is_some_and(|since| since.elapsed() > host.config.timing.refused_grace) {
+                        tracing::error!("The server does not accept this machine any more, so its sessions end here");
+                        host.drain.hurry();
+                    }
+                    pause.say(&format!("Sessions without a running agent do not get commands now: {error}"));
+                    break;
+                }
+            }
+        }
+        pause.wait().await;
+    }
+}
