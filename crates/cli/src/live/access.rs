@@ -12,8 +12,16 @@ use crate::context::{Context, Me, now};
 use crate::failure::{Failure, Result};
 use crate::print;
 
-/// Tells the session's machine what this person may do. Sessions of people, and those of others, need nothing.
-pub(crate) async fn grant(context: &Context, me: &Me, session: &Session, user: UserId, may: May) -> Result<()> {
+/// Tells the session's machine what this person may do. Sessions of people, and those of others, need nothing. `is_first`: they have
+/// had no share of it.
+pub(crate) async fn grant(
+    context: &Context,
+    me: &Me,
+    session: &Session,
+    user: UserId,
+    may: May,
+    is_first: bool,
+) -> Result<()> {
     if !session.hosted || session.access_level != AccessLevel::Owner {
         return Ok(());
     }
@@ -21,7 +29,9 @@ pub(crate) async fn grant(context: &Context, me: &Me, session: &Session, user: U
     live.load().await?;
     let state = live.view.state();
     let known = state.and_then(|state| state.access.iter().find(|grant| grant.user == user));
-    if known.map_or(&May::Nothing, |known| &known.may) == &may {
+    // A right that was given may not be in the last state, so taking one away is always said.
+    let is_new = state.is_some() && known.is_none() && is_first;
+    if known.is_some_and(|known| known.may == may && may != May::Nothing) || (is_new && may == May::Nothing) {
         return Ok(());
     }
     // The clock, so that a computer that has not read the last state does not go back.

@@ -29,6 +29,8 @@ use crate::print;
 
 /// Messages that are loaded before new ones are followed.
 const NEWEST: u32 = 300;
+/// Pages that are read to find a request that is open.
+const MOST_PAGES: u32 = 20;
 /// How long a command of this program may wait for the machine's receipt before that is said.
 const RECEIPT_WITHIN: Duration = Duration::from_secs(15);
 
@@ -101,6 +103,15 @@ impl<'a> Live<'a> {
             self.take(message).await?;
         }
         self.first = page.messages.first().map(|message| message.seq);
+        // What is asked must be seen, however much was written since.
+        let mut pages = 0;
+        while self.session.attention.open > 0
+            && self.view.open().len() == 0
+            && pages < MOST_PAGES
+            && self.load_older().await?
+        {
+            pages += 1;
+        }
         Ok(page.messages.last().map_or(page.last_seq, |message| message.seq))
     }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use ensemble_client::SessionEvent;
 use ensemble_screen::{About, Action, Connection, EventStream, Level, Look, Me, Screen, Terminal};
 use ensemble_transcript::body::{Answer, Content, Control, Prompt, SetMode, SetModel};
-use ensemble_transcript::words::{May, When};
+use ensemble_transcript::words::{May, Phase, When};
 use ensemble_types::sessions::{AccessLevel, SessionStatus, UpdateSession};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -64,6 +64,7 @@ pub(crate) async fn show(mut live: Live<'_>, title: &str) -> Result<()> {
                     live.event(event).await?;
                     live.session.online |= is_of_machine;
                     live.learn_names().await;
+                    follow_phase(&mut live).await;
                 }
                 Some(Err(error)) => return Err(error.into()),
                 None => return Ok(()),
@@ -76,6 +77,23 @@ pub(crate) async fn show(mut live: Live<'_>, title: &str) -> Result<()> {
             _ = terminate.recv() => return Ok(()),
             _ = hang_up.recv() => return Ok(()),
         }
+    }
+}
+
+/// Lists show a session as the machine says it is: only its owner can write that down.
+async fn follow_phase(live: &mut Live<'_>) {
+    let has_ended = live.view.state().map(|state| state.phase == Phase::Ended);
+    let wanted = match (has_ended, live.session.status) {
+        (Some(true), SessionStatus::Active) => SessionStatus::Ended,
+        (Some(false), SessionStatus::Ended) => SessionStatus::Active,
+        _ => return,
+    };
+    if live.session.access_level != AccessLevel::Owner {
+        return;
+    }
+    let update = UpdateSession { status: Some(wanted), ..UpdateSession::default() };
+    if let Ok(session) = live.me.client.update_session(live.session.id, &update).await {
+        live.session.status = session.status;
     }
 }
 
@@ -96,20 +114,7 @@ async fn carry_out(sender: Sender<'_>, action: Action) -> (Action, Result<()>) {
         Action::SetModel(model) => Content::Control(Control::SetModel(SetModel { model })),
         Action::Leave => return (action, Ok(())),
     };
-    let status = match action {
-        Action::Stop => Some(SessionStatus::Ended),
-        Action::Resume => Some(SessionStatus::Active),
-        _ => None,
-    };
-    let sent = async {
-        sender.send(content).await?;
-        if let Some(status) = status {
-            let update = UpdateSession { status: Some(status), ..UpdateSession::default() };
-            sender.me.client.update_session(sender.session, &update).await?;
-        }
-        Ok(())
-    };
-    let sent = sent.await;
+    let sent = sender.send(content).await.map(drop);
     (action, sent)
 }
 

@@ -81,7 +81,7 @@ impl Add {
             }
         }
         let (session, share) = self.shared(context, me, id, (user_id, level)).await?;
-        access::grant(context, me, &session, user_id, may(level, self.approve)).await?;
+        access::grant(context, me, &session, user_id, may(level, self.approve), true).await?;
         if context.json {
             return print::json(&share, false);
         }
@@ -130,7 +130,7 @@ impl Change {
         let (key, epoch) = me.sealed_for(context, &session, user, level, &ring).await?;
         let update = UpdateShare { access_level: Some(level), encrypted_key: Some(key), content_epoch: Some(epoch) };
         let share = me.client.update_share(id, user, &update).await?;
-        access::grant(context, me, &session, user, may(level, self.approve)).await?;
+        access::grant(context, me, &session, user, may(level, self.approve), false).await?;
         if context.json {
             return print::json(&share, false);
         }
@@ -150,7 +150,7 @@ impl Remove {
             context.home.begin_share_removal(me.client.origin(), id, user)?;
             me.client.delete_share(id, user).await?;
             // The machine first: what they may do ends with its receipt.
-            access::grant(context, me, &session, user, May::Nothing).await?;
+            access::grant(context, me, &session, user, May::Nothing, false).await?;
             let session = me.session(context, id).await?;
             me.rekey(context, session, &Members::without(user)).await?;
             context.home.end_removal(me.client.origin(), id)?;
