@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::changes::{Isolation, LeaseWaitsFor, ReportedChanges};
-use crate::ids::{LeaseId, MachineId, RunId, TaskId};
-use crate::runs::{Permission, PermissionDenials, Provider, TaskError, TaskStatus, Usage};
+use crate::ids::{LeaseId, MachineId, RunId, SessionId, TaskId};
+use crate::runs::{Permission, PermissionDenials, Provider, SealedTask, TaskError, TaskSession, TaskStatus, Usage};
 use crate::text::{Blob, Text};
 use crate::time::Timestamp;
 
@@ -85,7 +85,13 @@ pub struct Lease {
     pub attempt: u32,
     pub provider: Provider,
     pub model: Option<String>,
+    /// Empty when the task is sealed.
     pub prompt: String,
+    /// What the machine does, sealed for it. Only what its owner has signed counts, and nothing beside it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealed: Option<SealedTask>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<TaskSession>,
     pub working_directory: Option<String>,
     pub timeout_ms: u64,
     /// What the attempt may cost: the rest of the task's `maxCostUsd`. The runner stops an agent that reports more.
@@ -187,6 +193,9 @@ pub struct LeaseFinish {
     /// What the attempt changed. Its diff is sent before the report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<ReportedChanges>,
+    /// The live session that the task has begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<LeaseError>,
 }

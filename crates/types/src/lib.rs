@@ -27,6 +27,7 @@ pub mod runs;
 pub mod sessions;
 pub mod shares;
 mod states;
+mod task_sessions;
 pub mod text;
 pub mod time;
 pub mod usage;

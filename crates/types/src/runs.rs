@@ -4,11 +4,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use crate::changes::{ChangesState, Isolation, TaskChanges};
-use crate::ids::{MachineId, RunId, TaskId};
+use crate::ids::{MachineId, RunId, SessionId, TaskId};
 pub use crate::pends::{ChangedTask, Pend, Pended, WaitFor};
 pub use crate::permissions::{Permission, PermissionDenial, PermissionDenials};
 use crate::refs::Ref;
 pub use crate::states::{RunStatus, TaskStatus};
+pub use crate::task_sessions::{SealedTask, TaskSession};
 use crate::text::Text;
 use crate::time::Timestamp;
 
@@ -41,7 +42,7 @@ impl std::fmt::Display for Provider {
 }
 
 /// A plan: 1 to 10,000 tasks.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateRun {
     #[schema(min_items = 1, max_items = 10_000)]
@@ -75,8 +76,10 @@ pub struct CreateRun {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CreateTask {
-    /// The agent's instructions. `{{tasks.<taskKey>.output}}` is replaced by that dependency's output summary.
-    pub prompt: Text<1, 65_536>,
+    /// The agent's instructions. `{{tasks.<taskKey>.output}}` is replaced by that dependency's output summary. Every task has them,
+    /// or `sealed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<Text<1, 65_536>>,
     pub provider: Provider,
     /// When absent or `default`, the provider program chooses the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -131,6 +134,39 @@ pub struct CreateTask {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(exclusive_minimum = 0, maximum = 1_000_000)]
     pub max_cost_usd: Option<f64>,
+    /// In place of `prompt`, `model`, `workingDirectory`, `permission`, `allowedTools`, `isolation` and `base`: what the machine
+    /// does, sealed for it and signed by its owner. It needs `machineId` and `session`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sealed: Option<SealedTask>,
+    /// Only with `sealed`, and only `start`: this version has no tasks with `true` yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<TaskSession>,
+}
+
+impl CreateTask {
+    /// A task of which nothing else is said.
+    pub fn of(provider: Provider) -> Self {
+        Self {
+            prompt: None,
+            provider,
+            model: None,
+            working_directory: None,
+            depends_on: Vec::new(),
+            task_key: None,
+            title: None,
+            machine_id: None,
+            timeout_ms: None,
+            retry: None,
+            permission: None,
+            allowed_tools: None,
+            fail_on_denial: None,
+            isolation: None,
+            base: None,
+            max_cost_usd: None,
+            sealed: None,
+            session: None,
+        }
+    }
 }
 
 /// How often and after which pauses a failed task is tried again.
@@ -249,7 +285,14 @@ pub struct Task {
     pub reference: Ref,
     pub task_key: Option<String>,
     pub title: Option<String>,
-    pub prompt: String,
+    /// `null` when the task is sealed.
+    pub prompt: Option<String>,
+    /// How the task is a live session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<TaskSession>,
+    /// The live session, once it exists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
     pub provider: Provider,
     pub model: Option<String>,
     pub working_directory: Option<String>,

@@ -143,6 +143,11 @@ fn invalid_run(invalid: InvalidRun) -> Problem {
             let detail = invalid.to_string();
             match &invalid {
                 InvalidGraph::KeyTaken { task, .. } => Problem::field(format!("/tasks/{task}/taskKey"), detail),
+                InvalidGraph::NoOutput { task, .. } => Problem::new(
+                    Code::InvalidDependency,
+                    "What a live session says stays in the session. No prompt can use it.",
+                )
+                .with_field(format!("/tasks/{task}/prompt"), detail),
                 InvalidGraph::Cycle(_) => Problem::new(Code::DependencyCycle, format!("In this run {detail}. Remove one of these dependencies.")),
                 InvalidGraph::Unknown { task, place, .. }
                 | InvalidGraph::SelfDependency { task, place }

@@ -328,8 +328,7 @@ fn unkept(provider: Provider) -> String {
 impl Step {
     fn create(self, provider: Provider) -> CreateTask {
         CreateTask {
-            prompt: self.prompt,
-            provider,
+            prompt: Some(self.prompt),
             model: self.model,
             working_directory: Some(self.directory),
             depends_on: self.depends_on,
@@ -344,6 +343,7 @@ impl Step {
             isolation: self.isolation,
             base: self.base,
             max_cost_usd: self.max_cost_usd,
+            ..CreateTask::of(provider)
         }
     }
 }

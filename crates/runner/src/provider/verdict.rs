@@ -89,6 +89,7 @@ impl Outcome {
             permission: None,
             permission_denials: transcript.and_then(Transcript::denials),
             changes: None,
+            session_id: None,
             error: self.error,
         }
     }

@@ -5,11 +5,14 @@ use std::iter::zip;
 use std::time::Duration;
 
 use ensemble_types::ids::{MachineId, TaskId};
-use ensemble_types::runs::{CreateRun, CreateTask, Isolation, Permission, Provider, RetryPolicy};
+use ensemble_types::runs::{
+    CreateRun, CreateTask, Isolation, Permission, Provider, RetryPolicy, SealedTask, TaskSession,
+};
 use ensemble_types::text::Text;
 
 use super::base::find_bases;
 use super::draft_checks::{FieldErrors, check, check_cost, check_permission, check_templates};
+use super::sealed_checks::{check_outputs, check_sealed};
 use super::{InvalidGraph, Retry, TaskGraph, Template};
 
 const MAX_TASKS: usize = 10_000;
@@ -39,7 +42,11 @@ pub(crate) struct TaskDraft {
     pub(crate) id: TaskId,
     pub(crate) key: Option<String>,
     pub(crate) title: Option<String>,
+    /// Empty when the task is sealed.
     pub(crate) prompt: String,
+    /// What its machine does, sealed for it.
+    pub(crate) sealed: Option<SealedTask>,
+    pub(crate) session: Option<TaskSession>,
     /// The prompt contains placeholders for the outputs of other tasks.
     pub(crate) templated: bool,
     pub(crate) provider: Provider,
@@ -91,6 +98,7 @@ impl RunDraft {
         }
         for (at, task) in request.tasks.iter().enumerate() {
             check(task, at, &mut errors);
+            check_sealed(task, at, request.machine_id.is_some(), &mut errors);
         }
         if !errors.is_empty() {
             return Err(InvalidRun::Fields(errors.into_fields()));
@@ -98,6 +106,7 @@ impl RunDraft {
         let named: Vec<(Option<&str>, &[String])> =
             request.tasks.iter().map(|task| (task.task_key.as_deref(), task.depends_on.as_slice())).collect();
         let graph = TaskGraph::new(&named)?;
+        check_outputs(&request.tasks, &graph)?;
         check_templates(&request.tasks, &graph, &mut errors);
         let bases = find_bases(&request.tasks, &graph, &mut errors);
         if !errors.is_empty() {
@@ -146,7 +155,9 @@ struct Defaults {
 
 impl TaskDraft {
     fn new(task: CreateTask, defaults: &Defaults) -> Self {
-        let prompt = task.prompt.into_string();
+        // What a run says for its tasks is not for those that say it under their seal.
+        let is_clear = task.sealed.is_none();
+        let prompt = task.prompt.map(Text::into_string).unwrap_or_default();
         let templated = !Template::parse(&prompt).is_plain(&prompt);
         Self {
             id: TaskId::generate(),
@@ -154,19 +165,25 @@ impl TaskDraft {
             title: task.title.map(|title| title.into_string()),
             templated,
             prompt,
+            sealed: task.sealed,
+            session: task.session,
             provider: task.provider,
             model: task.model.map(|model| model.into_string()),
             working_directory: task.working_directory.map(|path| path.into_string()),
             machine: task.machine_id.or_else(|| defaults.machine.clone()),
             timeout: Duration::from_millis(task.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS)),
             retry: task.retry.map_or_else(Retry::default, retry),
-            permission: task.permission.or(defaults.permission),
-            allowed_tools: task.allowed_tools.map_or_else(|| defaults.allowed_tools.clone(), strings),
+            permission: task.permission.or(defaults.permission.filter(|_| is_clear)),
+            allowed_tools: match task.allowed_tools {
+                Some(tools) => strings(tools),
+                None if is_clear => defaults.allowed_tools.clone(),
+                None => Vec::new(),
+            },
             fail_on_denial: task.fail_on_denial.unwrap_or(false),
             isolation: task.isolation.unwrap_or_default(),
             base: task.base.map(|base| base.into_string()),
             base_task: None,
-            max_cost_usd: task.max_cost_usd.or(defaults.max_cost_usd),
+            max_cost_usd: task.max_cost_usd.or(defaults.max_cost_usd.filter(|_| is_clear)),
         }
     }
 
@@ -175,7 +192,8 @@ impl TaskDraft {
         let optional: usize =
             [key, title, model, working_directory, base].into_iter().map(|text| length(text.as_ref())).sum();
         let tools: usize = self.allowed_tools.iter().map(String::len).sum();
-        self.prompt.len() + optional + tools
+        let sealed = self.sealed.as_ref().map_or(0, |sealed| sealed.len());
+        self.prompt.len() + sealed + optional + tools
     }
 }
 

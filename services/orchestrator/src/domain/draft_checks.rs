@@ -95,14 +95,15 @@ pub(super) fn check_permission(
 pub(super) fn check_templates(tasks: &[CreateTask], graph: &TaskGraph, errors: &mut FieldErrors) {
     let keys: HashSet<&str> = tasks.iter().filter_map(|task| task.task_key.as_deref()).collect();
     for (at, task) in tasks.iter().enumerate() {
-        if let Some((wrong, meant)) = misspelt(&task.prompt, |key| keys.contains(key)) {
+        let prompt = task.prompt.as_deref().unwrap_or_default();
+        if let Some((wrong, meant)) = misspelt(prompt, |key| keys.contains(key)) {
             errors.require(false, &format!("/tasks/{at}/prompt"), || {
                 format!(
                     "has {wrong}, which is no placeholder: write {meant}, or \\{{{{ for braces that stay as they are"
                 )
             });
         }
-        let template = Template::parse(&task.prompt);
+        let template = Template::parse(prompt);
         let needed: HashSet<&str> =
             graph.dependencies(at).iter().filter_map(|to| tasks.get(*to)?.task_key.as_deref()).collect();
         for key in template.keys() {

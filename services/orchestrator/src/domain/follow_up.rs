@@ -11,6 +11,7 @@ pub(crate) enum NoFollowUp {
     Cancelled,
     NotBegun,
     NoSession,
+    Live,
     MachineDeleted,
     DependentRuns,
     DependencyOpen,
@@ -24,6 +25,8 @@ pub(crate) struct Continuation {
     pub(crate) status: TaskStatus,
     /// The agent's session and the machine that has it are known.
     pub(crate) has_session: bool,
+    /// It is a live session, or has begun one.
+    pub(crate) is_live: bool,
     /// A task that depends on it runs now. It works with the result that would change.
     pub(crate) dependent_runs: bool,
     /// A task that it depends on has not completed, or not again.
@@ -39,6 +42,7 @@ impl Continuation {
             TaskStatus::Dispatching | TaskStatus::Running => Err(NoFollowUp::Runs),
             TaskStatus::Cancelled => Err(NoFollowUp::Cancelled),
             TaskStatus::DependencyFailed => Err(NoFollowUp::NotBegun),
+            TaskStatus::Completed | TaskStatus::Failed if self.is_live => Err(NoFollowUp::Live),
             TaskStatus::Completed | TaskStatus::Failed if !self.has_session => Err(NoFollowUp::NoSession),
             TaskStatus::Completed | TaskStatus::Failed if self.dependent_runs => Err(NoFollowUp::DependentRuns),
             TaskStatus::Completed | TaskStatus::Failed if self.dependency_open => Err(NoFollowUp::DependencyOpen),
@@ -62,6 +66,7 @@ impl NoFollowUp {
             Self::Cancelled => "The task was cancelled. Retry the run first.",
             Self::NotBegun => "The task was never begun, so there is no conversation. Retry the run first.",
             Self::NoSession => "The agent of this task left no conversation that could go on. Submit a new run.",
+            Self::Live => "The task is a live session. Say it there: `ensemble prompt`.",
             Self::MachineDeleted => "The machine with the conversation of this task was deleted. Submit a new run.",
             Self::DependentRuns => {
                 "A task that depends on this one is running with its result. Wait for its end, or cancel the run."
@@ -84,6 +89,7 @@ mod tests {
         let good = Continuation {
             status: TaskStatus::Completed,
             has_session: true,
+            is_live: false,
             dependent_runs: false,
             dependency_open: false,
             changes: ChangesState::Kept,
@@ -98,6 +104,7 @@ mod tests {
             (Continuation { status: TaskStatus::Cancelled, ..good }, NoFollowUp::Cancelled),
             (Continuation { status: TaskStatus::DependencyFailed, ..good }, NoFollowUp::NotBegun),
             (Continuation { has_session: false, ..good }, NoFollowUp::NoSession),
+            (Continuation { is_live: true, ..good }, NoFollowUp::Live),
             (Continuation { dependent_runs: true, ..good }, NoFollowUp::DependentRuns),
             (Continuation { dependency_open: true, ..good }, NoFollowUp::DependencyOpen),
             (Continuation { changes: ChangesState::Applying, ..good }, NoFollowUp::Applying),

@@ -22,6 +22,9 @@ pub(crate) enum InvalidGraph {
     #[error("{name:?} is named twice")]
     Repeated { task: usize, place: usize, name: String },
     /// The names of the tasks of one cycle. The first name is repeated at the end.
+    /// A prompt uses the output of this task, which is a session.
+    #[error("uses the output of {key:?}, which is a live session and has none")]
+    NoOutput { task: usize, key: String },
     #[error("the tasks depend on each other: {}", abbreviate(.0))]
     Cycle(Vec<String>),
 }

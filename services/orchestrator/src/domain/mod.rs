@@ -13,6 +13,7 @@ mod range;
 mod retry;
 mod run;
 mod runner_request;
+mod sealed_checks;
 mod task;
 mod task_key;
 mod template;

@@ -169,6 +169,7 @@ pub(crate) async fn finish(
         permission: body.permission,
         denials: body.permission_denials,
         changes: body.changes,
+        session: body.session_id,
     };
     let report =
         EndReport { status: body.status, error: body.error.map(TaskError::from), resume_at: body.resume_at, results };

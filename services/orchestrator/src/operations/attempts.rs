@@ -14,7 +14,7 @@ use crate::store::leases::LockedLease;
 use crate::store::runs::LockedRun;
 use crate::store::tasks::{AttemptResults, EndedTask, LockedTask};
 use crate::store::usage::Spent;
-use crate::store::{leases, task_changes, tasks};
+use crate::store::{leases, task_changes, task_sessions, tasks};
 
 /// An attempt that ends. Its lease is open and its run is locked.
 pub(super) struct EndingAttempt {
@@ -108,6 +108,9 @@ fn end_attempt(
         release_machine(tx, run, &lease.machine_id)?;
     } else if let Some(changes) = &results.changes {
         task_changes::record(tx, run, task.id, &lease.machine_id, changes)?;
+    }
+    if let Some(session) = results.session {
+        task_sessions::begun(tx, task.id, session)?;
     }
     let task = EndedTask {
         id: task.id,

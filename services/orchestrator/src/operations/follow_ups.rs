@@ -11,7 +11,7 @@ use crate::domain::{ATTEMPT_BYTES, Continuation, NoFollowUp, RunEvent, TaskEvent
 use crate::error::Error;
 use crate::store::follow_ups::{self, Addressed};
 use crate::store::runs::LockedRun;
-use crate::store::{costs, deleted_machines, permissions, refusals, run_views, runs, task_changes};
+use crate::store::{costs, deleted_machines, permissions, refusals, run_views, runs, task_changes, task_sessions};
 
 /// The task, and the run that it must belong to.
 pub(crate) type Place = (UserId, RunId, TaskId);
@@ -51,6 +51,7 @@ fn check(tx: &mut Conn, run: &LockedRun, task: TaskId, addressed: &Addressed) ->
     let machine: Option<MachineId> = addressed.machine.as_deref().and_then(|machine| machine.parse().ok());
     let continuation = Continuation {
         status: addressed.status,
+        is_live: !task_sessions::of_tasks(tx, &[task])?.is_empty(),
         has_session: addressed.session.is_some() && machine.is_some(),
         dependent_runs: follow_ups::dependent_runs(tx, task)?,
         dependency_open: follow_ups::dependency_open(tx, task)?,

@@ -14,9 +14,9 @@ use crate::domain::{ATTEMPT_BYTES, RunEvent, RunnerRequest, TaskEvent, Template,
 use crate::store::grants::{LeasedTask, ReadyTask, lease_tasks, leased_tasks, outputs_of_dependencies, ready_tasks};
 use crate::store::leases::{self, NewLease};
 use crate::store::runs::{self, LockedRun};
-use crate::store::{deleted_machines, follow_ups};
+use crate::store::{deleted_machines, follow_ups, task_sessions};
 
-/// A filled prompt has up to 1 MiB, any other 64 KiB. So an answer has at most 8 MiB, whatever the capacity.
+/// A filled prompt has up to 1 MiB, any other and a sealed task 64 KiB. So an answer has at most 8 MiB, whatever the capacity.
 const FILLED_PROMPTS: usize = 4;
 
 /// What the agent is told when an attempt was lost after it had been told what was said to it.
@@ -132,6 +132,14 @@ fn insert_leases(
 fn render(tx: &mut Conn, leased: Vec<LeasedTask>) -> Result<Granted, StoreError> {
     let mut granted = Granted::default();
     for task in leased {
+        // Every other task has a prompt.
+        if task.prompt.is_empty()
+            && let Some((sealed, session)) = task_sessions::sealed(tx, task.task)?
+        {
+            let lease = lease(task, String::new());
+            granted.leases.push(Lease { sealed: Some(sealed), session: Some(session), ..lease });
+            continue;
+        }
         let prompt = if let Some(text) = &task.follow_up {
             let is_told = follow_ups::was_told(tx, task.task, task.follow_up_fence.unwrap_or(0))?;
             Some(if is_told { INTERRUPTED.to_owned() } else { text.clone() })
@@ -166,6 +174,8 @@ fn lease(task: LeasedTask, prompt: String) -> Lease {
         provider: task.provider,
         model: task.model.filter(|model| model != "default"),
         prompt,
+        sealed: None,
+        session: None,
         working_directory: task.working_directory,
         timeout_ms: u64::try_from(task.timeout_ms).unwrap_or(0),
         follow_up: task.follow_up.is_some(),

@@ -4,7 +4,7 @@ use diesel::backend::Backend;
 use diesel::deserialize::{self, FromSql, FromSqlRow};
 use diesel::sql_types::Text;
 use ensemble_types::changes::LeaseWaitsFor;
-use ensemble_types::runs::{ChangesState, Isolation, Permission, Provider, RunStatus, TaskStatus};
+use ensemble_types::runs::{ChangesState, Isolation, Permission, Provider, RunStatus, TaskSession, TaskStatus};
 
 macro_rules! text_column {
     ($column:ident, $of:ident, $values:expr) => {
@@ -68,4 +68,5 @@ text_column!(ProviderColumn, Provider, Provider::ALL);
 text_column!(PermissionColumn, Permission, Permission::ALL);
 text_column!(IsolationColumn, Isolation, Isolation::ALL);
 text_column!(ChangesStateColumn, ChangesState, ChangesState::ALL);
+text_column!(TaskSessionColumn, TaskSession, TaskSession::ALL);
 text_column!(WaitsForColumn, LeaseWaitsFor, [LeaseWaitsFor::Directory]);

@@ -31,10 +31,12 @@ pub(crate) mod permissions;
 pub(crate) mod purge;
 pub(crate) mod refs;
 pub(crate) mod refusals;
+mod run_rows;
 pub(crate) mod run_views;
 pub(crate) mod runners;
 pub(crate) mod runs;
 pub(crate) mod task_changes;
+pub(crate) mod task_sessions;
 pub(crate) mod tasks;
 pub(crate) mod usage;
 

@@ -12,73 +12,18 @@ use ensemble_types::changes::{ChangesWaitFor, LeaseWaitsFor};
 use ensemble_types::ids::{RunId, TaskId, UserId};
 use ensemble_types::refs::Ref;
 use ensemble_types::runs::{
-    ChangedTask, Isolation, Permission, Provider, Refusal, Run, RunStatus, RunSummary, Task, TaskChanges, TaskError,
-    TaskStatus, Usage, WaitingFor,
+    ChangedTask, Isolation, Permission, Provider, Refusal, Run, RunStatus, Task, TaskChanges, TaskError, TaskStatus,
+    Usage, WaitingFor,
 };
 use ensemble_types::time::Timestamp;
 
-use super::columns::{IsolationColumn, PermissionColumn, ProviderColumn, RunStatusColumn, TaskStatusColumn};
+use super::columns::{IsolationColumn, PermissionColumn, ProviderColumn, TaskStatusColumn};
 use super::permissions::{self, AttemptPermission};
+use super::run_rows::RunRow;
 use super::schema::{dependencies, runs, task_specs, tasks};
+use super::task_sessions::{self, OfTask};
 use super::{leases, refusals, runners, task_changes};
 use crate::domain::{Obstacles, Runner, directory_is_busy, waiting_for};
-
-#[derive(Queryable, Selectable)]
-#[diesel(table_name = runs)]
-struct RunRow {
-    id: RunId,
-    reference: Ref,
-    title: Option<String>,
-    #[diesel(deserialize_as = RunStatusColumn)]
-    status: RunStatus,
-    cancel_reason: Option<String>,
-    max_concurrency: i32,
-    spread: bool,
-    machine_id: Option<String>,
-    wanted_machine_id: Option<String>,
-    total: i32,
-    queued: i32,
-    running: i32,
-    completed: i32,
-    failed: i32,
-    cancelled: i32,
-    version: i64,
-    created_at: Timestamp,
-    updated_at: Timestamp,
-    started_at: Option<Timestamp>,
-    finished_at: Option<Timestamp>,
-}
-
-impl From<RunRow> for Run {
-    fn from(row: RunRow) -> Self {
-        let count = |count: i32| u32::try_from(count).unwrap_or(0);
-        Self {
-            id: row.id,
-            reference: row.reference,
-            title: row.title,
-            status: row.status,
-            cancel_reason: row.cancel_reason,
-            max_concurrency: count(row.max_concurrency),
-            spread: row.spread,
-            // What is not the id of a machine was never stored.
-            machine_id: row.wanted_machine_id.or(row.machine_id).and_then(|id| id.parse().ok()),
-            summary: RunSummary {
-                total: count(row.total),
-                queued: count(row.queued),
-                running: count(row.running),
-                completed: count(row.completed),
-                failed: count(row.failed),
-                cancelled: count(row.cancelled),
-            },
-            version: row.version,
-            created_at: row.created_at,
-            updated_at: row.updated_at,
-            started_at: row.started_at,
-            finished_at: row.finished_at,
-            tasks: None,
-        }
-    }
-}
 
 /// Which runs to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -264,6 +209,13 @@ struct SpecRow {
     max_cost_usd: Option<f64>,
 }
 
+impl SpecRow {
+    /// Every other task has a prompt.
+    fn is_sealed(&self) -> bool {
+        self.prompt.is_empty()
+    }
+}
+
 /// Reads the tasks of a run whose positions lie in this range.
 pub(crate) fn tasks(c: &mut Conn, view: &RunView, from: i32, until: i32) -> Result<Vec<Task>, StoreError> {
     let part = tasks::run_id.eq(view.run.id.db()).and(tasks::position.ge(from)).and(tasks::position.lt(until));
@@ -289,6 +241,8 @@ pub(crate) fn tasks(c: &mut Conn, view: &RunView, from: i32, until: i32) -> Resu
     let ids: Vec<TaskId> = rows.iter().map(|(state, ..)| state.id).collect();
     let mut permissions = permissions::of_tasks(c, &ids)?;
     let mut changes = changes_of(c, view, &ids)?;
+    let sealed: Vec<TaskId> = rows.iter().filter(|(.., spec)| spec.is_sealed()).map(|(state, ..)| state.id).collect();
+    let mut sessions = task_sessions::of_tasks(c, &sealed)?;
     let waiting = leases::waiting(c, &running(rows.iter().map(|(state, ..)| state)))?;
     let operation = c.operation();
     let task = |(state, result, spec): (StateRow, ResultRow, SpecRow)| {
@@ -298,6 +252,7 @@ pub(crate) fn tasks(c: &mut Conn, view: &RunView, from: i32, until: i32) -> Resu
             permission: permissions.remove(&state.id),
             waits: waiting.get(&state.id).copied(),
             changes: changes.remove(&state.id),
+            session: sessions.remove(&state.id),
         };
         whole_task(view, state, result, spec, related).map_err(|error| StoreError::bad_row(operation, error))
     };
@@ -341,6 +296,7 @@ struct Related {
     permission: Option<AttemptPermission>,
     waits: Option<LeaseWaitsFor>,
     changes: Option<TaskChanges>,
+    session: Option<OfTask>,
 }
 
 /// # Errors
@@ -350,7 +306,7 @@ fn whole_task(
     state: StateRow,
     result: ResultRow,
     spec: SpecRow,
-    Related { depends_on, refusals, permission, waits, changes }: Related,
+    Related { depends_on, refusals, permission, waits, changes, session }: Related,
 ) -> Result<Task, serde_json::Error> {
     let provider = state.provider;
     let count = |count: Option<i64>| count.and_then(|count| u64::try_from(count).ok());
@@ -367,7 +323,9 @@ fn whole_task(
         reference: state.reference,
         task_key: spec.task_key,
         title: spec.title,
-        prompt: spec.prompt,
+        prompt: Some(spec.prompt).filter(|prompt| !prompt.is_empty()),
+        session: session.map(|session| session.kind),
+        session_id: session.and_then(|session| session.session),
         provider,
         model: spec.model,
         working_directory: spec.working_directory,

@@ -132,6 +132,18 @@ table! {
 }
 
 table! {
+    use diesel::sql_types::{Nullable, Text};
+    use ensemble_store_kit::types::Uid;
+
+    task_sessions (task_id) {
+        task_id -> Uid,
+        kind -> Text,
+        sealed -> Text,
+        session_id -> Nullable<Uid>,
+    }
+}
+
+table! {
     use diesel::sql_types::Integer;
     use ensemble_store_kit::types::Uid;
 

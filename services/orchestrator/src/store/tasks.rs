@@ -7,7 +7,7 @@ use diesel::prelude::*;
 use ensemble_store_kit::types::{DbId, DbTime, IntoDb};
 use ensemble_store_kit::{Conn, StoreError, cached, on};
 use ensemble_types::changes::ReportedChanges;
-use ensemble_types::ids::{MachineId, RunId, TaskId, UserId};
+use ensemble_types::ids::{MachineId, RunId, SessionId, TaskId, UserId};
 use ensemble_types::runs::{Permission, PermissionDenials, Provider, TaskError, TaskStatus, Usage};
 use ensemble_types::time::Timestamp;
 
@@ -98,6 +98,8 @@ pub(crate) struct AttemptResults {
     pub(crate) permission: Option<Permission>,
     pub(crate) denials: Option<PermissionDenials>,
     pub(crate) changes: Option<ReportedChanges>,
+    /// The live session that the task has begun.
+    pub(crate) session: Option<SessionId>,
 }
 
 impl AttemptResults {

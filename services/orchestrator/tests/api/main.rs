@@ -28,6 +28,7 @@ mod retrying;
 mod run_deletion;
 mod runs;
 mod scale;
+mod sealed;
 mod task_changes;
 mod usage;
 mod waiting;

@@ -40,7 +40,7 @@ fn variables_are_filled_in_and_none_is_left_over() {
     let text = "{title: 'on {{vars.what}}', tasks: [{prompt: 'do {{vars.what}}', provider: codex, workingDirectory: 'sub/{{vars.where}}'}]}";
     let fill = |variables: &[(&str, &str)]| draft(text, Overrides::default(), variables);
     let run = fill(&[("what", "it"), ("where", "x")]).unwrap().create(None, None).unwrap();
-    assert_eq!((&*run.tasks[0].prompt, run.title.as_deref()), ("do it", Some("on it")));
+    assert_eq!((run.tasks[0].prompt.as_deref().unwrap(), run.title.as_deref()), ("do it", Some("on it")));
     assert_eq!(run.tasks[0].working_directory.as_deref(), Some("/home/me/project/sub/x"));
     let unknown = fill(&[("what", "it")]).unwrap_err().to_string();
     assert!(unknown.contains("task number 1") && unknown.contains("--var where="), "{unknown}");

@@ -96,6 +96,8 @@ impl Fixture {
             provider: Provider::Claude,
             model: None,
             prompt: "p".to_owned(),
+            sealed: None,
+            session: None,
             working_directory: None,
             timeout_ms: 1,
             permission: None,

@@ -189,6 +189,8 @@ pub(crate) fn task(prompt: impl Into<String>) -> Lease {
         provider: Provider::Claude,
         model: None,
         prompt: prompt.into(),
+        sealed: None,
+        session: None,
         working_directory: None,
         timeout_ms: 120_000,
         permission: None,

@@ -1,0 +1,8 @@
+-- A task that is a live session or begins one. `task_specs.prompt` is empty for it: what its machine does is sealed for that machine.
+-- `session_id` is the session, once there is one.
+CREATE TABLE task_sessions (
+    task_id    BLOB PRIMARY KEY,
+    kind       TEXT NOT NULL CHECK (kind IN ('turn', 'start')),
+    sealed     TEXT NOT NULL,
+    session_id BLOB
+) STRICT;
