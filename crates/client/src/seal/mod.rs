@@ -13,6 +13,7 @@ mod link;
 mod recovery;
 mod ring;
 mod share;
+mod task;
 mod wrap;
 
 #[cfg(test)]
@@ -31,6 +32,7 @@ pub use link::LinkSecret;
 pub use recovery::{BadWords, RecoveryWords};
 pub use ring::KeyRing;
 pub use share::{Admin, Grant, SharedRing};
+pub use task::{SessionTask, SignedTask, open_task, seal_task};
 pub use wrap::{Binding, SignedRing, open_client_state, open_ring, seal_client_state, seal_ring};
 
 /// Why something could not be sealed or opened. The text reveals nothing about the plaintext.
@@ -50,6 +52,8 @@ pub enum SealError {
     TooManyKeys,
     #[error("it is not signed by who made it")]
     RingSignature,
+    #[error("the task is not signed by the key that it names")]
+    TaskSignature,
     #[error("the server gave the content keys of another device list")]
     OtherContentRing,
     #[error("the plaintext is too long")]

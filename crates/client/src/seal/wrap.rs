@@ -119,11 +119,16 @@ fn signed_text(purpose: &str, associated: &str, plaintext: &[u8]) -> Vec<u8> {
 }
 
 pub(super) fn seal_bytes(plaintext: &[u8], to: &BoxPublicKey, associated_data: &str) -> Result<String> {
+    seal_for(INFO, plaintext, to, associated_data)
+}
+
+/// The same for another purpose than keys.
+pub(super) fn seal_for(info: &[u8], plaintext: &[u8], to: &BoxPublicKey, associated_data: &str) -> Result<String> {
     let recipient = <X25519HkdfSha256 as Kem>::PublicKey::from_bytes(to.as_bytes()).map_err(|_| SealError::Format)?;
     let (encapsulated, sealed) = hpke::single_shot_seal::<AesGcm256, HkdfSha256, X25519HkdfSha256, _>(
         &OpModeS::Base,
         &recipient,
-        INFO,
+        info,
         plaintext,
         associated_data.as_bytes(),
         &mut rand::rngs::OsRng,
@@ -136,6 +141,15 @@ pub(super) fn seal_bytes(plaintext: &[u8], to: &BoxPublicKey, associated_data: &
 }
 
 pub(super) fn open_bytes(sealed: &str, with: &BoxKeyPair, associated_data: &str) -> Result<Zeroizing<Vec<u8>>> {
+    open_for(INFO, sealed, with, associated_data)
+}
+
+pub(super) fn open_for(
+    info: &[u8],
+    sealed: &str,
+    with: &BoxKeyPair,
+    associated_data: &str,
+) -> Result<Zeroizing<Vec<u8>>> {
     let blob = decode(sealed)?;
     let (version, rest) = blob.split_first().ok_or(SealError::Format)?;
     let (encapsulated, sealed) = rest.split_first_chunk::<32>().ok_or(SealError::Format)?;
@@ -149,7 +163,7 @@ pub(super) fn open_bytes(sealed: &str, with: &BoxKeyPair, associated_data: &str)
         &OpModeR::Base,
         &recipient,
         &encapsulated,
-        INFO,
+        info,
         sealed,
         associated_data.as_bytes(),
     )
