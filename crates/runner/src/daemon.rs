@@ -70,7 +70,7 @@ pub async fn run(config: Config) -> Result<(), RunError> {
 /// Runs until `drain` is used. For programs that handle signals themselves.
 pub async fn run_until(config: Config, drain: Drain) -> Result<(), RunError> {
     if config.hosting.as_ref().is_some_and(|hosting| hosting.sessions_only) {
-        host::run(Arc::new(config), drain).await;
+        host::run(Arc::new(config), drain, watch::Sender::new(None)).await;
         return Ok(());
     }
     let server = Arc::new(server::connect(&config)?);
@@ -87,6 +87,7 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
     let (wake_ups, woken) = watch::channel(0);
     let workplaces = Workplaces::open(&config)
         .map_err(|source| RunError::State { path: config.state_dir.display().to_string(), source })?;
+    let (hosts, host) = watch::channel(None);
     let context = Context {
         config: config.clone(),
         server,
@@ -96,6 +97,7 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
         held: Held::default(),
         workplaces,
         orders: Orders::default(),
+        host,
         signed_out: Arc::default(),
     };
     let slots = Arc::new(Semaphore::new(usize::try_from(config.capacity).unwrap_or(1)));
@@ -106,7 +108,7 @@ pub(crate) async fn run_with(config: Config, server: Arc<dyn Server>, drain: Dra
     background.spawn(wake::watch(wake_ups));
     background.spawn(presence::run(context.clone(), offers.clone(), slots.clone()));
     background.spawn(offers::keep(config.clone(), offered, context.signed_out.clone()));
-    let sessions = tokio::spawn(host::run(config.clone(), drain.clone()));
+    let sessions = tokio::spawn(host::run(config.clone(), drain.clone(), hosts));
     let mut attempts = JoinSet::new();
     for record in unfinished {
         attempts.spawn(attempt::recover(context.clone(), record));

@@ -10,17 +10,19 @@ mod heartbeat;
 mod held;
 mod pump;
 mod run_attempt;
+mod sealed;
 mod slot;
 
 use std::sync::Arc;
 
 use ensemble_types::leases::{Lease, LeaseFinish};
 use ensemble_types::text::Text;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::config::Config;
 use crate::disk::on_disk;
 use crate::drain::Drain;
+use crate::host::Host;
 use crate::orphans;
 use crate::provider::{Offer, Outcome};
 use crate::server::Server;
@@ -43,6 +45,8 @@ pub(crate) struct Context {
     pub(crate) held: Held,
     pub(crate) workplaces: Workplaces,
     pub(crate) orders: Orders,
+    /// Who hosts this machine's sessions, once it can. Closed when nobody does.
+    pub(crate) host: watch::Receiver<Option<Arc<Host>>>,
     /// Notified when an agent has said that nobody is signed in to it.
     pub(crate) signed_out: Arc<Notify>,
 }
@@ -78,7 +82,11 @@ pub(crate) async fn run(context: Context, lease: Lease, offer: Option<Offer>, mu
     tracing::info!(lease.id = %lease.id, run.id = %lease.run_id, task.id = %lease.task_id, attempt = lease.attempt,
         provider = %lease.provider, "Starting an attempt");
     let sender = deliver::Sender::start(&context, &record, &output);
-    let finish = run_attempt::run_attempt(&context, &lease, offer, &record, (&output, &heartbeat, &mut slot)).await;
+    let finish = if lease.sealed.is_some() || lease.session.is_some() {
+        sealed::run_sealed(&context, &lease, offer, &heartbeat).await
+    } else {
+        run_attempt::run_attempt(&context, &lease, offer, &record, (&output, &heartbeat, &mut slot)).await
+    };
     output.close();
     let Some(finish) = finish else {
         tracing::warn!(lease.id = %lease.id, task.id = %lease.task_id, "Lost the lease; the attempt was stopped and is not reported");

@@ -37,7 +37,7 @@ const CONTINUE: &str = "You were interrupted before you had finished this task. 
 const LOOK_FOR_SESSION: Duration = Duration::from_millis(250);
 
 /// How long the server has to confirm the lease before the program starts.
-const FIRST_BEAT: Duration = Duration::from_secs(2);
+pub(super) const FIRST_BEAT: Duration = Duration::from_secs(2);
 
 /// Runs the attempt and returns its report. `None`: the lease is lost, and no process of the attempt runs any more.
 pub(super) async fn run_attempt(

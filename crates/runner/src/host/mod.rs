@@ -20,6 +20,7 @@ mod session;
 mod socket;
 mod spool;
 mod status;
+mod tasks;
 
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File};
@@ -39,7 +40,7 @@ use ensemble_types::text::Blob;
 use ensemble_types::time::Timestamp;
 use nix::fcntl::{Flock, FlockArg};
 use serde::Serialize;
-use tokio::sync::{Mutex, Notify, mpsc};
+use tokio::sync::{Mutex, Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -53,12 +54,14 @@ use self::local::Start;
 use self::room::Room;
 use self::session::Session;
 use self::spool::Spool;
+use self::tasks::Nonces;
 use crate::config::{Config, Hosting};
 use crate::disk::on_disk;
 use crate::drain::{Drain, Phase};
 use crate::server;
 
 pub(crate) use pause::Pause;
+pub(crate) use tasks::Refused;
 
 /// What all sessions of this machine share.
 pub(crate) struct Host {
@@ -69,6 +72,7 @@ pub(crate) struct Host {
     boxed: Arc<BoxKeyPair>,
     owner: UserId,
     lists: Arc<Lists>,
+    nonces: Nonces,
     /// Names this host. It is kept on disk, so that a copy of the machine is noticed.
     id: Uuid,
     sessions: PathBuf,
@@ -95,15 +99,21 @@ struct Card<'a> {
     agent: &'a str,
 }
 
-/// Hosts sessions until the drain has ended them. A machine without a key, or without a known owner, hosts none.
-pub(crate) async fn run(config: Arc<Config>, drain: Drain) {
+/// Hosts sessions until the drain has ended them. A machine without a key, or without a known owner, hosts none. `hosts` gets who hosts
+/// them.
+pub(crate) async fn run(config: Arc<Config>, drain: Drain, hosts: watch::Sender<Option<Arc<Host>>>) {
     let (Some(hosting), Credential::Device(key)) = (config.hosting.clone(), config.credential.clone()) else { return };
-    if let Err(error) = host(config, hosting, key, drain).await {
+    if let Err(error) = host(config, hosting, key, (drain, hosts)).await {
         tracing::error!("This machine hosts no sessions: {error}");
     }
 }
 
-async fn host(config: Arc<Config>, hosting: Hosting, key: AccountKey, drain: Drain) -> Result<(), String> {
+async fn host(
+    config: Arc<Config>,
+    hosting: Hosting,
+    key: AccountKey,
+    (drain, hosts): (Drain, watch::Sender<Option<Arc<Host>>>),
+) -> Result<(), String> {
     let folder = hosting.folder.clone();
     let prepared = on_disk(move || {
         DirBuilder::new().recursive(true).mode(0o700).create(folder.join("sessions"))?;
@@ -140,6 +150,7 @@ async fn host(config: Arc<Config>, hosting: Hosting, key: AccountKey, drain: Dra
     asked.spawn(hints::run(host.clone()));
     tracing::info!(sessions = sessions.len(), "This machine hosts sessions");
     hosting.ready.notify_one();
+    hosts.send_replace(Some(host.clone()));
     let linger = config.timing.linger;
     while drain.phase() == Phase::Serving || !sessions.is_empty() {
         let is_unused = hosting.sessions_only && host.is_unused() && drain.phase() == Phase::Serving;
@@ -204,6 +215,7 @@ async fn open(
     let client = server::connect(config).map_err(|error| error.to_string())?;
     let boxed = BoxKeyPair::of_device(&key).map_err(|error| error.to_string())?;
     let id = host_id(&folder).map_err(|error| error.to_string())?;
+    let nonces = Nonces::open(&folder, clock()).map_err(|error| format!("the tasks that were taken: {error}"))?;
     let mut pause = Pause::of(&config.timing);
     let (owner, lists) = loop {
         let found = async {
@@ -227,6 +239,7 @@ async fn open(
         boxed: Arc::new(boxed),
         owner,
         lists: Arc::new(lists),
+        nonces,
         id,
         sessions: folder.join("sessions"),
         drain: drain.clone(),
@@ -256,15 +269,19 @@ fn host_id(folder: &std::path::Path) -> io::Result<Uuid> {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "messages have the time of this machine's clock")]
+fn clock() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    Timestamp::from_micros(0).plus(since)
+}
+
 impl Host {
     pub(crate) fn is_for_sessions_only(&self) -> bool {
         self.config.hosting.as_ref().is_some_and(|hosting| hosting.sessions_only)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "messages have the time of this machine's clock")]
     pub(crate) fn now(&self) -> Timestamp {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        Timestamp::from_micros(0).plus(since)
+        clock()
     }
 
     /// The sessions of earlier processes. Their agents do not run.
@@ -301,7 +318,20 @@ impl Host {
 
     /// Begins a session: it exists at the server and on disk when this returns.
     pub(crate) async fn start(self: &Arc<Self>, start: Start) -> Result<SessionId, String> {
+        self.begin(SessionId::generate(), start).await
+    }
+
+    /// The same with this id. A session that was begun with it stays as it is.
+    async fn begin(self: &Arc<Self>, id: SessionId, start: Start) -> Result<SessionId, String> {
         let _one_at_a_time = self.starting.lock().await;
+        if self.sessions.join(id.to_string()).exists() {
+            return self
+                .client
+                .session(id)
+                .await
+                .map(|session| session.id)
+                .map_err(|error| format!("The server: {error}."));
+        }
         if self.drain.phase() > Phase::Serving {
             return Err("The program that hosts sessions here is about to end. Try again.".to_owned());
         }
@@ -316,7 +346,6 @@ impl Host {
         if !directory.is_dir() {
             return Err(format!("{} is not a directory.", directory.display()));
         }
-        let id = SessionId::generate();
         let ring = KeyRing::generate();
         let machine = &self.config.machine;
         let sealed = |error: seal::SealError| format!("The session's key cannot be sealed: {error}.");

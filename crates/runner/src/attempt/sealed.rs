@@ -1,0 +1,144 @@
+//! The attempt of a sealed task: a live session is begun, or nothing is done. The server gets a code and a fixed sentence, because a
+//! path or an error's text is none of its business.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ensemble_client::seal::SessionTask;
+use ensemble_types::ids::SessionId;
+use ensemble_types::leases::{FinishStatus, Lease, LeaseFinish};
+use ensemble_types::runs::TaskSession;
+use tokio::time::{Instant, sleep_until};
+
+use super::Context;
+use super::heartbeat::{Heartbeat, LeaseState};
+use super::run_attempt::FIRST_BEAT;
+use crate::directory;
+use crate::disk::on_disk;
+use crate::drain::Phase;
+use crate::guard::Directory;
+use crate::host::{Host, Pause, Refused};
+use crate::provider::{Offer, Outcome};
+
+/// A host that has just started asks the server who its owner is.
+const HOST_WITHIN: Duration = Duration::from_secs(60);
+
+/// Begins the session and returns the report. `None`: the lease is lost, and nothing was begun.
+pub(super) async fn run_sealed(
+    context: &Context,
+    lease: &Lease,
+    offer: Option<Offer>,
+    heartbeat: &Heartbeat,
+) -> Option<LeaseFinish> {
+    // If the machine slept after it received the lease, another runner may already have the task.
+    if heartbeat.first(FIRST_BEAT).await == LeaseState::Lost {
+        return None;
+    }
+    let deadline = Instant::now() + Duration::from_millis(lease.timeout_ms);
+    let permitted = tokio::select! {
+        permitted = permit(context, lease, offer) => permitted,
+        () = heartbeat.reached(LeaseState::Lost) => return None,
+        () = heartbeat.reached(LeaseState::CancelRequested) => Err(Outcome::cancelled()),
+        () = context.drain.reached(Phase::Draining) => Err(Outcome::handed_back()),
+        () = sleep_until(deadline) => Err(Outcome::refused("HOST_BUSY", AWAY)),
+    };
+    let begun = match permitted {
+        // Not cut short: a session that exists half would be nobody's.
+        Ok((host, task, directory)) => begin(context, lease, host, task, directory).await,
+        Err(outcome) => Err(outcome),
+    };
+    Some(match begun {
+        Ok(session) => {
+            tracing::info!(lease.id = %lease.id, session.id = %session, "A task has begun a session");
+            let outcome = Outcome { status: FinishStatus::Completed, error: None, exit_code: None, resume_at: None };
+            LeaseFinish { session_id: Some(session), ..outcome.report(lease.fence, None) }
+        }
+        Err(outcome) => outcome.report(lease.fence, None),
+    })
+}
+
+const AWAY: &str = "The machine could not ask the server for its owner's devices in time.";
+
+/// Whether the task may be done here.
+async fn permit(
+    context: &Context,
+    lease: &Lease,
+    offer: Option<Offer>,
+) -> Result<(Arc<Host>, SessionTask, Directory), Outcome> {
+    if lease.session != Some(TaskSession::Start) {
+        return Err(refused(lease, Refused::unsupported("the server says that it does not begin a session")));
+    }
+    let program = offer.map(|offer| offer.program);
+    if let Some(Err(not)) = &program {
+        tracing::warn!(lease.id = %lease.id, "A session cannot begin: {}", not.reason);
+        return Err(Outcome::refused(not.code, "The provider's program cannot be used on this machine."));
+    }
+    if program.is_none() {
+        return Err(Outcome::refused("PROVIDER_NOT_AVAILABLE", "The machine does not offer the provider."));
+    }
+    let mut hosts = context.host.clone();
+    let host = match tokio::time::timeout(HOST_WITHIN, hosts.wait_for(Option::is_some)).await {
+        Ok(Ok(host)) => host.clone(),
+        Ok(Err(_)) => {
+            let message = "The runner of this machine hosts no live sessions: it needs a key of its own in the owner's device list.";
+            return Err(Outcome::refused("SESSIONS_NOT_HOSTED", message));
+        }
+        Err(_) => None,
+    };
+    let Some(host) = host else { return Err(Outcome::refused("HOST_BUSY", AWAY)) };
+    let mut pause = Pause::of(&context.config.timing);
+    let task = loop {
+        match host.signed(lease).await {
+            Ok(Ok(task)) => break task,
+            Ok(Err(why)) => return Err(refused(lease, why)),
+            Err(error) => {
+                pause.say(&format!("A task waits for the device list of its owner: {error}"));
+                pause.wait().await;
+            }
+        }
+    };
+    let (wanted, mut roots) = (task.working_directory.clone(), context.config.roots.clone());
+    roots.push(context.spool.workspaces());
+    let found = on_disk(move || Ok(directory::find(Path::new(&wanted), &roots))).await;
+    let directory = found.unwrap_or_else(|error| Err(Outcome::refused("RUNNER_DISK", error.to_string())));
+    match directory {
+        Ok(directory) => Ok((host, task, directory)),
+        Err(outcome) => {
+            let error = outcome.error.as_ref();
+            tracing::warn!(lease.id = %lease.id, "A session cannot begin: {}", error.map_or("", |error| &*error.message));
+            let code = error.map_or("WORKING_DIRECTORY_INVALID", |error| &*error.code);
+            let sentence = "The working directory cannot be used: it must exist on the machine, below a directory that its runner allows.";
+            Err(Outcome::refused(code, sentence))
+        }
+    }
+}
+
+async fn begin(
+    context: &Context,
+    lease: &Lease,
+    host: Arc<Host>,
+    task: SessionTask,
+    directory: Directory,
+) -> Result<SessionId, Outcome> {
+    // On its own: the session is begun to the end, whatever becomes of the attempt.
+    let begun = tokio::spawn(async move { host.begin_task(task, directory.root.join(directory.below)).await });
+    let why = match begun.await {
+        Ok(Ok(session)) => return Ok(session),
+        Ok(Err(why)) => why,
+        Err(error) => error.to_string(),
+    };
+    if context.drain.phase() > Phase::Serving {
+        return Err(Outcome::handed_back());
+    }
+    tracing::warn!(lease.id = %lease.id, "A session could not begin: {why}");
+    Err(Outcome::not_startable(
+        "SESSION_NOT_STARTED",
+        "The session could not be started. The log of the machine's runner says why.",
+    ))
+}
+
+fn refused(lease: &Lease, why: Refused) -> Outcome {
+    tracing::warn!(lease.id = %lease.id, task.id = %lease.task_id, code = why.code, "A sealed task is not done: {}", why.why);
+    Outcome::refused(why.code, why.sentence)
+}

@@ -1,0 +1,64 @@
+//! Sealed tasks: what the owner's devices have this machine do through a server that cannot read or change it.
+
+mod check;
+mod nonces;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ensemble_client::Error;
+use ensemble_client::seal::{SessionTask, open_task};
+use ensemble_transcript::words::Mode;
+use ensemble_types::ids::SessionId;
+use ensemble_types::leases::Lease;
+
+use super::Host;
+use super::local::Start;
+pub(crate) use check::Refused;
+pub(super) use nonces::Nonces;
+
+impl Host {
+    /// What a sealed task has this machine do, if its owner has signed it. The task can be done only under its own id from now on.
+    ///
+    /// # Errors
+    /// The outer error: the server cannot be asked for the owner's device list now.
+    pub(crate) async fn signed(&self, lease: &Lease) -> Result<Result<SessionTask, Refused>, Error> {
+        let sealed = lease.sealed.as_deref().unwrap_or_default();
+        let opened = match open_task(sealed, &self.boxed, (self.owner, &self.config.machine)) {
+            Ok(opened) => opened,
+            Err(error) => return Ok(Err(Refused::not_signed(error.to_string()))),
+        };
+        let list = match self.lists.refreshed().await {
+            // A server that shows an old list does not bring a removed device back.
+            Err(error @ (Error::OldDeviceList | Error::DeviceList(_))) => {
+                return Ok(Err(Refused::not_signed(error.to_string())));
+            }
+            list => list?,
+        };
+        let now = self.now();
+        let task = match check::check(&opened, &list, lease.provider, now) {
+            Ok(task) => task,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        Ok(self.nonces.take(&task, lease.task_id, now).await.map(|()| task))
+    }
+
+    /// Begins the session of a task. The same task again finds the session that it has begun.
+    pub(crate) async fn begin_task(
+        self: &Arc<Self>,
+        task: SessionTask,
+        directory: PathBuf,
+    ) -> Result<SessionId, String> {
+        let start = Start {
+            agent: task.provider.as_str().to_owned(),
+            directory,
+            mode: Mode::of(task.mode.as_str()),
+            model: task.model,
+            title: task.title,
+            resume: None,
+        };
+        self.begin(task.session_id, start).await
+    }
+}

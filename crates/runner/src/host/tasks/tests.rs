@@ -1,0 +1,201 @@
+//! Who may have this machine do something, when, and how often.
+
+use std::time::Duration;
+
+use ensemble_client::AccountKey;
+use ensemble_client::devices::{List, sign_list};
+use ensemble_client::seal::{BoxKeyPair, SealError, SessionTask, SignedTask, open_task, seal_task};
+use ensemble_types::devices::{DeviceList, ListedDevice, Role};
+use ensemble_types::ids::{MachineId, SessionId, TaskId, UserId};
+use ensemble_types::runs::{Permission, Provider, TaskSession};
+use ensemble_types::time::Timestamp;
+
+use super::check::{Refused, check};
+use super::nonces::Nonces;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn now() -> Timestamp {
+    Timestamp::from_unix_seconds(1_800_000_000)
+}
+
+fn before(at: Timestamp, by: Duration) -> Timestamp {
+    Timestamp::from_micros(at.micros() - i64::try_from(by.as_micros()).unwrap())
+}
+
+/// An account with three devices, one that was removed, and a machine.
+struct Account {
+    owner: UserId,
+    machine: MachineId,
+    primary: AccountKey,
+    linked: AccountKey,
+    removed: AccountKey,
+    recovery: AccountKey,
+    runner: AccountKey,
+    list: List,
+}
+
+impl Account {
+    fn new() -> Self {
+        let key = AccountKey::generate;
+        let (primary, linked, removed, recovery, runner) = (key(), key(), key(), key(), key());
+        let machine = MachineId::generate();
+        let entry = |key: &AccountKey, role: Role| ListedDevice {
+            key: key.public_key(),
+            box_key: BoxKeyPair::of_device(key).unwrap().public().to_text(),
+            role,
+            machine_id: (role == Role::Machine).then(|| machine.clone()),
+        };
+        let (content, next) = (BoxKeyPair::of_device(&key()).unwrap(), BoxKeyPair::of_device(&key()).unwrap());
+        let first = DeviceList {
+            account: primary.public_key(),
+            version: 1,
+            prev: None,
+            created: now(),
+            content_epoch: 1,
+            content_public_key: content.public().to_text(),
+            devices: vec![entry(&primary, Role::Primary), entry(&removed, Role::Primary)],
+        };
+        let first_list = List::first(&sign_list(&first, &primary).unwrap(), &primary.public_key()).unwrap();
+        let second = DeviceList {
+            version: 2,
+            prev: Some(first_list.digest_text()),
+            content_epoch: 2,
+            content_public_key: next.public().to_text(),
+            devices: vec![
+                entry(&primary, Role::Primary),
+                entry(&linked, Role::Linked),
+                entry(&recovery, Role::Recovery),
+                entry(&runner, Role::Machine),
+            ],
+            ..first
+        };
+        let list = first_list.next(&sign_list(&second, &primary).unwrap()).unwrap();
+        Self { owner: UserId::generate(), machine, primary, linked, removed, recovery, runner, list }
+    }
+
+    /// What this key has signed for the machine, as the machine reads it.
+    fn signed(&self, task: &SessionTask, by: &AccountKey) -> SignedTask {
+        self.opened(&serde_json::to_string(task).unwrap(), by).unwrap()
+    }
+
+    fn opened(&self, body: &str, by: &AccountKey) -> Result<SignedTask, SealError> {
+        let boxed = BoxKeyPair::of_device(&self.runner).unwrap();
+        let sealed = seal_task(body, &boxed.public(), (self.owner, &self.machine), by).unwrap();
+        open_task(&sealed, &boxed, (self.owner, &self.machine))
+    }
+
+    fn check(&self, task: &SessionTask, by: &AccountKey) -> Result<SessionTask, &'static str> {
+        check(&self.signed(task, by), &self.list, Provider::Claude, now()).map_err(|refused| refused.code)
+    }
+}
+
+fn task() -> SessionTask {
+    SessionTask {
+        session: TaskSession::Start,
+        session_id: SessionId::generate(),
+        provider: Provider::Claude,
+        working_directory: "/w".to_owned(),
+        mode: Permission::Ask,
+        model: None,
+        title: None,
+        nonce: SessionTask::nonce(),
+        at: now(),
+        expires: now().plus(HOUR),
+    }
+}
+
+#[test]
+fn only_a_primary_or_linked_device_of_the_newest_list_signs() {
+    let account = Account::new();
+    let task = task();
+    assert_eq!(account.check(&task, &account.primary), Ok(task.clone()));
+    assert_eq!(account.check(&task, &account.linked), Ok(task.clone()));
+    for (who, key) in [
+        ("a stranger", &AccountKey::generate()),
+        ("the machine itself", &account.runner),
+        ("the words on paper", &account.recovery),
+        ("a removed device", &account.removed),
+    ] {
+        assert_eq!(account.check(&task, key), Err("TASK_NOT_SIGNED"), "{who}");
+    }
+}
+
+#[test]
+fn only_a_primary_device_lets_an_agent_do_everything() {
+    let account = Account::new();
+    for mode in [Permission::Ask, Permission::Edit, Permission::Plan] {
+        assert!(account.check(&SessionTask { mode, ..task() }, &account.linked).is_ok(), "{mode}");
+    }
+    let bypass = SessionTask { mode: Permission::Bypass, ..task() };
+    assert_eq!(account.check(&bypass, &account.linked), Err("TASK_NOT_SIGNED"));
+    assert!(account.check(&bypass, &account.primary).is_ok());
+}
+
+#[test]
+fn a_task_is_good_for_its_provider_and_its_time() {
+    let account = Account::new();
+    let code = |task: SessionTask| account.check(&task, &account.primary).err();
+    assert_eq!(code(SessionTask { provider: Provider::Codex, ..task() }), Some("TASK_NOT_SIGNED"));
+    let (minute, week) = (Duration::from_secs(60), HOUR * 24 * 7);
+    let at = |at: Timestamp, expires: Timestamp| code(SessionTask { at, expires, ..task() });
+    let long_ago = before(now(), week);
+    assert_eq!(at(long_ago, now().plus(minute)), Some("EXPIRED"), "good for longer than a week");
+    assert_eq!(at(long_ago.plus(minute), now().plus(minute)), None);
+    assert_eq!(at(long_ago, now()), Some("EXPIRED"));
+    assert_eq!(at(now().plus(minute * 5), now().plus(HOUR)), None, "clocks differ");
+    assert_eq!(at(now().plus(minute * 6), now().plus(HOUR)), Some("EXPIRED"), "from the future");
+}
+
+#[test]
+fn what_is_not_known_is_not_done() {
+    let account = Account::new();
+    let turn = SessionTask { session: TaskSession::Turn, ..task() };
+    assert_eq!(account.check(&turn, &account.primary), Err("TASK_NOT_SUPPORTED"));
+    let with_more = serde_json::to_string(&task()).unwrap().replace("\"mode\"", "\"sandbox\":true,\"mode\"");
+    let opened = account.opened(&with_more, &account.primary).unwrap();
+    let refused = check(&opened, &account.list, Provider::Claude, now()).unwrap_err();
+    assert_eq!(refused.code, "TASK_NOT_SUPPORTED");
+    // What is wrong is said here only.
+    assert!(refused.why.contains("sandbox") && !refused.sentence.contains("sandbox"));
+}
+
+async fn take(nonces: &Nonces, task: &SessionTask, id: TaskId, at: Timestamp) -> Result<(), &'static str> {
+    nonces.take(task, id, at).await.map_err(|Refused { code, .. }| code)
+}
+
+#[tokio::test]
+async fn a_task_is_done_under_one_id() {
+    let folder = tempfile::tempdir().unwrap();
+    let nonces = Nonces::open(folder.path(), before(now(), HOUR)).unwrap();
+    let (first, other) = (TaskId::generate(), TaskId::generate());
+    let task = task();
+    assert_eq!(take(&nonces, &task, first, now()).await, Ok(()));
+    assert_eq!(take(&nonces, &task, first, now()).await, Ok(()), "another attempt of the same task");
+    assert_eq!(take(&nonces, &task, other, now()).await, Err("TASK_NOT_SIGNED"));
+    // Also after a restart, and after another task has let it forget what has expired.
+    drop(nonces);
+    let nonces = Nonces::open(folder.path(), now()).unwrap();
+    let later = now().plus(HOUR * 24);
+    let next = SessionTask { at: later, expires: later.plus(HOUR), nonce: SessionTask::nonce(), ..task.clone() };
+    assert_eq!(take(&nonces, &next, TaskId::generate(), later).await, Ok(()));
+    assert_eq!(take(&nonces, &task, other, later).await, Err("TASK_NOT_SIGNED"));
+    assert_eq!(take(&nonces, &task, first, later).await, Ok(()));
+    for nonce in ["", "short", "AAAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAA/A"] {
+        let bad = SessionTask { nonce: nonce.to_owned(), ..task.clone() };
+        assert_eq!(take(&nonces, &bad, first, now()).await, Err("TASK_NOT_SIGNED"), "{nonce:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_machine_that_has_lost_its_memory_does_nothing_from_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let nonces = Nonces::open(folder.path(), now().plus(HOUR)).unwrap();
+    let later = now().plus(HOUR * 2);
+    assert_eq!(take(&nonces, &task(), TaskId::generate(), later).await, Err("EXPIRED"));
+    let new = SessionTask { at: later, expires: later.plus(HOUR), ..task() };
+    assert_eq!(take(&nonces, &new, TaskId::generate(), later).await, Ok(()));
+    // What cannot be read is not taken for nothing.
+    std::fs::write(folder.path().join("tasks.json"), "{").unwrap();
+    assert!(Nonces::open(folder.path(), later).is_err());
+}
