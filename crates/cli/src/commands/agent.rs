@@ -7,6 +7,7 @@ use clap::Args;
 use ensemble_runner::local::Start;
 use ensemble_transcript::body::{Content, Prompt};
 use ensemble_transcript::words::{Mode, When};
+use ensemble_types::runs::Permission;
 
 use super::DONE;
 use super::attach;
@@ -52,7 +53,7 @@ pub(crate) struct Named {
 
 /// What the agent may do without asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Choice {
+pub(super) enum Choice {
     /// It asks before each change and each command
     Ask,
     /// It changes files of the directory without asking
@@ -71,15 +72,12 @@ impl Named {
 
 impl Agent {
     pub(crate) async fn run(self, context: &Context, name: &str) -> Result {
-        let text = self.prompt.join(" ");
-        if !self.prompt.is_empty() && text.trim().is_empty() {
-            return Err(Failure::message("The prompt is empty. Leave it out to begin without one."));
-        }
+        let text = first_prompt(&self.prompt)?;
         let me = context.me().await?;
         let start = Start {
             agent: name.to_owned(),
             directory: here()?.join(self.dir.as_deref().unwrap_or(".".as_ref())),
-            mode: self.mode.mode(),
+            mode: Mode::of(self.mode.permission().as_str()),
             model: self.model,
             title: self.title.or_else(|| title(&text)),
             resume: self.resume,
@@ -87,39 +85,52 @@ impl Agent {
         let id = host::start(context, &me, start).await?;
         // This machine may have become one of the account's devices just now.
         let me = context.me().await?;
-        let live = Live::open(context, &me, id).await?;
-        context.home.remember_session(me.client.origin(), &live.session, 1)?;
-        if !text.is_empty() {
-            live.send(Content::Prompt(Prompt { text, attachments: Vec::new(), when: When::Next })).await?;
-        }
-        if self.detach {
-            if context.json {
-                print::json(&serde_json::json!({ "session": live.session }), false)?;
-            } else {
-                print::line(live.session.reference.to_string())?;
-                print::note(format!(
-                    "`ensemble attach {}` shows it, here and on your other devices.",
-                    live.session.reference
-                ));
-            }
-            return Ok(DONE);
-        }
-        attach::show(live).await.map(|()| ExitCode::SUCCESS)
+        begun(Live::open(context, &me, id).await?, text, self.detach).await
     }
 }
 
+/// What to do first.
+pub(super) fn first_prompt(words: &[String]) -> Result<String> {
+    let text = words.join(" ");
+    if !words.is_empty() && text.trim().is_empty() {
+        return Err(Failure::message("The prompt is empty. Leave it out to begin without one."));
+    }
+    Ok(text)
+}
+
+/// Sends the first prompt of a new session, and shows the session or prints its ref.
+pub(super) async fn begun(live: Live<'_>, text: String, detach: bool) -> Result {
+    live.context.home.remember_session(live.me.client.origin(), &live.session, 1)?;
+    if !text.is_empty() {
+        live.send(Content::Prompt(Prompt { text, attachments: Vec::new(), when: When::Next })).await?;
+    }
+    if detach {
+        if live.context.json {
+            print::json(&serde_json::json!({ "session": live.session }), false)?;
+        } else {
+            print::line(live.session.reference.to_string())?;
+            print::note(format!(
+                "`ensemble attach {}` shows it, here and on your other devices.",
+                live.session.reference
+            ));
+        }
+        return Ok(DONE);
+    }
+    attach::show(live).await.map(|()| ExitCode::SUCCESS)
+}
+
 impl Choice {
-    fn mode(self) -> Mode {
+    pub(super) fn permission(self) -> Permission {
         match self {
-            Self::Ask => Mode::Ask,
-            Self::Edit => Mode::Edit,
-            Self::Plan => Mode::Plan,
-            Self::Bypass => Mode::Bypass,
+            Self::Ask => Permission::Ask,
+            Self::Edit => Permission::Edit,
+            Self::Plan => Permission::Plan,
+            Self::Bypass => Permission::Bypass,
         }
     }
 }
 
 /// The beginning of the first prompt.
-fn title(prompt: &str) -> Option<String> {
+pub(super) fn title(prompt: &str) -> Option<String> {
     Some(print::short(prompt, 60)).filter(|title| !title.is_empty())
 }

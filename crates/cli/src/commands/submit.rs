@@ -242,7 +242,7 @@ pub(crate) const fn install(provider: Provider) -> &'static str {
     }
 }
 
-fn provider(text: &str) -> Result<Provider, &'static str> {
+pub(super) fn provider(text: &str) -> Result<Provider, &'static str> {
     Provider::ALL.into_iter().find(|provider| provider.as_str() == text).ok_or("must be claude, codex or gemini")
 }
 

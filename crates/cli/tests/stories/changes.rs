@@ -79,7 +79,7 @@ impl Story {
     }
 }
 
-fn claude() -> PathBuf {
+pub(crate) fn claude() -> PathBuf {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/provider-clis/node_modules/.bin/claude");
     assert!(
         program.exists(),

@@ -39,4 +39,6 @@ mod servers;
 #[cfg(feature = "up")]
 mod service;
 #[cfg(feature = "up")]
+mod session_start;
+#[cfg(feature = "up")]
 mod sessions;

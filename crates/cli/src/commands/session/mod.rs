@@ -5,6 +5,7 @@ mod create;
 mod list;
 mod messages;
 mod named;
+mod start;
 
 use clap::{Args, Subcommand};
 use ensemble_types::sessions::SessionStatus;
@@ -20,6 +21,8 @@ pub(crate) enum Session {
     /// Create a session
     #[command(visible_alias = "new")]
     Create(create::Create),
+    /// Start a live session with an agent on one of your machines
+    Start(start::Start),
     /// List sessions, the most recently changed first
     #[command(visible_alias = "ls")]
     List(list::List),
@@ -62,6 +65,7 @@ impl Session {
         let me = context.me().await?;
         match self {
             Self::Create(command) => command.run(context, &me).await?,
+            Self::Start(command) => return command.run(context, &me).await,
             Self::List(command) => command.run(context, &me).await?,
             Self::Show(which) => list::show(context, &me, which.session.find(&me).await?).await?,
             Self::Send(command) => command.run(context, &me).await?,

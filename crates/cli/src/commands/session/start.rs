@@ -1,0 +1,175 @@
+//! `ensemble session start`: a live session with an agent on another machine of the account. What the machine is to do is sealed for it
+//! and signed here, so the server in between can neither read nor change it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use ensemble_client::idempotency_key;
+use ensemble_client::seal::{BoxPublicKey, SessionTask, seal_task};
+use ensemble_types::devices::Role;
+use ensemble_types::ids::{MachineId, RunId, SessionId};
+use ensemble_types::runs::{
+    CreateRun, CreateTask, Pend, Permission, Provider, SealedTask, Task, TaskSession, TaskStatus, WaitFor,
+};
+
+use crate::commands::agent::{Choice, begun, first_prompt, title};
+use crate::commands::run::here;
+use crate::commands::submit::provider;
+use crate::complete;
+use crate::context::{Context, Me, interrupts, now};
+use crate::failure::{Failure, Result};
+use crate::live::Live;
+use crate::machines::Machines;
+use crate::print;
+
+/// A machine that is away for longer does not begin it any more.
+const GOOD_FOR: Duration = Duration::from_secs(24 * 3_600);
+/// What the machine may take to begin it.
+const TIMEOUT_MS: u64 = 120_000;
+
+#[derive(Debug, Args)]
+pub(crate) struct Start {
+    /// What to do first
+    prompt: Vec<String>,
+    /// The machine: its name, its ref or id
+    #[arg(long, value_name = "NAME", add = complete::machines())]
+    machine: String,
+    /// The directory there: an absolute path
+    #[arg(long, short = 'C', value_name = "DIR")]
+    dir: PathBuf,
+    /// The agent: claude, codex or gemini
+    #[arg(long, value_parser = provider, add = complete::words(&["claude", "codex", "gemini"]))]
+    provider: Provider,
+    /// The model [default: the agent's own]
+    #[arg(long)]
+    model: Option<String>,
+    /// What it may do without asking
+    #[arg(long, value_enum, default_value_t = Choice::Ask)]
+    mode: Choice,
+    /// The title of the session; it is encrypted
+    #[arg(long, short)]
+    title: Option<String>,
+    /// Start it and print its ref
+    #[arg(long, short)]
+    detach: bool,
+}
+
+impl Start {
+    pub(super) async fn run(self, context: &Context, me: &Me) -> Result {
+        let text = first_prompt(&self.prompt)?;
+        let machines = Machines::load(context, me).await?;
+        let machine = machines.find(&self.machine)?;
+        let directory = match machines.this() {
+            Some(this) if this == machine => here()?.join(&self.dir),
+            _ => self.dir.clone(),
+        };
+        let directory = directory.to_str().filter(|path| path.starts_with('/'));
+        let directory = directory.ok_or_else(|| {
+            Failure::message("The directory must be an absolute path on the machine: --dir /srv/project.")
+        })?;
+        let at = now();
+        let task = SessionTask {
+            session: TaskSession::Start,
+            session_id: SessionId::generate(),
+            provider: self.provider,
+            working_directory: directory.to_owned(),
+            mode: self.mode.permission(),
+            model: self.model.clone(),
+            title: self.title.clone().or_else(|| title(&text)),
+            nonce: SessionTask::nonce(),
+            at,
+            expires: at.plus(GOOD_FOR),
+        };
+        let sealed = seal(me, machine, &machines, &task)?;
+        let run = me.client.create_run(&plan(&task, machine, sealed), &idempotency_key()).await?;
+        let begun_task = wait(context, me, run.id, &machines).await?;
+        // Another session is not the one that was asked for, whatever the server says.
+        if begun_task.session_id != Some(task.session_id) {
+            return Err(Failure::message(
+                "The server names another session than the one that was asked for. Nothing was sent to it. Do not trust the server.",
+            ));
+        }
+        let live = Live::open(context, me, task.session_id).await?;
+        if live.session.owner_id != me.id || live.session.machine_id.as_ref() != Some(machine) {
+            return Err(Failure::message(
+                "The session is not on the machine that was asked for. Nothing was sent to it.",
+            ));
+        }
+        begun(live, text, self.detach).await
+    }
+}
+
+/// Seals the task for the machine as the account's own list knows it.
+fn seal(me: &Me, machine: &MachineId, machines: &Machines, task: &SessionTask) -> Result<SealedTask> {
+    let list = &me.own.list;
+    let is_primary = list.device(&me.key.public_key()).is_some_and(|device| device.role == Role::Primary);
+    if task.mode == Permission::Bypass && !is_primary {
+        return Err(Failure::message(
+            "This device is a linked one, and only a primary one starts a session in bypass. Take another mode, or do it on a primary \
+             device.",
+        ));
+    }
+    let mut devices = list.body().devices.iter();
+    let listed = devices.find(|device| device.role == Role::Machine && device.machine_id.as_ref() == Some(machine));
+    let listed = listed.ok_or_else(|| {
+        Failure::message(format!(
+            "{} has no key in your list of devices, so nothing can be sealed for it. Run `ensemble runner` there on a primary device, or \
+             `ensemble link` here and `ensemble runner link` there.",
+            machines.called(machine)
+        ))
+    })?;
+    let failed = |error| Failure::Seal("The task".to_owned(), error);
+    let to = BoxPublicKey::from_text(&listed.box_key).map_err(failed)?;
+    let body = serde_json::to_string(task).map_err(|error| Failure::message(format!("The task {error}.")))?;
+    let sealed = seal_task(&body, &to, (me.id, machine), &me.key).map_err(failed)?;
+    SealedTask::new(sealed).map_err(|_| Failure::message("The directory and the title are too long together."))
+}
+
+fn plan(task: &SessionTask, machine: &MachineId, sealed: SealedTask) -> CreateRun {
+    let task = CreateTask {
+        machine_id: Some(machine.clone()),
+        timeout_ms: Some(TIMEOUT_MS),
+        sealed: Some(sealed),
+        session: Some(task.session),
+        ..CreateTask::of(task.provider)
+    };
+    CreateRun { tasks: vec![task], ..CreateRun::default() }
+}
+
+/// Waits until the machine has begun the session. Ctrl-C takes the task back.
+async fn wait(context: &Context, me: &Me, run: RunId, machines: &Machines) -> Result<Task> {
+    let mut interrupt = interrupts()?;
+    let mut is_first = true;
+    loop {
+        // Why it waits is said after a moment.
+        let timeout_ms = Some(if is_first { 3_000 } else { 30_000 });
+        let pend = Pend { cursor: None, wait_for: Some(WaitFor::Terminal), timeout_ms };
+        let pended = tokio::select! {
+            pended = me.client.pend(run, &pend) => pended?,
+            _ = interrupt.recv() => {
+                me.client.cancel_run(run, Some("interrupted")).await?;
+                return Err(Failure::message("It was taken back. A session that the machine has begun meanwhile is in `ensemble sessions`."));
+            }
+        };
+        let task = me.client.run(run).await?.tasks.and_then(|tasks| tasks.into_iter().next());
+        let task = task.ok_or_else(|| Failure::message("The server has lost the task."))?;
+        if !pended.terminal {
+            if std::mem::take(&mut is_first) && !context.json {
+                let why = task.waiting_reason.as_deref().map(|why| machines.explain(why));
+                let why = why.map_or_else(String::new, |why| format!(" {}", print::inline(&why)));
+                print::note(format!("The machine has not begun the session yet.{why} Ctrl-C takes it back."));
+            }
+            continue;
+        }
+        return match task.error {
+            Some(error) => Err(Failure::message(format!(
+                "The machine did not begin the session: {} ({})",
+                print::inline(&machines.explain(&error.message)),
+                print::inline(&error.code)
+            ))),
+            None if task.status == TaskStatus::Completed => Ok(task),
+            None => Err(Failure::message("It was cancelled before the machine had begun the session.")),
+        };
+    }
+}
