@@ -21,6 +21,8 @@ mod device_tests;
 #[cfg(test)]
 mod share_tests;
 #[cfg(test)]
+mod task_tests;
+#[cfg(test)]
 mod tests;
 
 pub use body::MessageBody;

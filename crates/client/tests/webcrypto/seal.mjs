@@ -100,11 +100,11 @@ async function agree(privateKey, publicKey) {
   return new Uint8Array(await subtle.deriveBits({ name: "X25519", public: imported }, privateKey, 256));
 }
 
-async function schedule(shared) {
+async function schedule(shared, info) {
   const context = bytes(
     [0],
     await extract(SUITE, [], "psk_id_hash", []),
-    await extract(SUITE, [], "info_hash", utf8.encode("ensemble-key-v1")),
+    await extract(SUITE, [], "info_hash", utf8.encode(info)),
   );
   const secret = await extract(SUITE, shared, "secret", []);
   return {
@@ -117,19 +117,21 @@ async function sharedSecret(dh, enc, recipient) {
   return expand(KEM, await extract(KEM, [], "eae_prk", dh), "shared_secret", bytes(enc, recipient), 32);
 }
 
-export async function sealRing(ring, recipientPublic, aad) {
+const KEYS = "ensemble-key-v1";
+
+export async function sealRing(ring, recipientPublic, aad, info = KEYS) {
   const ephemeral = await subtle.generateKey("X25519", true, ["deriveBits"]);
   const enc = new Uint8Array(await subtle.exportKey("raw", ephemeral.publicKey));
   const dh = await agree(ephemeral.privateKey, recipientPublic);
-  const { key, nonce } = await schedule(await sharedSecret(dh, enc, recipientPublic));
+  const { key, nonce } = await schedule(await sharedSecret(dh, enc, recipientPublic), info);
   return toText(bytes([1], enc, await gcm("encrypt", key, nonce, aad, ring)));
 }
 
-export async function openRing(blob, recipient, aad) {
+export async function openRing(blob, recipient, aad, info = KEYS) {
   const rest = versioned(blob);
   const enc = rest.subarray(0, 32);
   const dh = await agree(recipient.key, enc);
-  const { key, nonce } = await schedule(await sharedSecret(dh, enc, recipient.public));
+  const { key, nonce } = await schedule(await sharedSecret(dh, enc, recipient.public), info);
   return gcm("decrypt", key, nonce, aad, rest.subarray(32));
 }
 
