@@ -1,6 +1,7 @@
 //! A session is started on another computer of the account: with the real `claude`, and a stand-in for its model.
 
-use std::sync::{Arc, Mutex};
+use std::process::Command;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Instant;
 
 use ensemble_model_stand_in::StandIn;
@@ -103,6 +104,9 @@ fn a_session_is_started_on_another_computer() {
     assert_eq!(task["sessionId"], shown["session"]["id"]);
     assert!(!task.to_string().contains("project") && !task.to_string().contains("Greet"), "{task}");
 
+    assert!(owner.succeed(&["show", "last"]).contains("completed"));
+    assert!(owner.succeed(&["runs"]).contains("completed"));
+
     // What the machine does not do.
     let outside = run(&second, &["--dir", "/etc", "x"]);
     assert!(outside.code == 1 && outside.err.contains("WORKING_DIRECTORY_NOT_ALLOWED"), "{}", outside.err);
@@ -168,4 +172,37 @@ fn a_server_that_lies_has_nothing_else_done() {
     assert!(refused.code == 1 && refused.err.contains("TASK_NOT_SIGNED"), "{}", refused.err);
     server.tell_the_truth();
     assert_eq!(owner.json(&["sessions"])["sessions"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_machine_that_dies_while_it_begins_a_session_begins_it_once() {
+    let agent = Agent::new();
+    let server = LyingServer::start();
+    let owner = User::new(Some(&server.url)).with_programs(agent.programs.path());
+    std::fs::create_dir(owner.home().join("project")).unwrap();
+    owner.succeed(&["login"]);
+    let runner = Running::start(&owner, &["runner"]);
+    wait_for_runner(&owner);
+    let machine = machine(&owner);
+    let pid = runner.pid().to_string();
+    let (kill, killed) = mpsc::channel();
+    // The session exists at the server, and the machine never learns it.
+    server.lie(move |line, _| {
+        if line == "POST /v1/sessions" {
+            assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
+            kill.send(()).unwrap();
+        }
+    });
+    std::thread::scope(|scope| {
+        let starting = scope.spawn(|| start(&owner, &machine, &["--dir", "project"]));
+        killed.recv_timeout(SOON).unwrap();
+        server.tell_the_truth();
+        assert_ne!(runner.ended(), 0);
+        let _again = Running::start(&owner, &["runner"]);
+        let begun = starting.join().unwrap();
+        assert_eq!(begun.code, 0, "{}", begun.err);
+        let sessions = owner.json(&["sessions"])["sessions"].as_array().unwrap().clone();
+        assert_eq!(sessions.len(), 1, "{sessions:?}");
+        assert_eq!(sessions[0]["session"]["ref"], begun.out.trim());
+    });
 }

@@ -81,7 +81,7 @@ async fn permit(
     let host = match tokio::time::timeout(HOST_WITHIN, hosts.wait_for(Option::is_some)).await {
         Ok(Ok(host)) => host.clone(),
         Ok(Err(_)) => {
-            let message = "The runner of this machine hosts no live sessions: it needs a key of its own in the owner's device list.";
+            let message = "The runner of the machine hosts no live sessions. It needs a key of its own in its owner's list of devices.";
             return Err(Outcome::refused("SESSIONS_NOT_HOSTED", message));
         }
         Err(_) => None,

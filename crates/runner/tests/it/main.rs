@@ -21,4 +21,6 @@ mod output;
 #[cfg(test)]
 mod prompts;
 #[cfg(test)]
+mod sealed;
+#[cfg(test)]
 mod workplaces;
