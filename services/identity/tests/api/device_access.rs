@@ -49,7 +49,7 @@ on_both_databases! {
             Row("PATCH", format!("/v1/devices/{id}"), name.clone(), [0, 403, 403, 401, 404, 401, 403]),
             Row("PATCH", format!("/v1/devices/{linked_id}"), name, [0, 0, 403, 401, 404, 401, 403]),
             Row("GET", format!("/v1/users/{user}/devices"), Value::Null, [0, 0, 0, 401, 0, 401, 0]),
-            Row("GET", format!("/v1/users/{other}/devices"), Value::Null, [0, 0, 0, 401, 0, 401, 404]),
+            Row("GET", format!("/v1/users/{other}/devices"), Value::Null, [0, 0, 404, 401, 0, 401, 0]),
             Row("GET", format!("/v1/auth/links/{link}"), Value::Null, [0; 7]),
             Row("POST", "/v1/auth/links".into(), json!({}), [0, 403, 403, 401, 0, 401, 403]),
             Row("POST", format!("/v1/auth/links/{link}/refusal"), json!({}), [0, 403, 403, 401, 404, 401, 403]),
