@@ -7,12 +7,14 @@
 mod account;
 mod agents;
 mod core;
+mod deadlines;
 mod deliver;
 mod hints;
 mod kept;
 mod keys;
 pub mod local;
 mod pause;
+mod place;
 mod receive;
 mod room;
 mod running;
@@ -23,8 +25,7 @@ mod status;
 mod tasks;
 
 use std::collections::VecDeque;
-use std::fs::{self, DirBuilder, File};
-use std::io;
+use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -38,7 +39,6 @@ use ensemble_types::ids::{SessionId, UserId, unique};
 use ensemble_types::sessions::CreateSession;
 use ensemble_types::text::Blob;
 use ensemble_types::time::Timestamp;
-use nix::fcntl::{Flock, FlockArg};
 use serde::Serialize;
 use tokio::sync::{Mutex, Notify, mpsc, watch};
 use tokio::task::JoinSet;
@@ -117,7 +117,7 @@ async fn host(
     let folder = hosting.folder.clone();
     let prepared = on_disk(move || {
         DirBuilder::new().recursive(true).mode(0o700).create(folder.join("sessions"))?;
-        Ok((folder.canonicalize()?, lock(&folder)?))
+        Ok((folder.canonicalize()?, place::lock(&folder)?))
     });
     let (folder, lock) = prepared.await.map_err(|error| format!("{}: {error}", hosting.folder.display()))?;
     let _lock = match lock {
@@ -129,7 +129,7 @@ async fn host(
             return Ok(());
         }
         None => tokio::select! {
-            lock = take_over(&folder) => lock?,
+            lock = place::take_over(&folder) => lock?,
             () = drain.reached(Phase::Draining) => return Ok(()),
         },
     };
@@ -185,26 +185,6 @@ async fn host(
 /// After a session was lost.
 const OPENED_AGAIN_AFTER: Duration = Duration::from_secs(30);
 
-/// Only one program hosts the sessions of a machine. `None`: another one does.
-fn lock(folder: &std::path::Path) -> io::Result<Option<Flock<File>>> {
-    let file = File::options().create(true).truncate(false).write(true).open(folder.join("lock"))?;
-    Ok(Flock::lock(file, FlockArg::LockExclusiveNonblock).ok())
-}
-
-/// Asks the program that hosts the sessions to leave, and waits until it has.
-async fn take_over(folder: &std::path::Path) -> Result<Flock<File>, String> {
-    tracing::info!("Another program hosts this machine's sessions; it is asked to leave");
-    if let Err(error) = socket::leave(folder).await {
-        tracing::warn!("It was not asked, so this one waits until it has ended: {error}");
-    }
-    let path = folder.join("lock");
-    let waited = on_disk(move || {
-        let file = File::options().create(true).truncate(false).write(true).open(path)?;
-        Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, error)| io::Error::from(error))
-    });
-    waited.await.map_err(|error| error.to_string())
-}
-
 /// Signs in and reads the owner's device list, for as long as the server is away.
 async fn open(
     config: &Arc<Config>,
@@ -214,7 +194,7 @@ async fn open(
 ) -> Result<Host, String> {
     let client = server::connect(config).map_err(|error| error.to_string())?;
     let boxed = BoxKeyPair::of_device(&key).map_err(|error| error.to_string())?;
-    let id = host_id(&folder).map_err(|error| error.to_string())?;
+    let id = place::host_id(&folder).map_err(|error| error.to_string())?;
     let nonces = Nonces::open(&folder, clock()).map_err(|error| format!("the tasks that were taken: {error}"))?;
     let mut pause = Pause::of(&config.timing);
     let (owner, lists) = loop {
@@ -250,23 +230,6 @@ async fn open(
         begun,
         starting: Mutex::default(),
     })
-}
-
-/// The id of this host, made when it starts for the first time.
-fn host_id(folder: &std::path::Path) -> io::Result<Uuid> {
-    let path = folder.join("id");
-    match fs::read_to_string(&path) {
-        Ok(text) if text.trim().parse::<Uuid>().is_ok() => text.trim().parse().map_err(io::Error::other),
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        // There is none yet, or it was not written to its end.
-        _ => {
-            let (id, new) = (unique(), path.with_extension("new"));
-            fs::write(&new, id.to_string())?;
-            File::open(&new)?.sync_all()?;
-            fs::rename(new, path)?;
-            Ok(id)
-        }
-    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "messages have the time of this machine's clock")]
@@ -420,7 +383,7 @@ impl Host {
             owner: self.owner,
             list: self.lists.known().await,
             key_epoch: keys.ring().epoch(),
-            branch: branch(&kept.directory).await,
+            branch: place::branch(&kept.directory).await,
             as_root: nix::unistd::geteuid().is_root(),
         };
         let mut core = Core::new(kept, setting, self.now());
@@ -431,11 +394,4 @@ impl Host {
         }
         Ok(Session::new(self.clone(), core, spool, keys))
     }
-}
-
-/// The branch of the directory, for people.
-async fn branch(directory: &std::path::Path) -> Option<String> {
-    let head = directory.join(".git/HEAD");
-    let text = on_disk(move || fs::read_to_string(head)).await.ok()?;
-    text.trim().strip_prefix("ref: refs/heads/").map(str::to_owned)
 }

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use super::Host;
 use super::agents::Agent;
 use super::core::{Core, Effects};
+use super::deadlines::{Deadlines, INTERRUPTED_WITHIN, READY_WITHIN, WRITTEN_WITHIN};
 use super::deliver::{self, Delivered, Outbox};
 use super::kept::Change;
 use super::keys::Keys;
@@ -28,30 +29,24 @@ use crate::orphans;
 const BETWEEN_FRAMES: Duration = Duration::from_millis(200);
 /// Frames that take longer than this are not waited for.
 const FRAME_WITHIN: Duration = Duration::from_secs(2);
-/// An agent that does not become ready is ended.
-const READY_WITHIN: Duration = Duration::from_secs(90);
-/// An agent that goes on after an interrupt is ended.
-const INTERRUPTED_WITHIN: Duration = Duration::from_secs(15);
-/// A guard reads what it is given.
-const WRITTEN_WITHIN: Duration = Duration::from_secs(10);
 /// While more waits to be sent, the agent's output is not read, and the agent has to wait.
 const MOST_UNSENT: usize = 64 << 20;
 
 /// A session with all that it needs.
 pub(crate) struct Session {
-    host: Arc<Host>,
-    id: SessionId,
-    core: Core,
+    pub(super) host: Arc<Host>,
+    pub(super) id: SessionId,
+    pub(super) core: Core,
     /// `None` while a step is written.
     spool: Option<Spool>,
     keys: Keys,
     outbox: Outbox,
-    agent: Option<Running>,
+    pub(super) agent: Option<Running>,
     /// Of the agent that runs.
     permit: Option<OwnedSemaphorePermit>,
     /// Another session needs the room of this one's agent.
-    park: Arc<Notify>,
-    deadlines: Deadlines,
+    pub(super) park: Arc<Notify>,
+    pub(super) deadlines: Deadlines,
     status: watch::Sender<Status>,
     grants: watch::Sender<Vec<AccessGrant>>,
     /// Whether the agent runs.
@@ -61,17 +56,6 @@ pub(crate) struct Session {
     /// Is told when a frame may be sent again.
     frames: JoinSet<()>,
     next_frame: Instant,
-}
-
-/// When something is to be done if nothing happens until then.
-#[derive(Default)]
-struct Deadlines {
-    ready: Option<Instant>,
-    interrupted: Option<Instant>,
-    parked: Option<Instant>,
-    killed: Option<Instant>,
-    /// The guard was told to end the agent.
-    is_told: bool,
 }
 
 /// Why a session ends here.
@@ -202,7 +186,7 @@ impl Session {
         id
     }
 
-    fn tick(&mut self) {
+    pub(super) fn tick(&mut self) {
         self.core.set_time(self.host.now());
     }
 
@@ -318,68 +302,6 @@ impl Session {
         });
     }
 
-    fn set_deadlines(&mut self) {
-        let now = Instant::now();
-        let Deadlines { ready, interrupted, parked, .. } = &mut self.deadlines;
-        if self.core.is_ready() {
-            *ready = None;
-        }
-        match (self.core.is_interrupting(), &interrupted) {
-            (true, None) => *interrupted = Some(now + INTERRUPTED_WITHIN),
-            (false, Some(_)) if !self.core.drains() => *interrupted = None,
-            _ => {}
-        }
-        match (self.core.is_idle(), &parked) {
-            (true, None) => *parked = Some(now + self.host.config.timing.park_after),
-            (false, Some(_)) => *parked = None,
-            _ => {}
-        }
-        if self.agent.is_none() {
-            self.deadlines = Deadlines::default();
-        }
-        if self.core.is_idle() && self.core.can_park() {
-            self.host.room.is_idle(self.id, &self.park);
-        } else {
-            self.host.room.is_busy(self.id);
-        }
-    }
-
-    /// A deadline has passed.
-    async fn late(&mut self) {
-        self.tick();
-        let now = Instant::now();
-        let is_over = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
-        let grace = self.host.config.timing.term_grace;
-        if is_over(self.deadlines.parked) {
-            self.deadlines.parked = None;
-            self.core.park();
-        }
-        if is_over(self.deadlines.interrupted) {
-            self.deadlines.interrupted = None;
-            if self.core.is_interrupting() {
-                self.core.fail_to_interrupt();
-                self.deadlines.killed = Some(now);
-            } else {
-                self.core.interrupt();
-            }
-        }
-        if is_over(self.deadlines.ready) {
-            self.deadlines.ready = None;
-            self.core.never_ready();
-            self.deadlines.killed = Some(now);
-        }
-        if is_over(self.deadlines.killed) {
-            // TERM, and KILL after the grace. A guard that does not carry it out is ended itself.
-            self.deadlines.killed = Some(now + grace * 4);
-            if let Some(agent) = &mut self.agent {
-                let is_told = tokio::time::timeout(WRITTEN_WITHIN, agent.stop(grace)).await.is_ok();
-                if !is_told || std::mem::replace(&mut self.deadlines.is_told, true) {
-                    agent.kill();
-                }
-            }
-        }
-    }
-
     async fn finish(mut self, end: End, mut tasks: JoinSet<()>, mut delivered: mpsc::Receiver<Delivered>) {
         let timing = self.host.config.timing;
         if let Some(agent) = &mut self.agent {
@@ -412,12 +334,6 @@ impl Session {
             End::Lost => {}
         }
         tasks.shutdown().await;
-    }
-}
-
-impl Deadlines {
-    fn first(&self) -> Option<Instant> {
-        [self.ready, self.interrupted, self.parked, self.killed].into_iter().flatten().min()
     }
 }
 

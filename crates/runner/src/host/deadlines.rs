@@ -1,0 +1,95 @@
+//! When something is done in a session although nothing has happened.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::session::Session;
+
+/// An agent that does not become ready is ended.
+pub(super) const READY_WITHIN: Duration = Duration::from_secs(90);
+/// An agent that goes on after an interrupt is ended.
+pub(super) const INTERRUPTED_WITHIN: Duration = Duration::from_secs(15);
+/// A guard reads what it is given.
+pub(super) const WRITTEN_WITHIN: Duration = Duration::from_secs(10);
+
+/// When something is to be done if nothing happens until then.
+#[derive(Default)]
+pub(super) struct Deadlines {
+    pub(super) ready: Option<Instant>,
+    pub(super) interrupted: Option<Instant>,
+    pub(super) parked: Option<Instant>,
+    pub(super) killed: Option<Instant>,
+    /// The guard was told to end the agent.
+    pub(super) is_told: bool,
+}
+
+impl Deadlines {
+    pub(super) fn first(&self) -> Option<Instant> {
+        [self.ready, self.interrupted, self.parked, self.killed].into_iter().flatten().min()
+    }
+}
+
+impl Session {
+    pub(super) fn set_deadlines(&mut self) {
+        let now = Instant::now();
+        let Deadlines { ready, interrupted, parked, .. } = &mut self.deadlines;
+        if self.core.is_ready() {
+            *ready = None;
+        }
+        match (self.core.is_interrupting(), &interrupted) {
+            (true, None) => *interrupted = Some(now + INTERRUPTED_WITHIN),
+            (false, Some(_)) if !self.core.drains() => *interrupted = None,
+            _ => {}
+        }
+        match (self.core.is_idle(), &parked) {
+            (true, None) => *parked = Some(now + self.host.config.timing.park_after),
+            (false, Some(_)) => *parked = None,
+            _ => {}
+        }
+        if self.agent.is_none() {
+            self.deadlines = Deadlines::default();
+        }
+        if self.core.is_idle() && self.core.can_park() {
+            self.host.room.is_idle(self.id, &self.park);
+        } else {
+            self.host.room.is_busy(self.id);
+        }
+    }
+
+    /// A deadline has passed.
+    pub(super) async fn late(&mut self) {
+        self.tick();
+        let now = Instant::now();
+        let is_over = |deadline: Option<Instant>| deadline.is_some_and(|at| at <= now);
+        let grace = self.host.config.timing.term_grace;
+        if is_over(self.deadlines.parked) {
+            self.deadlines.parked = None;
+            self.core.park();
+        }
+        if is_over(self.deadlines.interrupted) {
+            self.deadlines.interrupted = None;
+            if self.core.is_interrupting() {
+                self.core.fail_to_interrupt();
+                self.deadlines.killed = Some(now);
+            } else {
+                self.core.interrupt();
+            }
+        }
+        if is_over(self.deadlines.ready) {
+            self.deadlines.ready = None;
+            self.core.never_ready();
+            self.deadlines.killed = Some(now);
+        }
+        if is_over(self.deadlines.killed) {
+            // TERM, and KILL after the grace. A guard that does not carry it out is ended itself.
+            self.deadlines.killed = Some(now + grace * 4);
+            if let Some(agent) = &mut self.agent {
+                let is_told = tokio::time::timeout(WRITTEN_WITHIN, agent.stop(grace)).await.is_ok();
+                if !is_told || std::mem::replace(&mut self.deadlines.is_told, true) {
+                    agent.kill();
+                }
+            }
+        }
+    }
+}
