@@ -136,3 +136,13 @@ impl Shown {
         }
     }
 }
+
+/// The name of a command: the key that signed it and its `localId`.
+pub(super) fn command(item: &Item) -> Option<(String, String)> {
+    match (&item.author, &item.shown) {
+        (Author::Person { key, .. }, Shown::Prompt(..) | Shown::Answer(..) | Shown::Control(..)) => {
+            Some((key.clone(), item.local_id.clone()))
+        }
+        _ => None,
+    }
+}

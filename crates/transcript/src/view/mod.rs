@@ -4,16 +4,17 @@
 
 mod item;
 mod live;
+mod older;
 #[cfg(test)]
 mod tests;
-mod unmatched;
 
 use std::collections::{HashMap, VecDeque};
 
+use item::command;
 pub use item::{Asks, Author, Card, Item, Note, Shown, Taken};
 pub use live::Growing;
 use live::Live;
-use unmatched::Unmatched;
+use older::Unmatched;
 
 use crate::body::{BadBody, Content, Message, Plan, Receipt, Resolved, State, TextPart, ToolCall, Turn, Writer};
 use crate::frame::Frame;
@@ -111,46 +112,6 @@ impl View {
             state: None,
             plan: None,
             live: Live::default(),
-        }
-    }
-
-    /// Puts the messages before the first one that is shown in front, in `seq` order. The view keeps more from now on. What a later
-    /// message has said about them is shown as it is there.
-    pub fn older(&mut self, messages: impl IntoIterator<Item = Incoming>) {
-        let mut before = Self::new(Keep { items: usize::MAX, bytes: usize::MAX });
-        for message in messages {
-            before.message(message);
-        }
-        self.keep.items = self.keep.items.saturating_add(before.items.len());
-        self.keep.bytes = self.keep.bytes.saturating_add(before.bytes);
-        self.bytes = self.bytes.saturating_add(before.bytes);
-        for item in before.items.into_iter().rev() {
-            let Some(id) = self.first_id.checked_sub(1) else { return };
-            let item = Item { id, ..item };
-            match &item.shown {
-                Shown::Tool(call) => drop(self.tools.entry(call.tool_call_id.clone()).or_insert(id)),
-                Shown::Card(card) => drop(self.requests.entry(card.request_id.clone()).or_insert(id)),
-                _ => {}
-            }
-            if let Some(command) = command(&item) {
-                self.commands.entry(command).or_insert(id);
-            }
-            self.first_id = id;
-            self.items.push_front(item);
-        }
-        self.state = self.state.take().or(before.state);
-        self.plan = self.plan.take().or(before.plan);
-        let mut changed = Changed::default();
-        let unmatched = std::mem::take(&mut self.unmatched);
-        let room = MOST_OPEN.saturating_sub(self.open.len());
-        for card in before.open.into_iter().rev().take(room) {
-            self.open.push_front(card);
-        }
-        for resolved in unmatched.resolved {
-            self.resolve(&mut changed, resolved);
-        }
-        for receipt in unmatched.receipts {
-            self.receipt(&mut changed, receipt);
         }
     }
 
@@ -434,15 +395,5 @@ impl View {
                 self.commands.remove(&command);
             }
         }
-    }
-}
-
-/// The name of a command: the key that signed it and its `localId`.
-fn command(item: &Item) -> Option<(String, String)> {
-    match (&item.author, &item.shown) {
-        (Author::Person { key, .. }, Shown::Prompt(..) | Shown::Answer(..) | Shown::Control(..)) => {
-            Some((key.clone(), item.local_id.clone()))
-        }
-        _ => None,
     }
 }

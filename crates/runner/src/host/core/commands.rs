@@ -57,7 +57,7 @@ impl Core {
         let situation =
             Situation { mode: &mode, ended: self.kept.ended, epoch, newest_epoch: self.key_epoch, open: open.as_ref() };
         let decision = self.rules.decide(&message, &signer, &situation, self.now);
-        // Whoever may append can send anything under any name, so only what the rules remember is kept.
+        // A user with edit access can send anything under any name, so only what the rules remember is kept.
         let is_remembered = |code: &ReceiptCode| {
             !matches!(
                 code,

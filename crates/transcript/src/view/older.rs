@@ -1,0 +1,75 @@
+//! Older parts that are loaded later, and what newer messages have said about them.
+
+use std::collections::VecDeque;
+
+use super::item::command;
+use super::{Changed, Incoming, Item, Keep, MOST_OPEN, Shown, View};
+use crate::body::{Receipt, Resolved};
+
+/// Of each kind.
+const MOST: usize = 1_000;
+
+/// What was said about messages that are not shown. It is kept for when they are loaded.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unmatched {
+    pub(super) resolved: VecDeque<Resolved>,
+    pub(super) receipts: VecDeque<Receipt>,
+}
+
+impl Unmatched {
+    pub(super) fn resolved(&mut self, resolved: Resolved) {
+        self.resolved.push_back(resolved);
+        if self.resolved.len() > MOST {
+            self.resolved.pop_front();
+        }
+    }
+
+    pub(super) fn receipt(&mut self, receipt: Receipt) {
+        self.receipts.push_back(receipt);
+        if self.receipts.len() > MOST {
+            self.receipts.pop_front();
+        }
+    }
+}
+
+impl View {
+    /// Puts the messages before the first one that is shown in front, in `seq` order. The view keeps more from now on. What a later
+    /// message has said about them is shown as it is there.
+    pub fn older(&mut self, messages: impl IntoIterator<Item = Incoming>) {
+        let mut before = Self::new(Keep { items: usize::MAX, bytes: usize::MAX });
+        for message in messages {
+            before.message(message);
+        }
+        self.keep.items = self.keep.items.saturating_add(before.items.len());
+        self.keep.bytes = self.keep.bytes.saturating_add(before.bytes);
+        self.bytes = self.bytes.saturating_add(before.bytes);
+        for item in before.items.into_iter().rev() {
+            let Some(id) = self.first_id.checked_sub(1) else { return };
+            let item = Item { id, ..item };
+            match &item.shown {
+                Shown::Tool(call) => drop(self.tools.entry(call.tool_call_id.clone()).or_insert(id)),
+                Shown::Card(card) => drop(self.requests.entry(card.request_id.clone()).or_insert(id)),
+                _ => {}
+            }
+            if let Some(command) = command(&item) {
+                self.commands.entry(command).or_insert(id);
+            }
+            self.first_id = id;
+            self.items.push_front(item);
+        }
+        self.state = self.state.take().or(before.state);
+        self.plan = self.plan.take().or(before.plan);
+        let mut changed = Changed::default();
+        let unmatched = std::mem::take(&mut self.unmatched);
+        let room = MOST_OPEN.saturating_sub(self.open.len());
+        for card in before.open.into_iter().rev().take(room) {
+            self.open.push_front(card);
+        }
+        for resolved in unmatched.resolved {
+            self.resolve(&mut changed, resolved);
+        }
+        for receipt in unmatched.receipts {
+            self.receipt(&mut changed, receipt);
+        }
+    }
+}
