@@ -51,6 +51,8 @@ pub(crate) struct Session {
     grants: watch::Sender<Vec<AccessGrant>>,
     /// Whether the agent runs.
     runs: watch::Sender<bool>,
+    /// The agent was told to end at once, because the host is to.
+    is_hurried: bool,
     /// Held while the session has not ended.
     unended: Option<Arc<()>>,
     /// Is told when a frame may be sent again.
@@ -86,6 +88,7 @@ impl Session {
             deadlines: Deadlines::default(),
             status: watch::Sender::default(),
             runs: watch::Sender::default(),
+            is_hurried: false,
             unended: None,
             frames: JoinSet::new(),
             next_frame: Instant::now(),
@@ -171,7 +174,8 @@ impl Session {
                     self.deadlines.interrupted = Some(Instant::now() + grace);
                     self.deadlines.killed = Some(Instant::now() + grace + INTERRUPTED_WITHIN * 2);
                 }
-                () = self.host.drain.reached(Phase::HandingBack), if self.deadlines.killed.is_none() && self.agent.is_some() => {
+                () = self.host.drain.reached(Phase::HandingBack), if !self.is_hurried && self.agent.is_some() => {
+                    self.is_hurried = true;
                     self.tick();
                     self.core.interrupt();
                     self.deadlines.killed = Some(Instant::now() + self.host.config.timing.term_grace);

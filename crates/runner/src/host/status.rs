@@ -32,12 +32,15 @@ pub(crate) struct Status {
 /// Tells it until another process hosts the session, which ends the future.
 pub(crate) async fn run(host: Arc<Host>, session: SessionId, mut status: watch::Receiver<Status>) {
     let mut pause = Pause::new(&host);
-    // What a host before this one has said stays until there is something else.
-    let mut told = Wants::default();
+    // What a host before this one has said stays until there is something else, but for requests: those are closed.
+    let mut told = match host.client.session(session).await {
+        Ok(known) if asks(known.attention.kind) => Wants { kind: known.attention.kind, open: 0, count: 0 },
+        _ => Wants::default(),
+    };
     loop {
         let now = *status.borrow_and_update();
         let heartbeat = SessionHeartbeat { thinking: Some(now.works), host_id: Some(host.id) };
-        let attention = (now.wants != told).then(|| attention(now.wants)).flatten();
+        let attention = (!now.wants.is_as(&told)).then(|| attention(now.wants)).flatten();
         let update = UpdateSession { heartbeat: Some(heartbeat), attention, ..UpdateSession::default() };
         let wait = match host.client.update_session(session, &update).await {
             Ok(_) => {
@@ -70,6 +73,9 @@ fn attention(wants: Wants) -> Option<SetAttention> {
         AttentionKind::None => None,
         _ => Some(Blob::new(ensemble_client::devices::encode(&random)).ok()?),
     };
-    let asks = matches!(wants.kind, AttentionKind::Permission | AttentionKind::Question);
-    Some(SetAttention { kind: wants.kind, open: if asks { wants.open } else { 0 }, id })
+    Some(SetAttention { kind: wants.kind, open: if asks(wants.kind) { wants.open } else { 0 }, id })
+}
+
+fn asks(kind: AttentionKind) -> bool {
+    matches!(kind, AttentionKind::Permission | AttentionKind::Question)
 }

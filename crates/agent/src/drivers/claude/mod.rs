@@ -190,7 +190,8 @@ impl Claude {
                 }
             }
             Order::Mode(_) | Order::Model(_) => {
-                self.core.note(format!("The agent refused an order: {}", text(event, "/response/error")));
+                let text = format!("The agent refused the change: {}", text(event, "/response/error"));
+                self.core.fail(ErrorCode::Unknown, &text, None);
             }
             Order::Interrupt | Order::Context => {}
         }

@@ -77,6 +77,11 @@ impl Core {
             return;
         }
         let done = match (decision, message.content) {
+            (Decision::Reject(ReceiptCode::Superseded), Content::Prompt(_)) => {
+                let text =
+                    "The session has ended. Its owner goes on with it by /resume in `ensemble attach`.".to_owned();
+                Done::Rejected(ReceiptCode::Superseded, Some(text))
+            }
             (Decision::Reject(code), _) => Done::Rejected(code, None),
             (Decision::AskOwner, Content::Prompt(prompt)) => match queued(prompt, message.local_id.clone(), &signer) {
                 Ok((prompt, _)) => self.ask_owner(prompt),
@@ -271,6 +276,10 @@ impl Core {
     fn control(&mut self, control: Control, right: Right) -> Done {
         match control {
             Control::Interrupt => {
+                if !self.has_turn() {
+                    let text = "No turn runs, so nothing was interrupted.".to_owned();
+                    return Done::Rejected(ReceiptCode::Superseded, Some(text));
+                }
                 self.interrupt();
                 Done::Now
             }
@@ -279,11 +288,11 @@ impl Core {
                 if set.model.is_empty() || set.model.starts_with('-') {
                     return Done::Rejected(ReceiptCode::Unsupported, Some("There is no such model.".to_owned()));
                 }
-                let done = self.carry_out(Order::SetModel(set.model.clone()));
-                if matches!(done, Done::Now) {
+                if self.driver.is_none() {
                     self.change(Change::Model(set.model));
+                    return Done::Now;
                 }
-                done
+                self.carry_out(Order::SetModel(set.model))
             }
             Control::Stop => {
                 self.close_open("the session was stopped");
@@ -316,14 +325,15 @@ impl Core {
         if set.mode == ensemble_transcript::words::Mode::Bypass && right != Right::Primary {
             return Done::Rejected(ReceiptCode::NotAllowed, None);
         }
-        let done = self.carry_out(Order::SetMode(set.mode.clone()));
-        if matches!(done, Done::Now) && set.mode != self.kept.mode {
+        if self.driver.is_none() {
             self.change(Change::Mode(set.mode));
+            return Done::Now;
         }
-        done
+        // The mode is another one when the agent says so.
+        self.carry_out(Order::SetMode(set.mode))
     }
 
-    /// Gives the agent an order. An agent that does not run gets it with its next start.
+    /// Gives the agent an order, if it runs.
     fn carry_out(&mut self, order: Order) -> Done {
         let Some(driver) = self.driver.as_mut() else { return Done::Now };
         match driver.command(order) {

@@ -98,6 +98,13 @@ pub(crate) struct Wants {
     pub(crate) count: u64,
 }
 
+impl Wants {
+    /// Whether people have been told of it. Nothing is nothing, however often.
+    pub(crate) fn is_as(&self, told: &Self) -> bool {
+        self == told || (self.kind == AttentionKind::None && told.kind == AttentionKind::None)
+    }
+}
+
 /// What can be chosen, as the agent says it.
 #[derive(Default)]
 struct Choices {

@@ -207,3 +207,17 @@ fn strangers_leave_nothing_behind() {
     assert!(receipts <= 10 && room.core.kept.taken.is_empty(), "{receipts}");
     assert_eq!(room.prompt("mine").outcome, ReceiptOutcome::Done);
 }
+
+#[test]
+fn a_mode_counts_when_the_agent_has_it() {
+    let mut room = room();
+    room.begin();
+    let to = |mode: Mode, seen: Mode| Content::Control(Control::SetMode(SetMode { mode, seen }));
+    room.send(to(Mode::Bypass, Mode::Ask));
+    room.send(to(Mode::Plan, Mode::Bypass));
+    assert_eq!(room.state().mode, Mode::Bypass, "the agent has not said that it plans");
+    let guest = UserId::generate();
+    room.grant(guest, May::Prompt, 1);
+    let signer = room.signer(guest, Role::Primary);
+    assert_eq!(room.send_as(signer, prompt("theirs")), None, "the owner is asked");
+}

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use ensemble_agent::{
     Abilities, Command as Order, Event, PartKind, Permission as Asked, Question as Questions, Refused, Reply,
+    StateChange,
 };
 use ensemble_transcript::body::{
     AccessGrant, Answer, Control, PermissionOption, Prompt as Wanted, QuestionItem, Receipt, SetMode,
@@ -125,7 +126,12 @@ impl Driver for Scripted {
                 }
             }
             Order::Interrupt => "interrupt".into(),
-            Order::SetMode(mode) => format!("mode {}", mode.as_str()),
+            // It refuses to plan, and nobody is told.
+            Order::SetMode(Mode::Plan) => return Ok(Output::default()),
+            Order::SetMode(mode) => {
+                let change = StateChange { mode: Some(mode), ..StateChange::default() };
+                return Ok(Output { events: vec![Event::State(Box::new(change))], ..Output::default() });
+            }
             Order::SetModel(model) => format!("model {model}"),
             Order::Stop => return Ok(Output { close: true, ..Output::default() }),
         };
