@@ -12,7 +12,7 @@ const KEYS: &[(&str, &str)] = &[
     ("alt-enter, ctrl-j", "a new line"),
     ("up, down", "your earlier prompts"),
     ("esc", "interrupt the turn"),
-    ("1 to 9, y, n", "answer a request"),
+    ("1 to 9", "answer a request"),
     ("alt-1 to 9", "answer it with your text"),
     ("alt-up, alt-down", "scroll a long request"),
     ("tab", "the next request; complete"),

@@ -6,7 +6,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
-use super::{Cards, Choosing, MOST_KEYS, Typing, letter_of, offered};
+use super::{Cards, Choosing, MOST_KEYS, Typing, offered};
 use crate::about::Level;
 use crate::clean::{line, strict};
 use crate::rule::rule;
@@ -181,10 +181,9 @@ fn permission_options(permission: &Permission, setting: &Setting<'_>) -> Vec<Lin
     let has_keys = setting.about.level >= Level::Approve;
     for (at, option) in offered(permission).take(MOST_OPTIONS).enumerate() {
         let number = if at < MOST_KEYS && has_keys { (at + 1).to_string() } else { " ".to_owned() };
-        let letter = letter_of(permission, option).filter(|_| has_keys).unwrap_or(' ');
-        let first = Span::styled(format!("  {number} {letter}  "), paint.asks());
+        let first = Span::styled(format!("  {number}  "), paint.asks());
         let name = Span::raw(line(&option.name, MOST_NAME));
-        lines.extend(wrap(&[name], setting.width, Break::Words, &first, &Span::raw("       ")));
+        lines.extend(wrap(&[name], setting.width, Break::Words, &first, &Span::raw("     ")));
     }
     if offered(permission).next().is_none() {
         lines.push(Line::styled("  It has no option to choose from here.", paint.warning()));

@@ -268,20 +268,7 @@ fn offered(permission: &Permission) -> impl Iterator<Item = &PermissionOption> {
 
 /// The option with this key.
 fn option_of(key: KeyCode, permission: &Permission) -> Option<&PermissionOption> {
-    let KeyCode::Char(letter) = key else { return None };
-    match letter {
-        '1'..='9' => offered(permission).nth(usize::try_from(letter.to_digit(10)?).ok()?.checked_sub(1)?),
-        _ => offered(permission).find(|option| letter_of(permission, option) == Some(letter)),
-    }
-}
-
-/// "y" for the first that allows once, "n" for the first that refuses once.
-fn letter_of(permission: &Permission, option: &PermissionOption) -> Option<char> {
-    let letter = match option.kind {
-        OptionKind::AllowOnce => 'y',
-        OptionKind::RejectOnce => 'n',
-        _ => return None,
-    };
-    let first = offered(permission).find(|other| other.kind == option.kind)?;
-    (first.option_id == option.option_id).then_some(letter)
+    // Digits only: a sentence that begins with "you" or "no" is no answer.
+    let KeyCode::Char(digit @ '1'..='9') = key else { return None };
+    offered(permission).nth(usize::try_from(digit.to_digit(10)?).ok()?.checked_sub(1)?)
 }

@@ -32,17 +32,17 @@ fn card(session: &mut Session) -> Vec<String> {
 
 #[test]
 fn each_option_has_a_key_and_its_own_name() {
-    for (key, id) in [('1', "once"), ('y', "once"), ('2', "always"), ('3', "no"), ('n', "no")] {
+    for (key, id) in [('1', "once"), ('2', "always"), ('3', "no")] {
         let mut session = Session::new(60, 20);
         session.host(asks("r", "ls -l\nin /home"));
         let lines = [
             " Run a command",
             "   ls -l",
             "   in /home",
-            "   1 y  Allow once",
-            "   2    Always allow `ls` in this project",
-            "        (.claude/settings.local.json)",
-            "   3 n  Deny",
+            "   1  Allow once",
+            "   2  Always allow `ls` in this project",
+            "      (.claude/settings.local.json)",
+            "   3  Deny",
         ];
         assert_eq!(card(&mut session), lines);
         session.wait(301);
@@ -68,7 +68,7 @@ fn a_card_takes_no_key_that_was_typed_as_it_appeared() {
     session.types("1");
     session.ctrl('c');
     session.wait(301);
-    assert_eq!(session.key(KeyCode::Char('y')), chose("r", "digest-1", "once"));
+    assert_eq!(session.key(KeyCode::Char('1')), chose("r", "digest-1", "once"));
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn the_next_card_waits_as_well() {
     session.host(asks("r2", "two"));
     session.settle();
     assert!(session.text().contains("permission 1 of 2"));
-    assert_eq!(session.key(KeyCode::Char('y')), chose("r1", "digest-1", "once"));
+    assert_eq!(session.key(KeyCode::Char('1')), chose("r1", "digest-1", "once"));
     session.draw();
     assert!(session.text().contains("permission 2 of 2"));
     session.types("y");
@@ -105,7 +105,7 @@ fn the_next_card_waits_as_well() {
     assert!(card(&mut session).join("\n").contains("one"));
     session.key(KeyCode::Tab);
     session.settle();
-    assert_eq!(session.key(KeyCode::Char('n')), chose("r2", "digest-2", "no"));
+    assert_eq!(session.key(KeyCode::Char('3')), chose("r2", "digest-2", "no"));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_card_closes_when_somebody_else_answers() {
     session.settle();
     let ben = session.ben;
     session.host(resolved("r", "no", ben));
-    assert_eq!(session.key(KeyCode::Char('y')), None, "it is closed although the frame still shows it");
+    assert_eq!(session.key(KeyCode::Char('1')), None, "it is closed although the frame still shows it");
     session.ctrl('c');
     let text = session.text();
     assert!(text.contains(" ✗ Run a command · Deny · Ben"), "{text}");
@@ -149,16 +149,16 @@ fn a_rejected_answer_opens_the_card_again() {
     let mut session = Session::new(60, 20);
     session.host(asks("r", "ls"));
     session.settle();
-    assert!(session.key(KeyCode::Char('y')).is_some());
+    assert!(session.key(KeyCode::Char('1')).is_some());
     let (request_id, digest, option_id) = ("r".to_owned(), "digest-1".to_owned(), Some("once".to_owned()));
     session.mine("a1", Content::Answer(Answer { request_id, digest, option_id, answers: None, message: None }));
-    assert_eq!(session.key(KeyCode::Char('y')), None);
+    assert_eq!(session.key(KeyCode::Char('1')), None);
     session.ctrl('c');
     session.receipt("a1", "mine", ReceiptOutcome::Rejected, Some(ReceiptCode::Busy));
     session.settle();
     let text = session.text();
     assert!(text.contains(" ✗ your answer was not taken: Too many commands."), "{text}");
-    assert_eq!(session.key(KeyCode::Char('n')), chose("r", "digest-1", "no"));
+    assert_eq!(session.key(KeyCode::Char('3')), chose("r", "digest-1", "no"));
 }
 
 #[test]
@@ -166,11 +166,11 @@ fn an_action_that_was_not_sent_comes_back() {
     let mut session = Session::new(60, 20);
     session.host(asks("r", "ls"));
     session.settle();
-    let answer = session.key(KeyCode::Char('y')).unwrap();
+    let answer = session.key(KeyCode::Char('1')).unwrap();
     session.screen.not_sent(answer, "The server cannot be reached.");
     session.settle();
     assert!(session.text().contains("The server cannot be reached."));
-    assert_eq!(session.key(KeyCode::Char('y')), chose("r", "digest-1", "once"));
+    assert_eq!(session.key(KeyCode::Char('1')), chose("r", "digest-1", "once"));
     session.types("hello");
     let prompt = session.key(KeyCode::Enter).unwrap();
     session.screen.not_sent(prompt, "no");
@@ -185,7 +185,7 @@ fn a_long_detail_is_whole_and_scrolls() {
     session.settle();
     let lines = card(&mut session);
     assert!(lines.iter().any(|line| line.contains("of 101 lines  ↑ ↓ space")), "{lines:?}");
-    assert!(lines.iter().any(|line| line == "   3 n  Deny"), "the options are always there");
+    assert!(lines.iter().any(|line| line == "   3  Deny"), "the options are always there");
     let mut seen = Vec::new();
     for _ in 0..60 {
         seen.extend(card(&mut session).into_iter().filter(|line| line.starts_with("   line ")));
@@ -202,7 +202,7 @@ fn a_long_detail_is_whole_and_scrolls() {
     assert_ne!(card(&mut session), before);
     session.ctrl('c');
     session.wait(301);
-    assert_eq!(session.key(KeyCode::Char('y')), chose("r", "digest-1", "once"));
+    assert_eq!(session.key(KeyCode::Char('1')), chose("r", "digest-1", "once"));
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn a_cut_detail_says_so_and_can_only_be_refused() {
     session.settle();
     let lines = card(&mut session);
     assert!(lines.contains(&" ! 12345 bytes of this request are missing. It can only be".to_owned()), "{lines:?}");
-    assert!(lines.contains(&"   1 n  Deny".to_owned()) && !lines.join("").contains("Allow"), "{lines:?}");
+    assert!(lines.contains(&"   1  Deny".to_owned()) && !lines.join("").contains("Allow"), "{lines:?}");
     session.types("y");
     session.ctrl('c');
     session.wait(301);
@@ -238,7 +238,7 @@ fn hidden_characters_of_a_request_are_written_out() {
     evil.title = "Run\u{1b}[1A".to_owned();
     evil.options = vec![option("a", "Deny\u{202e}", OptionKind::AllowAlways)];
     session.host(Content::Permission(Box::new(evil)));
-    let lines = [" Run\\u{1b}[1A", "   rm\\u{200b} x\\u{202e}y\\u{1b}[2Kz\\u{fe0f}", "   1    Deny\\u{202e}"];
+    let lines = [" Run\\u{1b}[1A", "   rm\\u{200b} x\\u{202e}y\\u{1b}[2Kz\\u{fe0f}", "   1  Deny\\u{202e}"];
     assert_eq!(card(&mut session), lines);
 }
 
@@ -257,7 +257,7 @@ fn options_fit_no_screen_and_still_nothing_is_lost() {
         seen.push_str(&card(&mut session).join("\n"));
         session.key(KeyCode::Down);
     }
-    assert!(seen.contains("   9    name"), "{seen}");
+    assert!(seen.contains("   9  name"), "{seen}");
     assert_eq!(session.key(KeyCode::Char('9')), chose("r", "digest-1", "o8"));
 }
 
@@ -268,7 +268,7 @@ fn who_may_not_answer_sees_the_card_without_keys() {
     session.host(asks("r", "ls"));
     session.settle();
     let lines = card(&mut session);
-    assert!(lines.contains(&"        Allow once".to_owned()), "{lines:?}");
+    assert!(lines.contains(&"      Allow once".to_owned()), "{lines:?}");
     assert!(lines.contains(&"   You may read this and not answer it.".to_owned()), "{lines:?}");
     session.types("1y");
 }
