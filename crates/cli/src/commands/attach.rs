@@ -1,6 +1,6 @@
 //! `ensemble attach` and `ensemble log`: a live session on the screen, or as text.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write as _};
 use std::pin::pin;
 
 use clap::Args;
@@ -10,18 +10,19 @@ use serde_json::{Value, json};
 
 use super::DONE;
 use super::session::Named;
+use super::sessions::Sessions;
 use crate::complete;
 use crate::context::{Context, interrupts};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 use crate::live::{self, Live, Opened, text};
 use crate::print;
 
 /// Shows a live session of yours, or one that was shared with you.
 #[derive(Debug, Args)]
 pub(crate) struct Attach {
-    /// The session's ref or id, or `last`
+    /// The session's ref or id, or `last` [default: shows the live sessions and asks]
     #[arg(add = complete::sessions())]
-    session: Named,
+    session: Option<Named>,
 }
 
 /// Prints the transcript of a live session.
@@ -37,11 +38,29 @@ pub(crate) struct Log {
 
 impl Attach {
     pub(crate) async fn run(self, context: &Context) -> Result {
+        let session = match self.session {
+            Some(session) => session,
+            None => chosen(context).await?,
+        };
         let me = context.me().await?;
-        let id = self.session.find(&me).await?;
+        let id = session.find(&me).await?;
         show(Live::open(context, &me, id).await?).await?;
         Ok(DONE)
     }
+}
+
+/// Shows the live sessions and asks which one is meant.
+async fn chosen(context: &Context) -> Result<Named> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::message("Say which session: `ensemble sessions` shows them."));
+    }
+    Sessions::default().run(context).await?;
+    let mut stderr = std::io::stderr();
+    write!(stderr, "\nWhich session? ")?;
+    stderr.flush()?;
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    line.trim().parse().map_err(|error| Failure::message(format!("The session {error}.")))
 }
 
 impl Log {

@@ -162,10 +162,13 @@ fn reply(card: &Card, words: &str, option: Option<String>) -> Result<Reply> {
                 _ => None,
             };
             let chosen = option.unwrap_or_else(|| words.to_owned());
+            // As the screen counts them.
+            let number = chosen.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
             let found = permission.options.iter().find(|one| match &kind {
                 Some(kind) => one.kind == *kind,
                 None => one.option_id == chosen,
             });
+            let found = found.or_else(|| number.and_then(|number| permission.options.get(number)));
             let found = found.ok_or_else(|| {
                 let ids: Vec<&str> = permission.options.iter().map(|one| one.option_id.as_str()).collect();
                 Failure::message(format!(
@@ -221,7 +224,7 @@ fn done(context: &Context, live: &Live<'_>, taken: Taken, text: &str) -> Result 
         print::json(&json!({ "session": live.session.reference, "outcome": word }), false)?;
     } else {
         print::line(match taken {
-            Taken::Queued => "It waits for its turn.",
+            Taken::Queued => "Taken. The agent does it when it is ready, after what waits already.",
             Taken::NotYet => "Sent. The machine has not taken it yet: it is away, and takes it when it is back.",
             _ => text,
         })?;

@@ -22,7 +22,7 @@ use crate::when;
 const MOST: usize = 200;
 
 /// Shows live sessions: what their agents do, and what they wait for. `ensemble session list` shows those of people too.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Sessions {
     /// Only those that wait for you
     #[arg(long)]
@@ -36,8 +36,7 @@ impl Sessions {
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
         let filter = SessionFilter { active_only: !self.all, shared: true };
-        let is_meant =
-            |session: &Session| session.hosted && (!self.needs_me || session.attention.kind != AttentionKind::None);
+        let is_meant = |session: &Session| session.hosted && (!self.needs_me || needs_me(session));
         let sessions =
             me.client.sessions(filter).take(MOST).try_filter(|session| std::future::ready(is_meant(session)));
         let sessions: Vec<Session> = sessions.try_collect().await?;
@@ -106,6 +105,11 @@ fn state(session: &Session) -> &'static str {
     }
 }
 
+/// What waits for the owner does not wait for a guest who only reads.
+fn needs_me(session: &Session) -> bool {
+    session.attention.kind != AttentionKind::None && session.access_level != AccessLevel::View
+}
+
 fn waits_for(session: &Session) -> String {
     let open = session.attention.open;
     let several = |what: &str| if open > 1 { format!("{open} {what}s") } else { format!("a {what}") };
@@ -116,6 +120,5 @@ fn waits_for(session: &Session) -> String {
         AttentionKind::Finished => "has finished".to_owned(),
         AttentionKind::Failed => "has failed".to_owned(),
     };
-    // What waits for the owner does not wait for a guest who only reads.
     if session.access_level == AccessLevel::View { format!("{what} (the owner's)") } else { what }
 }

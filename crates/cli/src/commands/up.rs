@@ -213,6 +213,9 @@ mod services {
             }
         })?;
         print::line(format!(
+            "  {ensemble} claude                              # a live session with an agent, on all your screens"
+        ))?;
+        print::line(format!(
             "  {ensemble} session create --title \"Hello\"      # encrypted before it leaves this machine"
         ))?;
         if matches!(agents, Agents::NoneWorks) {
@@ -262,7 +265,9 @@ mod services {
         places.fold(options, Options::with_root)
     }
 
-    fn start_runner(config: ensemble_runner::Config) -> Running {
+    fn start_runner(mut config: ensemble_runner::Config) -> Running {
+        // Who stops it waits at the terminal, for tasks and for turns of sessions alike.
+        config.timing.turn_grace = config.timing.drain_grace;
         let drain = Drain::default();
         let stop_handle = drain.clone();
         let task = tokio::spawn(async move {
@@ -284,8 +289,8 @@ mod services {
     async fn drain((drain, mut task): Running, signals: &mut Signals) -> Result<()> {
         drain.begin();
         print::note(
-            "Stopping when the running tasks have ended, within a minute. Press Ctrl-C again to interrupt them; they go on \
-             with the next start.",
+            "Stopping when the running tasks and the turns of live sessions have ended, within two minutes. Press Ctrl-C again to interrupt \
+             them; tasks go on with the next start, sessions with the next prompt.",
         );
         tokio::select! {
             _ = &mut task => return Ok(()),

@@ -221,8 +221,10 @@ impl<'a> Live<'a> {
             if self.me.client.ever_shared(user, account, key).await? {
                 return Ok(person());
             }
-            // The machine was taken from the list, or it has a new key.
-            if self.me.client.ever_made(user, account, key, machine).await? {
+            // Of a machine that was removed nothing is hosted any more, so its transcript can be read. One that has another key now
+            // signs with that.
+            let is_replaced = self.owner.body().devices.iter().any(|device| device.machine_id.as_ref() == machine);
+            if !is_replaced && self.me.client.ever_made(user, account, key, machine).await? {
                 return Ok(Author::Host);
             }
         } else if let Ok(list) = self.me.list_of(self.context, user).await

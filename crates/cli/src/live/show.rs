@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::time::Instant;
 
-use ensemble_client::SessionEvent;
+use ensemble_client::{Error, SessionEvent};
 use ensemble_screen::{About, Action, Connection, EventStream, Level, Look, Me, Screen, Terminal};
 use ensemble_transcript::body::{Answer, Content, Control, Prompt, SetMode, SetModel};
 use ensemble_transcript::words::{May, Phase, When};
@@ -15,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Live, Sender};
 use crate::failure::{Failure, Result};
+use crate::print;
 
 /// A command on its way, and what it was.
 type Sending<'a> = Pin<Box<dyn Future<Output = (Action, Result<()>)> + 'a>>;
@@ -42,10 +43,10 @@ pub(crate) async fn show(mut live: Live<'_>, title: &str) -> Result<()> {
         terminal.draw(|frame| screen.draw(frame, &live.view, &about)).map_err(unusable)?;
         tokio::select! {
             key = keys.next() => {
-                let Some(event) = key else { return Ok(()) };
+                let Some(event) = key else { break };
                 let about = About { now: Instant::now(), ..about };
                 match screen.event(event.map_err(unusable)?, &live.view, &about) {
-                    Some(Action::Leave) => return Ok(()),
+                    Some(Action::Leave) => break,
                     Some(action) => sending.push(Box::pin(carry_out(sender.clone(), action))),
                     None => {}
                 }
@@ -66,8 +67,12 @@ pub(crate) async fn show(mut live: Live<'_>, title: &str) -> Result<()> {
                     live.learn_names().await;
                     follow_phase(&mut live).await;
                 }
+                Some(Err(Error::StreamEnded { reason })) if reason == "access_revoked" => {
+                    drop(terminal);
+                    return Err(Failure::message("You have no access to this session any more: it was taken back."));
+                }
                 Some(Err(error)) => return Err(error.into()),
-                None => return Ok(()),
+                None => break,
             },
             Some((action, sent)) = sending.next() => {
                 if let Err(failure) = sent {
@@ -78,6 +83,15 @@ pub(crate) async fn show(mut live: Live<'_>, title: &str) -> Result<()> {
             _ = hang_up.recv() => return Ok(()),
         }
     }
+    drop(terminal);
+    let reference = &live.session.reference;
+    print::note(match live.view.state().map(|state| &state.phase) {
+        Some(Phase::Ended) => format!("Session {reference} has ended. `ensemble log {reference}` prints it."),
+        _ => format!(
+            "Session {reference} goes on. `ensemble attach {reference}` shows it again, `ensemble stop {reference}` ends it."
+        ),
+    });
+    Ok(())
 }
 
 /// Lists show a session as the machine says it is: only its owner can write that down.

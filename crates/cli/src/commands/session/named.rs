@@ -38,8 +38,8 @@ impl Named {
                 let newest = page.sessions.first().map(|session| session.id);
                 newest.ok_or_else(|| {
                     Failure::message(
-                        "You have no active session. Create one with `ensemble session create`, or name an ended one: \
-                         `ensemble session list --all`.",
+                        "You have no active session. `ensemble claude` starts one with an agent, `ensemble session create` one of \
+                         people; `ensemble session list --all` shows those that have ended.",
                     )
                 })
             }

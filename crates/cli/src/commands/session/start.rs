@@ -96,7 +96,9 @@ impl Start {
                 "The session is not on the machine that was asked for. Nothing was sent to it.",
             ));
         }
-        begun(live, text, self.detach).await
+        // Nobody watches it where there is no terminal.
+        let is_watched = std::io::IsTerminal::is_terminal(&std::io::stdout());
+        begun(live, text, self.detach || !is_watched).await
     }
 }
 
