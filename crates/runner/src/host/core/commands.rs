@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use ensemble_agent::{Command as Order, Prompt as ForAgent, Refused, Reply};
 use ensemble_transcript::body::{
-    Answer, Attachment, Content, Control, Message, Permission, PermissionOption, Prompt, Receipt, Resolved, SetMode,
+    Answer, Content, Control, Message, Permission, PermissionOption, Receipt, Resolved, SetMode,
 };
-use ensemble_transcript::bounds::MOST_ATTACHMENTS;
 use ensemble_transcript::rules::{Decision, OpenRequest, Right, Signer, Situation};
+use ensemble_transcript::visible;
 use ensemble_transcript::words::{OptionKind, Outcome, ReceiptCode, ReceiptOutcome, When};
-use ensemble_transcript::{digest, visible};
 use ensemble_types::ids::unique;
 
+use super::prompts::{queued, whole};
 use super::{About, Core, MOST_QUEUED, Open};
 use crate::host::kept::{Change, Queued, TakenCommand};
 
@@ -344,36 +344,6 @@ impl Core {
             Err(refused) => rejected(&refused),
         }
     }
-}
-
-/// A prompt with who has signed it. One with something that this version does not know, or with too much, is not taken.
-fn queued(prompt: Prompt, local_id: String, signer: &Signer) -> Result<(Queued, When), Done> {
-    let Prompt { text, attachments, when } = prompt;
-    let is_new = attachments.iter().any(|attachment| matches!(attachment, Attachment::Newer));
-    let bytes: usize = attachments.iter().map(Attachment::size).sum();
-    if is_new || bytes > MOST_ATTACHMENTS {
-        let text =
-            "It has an attachment of a kind that the machine does not know, or more than 512 KiB of them.".to_owned();
-        return Err(Done::Rejected(ReceiptCode::Unsupported, Some(text)));
-    }
-    let (user, key, account) = (signer.user, signer.key.clone(), signer.account.clone());
-    let prompt = Queued { user, key, account, local_id, text, attachments, is_approved: false, is_given: false };
-    Ok((prompt, when))
-}
-
-/// All of a prompt, with what is beside it.
-fn whole(prompt: &Queued) -> String {
-    let mut whole = prompt.text.clone();
-    for attachment in &prompt.attachments {
-        whole.push_str(&match attachment {
-            Attachment::Resource { resource } => format!("\n\n[file {}]\n{}", resource.uri, resource.text),
-            Attachment::Image { mime_type, data } => {
-                format!("\n\n[image {mime_type}, {} bytes in base64, SHA-256 {}]", data.len(), digest(data))
-            }
-            Attachment::Newer => String::new(),
-        });
-    }
-    whole
 }
 
 fn rejected(refused: &Refused) -> Done {

@@ -8,6 +8,7 @@ mod commands;
 mod diffs;
 mod life;
 mod parts;
+mod prompts;
 mod summary;
 #[cfg(test)]
 mod tests;
