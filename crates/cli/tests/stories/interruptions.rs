@@ -104,6 +104,16 @@ fn signal(pid: u32, signal: Signal) {
     kill(Pid::from_raw(i32::try_from(pid).unwrap()), signal).unwrap();
 }
 
+/// The same for a whole tree, of which short-lived processes may have ended meanwhile.
+fn signal_all(tree: &[u32], signal: Signal) {
+    for pid in tree {
+        match kill(Pid::from_raw(i32::try_from(*pid).unwrap()), signal) {
+            Ok(()) | Err(nix::errno::Errno::ESRCH) => {}
+            Err(error) => panic!("{pid}: {error}"),
+        }
+    }
+}
+
 /// A process and all its descendants.
 fn tree(root: u32) -> Vec<u32> {
     let printed = Command::new("ps").args(["-e", "-o", "pid=,ppid="]).output().unwrap().stdout;
@@ -167,10 +177,10 @@ fn a_machine_that_slept_goes_on_where_it_was() {
     story.begin();
     let asleep = tree(running.pid());
     assert!(asleep.len() >= 3, "the runner, the guard and the agent: {asleep:?}");
-    asleep.iter().for_each(|pid| signal(*pid, Signal::SIGSTOP));
+    signal_all(&asleep, Signal::SIGSTOP);
     wait(|| story.task()["status"] == "queued");
     pass(LONG);
-    asleep.iter().for_each(|pid| signal(*pid, Signal::SIGCONT));
+    signal_all(&asleep, Signal::SIGCONT);
     story.let_it_finish();
     story.completes(1, false);
 }
