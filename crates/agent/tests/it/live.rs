@@ -235,13 +235,29 @@ impl Live<'_> {
         }
     }
 
+    /// Reads until the program's own files have the text. claude writes its conversation a moment after it was said.
+    pub(crate) fn until_stored(&mut self, text: &str) {
+        let deadline = Instant::now() + SOON;
+        let folder = self.place.home.path().join(".claude/projects");
+        while !has_text(&folder, text) {
+            assert!(Instant::now() < deadline, "{text} is not stored within {SOON:?}: {:#?}", self.events);
+            match self.output.recv_timeout(Duration::from_millis(10)) {
+                Ok(bytes) => self.feed(&bytes),
+                Err(RecvTimeoutError::Disconnected) => panic!("the program has ended: {:#?}", self.events),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    fn feed(&mut self, bytes: &[u8]) {
+        let mut lines = Vec::new();
+        self.lines.feed(bytes, |line| lines.push(line));
+        lines.into_iter().for_each(|line| self.line(&line));
+    }
+
     fn read(&mut self, what: &str, deadline: Instant) {
         match self.output.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(bytes) => {
-                let mut lines = Vec::new();
-                self.lines.feed(&bytes, |line| lines.push(line));
-                lines.into_iter().for_each(|line| self.line(&line));
-            }
+            Ok(bytes) => self.feed(&bytes),
             Err(RecvTimeoutError::Disconnected) => self.end(),
             Err(RecvTimeoutError::Timeout) => panic!("no {what} within {SOON:?}: {:#?}", self.events),
         }
@@ -309,6 +325,15 @@ impl Drop for Live<'_> {
             let _ = self.child.wait();
         }
     }
+}
+
+/// Whether a file below the folder has the text.
+fn has_text(folder: &Path, text: &str) -> bool {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).any(|path| match path.is_dir() {
+        true => has_text(&path, text),
+        false => std::fs::read_to_string(&path).is_ok_and(|content| content.contains(text)),
+    })
 }
 
 /// Beside the target folder: codex warns about homes in the folder for temporary files.

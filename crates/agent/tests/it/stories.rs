@@ -148,6 +148,7 @@ fn says_that_the_limit_is_reached(mut place: Place) {
 }
 
 fn goes_on_after_a_kill(mut place: Place) {
+    let kind = place.kind;
     let start = place.start(Mode::Ask);
     let mut live = place.begin(start.clone());
     live.prompt("Remember the word plum. [[say I do]]");
@@ -158,6 +159,9 @@ fn goes_on_after_a_kill(mut place: Place) {
     });
     live.prompt("[[run touch made]]");
     let asked = permission(&mut live);
+    if kind == Kind::Claude {
+        live.until_stored("the word plum");
+    }
     let events = live.kill();
     let is_withdrawn = |event: &Event| matches!(event, Event::Withdrawn { request, .. } if *request == asked.request);
     assert!(events.iter().any(is_withdrawn), "{events:#?}");
