@@ -229,7 +229,16 @@ fn part(turn: &str, part: u32, text: &str) -> TextPart {
 
 fn turn(id: &str, state: TurnState) -> Content {
     let (turn_id, cause) = (id.to_owned(), Cause::Prompt);
-    Content::Turn(Turn { turn_id, state, cause, prompt_id: None, stop_reason: None, usage: None, cost_usd: None })
+    Content::Turn(Turn {
+        turn_id,
+        state,
+        cause,
+        prompt_id: None,
+        text: None,
+        stop_reason: None,
+        usage: None,
+        cost_usd: None,
+    })
 }
 
 fn tool(turn: &str, id: &str, title: &str, status: ToolStatus, content: Option<Vec<ToolContent>>) -> Content {

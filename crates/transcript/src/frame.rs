@@ -15,6 +15,9 @@ pub struct Frame {
     pub offset: u64,
     /// At most 10 KiB.
     pub text: String,
+    /// It is a thought of the agent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub thought: bool,
 }
 
 impl Frame {
@@ -28,7 +31,7 @@ impl Frame {
 /// The frame that shows the end of a part as it is now.
 pub fn frame(turn_id: &str, part: u32, whole: &str) -> Frame {
     let (text, offset) = end(whole, MOST_FRAME_TEXT);
-    Frame { turn_id: turn_id.to_owned(), part, offset, text: text.to_owned() }
+    Frame { turn_id: turn_id.to_owned(), part, offset, text: text.to_owned(), thought: false }
 }
 
 #[cfg(test)]
@@ -37,7 +40,12 @@ mod tests {
 
     #[test]
     fn a_frame_holds_the_end_in_whole_characters() {
-        assert_eq!(frame("t", 2, "hello"), Frame { turn_id: "t".into(), part: 2, offset: 0, text: "hello".into() });
+        let hello = Frame { turn_id: "t".into(), part: 2, offset: 0, text: "hello".into(), thought: false };
+        assert_eq!(frame("t", 2, "hello"), hello);
+        let written = serde_json::to_string(&hello).unwrap();
+        assert_eq!(written, r#"{"turnId":"t","part":2,"offset":0,"text":"hello"}"#);
+        let thought = Frame { thought: true, ..hello };
+        assert_eq!(Frame::read(&serde_json::to_vec(&thought).unwrap()), Some(thought));
         let whole = "é".repeat(MOST_FRAME_TEXT);
         let long = frame("t", 0, &format!("x{whole}"));
         assert_eq!((long.offset, long.text.len()), (MOST_FRAME_TEXT as u64 + 1, MOST_FRAME_TEXT));
@@ -50,7 +58,7 @@ mod tests {
         for bad in ["", "[]", "{\"turnId\":1}", "{\"turnId\":\"t\",\"part\":-1,\"offset\":0,\"text\":\"\"}"] {
             assert_eq!(Frame::read(bad.as_bytes()), None, "{bad}");
         }
-        let long = Frame { turn_id: "t".into(), part: 0, offset: 0, text: "x".repeat(MOST_FRAME_TEXT + 1) };
+        let long = Frame { text: "x".repeat(MOST_FRAME_TEXT + 1), ..frame("t", 0, "") };
         assert_eq!(Frame::read(&serde_json::to_vec(&long).unwrap()), None);
     }
 }

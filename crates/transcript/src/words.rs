@@ -68,6 +68,8 @@ words! {
         Prompt = "prompt",
         /// Work that the agent had left in the background.
         Background = "background",
+        /// A task of a run, whose prompt is in `text`.
+        Task = "task",
     }
 }
 

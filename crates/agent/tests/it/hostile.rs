@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ensemble_agent::{
     Command, Driver, Event, Exit, Kind, Line, Output, Permission, Prompt, Refused, Reply, Start, driver,
 };
-use ensemble_transcript::words::{Mode, OptionKind};
+use ensemble_transcript::words::{Mode, OptionKind, StopReason};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -335,4 +335,16 @@ proptest! {
             prop_assert!(matches!(driver.line(&Line::Overlong(bytes)).events.as_slice(), [Event::Note(_)]));
         }
     }
+}
+
+#[test]
+fn an_acp_turn_that_was_cancelled_is_cancelled_whatever_its_agent_says() {
+    let (mut driver, _) = in_a_turn(Kind::Gemini);
+    driver.command(Command::Interrupt).unwrap();
+    let output = say(&mut driver, &json!({"id": 4, "result": {"stopReason": "end_turn"}}));
+    let ended = output.events.iter().find_map(|event| match event {
+        Event::TurnEnded { stop, .. } => Some(stop),
+        _ => None,
+    });
+    assert_eq!(ended, Some(&StopReason::Cancelled));
 }

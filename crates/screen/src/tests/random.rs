@@ -90,7 +90,8 @@ fn message(session: &mut Session, which: u8, number: usize) {
         10 => session.mine(&id, prompt("mine\nof two lines")),
         _ => {
             let text = "x".repeat(number);
-            let frame = ensemble_transcript::Frame { turn_id: "t".to_owned(), part: 7, offset: 0, text };
+            let frame =
+                ensemble_transcript::Frame { turn_id: "t".to_owned(), part: 7, offset: 0, text, thought: false };
             session.view.frame(&frame);
         }
     }

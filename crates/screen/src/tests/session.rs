@@ -79,7 +79,8 @@ impl Session {
     }
 
     pub(super) fn frame(&mut self, part: u32, offset: u64, text: &str) {
-        let frame = ensemble_transcript::Frame { turn_id: "t".to_owned(), part, offset, text: text.to_owned() };
+        let frame =
+            ensemble_transcript::Frame { turn_id: "t".to_owned(), part, offset, text: text.to_owned(), thought: false };
         assert!(self.view.frame(&frame).live);
     }
 
@@ -170,7 +171,7 @@ pub(super) fn part_of(part: u32, text: &str) -> TextPart {
 
 pub(super) fn turn(state: TurnState, stop_reason: Option<StopReason>) -> Content {
     let (turn_id, cause) = ("t".to_owned(), Cause::Prompt);
-    Content::Turn(Turn { turn_id, state, cause, prompt_id: None, stop_reason, usage: None, cost_usd: None })
+    Content::Turn(Turn { turn_id, state, cause, prompt_id: None, text: None, stop_reason, usage: None, cost_usd: None })
 }
 
 pub(super) fn tool(title: &str, status: ToolStatus, content: Vec<ToolContent>) -> Content {

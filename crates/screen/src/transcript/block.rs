@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use ensemble_transcript::body::{Answer, Attachment, Prompt, TextPart};
-use ensemble_transcript::view::{Asks, Author, Card, Item, Shown, Taken};
+use ensemble_transcript::view::{Asks, Author, Card, Growing, Item, Shown, Taken};
 use ensemble_transcript::words::{Cause, Outcome, TurnState};
 use ensemble_types::ids::UserId;
 use ratatui::style::Style;
@@ -52,7 +52,8 @@ impl Setting<'_> {
 
     pub(crate) fn author(&self, author: &Author) -> (String, Style) {
         match author {
-            Author::Host => ("the machine".to_owned(), self.paint.dim()),
+            // What the machine itself says has no name. Only the prompt of a task is under it.
+            Author::Host => ("the task".to_owned(), self.paint.dim()),
             Author::Person { user, .. } => {
                 let is_me = *user == self.about.me.user;
                 (self.name(*user), if is_me { self.paint.mine() } else { self.paint.others() })
@@ -113,8 +114,18 @@ pub(crate) fn block(item: &Item, setting: &Setting<'_>) -> Block {
 }
 
 /// A text that is still being written.
-pub(crate) fn growing(text: &str, setting: &Setting<'_>) -> Block {
-    let text = readable(text);
+pub(crate) fn growing(growing: &Growing, setting: &Setting<'_>) -> Block {
+    let text = readable(&growing.text);
+    if growing.is_thought && !setting.unfolded {
+        let paint = setting.paint;
+        let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        let text = format!("{} {}", paint.pick("∴", ":"), line(last, 400));
+        let style = paint.dim().patch(paint.slanted());
+        return Block {
+            lines: vec![Line::styled(fit(&text, setting.width, paint.more()), style)].into(),
+            ..Block::default()
+        };
+    }
     let lines = markdown::lines(&text, setting.paint.plain(), setting.width, setting.paint);
     Block { lines: lines.into(), ..Block::default() }
 }

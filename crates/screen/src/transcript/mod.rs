@@ -126,7 +126,7 @@ impl Transcript {
         {
             return block.clone();
         }
-        let block = block::growing(&text.text, setting);
+        let block = block::growing(text, setting);
         self.growing.insert(part, (text.until, setting.width, block.clone()));
         block
     }

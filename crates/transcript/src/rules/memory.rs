@@ -92,6 +92,11 @@ impl Memory {
         if person.known.contains(&(one.key.clone(), one.local_id.clone())) {
             return Err(ReceiptCode::Repeated);
         }
+        // The versions of `access` that were known are lost too.
+        let is_access = matches!(command, Content::Control(Control::Access(_)));
+        if is_access && self.lost.is_some_and(|lost| one.at < lost) {
+            return Err(ReceiptCode::Stale);
+        }
         if let Some(age) = most_age(command) {
             let is_early = one.at > now.plus(CLOCK);
             let is_late = one.at.plus(age).plus(CLOCK) < now;

@@ -54,6 +54,8 @@ pub struct Situation<'a> {
     pub newest_epoch: u32,
     /// The request that an answer names, when it is open.
     pub open: Option<&'a OpenRequest>,
+    /// The server does not show the newest device list of the owner, so it may have been signed by a device that was removed.
+    pub list_is_withheld: bool,
 }
 
 /// What is done with a command.
@@ -78,6 +80,11 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// Whose session it is.
+    pub fn owner(&self) -> UserId {
+        self.owner
+    }
+
     /// For a session of this owner that begins now.
     pub fn new(owner: UserId) -> Self {
         Self { owner, access: Access::default(), memory: Memory::default(), limits: Limits::default() }
@@ -128,6 +135,10 @@ impl Rules {
         self.memory.take(&message.content, Taken { user: signer.user, key, local_id, at: message.at, taken: now })?;
         let is_interrupt = matches!(message.content, Content::Control(Control::Interrupt));
         if !self.limits.take(signer.user, is_interrupt, now) {
+            return Err(ReceiptCode::Busy);
+        }
+        // Somebody who was removed may have signed it.
+        if situation.list_is_withheld {
             return Err(ReceiptCode::Busy);
         }
         let right = self.right(signer);

@@ -63,7 +63,8 @@ fn decide(rules: &mut Rules, who: &Signer, id: &str, content: Content) -> Decisi
 
 fn decide_in(rules: &mut Rules, who: &Signer, id: &str, content: Content, mode: &Mode) -> Decision {
     let open = request();
-    let situation = Situation { mode, ended: false, epoch: 1, newest_epoch: 1, open: Some(&open) };
+    let situation =
+        Situation { mode, ended: false, epoch: 1, newest_epoch: 1, open: Some(&open), list_is_withheld: false };
     rules.decide(&command(id, NOON, content), who, &situation, NOON)
 }
 
@@ -151,7 +152,14 @@ fn the_highest_version_of_an_access_counts() {
 #[test]
 fn a_command_is_taken_once_and_not_late() {
     let at = |content: Content, at, now| {
-        let situation = Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None };
+        let situation = Situation {
+            mode: &Mode::Ask,
+            ended: false,
+            epoch: 1,
+            newest_epoch: 1,
+            open: None,
+            list_is_withheld: false,
+        };
         Rules::new(user(1)).decide(&command("c", at, content), &owner(), &situation, now)
     };
     let stop = || Content::Control(Control::Stop);
@@ -189,12 +197,21 @@ fn a_rejected_command_does_not_come_back_either() {
 fn after_a_loss_nothing_from_before_is_taken() {
     let mut rules = Rules::lost(user(1), Access::default(), NOON);
     let mut at = |id: &str, at, content| {
-        let situation = Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None };
+        let situation = Situation {
+            mode: &Mode::Ask,
+            ended: false,
+            epoch: 1,
+            newest_epoch: 1,
+            open: None,
+            list_is_withheld: false,
+        };
         rules.decide(&command(id, at, content), &owner(), &situation, NOON.plus(Duration::from_secs(60)))
     };
     assert_eq!(at("a", Timestamp::from_micros(NOON.micros() - 1), prompt()), Decision::Reject(ReceiptCode::Stale));
     assert_eq!(at("b", NOON, prompt()), Decision::Take);
-    assert_eq!(at("c", Timestamp::from_unix_seconds(0), grant(2, May::Prompt, 1)), Decision::Take);
+    let before = Timestamp::from_micros(NOON.micros() - 1);
+    assert_eq!(at("c", before, grant(2, May::Prompt, 9)), Decision::Reject(ReceiptCode::Stale), "an old right");
+    assert_eq!(at("d", NOON, grant(2, May::Prompt, 1)), Decision::Take);
 }
 
 #[test]
@@ -204,7 +221,8 @@ fn an_answer_is_for_the_request_that_was_shown() {
     assert_eq!(decision(answer("other", Some("allow"))), Decision::Reject(ReceiptCode::Superseded));
     assert_eq!(decision(answer("d", Some("made-up"))), Decision::Reject(ReceiptCode::Unsupported));
     assert_eq!(decision(answer("d", None)), Decision::Reject(ReceiptCode::Unsupported));
-    let situation = Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None };
+    let situation =
+        Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None, list_is_withheld: false };
     let closed = command("c", NOON, answer("d", Some("allow")));
     let found = with_guests().decide(&closed, &owner(), &situation, NOON);
     assert_eq!(found, Decision::Reject(ReceiptCode::Superseded));
@@ -218,7 +236,8 @@ fn what_has_changed_meanwhile_is_not_done() {
     let auto = decide(&mut rules, &owner(), "b", set_mode(Mode::of("auto")));
     assert_eq!(auto, Decision::Reject(ReceiptCode::Unsupported));
     let mut with = |id: &str, ended, epoch| {
-        let situation = Situation { mode: &Mode::Ask, ended, epoch, newest_epoch: 2, open: None };
+        let situation =
+            Situation { mode: &Mode::Ask, ended, epoch, newest_epoch: 2, open: None, list_is_withheld: false };
         rules.decide(&command(id, NOON, prompt()), &owner(), &situation, NOON)
     };
     assert_eq!(with("c", false, 1), Decision::Reject(ReceiptCode::OldKey));
@@ -238,7 +257,8 @@ fn a_person_has_thirty_commands_a_minute_and_five_interrupts() {
     assert_eq!((&found[24], &found[25]), (&Decision::Take, &busy));
     assert_eq!(decide(&mut rules, &signer(1, Role::Linked), "x", prompt()), busy, "it is a person's, not a key's");
     let later = NOON.plus(Duration::from_secs(60));
-    let situation = Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None };
+    let situation =
+        Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None, list_is_withheld: false };
     assert_eq!(rules.decide(&command("later", later, prompt()), &owner(), &situation, later), Decision::Take);
 }
 
@@ -280,7 +300,7 @@ proptest! {
             // Each command has one time of its own, at which it was signed.
             let at = NOON.plus(Duration::from_secs(u64::from(number) * 1_800));
             let content = if number % 2 == 0 { prompt() } else { Content::Control(Control::Stop) };
-            let situation = Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None };
+            let situation = Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None, list_is_withheld: false };
             if rules.decide(&command(&number.to_string(), at, content), &owner(), &situation, now) == Decision::Take {
                 prop_assert!(!taken.contains(&number), "{} was taken twice", number);
                 taken.push(number);
@@ -304,4 +324,15 @@ proptest! {
         }
         prop_assert_eq!(rules.access, before);
     }
+}
+
+#[test]
+fn a_command_that_came_while_the_list_was_withheld_is_not_done_later() {
+    let mut rules = Rules::new(owner().user);
+    let withheld =
+        Situation { mode: &Mode::Ask, ended: false, epoch: 1, newest_epoch: 1, open: None, list_is_withheld: true };
+    let prompt = command("p", NOON, prompt());
+    assert_eq!(rules.decide(&prompt, &owner(), &withheld, NOON), Decision::Reject(ReceiptCode::Busy));
+    let shown = Situation { list_is_withheld: false, ..withheld };
+    assert_eq!(rules.decide(&prompt, &owner(), &shown, NOON), Decision::Reject(ReceiptCode::Repeated));
 }

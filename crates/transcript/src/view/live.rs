@@ -30,6 +30,8 @@ pub struct Growing {
     pub text: String,
     /// The bytes of the part that are known, those that are not shown included.
     pub until: u64,
+    /// It is a thought of the agent.
+    pub is_thought: bool,
 }
 
 impl Live {
@@ -88,7 +90,7 @@ impl Growing {
                 self.text.push_str(&frame.text);
             }
         }
-        self.until = until;
+        (self.until, self.is_thought) = (until, frame.thought);
         if self.text.len() > MOST_LIVE {
             let (kept, _) = end(&self.text, MOST_LIVE / 2);
             self.text = format!("{GAP}{kept}");

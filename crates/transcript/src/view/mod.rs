@@ -7,6 +7,7 @@ mod live;
 mod older;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -16,9 +17,9 @@ pub use live::Growing;
 use live::Live;
 use older::Unmatched;
 
-use crate::body::{BadBody, Content, Message, Plan, Receipt, Resolved, State, TextPart, ToolCall, Turn, Writer};
+use crate::body::{BadBody, Content, Message, Plan, Receipt, Resolved, State, TextPart, ToolCall, Writer};
 use crate::frame::Frame;
-use crate::words::{ReceiptOutcome, ToolStatus, TurnState};
+use crate::words::{ReceiptOutcome, ToolStatus};
 
 /// How much is kept. Older items are dropped.
 #[derive(Clone, Copy, Debug)]
@@ -233,7 +234,7 @@ impl View {
     fn host(&mut self, changed: &mut Changed, seq: u64, digest: String, message: Message) {
         let (at, local_id) = (Some(message.at), message.local_id);
         let shown = match message.content {
-            Content::Turn(turn) => self.turn(changed, turn),
+            Content::Turn(turn) => self.turn(changed, (seq, message.at), turn),
             Content::Text(part) => Shown::Text(self.whole(changed, part)),
             Content::Thought(part) => Shown::Thought(self.whole(changed, part)),
             Content::ToolCall(call) => match self.tool(changed, *call) {
@@ -262,23 +263,6 @@ impl View {
             other => Shown::Newer(other.type_name().into()),
         };
         self.push(changed, Item { id: 0, seq, author: Author::Host, local_id, at, shown });
-    }
-
-    fn turn(&mut self, changed: &mut Changed, turn: Turn) -> Shown {
-        match turn.state {
-            TurnState::Started => {
-                self.live.begin(&turn.turn_id);
-                if let Some(id) = turn.prompt_id.as_ref().and_then(|prompt| self.queued.remove(prompt)) {
-                    self.amend(changed, id, |shown| {
-                        if let Some(taken) = shown.taken_mut() {
-                            *taken = Taken::Done;
-                        }
-                    });
-                }
-            }
-            _ => self.live.finish(),
-        }
-        Shown::Turn(turn)
     }
 
     fn whole(&mut self, changed: &mut Changed, part: TextPart) -> TextPart {

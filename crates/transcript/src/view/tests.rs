@@ -7,8 +7,10 @@ use ensemble_types::time::Timestamp;
 use proptest::prelude::*;
 
 use super::*;
-use crate::body::{KnownList, Permission, Prompt};
-use crate::words::{Cause, Mode, OptionKind, Outcome, Phase, ReceiptCode, ReceiptOutcome, StopReason, ToolKind, When};
+use crate::body::{KnownList, Permission, Prompt, Turn};
+use crate::words::{
+    Cause, Mode, OptionKind, Outcome, Phase, ReceiptCode, ReceiptOutcome, StopReason, ToolKind, TurnState, When,
+};
 
 fn ann() -> Author {
     Author::Person { user: "01890a5d-ac96-774b-bcce-b302099a8058".parse::<UserId>().unwrap(), key: "k".to_owned() }
@@ -43,7 +45,7 @@ impl Session {
     }
 
     fn frame(&mut self, turn: &str, part: u32, offset: u64, text: &str) -> bool {
-        self.view.frame(&Frame { turn_id: turn.to_owned(), part, offset, text: text.to_owned() }).live
+        self.view.frame(&Frame { turn_id: turn.to_owned(), part, offset, text: text.to_owned(), thought: false }).live
     }
 
     fn growing(&self) -> Vec<(u32, &str)> {
@@ -62,6 +64,7 @@ fn turn(state: TurnState) -> Content {
         state,
         cause: Cause::Prompt,
         prompt_id: None,
+        text: None,
         stop_reason,
         usage: None,
         cost_usd: None,
@@ -341,4 +344,19 @@ fn a_prompt_waits_until_its_turn_begins() {
     let begun = Turn { prompt_id: Some("c".into()), ..begun };
     assert_eq!(session.host(Content::Turn(begun)).items, [FIRST_ID, FIRST_ID + 1]);
     assert_eq!(taken(&session), Taken::Done);
+}
+
+#[test]
+fn the_prompt_of_a_task_is_shown_with_its_turn() {
+    let mut session = Session::default();
+    let Content::Turn(begun) = turn(TurnState::Started) else { panic!() };
+    session.host(Content::Turn(Turn {
+        cause: Cause::Task,
+        prompt_id: Some("t".into()),
+        text: Some("do it".into()),
+        ..begun
+    }));
+    let shown: Vec<&Shown> = session.view.items().map(|item| &item.shown).collect();
+    let [Shown::Prompt(prompt, Taken::Done), Shown::Turn(turn)] = shown.as_slice() else { panic!("{shown:?}") };
+    assert_eq!((prompt.text.as_str(), turn.text.as_ref()), ("do it", None));
 }

@@ -28,6 +28,7 @@ fn turn(state: TurnState) -> Turn {
         state,
         cause: Cause::Prompt,
         prompt_id: Some(id("p1")),
+        text: None,
         stop_reason: None,
         usage: None,
         cost_usd: None,

@@ -78,6 +78,7 @@ impl Acp {
         if self.core.turn.is_some() {
             let params = self.with_session(json!({}));
             self.tell("session/cancel", params);
+            self.is_cancelled = true;
         }
         let ids: Vec<Value> = self.core.asked.values().map(|asked| asked.agent_id.clone()).collect();
         self.core.withdraw_all("the turn was interrupted");

@@ -37,6 +37,8 @@ pub(crate) struct Acp {
     modes: Modes,
     /// The history is being replayed: the host has it already.
     replays: bool,
+    /// The turn that runs was cancelled. Some agents answer `end_turn` all the same.
+    is_cancelled: bool,
     usage: Option<ensemble_transcript::body::Usage>,
     /// What the session has cost so far, where the agent says it.
     cost: Option<f64>,
@@ -82,6 +84,7 @@ impl Acp {
             embeds: false,
             modes: Modes::new(kind, start.mode.clone()),
             replays: false,
+            is_cancelled: false,
             usage: None,
             cost: None,
             counted: None,

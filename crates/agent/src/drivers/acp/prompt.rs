@@ -34,6 +34,7 @@ impl Acp {
     /// The answer to a prompt: the turn has ended.
     pub(super) fn ended(&mut self, result: &Value) {
         let stop = match text(result, "/stopReason") {
+            "end_turn" if self.is_cancelled => StopReason::Cancelled,
             "end_turn" => StopReason::EndTurn,
             "cancelled" => StopReason::Cancelled,
             "refusal" => StopReason::Refusal,
@@ -59,7 +60,7 @@ impl Acp {
         let usage = usage.or(self.usage.take());
         // The cost is of the session; that of the turn is what was added.
         let cost = self.cost.map(|cost| (cost - self.counted.unwrap_or(0.0)).max(0.0));
-        (self.counted, self.usage) = (self.cost, None);
+        (self.counted, self.usage, self.is_cancelled) = (self.cost, None, false);
         self.core.end_turn(stop, usage, cost);
     }
 }
