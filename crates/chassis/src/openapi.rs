@@ -205,6 +205,8 @@ fn path_parameters(path: &str) -> impl Iterator<Item = &str> {
 /// `get_v1_machines_id`: stable, unique, and usable as a function name in generated clients.
 fn operation_id(row: &Row) -> String {
     let path: String = row.path.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-    let words: Vec<&str> = path.split('_').filter(|word| !word.is_empty()).collect();
+    // `/docs/` is another path than `/docs`.
+    let index = row.path.ends_with('/').then_some("index");
+    let words: Vec<&str> = path.split('_').filter(|word| !word.is_empty()).chain(index).collect();
     format!("{}_{}", row.method.as_str().to_ascii_lowercase(), words.join("_"))
 }

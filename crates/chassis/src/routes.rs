@@ -185,7 +185,14 @@ impl RowBuilder {
         self
     }
 
-    /// An answer that is not JSON: a stream of events, text, a page.
+    /// A stream of events (Server-Sent Events). The schema is that of one event, with its name in `event` and its JSON in `data`.
+    #[must_use]
+    pub fn events<E: ToSchema>(mut self) -> Self {
+        self.doc.answers.push((200, "text/event-stream", Some(SchemaRef::of::<E>())));
+        self
+    }
+
+    /// An answer that is not JSON: text, a page.
     #[must_use]
     pub fn response_as(mut self, status: u16, media_type: &'static str) -> Self {
         self.doc.answers.push((status, media_type, None));

@@ -72,6 +72,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the same call may succeed later: the server is away, or has too much to do.
+    pub fn is_passing(&self) -> bool {
+        crate::retry::again(self, crate::retry::Repeat::Harmless).is_some()
+    }
+
     /// The code of the problem, when the service answered with one.
     pub fn code(&self) -> Option<Code> {
         match self {

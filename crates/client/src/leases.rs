@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use ensemble_types::changes::{LeaseDiff, LeaseWaitsFor, OrderResult, OrderResultTaken};
+use ensemble_types::changes::{LeaseDiff, OrderResult, OrderResultTaken};
 use ensemble_types::ids::LeaseId;
 use ensemble_types::leases::{Lease, LeaseBeat, LeaseFinish, LeaseHeartbeat, LeaseOutput, LeaseRequest, Leases};
 use ensemble_types::problem::Code;
-use ensemble_types::text::Text;
 use reqwest::header::{HeaderName, HeaderValue};
 
 use crate::call::{Call, LONGEST_RECORD};
@@ -47,17 +46,9 @@ impl Client {
             .await
     }
 
-    /// Sends the heartbeat of an attempt, with the provider's session when it is known, and with what the attempt waits for
-    /// before it begins.
-    pub async fn lease_heartbeat(
-        &self,
-        lease: &HeldLease,
-        session: Option<&str>,
-        waiting_for: Option<LeaseWaitsFor>,
-    ) -> Result<LeaseBeat> {
-        let provider_session_id = session.and_then(|session| Text::new(session).ok());
-        let beat = LeaseHeartbeat { fence: lease.fence, provider_session_id, waiting_for };
-        self.of_lease(lease, "heartbeat").json(&beat).send().await
+    /// Sends the heartbeat of an attempt.
+    pub async fn lease_heartbeat(&self, lease: &HeldLease, heartbeat: &LeaseHeartbeat) -> Result<LeaseBeat> {
+        self.of_lease(lease, "heartbeat").json(heartbeat).send().await
     }
 
     /// Sends a piece of output. A repetition is harmless, because the service ignores bytes that it already has.

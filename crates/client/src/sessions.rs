@@ -1,5 +1,7 @@
 //! Sessions and their messages. Contents pass through unchanged; [`crate::seal`] encrypts and decrypts them.
 
+use std::time::Duration;
+
 use ensemble_types::ids::SessionId;
 use ensemble_types::live::{LiveFrame, LiveFrames, LiveFramesSent};
 use ensemble_types::messages::{AppendMessage, AppendMessages, AppendedMessages, Message, MessagePage};
@@ -8,7 +10,7 @@ use ensemble_types::sessions::{CreateSession, Session, SessionPage, UpdateSessio
 use futures_util::{Stream, StreamExt, stream};
 
 use crate::error::{Error, Result};
-use crate::follow::{Event, FollowTimeouts, Source, follow};
+use crate::follow::{CONNECTED, Event, FollowTimeouts, Source, follow};
 use crate::pages;
 use crate::retry::Repeat;
 use crate::transport::Client;
@@ -153,13 +155,33 @@ impl Client {
         session: SessionId,
         after: Option<i64>,
     ) -> impl Stream<Item = Result<SessionEvent>> + Send + use<> {
-        let source = Source {
-            path: ["v3", "sessions", &session.to_string(), "messages", "stream"].map(str::to_owned).to_vec(),
-            after: after.map(|seq| seq.to_string()),
-            timeouts: FollowTimeouts::default(),
-            ..Source::default()
-        };
-        follow(self.clone(), source).filter_map(|event| async move { read(event).transpose() })
+        follow(self.clone(), source(session, after)).filter_map(|event| async move { read(event).transpose() })
+    }
+
+    /// The same for a caller that says when it has no connection: `None` at each connection, and an error as soon as one cannot be
+    /// made. When [`Error::is_passing`], the caller waits and calls again with the last `seq` that it has.
+    pub fn watch_session(
+        &self,
+        session: SessionId,
+        after: i64,
+    ) -> impl Stream<Item = Result<Option<SessionEvent>>> + Send + use<> {
+        let timeouts = FollowTimeouts { away: Duration::ZERO, ..FollowTimeouts::default() };
+        let source = Source { timeouts, marks_connections: true, ..source(session, Some(after)) };
+        follow(self.clone(), source).filter_map(|event| async move {
+            match event {
+                Ok(event) if event.name == CONNECTED => Some(Ok(None)),
+                event => read(event).transpose().map(|event| event.map(Some)),
+            }
+        })
+    }
+}
+
+/// The stream of a session.
+fn source(session: SessionId, after: Option<i64>) -> Source {
+    Source {
+        path: ["v3", "sessions", &session.to_string(), "messages", "stream"].map(str::to_owned).to_vec(),
+        after: after.map(|seq| seq.to_string()),
+        ..Source::default()
     }
 }
 

@@ -41,19 +41,24 @@ impl std::str::FromStr for Isolation {
     }
 }
 
-/// What an attempt that has not begun waits for.
+/// What an attempt waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LeaseWaitsFor {
-    /// Another task of the machine works in the directory.
+    /// Another task of the machine works in the directory. The agent has not begun.
     Directory,
+    /// A person is to answer what the agent asks in the task's session.
+    Input,
 }
 
 impl LeaseWaitsFor {
+    pub const ALL: [Self; 2] = [Self::Directory, Self::Input];
+
     /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Directory => "directory",
+            Self::Input => "input",
         }
     }
 }

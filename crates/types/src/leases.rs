@@ -130,9 +130,12 @@ pub struct LeaseHeartbeat {
     /// The provider's session, as soon as it is known. The next attempt resumes it, also when this machine is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_session_id: Option<Text<1, 256>>,
-    /// The agent has not begun, because it waits for this. While it is given, the task's timeout stands still.
+    /// The attempt waits for this. While it is given, the task's timeout stands still.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<LeaseWaitsFor>,
+    /// The live session of the task, as soon as it exists. Ignored for tasks that are no sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
 }
 
 /// When the lease now expires, and whether the runner should end the attempt.

@@ -9,6 +9,7 @@ pub mod changes;
 pub mod deleted;
 pub mod devices;
 pub mod epochs;
+pub mod events;
 pub mod free;
 pub mod hints;
 pub mod ids;

@@ -201,6 +201,8 @@ pub enum WaitingFor {
     Quota,
     /// Another task of the same machine works in the directory.
     Directory,
+    /// A person is to answer what the agent asks in the task's session.
+    Input,
 }
 
 /// The usage of an attempt, as far as the provider reported it.
@@ -270,9 +272,19 @@ pub struct Run {
     pub updated_at: Timestamp,
     pub started_at: Option<Timestamp>,
     pub finished_at: Option<Timestamp>,
-    /// In the order in which they were submitted.
+    /// In the order in which they were submitted. Absent in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
     pub tasks: Option<Vec<Task>>,
+}
+
+/// A run with all its tasks, as the routes of one run answer.
+#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+pub struct WholeRun {
+    #[serde(flatten)]
+    pub run: Run,
+    /// In the order in which they were submitted.
+    pub tasks: Vec<Task>,
 }
 
 /// A task of a run.

@@ -114,9 +114,12 @@ pub struct SessionHeartbeat {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<bool>,
     /// Which process hosts the session: needed from its machine, and of no other caller. Another one is refused with LEASE_LOST
-    /// while a beat of the first is fresh.
+    /// while a beat of the first is fresh, unless it names the first in `previousHostId`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_id: Option<Uuid>,
+    /// The process after which this one goes on. It has ended, so the new one does not have to wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_host_id: Option<Uuid>,
 }
 
 /// A session as this caller may see it.

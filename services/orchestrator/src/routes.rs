@@ -3,6 +3,7 @@
 use ensemble_chassis::{Access, Routes, delete, get, post};
 use ensemble_types::changes::{LeaseDiff, LeaseDiffTaken, OrderResult, OrderResultTaken};
 use ensemble_types::deleted::Deleted;
+use ensemble_types::events::RunEvent;
 use ensemble_types::leases::{
     LeaseBeat, LeaseFinish, LeaseFinished, LeaseHeartbeat, LeaseOutput, LeaseOutputTaken, LeaseRequest, Leases,
 };
@@ -10,7 +11,7 @@ use ensemble_types::problem::Code::{
     Conflict, DependencyCycle, IdempotencyMismatch, InvalidCursor, InvalidDependency, LeaseLost, MachineNotFound,
     NotFound, QuotaExceeded, RangeNotSatisfiable,
 };
-use ensemble_types::runs::{CancelRun, CreateRun, Pend, Pended, Run, RunPage, Task, TaskMessage};
+use ensemble_types::runs::{CancelRun, CreateRun, Pend, Pended, RunPage, Task, TaskMessage, WholeRun};
 use ensemble_types::usage::UsageReport;
 
 use crate::handlers;
@@ -29,8 +30,8 @@ fn runs(routes: Routes) -> Routes {
                 .body::<CreateRun>()
                 .max_body(16 << 20)
                 .idempotent()
-                .response::<Run>(201)
-                .response::<Run>(200)
+                .response::<WholeRun>(201)
+                .response::<WholeRun>(200)
                 .errors(&[
                     InvalidDependency,
                     DependencyCycle,
@@ -55,7 +56,7 @@ fn runs(routes: Routes) -> Routes {
             get("/v1/orchestrator/runs/{id}")
                 .access(Access::User)
                 .summary(TAG, "Reads a run with all its tasks, in the order they were submitted.")
-                .response::<Run>(200)
+                .response::<WholeRun>(200)
                 .errors(&[NotFound])
                 .in_turn()
                 .handler(handlers::runs::read),
@@ -65,7 +66,7 @@ fn runs(routes: Routes) -> Routes {
                 .access(Access::User)
                 .summary(TAG, "Cancels the queued tasks and asks the runners of the others to stop.")
                 .optional_body::<CancelRun>()
-                .response::<Run>(200)
+                .response::<WholeRun>(200)
                 .errors(&[NotFound])
                 .in_turn()
                 .handler(handlers::runs::cancel),
@@ -74,7 +75,7 @@ fn runs(routes: Routes) -> Routes {
             post("/v1/orchestrator/runs/{id}/retry")
                 .access(Access::User)
                 .summary(TAG, "Queues all tasks again that ended without completing.")
-                .response::<Run>(200)
+                .response::<WholeRun>(200)
                 .errors(&[NotFound, Conflict, QuotaExceeded])
                 .in_turn()
                 .handler(handlers::runs::retry),
@@ -150,7 +151,7 @@ fn changes(routes: Routes) -> Routes {
                 .access(Access::User)
                 .summary(TAG, "Streams the run's changes until it has ended; an event's id is the run's version.")
                 .query::<handlers::events::EventQuery>()
-                .response_as(200, "text/event-stream")
+                .events::<RunEvent>()
                 .errors(&[NotFound, InvalidCursor])
                 .handler(handlers::events::stream),
         )

@@ -2,6 +2,7 @@
 
 use ensemble_chassis::{Access, Routes, delete, get, patch, post};
 use ensemble_types::deleted::Deleted;
+use ensemble_types::events::{AccountEvent, PublicSessionEvent, SessionEvent};
 use ensemble_types::links::{CreateLink, Link, PublicView};
 use ensemble_types::live::{LiveFrames, LiveFramesSent};
 use ensemble_types::messages::{AppendRequest, AppendedMessages, Message, MessagePage};
@@ -96,7 +97,7 @@ fn session_routes(routes: Routes) -> Routes {
                     TAG,
                     "Hints of what has changed in your account, as Server-Sent Events. A machine gets those of its own sessions.",
                 )
-                .response_as(200, "text/event-stream")
+                .events::<AccountEvent>()
                 .handler(hints::open),
         )
 }
@@ -134,7 +135,7 @@ fn message_routes(routes: Routes) -> Routes {
                 .access(Access::UserOrMachine)
                 .summary(TAG, "Follows the session live, as Server-Sent Events.")
                 .query::<stream::StreamQuery>()
-                .response_as(200, "text/event-stream")
+                .events::<SessionEvent>()
                 .errors(&[NotFound])
                 .handler(stream::open),
         )
@@ -235,7 +236,7 @@ fn public_link_routes(routes: Routes) -> Routes {
                 .access(Access::Public)
                 .summary(TAG, "Follows a publicly shared session live, with an X-View-Token.")
                 .query::<stream::StreamQuery>()
-                .response_as(200, "text/event-stream")
+                .events::<PublicSessionEvent>()
                 .errors(&[LinkNotFound])
                 .handler(public_links::watch),
         )

@@ -14,12 +14,14 @@ use crate::account_key::AccountKey;
 
 const PURPOSE: &str = "ensemble-task-v1";
 
-/// A task that begins a live session. A machine does nothing when it does not know a member: it could be a limit.
+/// A task that begins a live session, or is its first turn. A machine does nothing when it does not know a member: it could be a limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SessionTask {
-    /// `start`.
     pub session: TaskSession,
+    /// What the agent is to do. Only of a task that is the first turn of its session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
     /// The id of the session, chosen by who signs: so a server can neither name another session as this one, nor have it begun twice.
     pub session_id: SessionId,
     pub provider: Provider,

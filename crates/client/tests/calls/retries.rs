@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use ensemble_client::{Client, Error, HeldLease, NoConnection, Retry};
 use ensemble_types::ids::{LeaseId, MachineId, RunId, SessionId};
-use ensemble_types::leases::LeaseRequest;
+use ensemble_types::leases::{LeaseHeartbeat, LeaseRequest};
 use ensemble_types::links::CreateLink;
 use ensemble_types::machines::RegisterMachine;
 use ensemble_types::problem::Code;
@@ -137,7 +137,8 @@ async fn a_server_that_does_not_respond_causes_a_timeout() {
     let builder = Client::builder(url).retry(Retry { attempts: 2, ..quick() });
     let client = builder.answer_within(Duration::from_millis(50)).build().unwrap();
     let lease = HeldLease { id: LeaseId::generate(), fence: 1, traceparent: None };
-    let error = client.lease_heartbeat(&lease, None, None).await.unwrap_err();
+    let beat = LeaseHeartbeat { fence: 1, provider_session_id: None, waiting_for: None, session_id: None };
+    let error = client.lease_heartbeat(&lease, &beat).await.unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
 }
 
@@ -200,10 +201,11 @@ async fn an_answer_that_is_longer_than_its_kind_is_refused() {
         taken_orders: Vec::new(),
     };
     let lease = HeldLease { id: LeaseId::generate(), fence: 1, traceparent: None };
+    let beat = LeaseHeartbeat { fence: 1, provider_session_id: None, waiting_for: None, session_id: None };
     let finish = serde_json::from_str(r#"{"fence":1,"status":"completed"}"#).unwrap();
     for error in [
         client.lease(&wants(1)).await.map(drop).unwrap_err(),
-        client.lease_heartbeat(&lease, None, None).await.map(drop).unwrap_err(),
+        client.lease_heartbeat(&lease, &beat).await.map(drop).unwrap_err(),
         client.finish_lease(&lease, &finish).await.unwrap_err(),
         client.machine(&machine_id()).await.map(drop).unwrap_err(),
         client.machine(&"refused".parse().unwrap()).await.map(drop).unwrap_err(),

@@ -32,4 +32,4 @@ pub(crate) use run::{Counts, RunEvent, run_transition};
 pub(crate) use runner_request::{ActiveRunner, LeaseCall, RunnerRequest};
 pub(crate) use task::{AttemptEnd, MachineNeed, TaskEvent, attempt_outcome, machine_deleted, task_transition};
 pub(crate) use template::Template;
-pub(crate) use waiting::{Obstacles, Runner, directory_is_busy, waiting_for};
+pub(crate) use waiting::{ASKS_A_PERSON, Obstacles, Runner, directory_is_busy, waiting_for};

@@ -12,11 +12,7 @@ pub(super) fn check_sealed(task: &CreateTask, at: usize, is_pinned: bool, errors
     };
     if task.sealed.is_none() {
         require(task.prompt.is_some(), "prompt", "must be given, or `sealed`");
-        require(
-            task.session.is_none(),
-            "session",
-            "needs `sealed`: sessions of tasks in the clear are not supported yet",
-        );
+        require(task.session.is_none(), "session", "needs `sealed`: what a session does is for its machine only");
         return;
     }
     for (field, is_given) in [
@@ -30,14 +26,15 @@ pub(super) fn check_sealed(task: &CreateTask, at: usize, is_pinned: bool, errors
     ] {
         require(!is_given, field, "must not be given beside `sealed`, which has it");
     }
-    match task.session {
-        Some(TaskSession::Start) => {
-            // Neither would have an effect on a session that lives by itself.
-            require(task.max_cost_usd.is_none(), "maxCostUsd", "must not be given with the session start");
-            require(task.fail_on_denial.is_none(), "failOnDenial", "must not be given with the session start");
-        }
-        Some(TaskSession::Turn) => require(false, "session", "true is not supported yet: only \"start\" is"),
-        None => require(false, "session", "must be given with `sealed`"),
+    require(task.session.is_some(), "session", "must be given with `sealed`");
+    require(
+        task.max_cost_usd.is_none(),
+        "maxCostUsd",
+        "must not be given with a session, which has no limit of its cost",
+    );
+    if task.session == Some(TaskSession::Start) {
+        // It would have no effect on a session that lives by itself.
+        require(task.fail_on_denial.is_none(), "failOnDenial", "must not be given with the session start");
     }
     require(task.machine_id.is_some() || is_pinned, "machineId", "must name the machine that the task is sealed for");
 }

@@ -30,6 +30,9 @@ impl Runner {
     }
 }
 
+/// That the agent of a task asks something.
+pub(crate) const ASKS_A_PERSON: &str = "The agent asks something. Answer it in the session of the task.";
+
 /// Everything that can keep a task from starting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Obstacles<'a> {

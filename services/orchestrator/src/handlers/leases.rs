@@ -16,7 +16,7 @@ use crate::Orchestrator;
 use crate::domain::{LeaseCall, RunnerRequest};
 use crate::error::Error;
 use crate::operations::topics::{work, work_for};
-use crate::operations::{AttemptResults, EndReport, leases, outputs};
+use crate::operations::{AttemptResults, EndReport, RunningReport, leases, outputs};
 
 /// A machine that falls asleep still has its request open. Its leases run out 20 s after that at the earliest, so none of
 /// them is granted to it again.
@@ -115,9 +115,8 @@ pub(crate) async fn heartbeat(
 ) -> HandlerResult<Json<LeaseBeat>> {
     let call = lease_call(&caller, id, body.fence)?;
     let session = body.provider_session_id.map(|id| id.into_string());
-    let renewed =
-        leases::heartbeat(&service.db, &service.limits, &service.lease_reports, call, session, body.waiting_for)
-            .await?;
+    let beat = RunningReport { waiting_for: body.waiting_for, session: body.session_id };
+    let renewed = leases::heartbeat(&service.db, &service.limits, &service.lease_reports, call, session, beat).await?;
     service.alarm.due_after(service.limits.lease);
     Ok(Json(LeaseBeat { expires_at: renewed.expires_at, cancel_requested: renewed.cancel_requested }))
 }

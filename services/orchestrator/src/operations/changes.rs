@@ -11,7 +11,7 @@ use super::topics::{run_changed, run_ended, work, work_for};
 use crate::domain::{RunEvent, TaskEvent, run_transition, task_transition};
 use crate::store::runs::LockedRun;
 use crate::store::tasks::Dependent;
-use crate::store::{failures, leases, runs, tasks};
+use crate::store::{failures, leases, runs, task_sessions, tasks};
 
 /// The runs that a transaction has locked.
 pub(super) type LockedRuns = BTreeMap<RunId, LockedRun>;
@@ -40,16 +40,23 @@ impl LockedRun {
     }
 
     /// Notifies the requests that wait for the run, and the runners when it has ready tasks.
-    fn notify(&self, tx: &mut Conn) {
+    fn notify(&self, tx: &mut Conn) -> Result<(), StoreError> {
         tx.notify(run_changed(self.id));
         if self.status.is_terminal() {
             tx.notify(run_ended(self.id));
-        } else if self.counts.ready > 0 && self.counts.running < self.max_concurrency && !self.is_cancelling() {
+        } else if self.counts.ready > 0 && !self.is_cancelling() && self.has_room(tx)? {
             match &self.machine {
                 Some(machine) if !self.spread && !self.pinned => tx.notify(work_for(self.owner, machine)),
                 _ => tx.notify(work(self.owner)),
             }
         }
+        Ok(())
+    }
+
+    /// Whether one more of its tasks may run. Those that wait for a person leave their places to others.
+    fn has_room(&self, tx: &mut Conn) -> Result<bool, StoreError> {
+        let is_free = self.counts.running < self.max_concurrency;
+        Ok(is_free || self.counts.running - task_sessions::asking(tx, self.id)? < self.max_concurrency)
     }
 }
 
@@ -57,8 +64,7 @@ impl LockedRun {
 pub(super) fn save_run(tx: &mut Conn, run: &mut LockedRun, event: RunEvent) -> Result<(), StoreError> {
     run.apply_event(event, tx.operation())?;
     runs::save(tx, run)?;
-    run.notify(tx);
-    Ok(())
+    run.notify(tx)
 }
 
 /// The status of a task after an event.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ensemble_store_kit::{Conn, Db, Quota, StoreError};
 use ensemble_types::ids::{RunId, TaskId, UserId};
 
-use super::LeaseReports;
+use super::{LeaseReports, RunningReport};
 use crate::domain::LeaseCall;
 use crate::error::Error;
 use crate::store::diffs::{self, DiffEnd};
@@ -31,7 +31,7 @@ pub(crate) async fn put(
     if let Some(truncated) = put_running(db, quota, first, part).await? {
         return Ok(truncated);
     }
-    reports.running(call.clone(), None).await?;
+    reports.running(call.clone(), RunningReport::default()).await?;
     put_running(db, quota, call, (path, data)).await?.ok_or(Error::LeaseLost)
 }
 

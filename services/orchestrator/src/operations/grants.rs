@@ -44,7 +44,10 @@ pub(super) fn grant(
     let mut open: Vec<OpenRun> = Vec::new();
     for run in runs::lock_all(tx, candidates)? {
         let can_start = run_transition(run.status, RunEvent::Dispatched).is_some() && !run.is_cancelling();
-        let slots = (run.max_concurrency - run.counts.running).min(i32::try_from(request.capacity).unwrap_or(i32::MAX));
+        let capacity = i32::try_from(request.capacity).unwrap_or(i32::MAX);
+        let free = run.max_concurrency - run.counts.running;
+        let free = if free < capacity { free + task_sessions::asking(tx, run.id)? } else { free };
+        let slots = free.min(capacity);
         if can_start && slots > 0 {
             let ready = ready_tasks(tx, &run, request, slots)?;
             open.push(OpenRun { run, ready: ready.into(), chosen: Vec::new() });

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ensemble_store_kit::{BatchConfig, Batcher, Conn, Db, Quota, StoreError};
 use ensemble_types::changes::LeaseWaitsFor;
-use ensemble_types::ids::{LeaseId, RunId, TaskId};
+use ensemble_types::ids::{LeaseId, RunId, SessionId, TaskId};
 use ensemble_types::leases::FinishStatus;
 use ensemble_types::runs::{TaskError, TaskStatus};
 use ensemble_types::time::Timestamp;
@@ -23,7 +23,7 @@ use crate::store::leases::{LockedLease, StartedLease};
 use crate::store::refusals::{self, NewRefusal};
 use crate::store::runs::LockedRun;
 use crate::store::tasks::{AttemptResults, LockedTask};
-use crate::store::{deleted_machines, leases, permissions, runners, tasks};
+use crate::store::{deleted_machines, leases, permissions, runners, task_sessions, tasks};
 
 const OPERATION: &str = "apply lease reports";
 /// Reports that can wait. A runner reports again after a 503, so a full queue delays reports and loses none.
@@ -43,11 +43,19 @@ pub(crate) struct EndReport {
     pub(crate) results: AttemptResults,
 }
 
+/// What the runner of an attempt that has not ended says about it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RunningReport {
+    pub(crate) waiting_for: Option<LeaseWaitsFor>,
+    /// The live session of its task.
+    pub(crate) session: Option<SessionId>,
+}
+
 /// A report about an attempt.
 #[derive(Clone, Debug)]
 pub(super) enum LeaseReport {
-    /// It is running, or waits for something before it begins. This can be the first report about it.
-    Running(Option<LeaseWaitsFor>),
+    /// It is running, or waits for something. This can be the first report about it.
+    Running(RunningReport),
     Ended(Box<EndReport>),
 }
 
@@ -80,8 +88,8 @@ impl LeaseReports {
     }
 
     /// Sets the task of an attempt to running, if it is not.
-    pub(super) async fn running(&self, call: LeaseCall, waiting_for: Option<LeaseWaitsFor>) -> Result<Renewed, Error> {
-        match self.0.submit((call, LeaseReport::Running(waiting_for))).await? {
+    pub(super) async fn running(&self, call: LeaseCall, report: RunningReport) -> Result<Renewed, Error> {
+        match self.0.submit((call, LeaseReport::Running(report))).await? {
             LeaseReply::Running(renewed) => Ok(renewed),
             LeaseReply::Ended(_) => Err(Error::LeaseLost),
         }
@@ -214,9 +222,13 @@ impl<'a> ReportBatch<'a> {
         }
         let Some(resumed) = resume(tx, run, task, lease)? else { return Ok(Err(Error::LeaseLost)) };
         match report {
-            LeaseReport::Running(waiting_for) => {
+            LeaseReport::Running(RunningReport { waiting_for, session }) => {
                 let waited = lease.waits().map(|(what, _)| what);
-                let started = resumed || task.status != TaskStatus::Running || waited != *waiting_for;
+                if *waiting_for == Some(LeaseWaitsFor::Input) && !task_sessions::may_ask(tx, task.id)? {
+                    return Ok(Err(Error::InvalidField("/waitingFor", "is input only for a task with session true")));
+                }
+                let is_new = session.map_or(Ok(false), |session| task_sessions::begun(tx, task.id, session))?;
+                let started = resumed || task.status != TaskStatus::Running || waited != *waiting_for || is_new;
                 if started {
                     self.changed.push(run.id);
                 }

@@ -1,14 +1,13 @@
 //! What runners do with leases: request them, keep them, and report how the attempt ended.
 
 use ensemble_store_kit::{Db, Quota, StoreError};
-use ensemble_types::changes::LeaseWaitsFor;
 use ensemble_types::leases::{FinishStatus, Leases};
 use ensemble_types::runs::TaskError;
 
 use super::PerAccountLock;
 use super::attempts::Finished;
 use super::grants::{self, Granted};
-use super::lease_reports::{EndReport, LeaseReports, Renewed};
+use super::lease_reports::{EndReport, LeaseReports, Renewed, RunningReport};
 use super::machines::was_registered_again;
 use crate::clients::Machines;
 use crate::config::Limits;
@@ -16,7 +15,7 @@ use crate::domain::{ATTEMPT_BYTES, LeaseCall, RunnerRequest};
 use crate::error::Error;
 use crate::store::grants::candidates;
 use crate::store::tasks::AttemptResults;
-use crate::store::{holds, leases, task_changes, tasks};
+use crate::store::{holds, leases, task_changes, task_sessions, tasks};
 
 /// Leases tasks to a runner, at most as many as it wants. A task whose prompt would be too large with the outputs filled in
 /// fails here. A machine that was deleted gets nothing.
@@ -97,13 +96,16 @@ pub(crate) async fn heartbeat(
     reports: &LeaseReports,
     call: LeaseCall,
     session: Option<String>,
-    waiting_for: Option<LeaseWaitsFor>,
+    beat: RunningReport,
 ) -> Result<Renewed, Error> {
     let (running, life) = (call.clone(), limits.lease);
     let renewed = db
         .write("extend a lease", move |tx| {
             let Some(lease) = leases::lock_running(tx, &running)? else { return Ok(None) };
-            if lease.waiting_for() != waiting_for {
+            if lease.waiting_for() != beat.waiting_for {
+                return Ok(None);
+            }
+            if beat.session.is_some() && !task_sessions::is_known(tx, lease.task)? {
                 return Ok(None);
             }
             if let Some(session) = &session {
@@ -118,14 +120,14 @@ pub(crate) async fn heartbeat(
             }
             let expires_at = lease.now.plus(life);
             // The timeout stands still while the attempt waits.
-            let due_at = if waiting_for.is_some() { expires_at } else { expires_at.min(lease.timeout_at) };
+            let due_at = if beat.waiting_for.is_some() { expires_at } else { expires_at.min(lease.timeout_at) };
             leases::extend(tx, running.lease, expires_at, due_at)?;
             Ok::<_, StoreError>(Some(Renewed { expires_at, cancel_requested: false }))
         })
         .await?;
     match renewed {
         Some(renewed) => Ok(renewed),
-        None => reports.running(call, waiting_for).await,
+        None => reports.running(call, beat).await,
     }
 }
 

@@ -22,7 +22,7 @@ mod grants;
 mod lease_reports;
 mod per_account_lock;
 
-pub(crate) use lease_reports::{EndReport, LeaseReports};
+pub(crate) use lease_reports::{EndReport, LeaseReports, RunningReport};
 pub(crate) use per_account_lock::PerAccountLock;
 
 pub(crate) use crate::store::tasks::AttemptResults;

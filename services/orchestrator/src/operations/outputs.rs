@@ -7,8 +7,8 @@ use ensemble_store_kit::{Conn, Db, Quota, Reserved, StoreError};
 use ensemble_types::ids::{LeaseId, RunId, TaskId, UserId};
 use ensemble_types::runs::TaskStatus;
 
-use super::LeaseReports;
 use super::topics::output;
+use super::{LeaseReports, RunningReport};
 use crate::config::Limits;
 use crate::domain::LeaseCall;
 use crate::error::Error;
@@ -57,7 +57,7 @@ pub(crate) async fn append(
     if let Some(appended) = append_to_running(db, limits, quota, call.clone(), offset, data.clone()).await? {
         return Ok(appended);
     }
-    reports.running(call.clone(), None).await?;
+    reports.running(call.clone(), RunningReport::default()).await?;
     append_to_running(db, limits, quota, call, offset, data).await?.ok_or(Error::LeaseLost)
 }
 

@@ -69,4 +69,4 @@ text_column!(PermissionColumn, Permission, Permission::ALL);
 text_column!(IsolationColumn, Isolation, Isolation::ALL);
 text_column!(ChangesStateColumn, ChangesState, ChangesState::ALL);
 text_column!(TaskSessionColumn, TaskSession, TaskSession::ALL);
-text_column!(WaitsForColumn, LeaseWaitsFor, [LeaseWaitsFor::Directory]);
+text_column!(WaitsForColumn, LeaseWaitsFor, LeaseWaitsFor::ALL);

@@ -34,7 +34,11 @@ fn providers(request: &RunnerRequest) -> [&'static str; 3] {
 macro_rules! candidates {
     ($index:literal) => {
         concat!(
-            "SELECT r.id FROM runs r WHERE r.owner_id = $1 AND r.ready > 0 AND r.running < r.max_concurrency \
+            "SELECT r.id FROM runs r WHERE r.owner_id = $1 AND r.ready > 0 \
+             AND (r.running < r.max_concurrency \
+                  OR r.running - (SELECT count(*) FROM leases l \
+                                  WHERE l.run_id = r.id AND l.ended_at IS NULL AND l.waiting_for = 'input') \
+                     < r.max_concurrency) \
              AND r.status IN ('queued', 'running') \
              AND (r.pinned OR r.spread OR r.machine_id IS NULL OR r.machine_id = $2) \
              AND (SELECT 1 FROM tasks t",

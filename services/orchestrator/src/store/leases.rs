@@ -348,7 +348,7 @@ pub(crate) fn run_of(c: &mut Conn, id: LeaseId) -> Result<Option<RunId>, StoreEr
     on!(c, |c| leases::table.find(id.db()).select(leases::run_id).first(c).optional())
 }
 
-/// Those of these tasks whose attempts have not begun, and what they wait for.
+/// Those of these tasks whose attempts wait, and what for.
 pub(crate) fn waiting(c: &mut Conn, of: &[TaskId]) -> Result<HashMap<TaskId, LeaseWaitsFor>, StoreError> {
     if of.is_empty() {
         return Ok(HashMap::new());
@@ -361,10 +361,10 @@ pub(crate) fn waiting(c: &mut Conn, of: &[TaskId]) -> Result<HashMap<TaskId, Lea
     Ok(rows.into_iter().map(|(task, what)| (task, what.into())).collect())
 }
 
-/// The open leases of an account, by machine.
+/// The open leases of an account that take a place, by machine.
 pub(crate) fn open_by_machine(c: &mut Conn, owner: UserId) -> Result<HashMap<String, i64>, StoreError> {
     let rows: Vec<(String, i64)> = on!(c, |c| leases::table
-        .filter(leases::owner_id.eq(owner.db()).and(leases::ended_at.is_null()))
+        .filter(leases::owner_id.eq(owner.db()).and(leases::ended_at.is_null()).and(leases::waiting_for.is_null()))
         .group_by(leases::machine_id)
         .select((leases::machine_id, count_star()))
         .load(c))?;

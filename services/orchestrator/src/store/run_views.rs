@@ -23,7 +23,7 @@ use super::run_rows::RunRow;
 use super::schema::{dependencies, runs, task_specs, tasks};
 use super::task_sessions::{self, OfTask};
 use super::{leases, refusals, runners, task_changes};
-use crate::domain::{Obstacles, Runner, directory_is_busy, waiting_for};
+use crate::domain::{ASKS_A_PERSON, Obstacles, Runner, directory_is_busy, waiting_for};
 
 /// Which runs to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +71,8 @@ pub(crate) struct RunView {
     /// The machine that runs the tasks without a `machineId`.
     machine: Option<String>,
     runners: Vec<Runner>,
+    /// Its running tasks that wait for a person. Others may run meanwhile.
+    asking: u32,
     owner: UserId,
 }
 
@@ -86,7 +88,9 @@ pub(crate) fn run(c: &mut Conn, owner: UserId, id: RunId) -> Result<Option<RunVi
     let machine = row.machine_id.clone().filter(|_| !row.spread);
     let run = Run::from(row);
     let runners = if run.summary.queued > 0 { runners::of_account(c, owner)? } else { Vec::new() };
-    Ok(Some(RunView { run, machine, runners, owner }))
+    let is_full = run.summary.queued > 0 && run.summary.running >= run.max_concurrency;
+    let asking = if is_full { u32::try_from(task_sessions::asking(c, run.id)?).unwrap_or(0) } else { 0 };
+    Ok(Some(RunView { run, machine, runners, asking, owner }))
 }
 
 #[derive(Queryable, Selectable)]
@@ -128,12 +132,14 @@ impl StateRow {
             machine: self.machine_id.as_deref().or(view.machine.as_deref()),
             is_pinned: self.machine_id.is_some(),
             refusals,
-            full_run: Some(view.run.summary.running).filter(|running| *running >= view.run.max_concurrency),
+            full_run: Some(view.run.summary.running.saturating_sub(view.asking))
+                .filter(|running| *running >= view.run.max_concurrency),
         };
         let (waiting_for, waiting_reason) = waiting_for(obstacles, &view.runners).unzip();
         let machine = self.ran_on.or(self.machine_id);
         let (waiting_for, waiting_reason) = match waits {
             Some(LeaseWaitsFor::Directory) => (Some(WaitingFor::Directory), machine.as_deref().map(directory_is_busy)),
+            Some(LeaseWaitsFor::Input) => (Some(WaitingFor::Input), Some(ASKS_A_PERSON.to_owned())),
             None => (waiting_for, waiting_reason),
         };
         ChangedTask {

@@ -2,14 +2,16 @@
 
 use std::collections::HashMap;
 
+use diesel::dsl::sql;
 use diesel::prelude::*;
+use diesel::sql_types::{Nullable, Text};
 use ensemble_store_kit::types::{DbId, IntoDb};
 use ensemble_store_kit::{Conn, StoreError, on};
-use ensemble_types::ids::{SessionId, TaskId};
+use ensemble_types::ids::{RunId, SessionId, TaskId};
 use ensemble_types::runs::{SealedTask, TaskSession};
 
 use super::columns::TaskSessionColumn;
-use super::schema::task_sessions;
+use super::schema::{leases, task_sessions};
 use crate::domain::TaskDraft;
 
 #[derive(Insertable)]
@@ -70,12 +72,37 @@ pub(crate) fn sealed(c: &mut Conn, of: TaskId) -> Result<Option<(SealedTask, Tas
     Ok(Some((sealed, kind.into())))
 }
 
-/// A task has its session.
-pub(crate) fn begun(tx: &mut Conn, task: TaskId, session: SessionId) -> Result<(), StoreError> {
-    on!(tx, |c| diesel::update(task_sessions::table.find(task.db()))
+/// A task has its session, which stays the same. `true`: that is new. A task that is no session gets none.
+pub(crate) fn begun(tx: &mut Conn, task: TaskId, session: SessionId) -> Result<bool, StoreError> {
+    let changed = on!(tx, |c| diesel::update(task_sessions::table.find(task.db()))
+        .filter(task_sessions::session_id.is_null())
         .set(task_sessions::session_id.eq(session.db()))
-        .execute(c))
-    .map(drop)
+        .execute(c))?;
+    Ok(changed > 0)
+}
+
+/// Whether there is nothing to be recorded: the task has its session, or is none.
+pub(crate) fn is_known(c: &mut Conn, task: TaskId) -> Result<bool, StoreError> {
+    let known: Option<Option<SessionId>> =
+        on!(c, |c| task_sessions::table.find(task.db()).select(task_sessions::session_id).first(c).optional())?;
+    Ok(known.is_none_or(|known| known.is_some()))
+}
+
+/// Whether the task is the first turn of a session, whose agent may ask a person.
+pub(crate) fn may_ask(c: &mut Conn, task: TaskId) -> Result<bool, StoreError> {
+    let kind: Option<TaskSessionColumn> =
+        on!(c, |c| task_sessions::table.find(task.db()).select(task_sessions::kind).first(c).optional())?;
+    Ok(kind.is_some_and(|kind| TaskSession::from(kind) == TaskSession::Turn))
+}
+
+/// How many attempts of a run wait for an answer of a person. They leave their places to others.
+pub(crate) fn asking(c: &mut Conn, run: RunId) -> Result<i32, StoreError> {
+    let count: i64 = on!(c, |c| leases::table
+        .filter(leases::run_id.eq(run.db()).and(leases::ended_at.is_null()))
+        .filter(leases::waiting_for.eq(sql::<Nullable<Text>>("'input'")))
+        .count()
+        .get_result(c))?;
+    Ok(i32::try_from(count).unwrap_or(i32::MAX))
 }
 
 /// Removes those of tasks that are deleted.

@@ -86,7 +86,6 @@ on_both_databases! {
             ("failOnDenial", json!(true)),
             ("machineId", Value::Null),
             ("session", Value::Null),
-            ("session", json!(true)),
             ("session", json!(false)),
             ("session", json!("stop")),
             ("sealed", json!("")),
@@ -111,6 +110,78 @@ on_both_databases! {
         longest["tasks"][0]["sealed"] = json!("x".repeat(65_536));
         fixture.api.post(RUNS, &longest).await.expect(201);
         assert_eq!(runner.lease_one().await["sealed"].as_str().unwrap().len(), 65_536);
+    }
+
+    async fn a_task_that_is_a_session_waits_for_a_person(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let runner = fixture.runner();
+        let mut asking = sealed(&json!(runner.id));
+        asking["session"] = json!(true);
+        asking["timeoutMs"] = json!(1_000);
+        asking["failOnDenial"] = json!(true);
+        let run = json!({ "tasks": [asking, task("b"), task("c")], "maxConcurrency": 1 });
+        let run = fixture.submit_run(run).await;
+        let lease = runner.lease_one().await;
+        assert_eq!((&lease["session"], &lease["sealed"]), (&json!(true), &json!(SEALED)));
+        let session = "0193a1b2-0000-7000-8000-000000000002";
+        let beat = |waits: Value| json!({ "sessionId": session, "waitingFor": waits });
+        runner.report(&lease, "heartbeat", beat(Value::Null)).await.expect(200);
+        let shown = fixture.run(&run).await["tasks"][0].clone();
+        assert_eq!((&shown["sessionId"], &shown["status"]), (&json!(session), &json!("running")), "as soon as it is there");
+        // It stays the one that it was.
+        let other = json!({ "sessionId": "0193a1b2-0000-7000-8000-00000000000f" });
+        runner.report(&lease, "heartbeat", other).await.expect(200);
+        assert_eq!(fixture.run(&run).await["tasks"][0]["sessionId"], session);
+        // The run is full, and says so.
+        assert!(runner.lease(8).await.is_empty());
+        assert_eq!(fixture.run(&run).await["tasks"][1]["waitingFor"], "concurrency");
+
+        // A runner that waits for work gets the next task as soon as the first one waits for a person.
+        let waiting = runner.wait(8, Duration::from_secs(10));
+        let told = runner.report(&lease, "heartbeat", beat(json!("input")));
+        let (leases, told) = tokio::join!(waiting, told);
+        told.expect(200);
+        assert_eq!(leases.iter().map(|lease| lease["prompt"].as_str().unwrap()).collect::<Vec<_>>(), ["b"]);
+        let shown = fixture.run(&run).await["tasks"].clone();
+        assert_eq!((&shown[0]["waitingFor"], &shown[0]["status"]), (&json!("input"), &json!("running")));
+        assert!(shown[0]["waitingReason"].as_str().unwrap().contains("session"), "{shown}");
+        assert_eq!(shown[2]["waitingFor"], "concurrency");
+        // The one after it, too, although the run is as full as before.
+        let waiting = runner.wait(8, Duration::from_secs(10));
+        let (leases_after, ()) = tokio::join!(waiting, runner.complete(&leases[0]));
+        assert_eq!(leases_after[0]["prompt"], "c");
+
+        // Its timeout stands still for as long as the person takes.
+        let shorter = Duration::from_millis(1_500);
+        let began = std::time::Instant::now();
+        eventually(Duration::from_secs(20), async || {
+            runner.report(&lease, "heartbeat", beat(json!("input"))).await.expect(200);
+            began.elapsed() > shorter
+        }).await;
+        assert_eq!(runner.report(&lease, "heartbeat", beat(Value::Null)).await.expect(200)["cancelRequested"], false);
+        assert_eq!(fixture.run(&run).await["tasks"][0]["waitingFor"], Value::Null);
+        let denied = json!({ "status": "completed", "sessionId": session, "permissionDenials": { "count": 1, "denials": [] } });
+        runner.report(&lease, "finish", denied).await.expect(200);
+        runner.complete(&leases_after[0]).await;
+        let ended = fixture.wait_for_end(&run).await["tasks"][0].clone();
+        assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("PERMISSION_DENIED")));
+        assert_eq!((&ended["permissionDenials"]["count"], &ended["sessionId"]), (&json!(1), &json!(session)));
+    }
+
+    async fn a_task_that_is_no_session_has_none(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let runner = fixture.runner();
+        let run = fixture.submit(json!([task("a")])).await;
+        let lease = runner.lease_one().await;
+        let session = "0193a1b2-0000-7000-8000-000000000003";
+        for _ in 0..2 {
+            runner.report(&lease, "heartbeat", json!({ "sessionId": session })).await.expect(200);
+        }
+        // Nobody can be asked, so its time goes on.
+        let asking = json!({ "waitingFor": "input" });
+        runner.report(&lease, "heartbeat", asking).await.problem(400, "INVALID_ARGUMENT");
+        runner.complete(&lease).await;
+        assert_eq!(fixture.wait_for_end(&run).await["tasks"][0].get("sessionId"), None);
     }
 
     async fn no_prompt_uses_what_a_session_says(on: Backend) {

@@ -1,6 +1,7 @@
 //! What a live stream remembers between two reads, and why it ends.
 
 use ensemble_types::ids::{SessionId, UserId};
+use uuid::Uuid;
 
 use super::access::Actor;
 use super::public_link::TokenHash;
@@ -22,6 +23,8 @@ pub(crate) struct SessionStamp {
     pub(crate) ended: bool,
     pub(crate) key_epoch: i64,
     pub(crate) attention_version: i64,
+    /// The process that hosts it: the one before learns so that it has to end.
+    pub(crate) host: Option<Uuid>,
 }
 
 /// How far a stream has sent a session.

@@ -118,7 +118,9 @@ pub(crate) async fn update(
             if let Some(columns) = content_columns(&change) {
                 store::sessions::update_contents(can_change, tx, id, &columns)?;
             }
-            if !change.is_heartbeat_only() {
+            // The process before it learns at once that it has to end.
+            let has_new_host = columns.host_id.is_some() && columns.host_id != session.host_id;
+            if !change.is_heartbeat_only() || has_new_host {
                 publish_change(tx, id)?;
             }
             load(tx, id, &caller, online_for)
@@ -280,7 +282,8 @@ fn check_versions(tx: &mut Conn, session: &SessionRow, change: &SessionChange) -
 /// The process that hosts the session from now on, if its machine sends a heartbeat.
 ///
 /// # Errors
-/// Another process does, and its last beat is fresh: a machine was cloned, or brought back from a backup.
+/// Another process does, its last beat is fresh, and the caller does not go on after it: a machine was cloned, or brought back
+/// from a backup.
 fn host(
     session: &SessionRow,
     access: &Access,
@@ -298,7 +301,8 @@ fn host(
         }
         (Some(_), false) => Err(Invalid::new("/heartbeat/hostId", "is for the machine that hosts the session").into()),
         (Some(host), true) => {
-            let is_other = session.host_id.is_some_and(|known| known.0 != host);
+            let goes_on = |known: Uuid| known == host || Some(known) == beat.previous_host_id;
+            let is_other = session.host_id.is_some_and(|known| !goes_on(known.0));
             if is_other && session.last_active_at.is_some_and(|at| now.since(at) < online_for) {
                 return Err(Error::OtherHost);
             }

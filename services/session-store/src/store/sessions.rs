@@ -146,6 +146,7 @@ impl SessionRow {
             ended: self.ended_at.is_some(),
             key_epoch: self.key_epoch,
             attention_version: self.attention.attention_version,
+            host: self.host_id.map(|id| id.0),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Sessions that a machine makes with its own token: what it may do there and nowhere else, and the epochs of keys.
 
-use ensemble_testkit::{Api, eventually, on_both_databases};
+use ensemble_testkit::{Api, Events, eventually, on_both_databases};
 use ensemble_types::ids::SessionId;
 use serde_json::{Value, json};
 
@@ -104,6 +104,42 @@ on_both_databases! {
         // When the first one is silent, the next one takes over, and the first has to end.
         eventually(SOON, async || beat(json!(host_id(2))).await.status == 200).await;
         beat(json!(host_id(1))).await.problem(409, "LEASE_LOST");
+    }
+
+    async fn a_process_goes_on_after_the_one_before_it(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let host = Host::new(&fixture).await;
+        let beat = async |id: u8, previous: Value| {
+            let beat = json!({ "hostId": host_id(id), "previousHostId": previous });
+            host.machine.patch(&host.path(), &json!({ "heartbeat": beat })).await
+        };
+        assert_eq!(beat(1, json!("x")).await.bad_fields(), ["/heartbeat/previousHostId"]);
+        beat(1, Value::Null).await.expect(200);
+        beat(2, json!(host_id(9))).await.problem(409, "LEASE_LOST");
+        // A restart, and two copies of the same machine: the one that starts last has the session.
+        beat(2, json!(host_id(1))).await.expect(200);
+        beat(3, json!(host_id(2))).await.expect(200);
+        for _ in 0..2 {
+            beat(2, json!(host_id(1))).await.problem(409, "LEASE_LOST");
+            beat(4, json!(host_id(2))).await.problem(409, "LEASE_LOST");
+            beat(3, json!(host_id(2))).await.expect(200);
+        }
+        let beat = json!({ "heartbeat": { "previousHostId": host_id(3) } });
+        assert_eq!(host.machine.patch(&host.path(), &beat).await.bad_fields(), ["/heartbeat/hostId"]);
+        host.owner.api.patch(&host.path(), &beat).await.problem(403, "FORBIDDEN");
+    }
+
+    async fn a_process_learns_at_once_that_another_one_hosts_its_session(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let host = Host::new(&fixture).await;
+        let beat = |id: u8| json!({ "heartbeat": { "hostId": host_id(id), "previousHostId": host_id(1) } });
+        host.machine.patch(&host.path(), &beat(1)).await.expect(200);
+        let mut events = Events::open(host.machine.request("GET", &format!("{}/stream", messages(&host.session)))).await;
+        host.machine.patch(&host.path(), &beat(1)).await.expect(200);
+        host.machine.post(&messages(&host.session), &message("1", 1)).await.expect(201);
+        assert_eq!(events.expect().await.name, "message", "a beat like the one before is not told");
+        host.machine.patch(&host.path(), &beat(2)).await.expect(200);
+        assert_eq!(events.expect().await.name, "session");
     }
 
     async fn a_session_says_what_it_wants(on: Backend) {
