@@ -1,6 +1,11 @@
-//! Runs blocking file operations.
+//! File operations: blocking ones beside tasks that must not wait for a slow disk, and files that are replaced as a whole.
 
-use std::io;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use serde::Serialize;
 
 /// Runs the operation on a blocking thread, so that a slow disk does not block other tasks.
 pub(crate) async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
@@ -8,4 +13,21 @@ pub(crate) async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> io::Result
         Ok(result) => result,
         Err(error) => Err(io::Error::other(error)),
     }
+}
+
+/// Replaces a file by this value as JSON, atomically: even after a power failure it is complete or unchanged. Only this user can
+/// read it.
+pub(crate) fn replace(path: &Path, value: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_vec(value).map_err(io::Error::other)?;
+    let new = path.with_extension("new");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(&text)?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    path.parent().map_or(Ok(()), sync_folder)
+}
+
+/// Makes the changes in a folder survive a power failure.
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
 }

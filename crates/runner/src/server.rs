@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use ensemble_client::{Client, Error, HeldLease, Retry};
-use ensemble_types::changes::{LeaseDiff, LeaseWaitsFor, OrderResult};
+use ensemble_types::changes::{LeaseDiff, OrderResult};
 use ensemble_types::ids::MachineId;
-use ensemble_types::leases::{LeaseBeat, LeaseFinish, LeaseOutput, LeaseRequest, Leases};
+use ensemble_types::leases::{LeaseBeat, LeaseFinish, LeaseHeartbeat, LeaseOutput, LeaseRequest, Leases};
 use ensemble_types::machines::Activity;
 use ensemble_types::problem::Code;
 use futures_util::future::BoxFuture;
@@ -18,14 +18,8 @@ pub type Answer<'a, T> = BoxFuture<'a, Result<T, ServerError>>;
 pub trait Server: Send + Sync + 'static {
     /// Requests leases and orders. The server may hold the request open.
     fn lease<'a>(&'a self, request: &'a LeaseRequest) -> Answer<'a, Leases>;
-    /// Renews a lease. `session` is the provider's session, when it is known.
-    /// `waiting_for` is what the attempt waits for before it begins.
-    fn heartbeat<'a>(
-        &'a self,
-        lease: &'a HeldLease,
-        session: Option<&'a str>,
-        waiting_for: Option<LeaseWaitsFor>,
-    ) -> Answer<'a, LeaseBeat>;
+    /// Renews a lease.
+    fn heartbeat<'a>(&'a self, lease: &'a HeldLease, beat: &'a LeaseHeartbeat) -> Answer<'a, LeaseBeat>;
     /// A part of what an attempt changed.
     fn diff<'a>(&'a self, lease: &'a HeldLease, diff: &'a LeaseDiff) -> Answer<'a, ()>;
     fn order_result<'a>(&'a self, order: &'a str, result: &'a OrderResult) -> Answer<'a, ()>;
@@ -70,13 +64,8 @@ impl Server for Client {
         Box::pin(async move { Client::lease(self, request).await.map_err(ServerError::from) })
     }
 
-    fn heartbeat<'a>(
-        &'a self,
-        lease: &'a HeldLease,
-        session: Option<&'a str>,
-        waiting_for: Option<LeaseWaitsFor>,
-    ) -> Answer<'a, LeaseBeat> {
-        Box::pin(async move { self.lease_heartbeat(lease, session, waiting_for).await.map_err(ServerError::from) })
+    fn heartbeat<'a>(&'a self, lease: &'a HeldLease, beat: &'a LeaseHeartbeat) -> Answer<'a, LeaseBeat> {
+        Box::pin(async move { self.lease_heartbeat(lease, beat).await.map_err(ServerError::from) })
     }
 
     fn diff<'a>(&'a self, lease: &'a HeldLease, diff: &'a LeaseDiff) -> Answer<'a, ()> {

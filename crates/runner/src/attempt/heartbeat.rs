@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use ensemble_client::HeldLease;
 use ensemble_types::changes::LeaseWaitsFor;
-use ensemble_types::leases::LeaseBeat;
+use ensemble_types::ids::SessionId;
+use ensemble_types::leases::{LeaseBeat, LeaseHeartbeat};
+use ensemble_types::text::Text;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -31,8 +33,9 @@ pub(super) enum LeaseState {
 /// What the server is told with a heartbeat.
 #[derive(Clone, Debug, Default)]
 struct News {
-    session: Option<String>,
+    provider_session: Option<String>,
     waiting_for: Option<LeaseWaitsFor>,
+    session: Option<SessionId>,
 }
 
 /// The heartbeat task. Stops when dropped.
@@ -52,12 +55,17 @@ impl Heartbeat {
 
     /// Tells the server the provider's session, so that the next attempt can resume it even if this machine is lost.
     pub(super) fn set_session(&self, id: &str) {
-        self.news.send_modify(|news| news.session = Some(id.to_owned()));
+        self.news.send_modify(|news| news.provider_session = Some(id.to_owned()));
     }
 
-    /// Tells the server what the attempt waits for before it begins.
+    /// Tells the server what the attempt waits for.
     pub(super) fn set_waiting(&self, waiting_for: Option<LeaseWaitsFor>) {
-        self.news.send_modify(|news| news.waiting_for = waiting_for);
+        self.news.send_if_modified(|news| std::mem::replace(&mut news.waiting_for, waiting_for) != waiting_for);
+    }
+
+    /// Tells the server the live session of the task.
+    pub(super) fn set_live_session(&self, session: SessionId) {
+        self.news.send_modify(|news| news.session = Some(session));
     }
 
     /// Waits for the first answer, but no longer than `timeout`: an attempt also runs while the server is unavailable.
@@ -135,9 +143,13 @@ async fn run(
 /// Sends one heartbeat. Its timeout is short: after a sleep of the machine the pooled connections are dead.
 async fn send(context: &Context, lease: &HeldLease, news: &News) -> Result<LeaseBeat, ServerError> {
     let timeout = (context.config.timing.lease_beat / 2).max(SHORTEST_TIMEOUT);
-    match tokio::time::timeout(timeout, context.server.heartbeat(lease, news.session.as_deref(), news.waiting_for))
-        .await
-    {
+    let beat = LeaseHeartbeat {
+        fence: lease.fence,
+        provider_session_id: news.provider_session.as_deref().and_then(|id| Text::new(id).ok()),
+        waiting_for: news.waiting_for,
+        session_id: news.session,
+    };
+    match tokio::time::timeout(timeout, context.server.heartbeat(lease, &beat)).await {
         Ok(answer) => answer,
         Err(_) => {
             Err(ServerError::Unavailable { reason: format!("no response within {timeout:?}"), retry_after: None })

@@ -11,6 +11,7 @@ mod held;
 mod pump;
 mod run_attempt;
 mod sealed;
+mod session_turn;
 mod slot;
 
 use std::sync::Arc;
@@ -83,7 +84,7 @@ pub(crate) async fn run(context: Context, lease: Lease, offer: Option<Offer>, mu
         provider = %lease.provider, "Starting an attempt");
     let sender = deliver::Sender::start(&context, &record, &output);
     let finish = if lease.sealed.is_some() || lease.session.is_some() {
-        sealed::run_sealed(&context, &lease, offer, &heartbeat).await
+        sealed::run_sealed(&context, &lease, offer, (&heartbeat, &mut slot)).await
     } else {
         run_attempt::run_attempt(&context, &lease, offer, &record, (&output, &heartbeat, &mut slot)).await
     };

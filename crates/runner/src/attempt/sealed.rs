@@ -1,4 +1,4 @@
-//! The attempt of a sealed task: a live session is begun, or nothing is done. The server gets a code and a fixed sentence, because a
+//! The attempt of a sealed task: a live session is begun or goes on, or nothing is done. The server gets a code and a fixed sentence, because a
 //! path or an error's text is none of its business.
 
 use std::path::Path;
@@ -14,6 +14,8 @@ use tokio::time::{Instant, sleep_until};
 use super::Context;
 use super::heartbeat::{Heartbeat, LeaseState};
 use super::run_attempt::FIRST_BEAT;
+use super::session_turn;
+use super::slot::Slot;
 use crate::directory;
 use crate::disk::on_disk;
 use crate::drain::Phase;
@@ -24,12 +26,19 @@ use crate::provider::{Offer, Outcome};
 /// A host that has just started asks the server who its owner is.
 const HOST_WITHIN: Duration = Duration::from_secs(60);
 
-/// Begins the session and returns the report. `None`: the lease is lost, and nothing was begun.
+/// What a machine may do, and where.
+pub(super) struct Permitted {
+    pub(super) host: Arc<Host>,
+    pub(super) task: SessionTask,
+    pub(super) directory: Directory,
+}
+
+/// Begins the session, or has it do the task, and returns the report. `None`: the lease is lost.
 pub(super) async fn run_sealed(
     context: &Context,
     lease: &Lease,
     offer: Option<Offer>,
-    heartbeat: &Heartbeat,
+    (heartbeat, slot): (&Heartbeat, &mut Slot),
 ) -> Option<LeaseFinish> {
     // If the machine slept after it received the lease, another runner may already have the task.
     if heartbeat.first(FIRST_BEAT).await == LeaseState::Lost {
@@ -44,8 +53,11 @@ pub(super) async fn run_sealed(
         () = sleep_until(deadline) => Err(Outcome::refused("HOST_BUSY", AWAY)),
     };
     let begun = match permitted {
+        Ok(permitted) if permitted.task.session == TaskSession::Turn => {
+            return session_turn::follow(context, lease, permitted, (heartbeat, slot), deadline).await;
+        }
         // Not cut short: a session that exists half would be nobody's.
-        Ok((host, task, directory)) => begin(context, lease, host, task, directory).await,
+        Ok(permitted) => begin(context, lease, permitted).await,
         Err(outcome) => Err(outcome),
     };
     Some(match begun {
@@ -61,13 +73,9 @@ pub(super) async fn run_sealed(
 const AWAY: &str = "The machine could not ask the server for its owner's devices in time.";
 
 /// Whether the task may be done here.
-async fn permit(
-    context: &Context,
-    lease: &Lease,
-    offer: Option<Offer>,
-) -> Result<(Arc<Host>, SessionTask, Directory), Outcome> {
-    if lease.session != Some(TaskSession::Start) {
-        return Err(refused(lease, Refused::unsupported("the server says that it does not begin a session")));
+async fn permit(context: &Context, lease: &Lease, offer: Option<Offer>) -> Result<Permitted, Outcome> {
+    if lease.session.is_none() {
+        return Err(refused(lease, Refused::unsupported("the server says that it is no session")));
     }
     let program = offer.map(|offer| offer.program);
     if let Some(Err(not)) = &program {
@@ -103,7 +111,7 @@ async fn permit(
     let found = on_disk(move || Ok(directory::find(Path::new(&wanted), &roots))).await;
     let directory = found.unwrap_or_else(|error| Err(Outcome::refused("RUNNER_DISK", error.to_string())));
     match directory {
-        Ok(directory) => Ok((host, task, directory)),
+        Ok(directory) => Ok(Permitted { host, task, directory }),
         Err(outcome) => {
             let error = outcome.error.as_ref();
             tracing::warn!(lease.id = %lease.id, "A session cannot begin: {}", error.map_or("", |error| &*error.message));
@@ -117,25 +125,27 @@ async fn permit(
 async fn begin(
     context: &Context,
     lease: &Lease,
-    host: Arc<Host>,
-    task: SessionTask,
-    directory: Directory,
+    Permitted { host, task, directory }: Permitted,
 ) -> Result<SessionId, Outcome> {
     // On its own: the session is begun to the end, whatever becomes of the attempt.
     let begun = tokio::spawn(async move { host.begin_task(task, directory.root.join(directory.below)).await });
-    let why = match begun.await {
-        Ok(Ok(session)) => return Ok(session),
-        Ok(Err(why)) => why,
-        Err(error) => error.to_string(),
-    };
+    match begun.await {
+        Ok(Ok(session)) => Ok(session),
+        Ok(Err(why)) => Err(not_started(context, lease, &why)),
+        Err(error) => Err(not_started(context, lease, &error.to_string())),
+    }
+}
+
+/// The session does not begin, or is not hosted.
+pub(super) fn not_started(context: &Context, lease: &Lease, why: &str) -> Outcome {
     if context.drain.phase() > Phase::Serving {
-        return Err(Outcome::handed_back());
+        return Outcome::handed_back();
     }
     tracing::warn!(lease.id = %lease.id, "A session could not begin: {why}");
-    Err(Outcome::not_startable(
+    Outcome::not_startable(
         "SESSION_NOT_STARTED",
         "The session could not be started. The log of the machine's runner says why.",
-    ))
+    )
 }
 
 fn refused(lease: &Lease, why: Refused) -> Outcome {

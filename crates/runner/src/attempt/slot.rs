@@ -20,6 +20,13 @@ impl Slot {
         self.permit = None;
     }
 
+    /// Takes it again if it is free. What runs already goes on without it.
+    pub(super) fn take_if_free(&mut self) {
+        if self.permit.is_none() {
+            self.permit = self.slots.clone().try_acquire_owned().ok();
+        }
+    }
+
     /// Waits until there is one again.
     pub(super) async fn take_again(&mut self) {
         if self.permit.is_none() {

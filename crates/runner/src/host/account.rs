@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,6 +18,8 @@ use ensemble_types::ids::UserId;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use crate::disk::replace;
+
 /// Guests whose lists are kept in memory.
 const MOST_GUESTS: usize = 256;
 
@@ -26,6 +27,8 @@ const MOST_GUESTS: usize = 256;
 struct Own {
     list: List,
     asked: Option<Instant>,
+    /// A list that one of the owner's devices has seen, and the server does not show here; and that device's key.
+    withheld: Option<(KnownList, String)>,
 }
 
 /// Anybody who may append can send commands, and each has to be checked.
@@ -57,28 +60,66 @@ impl Lists {
             None => {
                 let list = client.newest_list(owner, Known::Account(account)).await?;
                 let list = list.ok_or(ListsError::None)?;
-                write(&path, &list)?;
+                replace(&path, list.signed())?;
                 list
             }
         };
-        Ok(Self { client, owner, path, own: Mutex::new(Own { list: own, asked: None }), guests: Mutex::default() })
+        Ok(Self {
+            client,
+            owner,
+            path,
+            own: Mutex::new(Own { list: own, asked: None, withheld: None }),
+            guests: Mutex::default(),
+        })
     }
 
     /// The newest list of the owner, at most a second old.
     pub(crate) async fn refreshed(&self) -> Result<List, Error> {
         let mut own = self.own.lock().await;
-        if own.asked.is_some_and(|asked| asked.elapsed() < BETWEEN_QUESTIONS) {
-            return Ok(own.list.clone());
+        if own.asked.is_none_or(|asked| asked.elapsed() >= BETWEEN_QUESTIONS) {
+            self.refresh(&mut own).await?;
         }
+        Ok(own.list.clone())
+    }
+
+    async fn refresh(&self, own: &mut Own) -> Result<(), Error> {
         let newest = self.client.newest_list(self.owner, Known::List(&own.list)).await?;
         own.asked = Some(Instant::now());
         if let Some(list) = newest.filter(|list| list.version() > own.list.version()) {
-            if let Err(error) = write(&self.path, &list) {
+            if let Err(error) = replace(&self.path, list.signed()) {
                 tracing::error!("Cannot write the owner's device list: {error}");
             }
             own.list = list;
         }
-        Ok(own.list.clone())
+        Ok(())
+    }
+
+    /// Whether the server keeps the newest list of the owner back. `said` is the newest one that the signer of a command knows. What
+    /// a device of the owner has said stays true for the commands of others, until the server shows that list or one without the
+    /// device.
+    async fn is_withheld(&self, said: &KnownList, signer: &Signer) -> Result<bool, Error> {
+        let mut own = self.own.lock().await;
+        let lacks = |list: &List, said: &KnownList| {
+            let known = list.version();
+            said.version > known || (said.version == known && said.digest != list.digest_text())
+        };
+        let mut is_withheld = signer.role.is_some() && lacks(&own.list, said);
+        if is_withheld {
+            self.refresh(&mut own).await?;
+            is_withheld = lacks(&own.list, said);
+            // Who is only a guest does not hold up the others.
+            if is_withheld && signer.user == self.owner {
+                own.withheld = Some((said.clone(), signer.key.clone()));
+            }
+        }
+        let list = own.list.clone();
+        own.withheld.take_if(|(said, by)| !lacks(&list, said) || list.device(by).is_none());
+        Ok(is_withheld || own.withheld.is_some())
+    }
+
+    /// Whether a device of the owner has seen a newer list than the server shows here.
+    pub(crate) async fn lacks_newest(&self) -> bool {
+        self.own.lock().await.withheld.is_some()
     }
 
     pub(crate) async fn known(&self) -> KnownList {
@@ -99,7 +140,12 @@ impl Lists {
     ///
     /// # Errors
     /// The server cannot be reached now.
-    pub(crate) async fn signer(&self, user: UserId, key: &str, grant: Option<&AccessGrant>) -> Result<Signer, Error> {
+    pub(crate) async fn signer(
+        &self,
+        (user, key): (UserId, &str),
+        grant: Option<&AccessGrant>,
+        said: &KnownList,
+    ) -> Result<Found, Error> {
         let list = if user == self.owner {
             match self.refreshed().await {
                 // A server that shows an old list does not bring a removed device back.
@@ -111,7 +157,9 @@ impl Lists {
         };
         let account = list.as_ref().and_then(|list| account_digest(&list.body().account)).unwrap_or_default();
         let role = list.as_ref().and_then(|list| list.device(key)).map(|device| device.role);
-        Ok(Signer { user, key: key.to_owned(), role, account })
+        let signer = Signer { user, key: key.to_owned(), role, account };
+        let list_is_withheld = self.is_withheld(said, &signer).await?;
+        Ok(Found { signer, list_is_withheld })
     }
 
     async fn guest(&self, user: UserId, grant: Option<&AccessGrant>) -> Result<Option<List>, Error> {
@@ -138,6 +186,13 @@ impl Lists {
     }
 }
 
+/// Who has signed a command.
+pub(crate) struct Found {
+    pub(crate) signer: Signer,
+    /// There is a newer list of the owner than the server shows here, so nobody knows who is in it.
+    pub(crate) list_is_withheld: bool,
+}
+
 /// Why a host cannot work.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ListsError {
@@ -147,13 +202,4 @@ pub(crate) enum ListsError {
     Disk(#[from] io::Error),
     #[error(transparent)]
     Client(#[from] Error),
-}
-
-fn write(path: &Path, list: &List) -> io::Result<()> {
-    let new = path.with_extension("new");
-    let mut options = fs::OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    io::Write::write_all(&mut file, &serde_json::to_vec(list.signed())?)?;
-    file.sync_all()?;
-    fs::rename(new, path)
 }

@@ -13,7 +13,6 @@ use ensemble_types::problem::Code;
 use ensemble_types::text::{Blob, Text};
 use tokio::sync::{Notify, mpsc};
 
-use super::core::local_id;
 use super::kept::Outgoing;
 use super::keys::Keys;
 use super::{Host, Pause};
@@ -143,7 +142,7 @@ fn seal_all(
         let sealed = seal::seal(ring, Purpose::Message(session), &text).map_err(|error| error.to_string())?;
         Ok(AppendMessage {
             content: Blob::new(sealed).map_err(|error| error.to_string())?,
-            local_id: Text::new(local_id(message.n)).map_err(|error| error.to_string())?,
+            local_id: Text::new(message.local_id()).map_err(|error| error.to_string())?,
             key_epoch: Some(ring.epoch().into()),
         })
     };

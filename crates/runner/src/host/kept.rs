@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ensemble_transcript::body::{AccessGrant, Attachment};
+use ensemble_transcript::body::{AccessGrant, Attachment, Usage};
 use ensemble_transcript::rules::Taken;
-use ensemble_transcript::words::{Cause, Mode};
-use ensemble_types::ids::{SessionId, UserId};
+use ensemble_transcript::words::{Cause, ErrorCode, Mode, StopReason};
+use ensemble_types::ids::{SessionId, UserId, unique};
 use ensemble_types::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -38,6 +38,9 @@ pub(crate) struct Kept {
     pub(crate) cost_usd: Option<f64>,
     /// The host's own count of messages.
     pub(crate) n: u64,
+    /// Ends the `localId`s since the log was lost: a message that only the lost log knew of may have the same count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mark: Option<String>,
     /// Messages that the server has not confirmed, in order.
     pub(crate) unsent: VecDeque<Outgoing>,
     /// The `seq` of the last message of the server that was dealt with.
@@ -56,6 +59,40 @@ pub(crate) struct Kept {
     /// Marks the processes of the agent that was started last.
     pub(crate) process: Option<Uuid>,
     pub(crate) ended: bool,
+    /// The newest prompt of the task that this session is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) task: Option<TaskTurn>,
+}
+
+/// A prompt of the task that a session is, and what has become of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TaskTurn {
+    /// As a `localId`.
+    pub(crate) prompt_id: String,
+    /// The agent has begun with it.
+    #[serde(default)]
+    pub(crate) has_begun: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ended: Option<TaskEnd>,
+}
+
+/// How the turn of a task ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct TaskEnd {
+    /// `None`: there was no turn.
+    pub(crate) stop: Option<StopReason>,
+    /// The last error of the turn.
+    pub(crate) error: Option<ErrorCode>,
+    pub(crate) retry_at: Option<Timestamp>,
+    pub(crate) usage: Option<Usage>,
+    pub(crate) cost_usd: Option<f64>,
+    /// How often the agent was refused something.
+    pub(crate) denials: u32,
+    /// A person has interrupted it.
+    #[serde(default)]
+    pub(crate) by_person: bool,
 }
 
 /// A message of the host.
@@ -63,7 +100,21 @@ pub(crate) struct Kept {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Outgoing {
     pub(crate) n: u64,
+    /// As in the body. `None`: `h` and the count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) local_id: Option<String>,
     pub(crate) body: String,
+}
+
+impl Outgoing {
+    pub(crate) fn local_id(&self) -> String {
+        self.local_id.clone().unwrap_or_else(|| local_id(self.n, None))
+    }
+}
+
+/// The `localId` of the host's message with this count.
+pub(crate) fn local_id(n: u64, mark: Option<&str>) -> String {
+    mark.map_or_else(|| format!("h{n}"), |mark| format!("h{n}-{mark}"))
 }
 
 /// A prompt that waits.
@@ -85,6 +136,9 @@ pub(crate) struct Queued {
     /// The agent has it. Whether it has begun is not known.
     #[serde(default)]
     pub(crate) is_given: bool,
+    /// A task's, which the owner has signed as a whole.
+    #[serde(default)]
+    pub(crate) is_task: bool,
 }
 
 /// The turn that runs.
@@ -138,9 +192,46 @@ pub(crate) enum Change {
     Process(Uuid),
     Ended(bool),
     HostKey(String),
+    Task(TaskTurn),
+}
+
+impl TaskEnd {
+    /// The agent has done what it was asked, and was refused nothing.
+    pub(crate) fn is_good(&self) -> bool {
+        self.stop == Some(StopReason::EndTurn) && self.denials == 0
+    }
 }
 
 impl Kept {
+    /// A session that begins in the mode `ask`.
+    pub(crate) fn new(session: SessionId, agent: String, directory: PathBuf, host_key: String) -> Self {
+        Self {
+            session,
+            agent,
+            directory,
+            host_key,
+            mode: Mode::Ask,
+            model: None,
+            conversation: unique(),
+            resume: None,
+            cost_usd: None,
+            n: 0,
+            mark: None,
+            unsent: VecDeque::new(),
+            seen: 0,
+            taken: VecDeque::new(),
+            lost: None,
+            access: Vec::new(),
+            queue: VecDeque::new(),
+            turn: None,
+            open: BTreeMap::new(),
+            tools: BTreeSet::new(),
+            process: None,
+            ended: false,
+            task: None,
+        }
+    }
+
     pub(crate) fn apply(&mut self, change: Change) {
         match change {
             Change::Say(message) => {
@@ -187,6 +278,7 @@ impl Kept {
             Change::Process(id) => self.process = Some(id),
             Change::Ended(ended) => self.ended = ended,
             Change::HostKey(sealed) => self.host_key = sealed,
+            Change::Task(task) => self.task = Some(task),
         }
     }
 

@@ -16,52 +16,54 @@ pub mod local;
 mod pause;
 mod place;
 mod receive;
+mod reopen;
 mod room;
 mod running;
 mod session;
+mod shown;
 mod socket;
 mod spool;
 mod status;
 mod tasks;
 
-use std::collections::VecDeque;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ensemble_agent::Kind;
 use ensemble_client::seal::{self, Binding, BoxKeyPair, KeyRing, Purpose};
 use ensemble_client::{AccountKey, Client, Credential, idempotency_key};
 use ensemble_transcript::words::Mode;
-use ensemble_types::ids::{SessionId, UserId, unique};
+use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::sessions::CreateSession;
 use ensemble_types::text::Blob;
 use ensemble_types::time::Timestamp;
 use serde::Serialize;
 use tokio::sync::{Mutex, Notify, mpsc, watch};
 use tokio::task::JoinSet;
-use uuid::Uuid;
+use tokio::time::{Instant, timeout_at};
 
 use self::account::Lists;
 use self::agents::Agent;
-use self::core::{Core, Setting};
 use self::hints::Wakers;
 use self::kept::Kept;
 use self::keys::Keys;
 use self::local::Start;
+use self::reopen::Reopened;
 use self::room::Room;
 use self::session::Session;
 use self::spool::Spool;
-use self::tasks::Nonces;
+use self::tasks::{Nonces, Sessions};
 use crate::config::{Config, Hosting};
 use crate::disk::on_disk;
 use crate::drain::{Drain, Phase};
 use crate::server;
 
+pub(crate) use core::TaskState;
+pub(crate) use kept::TaskEnd;
 pub(crate) use pause::Pause;
-pub(crate) use tasks::Refused;
+pub(crate) use tasks::{Refused, TaskTurn};
 
 /// What all sessions of this machine share.
 pub(crate) struct Host {
@@ -73,11 +75,11 @@ pub(crate) struct Host {
     owner: UserId,
     lists: Arc<Lists>,
     nonces: Nonces,
-    /// Names this host. It is kept on disk, so that a copy of the machine is noticed.
-    id: Uuid,
+    name: place::Name,
     sessions: PathBuf,
     drain: Drain,
     wakers: Wakers,
+    hosted: Sessions,
     room: Room,
     /// Each session that has not ended holds one.
     unended: Arc<()>,
@@ -141,10 +143,16 @@ async fn host(
     };
     fs::write(folder.join("pid"), std::process::id().to_string()).map_err(|error| error.to_string())?;
     let mut sessions = JoinSet::new();
-    for session in host.recover().await {
-        sessions.spawn(session.run());
-    }
     let mut later: JoinSet<SessionId> = JoinSet::new();
+    let mut opening = host.recover().await;
+    let deadline = Instant::now() + OPENED_WITHIN;
+    while let Ok(Some(opened)) = timeout_at(deadline, opening.join_next()).await {
+        match opened {
+            Ok(Reopened::Session(session)) => drop(sessions.spawn(session.run())),
+            Ok(Reopened::Later(id)) => drop(later.spawn(after_a_while(id))),
+            Ok(Reopened::Not) | Err(_) => {}
+        }
+    }
     let listener = socket::listen(&folder).map_err(|error| format!("{}: {error}", local::socket(&folder).display()))?;
     let mut asked = JoinSet::new();
     asked.spawn(hints::run(host.clone()));
@@ -160,18 +168,17 @@ async fn host(
             Some(ended) = sessions.join_next(), if !sessions.is_empty() => {
                 // Its log could not be written, or another host had it: that may be over soon.
                 if let Ok(Some(id)) = ended {
-                    later.spawn(async move {
-                        tokio::time::sleep(OPENED_AGAIN_AFTER).await;
-                        id
-                    });
+                    later.spawn(after_a_while(id));
                 }
             }
             Some(Ok(id)) = later.join_next(), if !later.is_empty() && drain.phase() == Phase::Serving => {
-                match host.reopen(id).await {
-                    Ok(session) => drop(sessions.spawn(session.run())),
-                    Err(why) => tracing::error!(session.id = %id, "A session cannot be hosted any more: {why}"),
-                }
+                opening.spawn(host.clone().reopen(id));
             }
+            Some(opened) = opening.join_next(), if !opening.is_empty() => match opened {
+                Ok(Reopened::Session(session)) => drop(sessions.spawn(session.run())),
+                Ok(Reopened::Later(id)) => drop(later.spawn(after_a_while(id))),
+                Ok(Reopened::Not) | Err(_) => {}
+            },
             () = host.used.notified() => {}
             _ = asked.join_next(), if !asked.is_empty() => {}
             () = drain.reached(Phase::Draining), if sessions.is_empty() => {}
@@ -184,6 +191,13 @@ async fn host(
 
 /// After a session was lost.
 const OPENED_AGAIN_AFTER: Duration = Duration::from_secs(30);
+/// People and tasks wait at most so long for the sessions of earlier processes. Those that are later are opened beside the others.
+const OPENED_WITHIN: Duration = Duration::from_secs(10);
+
+async fn after_a_while(id: SessionId) -> SessionId {
+    tokio::time::sleep(OPENED_AGAIN_AFTER).await;
+    id
+}
 
 /// Signs in and reads the owner's device list, for as long as the server is away.
 async fn open(
@@ -194,7 +208,7 @@ async fn open(
 ) -> Result<Host, String> {
     let client = server::connect(config).map_err(|error| error.to_string())?;
     let boxed = BoxKeyPair::of_device(&key).map_err(|error| error.to_string())?;
-    let id = place::host_id(&folder).map_err(|error| error.to_string())?;
+    let name = place::Name::new(&folder).map_err(|error| error.to_string())?;
     let nonces = Nonces::open(&folder, clock()).map_err(|error| format!("the tasks that were taken: {error}"))?;
     let mut pause = Pause::of(&config.timing);
     let (owner, lists) = loop {
@@ -220,10 +234,11 @@ async fn open(
         owner,
         lists: Arc::new(lists),
         nonces,
-        id,
+        name,
         sessions: folder.join("sessions"),
         drain: drain.clone(),
         wakers: Wakers::default(),
+        hosted: Sessions::default(),
         unended: Arc::default(),
         used: Notify::new(),
         room: Room::new(config.max_agents.unwrap_or_else(Room::usual)),
@@ -245,33 +260,6 @@ impl Host {
 
     pub(crate) fn now(&self) -> Timestamp {
         clock()
-    }
-
-    /// The sessions of earlier processes. Their agents do not run.
-    async fn recover(self: &Arc<Self>) -> Vec<Session> {
-        let folder = self.sessions.clone();
-        let ids = on_disk(move || Spool::all(&folder)).await.unwrap_or_else(|error| {
-            tracing::error!("The sessions of this machine cannot be read: {error}");
-            Vec::new()
-        });
-        let mut found = Vec::new();
-        for id in ids {
-            match self.reopen(id).await {
-                Ok(session) => found.push(session),
-                Err(why) => tracing::error!(session.id = %id, "A session cannot be hosted any more: {why}"),
-            }
-        }
-        found
-    }
-
-    async fn reopen(self: &Arc<Self>, id: SessionId) -> Result<Session, String> {
-        let folder = self.sessions.clone();
-        let (spool, kept) = on_disk(move || Spool::open(&folder, id)).await.map_err(|error| error.to_string())?;
-        if let Some(before) = kept.process {
-            // A guard that was killed with its host may have left something behind.
-            crate::orphans::end(before, Duration::ZERO).await;
-        }
-        self.session(spool, kept, true).await
     }
 
     /// Whether every session has ended.
@@ -330,29 +318,9 @@ impl Host {
             content_epoch: Some(epoch),
             tag: None,
         };
-        let kept = Kept {
-            session: id,
-            agent: start.agent.clone(),
-            directory,
-            host_key: Keys::seal_own(&ring, (&self.key, &self.boxed), id, machine).map_err(sealed)?,
-            mode: start.mode,
-            model: start.model,
-            conversation: unique(),
-            resume: start.resume,
-            cost_usd: None,
-            n: 0,
-            unsent: VecDeque::new(),
-            seen: 0,
-            taken: VecDeque::new(),
-            lost: None,
-            access: Vec::new(),
-            queue: VecDeque::new(),
-            turn: None,
-            open: Default::default(),
-            tools: Default::default(),
-            process: None,
-            ended: false,
-        };
+        let host_key = Keys::seal_own(&ring, (&self.key, &self.boxed), id, machine).map_err(sealed)?;
+        let (mode, model, resume) = (start.mode, start.model, start.resume);
+        let kept = Kept { mode, model, resume, ..Kept::new(id, start.agent, directory, host_key) };
         // On disk first: a session that the server has and the disk has not would have no host.
         let (folder, written) = (self.sessions.clone(), kept.clone());
         let spool = on_disk(move || Spool::create(&folder, &written)).await;
@@ -364,34 +332,8 @@ impl Host {
             }
             return Err(format!("The server did not make the session: {error}."));
         }
-        let session = self.session(spool, kept, false).await?;
+        let session = self.begun(spool, kept).await?;
         self.begun.send(session).await.map_err(|_| "The host is about to end. Try again.".to_owned())?;
         Ok(id)
-    }
-
-    async fn session(self: &Arc<Self>, spool: Spool, kept: Kept, is_known: bool) -> Result<Session, String> {
-        // An agent that was taken out of the configuration: its sessions stay, and no start succeeds.
-        let Agent { kind, .. } =
-            Agent::named(&self.config, &kept.agent).unwrap_or_else(|_| Agent::without_program(Kind::Acp));
-        let own = (self.key.clone(), self.boxed.clone());
-        let server = (self.client.clone(), self.config.machine.clone());
-        let keys = Keys::open(server, own, self.lists.clone(), kept.session, &kept.host_key);
-        let keys = keys.map_err(|error| format!("its key does not open: {error}"))?;
-        let setting = Setting {
-            kind,
-            driver_of: ensemble_agent::driver,
-            owner: self.owner,
-            list: self.lists.known().await,
-            key_epoch: keys.ring().epoch(),
-            branch: place::branch(&kept.directory).await,
-            as_root: nix::unistd::geteuid().is_root(),
-        };
-        let mut core = Core::new(kept, setting, self.now());
-        if is_known {
-            core.recover()
-        } else {
-            core.begin()
-        }
-        Ok(Session::new(self.clone(), core, spool, keys))
     }
 }

@@ -2,14 +2,17 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ensemble_types::ids::unique;
 use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::socket;
-use crate::disk::on_disk;
+use crate::disk::{on_disk, replace};
 
 /// Only one program hosts the sessions of a machine. `None`: another one does.
 pub(super) fn lock(folder: &Path) -> io::Result<Option<Flock<File>>> {
@@ -31,21 +34,65 @@ pub(super) async fn take_over(folder: &Path) -> Result<Flock<File>, String> {
     waited.await.map_err(|error| error.to_string())
 }
 
-/// The id of this host, made when it starts for the first time.
-pub(super) fn host_id(folder: &Path) -> io::Result<Uuid> {
-    let path = folder.join("id");
-    match fs::read_to_string(&path) {
-        Ok(text) if text.trim().parse::<Uuid>().is_ok() => text.trim().parse().map_err(io::Error::other),
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        // There is none yet, or it was not written to its end.
-        _ => {
-            let (id, new) = (unique(), path.with_extension("new"));
-            fs::write(&new, id.to_string())?;
-            File::open(&new)?.sync_all()?;
-            fs::rename(new, path)?;
-            Ok(id)
+/// Names this process, another one at each start: a copy of the machine has the same files and is another process.
+pub(super) struct Name {
+    path: PathBuf,
+    place: String,
+    pub(super) id: Uuid,
+    /// The process before it that the server has taken a beat of.
+    pub(super) previous: Option<Uuid>,
+    /// That process had this very folder since the machine was started, so it has ended: this one has its lock. Otherwise it may run
+    /// on another copy.
+    pub(super) has_ended: bool,
+    is_kept: AtomicBool,
+}
+
+/// The process that hosted last.
+#[derive(Serialize, Deserialize)]
+struct Last {
+    id: Uuid,
+    place: String,
+}
+
+impl Name {
+    pub(super) fn new(folder: &Path) -> io::Result<Self> {
+        let (path, place) = (folder.join("id.json"), place(folder)?);
+        let last: Option<Last> = match fs::read(&path) {
+            // Without it the server waits until the beats of the process before are old.
+            Ok(text) => serde_json::from_slice(&text).ok(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let has_ended = last.as_ref().is_none_or(|last| last.place == place);
+        let previous = last.map(|last| last.id);
+        Ok(Self { path, place, id: unique(), previous, has_ended, is_kept: AtomicBool::new(false) })
+    }
+
+    /// The server has taken a beat with this id, so the next process goes on after it.
+    pub(super) async fn keep(&self) {
+        if self.is_kept.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (path, last) = (self.path.clone(), Last { id: self.id, place: self.place.clone() });
+        if let Err(error) = on_disk(move || replace(&path, &last)).await {
+            self.is_kept.store(false, Ordering::Relaxed);
+            tracing::error!(
+                "The next start of this program has to wait for its sessions: {}: {error}",
+                self.path.display()
+            );
         }
     }
+}
+
+/// Differs between copies of the folder, and after a new start of the machine (Linux: proc_sys_kernel(5), `boot_id`).
+fn place(folder: &Path) -> io::Result<String> {
+    let boot = match fs::read_to_string("/proc/sys/kernel/random/boot_id") {
+        Ok(boot) => boot.trim().to_owned(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(error),
+    };
+    let found = fs::metadata(folder)?;
+    Ok(format!("{boot} {} {}", found.dev(), found.ino()))
 }
 
 /// The branch of the directory, for people.
@@ -53,4 +100,26 @@ pub(super) async fn branch(directory: &Path) -> Option<String> {
     let head = directory.join(".git/HEAD");
     let text = on_disk(move || fs::read_to_string(head)).await.ok()?;
     text.trim().strip_prefix("ref: refs/heads/").map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_process_knows_the_one_before_it_and_a_copy_of_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = Name::new(folder.path()).unwrap();
+        assert_eq!((first.previous, first.has_ended), (None, true));
+        first.keep().await;
+        let next = Name::new(folder.path()).unwrap();
+        assert_eq!((next.previous, next.has_ended), (Some(first.id), true));
+        assert_ne!(next.id, first.id);
+        // The server has no beat of it, so the one after it goes on after the first.
+        assert_eq!(Name::new(folder.path()).unwrap().previous, Some(first.id));
+        let copy = tempfile::tempdir().unwrap();
+        fs::copy(folder.path().join("id.json"), copy.path().join("id.json")).unwrap();
+        let copied = Name::new(copy.path()).unwrap();
+        assert_eq!((copied.previous, copied.has_ended), (Some(first.id), false));
+    }
 }

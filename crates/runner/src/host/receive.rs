@@ -13,6 +13,7 @@ use ensemble_types::messages::Message as Stored;
 use futures_util::{Stream, StreamExt};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
+use super::account::Found;
 use super::core::Command;
 use super::keys::Keys;
 use super::{Host, Pause};
@@ -39,10 +40,15 @@ pub(crate) async fn run(
     keys: Keys,
     session: SessionId,
     after: i64,
-    (grants, mut runs, woken): (watch::Receiver<Vec<AccessGrant>>, watch::Receiver<bool>, Arc<Notify>),
+    (grants, mut runs, woken, beat): (
+        watch::Receiver<Vec<AccessGrant>>,
+        watch::Receiver<bool>,
+        Arc<Notify>,
+        Arc<Notify>,
+    ),
     received: mpsc::Sender<Received>,
 ) {
-    let mut reader = Reader { host, keys, session, after, grants, received };
+    let mut reader = Reader { host, keys, session, after, grants, received, beat };
     let mut pause = Pause::new(&reader.host);
     loop {
         let end = if *runs.borrow_and_update() {
@@ -69,7 +75,7 @@ pub(crate) async fn run(
                     continue;
                 }
                 tokio::select! {
-                    () = woken.notified() => {}
+                    () = woken.notified() => reader.beat.notify_one(),
                     changed = runs.changed() => if changed.is_err() {
                         return;
                     },
@@ -96,6 +102,8 @@ struct Reader {
     after: i64,
     grants: watch::Receiver<Vec<AccessGrant>>,
     received: mpsc::Sender<Received>,
+    /// Another process may host the session now, which the next beat shows.
+    beat: Arc<Notify>,
 }
 
 impl Reader {
@@ -122,6 +130,7 @@ impl Reader {
                     What::Message { seq: message.seq, command: self.command(&message).await.map(Box::new) }
                 }
                 Some(Ok(SessionEvent::Changed(_))) => {
+                    self.beat.notify_one();
                     // The owner may have made a new key. Without it, what is written next does not open.
                     if let Err(why) = self.keys.refresh().await {
                         tracing::debug!(session.id = %self.session, "No newer key: {why}");
@@ -163,8 +172,10 @@ impl Reader {
         let grant = grants.iter().find(|grant| grant.user == envelope.user);
         let mut pause = Pause::new(&self.host);
         loop {
-            match self.host.lists.signer(envelope.user, &envelope.key, grant).await {
-                Ok(signer) => return Some(Command { message, signer, epoch }),
+            match self.host.lists.signer((envelope.user, &envelope.key), grant, &message.list).await {
+                Ok(Found { signer, list_is_withheld }) => {
+                    return Some(Command { message, signer, epoch, list_is_withheld });
+                }
                 Err(error) => {
                     pause.note(self.session, "A command waits until its signer is known", &error);
                     pause.wait().await;

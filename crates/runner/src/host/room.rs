@@ -72,6 +72,11 @@ impl Room {
         }
     }
 
+    /// Whether another agent could run beside those that do.
+    pub(crate) fn has_room(&self) -> bool {
+        self.free.available_permits() > 0
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<SessionId, Idle>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -21,6 +21,7 @@ use super::receive::{self, Received, What};
 use super::running::{Happened, Running};
 use super::spool::Spool;
 use super::status::{self, Status};
+use super::tasks::{Ends, Order};
 use crate::disk::on_disk;
 use crate::drain::Phase;
 use crate::orphans;
@@ -51,6 +52,8 @@ pub(crate) struct Session {
     grants: watch::Sender<Vec<AccessGrant>>,
     /// Whether the agent runs.
     runs: watch::Sender<bool>,
+    /// For the task that the session is.
+    task: Ends,
     /// The agent was told to end at once, because the host is to.
     is_hurried: bool,
     /// Held while the session has not ended.
@@ -74,9 +77,11 @@ impl Session {
     pub(crate) fn new(host: Arc<Host>, core: Core, spool: Spool, keys: Keys) -> Self {
         let outbox = Outbox::default();
         outbox.add(core.kept.unsent.iter().cloned());
+        let task = host.hosted.add(core.kept.session);
         Self {
             host,
             id: core.kept.session,
+            task,
             grants: watch::Sender::new(core.kept.access.clone()),
             core,
             spool: Some(spool),
@@ -103,9 +108,10 @@ impl Session {
         tasks.spawn(deliver::run(self.host.clone(), self.keys.clone(), self.id, self.outbox.clone(), told));
         let after = self.core.kept.seen;
         let woken = self.host.wakers.of(self.id);
-        let told = (self.grants.subscribe(), self.runs.subscribe(), woken);
+        let beat = Arc::new(Notify::new());
+        let told = (self.grants.subscribe(), self.runs.subscribe(), woken, beat.clone());
         tasks.spawn(receive::run(self.host.clone(), self.keys.clone(), self.id, after, told, send));
-        let mut beats = tokio::spawn(status::run(self.host.clone(), self.id, self.status.subscribe()));
+        let mut beats = tokio::spawn(status::run(self.host.clone(), self.id, self.status.subscribe(), beat));
         let mut keys = self.keys.changes();
         let end = loop {
             if let Err(error) = self.perform().await {
@@ -159,6 +165,20 @@ impl Session {
                     self.tick();
                     self.core.set_key(epoch, sealed);
                 }
+                Some(order) = self.task.orders.recv() => {
+                    self.tick();
+                    match order {
+                        Order::Do { prompt_id, text, taken } => {
+                            self.core.task(prompt_id, text);
+                            if let Err(error) = self.perform().await {
+                                tracing::error!(session.id = %self.id, "The log of a session cannot be written, so its agent is ended: {error}");
+                                break End::Lost;
+                            }
+                            let _ = taken.send(());
+                        }
+                        Order::Cancel(prompt_id) => self.core.cancel_task(&prompt_id),
+                    }
+                }
                 () = sleep_until(self.next_frame), if self.core.has_frames() && self.frames.is_empty() => self.send_frames(),
                 _ = self.frames.join_next(), if !self.frames.is_empty() => {}
                 () = reach(deadline) => self.late().await,
@@ -184,6 +204,7 @@ impl Session {
         };
         beats.abort();
         self.host.wakers.forget(self.id);
+        self.host.hosted.remove(self.id, &self.task);
         self.host.room.is_busy(self.id);
         let id = matches!(end, End::Lost).then_some(self.id);
         self.finish(end, tasks, delivered).await;
@@ -209,6 +230,7 @@ impl Session {
                     self.grants.send_replace(self.core.kept.access.clone());
                 }
             }
+            self.tell_task();
             let (works, has_ended) = (self.core.has_turn(), self.core.kept.ended && !self.core.runs());
             self.status.send_if_modified(|status| {
                 let new = Status { wants: wants.unwrap_or(status.wants), works, has_ended };
@@ -241,6 +263,13 @@ impl Session {
             self.set_deadlines();
             return Ok(());
         }
+    }
+
+    /// Tells who waits for it how far the session's task is.
+    fn tell_task(&self) {
+        let Some(prompt_id) = self.core.kept.task.as_ref().map(|task| task.prompt_id.clone()) else { return };
+        let told = self.core.task_state(&prompt_id).map(|state| (prompt_id, state));
+        self.task.told.send_if_modified(|known| std::mem::replace(known, told.clone()) != told);
     }
 
     /// A step is on disk before anything else.
@@ -329,9 +358,8 @@ impl Session {
                 }
             }
             End::Gone => {
-                if let Some(spool) = self.spool.take()
-                    && let Err(error) = on_disk(move || spool.set_aside()).await
-                {
+                let (folder, id) = (self.host.sessions.clone(), self.id);
+                if let Err(error) = on_disk(move || Spool::set_aside(&folder, id)).await {
                     tracing::error!(session.id = %self.id, "Cannot set a deleted session aside: {error}");
                 }
             }

@@ -1,7 +1,8 @@
 //! The host's log of a session on disk: a snapshot, and the changes since.
 //!
-//! A step of the session is one line of the log, and it is on disk before anything of it is shown, sent or passed to the agent. A line
-//! that was not written to its end did not happen.
+//! A step of the session is one line of the log, and it is on disk before anything of it is shown, sent or passed to the agent. A last
+//! line that was not written to its end did not happen. A log that cannot be read otherwise is lost, and the session's [`Card`] is what
+//! it goes on from.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -10,10 +11,18 @@ use std::path::{Path, PathBuf};
 
 use ensemble_types::ids::SessionId;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use super::kept::{Change, Kept};
 
+use crate::disk::{replace, sync_folder};
+
 const SNAPSHOT: &str = "snapshot.json";
+const CARD: &str = "session.json";
+/// Beside the folder of the sessions: logs that could not be used any more, for people who want to know why.
+const ASIDE: &str = "lost";
+/// Of each session.
+const MOST_ASIDE: usize = 3;
 /// The log is folded into a new snapshot when it has grown to this size.
 const LONGEST_LOG: u64 = 4 << 20;
 
@@ -21,10 +30,16 @@ const LONGEST_LOG: u64 = 4 << 20;
 #[derive(Debug)]
 pub(crate) struct Spool {
     folder: PathBuf,
+    card: Card,
     /// Of the snapshot: the log that goes on from it has it in its name, so that no log is applied twice.
     generation: u64,
     log: File,
     written: u64,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    v: u32,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -36,41 +51,118 @@ struct Snapshot {
 
 const VERSION: u32 = 1;
 
+/// What a session cannot go on without. It is in a file of its own, which is replaced as a whole and seldom.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Card {
+    pub(crate) session: SessionId,
+    pub(crate) agent: String,
+    pub(crate) directory: PathBuf,
+    /// The session's keys, sealed to this machine.
+    pub(crate) host_key: String,
+    /// Marks the processes of the agent that was started last.
+    pub(crate) process: Option<Uuid>,
+}
+
+/// The log of a session of an earlier process.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    Whole(Spool, Box<Kept>),
+    /// It cannot be read, for this reason.
+    Lost(Card, String),
+}
+
+impl Card {
+    fn of(kept: &Kept) -> Self {
+        let Kept { session, agent, directory, host_key, process, .. } = kept.clone();
+        Self { session, agent, directory, host_key, process }
+    }
+
+    /// Whether the change is one of what it says.
+    fn apply(&mut self, change: &Change) -> bool {
+        match change {
+            Change::HostKey(sealed) => self.host_key.clone_from(sealed),
+            Change::Process(id) => self.process = Some(*id),
+            _ => return false,
+        }
+        true
+    }
+}
+
 impl Spool {
     /// Begins the log of a new session.
     pub(crate) fn create(sessions: &Path, kept: &Kept) -> io::Result<Self> {
+        let spool = Self::begin(sessions, kept, 0)?;
+        sync_folder(sessions)?;
+        Ok(spool)
+    }
+
+    fn begin(sessions: &Path, kept: &Kept, generation: u64) -> io::Result<Self> {
         let folder = sessions.join(kept.session.to_string());
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        write_snapshot(&folder, 0, kept)?;
-        let log = open_log(&folder, 0)?;
-        File::open(sessions)?.sync_all()?;
-        Ok(Self { folder, generation: 0, log, written: 0 })
+        let card = Card::of(kept);
+        replace(&folder.join(CARD), &card)?;
+        let log = open_log(&folder, generation)?;
+        log.set_len(0)?;
+        write_snapshot(&folder, generation, kept)?;
+        Ok(Self { folder, card, generation, log, written: 0 })
     }
 
     /// Opens the log of a session of an earlier process.
-    pub(crate) fn open(sessions: &Path, session: SessionId) -> io::Result<(Self, Kept)> {
+    ///
+    /// # Errors
+    /// The disk cannot be read now. `InvalidData`: neither the log nor the card can be used.
+    pub(crate) fn open(sessions: &Path, session: SessionId) -> io::Result<Opened> {
         let folder = sessions.join(session.to_string());
-        let snapshot: Snapshot = serde_json::from_slice(&fs::read(folder.join(SNAPSHOT))?)?;
-        if snapshot.v != VERSION || snapshot.kept.session != session {
-            return Err(io::Error::other("it was written by another version"));
+        let why = match read(&folder, session) {
+            Ok((generation, kept, log, written)) => {
+                let card = Card::of(&kept);
+                if read_card(&folder).ok().as_ref() != Some(&card) {
+                    replace(&folder.join(CARD), &card)?;
+                }
+                return Ok(Opened::Whole(Self { folder, card, generation, log, written }, Box::new(kept)));
+            }
+            Err(NotRead::Now(error)) => return Err(error),
+            Err(NotRead::Damaged(why)) => why,
+        };
+        match read_card(&folder) {
+            Ok(card) if card.session == session => Ok(Opened::Lost(card, why)),
+            Ok(_) => Err(unusable(format!("{why}; {CARD} is of another session"))),
+            Err(error) => Err(io::Error::new(error.kind(), format!("{why}; {error}"))),
         }
-        let Snapshot { generation, mut kept, .. } = snapshot;
-        let mut log = open_log(&folder, generation)?;
-        let mut text = Vec::new();
-        log.read_to_end(&mut text)?;
-        let mut good = 0;
-        for line in text.split_inclusive(|byte| *byte == b'\n') {
-            let Some(step) = line.strip_suffix(b"\n") else { break };
-            let Ok(changes) = serde_json::from_slice::<Vec<Change>>(step) else { break };
-            changes.into_iter().for_each(|change| kept.apply(change));
-            good += line.len();
+    }
+
+    /// Begins the log of this session anew, after a copy of the old one was put aside. Returns the folder of the copy.
+    ///
+    /// When the process ends in the middle of it, the old log is as it was.
+    pub(crate) fn replace_lost(sessions: &Path, kept: &Kept) -> io::Result<(Self, PathBuf)> {
+        let name = kept.session.to_string();
+        let folder = sessions.join(&name);
+        let mut generation = 0;
+        let mut logs = Vec::new();
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            if let Some(number) = entry.file_name().to_str().and_then(log_number) {
+                generation = generation.max(number.saturating_add(1));
+                logs.push(entry.path());
+            }
         }
-        if good < text.len() {
-            tracing::warn!(session.id = %session, bytes = text.len() - good, "The end of a session's log was not written whole and is left out");
+        let all = sessions.with_file_name(ASIDE);
+        DirBuilder::new().recursive(true).mode(0o700).create(&all)?;
+        remove_old(&all, &name)?;
+        let aside = all.join(format!("{name}-{generation}"));
+        DirBuilder::new().recursive(true).mode(0o700).create(&aside)?;
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                fs::copy(entry.path(), aside.join(entry.file_name()))?;
+            }
         }
-        let written = u64::try_from(good).unwrap_or(u64::MAX);
-        log.set_len(written)?;
-        Ok((Self { folder, generation, log, written }, kept))
+        let spool = Self::begin(sessions, kept, generation)?;
+        for log in logs {
+            fs::remove_file(log)?;
+        }
+        Ok((spool, aside))
     }
 
     /// The sessions that have a log.
@@ -93,7 +185,13 @@ impl Spool {
             return Err(error);
         }
         self.written = self.written.saturating_add(u64::try_from(line.len()).unwrap_or(u64::MAX));
-        Ok(())
+        self.note(step)
+    }
+
+    /// Keeps the card as the log.
+    fn note(&mut self, step: &[Change]) -> io::Result<()> {
+        let is_new = step.iter().filter(|change| self.card.apply(change)).count() > 0;
+        if is_new { replace(&self.folder.join(CARD), &self.card) } else { Ok(()) }
     }
 
     /// The log has grown so long that it is time to [`fold`](Self::fold) it.
@@ -107,6 +205,10 @@ impl Spool {
         let log = open_log(&self.folder, next)?;
         log.set_len(0)?;
         write_snapshot(&self.folder, next, kept)?;
+        if self.card != Card::of(kept) {
+            self.card = Card::of(kept);
+            replace(&self.folder.join(CARD), &self.card)?;
+        }
         let old = std::mem::replace(&mut self.generation, next);
         self.log = log;
         self.written = 0;
@@ -118,18 +220,114 @@ impl Spool {
         fs::remove_dir_all(&self.folder)
     }
 
+    pub(crate) fn card(&self) -> &Card {
+        &self.card
+    }
+
     /// Moves the session to a folder beside the others, where a person finds it.
-    pub(crate) fn set_aside(self) -> io::Result<()> {
-        let (Some(sessions), Some(name)) = (self.folder.parent(), self.folder.file_name()) else { return Ok(()) };
+    pub(crate) fn set_aside(sessions: &Path, session: SessionId) -> io::Result<()> {
         let aside = sessions.with_file_name("gone");
         DirBuilder::new().recursive(true).mode(0o700).create(&aside)?;
-        let aside = aside.join(name);
+        let name = session.to_string();
+        let aside = aside.join(&name);
         match fs::remove_dir_all(&aside) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        fs::rename(&self.folder, aside)
+        fs::rename(sessions.join(name), aside)
     }
+}
+
+/// Makes room for another log of the session that is put aside.
+fn remove_old(aside: &Path, session: &str) -> io::Result<()> {
+    let mut known = Vec::new();
+    for entry in fs::read_dir(aside)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix(session)?.strip_prefix('-')?.parse::<u64>().ok());
+        known.extend(number.map(|number| (number, entry.path())));
+    }
+    known.sort_unstable();
+    for (_, old) in known.iter().rev().skip(MOST_ASIDE - 1) {
+        fs::remove_dir_all(old)?;
+    }
+    Ok(())
+}
+
+/// Why a log was not read.
+enum NotRead {
+    /// The disk or this process has a problem that may be over later.
+    Now(io::Error),
+    Damaged(String),
+}
+
+impl From<io::Error> for NotRead {
+    fn from(error: io::Error) -> Self {
+        Self::Now(error)
+    }
+}
+
+/// The generation, what holds after the log, the log, and its length in bytes.
+fn read(folder: &Path, session: SessionId) -> Result<(u64, Kept, File, u64), NotRead> {
+    let snapshot = match fs::read(folder.join(SNAPSHOT)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(NotRead::Damaged(format!("{SNAPSHOT} is missing")));
+        }
+        snapshot => snapshot?,
+    };
+    let damaged = |error: serde_json::Error| NotRead::Damaged(format!("{SNAPSHOT} cannot be read: {error}"));
+    let Version { v } = serde_json::from_slice(&snapshot).map_err(damaged)?;
+    if v != VERSION {
+        return Err(NotRead::Damaged(format!("it was written by another version of Ensemble (format {v})")));
+    }
+    let Snapshot { generation, mut kept, .. } = serde_json::from_slice(&snapshot).map_err(damaged)?;
+    if kept.session != session {
+        return Err(NotRead::Damaged("it is of another session".to_owned()));
+    }
+    let path = folder.join(log_name(generation));
+    let mut log = match OpenOptions::new().read(true).append(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(NotRead::Damaged(format!("{} is missing", log_name(generation))));
+        }
+        log => log?,
+    };
+    let mut text = Vec::new();
+    log.read_to_end(&mut text)?;
+    let mut good = 0;
+    let mut lines = text.split_inclusive(|byte| *byte == b'\n');
+    for line in lines.by_ref() {
+        let step = line.strip_suffix(b"\n").and_then(|step| serde_json::from_slice::<Vec<Change>>(step).ok());
+        let Some(changes) = step else { break };
+        changes.into_iter().for_each(|change| kept.apply(change));
+        good += line.len();
+    }
+    // Each step was on disk before the next one was begun.
+    if lines.next().is_some() {
+        return Err(NotRead::Damaged(format!("{} is damaged after {good} bytes", log_name(generation))));
+    }
+    if good < text.len() {
+        tracing::warn!(session.id = %session, bytes = text.len() - good, "The end of a session's log was not written whole and is left out");
+    }
+    let written = u64::try_from(good).unwrap_or(u64::MAX);
+    log.set_len(written)?;
+    Ok((generation, kept, log, written))
+}
+
+/// # Errors
+/// The disk cannot be read now. `InvalidData`: there is no card, or it is damaged.
+fn read_card(folder: &Path) -> io::Result<Card> {
+    match fs::read(folder.join(CARD)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(unusable(format!("{CARD} is missing"))),
+        text => serde_json::from_slice(&text?).map_err(|error| unusable(format!("{CARD}: {error}"))),
+    }
+}
+
+fn unusable(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+fn log_number(name: &str) -> Option<u64> {
+    name.strip_prefix("log-")?.strip_suffix(".jsonl")?.parse().ok()
 }
 
 fn log_name(generation: u64) -> String {
@@ -142,119 +340,8 @@ fn open_log(folder: &Path, generation: u64) -> io::Result<File> {
 }
 
 fn write_snapshot(folder: &Path, generation: u64, kept: &Kept) -> io::Result<()> {
-    let new = folder.join("snapshot.new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    file.write_all(&serde_json::to_vec(&Snapshot { v: VERSION, generation, kept: kept.clone() })?)?;
-    file.sync_all()?;
-    fs::rename(&new, folder.join(SNAPSHOT))?;
-    File::open(folder)?.sync_all()
+    replace(&folder.join(SNAPSHOT), &Snapshot { v: VERSION, generation, kept: kept.clone() })
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::VecDeque;
-
-    use ensemble_transcript::words::Mode;
-
-    use super::super::kept::Outgoing;
-    use super::*;
-
-    pub(crate) fn kept() -> Kept {
-        Kept {
-            session: SessionId::generate(),
-            agent: "claude".into(),
-            directory: "/w".into(),
-            host_key: "k".into(),
-            mode: Mode::Ask,
-            model: None,
-            conversation: ensemble_types::ids::unique(),
-            resume: None,
-            cost_usd: None,
-            n: 0,
-            unsent: VecDeque::new(),
-            seen: 0,
-            taken: VecDeque::new(),
-            lost: None,
-            access: Vec::new(),
-            queue: VecDeque::new(),
-            turn: None,
-            open: Default::default(),
-            tools: Default::default(),
-            process: None,
-            ended: false,
-        }
-    }
-
-    fn say(n: u64, bytes: usize) -> Change {
-        Change::Say(Outgoing { n, body: "x".repeat(bytes) })
-    }
-
-    fn step(spool: &mut Spool, kept: &mut Kept, changes: Vec<Change>) {
-        changes.iter().cloned().for_each(|change| kept.apply(change));
-        spool.write(&changes).unwrap();
-        if spool.is_long() {
-            spool.fold(kept).unwrap();
-        }
-    }
-
-    #[test]
-    fn what_was_written_is_there_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut kept = kept();
-        let mut spool = Spool::create(folder.path(), &kept).unwrap();
-        step(&mut spool, &mut kept, vec![say(1, 5), say(2, 5), Change::Seen(7)]);
-        step(&mut spool, &mut kept, vec![Change::Sent(1)]);
-        assert_eq!(Spool::all(folder.path()).unwrap(), [kept.session]);
-        let (_, read) = Spool::open(folder.path(), kept.session).unwrap();
-        assert_eq!((read.n, read.seen, read.unsent.len()), (2, 7, 1));
-    }
-
-    #[test]
-    fn half_a_step_did_not_happen() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut kept = kept();
-        let mut spool = Spool::create(folder.path(), &kept).unwrap();
-        step(&mut spool, &mut kept, vec![say(1, 5)]);
-        step(&mut spool, &mut kept, vec![say(2, 5), Change::Seen(3)]);
-        let path = folder.path().join(kept.session.to_string()).join("log-0.jsonl");
-        let whole = fs::read(&path).unwrap();
-        let first = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
-        for end in first..whole.len() {
-            fs::write(&path, &whole[..end]).unwrap();
-            let (mut spool, mut read) = Spool::open(folder.path(), kept.session).unwrap();
-            assert_eq!((read.n, read.seen), (1, 0), "{end} bytes");
-            // What comes after it is not lost with it.
-            step(&mut spool, &mut read, vec![Change::Seen(9)]);
-            assert_eq!(Spool::open(folder.path(), kept.session).unwrap().1.seen, 9);
-        }
-    }
-
-    #[test]
-    fn a_long_log_is_folded_and_nothing_is_applied_twice() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut kept = kept();
-        let mut spool = Spool::create(folder.path(), &kept).unwrap();
-        for n in 1..=100 {
-            step(&mut spool, &mut kept, vec![say(n, 100_000)]);
-            step(&mut spool, &mut kept, vec![Change::Sent(n.saturating_sub(2))]);
-        }
-        let session = folder.path().join(kept.session.to_string());
-        assert_eq!(fs::read_dir(&session).unwrap().count(), 2, "a snapshot and one log");
-        let (_, read) = Spool::open(folder.path(), kept.session).unwrap();
-        assert_eq!((read.n, read.unsent.len()), (100, 2));
-        // A process that ended between the new snapshot and the removal of the old log.
-        fs::write(session.join("log-0.jsonl"), b"[{\"seen\":99}]\n").unwrap();
-        assert_eq!(Spool::open(folder.path(), kept.session).unwrap().1.seen, 0);
-    }
-
-    #[test]
-    fn a_log_of_another_version_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let kept = kept();
-        drop(Spool::create(folder.path(), &kept).unwrap());
-        let path = folder.path().join(kept.session.to_string()).join(SNAPSHOT);
-        let text = fs::read_to_string(&path).unwrap().replace("\"v\":1", "\"v\":2");
-        fs::write(&path, text).unwrap();
-        assert!(Spool::open(folder.path(), kept.session).is_err());
-    }
-}
+mod tests;

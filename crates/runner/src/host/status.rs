@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ensemble_client::Error;
 use ensemble_types::attention::{AttentionKind, SetAttention};
 use ensemble_types::ids::SessionId;
 use ensemble_types::problem::Code;
 use ensemble_types::sessions::{SessionHeartbeat, UpdateSession};
 use ensemble_types::text::Blob;
 use rand::RngCore;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::core::Wants;
 use super::{Host, Pause};
@@ -29,8 +30,8 @@ pub(crate) struct Status {
     pub(crate) has_ended: bool,
 }
 
-/// Tells it until another process hosts the session, which ends the future.
-pub(crate) async fn run(host: Arc<Host>, session: SessionId, mut status: watch::Receiver<Status>) {
+/// Tells it until another process hosts the session, which ends the future. `early` asks for a beat before its time.
+pub(crate) async fn run(host: Arc<Host>, session: SessionId, mut status: watch::Receiver<Status>, early: Arc<Notify>) {
     let mut pause = Pause::new(&host);
     // What a host before this one has said stays until there is something else, but for requests: those are closed.
     let mut told = match host.client.session(session).await {
@@ -39,11 +40,12 @@ pub(crate) async fn run(host: Arc<Host>, session: SessionId, mut status: watch::
     };
     loop {
         let now = *status.borrow_and_update();
-        let heartbeat = SessionHeartbeat { thinking: Some(now.works), host_id: Some(host.id) };
+        let heartbeat = beat(&host, Some(now.works));
         let attention = (!now.wants.is_as(&told)).then(|| attention(now.wants)).flatten();
         let update = UpdateSession { heartbeat: Some(heartbeat), attention, ..UpdateSession::default() };
         let wait = match host.client.update_session(session, &update).await {
             Ok(_) => {
+                host.name.keep().await;
                 told = now.wants;
                 pause.reset();
                 if now.has_ended { NEVER } else { BEAT }
@@ -59,11 +61,27 @@ pub(crate) async fn run(host: Arc<Host>, session: SessionId, mut status: watch::
         };
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
+            () = early.notified() => {}
             changed = status.changed() => if changed.is_err() {
                 return;
             },
         }
     }
+}
+
+/// Says that this process hosts a session, so that no other one does from now on.
+///
+/// # Errors
+/// [`Code::LeaseLost`]: another one does.
+pub(crate) async fn claim(host: &Host, session: SessionId) -> Result<(), Error> {
+    let update = UpdateSession { heartbeat: Some(beat(host, None)), ..UpdateSession::default() };
+    host.client.update_session(session, &update).await?;
+    host.name.keep().await;
+    Ok(())
+}
+
+fn beat(host: &Host, thinking: Option<bool>) -> SessionHeartbeat {
+    SessionHeartbeat { thinking, host_id: Some(host.name.id), previous_host_id: host.name.previous }
 }
 
 fn attention(wants: Wants) -> Option<SetAttention> {

@@ -87,8 +87,3 @@ fn holder(root: &Path) -> String {
 fn private_dir(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
-
-/// Makes the changes in a folder survive a power failure.
-fn sync_dir(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
-}

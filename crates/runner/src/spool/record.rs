@@ -1,7 +1,7 @@
 //! The record of one attempt on disk: its identity and, once it has ended, its report.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use ensemble_types::leases::{Lease, LeaseFinish};
 use ensemble_types::runs::Provider;
 use serde::{Deserialize, Serialize};
 
-use super::sync_dir;
+use crate::disk::{replace, sync_folder};
 use crate::workplace::DiffPart;
 
 const ATTEMPT: &str = "attempt.json";
@@ -56,7 +56,7 @@ impl Record {
         };
         write(&path, ATTEMPT, &attempt)?;
         if let Some(parent) = path.parent() {
-            sync_dir(parent)?;
+            sync_folder(parent)?;
         }
         Ok(Self { path, attempt, finish: None })
     }
@@ -134,7 +134,7 @@ impl Record {
     /// Keeps a report that the server refused for inspection. It is not sent again.
     pub(crate) fn refuse(self) -> io::Result<()> {
         fs::rename(self.path.join(FINISH), self.path.join(REFUSED))?;
-        sync_dir(&self.path)
+        sync_folder(&self.path)
     }
 
     /// Removes the record: the server has accepted the report, or another runner has the task.
@@ -151,13 +151,6 @@ fn read<T: for<'de> Deserialize<'de>>(folder: &Path, name: &str) -> io::Result<O
     }
 }
 
-/// Replaces a file atomically: even after a power failure it is complete or unchanged.
 fn write(folder: &Path, name: &str, value: &impl Serialize) -> io::Result<()> {
-    let text = serde_json::to_vec(value).map_err(io::Error::other)?;
-    let new = folder.join(format!("{name}.new"));
-    let mut file = File::create(&new)?;
-    file.write_all(&text)?;
-    file.sync_all()?;
-    fs::rename(&new, folder.join(name))?;
-    sync_dir(folder)
+    replace(&folder.join(name), value)
 }

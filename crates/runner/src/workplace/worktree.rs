@@ -4,7 +4,7 @@
 //! with changes is removed by the order of its owner and never by itself.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -18,6 +18,8 @@ use super::snapshot::{self, Snapshot, Target};
 use super::turns::Turns;
 use super::{difference, private_dir};
 use crate::wake::wall_clock;
+
+use crate::disk::replace;
 
 /// Worktrees that are kept.
 const MOST: usize = 32;
@@ -114,12 +116,7 @@ impl Worktrees {
     }
 
     pub(super) fn save(&self, worktree: &Worktree) -> io::Result<()> {
-        let folder = self.folder_of(worktree.task);
-        let new = folder.join(format!("{RECORD}.new"));
-        let mut file = fs::File::create(&new)?;
-        file.write_all(&serde_json::to_vec(worktree).map_err(io::Error::other)?)?;
-        file.sync_all()?;
-        fs::rename(new, folder.join(RECORD))
+        replace(&self.folder_of(worktree.task).join(RECORD), worktree)
     }
 
     /// The worktree of a task: the one that an earlier attempt has left, or a new one. The caller has its turn.

@@ -19,7 +19,7 @@ async fn what_is_sealed_is_never_run_as_a_task_in_the_clear() {
     for (sealed, session, expected) in [
         (sealed.clone(), Some(TaskSession::Start), "SESSIONS_NOT_HOSTED"),
         (None, Some(TaskSession::Start), "SESSIONS_NOT_HOSTED"),
-        (sealed.clone(), Some(TaskSession::Turn), "TASK_NOT_SUPPORTED"),
+        (sealed.clone(), Some(TaskSession::Turn), "SESSIONS_NOT_HOSTED"),
         (sealed, None, "TASK_NOT_SUPPORTED"),
     ] {
         let id = server.enqueue(Lease { sealed, session, ..task(prompt.clone()) });

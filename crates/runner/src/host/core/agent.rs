@@ -44,7 +44,9 @@ impl Core {
                     });
                 }
             }
-            Event::Delta { part, text, .. } => self.parts.grow(part, &text),
+            Event::Delta { part, kind, text } => {
+                self.parts.grow(part, &text, kind == ensemble_agent::PartKind::Thought);
+            }
             Event::Complete { part, of, kind, text, interrupted, parent } => {
                 self.parts.complete(part);
                 let turn_id = self.turn_id();
@@ -55,7 +57,7 @@ impl Core {
                 });
             }
             Event::Tool(call) => self.tool(*call),
-            Event::ToolOutput { part, text, .. } => self.parts.grow(part, &text),
+            Event::ToolOutput { part, text, .. } => self.parts.grow(part, &text, false),
             Event::Plan(plan) => self.say(Content::Plan(plan)),
             Event::Permission(asked) => self.ask(*asked),
             Event::Question(asked) => {
@@ -80,6 +82,7 @@ impl Core {
             }
             Event::State(change) => self.state_changed(*change),
             Event::Failure { code, text, retry_at } => {
+                self.last_failure = Some((code.clone(), retry_at));
                 self.say(Content::Error(Failure { code, text, retry_at }));
             }
             Event::Retrying { code, text } => {

@@ -8,7 +8,7 @@ use ensemble_transcript::body::{
 };
 use ensemble_transcript::rules::{Decision, OpenRequest, Right, Signer, Situation};
 use ensemble_transcript::visible;
-use ensemble_transcript::words::{OptionKind, Outcome, ReceiptCode, ReceiptOutcome, When};
+use ensemble_transcript::words::{ErrorCode, OptionKind, Outcome, ReceiptCode, ReceiptOutcome, When};
 use ensemble_types::ids::unique;
 
 use super::prompts::{queued, whole};
@@ -22,6 +22,8 @@ pub(crate) struct Command {
     pub(crate) signer: Signer,
     /// Of the key that it is sealed with.
     pub(crate) epoch: u32,
+    /// The server does not show the newest device list of the owner.
+    pub(crate) list_is_withheld: bool,
 }
 
 /// What a command has become.
@@ -35,6 +37,8 @@ pub(super) enum Done {
 
 /// Prompts of one guest that wait for the owner.
 const MOST_ASKED: usize = 3;
+const WITHHELD: &str = "The server does not show this machine the newest list of your devices, so the machine does nothing. If it \
+                        stays so, do not trust the server.";
 const ALLOW: &str = "allow";
 const DENY: &str = "deny";
 
@@ -48,14 +52,20 @@ impl Core {
 
     /// Decides about a command and carries it out.
     pub(crate) fn command(&mut self, command: Command) {
-        let Command { message, signer, epoch } = command;
+        let Command { message, signer, epoch, list_is_withheld } = command;
         let open = match &message.content {
             Content::Answer(answer) => self.open.get(&answer.request_id).map(|open| open.asked.clone()),
             _ => None,
         };
         let mode = self.mode().clone();
-        let situation =
-            Situation { mode: &mode, ended: self.kept.ended, epoch, newest_epoch: self.key_epoch, open: open.as_ref() };
+        let situation = Situation {
+            mode: &mode,
+            ended: self.kept.ended,
+            epoch,
+            newest_epoch: self.key_epoch,
+            open: open.as_ref(),
+            list_is_withheld,
+        };
         let decision = self.rules.decide(&message, &signer, &situation, self.now);
         // A user with edit access can send anything under any name, so only what the rules remember is kept.
         let is_remembered = |code: &ReceiptCode| {
@@ -77,6 +87,9 @@ impl Core {
             return;
         }
         let done = match (decision, message.content) {
+            (Decision::Reject(ReceiptCode::Busy), _) if list_is_withheld => {
+                Done::Rejected(ReceiptCode::Busy, Some(WITHHELD.to_owned()))
+            }
             (Decision::Reject(ReceiptCode::Superseded), Content::Prompt(_)) => {
                 let text =
                     "The session has ended. Its owner goes on with it by /resume in `ensemble attach`.".to_owned();
@@ -98,7 +111,7 @@ impl Core {
         self.receipt(message.local_id, signer.key, done);
     }
 
-    fn receipt(&mut self, command_id: String, key: String, done: Done) {
+    pub(super) fn receipt(&mut self, command_id: String, key: String, done: Done) {
         let (outcome, code, text) = match done {
             Done::Now => (ReceiptOutcome::Done, None, None),
             Done::Queued => (ReceiptOutcome::Queued, None, None),
@@ -238,9 +251,15 @@ impl Core {
             }
             About::Question { request } => request.clone(),
         };
+        let refuses = |option: &PermissionOption| {
+            Some(&option.option_id) == option_id.as_ref()
+                && matches!(option.kind, OptionKind::RejectOnce | OptionKind::RejectAlways)
+        };
+        let is_denied = open.asked.options.iter().flatten().any(refuses);
         let Some(driver) = &mut self.driver else { return Done::Rejected(ReceiptCode::Superseded, None) };
         match driver.command(Order::Answer { request, reply }) {
             Ok(output) => {
+                self.denials = self.denials.saturating_add(u32::from(is_denied));
                 // Before what the agent does next.
                 self.resolve(resolved);
                 self.take_output(output);
@@ -270,6 +289,10 @@ impl Core {
     pub(super) fn refuse(&mut self, prompt: Queued, code: ReceiptCode, why: String) {
         self.refused = Some((prompt.key.clone(), prompt.local_id.clone()));
         self.change(Change::Unqueue(prompt.key.clone(), prompt.local_id.clone()));
+        if prompt.is_task {
+            // Nobody waits for its receipt.
+            return self.fail(ErrorCode::Crashed, &why);
+        }
         self.receipt(prompt.local_id, prompt.key, Done::Rejected(code, Some(why)));
     }
 
@@ -280,6 +303,7 @@ impl Core {
                     let text = "No turn runs, so nothing was interrupted.".to_owned();
                     return Done::Rejected(ReceiptCode::Superseded, Some(text));
                 }
+                self.is_interrupted_by_person = true;
                 self.interrupt();
                 Done::Now
             }

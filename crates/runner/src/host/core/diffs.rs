@@ -25,6 +25,11 @@ impl Proposed {
     /// The change that this input of `Write` or `Edit` (Claude Code, "Tools available to Claude") makes. `None`: it is another
     /// tool, or the file is not a text that can be read.
     pub(super) fn of(input: &Value, directory: &Path) -> Option<Self> {
+        // An input with more in it may be that of another tool, which does something else.
+        let known = ["file_path", "content", "old_string", "new_string", "replace_all"];
+        if !input.as_object()?.keys().all(|name| known.contains(&name.as_str())) {
+            return None;
+        }
         let named = input.get("file_path")?.as_str()?;
         let path = directory.join(named);
         // What lies elsewhere is not read before somebody has allowed it: the diff goes to everybody who may read the session.
@@ -138,5 +143,7 @@ mod tests {
         assert_eq!(Proposed::of(&input, folder.path()), None);
         std::fs::write(&file, [0xff, 0xfe]).unwrap();
         assert_eq!(Proposed::of(&input, folder.path()), None, "no text");
+        let more = json!({ "file_path": "new", "content": "one", "command": "rm" });
+        assert_eq!(Proposed::of(&more, folder.path()), None, "another tool");
     }
 }

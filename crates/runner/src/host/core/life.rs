@@ -19,6 +19,27 @@ impl Core {
         self.refuse_given();
     }
 
+    /// The log was lost, and what is kept is what the server has shown. The agent does not run. `unanswered` are the key and `localId`
+    /// of commands without a receipt.
+    pub(crate) fn go_on_after_loss(&mut self, why: &str, unanswered: Vec<(String, String)>) {
+        self.close_open("the machine has lost its log of the session");
+        let text = format!(
+            "The machine could not use its log of this session any more ({why}), so it goes on with what the server has. What the agent \
+             did last may be missing above, and what had waited to be sent is lost. Prompts that waited are not done: send them \
+             again. The mode is ask. Guests can only read until the owner shares the session with them anew."
+        );
+        self.fail(ErrorCode::Unknown, &text);
+        match self.kept.turn.clone() {
+            Some(turn) => self.end_turn(turn, StopReason::Error),
+            None => self.seen_end = Some(AttentionKind::Failed),
+        }
+        for (key, id) in unanswered {
+            let why =
+                "The machine has lost its log, so it does not know whether this was done. Send it again if it was not.";
+            self.receipt(id, key, Done::Rejected(ReceiptCode::Stale, Some(why.to_owned())));
+        }
+    }
+
     /// Nobody knows whether an agent that has ended has begun with what it had been given. It must not be done twice.
     fn refuse_given(&mut self) {
         for prompt in self.kept.queue.clone().into_iter().filter(|prompt| prompt.is_given) {
@@ -204,6 +225,7 @@ impl Core {
         let signer = Signer { user: prompt.user, key: prompt.key.clone(), role, account: prompt.account.clone() };
         let asks = matches!(self.kept.mode, Mode::Ask | Mode::Plan);
         match self.rules.right(&signer) {
+            _ if prompt.is_task => {}
             Right::Nothing => {
                 let why = "The owner has taken the right to prompt away.".to_owned();
                 self.refuse(prompt, ReceiptCode::NotAllowed, why);
@@ -228,6 +250,9 @@ impl Core {
         let Some(driver) = &mut self.driver else { return false };
         match driver.command(ensemble_agent::Command::Prompt(order)) {
             Ok(output) => {
+                if prompt.is_task {
+                    self.task_is_given();
+                }
                 let name = (prompt.key, prompt.local_id);
                 self.change(Change::Give(name.0.clone(), name.1.clone()));
                 self.in_flight = Some(name);

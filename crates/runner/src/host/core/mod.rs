@@ -10,6 +10,7 @@ mod life;
 mod parts;
 mod prompts;
 mod summary;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -29,10 +30,11 @@ use ensemble_types::ids::{UserId, unique};
 use ensemble_types::time::Timestamp;
 use uuid::Uuid;
 
-use super::kept::{Change, Kept, Outgoing, Queued, RunningTurn};
+use super::kept::{Change, Kept, Outgoing, Queued, RunningTurn, local_id};
 use parts::Parts;
 
 pub(crate) use commands::Command;
+pub(crate) use tasks::TaskState;
 
 /// Prompts that may wait in a session.
 const MOST_QUEUED: usize = 100;
@@ -71,6 +73,12 @@ pub(crate) struct Core {
     said: Option<State>,
     wants: Wants,
     seen_end: Option<AttentionKind>,
+    /// Of the turn that runs, or the last one.
+    last_failure: Option<(ErrorCode, Option<Timestamp>)>,
+    /// How often the agent was refused something in the turn that runs.
+    denials: u32,
+    /// A person has interrupted the turn that runs.
+    is_interrupted_by_person: bool,
     now: Timestamp,
     effects: Effects,
 }
@@ -183,6 +191,9 @@ impl Core {
             said: None,
             wants: Wants::default(),
             seen_end: None,
+            last_failure: None,
+            denials: 0,
+            is_interrupted_by_person: false,
             now,
             effects: Effects::default(),
         }
@@ -248,6 +259,7 @@ impl Core {
     }
 
     fn fail(&mut self, code: ErrorCode, text: &str) {
+        self.last_failure = Some((code.clone(), None));
         self.say(Content::Error(Failure { code, text: text.to_owned(), retry_at: None }));
     }
 
@@ -267,20 +279,22 @@ impl Core {
     /// Adds a message. Returns the digest of its body, by which an answer names it. `None`: it is too long, and was not added.
     fn say_whole(&mut self, content: Content) -> Option<String> {
         let n = self.kept.n.saturating_add(1);
+        let local_id = self.kept.mark.as_ref().map(|mark| local_id(n, Some(mark)));
         let body = self.message(n, content).write().ok().filter(|body| signed_size(body) <= MOST_SIGNED)?;
         let digest = digest(&body);
-        self.change(Change::Say(Outgoing { n, body }));
+        self.change(Change::Say(Outgoing { n, local_id, body }));
         Some(digest)
     }
 
     fn message(&self, n: u64, content: Content) -> Message {
-        Message { local_id: local_id(n), at: self.now, list: self.list.clone(), n: Some(n), content }
+        Message {
+            local_id: local_id(n, self.kept.mark.as_deref()),
+            at: self.now,
+            list: self.list.clone(),
+            n: Some(n),
+            content,
+        }
     }
-}
-
-/// The `localId` of the host's message with this count.
-pub(crate) fn local_id(n: u64) -> String {
-    format!("h{n}")
 }
 
 /// The bytes of a signed message with this body: the body is JSON inside of JSON, and ids, key and signature are beside it.

@@ -16,6 +16,7 @@ struct Part {
     end: String,
     bytes: u64,
     has_grown: bool,
+    is_thought: bool,
 }
 
 impl Parts {
@@ -23,11 +24,12 @@ impl Parts {
         self.0.clear();
     }
 
-    pub(super) fn grow(&mut self, part: u32, text: &str) {
+    pub(super) fn grow(&mut self, part: u32, text: &str, is_thought: bool) {
         if self.0.len() >= MOST_PARTS && !self.0.contains_key(&part) {
             return;
         }
         let known = self.0.entry(part).or_default();
+        known.is_thought = is_thought;
         known.bytes = known.bytes.saturating_add(u64::try_from(text.len()).unwrap_or(u64::MAX));
         known.end.push_str(text);
         known.has_grown = true;
@@ -53,7 +55,8 @@ impl Parts {
             let (text, _) = end(&part.end, MOST_FRAME_TEXT);
             let length = u64::try_from(text.len()).unwrap_or(u64::MAX);
             let offset = part.bytes.saturating_sub(length);
-            Frame { turn_id: turn.to_owned(), part: *number, offset, text: text.to_owned() }
+            let (turn_id, thought) = (turn.to_owned(), part.is_thought);
+            Frame { turn_id, part: *number, offset, text: text.to_owned(), thought }
         });
         frames.collect()
     }
@@ -66,23 +69,24 @@ mod tests {
     #[test]
     fn a_frame_has_the_newest_end_and_says_where_it_is() {
         let mut parts = Parts::default();
-        parts.grow(0, "hello");
-        assert_eq!(parts.frames("t"), [Frame { turn_id: "t".into(), part: 0, offset: 0, text: "hello".into() }]);
+        parts.grow(0, "hello", true);
+        let hello = Frame { turn_id: "t".into(), part: 0, offset: 0, text: "hello".into(), thought: true };
+        assert_eq!(parts.frames("t"), [hello]);
         assert!(!parts.has_grown() && parts.frames("t").is_empty(), "nothing is sent twice");
         for _ in 0..1_000 {
-            parts.grow(0, &"x".repeat(100));
+            parts.grow(0, &"x".repeat(100), false);
         }
         let [frame] = parts.frames("t").try_into().unwrap();
         assert_eq!((frame.text.len(), frame.offset), (MOST_FRAME_TEXT, 100_005 - MOST_FRAME_TEXT as u64));
         parts.complete(0);
-        parts.grow(1, "next");
+        parts.grow(1, "next", false);
         assert_eq!(parts.frames("t").len(), 1);
     }
 
     #[test]
     fn only_so_many_texts_grow_at_once() {
         let mut parts = Parts::default();
-        (0..40).for_each(|part| parts.grow(part, "x"));
+        (0..40).for_each(|part| parts.grow(part, "x", false));
         assert_eq!(parts.frames("t").len(), MOST_PARTS);
     }
 }

@@ -20,7 +20,8 @@ pub(super) fn queued(prompt: Prompt, local_id: String, signer: &Signer) -> Resul
         return Err(Done::Rejected(ReceiptCode::Unsupported, Some(text)));
     }
     let (user, key, account) = (signer.user, signer.key.clone(), signer.account.clone());
-    let prompt = Queued { user, key, account, local_id, text, attachments, is_approved: false, is_given: false };
+    let prompt =
+        Queued { user, key, account, local_id, text, attachments, is_approved: false, is_given: false, is_task: false };
     Ok((prompt, when))
 }
 

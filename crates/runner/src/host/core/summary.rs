@@ -6,6 +6,7 @@ impl Core {
     /// Says what has become different.
     pub(super) fn settle(&mut self) {
         self.pump();
+        self.settle_task();
         if self.is_draining && self.is_idle_but_queue() && !self.is_stopping {
             self.stop_agent();
         }

@@ -4,17 +4,21 @@ use super::*;
 
 impl Core {
     pub(super) fn begin_turn(&mut self, cause: Cause) {
-        let prompt_id = match cause {
-            Cause::Prompt => self.in_flight.take().map(|(key, local_id)| {
-                self.change(Change::Unqueue(key, local_id.clone()));
-                local_id
-            }),
-            _ => None,
-        };
+        let begun = self.in_flight.take_if(|_| cause == Cause::Prompt);
+        let of_task = begun.as_ref().and_then(|(key, local_id)| {
+            let found = self.kept.queue.iter().find(|prompt| prompt.key == *key && prompt.local_id == *local_id);
+            found.filter(|prompt| prompt.is_task).map(|prompt| prompt.text.clone())
+        });
+        let prompt_id = begun.map(|(key, local_id)| {
+            self.change(Change::Unqueue(key, local_id.clone()));
+            local_id
+        });
+        let cause = if of_task.is_some() { Cause::Task } else { cause };
         let turn = RunningTurn { id: unique().to_string(), cause, prompt_id };
         self.parts.clear();
         self.seen_end = None;
-        self.say_turn(&turn, TurnState::Started, |_| {});
+        (self.last_failure, self.denials, self.is_interrupted_by_person) = (None, 0, false);
+        self.say_turn(&turn, TurnState::Started, |said| said.text = of_task);
         self.change(Change::Turn(Some(turn)));
     }
 
@@ -46,6 +50,7 @@ impl Core {
             state,
             cause: turn.cause.clone(),
             prompt_id: turn.prompt_id.clone(),
+            text: None,
             stop_reason: None,
             usage: None,
             cost_usd: None,
@@ -54,6 +59,7 @@ impl Core {
         if let Some(stop) = &said.stop_reason {
             let is_bad = matches!(stop, StopReason::Error | StopReason::Limit);
             self.seen_end = Some(if is_bad { AttentionKind::Failed } else { AttentionKind::Finished });
+            self.end_task_turn(&said);
         }
         self.say(Content::Turn(said));
     }

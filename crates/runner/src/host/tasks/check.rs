@@ -49,7 +49,7 @@ impl Refused {
 pub(super) fn check(
     opened: &SignedTask,
     list: &List,
-    provider: Provider,
+    (provider, session): (Provider, TaskSession),
     now: Timestamp,
 ) -> Result<SessionTask, Refused> {
     let role = list.device(&opened.key).map(|device| device.role);
@@ -58,8 +58,13 @@ pub(super) fn check(
     }
     let task: SessionTask =
         serde_json::from_str(&opened.body).map_err(|error| Refused::unsupported(error.to_string()))?;
-    if task.session != TaskSession::Start {
-        return Err(Refused::unsupported("it does not begin a session"));
+    match (task.session, &task.prompt) {
+        (TaskSession::Start, None) => {}
+        (TaskSession::Turn, Some(prompt)) if !prompt.trim().is_empty() => {}
+        _ => return Err(Refused::unsupported("a prompt is for the task that is a turn, and for no other")),
+    }
+    if task.session != session {
+        return Err(Refused::not_signed("the server says that it is another kind of task than its signer"));
     }
     if task.mode == Permission::Bypass && role != Some(Role::Primary) {
         return Err(Refused::not_signed("only a primary device starts a session in bypass"));

@@ -4,6 +4,7 @@ mod check;
 mod nonces;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,6 +19,8 @@ use super::Host;
 use super::local::Start;
 pub(crate) use check::Refused;
 pub(super) use nonces::Nonces;
+pub(crate) use turn::TaskTurn;
+pub(super) use turn::{Ends, Order, Sessions};
 
 impl Host {
     /// What a sealed task has this machine do, if its owner has signed it. The task can be done only under its own id from now on.
@@ -37,12 +40,37 @@ impl Host {
             }
             list => list?,
         };
+        if self.lists.lacks_newest().await {
+            return Ok(Err(Refused::not_signed("the server keeps the newest device list of the owner back")));
+        }
         let now = self.now();
-        let task = match check::check(&opened, &list, lease.provider, now) {
+        let Some(session) = lease.session else {
+            return Ok(Err(Refused::unsupported("the server says that it is no session")));
+        };
+        let task = match check::check(&opened, &list, (lease.provider, session), now) {
             Ok(task) => task,
             Err(refused) => return Ok(Err(refused)),
         };
         Ok(self.nonces.take(&task, lease.task_id, now).await.map(|()| task))
+    }
+
+    /// Whether another agent could run beside those that do.
+    pub(crate) fn has_room(&self) -> bool {
+        self.room.has_room()
+    }
+
+    /// Has the session of a task do its prompt, in a new session or in the one that an earlier attempt has begun. `prompt_id`
+    /// names the attempt.
+    pub(crate) async fn do_task(
+        self: &Arc<Self>,
+        task: SessionTask,
+        directory: PathBuf,
+        prompt_id: String,
+    ) -> Result<(SessionId, TaskTurn), String> {
+        let text = task.prompt.clone().unwrap_or_default();
+        let session = self.begin_task(task, directory).await?;
+        let turn = self.hosted.begin(session, prompt_id, text).await?;
+        Ok((session, turn))
     }
 
     /// Begins the session of a task. The same task again finds the session that it has begun.

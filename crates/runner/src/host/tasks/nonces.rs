@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
 use super::check::{CLOCKS, Refused};
-use crate::disk::on_disk;
+use crate::disk::{on_disk, replace};
 
 const FILE: &str = "tasks.json";
 /// Only devices of the owner add any.
@@ -51,7 +50,7 @@ impl Nonces {
             Ok(text) => serde_json::from_slice(&text).map_err(io::Error::other)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let known = Known { since: now, taken: BTreeMap::new() };
-                write(&path, &known)?;
+                replace(&path, &known)?;
                 known
             }
             Err(error) => return Err(error),
@@ -81,19 +80,9 @@ impl Nonces {
         }
         next.taken.insert(task.nonce.clone(), Taken { task: id, expires: task.expires });
         let (path, to_write) = (self.path.clone(), next.clone());
-        let written = on_disk(move || write(&path, &to_write)).await;
+        let written = on_disk(move || replace(&path, &to_write)).await;
         written.map_err(|error| Refused::busy(format!("{}: {error}", self.path.display())))?;
         *known = next;
         Ok(())
     }
-}
-
-fn write(path: &Path, known: &Known) -> io::Result<()> {
-    let new = path.with_extension("new");
-    let mut options = fs::OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-    io::Write::write_all(&mut file, &serde_json::to_vec(known)?)?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    path.parent().map_or(Ok(()), |folder| fs::File::open(folder)?.sync_all())
 }

@@ -86,13 +86,15 @@ impl Account {
     }
 
     fn check(&self, task: &SessionTask, by: &AccountKey) -> Result<SessionTask, &'static str> {
-        check(&self.signed(task, by), &self.list, Provider::Claude, now()).map_err(|refused| refused.code)
+        check(&self.signed(task, by), &self.list, (Provider::Claude, TaskSession::Start), now())
+            .map_err(|refused| refused.code)
     }
 }
 
 fn task() -> SessionTask {
     SessionTask {
         session: TaskSession::Start,
+        prompt: None,
         session_id: SessionId::generate(),
         provider: Provider::Claude,
         working_directory: "/w".to_owned(),
@@ -150,11 +152,23 @@ fn a_task_is_good_for_its_provider_and_its_time() {
 #[test]
 fn what_is_not_known_is_not_done() {
     let account = Account::new();
-    let turn = SessionTask { session: TaskSession::Turn, ..task() };
-    assert_eq!(account.check(&turn, &account.primary), Err("TASK_NOT_SUPPORTED"));
+    // A prompt is for a turn, and a turn needs one. The server does not make one of the other.
+    let prompt = |text: &str| Some(text.to_owned());
+    for (session, prompt, said, expected) in [
+        (TaskSession::Turn, prompt("p"), TaskSession::Turn, None),
+        (TaskSession::Turn, None, TaskSession::Turn, Some("TASK_NOT_SUPPORTED")),
+        (TaskSession::Turn, prompt(" "), TaskSession::Turn, Some("TASK_NOT_SUPPORTED")),
+        (TaskSession::Start, prompt("p"), TaskSession::Start, Some("TASK_NOT_SUPPORTED")),
+        (TaskSession::Turn, prompt("p"), TaskSession::Start, Some("TASK_NOT_SIGNED")),
+        (TaskSession::Start, None, TaskSession::Turn, Some("TASK_NOT_SIGNED")),
+    ] {
+        let signed = account.signed(&SessionTask { session, prompt, ..task() }, &account.primary);
+        let checked = check(&signed, &account.list, (Provider::Claude, said), now());
+        assert_eq!(checked.err().map(|refused| refused.code), expected, "{session:?} as {said:?}");
+    }
     let with_more = serde_json::to_string(&task()).unwrap().replace("\"mode\"", "\"sandbox\":true,\"mode\"");
     let opened = account.opened(&with_more, &account.primary).unwrap();
-    let refused = check(&opened, &account.list, Provider::Claude, now()).unwrap_err();
+    let refused = check(&opened, &account.list, (Provider::Claude, TaskSession::Start), now()).unwrap_err();
     assert_eq!(refused.code, "TASK_NOT_SUPPORTED");
     // What is wrong is said here only.
     assert!(refused.why.contains("sandbox") && !refused.sentence.contains("sandbox"));

@@ -129,7 +129,7 @@ fn a_command_is_taken_once_and_not_late() {
     let (list, at) = (KnownList { version: 1, digest: "d".into() }, room.now);
     let message = Message { local_id: "b".into(), at, list, n: None, content: prompt("late") };
     room.core.set_time(at.plus(Duration::from_secs(2 * 86_400)));
-    room.core.command(Command { message, signer: owner, epoch: 1 });
+    room.core.command(Command { message, signer: owner, epoch: 1, list_is_withheld: false });
     room.settle();
     assert!(!room.lines.iter().any(|line| line.contains("late")));
 }
@@ -220,4 +220,16 @@ fn a_mode_counts_when_the_agent_has_it() {
     room.grant(guest, May::Prompt, 1);
     let signer = room.signer(guest, Role::Primary);
     assert_eq!(room.send_as(signer, prompt("theirs")), None, "the owner is asked");
+}
+
+#[test]
+fn nothing_is_done_while_the_newest_device_list_is_withheld() {
+    let mut room = room();
+    room.begin();
+    room.list_is_withheld = true;
+    rejected(&room.prompt("one"), ReceiptCode::Busy);
+    room.list_is_withheld = true;
+    rejected(&room.grant(UserId::generate(), May::Prompt, 1), ReceiptCode::Busy);
+    assert!(room.core.kept.queue.is_empty() && room.core.kept.turn.is_none());
+    assert_eq!(room.prompt("two").outcome, ReceiptOutcome::Done);
 }

@@ -1,6 +1,5 @@
 //! The decisions of a host, with an agent that does what a line says.
 
-use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use ensemble_agent::{
@@ -13,13 +12,15 @@ use ensemble_transcript::body::{
 use ensemble_transcript::rules::Signer;
 use ensemble_transcript::words::{May, OptionKind, ReceiptCode, ReceiptOutcome, When};
 use ensemble_types::devices::Role;
-use ensemble_types::ids::{SessionId, unique};
+use ensemble_types::ids::SessionId;
 use serde_json::json;
 
 use super::*;
 
 mod commands;
 mod life;
+mod lost;
+mod tasks;
 
 /// Does what the lines say: `ready`, `turn`, `say X`, `ask`, `question`, `withdraw N`, `end`.
 struct Scripted {
@@ -155,6 +156,8 @@ struct Room {
     starts: Vec<Start>,
     closed: bool,
     wants: Wants,
+    /// At the next command.
+    list_is_withheld: bool,
 }
 
 fn room() -> Room {
@@ -162,29 +165,7 @@ fn room() -> Room {
 }
 
 fn kept(directory: &str) -> Kept {
-    Kept {
-        session: SessionId::generate(),
-        agent: "claude".into(),
-        directory: directory.into(),
-        host_key: "k".into(),
-        mode: Mode::Ask,
-        model: None,
-        conversation: unique(),
-        resume: None,
-        cost_usd: None,
-        n: 0,
-        unsent: VecDeque::new(),
-        seen: 0,
-        taken: VecDeque::new(),
-        lost: None,
-        access: Vec::new(),
-        queue: VecDeque::new(),
-        turn: None,
-        open: BTreeMap::new(),
-        tools: Default::default(),
-        process: None,
-        ended: false,
-    }
+    Kept::new(SessionId::generate(), "claude".into(), directory.into(), "k".into())
 }
 
 fn room_of(kept: Kept) -> Room {
@@ -198,7 +179,19 @@ fn room_by(owner: UserId, kept: Kept) -> Room {
         Setting { kind: Kind::Claude, driver_of: scripted, owner, list, key_epoch: 1, branch: None, as_root: false };
     let core = Core::new(kept, setting, now);
     let (said, digests, lines, starts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    Room { core, owner, now, sent: 0, said, digests, lines, starts, closed: false, wants: Wants::default() }
+    Room {
+        core,
+        owner,
+        now,
+        sent: 0,
+        said,
+        digests,
+        lines,
+        starts,
+        closed: false,
+        wants: Wants::default(),
+        list_is_withheld: false,
+    }
 }
 
 impl Room {
@@ -248,7 +241,8 @@ impl Room {
         let message = Message { local_id: local_id.to_owned(), at: self.now, list, n: None, content };
         let before = self.said.len();
         self.core.set_time(self.now);
-        self.core.command(Command { message, signer, epoch: 1 });
+        let list_is_withheld = std::mem::take(&mut self.list_is_withheld);
+        self.core.command(Command { message, signer, epoch: 1, list_is_withheld });
         self.settle();
         let mut receipts = self.said[before..].iter().filter_map(|said| match &said.content {
             Content::Receipt(receipt) if receipt.command_id == local_id => Some(receipt.clone()),

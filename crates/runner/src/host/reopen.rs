@@ -1,0 +1,233 @@
+//! Goes on with the sessions of earlier processes, also when the log of one is lost, damaged or older than what the server has.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ensemble_agent::Kind;
+use ensemble_client::Error;
+use ensemble_types::ids::SessionId;
+use ensemble_types::problem::Code;
+use rand::RngCore;
+use tokio::task::JoinSet;
+
+use super::agents::Agent;
+use super::core::{Core, Setting};
+use super::kept::Kept;
+use super::keys::Keys;
+use super::session::Session;
+use super::shown::{self, GoesOn, Shown};
+use super::spool::{Card, Opened, Spool};
+use super::{Host, Pause, place, status};
+use crate::disk::on_disk;
+use crate::drain::Phase;
+
+/// What became of a session of an earlier process.
+pub(super) enum Reopened {
+    Session(Box<Session>),
+    /// It is to be tried again.
+    Later(SessionId),
+    /// It is not hosted here any more.
+    Not,
+}
+
+/// Why a session is not hosted.
+enum Why {
+    /// That may be over soon.
+    Now(String),
+    Damaged(String),
+    /// It does not exist any more.
+    Gone,
+}
+
+/// A process on another copy of this machine learns at once that it has lost its sessions. What it says until then is read here.
+const OTHER_ENDS_WITHIN: Duration = Duration::from_secs(5);
+
+const OLD: &str = "it is older than what this machine has sent";
+
+impl Host {
+    /// The sessions of earlier processes. Their agents do not run.
+    pub(super) async fn recover(self: &Arc<Self>) -> JoinSet<Reopened> {
+        let folder = self.sessions.clone();
+        let ids = on_disk(move || Spool::all(&folder)).await.unwrap_or_else(|error| {
+            tracing::error!("The sessions of this machine cannot be read: {error}");
+            Vec::new()
+        });
+        ids.into_iter().map(|id| self.clone().reopen(id)).collect()
+    }
+
+    /// Opens a session as soon as the server has confirmed that no other process hosts it.
+    pub(super) async fn reopen(self: Arc<Self>, id: SessionId) -> Reopened {
+        let _is_used = self.unended.clone();
+        let opened = tokio::select! {
+            opened = self.try_to_reopen(id) => opened,
+            () = self.drain.reached(Phase::Draining) => return Reopened::Not,
+        };
+        match opened {
+            Ok(session) => Reopened::Session(Box::new(session)),
+            Err(Why::Now(why)) => {
+                tracing::error!(session.id = %id, "A session cannot be hosted now: {why}");
+                Reopened::Later(id)
+            }
+            Err(Why::Damaged(why)) => {
+                tracing::error!(session.id = %id, "A session cannot be hosted any more: {why}");
+                Reopened::Not
+            }
+            Err(Why::Gone) => {
+                let folder = self.sessions.clone();
+                if let Err(error) = on_disk(move || Spool::set_aside(&folder, id)).await {
+                    tracing::error!(session.id = %id, "Cannot set a deleted session aside: {error}");
+                }
+                Reopened::Not
+            }
+        }
+    }
+
+    async fn try_to_reopen(self: &Arc<Self>, id: SessionId) -> Result<Session, Why> {
+        self.claim(id).await?;
+        if !self.name.has_ended {
+            tokio::time::sleep(OTHER_ENDS_WITHIN).await;
+        }
+        let folder = self.sessions.clone();
+        let opened = on_disk(move || Spool::open(&folder, id)).await.map_err(|error| match error.kind() {
+            std::io::ErrorKind::InvalidData => Why::Damaged(error.to_string()),
+            _ => Why::Now(error.to_string()),
+        })?;
+        let (card, why) = match opened {
+            Opened::Whole(spool, kept) => {
+                self.end_agent(kept.process).await;
+                let keys = self.keys(id, &kept.host_key)?;
+                let epoch = keys.ring().epoch();
+                let shown = self.shown(&keys, id, Some(kept.n)).await?;
+                if shown.n() <= kept.n {
+                    let mut core = self.core(*kept, epoch).await;
+                    let (epoch, sealed) = keys.changes().borrow().clone();
+                    core.set_key(epoch, sealed);
+                    core.recover();
+                    return self.session(core, spool, keys).await;
+                }
+                (spool.card().clone(), OLD.to_owned())
+            }
+            Opened::Lost(card, why) => {
+                self.end_agent(card.process).await;
+                (card, why)
+            }
+        };
+        self.go_on(id, card, &why).await
+    }
+
+    /// Says that this process hosts the session, when the server can be reached.
+    async fn claim(&self, id: SessionId) -> Result<(), Why> {
+        let mut pause = Pause::new(self);
+        loop {
+            match status::claim(self, id).await {
+                Ok(()) => return Ok(()),
+                Err(error) if error.is(Code::LeaseLost) => {
+                    return Err(Why::Now("another process hosts it. Was this machine copied?".to_owned()));
+                }
+                Err(error) => wait(&mut pause, id, error).await?,
+            }
+        }
+    }
+
+    async fn shown(&self, keys: &Keys, id: SessionId, known: Option<u64>) -> Result<Shown, Why> {
+        let mut pause = Pause::new(self);
+        loop {
+            match shown::read(self, keys, id, known).await {
+                Ok(shown) => return shown.map_err(Why::Now),
+                Err(error) => wait(&mut pause, id, error).await?,
+            }
+        }
+    }
+
+    /// A guard that was killed with its host may have left something behind.
+    async fn end_agent(&self, process: Option<uuid::Uuid>) {
+        if let Some(before) = process {
+            crate::orphans::end(before, Duration::ZERO).await;
+        }
+    }
+
+    /// Begins the log of a session anew with what never changes and what the server shows.
+    async fn go_on(self: &Arc<Self>, id: SessionId, card: Card, why: &str) -> Result<Session, Why> {
+        let keys = self.keys(id, &card.host_key)?;
+        let shown = self.shown(&keys, id, None).await?;
+        let (epoch, host_key) = keys.changes().borrow().clone();
+        let GoesOn { kept, unanswered } = shown.go_on(Card { host_key, ..card });
+        let kept = Kept { lost: Some(self.now()), mark: Some(mark()), ..kept };
+        let mut core = self.core(kept, epoch).await;
+        core.go_on_after_loss(why, unanswered);
+        // The new log begins with all of it.
+        core.take_changes();
+        let (folder, kept) = (self.sessions.clone(), core.kept.clone());
+        let replaced = on_disk(move || Spool::replace_lost(&folder, &kept)).await;
+        let (spool, aside) = replaced.map_err(|error| Why::Now(format!("its log cannot be begun anew: {error}")))?;
+        tracing::error!(
+            session.id = %id, aside = %aside.display(), n = core.kept.n,
+            "The log of a session could not be used and was set aside: {why}. The session goes on with what the server has"
+        );
+        self.session(core, spool, keys).await
+    }
+
+    fn keys(&self, id: SessionId, host_key: &str) -> Result<Keys, Why> {
+        let own = (self.key.clone(), self.boxed.clone());
+        let server = (self.client.clone(), self.config.machine.clone());
+        Keys::open(server, own, self.lists.clone(), id, host_key)
+            .map_err(|error| Why::Damaged(format!("its key does not open: {error}")))
+    }
+
+    async fn core(&self, kept: Kept, key_epoch: u32) -> Core {
+        // An agent that was taken out of the configuration: its sessions stay, and no start succeeds.
+        let Agent { kind, .. } =
+            Agent::named(&self.config, &kept.agent).unwrap_or_else(|_| Agent::without_program(Kind::Acp));
+        let setting = Setting {
+            kind,
+            driver_of: ensemble_agent::driver,
+            owner: self.owner,
+            list: self.lists.known().await,
+            key_epoch,
+            branch: place::branch(&kept.directory).await,
+            as_root: nix::unistd::geteuid().is_root(),
+        };
+        Core::new(kept, setting, self.now())
+    }
+
+    /// A session that has just begun.
+    pub(super) async fn begun(self: &Arc<Self>, spool: Spool, kept: Kept) -> Result<Session, String> {
+        let begin = async {
+            let keys = self.keys(kept.session, &kept.host_key)?;
+            let mut core = self.core(kept, keys.ring().epoch()).await;
+            core.begin();
+            self.session(core, spool, keys).await
+        };
+        begin.await.map_err(|why| match why {
+            Why::Now(why) | Why::Damaged(why) => why,
+            Why::Gone => "It does not exist any more".to_owned(),
+        })
+    }
+
+    /// What has changed is on disk before any of it is sent.
+    async fn session(self: &Arc<Self>, mut core: Core, mut spool: Spool, keys: Keys) -> Result<Session, Why> {
+        let changes = core.take_changes();
+        if !changes.is_empty() {
+            let written = on_disk(move || spool.write(&changes).map(|()| spool)).await;
+            spool = written.map_err(|error| Why::Now(format!("its log cannot be written: {error}")))?;
+        }
+        Ok(Session::new(self.clone(), core, spool, keys))
+    }
+}
+
+/// Waits after an error that may be over later.
+async fn wait(pause: &mut Pause, id: SessionId, error: Error) -> Result<(), Why> {
+    if error.is_not_found() {
+        return Err(Why::Gone);
+    }
+    pause.note(id, "It waits to be hosted", &error);
+    pause.wait().await;
+    Ok(())
+}
+
+/// Makes the names of messages different from those that the lost log may have used.
+fn mark() -> String {
+    let mut random = [0; 3];
+    rand::rngs::OsRng.fill_bytes(&mut random);
+    ensemble_client::devices::encode(&random)
+}

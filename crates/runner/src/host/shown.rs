@@ -1,0 +1,198 @@
+//! What the server shows of a session: the host's own newest messages, from which it goes on when its log is lost or old.
+//!
+//! A server can keep messages back and show old ones. So only what this machine's key has signed counts, and nothing that gives
+//! people or the agent a right is read from it.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use ensemble_client::seal::{self, KeyRing, Purpose};
+use ensemble_client::{Error, Window};
+use ensemble_transcript::Envelope;
+use ensemble_transcript::body::{Content, Message, Writer};
+use ensemble_transcript::words::{Cause, ErrorCode, Phase, StopReason, ToolStatus, TurnState};
+use ensemble_types::ids::SessionId;
+use ensemble_types::messages::Message as Stored;
+
+use super::Host;
+use super::kept::{Kept, RunningTurn, TaskEnd, TaskTurn};
+use super::keys::{Keys, NoKey};
+use super::spool::Card;
+
+const PAGE: u32 = 100;
+/// The newest own message is near the end.
+const FIRST_PAGE: u32 = 20;
+/// Pages that are read at most.
+const MOST_PAGES: usize = 200;
+/// Commands that get a receipt because the lost log may have had it.
+const MOST_UNANSWERED: usize = 200;
+
+/// What was found, newest message first.
+#[derive(Debug, Default)]
+pub(crate) struct Shown {
+    /// The `seq` of the newest message.
+    newest: i64,
+    /// The host's own messages, by their count.
+    own: BTreeMap<u64, Fact>,
+    /// The key and `localId` of the commands with a receipt.
+    answered: HashSet<(String, String)>,
+    /// Those of all commands that were seen, newest first.
+    commands: Vec<(String, String)>,
+}
+
+/// What one of the host's own messages says about what may still be open.
+#[derive(Debug)]
+enum Fact {
+    State { phase: Phase, resume: Option<String>, model: Option<String>, cost_usd: Option<f64> },
+    Turn(RunningTurn, TurnState),
+    Asked(String, bool),
+    Resolved(String),
+    Tool(String, bool),
+    Other,
+}
+
+/// Where a session goes on after its log was lost.
+pub(crate) struct GoesOn {
+    pub(crate) kept: Kept,
+    /// The key and `localId` of commands without a receipt, oldest first.
+    pub(crate) unanswered: Vec<(String, String)>,
+}
+
+impl Shown {
+    /// Takes a message of the server. `key` is this machine's.
+    pub(crate) fn add(&mut self, session: SessionId, key: &str, stored: &Stored, opened: &[u8]) {
+        self.newest = self.newest.max(stored.seq);
+        let Ok(envelope) = Envelope::open(session, opened) else { return };
+        let Ok(message) = envelope.message() else { return };
+        if message.local_id != stored.local_id {
+            return;
+        }
+        match (message.content.writer(), message.n) {
+            (Writer::Client, _) => self.commands.push((envelope.key, message.local_id)),
+            (Writer::Host, Some(n)) if envelope.key == key => self.add_own(n, message),
+            _ => {}
+        }
+    }
+
+    fn add_own(&mut self, n: u64, message: Message) {
+        let fact = match message.content {
+            Content::State(state) => Fact::State {
+                phase: state.phase,
+                resume: state.provider_session_id,
+                model: state.model,
+                cost_usd: state.cost_usd,
+            },
+            Content::Turn(turn) => {
+                Fact::Turn(RunningTurn { id: turn.turn_id, cause: turn.cause, prompt_id: turn.prompt_id }, turn.state)
+            }
+            Content::Permission(asked) => Fact::Asked(asked.request_id, false),
+            Content::Question(asked) => Fact::Asked(asked.request_id, true),
+            Content::Resolved(resolved) => Fact::Resolved(resolved.request_id),
+            Content::ToolCall(call) => match call.status {
+                Some(ToolStatus::Pending | ToolStatus::InProgress) => Fact::Tool(call.tool_call_id, true),
+                Some(_) => Fact::Tool(call.tool_call_id, false),
+                None => Fact::Other,
+            },
+            Content::Receipt(receipt) => {
+                self.answered.insert((receipt.key, receipt.command_id));
+                Fact::Other
+            }
+            _ => Fact::Other,
+        };
+        self.own.entry(n).or_insert(fact);
+    }
+
+    /// The newest count of the host's own messages.
+    pub(crate) fn n(&self) -> u64 {
+        self.own.last_key_value().map_or(0, |(n, _)| *n)
+    }
+
+    /// Whether nothing from before can be open: the newest state but one of an agent at rest was found.
+    fn is_enough(&self) -> bool {
+        self.own.values().any(|fact| matches!(fact, Fact::State { phase: Phase::Idle, .. }))
+    }
+
+    /// How the session goes on with what was found.
+    pub(crate) fn go_on(self, card: Card) -> GoesOn {
+        let n = self.n();
+        let Card { session, agent, directory, host_key, process } = card;
+        let mut kept = Kept { n, seen: self.newest, process, ..Kept::new(session, agent, directory, host_key) };
+        let mut open: BTreeMap<String, bool> = BTreeMap::new();
+        let mut tools: BTreeSet<String> = BTreeSet::new();
+        for fact in self.own.into_values() {
+            match fact {
+                Fact::State { phase, resume, model, cost_usd } => {
+                    kept.ended = phase == Phase::Ended;
+                    (kept.resume, kept.model, kept.cost_usd) = (resume, model, cost_usd);
+                }
+                Fact::Turn(turn, state) => {
+                    if turn.cause == Cause::Task {
+                        kept.task = turn.prompt_id.clone().map(begun);
+                    }
+                    kept.turn = (state == TurnState::Started).then_some(turn);
+                    tools.clear();
+                }
+                Fact::Asked(id, is_question) => drop(open.insert(id, is_question)),
+                Fact::Resolved(id) => drop(open.remove(&id)),
+                Fact::Tool(id, true) => drop(tools.insert(id)),
+                Fact::Tool(id, false) => drop(tools.remove(&id)),
+                Fact::Other => {}
+            }
+        }
+        (kept.open, kept.tools) = (open, tools);
+        let answered = self.answered;
+        let unanswered = self.commands.into_iter().filter(|command| !answered.contains(command));
+        let mut unanswered: Vec<_> = unanswered.take(MOST_UNANSWERED).collect();
+        unanswered.reverse();
+        GoesOn { kept, unanswered }
+    }
+}
+
+/// A task of which the log is lost: how it ended is not known, and the agent had begun with it.
+fn begun(prompt_id: String) -> TaskTurn {
+    let ended = TaskEnd { stop: Some(StopReason::Error), error: Some(ErrorCode::Crashed), ..TaskEnd::default() };
+    TaskTurn { prompt_id, has_begun: true, ended: Some(ended) }
+}
+
+/// Reads the session's newest messages. `known` is the count of the log, if there is one: then only the newest own message is looked
+/// for.
+///
+/// # Errors
+/// The outer error: the server cannot be asked now. The inner one says why what it shows is not enough.
+pub(crate) async fn read(
+    host: &Host,
+    keys: &Keys,
+    session: SessionId,
+    known: Option<u64>,
+) -> Result<Result<Shown, String>, Error> {
+    match keys.refresh().await {
+        Ok(()) => {}
+        Err(NoKey::Client(error)) => return Err(error),
+        Err(why) => tracing::warn!(session.id = %session, "No newer key: {why}"),
+    }
+    let (ring, key) = (keys.ring(), host.key.public_key());
+    let mut shown = Shown::default();
+    let mut before = None;
+    for _ in 0..MOST_PAGES {
+        let window = Window { before, after: None, limit: Some(if known.is_some() { FIRST_PAGE } else { PAGE }) };
+        let page = host.client.message_page(session, window).await?;
+        for stored in &page.messages {
+            shown.newest = shown.newest.max(stored.seq);
+            let Some(opened) = open(&ring, session, stored) else { continue };
+            shown.add(session, &key, stored, &opened);
+        }
+        let first = page.messages.iter().map(|message| message.seq).min();
+        let is_enough = if known.is_some() { shown.n() > 0 } else { shown.is_enough() };
+        if is_enough || !page.has_more || first.is_none() || (before.is_some() && first >= before) {
+            return Ok(Ok(shown));
+        }
+        before = first;
+    }
+    if shown.n() > 0 || known.is_some() {
+        return Ok(Ok(shown));
+    }
+    Ok(Err(format!("the server shows none of its messages among the newest {}", MOST_PAGES * PAGE as usize)))
+}
+
+fn open(ring: &KeyRing, session: SessionId, stored: &Stored) -> Option<Vec<u8>> {
+    seal::open(ring, Purpose::Message(session), &stored.content).ok()
+}

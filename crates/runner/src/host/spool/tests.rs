@@ -1,0 +1,176 @@
+//! A log on disk, whole, torn and damaged.
+
+use super::super::kept::Outgoing;
+use super::*;
+
+pub(crate) fn kept() -> Kept {
+    Kept::new(SessionId::generate(), "claude".into(), "/w".into(), "k".into())
+}
+
+fn say(n: u64, bytes: usize) -> Change {
+    Change::Say(Outgoing { n, local_id: None, body: "x".repeat(bytes) })
+}
+
+fn open(folder: &tempfile::TempDir, kept: &Kept) -> (Spool, Kept) {
+    match Spool::open(folder.path(), kept.session).unwrap() {
+        Opened::Whole(spool, kept) => (spool, *kept),
+        lost => panic!("{lost:?}"),
+    }
+}
+
+fn step(spool: &mut Spool, kept: &mut Kept, changes: Vec<Change>) {
+    changes.iter().cloned().for_each(|change| kept.apply(change));
+    spool.write(&changes).unwrap();
+    if spool.is_long() {
+        spool.fold(kept).unwrap();
+    }
+}
+
+#[test]
+fn what_was_written_is_there_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = kept();
+    let mut spool = Spool::create(folder.path(), &kept).unwrap();
+    step(&mut spool, &mut kept, vec![say(1, 5), say(2, 5), Change::Seen(7)]);
+    step(&mut spool, &mut kept, vec![Change::Sent(1)]);
+    assert_eq!(Spool::all(folder.path()).unwrap(), [kept.session]);
+    let (_, read) = open(&folder, &kept);
+    assert_eq!((read.n, read.seen, read.unsent.len()), (2, 7, 1));
+}
+
+#[test]
+fn half_a_step_did_not_happen() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = kept();
+    let mut spool = Spool::create(folder.path(), &kept).unwrap();
+    step(&mut spool, &mut kept, vec![say(1, 5)]);
+    step(&mut spool, &mut kept, vec![say(2, 5), Change::Seen(3)]);
+    let path = folder.path().join(kept.session.to_string()).join("log-0.jsonl");
+    let whole = fs::read(&path).unwrap();
+    let first = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+    for end in first..whole.len() {
+        fs::write(&path, &whole[..end]).unwrap();
+        let (mut spool, mut read) = open(&folder, &kept);
+        assert_eq!((read.n, read.seen), (1, 0), "{end} bytes");
+        // What comes after it is not lost with it.
+        step(&mut spool, &mut read, vec![Change::Seen(9)]);
+        assert_eq!(open(&folder, &kept).1.seen, 9);
+    }
+}
+
+#[test]
+fn a_long_log_is_folded_and_nothing_is_applied_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut kept = kept();
+    let mut spool = Spool::create(folder.path(), &kept).unwrap();
+    for n in 1..=100 {
+        step(&mut spool, &mut kept, vec![say(n, 100_000)]);
+        step(&mut spool, &mut kept, vec![Change::Sent(n.saturating_sub(2))]);
+    }
+    let session = folder.path().join(kept.session.to_string());
+    assert_eq!(fs::read_dir(&session).unwrap().count(), 3, "a snapshot, one log and what never changes");
+    let (_, read) = open(&folder, &kept);
+    assert_eq!((read.n, read.unsent.len()), (100, 2));
+    // A process that ended between the new snapshot and the removal of the old log.
+    fs::write(session.join("log-0.jsonl"), b"[{\"seen\":99}]\n").unwrap();
+    assert_eq!(open(&folder, &kept).1.seen, 0);
+}
+
+/// Opens a log that is lost, and says why.
+fn lost(folder: &Path, kept: &Kept) -> (Card, String) {
+    match Spool::open(folder, kept.session).unwrap() {
+        Opened::Lost(card, why) => (card, why),
+        whole => panic!("{whole:?}"),
+    }
+}
+
+#[test]
+fn a_damaged_log_is_replaced_and_kept() {
+    type Damage = fn(&Path);
+    fn change(path: &Path, from: &str, to: &str) {
+        let text = fs::read_to_string(path).unwrap();
+        assert!(text.contains(from), "{text}");
+        fs::write(path, text.replacen(from, to, 1)).unwrap();
+    }
+    let damages: [(&str, Damage); 7] = [
+        ("another version", |session| change(&session.join(SNAPSHOT), "\"v\":1", "\"v\":0")),
+        ("snapshot.json cannot be read", |session| change(&session.join(SNAPSHOT), "\"agent\"", "\"agent\"\"")),
+        ("snapshot.json cannot be read", |session| fs::write(session.join(SNAPSHOT), "").unwrap()),
+        ("snapshot.json is missing", |session| fs::remove_file(session.join(SNAPSHOT)).unwrap()),
+        ("of another session", |session| {
+            let name = session.file_name().unwrap().to_str().unwrap();
+            change(&session.join(SNAPSHOT), name, &SessionId::generate().to_string());
+        }),
+        ("log-0.jsonl is damaged after 0 bytes", |session| change(&session.join("log-0.jsonl"), "seen", "sewn")),
+        ("log-0.jsonl is missing", |session| fs::remove_file(session.join("log-0.jsonl")).unwrap()),
+    ];
+    for (says, damage) in damages {
+        let folder = tempfile::tempdir().unwrap();
+        let sessions = folder.path().join("sessions");
+        fs::create_dir(&sessions).unwrap();
+        let mut kept = kept();
+        let mut spool = Spool::create(&sessions, &kept).unwrap();
+        let process = Uuid::from_bytes([7; 16]);
+        step(&mut spool, &mut kept, vec![Change::Seen(1), Change::HostKey("k2".into())]);
+        step(&mut spool, &mut kept, vec![Change::Process(process)]);
+        let session = sessions.join(kept.session.to_string());
+        damage(&session);
+        let (card, why) = lost(&sessions, &kept);
+        assert!(why.contains(says), "{why}");
+        assert_eq!((card.agent.as_str(), card.host_key.as_str(), card.process), ("claude", "k2", Some(process)));
+        // Another attempt does not make it worse.
+        assert_eq!(lost(&sessions, &kept).0, card);
+
+        let anew = Kept { n: 40, ..Kept::new(kept.session, card.agent, card.directory, card.host_key) };
+        let (spool, aside) = Spool::replace_lost(&sessions, &anew).unwrap();
+        drop(spool);
+        assert!(aside.join(CARD).exists(), "what was there is kept in {}", aside.display());
+        let Opened::Whole(mut spool, mut read) = Spool::open(&sessions, kept.session).unwrap() else {
+            panic!("{says}")
+        };
+        assert_eq!(
+            (read.n, read.seen, read.host_key.as_str()),
+            (40, 0, "k2"),
+            "no step of the old log is left: {says}"
+        );
+        step(&mut spool, &mut read, vec![say(41, 3)]);
+        let Opened::Whole(_, read) = Spool::open(&sessions, kept.session).unwrap() else { panic!("{says}") };
+        assert_eq!(read.n, 41);
+    }
+}
+
+#[test]
+fn without_a_log_and_what_never_changes_nothing_can_be_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = kept();
+    drop(Spool::create(folder.path(), &kept).unwrap());
+    let session = folder.path().join(kept.session.to_string());
+    fs::write(session.join(SNAPSHOT), "{").unwrap();
+    fs::write(session.join(CARD), "{").unwrap();
+    let error = Spool::open(folder.path(), kept.session).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+}
+
+#[test]
+fn what_never_changes_is_written_for_a_log_that_has_it_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = kept();
+    drop(Spool::create(folder.path(), &kept).unwrap());
+    let session = folder.path().join(kept.session.to_string());
+    fs::remove_file(session.join(CARD)).unwrap();
+    drop(open(&folder, &kept));
+    fs::remove_file(session.join(SNAPSHOT)).unwrap();
+    assert_eq!(lost(folder.path(), &kept).0, Card::of(&kept));
+}
+
+#[test]
+fn the_newest_lost_logs_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let sessions = folder.path().join("sessions");
+    fs::create_dir(&sessions).unwrap();
+    let kept = kept();
+    drop(Spool::create(&sessions, &kept).unwrap());
+    let asides: Vec<PathBuf> = (0..5).map(|_| Spool::replace_lost(&sessions, &kept).unwrap().1).collect();
+    let there: Vec<bool> = asides.iter().map(|aside| aside.exists()).collect();
+    assert_eq!(there, [false, false, true, true, true]);
+}

@@ -1,0 +1,107 @@
+//! The turn of a task in its session: who reports on the task gives the session orders, and sees how far it is.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ensemble_types::ids::SessionId;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::host::core::TaskState;
+
+/// A session takes an order when it has written its last step to disk.
+const TAKEN_WITHIN: Duration = Duration::from_secs(30);
+
+/// What a session is to do for its task.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// Have the agent do this, and say when that is on disk.
+    Do { prompt_id: String, text: String, taken: oneshot::Sender<()> },
+    /// Interrupt the turn of the prompt with this id.
+    Cancel(String),
+}
+
+/// How far the task of a session is, with the id of its prompt.
+pub(crate) type Told = Option<(String, TaskState)>;
+
+/// The sessions that are hosted now.
+#[derive(Default)]
+pub(crate) struct Sessions(Mutex<HashMap<SessionId, Orders>>);
+
+#[derive(Clone)]
+struct Orders {
+    orders: mpsc::Sender<Order>,
+    told: watch::Receiver<Told>,
+}
+
+/// The session's own ends.
+pub(crate) struct Ends {
+    pub(crate) orders: mpsc::Receiver<Order>,
+    pub(crate) told: watch::Sender<Told>,
+}
+
+/// A task that its session does.
+pub(crate) struct TaskTurn {
+    prompt_id: String,
+    session: Orders,
+}
+
+impl Sessions {
+    /// A session is hosted from now on.
+    pub(crate) fn add(&self, session: SessionId) -> Ends {
+        let (order, orders) = mpsc::channel(4);
+        let (told, seen) = watch::channel(None);
+        self.lock().insert(session, Orders { orders: order, told: seen });
+        Ends { orders, told }
+    }
+
+    /// It is not hosted any more, unless another one was added after it.
+    pub(crate) fn remove(&self, session: SessionId, ends: &Ends) {
+        let is_it = |known: &mut Orders| known.told.same_channel(&ends.told.subscribe());
+        let mut sessions = self.lock();
+        if sessions.get_mut(&session).is_some_and(is_it) {
+            sessions.remove(&session);
+        }
+    }
+
+    /// Has a session do a prompt of its task. It is on disk when this returns.
+    pub(crate) async fn begin(&self, session: SessionId, prompt_id: String, text: String) -> Result<TaskTurn, String> {
+        let not_hosted = || "its session is not hosted now".to_owned();
+        let session = self.lock().get(&session).cloned().ok_or_else(not_hosted)?;
+        let (taken, is_taken) = oneshot::channel();
+        let order = Order::Do { prompt_id: prompt_id.clone(), text, taken };
+        let given = async {
+            session.orders.send(order).await.map_err(|_| not_hosted())?;
+            is_taken.await.map_err(|_| not_hosted())
+        };
+        match tokio::time::timeout(TAKEN_WITHIN, given).await {
+            Ok(given) => given.map(|()| TaskTurn { prompt_id, session }),
+            Err(_) => Err("its session does not answer".to_owned()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Orders>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TaskTurn {
+    /// How far it is now. `None`: the session is not hosted any more, or has another prompt of its task.
+    pub(crate) fn state(&self) -> Option<TaskState> {
+        let is_hosted = self.session.told.has_changed().is_ok();
+        let told = self.session.told.borrow();
+        told.as_ref().filter(|(id, _)| is_hosted && *id == self.prompt_id).map(|(_, state)| state.clone())
+    }
+
+    /// Waits until it may be further.
+    pub(crate) async fn changed(&mut self) {
+        // An error says that the session is not hosted any more, which the state says too.
+        let _ = self.session.told.changed().await;
+    }
+
+    /// Interrupts it. Its end is told.
+    pub(crate) async fn cancel(&self) {
+        let order = Order::Cancel(self.prompt_id.clone());
+        let _ = tokio::time::timeout(TAKEN_WITHIN, self.session.orders.send(order)).await;
+    }
+}
