@@ -7,7 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    agent, apply, attach, cancel, completions, config, devices, diff, discard, r#do, doctor, link, login, logout,
+    acp, agent, apply, attach, cancel, completions, config, devices, diff, discard, r#do, doctor, link, login, logout,
     machine, open, output, plan, prompt, recovery, retry, run, runner, runs, say, session, sessions, share, show,
     status, token, up, usage, whoami,
 };
@@ -96,6 +96,8 @@ pub(crate) enum Command {
     Gemini(agent::Agent),
     /// The same with any agent that speaks the Agent Client Protocol
     Agent(agent::Named),
+    /// Let an editor (Zed, JetBrains, Neovim) drive live sessions
+    Acp(acp::Acp),
     /// Show a live session
     Attach(attach::Attach),
     /// Show what live sessions do, and which wait for you

@@ -6,6 +6,7 @@
 )]
 
 mod account;
+mod acp;
 mod agent_output;
 mod arguments;
 mod changes;
@@ -29,6 +30,7 @@ mod places;
 mod plan;
 mod print;
 mod progress;
+mod sealing;
 mod settings;
 mod sharing;
 mod styled;

@@ -32,7 +32,7 @@ pub mod wait;
 pub use database::{Backend, TestDatabase, run};
 pub use http::{Answer, Api};
 pub use peers::Peers;
-pub use service::{Program, start_service, start_service_at};
+pub use service::{Program, free_address, start_service, start_service_at};
 pub use sse::{Events, SseEvent};
 pub use tokens::Issuer;
 pub use wait::{eventually, eventually_some, poll};

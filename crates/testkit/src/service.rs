@@ -36,7 +36,16 @@ pub struct Program {
 impl Program {
     /// Runs the program of a service (`env!("CARGO_BIN_EXE_ensemble-…")`) and waits until it is ready.
     pub async fn start(path: impl AsRef<Path>, vars: impl IntoIterator<Item = (String, String)>) -> Self {
-        let (public, internal) = (free_address(), free_address());
+        Self::start_on(free_address(), path, vars).await
+    }
+
+    /// The same with this public address, as [`free_address`] gives one.
+    pub async fn start_on(
+        public: String,
+        path: impl AsRef<Path>,
+        vars: impl IntoIterator<Item = (String, String)>,
+    ) -> Self {
+        let internal = free_address();
         let mut vars: Vec<_> = vars.into_iter().collect();
         vars.push(("PUBLIC_LISTEN".to_owned(), public.clone()));
         vars.push(("INTERNAL_LISTEN".to_owned(), internal.clone()));
@@ -67,7 +76,7 @@ impl Program {
 
     async fn ready(&self) {
         let api = crate::Api::new(&self.internal_url);
-        eventually(Duration::from_secs(20), async || {
+        eventually(Duration::from_secs(60), async || {
             matches!(crate::Api::try_send(api.request("GET", "/readyz")).await, Ok(answer) if answer.status == 200)
         })
         .await;
@@ -81,7 +90,8 @@ fn spawn(path: &Path, vars: &[(String, String)]) -> Child {
     command.spawn().unwrap_or_else(|error| panic!("{} cannot be run: {error}", path.display()))
 }
 
-fn free_address() -> String {
+/// A host and a port of this machine that no program has now.
+pub fn free_address() -> String {
     let bound = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
     bound.unwrap_or_else(|error| panic!("no free port: {error}")).to_string()
 }

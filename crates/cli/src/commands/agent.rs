@@ -1,21 +1,30 @@
 //! `ensemble claude`, `codex`, `gemini` and `agent NAME`: a live session with an agent in this directory.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::ExitCode;
 
 use clap::Args;
+use ensemble_client::SessionFilter;
 use ensemble_runner::local::Start;
-use ensemble_transcript::body::{Content, Prompt};
+use ensemble_transcript::body::{Content, Control, Prompt};
 use ensemble_transcript::words::{Mode, When};
 use ensemble_types::runs::Permission;
+use ensemble_types::sessions::{SessionStatus, UpdateSession};
+use futures_util::{StreamExt, TryStreamExt};
 
 use super::DONE;
 use super::attach;
 use super::run::here;
-use crate::context::Context;
+use super::sessions::card;
+use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::live::{Live, host};
 use crate::print;
+use crate::vault::Card;
+
+/// Sessions among which the last one is looked for.
+const MOST_LOOKED_AT: usize = 500;
 
 /// A live session with the agent in this directory: on this screen, and on every other one of yours.
 #[derive(Debug, Args)]
@@ -40,6 +49,9 @@ pub(crate) struct Agent {
     /// Go on with a conversation of the agent, by the agent's own id
     #[arg(long, value_name = "ID")]
     resume: Option<String>,
+    /// Go on with the last session of this agent in this directory
+    #[arg(long = "continue", short = 'c', conflicts_with_all = ["resume", "model", "mode", "title"])]
+    continues: bool,
 }
 
 /// `ensemble agent NAME`.
@@ -53,7 +65,7 @@ pub(crate) struct Named {
 
 /// What the agent may do without asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Choice {
+pub(crate) enum Choice {
     /// It asks before each change and each command
     Ask,
     /// It changes files of the directory without asking
@@ -74,9 +86,13 @@ impl Agent {
     pub(crate) async fn run(self, context: &Context, name: &str) -> Result {
         let text = first_prompt(&self.prompt)?;
         let me = context.me().await?;
+        let directory = here()?.join(self.dir.as_deref().unwrap_or(".".as_ref()));
+        if self.continues {
+            return self.go_on(context, &me, (name, &directory), text).await;
+        }
         let start = Start {
             agent: name.to_owned(),
-            directory: here()?.join(self.dir.as_deref().unwrap_or(".".as_ref())),
+            directory,
             mode: Mode::of(self.mode.permission().as_str()),
             model: self.model,
             title: self.title.or_else(|| title(&text)),
@@ -86,6 +102,42 @@ impl Agent {
         // This machine may have become one of the account's devices just now.
         let me = context.me().await?;
         begun(Live::open(context, &me, id).await?, text, self.detach).await
+    }
+}
+
+impl Agent {
+    /// Shows the last session of the agent in this directory, and sends it the prompt.
+    async fn go_on(self, context: &Context, me: &Me, (name, directory): (&str, &Path), text: String) -> Result {
+        let directory =
+            directory.canonicalize().map_err(|error| Failure::message(format!("{}: {error}.", directory.display())))?;
+        let this = context.home.settings()?.machines.remove(me.client.origin());
+        let filter = SessionFilter { active_only: false, shared: false };
+        let mut sessions = pin!(me.client.sessions(filter).take(MOST_LOOKED_AT));
+        let mut found = None;
+        while let Some(session) = sessions.try_next().await? {
+            let is_here = session.hosted && this.is_some() && session.machine_id == this;
+            let card = if is_here { card(me, &session) } else { Card::default() };
+            let is_same = |text: Option<&str>, wanted: &str| text == Some(wanted);
+            if is_same(card.more.get("agent").and_then(|agent| agent.as_str()), name)
+                && is_same(card.path.as_deref(), &directory.display().to_string())
+            {
+                found = Some(session);
+                break;
+            }
+        }
+        let session = found.ok_or_else(|| {
+            Failure::message(format!(
+                "There is no session of {name} in {} on this computer. Leave --continue out to begin one.",
+                directory.display()
+            ))
+        })?;
+        let live = Live::open(context, me, session.id).await?;
+        if session.status == SessionStatus::Ended {
+            live.send(Content::Control(Control::Resume)).await?;
+            let update = UpdateSession { status: Some(SessionStatus::Active), ..UpdateSession::default() };
+            me.client.update_session(session.id, &update).await?;
+        }
+        begun(live, text, self.detach).await
     }
 }
 
@@ -120,7 +172,7 @@ pub(super) async fn begun(live: Live<'_>, text: String, detach: bool) -> Result 
 }
 
 impl Choice {
-    pub(super) fn permission(self) -> Permission {
+    pub(crate) fn permission(self) -> Permission {
         match self {
             Self::Ask => Permission::Ask,
             Self::Edit => Permission::Edit,
@@ -131,6 +183,6 @@ impl Choice {
 }
 
 /// The beginning of the first prompt.
-pub(super) fn title(prompt: &str) -> Option<String> {
+pub(crate) fn title(prompt: &str) -> Option<String> {
     Some(print::short(prompt, 60)).filter(|title| !title.is_empty())
 }

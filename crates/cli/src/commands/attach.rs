@@ -5,6 +5,8 @@ use std::pin::pin;
 
 use clap::Args;
 use ensemble_client::SessionEvent;
+use ensemble_transcript::body::Content;
+use ensemble_transcript::view::Shown;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
@@ -34,6 +36,9 @@ pub(crate) struct Log {
     /// Go on with what comes
     #[arg(long, short)]
     follow: bool,
+    /// Only what was asked, and who allowed or refused it
+    #[arg(long)]
+    approvals: bool,
 }
 
 impl Attach {
@@ -69,7 +74,7 @@ impl Log {
         let id = self.session.find(&me).await?;
         let mut live = Live::open(context, &me, id).await?;
         let mut interrupt = interrupts()?;
-        let mut printed = Printed { json: context.json, next: 0, follows: self.follow };
+        let mut printed = Printed { json: context.json, next: 0, follows: self.follow, approvals: self.approvals };
         let mut after = 0;
         {
             let mut messages = pin!(me.client.messages_after(id, 0));
@@ -105,6 +110,8 @@ struct Printed {
     /// The id of the first item that is not printed.
     next: u64,
     follows: bool,
+    /// Only requests and their answers.
+    approvals: bool,
 }
 
 /// The newest items of a log may still change, so they are printed at its end.
@@ -113,7 +120,11 @@ const MAY_CHANGE: usize = 500;
 impl Printed {
     async fn message(&mut self, live: &mut Live<'_>, message: &ensemble_types::messages::Message) -> Result<()> {
         if self.json {
-            let Opened { seq, author, body, .. } = live.opened(message).await?;
+            let Opened { seq, author, body, message, .. } = live.opened(message).await?;
+            let is_meant = message.is_ok_and(|message| is_approval(&message.content));
+            if self.approvals && !is_meant {
+                return Ok(());
+            }
             let body: Option<Value> = body.and_then(|body| serde_json::from_str(&body).ok());
             return print::json(&json!({ "seq": seq, "author": author_json(&author), "body": body }), true);
         }
@@ -128,6 +139,9 @@ impl Printed {
         let first = self.next;
         for item in live.view.items().take(new).filter(|item| item.id >= first) {
             self.next = item.id + 1;
+            if self.approvals && !matches!(&item.shown, Shown::Card(_)) {
+                continue;
+            }
             if let Some(text) = text::item(item, !self.follows, |user| live.known_name(user)) {
                 print::line(text)?;
             }
@@ -139,6 +153,11 @@ impl Printed {
         live.learn_names().await;
         self.print(live, 0)
     }
+}
+
+/// A request, an answer, or what became of it.
+fn is_approval(content: &Content) -> bool {
+    matches!(content, Content::Permission(_) | Content::Question(_) | Content::Answer(_) | Content::Resolved(_))
 }
 
 fn author_json(author: &ensemble_transcript::view::Author) -> Value {
@@ -158,7 +177,7 @@ pub(crate) async fn show(mut live: Live<'_>) -> Result<()> {
     }
     let after = live.load().await?;
     let mut interrupt = interrupts()?;
-    let mut printed = Printed { json: live.context.json, next: 0, follows: true };
+    let mut printed = Printed { json: live.context.json, next: 0, follows: true, approvals: false };
     printed.rest(&mut live).await?;
     let mut events = pin!(live.me.client.follow_session(live.session.id, Some(after)));
     loop {

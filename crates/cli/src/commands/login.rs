@@ -16,7 +16,7 @@ use crate::print;
 
 /// Signs in with the account key of this machine. The first time this creates the key and the account. The first server
 /// becomes the default server; `ensemble config server` changes it.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Login {
     /// Import the account key from this file (`-`: standard input)
     #[arg(long, value_name = "FILE")]

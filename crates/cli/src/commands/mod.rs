@@ -6,6 +6,7 @@ use crate::arguments::{Arguments, Command};
 use crate::context::Context;
 use crate::failure::{Failure, Result};
 
+pub(crate) mod acp;
 pub(crate) mod agent;
 pub(crate) mod apply;
 pub(crate) mod attach;
@@ -93,6 +94,7 @@ async fn execute(context: &Context, command: Command) -> Result {
         Command::Codex(command) => command.run(context, "codex").await,
         Command::Gemini(command) => command.run(context, "gemini").await,
         Command::Agent(command) => command.run(context).await,
+        Command::Acp(command) => command.run(context).await,
         Command::Attach(command) => command.run(context).await,
         Command::Sessions(command) => command.run(context).await,
         Command::Prompt(command) => command.run(context).await,

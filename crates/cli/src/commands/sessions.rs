@@ -88,7 +88,8 @@ impl Sessions {
     }
 }
 
-fn card(me: &Me, session: &Session) -> Card {
+/// The title of a session, as far as it opens.
+pub(super) fn card(me: &Me, session: &Session) -> Card {
     let open = || {
         let ring = me.ring(session).ok()?;
         seal::open_json(&ring, Purpose::SessionMetadata(session.id), &session.metadata).ok()

@@ -16,6 +16,7 @@ use crate::machines::{Machines, Runner, runner};
 use crate::places;
 use crate::plan::{Draft, Overrides, TIMEOUTS, duration};
 use crate::print;
+use crate::sealing::Sealing;
 use crate::watching::{AllowDenials, Asked, named};
 
 /// The options of a submission.
@@ -112,7 +113,7 @@ impl Options {
             None => (None, Vec::new()),
         };
         let permissions = draft.steps.iter().map(|step| step.permission).collect();
-        let plan = draft.create(provider, machine)?;
+        let plan = draft.create(provider, &Sealing { me, machines: &machines, machine })?;
         let key = self.idempotency_key.clone().unwrap_or_else(idempotency_key);
         let run = me.client.create_run(&plan, &key).await?;
         Ok((run, Asked { machines: Some(machines), permissions, others, about: None }))

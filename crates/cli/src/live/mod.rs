@@ -5,6 +5,7 @@ pub(crate) mod access;
 pub(crate) mod host;
 pub(crate) mod show;
 pub(crate) mod text;
+mod watch;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -26,6 +27,8 @@ use crate::context::{Context, Me, now};
 use crate::devices::List;
 use crate::failure::{Failure, Result};
 use crate::print;
+
+pub(crate) use self::watch::{Watch, Watched};
 
 /// Messages that are loaded before new ones are followed.
 const NEWEST: u32 = 300;
@@ -90,8 +93,17 @@ impl<'a> Live<'a> {
 
     /// The session's title, or its directory.
     pub(crate) fn title(&self) -> String {
-        let card = crate::vault::card(&self.ring, self.session.id, &self.session.metadata).unwrap_or_default();
+        let card = self.card();
         card.title.or(card.path).unwrap_or_else(|| self.session.reference.to_string())
+    }
+
+    /// The session's title, if it has one.
+    pub(crate) fn given_title(&self) -> Option<String> {
+        self.card().title
+    }
+
+    fn card(&self) -> crate::vault::Card {
+        crate::vault::card(&self.ring, self.session.id, &self.session.metadata).unwrap_or_default()
     }
 
     /// Takes the newest messages. Returns the `seq` from which to follow.
@@ -141,15 +153,25 @@ impl<'a> Live<'a> {
         Ok(match event {
             SessionEvent::Message(message) => self.take(&message).await?,
             SessionEvent::Live(live) => {
-                let opened = seal::open(&self.ring, Purpose::LiveFrame(self.session.id), &live.content);
-                let frame = opened.ok().as_deref().and_then(Frame::read);
-                frame.map(|frame| self.view.frame(&frame)).unwrap_or_default()
+                self.frame(&live.content).map(|frame| self.view.frame(&frame)).unwrap_or_default()
             }
             SessionEvent::Changed(_) => {
-                self.session = self.me.session(self.context, self.session.id).await?;
+                self.refresh().await?;
                 Changed { state: true, ..Changed::default() }
             }
         })
+    }
+
+    /// Opens a live frame. What is none is nothing.
+    pub(crate) fn frame(&self, content: &str) -> Option<Frame> {
+        let opened = seal::open(&self.ring, Purpose::LiveFrame(self.session.id), content);
+        opened.ok().as_deref().and_then(Frame::read)
+    }
+
+    /// Reads what the server says of the session now.
+    pub(crate) async fn refresh(&mut self) -> Result<()> {
+        self.session = self.me.session(self.context, self.session.id).await?;
+        Ok(())
     }
 
     /// Opens a message and finds out who has signed it.
@@ -316,7 +338,7 @@ impl<'a> Live<'a> {
 }
 
 impl Opened {
-    fn incoming(self) -> Incoming {
+    pub(crate) fn incoming(self) -> Incoming {
         let Self { seq, author, body, message } = self;
         let digest = body.as_deref().map(ensemble_transcript::digest).unwrap_or_default();
         Incoming { seq, author, digest, message }
@@ -326,8 +348,12 @@ impl Opened {
 impl Sender<'_> {
     /// Signs and sends a command. Returns its `localId` and its `seq`.
     pub(crate) async fn send(&self, content: Content) -> Result<(String, i64)> {
+        self.send_as(idempotency_key(), content).await
+    }
+
+    /// The same with a `localId` that the caller has chosen.
+    pub(crate) async fn send_as(&self, local_id: String, content: Content) -> Result<(String, i64)> {
         const TRIES: usize = 3;
-        let local_id = idempotency_key();
         let said = Said { local_id: local_id.clone(), at: now(), list: self.list.clone(), n: None, content };
         let body = said.write().map_err(|error| Failure::message(format!("It was not sent: {error}.")))?;
         let envelope = Envelope::sign(self.session, self.me.id, body, self.me.key.signing_key());

@@ -1,21 +1,25 @@
 //! A live session on the screen, until the person leaves.
 
 use std::future::Future;
-use std::pin::{Pin, pin};
-use std::time::Instant;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
 
-use ensemble_client::{Error, SessionEvent};
+use ensemble_client::SessionEvent;
 use ensemble_screen::{About, Action, Connection, EventStream, Level, Look, Me, Screen, Terminal};
 use ensemble_transcript::body::{Answer, Content, Control, Prompt, SetMode, SetModel};
 use ensemble_transcript::words::{May, Phase, When};
+use ensemble_types::attention::{AttentionKind, SetAttention};
 use ensemble_types::sessions::{AccessLevel, SessionStatus, UpdateSession};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Live, Sender};
+use super::{Live, Sender, Watch, Watched};
 use crate::failure::{Failure, Result};
 use crate::print;
+
+/// A session counts as online for a minute after a sign of its machine (docs/openapi.json, `Session.online`).
+const SILENT: Duration = Duration::from_secs(65);
 
 /// A command on its way, and what it was.
 type Sending<'a> = Pin<Box<dyn Future<Output = (Action, Result<()>)> + 'a>>;
@@ -31,13 +35,18 @@ pub(crate) async fn show(mut live: Live<'_>, title: &str) -> Result<()> {
     let mut terminal = Terminal::open().map_err(unusable)?;
     let mut keys = EventStream::new();
     let client = live.me.client.clone();
-    let mut events = pin!(client.follow_session(live.session.id, Some(after)));
+    let mut watch = Watch::new(client, live.session.id, after);
+    let (mut is_connected, mut seen) = (true, Instant::now());
     let sender = live.sender();
     let mut sending: FuturesUnordered<Sending<'_>> = FuturesUnordered::new();
     let me = Me { user: live.me.id, key: live.me.key.public_key() };
     loop {
         let level = level(&live);
-        let connection = if live.session.online { Connection::Online } else { Connection::MachineAway };
+        let connection = match (is_connected, live.session.online) {
+            (false, _) => Connection::Connecting,
+            (true, false) => Connection::MachineAway,
+            (true, true) => Connection::Online,
+        };
         let name = |user| live.known_name(user);
         let about = About { title, connection, level, me: &me, name: &name, now: Instant::now() };
         terminal.draw(|frame| screen.draw(frame, &live.view, &about)).map_err(unusable)?;
@@ -54,26 +63,51 @@ pub(crate) async fn show(mut live: Live<'_>, title: &str) -> Result<()> {
                     screen.notice(&failure.to_string());
                 }
             }
-            event = events.next() => match event {
-                Some(Ok(event)) => {
+            watched = watch.next() => match watched? {
+                Watched::Connected => match live.refresh().await {
+                    Err(Failure::Client(error)) if error.is_passing() => watch.lost(),
+                    refreshed => {
+                        refreshed?;
+                        (is_connected, seen) = (true, Instant::now());
+                        has_seen(&mut live).await;
+                    }
+                },
+                Watched::Away => is_connected = false,
+                Watched::Event(event) => {
                     // What the machine says shows that it is there.
-                    let is_of_machine = match &event {
-                        SessionEvent::Message(message) => message.sender_machine_id.is_some(),
-                        SessionEvent::Live(_) => true,
-                        SessionEvent::Changed(_) => false,
+                    let (seq, is_of_machine) = match &event {
+                        SessionEvent::Message(message) => (Some(message.seq), message.sender_machine_id.is_some()),
+                        SessionEvent::Live(_) => (None, true),
+                        SessionEvent::Changed(_) => (None, false),
                     };
-                    live.event(event).await?;
-                    live.session.online |= is_of_machine;
+                    match live.event(event).await {
+                        // Who has signed it could not be found out. It comes again.
+                        Err(Failure::Client(error)) if error.is_passing() => {
+                            is_connected = false;
+                            watch.lost();
+                            continue;
+                        }
+                        taken => drop(taken?),
+                    }
+                    if let Some(seq) = seq {
+                        watch.taken(seq);
+                    }
+                    if is_of_machine {
+                        live.session.online = true;
+                        seen = Instant::now();
+                    }
                     live.learn_names().await;
                     follow_phase(&mut live).await;
+                    has_seen(&mut live).await;
                 }
-                Some(Err(Error::StreamEnded { reason })) if reason == "access_revoked" => {
-                    drop(terminal);
-                    return Err(Failure::message("You have no access to this session any more: it was taken back."));
-                }
-                Some(Err(error)) => return Err(error.into()),
-                None => break,
             },
+            // The server says that a machine is away when it has been silent for a minute, and tells nobody.
+            () = tokio::time::sleep_until((seen + SILENT).into()), if is_connected && live.session.online => {
+                if let Err(error) = live.refresh().await {
+                    screen.notice(&format!("Whether the machine is there is not known: {error}"));
+                }
+                seen = Instant::now();
+            }
             Some((action, sent)) = sending.next() => {
                 if let Err(failure) = sent {
                     screen.not_sent(action, &failure.to_string());
@@ -108,6 +142,21 @@ async fn follow_phase(live: &mut Live<'_>) {
     let update = UpdateSession { status: Some(wanted), ..UpdateSession::default() };
     if let Ok(session) = live.me.client.update_session(live.session.id, &update).await {
         live.session.status = session.status;
+    }
+}
+
+/// The owner looks at it, so that it has ended or failed needs nobody any more.
+async fn has_seen(live: &mut Live<'_>) {
+    let is_over = matches!(live.session.attention.kind, AttentionKind::Finished | AttentionKind::Failed);
+    if live.session.access_level != AccessLevel::Owner || !is_over {
+        return;
+    }
+    let attention = Some(SetAttention { kind: AttentionKind::None, open: 0, id: None });
+    let expected_version = Some(live.session.attention_version);
+    let update = UpdateSession { attention, expected_version, ..UpdateSession::default() };
+    // Something newer may want attention by now: then it stays.
+    if let Ok(session) = live.me.client.update_session(live.session.id, &update).await {
+        (live.session.attention, live.session.attention_version) = (session.attention, session.attention_version);
     }
 }
 

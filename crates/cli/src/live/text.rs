@@ -16,6 +16,7 @@ pub(crate) fn item(item: &Item, is_last_word: bool, name: impl Fn(UserId) -> Str
         taken => state(taken),
     };
     let who = match &item.author {
+        Author::Host if matches!(&item.shown, Shown::Prompt(..)) => "the task".to_owned(),
         Author::Host => String::new(),
         Author::Person { user, .. } => name(*user),
         Author::Nobody(why) => why.clone(),
@@ -37,7 +38,10 @@ pub(crate) fn item(item: &Item, is_last_word: bool, name: impl Fn(UserId) -> Str
         Shown::Text(part) => shown(&part.text),
         Shown::Thought(part) => indented("  ", &part.text),
         Shown::Tool(call) => tool(call),
-        Shown::Card(card) => self::card(card),
+        Shown::Card(card) => match card.resolved.as_ref().and_then(|resolved| resolved.by) {
+            Some(by) => format!("{} (by {})", self::card(card), name(by)),
+            None => self::card(card),
+        },
         Shown::Error(failure) => format!("{at}!! {}: {}", failure.code.as_str(), visible(&failure.text)),
         Shown::Note(note) => format!("   ({})", self::note(note)),
         Shown::Newer(name) => format!("   ({}: something newer than this program)", visible(name)),
@@ -117,10 +121,7 @@ pub(crate) fn diff(diff: &Diff) -> String {
 
 /// A request with its options, as somebody needs it to answer.
 pub(crate) fn card(card: &Card) -> String {
-    let (mut text, is_question) = match &card.asks {
-        Asks::Permission(permission) => (self::permission(permission), false),
-        Asks::Question(question) => (self::question(question), true),
-    };
+    let (mut text, is_question) = (question_of(card), matches!(card.asks, Asks::Question(_)));
     text.push('\n');
     text.push_str(&match &card.resolved {
         None => format!("   open; `ensemble answer SESSION --request {}` answers it", visible(&card.request_id)),
@@ -131,6 +132,14 @@ pub(crate) fn card(card: &Card) -> String {
         },
     });
     text
+}
+
+/// What is asked, without how it is answered.
+pub(crate) fn question_of(card: &Card) -> String {
+    match &card.asks {
+        Asks::Permission(permission) => self::permission(permission),
+        Asks::Question(question) => self::question(question),
+    }
 }
 
 fn permission(permission: &Permission) -> String {

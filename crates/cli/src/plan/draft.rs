@@ -1,18 +1,18 @@
 //! A plan that was read and checked, but not yet placed: its machine, and a provider that no task names, are decided later.
 
 use std::collections::HashSet;
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 use ensemble_types::ids::MachineId;
 use ensemble_types::placeholders::{doubtful, misspelt};
 use ensemble_types::runs::{CreateRun, CreateTask, Isolation, Permission, Provider, RetryPolicy};
 use ensemble_types::text::Text;
 
+use super::fields::{absolute, checked_cost, filled, milliseconds, optional, tools};
 use super::file::{Defaults, Plan, Task, parse};
-use super::{PromptFiles, TIMEOUTS, Variables, duration, order};
+use super::{PromptFiles, Seal, Variables, order, sessions};
 use crate::context::Context;
 use crate::cost;
-use crate::cost::{BOUNDS_OF_COST, is_cost};
 use crate::failure::{Failure, Result};
 
 /// A plan that can be submitted once its machine and its provider are known.
@@ -40,18 +40,20 @@ pub(crate) struct Step {
     pub(crate) directory: Text<1, 4_096>,
     pub(crate) machine: Option<MachineId>,
     pub(crate) depends_on: Vec<String>,
-    prompt: Text<1, 65_536>,
-    model: Option<Text<1, 128>>,
-    key: Option<Text<1, 64>>,
-    title: Option<Text<0, 256>>,
-    timeout: Option<u64>,
-    retry: Option<RetryPolicy>,
+    /// It is the first turn of a live session.
+    pub(super) is_session: bool,
+    pub(super) prompt: Text<1, 65_536>,
+    pub(super) model: Option<Text<1, 128>>,
+    pub(super) key: Option<Text<1, 64>>,
+    pub(super) title: Option<Text<0, 256>>,
+    pub(super) timeout: Option<u64>,
+    pub(super) retry: Option<RetryPolicy>,
     pub(crate) permission: Option<Permission>,
-    allowed_tools: Option<Vec<Text<1, 256>>>,
-    fail_on_denial: Option<bool>,
+    pub(super) allowed_tools: Option<Vec<Text<1, 256>>>,
+    pub(super) fail_on_denial: Option<bool>,
     pub(crate) isolation: Option<Isolation>,
     pub(crate) base: Option<Text<1, 200>>,
-    max_cost_usd: Option<f64>,
+    pub(super) max_cost_usd: Option<f64>,
     /// What is not wrong, but may have been meant otherwise.
     pub(crate) odd: Vec<String>,
 }
@@ -179,11 +181,15 @@ fn step(
         (text, number) => milliseconds(text.as_deref(), number)?,
     };
     let permission = task.permission.or(defaults.permission);
-    if permission == Some(Permission::Ask) {
-        return Err("nobody could answer with the permission ask. Use plan, edit or bypass".to_owned());
+    let is_session = task.session == Some(true);
+    if permission == Some(Permission::Ask) && !is_session {
+        return Err(
+            "nobody could answer with the permission ask. Use plan, edit or bypass, or `session: true`".to_owned()
+        );
     }
-    Ok(Step {
+    let step = Step {
         called: called.to_owned(),
+        is_session,
         provider: task.provider.or(defaults.provider),
         is_local: directory.as_ref().is_none_or(|directory| !directory.is_absolute()),
         directory: absolute(here, directory.as_deref())?,
@@ -202,7 +208,11 @@ fn step(
         base: optional(task.base).map_err(|what| format!("the base {what}"))?,
         max_cost_usd: checked_cost(task.max_cost_usd.or(defaults.max_cost_usd))?,
         odd,
-    })
+    };
+    if is_session {
+        sessions::check(&step)?;
+    }
+    Ok(step)
 }
 
 impl Draft {
@@ -215,6 +225,7 @@ impl Draft {
         let literal = if is_plain { prompt.to_owned() } else { prompt.replace("{{", "\\{{") };
         let step = Step {
             called: "number 1".to_owned(),
+            is_session: false,
             provider: overrides.provider,
             is_local,
             directory: absolute(directory, None).map_err(failed)?,
@@ -299,9 +310,10 @@ impl Draft {
     }
 
     /// The request. `provider` is for tasks that do not name one.
-    pub(crate) fn create(self, provider: Option<Provider>, machine: Option<MachineId>) -> Result<CreateRun> {
+    pub(crate) fn create(self, provider: Option<Provider>, by: &impl Seal) -> Result<CreateRun> {
         let name = self.name;
         let tasks = self.steps.into_iter().map(|step| match step.provider.or(provider) {
+            Some(provider) if step.is_session => step.sealed(provider, by),
             Some(provider) => Ok(step.create(provider)),
             None => Err(Failure::message(format!(
                 "{name}: task {}: it has no provider: claude, codex or gemini. Name one in the plan or with --provider.",
@@ -313,7 +325,7 @@ impl Draft {
             title: self.title,
             max_concurrency: self.max_concurrency,
             spread: self.spread,
-            machine_id: machine,
+            machine_id: by.machine().cloned(),
             permission: None,
             allowed_tools: None,
             max_cost_usd: None,
@@ -346,54 +358,6 @@ impl Step {
             ..CreateTask::of(provider)
         }
     }
-}
-
-fn optional<const MIN: usize, const MAX: usize>(text: Option<String>) -> Result<Option<Text<MIN, MAX>>, String> {
-    text.map(Text::new).transpose().map_err(|error| error.to_string())
-}
-
-fn tools(names: Option<Vec<String>>) -> Result<Option<Vec<Text<1, 256>>>, String> {
-    let texts = names.map(|names| names.into_iter().map(Text::new).collect::<Result<Vec<_>, _>>()).transpose();
-    texts.map_err(|error| format!("a pattern in allowedTools {error}"))
-}
-
-fn checked_cost(max: Option<f64>) -> Result<Option<f64>, String> {
-    match max {
-        Some(max) if !is_cost(max) => Err(format!("maxCostUsd {BOUNDS_OF_COST}, not {max}")),
-        max => Ok(max),
-    }
-}
-
-fn milliseconds(text: Option<&str>, number: Option<u64>) -> Result<Option<u64>, String> {
-    match (text, number) {
-        (Some(_), Some(_)) => Err("it has both a timeout and a timeoutMs".to_owned()),
-        (Some(text), None) => duration(text)
-            .filter(|time| TIMEOUTS.contains(time))
-            .map(|duration| u64::try_from(duration.as_millis()).ok())
-            .ok_or_else(|| format!("the timeout {text:?} must be 1s to 24h, like 90s, 10m or 2h")),
-        (None, number) => Ok(number),
-    }
-}
-
-fn filled(path: &Path, variables: &Variables) -> Result<PathBuf, String> {
-    match path.to_str() {
-        Some(text) => variables.fill(text).map(PathBuf::from),
-        None => Err("the working directory is not UTF-8".to_owned()),
-    }
-}
-
-/// `directory` relative to `here`, without `.` and `..`, because the service only accepts absolute paths.
-fn absolute(here: &Path, directory: Option<&Path>) -> Result<Text<1, 4_096>, String> {
-    let mut path = PathBuf::new();
-    for part in here.join(directory.unwrap_or(Path::new("."))).components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => drop(path.pop()),
-            part => path.push(part),
-        }
-    }
-    let text = path.to_str().ok_or("the working directory is not UTF-8")?;
-    Text::new(text).map_err(|error| format!("the working directory {error}"))
 }
 
 #[cfg(test)]

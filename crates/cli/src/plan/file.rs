@@ -73,6 +73,8 @@ pub(super) struct Task {
     pub(super) isolation: Option<Isolation>,
     pub(super) base: Option<String>,
     pub(super) max_cost_usd: Option<f64>,
+    /// The task is the first turn of a live session.
+    pub(super) session: Option<bool>,
 }
 
 /// Parses a plan. The error is a sentence without the plan's name.

@@ -4,10 +4,12 @@
 //! durations such as `10m`. An unknown field is an error, because it is nearly always a typing mistake.
 
 mod draft;
+mod fields;
 mod file;
 mod files;
 mod order;
 mod schema;
+mod sessions;
 mod variables;
 
 use std::ops::RangeInclusive;
@@ -16,6 +18,7 @@ use std::time::Duration;
 pub(crate) use self::draft::{Draft, Overrides, Step, read};
 pub(crate) use self::files::{LONGEST_PLAN, PromptFiles, read_file, read_text};
 pub(crate) use self::schema::SCHEMA;
+pub(crate) use self::sessions::Seal;
 pub(crate) use self::variables::{Variables, assignment};
 
 /// What the server takes as the timeout of a task.

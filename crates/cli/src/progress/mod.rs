@@ -240,6 +240,7 @@ impl Progress {
             (None, Some(WaitingFor::Backoff)) => "before the next attempt".to_owned(),
             (None, Some(WaitingFor::Dependencies)) => "for other tasks".to_owned(),
             (None, Some(WaitingFor::Directory)) => "for another task in its directory".to_owned(),
+            (None, Some(WaitingFor::Input)) => "for an answer in its session".to_owned(),
             (None, Some(WaitingFor::Concurrency)) => "until fewer tasks run".to_owned(),
             (None, None) => String::new(),
         }

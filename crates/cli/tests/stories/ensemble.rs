@@ -154,7 +154,12 @@ pub(crate) struct Running(Option<Child>, BufReader<std::process::ChildStdout>);
 #[cfg(feature = "up")]
 impl Running {
     pub(crate) fn start(user: &User, arguments: &[&str]) -> Self {
-        let mut child = user.command(arguments).stderr(Stdio::inherit()).spawn().unwrap();
+        Self::logging(user, arguments, Stdio::inherit())
+    }
+
+    /// The same with its log in a file.
+    pub(crate) fn logging(user: &User, arguments: &[&str], log: impl Into<Stdio>) -> Self {
+        let mut child = user.command(arguments).stderr(log).spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         Self(Some(child), out)
     }

@@ -3,12 +3,20 @@
 
 #[cfg(feature = "up")]
 mod accounts;
+#[cfg(feature = "up")]
+mod acp;
 mod alone;
+#[cfg(feature = "up")]
+mod canaries;
 #[cfg(feature = "up")]
 mod changes;
 #[cfg(feature = "up")]
+mod crowd;
+#[cfg(feature = "up")]
 mod devices;
 mod ensemble;
+#[cfg(feature = "up")]
+mod going_on;
 #[cfg(feature = "up")]
 mod interruptions;
 #[cfg(feature = "up")]
@@ -26,7 +34,13 @@ mod linking;
 #[cfg(feature = "up")]
 mod live;
 #[cfg(feature = "up")]
+mod long;
+#[cfg(feature = "up")]
+mod lost_logs;
+#[cfg(feature = "up")]
 mod lying;
+#[cfg(feature = "up")]
+mod page;
 mod plans;
 #[cfg(feature = "up")]
 mod prompts;
@@ -35,10 +49,20 @@ mod removed;
 #[cfg(feature = "up")]
 mod runs;
 #[cfg(feature = "up")]
+mod screen;
+#[cfg(feature = "up")]
+mod scripted;
+#[cfg(feature = "up")]
 mod servers;
 #[cfg(feature = "up")]
 mod service;
 #[cfg(feature = "up")]
 mod session_start;
 #[cfg(feature = "up")]
+mod session_tasks;
+#[cfg(feature = "up")]
 mod sessions;
+#[cfg(feature = "up")]
+mod terminal;
+#[cfg(feature = "up")]
+mod typescript;

@@ -40,17 +40,22 @@ impl Rename {
             return Err(Failure::message("The title is empty."));
         }
         let id = self.session.find(me).await?;
-        let (session, ring) = me.writable(context, id).await?;
-        let old = card(&ring, session.id, &session.metadata)
-            .map_err(|error| Failure::Seal(format!("The metadata of session {}", session.id), error))?;
-        let new = Card { title: Some(self.title), ..old };
-        let update = UpdateSession {
-            metadata: Some(seal_json(&ring, Purpose::SessionMetadata(session.id), "title", &new)?),
-            expected_metadata_version: Some(session.metadata_version),
-            ..UpdateSession::default()
-        };
+        let update = titled(context, me, id, self.title).await?;
         change(context, me, id, &update, "Renamed").await
     }
+}
+
+/// The update that gives a session this title.
+pub(crate) async fn titled(context: &Context, me: &Me, id: SessionId, title: String) -> Result<UpdateSession> {
+    let (session, ring) = me.writable(context, id).await?;
+    let old = card(&ring, session.id, &session.metadata)
+        .map_err(|error| Failure::Seal(format!("The metadata of session {}", session.id), error))?;
+    let new = Card { title: Some(title), ..old };
+    Ok(UpdateSession {
+        metadata: Some(seal_json(&ring, Purpose::SessionMetadata(session.id), "title", &new)?),
+        expected_metadata_version: Some(session.metadata_version),
+        ..UpdateSession::default()
+    })
 }
 
 impl Delete {

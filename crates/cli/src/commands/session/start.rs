@@ -2,16 +2,13 @@
 //! and signed here, so the server in between can neither read nor change it.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use ensemble_client::idempotency_key;
-use ensemble_client::seal::{BoxPublicKey, SessionTask, seal_task};
-use ensemble_types::devices::Role;
+use ensemble_client::seal::SessionTask;
 use ensemble_types::ids::{MachineId, RunId, SessionId};
-use ensemble_types::runs::{
-    CreateRun, CreateTask, Pend, Permission, Provider, SealedTask, Task, TaskSession, TaskStatus, WaitFor,
-};
+use ensemble_types::runs::{CreateRun, CreateTask, Pend, Provider, SealedTask, Task, TaskSession, TaskStatus, WaitFor};
 
 use crate::commands::agent::{Choice, begun, first_prompt, title};
 use crate::commands::run::here;
@@ -21,12 +18,18 @@ use crate::context::{Context, Me, interrupts, now};
 use crate::failure::{Failure, Result};
 use crate::live::Live;
 use crate::machines::Machines;
+use crate::plan::Seal;
 use crate::print;
+use crate::sealing::Sealing;
 
 /// A machine that is away for longer does not begin it any more.
 const GOOD_FOR: Duration = Duration::from_secs(24 * 3_600);
+/// A program may be closed while it waits, and nobody wants its session then. Clocks may differ by some minutes.
+const GOOD_FOR_A_PROGRAM: Duration = Duration::from_secs(600);
 /// What the machine may take to begin it.
 const TIMEOUT_MS: u64 = 120_000;
+/// What a program waits for the machine.
+const BEGINS_WITHIN: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Args)]
 pub(crate) struct Start {
@@ -56,8 +59,37 @@ pub(crate) struct Start {
 }
 
 impl Start {
+    /// For a program: without a prompt, and with a bound on how long it waits for the machine.
+    pub(crate) fn quietly(
+        machine: String,
+        dir: PathBuf,
+        provider: Provider,
+        model: Option<String>,
+        mode: Choice,
+    ) -> Self {
+        Self { prompt: Vec::new(), machine, dir, provider, model, mode, title: None, detach: true }
+    }
+
     pub(super) async fn run(self, context: &Context, me: &Me) -> Result {
         let text = first_prompt(&self.prompt)?;
+        let live = self.start(context, me, title(&text), None).await?;
+        // Nobody watches it where there is no terminal.
+        let is_watched = std::io::IsTerminal::is_terminal(&std::io::stdout());
+        begun(live, text, self.detach || !is_watched).await
+    }
+
+    /// Begins the session within two minutes, or not at all.
+    pub(crate) async fn begin(&self, context: &Context, me: &Me) -> Result<SessionId> {
+        Ok(self.start(context, me, None, Some(BEGINS_WITHIN)).await?.session.id)
+    }
+
+    async fn start<'a>(
+        &self,
+        context: &'a Context,
+        me: &'a Me,
+        title: Option<String>,
+        within: Option<Duration>,
+    ) -> Result<Live<'a>> {
         let machines = Machines::load(context, me).await?;
         let machine = machines.find(&self.machine)?;
         let directory = match machines.this() {
@@ -71,19 +103,20 @@ impl Start {
         let at = now();
         let task = SessionTask {
             session: TaskSession::Start,
+            prompt: None,
             session_id: SessionId::generate(),
             provider: self.provider,
             working_directory: directory.to_owned(),
             mode: self.mode.permission(),
             model: self.model.clone(),
-            title: self.title.clone().or_else(|| title(&text)),
+            title: self.title.clone().or(title),
             nonce: SessionTask::nonce(),
             at,
-            expires: at.plus(GOOD_FOR),
+            expires: at.plus(if within.is_some() { GOOD_FOR_A_PROGRAM } else { GOOD_FOR }),
         };
-        let sealed = seal(me, machine, &machines, &task)?;
+        let sealed = Sealing { me, machines: &machines, machine: None }.seal(machine, &task)?;
         let run = me.client.create_run(&plan(&task, machine, sealed), &idempotency_key()).await?;
-        let begun_task = wait(context, me, run.id, &machines).await?;
+        let begun_task = wait(context, me, run.id, &machines, within).await?;
         // Another session is not the one that was asked for, whatever the server says.
         if begun_task.session_id != Some(task.session_id) {
             return Err(Failure::message(
@@ -96,36 +129,8 @@ impl Start {
                 "The session is not on the machine that was asked for. Nothing was sent to it.",
             ));
         }
-        // Nobody watches it where there is no terminal.
-        let is_watched = std::io::IsTerminal::is_terminal(&std::io::stdout());
-        begun(live, text, self.detach || !is_watched).await
+        Ok(live)
     }
-}
-
-/// Seals the task for the machine as the account's own list knows it.
-fn seal(me: &Me, machine: &MachineId, machines: &Machines, task: &SessionTask) -> Result<SealedTask> {
-    let list = &me.own.list;
-    let is_primary = list.device(&me.key.public_key()).is_some_and(|device| device.role == Role::Primary);
-    if task.mode == Permission::Bypass && !is_primary {
-        return Err(Failure::message(
-            "This device is a linked one, and only a primary one starts a session in bypass. Take another mode, or do it on a primary \
-             device.",
-        ));
-    }
-    let mut devices = list.body().devices.iter();
-    let listed = devices.find(|device| device.role == Role::Machine && device.machine_id.as_ref() == Some(machine));
-    let listed = listed.ok_or_else(|| {
-        Failure::message(format!(
-            "{} has no key in your list of devices, so nothing can be sealed for it. Run `ensemble runner` there on a primary device, or \
-             `ensemble link` here and `ensemble runner link` there.",
-            machines.called(machine)
-        ))
-    })?;
-    let failed = |error| Failure::Seal("The task".to_owned(), error);
-    let to = BoxPublicKey::from_text(&listed.box_key).map_err(failed)?;
-    let body = serde_json::to_string(task).map_err(|error| Failure::message(format!("The task {error}.")))?;
-    let sealed = seal_task(&body, &to, (me.id, machine), &me.key).map_err(failed)?;
-    SealedTask::new(sealed).map_err(|_| Failure::message("The directory and the title are too long together."))
 }
 
 fn plan(task: &SessionTask, machine: &MachineId, sealed: SealedTask) -> CreateRun {
@@ -139,13 +144,14 @@ fn plan(task: &SessionTask, machine: &MachineId, sealed: SealedTask) -> CreateRu
     CreateRun { tasks: vec![task], ..CreateRun::default() }
 }
 
-/// Waits until the machine has begun the session. Ctrl-C takes the task back.
-async fn wait(context: &Context, me: &Me, run: RunId, machines: &Machines) -> Result<Task> {
+/// Waits until the machine has begun the session. Ctrl-C takes the task back, and so does the end of `within`.
+async fn wait(context: &Context, me: &Me, run: RunId, machines: &Machines, within: Option<Duration>) -> Result<Task> {
     let mut interrupt = interrupts()?;
+    let begun = Instant::now();
     let mut is_first = true;
     loop {
         // Why it waits is said after a moment.
-        let timeout_ms = Some(if is_first { 3_000 } else { 30_000 });
+        let timeout_ms = Some(if is_first || within.is_some() { 3_000 } else { 30_000 });
         let pend = Pend { cursor: None, wait_for: Some(WaitFor::Terminal), timeout_ms };
         let pended = tokio::select! {
             pended = me.client.pend(run, &pend) => pended?,
@@ -157,7 +163,16 @@ async fn wait(context: &Context, me: &Me, run: RunId, machines: &Machines) -> Re
         let task = me.client.run(run).await?.tasks.and_then(|tasks| tasks.into_iter().next());
         let task = task.ok_or_else(|| Failure::message("The server has lost the task."))?;
         if !pended.terminal {
-            if std::mem::take(&mut is_first) && !context.json {
+            if within.is_some_and(|within| begun.elapsed() >= within) {
+                me.client.cancel_run(run, Some("not begun in time")).await?;
+                let why = task.waiting_reason.as_deref().map(|why| print::inline(&machines.explain(why)));
+                return Err(Failure::message(format!(
+                    "The machine has not begun the session within {} s, so it was taken back. {}",
+                    begun.elapsed().as_secs(),
+                    why.unwrap_or_default()
+                )));
+            }
+            if std::mem::take(&mut is_first) && !context.json && within.is_none() {
                 let why = task.waiting_reason.as_deref().map(|why| machines.explain(why));
                 let why = why.map_or_else(String::new, |why| format!(" {}", print::inline(&why)));
                 print::note(format!("The machine has not begun the session yet.{why} Ctrl-C takes it back."));

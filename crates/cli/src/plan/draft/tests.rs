@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use ensemble_client::seal::SessionTask;
+use ensemble_types::runs::{SealedTask, TaskSession};
+
 use super::*;
 
 fn draft(text: &str, overrides: Overrides, variables: &[(&str, &str)]) -> Result<Draft> {
@@ -16,8 +19,71 @@ fn draft(text: &str, overrides: Overrides, variables: &[(&str, &str)]) -> Result
     )
 }
 
+/// Seals nothing.
+struct NoMachine;
+
+impl Seal for NoMachine {
+    fn machine(&self) -> Option<&MachineId> {
+        None
+    }
+
+    fn seal(&self, _: &MachineId, _: &SessionTask) -> Result<SealedTask> {
+        unreachable!("there is no machine")
+    }
+}
+
+/// Seals into plain sight.
+struct Clear(MachineId);
+
+impl Seal for Clear {
+    fn machine(&self) -> Option<&MachineId> {
+        Some(&self.0)
+    }
+
+    fn seal(&self, machine: &MachineId, task: &SessionTask) -> Result<SealedTask> {
+        Ok(SealedTask::new(format!("{machine} {}", serde_json::to_string(task).unwrap())).unwrap())
+    }
+}
+
+#[test]
+fn a_task_that_is_a_session_is_sealed_for_its_machine() {
+    let text = "{defaults: {provider: claude, timeout: 10m, permission: edit}, tasks: [\
+                {key: a, session: true, prompt: 'say \\{{ it', title: T, model: m, retry: {maxAttempts: 2}}, \
+                {session: true, permission: ask, machineId: other, dependsOn: [a], prompt: y}]}";
+    let run = draft(text, Overrides::default(), &[]).unwrap().create(None, &Clear("here".parse().unwrap())).unwrap();
+    let [first, second] = run.tasks.as_slice() else { panic!("{run:?}") };
+    let sealed = first.sealed.as_deref().unwrap().strip_prefix("here ").unwrap();
+    let task: SessionTask = serde_json::from_str(sealed).unwrap();
+    assert_eq!((task.session, task.prompt.as_deref()), (TaskSession::Turn, Some("say {{ it")));
+    assert_eq!((task.working_directory.as_str(), task.mode), ("/home/me/project", Permission::Edit));
+    assert_eq!((task.model.as_deref(), task.title.as_deref()), (Some("m"), Some("T")));
+    let clear = (&first.prompt, &first.model, &first.working_directory, &first.permission);
+    assert_eq!(clear, (&None, &None, &None, &None), "nothing of it is in the clear");
+    assert_eq!((first.timeout_ms, first.session), (Some(600_000), Some(TaskSession::Turn)));
+    let sealed = second.sealed.as_deref().unwrap();
+    assert!(sealed.starts_with("other ") && sealed.contains("\"mode\":\"ask\""), "{sealed}");
+    // Without a machine it cannot be sealed.
+    let one = "{defaults: {provider: claude}, tasks: [{session: true, prompt: x}]}";
+    assert!(plan(one).unwrap_err().to_string().contains("--machine"));
+}
+
+#[test]
+fn a_session_has_what_the_interface_gives_it() {
+    for (fields, part) in [
+        ("isolation: worktree", "isolation"),
+        ("allowedTools: [Read]", "allowedTools"),
+        ("maxCostUsd: 1", "maxCostUsd"),
+        ("prompt: '{{tasks.a.output}}', dependsOn: [a]", "sealed"),
+    ] {
+        let prompt = if fields.starts_with("prompt") { "" } else { "prompt: x, " };
+        let text = format!("{{tasks: [{{key: a, provider: codex, prompt: y}}, {{session: true, {prompt}{fields}}}]}}");
+        let error = draft(&text, Overrides::default(), &[]).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
 fn plan(text: &str) -> Result<CreateRun> {
-    draft(text, Overrides::default(), &[])?.create(None, None)
+    draft(text, Overrides::default(), &[])?.create(None, &NoMachine)
 }
 
 #[test]
@@ -31,7 +97,7 @@ fn what_a_task_may_do_comes_from_it_the_command_line_the_defaults_or_the_plan() 
     assert_eq!(run.tasks[1].allowed_tools.as_deref(), Some([].as_slice()));
     assert_eq!((run.tasks[0].fail_on_denial, run.tasks[1].fail_on_denial), (Some(true), Some(false)));
     let overrides = Overrides { permission: Some(Permission::Edit), ..Overrides::default() };
-    let run = draft(text, overrides, &[]).unwrap().create(None, None).unwrap();
+    let run = draft(text, overrides, &[]).unwrap().create(None, &NoMachine).unwrap();
     assert_eq!((of(&run, 0), of(&run, 1)), (Some(Permission::Edit), Some(Permission::Bypass)));
 }
 
@@ -39,7 +105,7 @@ fn what_a_task_may_do_comes_from_it_the_command_line_the_defaults_or_the_plan() 
 fn variables_are_filled_in_and_none_is_left_over() {
     let text = "{title: 'on {{vars.what}}', tasks: [{prompt: 'do {{vars.what}}', provider: codex, workingDirectory: 'sub/{{vars.where}}'}]}";
     let fill = |variables: &[(&str, &str)]| draft(text, Overrides::default(), variables);
-    let run = fill(&[("what", "it"), ("where", "x")]).unwrap().create(None, None).unwrap();
+    let run = fill(&[("what", "it"), ("where", "x")]).unwrap().create(None, &NoMachine).unwrap();
     assert_eq!((run.tasks[0].prompt.as_deref().unwrap(), run.title.as_deref()), ("do it", Some("on it")));
     assert_eq!(run.tasks[0].working_directory.as_deref(), Some("/home/me/project/sub/x"));
     let unknown = fill(&[("what", "it")]).unwrap_err().to_string();
@@ -52,7 +118,7 @@ fn variables_are_filled_in_and_none_is_left_over() {
 fn a_missing_provider_is_filled_in() {
     let draft = draft("tasks: [{prompt: x}, {prompt: y, provider: codex}]", Overrides::default(), &[]).unwrap();
     assert!(draft.needs_provider());
-    let run = draft.create(Some(Provider::Gemini), None).unwrap();
+    let run = draft.create(Some(Provider::Gemini), &NoMachine).unwrap();
     assert_eq!((run.tasks[0].provider, run.tasks[1].provider), (Provider::Gemini, Provider::Codex));
 }
 

@@ -1,0 +1,327 @@
+//! What this agent says to the editor, decided from what comes in. There is no I/O here: the process carries out orders, and tells what
+//! became of them.
+
+mod blocks;
+mod markdown;
+mod out;
+mod session;
+#[cfg(test)]
+mod tests;
+mod texts;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+use ensemble_agent::Line;
+use ensemble_types::ids::SessionId;
+use serde_json::{Value, json};
+
+use super::rpc::{self, Error, INVALID, Message, NO_METHOD, NOT_FOUND, PARAMS};
+use blocks::text;
+use out::{Editor, Out};
+pub(super) use out::{Order, Wanted};
+use session::{Chosen, How, Session};
+pub(super) use session::{Event, Opening};
+
+/// The protocol that is spoken here.
+const PROTOCOL: u32 = 1;
+/// Sessions that the editor may have open.
+const MOST_SESSIONS: usize = 32;
+/// Requests that wait for the server.
+const MOST_WAITING: usize = 64;
+
+/// The conversation with one editor.
+pub(super) struct Core {
+    out: Out,
+    is_initialized: bool,
+    /// Requests that the process is at, by the ticket that it has.
+    tickets: BTreeMap<u64, Ticket>,
+    next_ticket: u64,
+    sessions: BTreeMap<SessionId, Session>,
+}
+
+/// A request of the editor that the process is at.
+#[derive(Clone, Debug)]
+struct Ticket {
+    request: Value,
+    /// How a session is to be opened; nothing for other requests.
+    how: Option<How>,
+}
+
+impl Core {
+    /// `ids` makes the `localId` of each command.
+    pub(super) fn new(now: Instant, ids: Box<dyn FnMut() -> String>) -> Self {
+        Self {
+            out: Out::new(now, ids),
+            is_initialized: false,
+            tickets: BTreeMap::new(),
+            next_ticket: 0,
+            sessions: BTreeMap::new(),
+        }
+    }
+
+    /// What is to be done now.
+    pub(super) fn take(&mut self) -> Vec<Order> {
+        std::mem::take(&mut self.out.orders)
+    }
+
+    /// When `tick` is to be called at the latest.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.sessions.values().filter_map(Session::deadline).min()
+    }
+
+    pub(super) fn tick(&mut self, now: Instant) {
+        self.out.now = now;
+        for session in self.sessions.values_mut() {
+            session.tick(&mut self.out);
+        }
+    }
+
+    /// A line of the editor.
+    pub(super) fn line(&mut self, line: &Line, now: Instant) {
+        self.out.now = now;
+        let line = match line {
+            Line::Text(line) if line.trim().is_empty() => return,
+            Line::Text(line) => line,
+            Line::Overlong(bytes) => {
+                let text = format!("The line has {bytes} bytes; at most {} are read.", ensemble_agent::LONGEST);
+                return self.out.answer(&Value::Null, Err(Error::new(INVALID, text)));
+            }
+        };
+        match rpc::read(line) {
+            Ok(Message::Request { id, method, params }) => self.request(id, &method, &params),
+            Ok(Message::Note { method, params }) => self.note(&method, &params),
+            Ok(Message::Answer { id, result }) => self.answer(&id, result),
+            Err((id, error)) => self.out.answer(&id, Err(error)),
+        }
+    }
+
+    fn request(&mut self, id: Value, method: &str, params: &Value) {
+        if method == "initialize" {
+            return self.initialize(&id, params);
+        }
+        if !self.is_initialized {
+            return self.out.answer(&id, Err(Error::new(INVALID, "The first request is `initialize`.")));
+        }
+        match method {
+            "authenticate" => {
+                if let Some(ticket) = self.ticket(id, None) {
+                    self.out.orders.push(Order::SignedIn { ticket });
+                }
+            }
+            "session/new" => self.new_session(id, params),
+            "session/load" => self.open(id, params, How::Load),
+            "session/resume" => self.open(id, params, How::Resume),
+            "session/list" => {
+                if let Some(ticket) = self.ticket(id, None) {
+                    let part = |name| Some(text(params, name).to_owned()).filter(|part| !part.is_empty());
+                    self.out.orders.push(Order::List { ticket, directory: part("/cwd"), cursor: part("/cursor") });
+                }
+            }
+            "session/prompt" => {
+                if let Some((session, out)) = self.session(&id, params) {
+                    match blocks::prompt(params.get("prompt").unwrap_or(&Value::Null)) {
+                        Ok(prompt) => session.prompt(id, prompt, out),
+                        Err(error) => out.answer(&id, Err(error)),
+                    }
+                }
+            }
+            "session/set_mode" => self.choose(id, params, Chosen::Mode(text(params, "/modeId").to_owned()), false),
+            // Of a draft that some editors speak; the stable protocol has a configuration option.
+            "session/set_model" => self.choose(id, params, Chosen::Model(text(params, "/modelId").to_owned()), false),
+            "session/set_config_option" => {
+                let value = text(params, "/value").to_owned();
+                match text(params, "/configId") {
+                    "mode" => self.choose(id, params, Chosen::Mode(value), true),
+                    "model" => self.choose(id, params, Chosen::Model(value), true),
+                    _ => self
+                        .out
+                        .answer(&id, Err(Error::new(PARAMS, "There is no such option: it has `mode` and `model`."))),
+                }
+            }
+            "session/close" => {
+                if let Some((session, out)) = self.session(&id, params) {
+                    session.close(out);
+                    let session = session.id;
+                    self.leave(session);
+                    self.out.answer(&id, Ok(json!({})));
+                }
+            }
+            _ => {
+                let text = format!("This agent has no method {method:?}.");
+                self.out.answer(&id, Err(Error::new(NO_METHOD, text)));
+            }
+        }
+    }
+
+    fn initialize(&mut self, id: &Value, params: &Value) {
+        let can = |pointer: &str| params.pointer(pointer).is_some_and(Value::is_object);
+        self.out.editor = Editor {
+            forms: can("/clientCapabilities/elicitation/form"),
+            notices: can("/clientCapabilities/session/notices"),
+        };
+        self.is_initialized = true;
+        let in_terminal = params.pointer("/clientCapabilities/auth/terminal").and_then(Value::as_bool) == Some(true);
+        let mut login = json!({
+            "id": "login", "name": "Sign in to Ensemble",
+            "description": "Run `ensemble login` in a terminal, once on each computer.",
+        });
+        if let Some(fields) = login.as_object_mut().filter(|_| in_terminal) {
+            fields.insert("type".to_owned(), json!("terminal"));
+            fields.insert("args".to_owned(), json!(["--login"]));
+        }
+        let result = json!({
+            "protocolVersion": PROTOCOL,
+            "agentInfo": {"name": "ensemble", "title": "Ensemble", "version": env!("CARGO_PKG_VERSION")},
+            "agentCapabilities": {
+                "loadSession": true,
+                "promptCapabilities": {"image": true, "audio": false, "embeddedContext": true},
+                "mcpCapabilities": {"http": false, "sse": false},
+                "sessionCapabilities": {"list": {}, "resume": {}, "close": {}},
+            },
+            "authMethods": [login],
+        });
+        self.out.answer(id, Ok(result));
+    }
+
+    fn note(&mut self, method: &str, params: &Value) {
+        match method {
+            "session/cancel" => {
+                let id = text(params, "/sessionId").parse().ok();
+                match id.and_then(|id: SessionId| self.sessions.get_mut(&id)) {
+                    Some(session) => session.cancel(&mut self.out),
+                    None => self.out.log("The editor cancelled a session that is not open."),
+                }
+            }
+            "$/cancel_request" => {
+                let request = params.get("requestId").unwrap_or(&Value::Null);
+                if let Some(session) = self.sessions.values_mut().find(|session| session.is_prompt(request)) {
+                    session.cancel(&mut self.out);
+                }
+            }
+            // A notification is never answered.
+            _ => self.out.log(format!("The editor sent a notification that is not known here: {method:?}.")),
+        }
+    }
+
+    fn answer(&mut self, id: &Value, result: Result<Value, Value>) {
+        let Some(called) = self.out.called(id) else {
+            return self.out.log("The editor answered a request that is not open.");
+        };
+        if let Some(session) = self.sessions.get_mut(&called.session) {
+            session.answered(called, result, &mut self.out);
+        }
+    }
+
+    fn ticket(&mut self, request: Value, how: Option<How>) -> Option<u64> {
+        if self.tickets.len() >= MOST_WAITING {
+            self.out.answer(&request, Err(Error::new(INVALID, "Too many requests wait for the server.")));
+            return None;
+        }
+        self.next_ticket += 1;
+        self.tickets.insert(self.next_ticket, Ticket { request, how });
+        Some(self.next_ticket)
+    }
+
+    fn new_session(&mut self, id: Value, params: &Value) {
+        let directory = Path::new(text(params, "/cwd"));
+        if !directory.is_absolute() {
+            return self.out.answer(&id, Err(Error::new(PARAMS, "`cwd` is an absolute path.")));
+        }
+        if params.pointer("/mcpServers").and_then(Value::as_array).is_some_and(|servers| !servers.is_empty()) {
+            self.out.log("The MCP servers of the editor are not passed on: the agent has those of its own machine.");
+        }
+        self.begin(id, How::New, Wanted::New(directory.to_owned()));
+    }
+
+    fn open(&mut self, id: Value, params: &Value, how: How) {
+        let named = text(params, "/sessionId");
+        // The updates name the session as the editor does.
+        match named.parse().ok().filter(|known: &SessionId| known.to_string() == named) {
+            Some(known) => self.begin(id, how, Wanted::This(known)),
+            None => {
+                let text = format!("There is no session {named:?}: the id of one is a UUID in lower case.");
+                self.out.answer(&id, Err(Error::new(NOT_FOUND, text)));
+            }
+        }
+    }
+
+    fn begin(&mut self, id: Value, how: How, wanted: Wanted) {
+        let opening = self.tickets.values().filter(|ticket| ticket.how.is_some()).count();
+        if self.sessions.len() + opening >= MOST_SESSIONS {
+            let text = format!("{MOST_SESSIONS} sessions are open. Close one first.");
+            return self.out.answer(&id, Err(Error::new(INVALID, text)));
+        }
+        if let Some(ticket) = self.ticket(id, Some(how)) {
+            self.out.orders.push(Order::Open { ticket, wanted });
+        }
+    }
+
+    /// The session that a request names, or an error for the editor.
+    fn session(&mut self, id: &Value, params: &Value) -> Option<(&mut Session, &mut Out)> {
+        let Self { sessions, out, .. } = self;
+        let named = text(params, "/sessionId");
+        let known = named.parse().ok().and_then(|named: SessionId| sessions.get_mut(&named));
+        match known.filter(|session| session.is_open()) {
+            Some(session) => Some((session, out)),
+            None => {
+                let text = format!("The session {named:?} is not open here. `session/load` opens one.");
+                out.answer(id, Err(Error::new(NOT_FOUND, text)));
+                None
+            }
+        }
+    }
+
+    fn choose(&mut self, id: Value, params: &Value, chosen: Chosen, wants_options: bool) {
+        if let Some((session, out)) = self.session(&id, params) {
+            session.choose(id, chosen, wants_options, out);
+        }
+    }
+
+    /// A session was opened, or was not. Its messages follow, then [`Event::CaughtUp`].
+    pub(super) fn opened(&mut self, ticket: u64, opened: Result<Opening, Error>, now: Instant) {
+        self.out.now = now;
+        let Some(Ticket { request, how: Some(how) }) = self.tickets.remove(&ticket) else { return };
+        match opened {
+            Ok(opening) => {
+                // The one that was open is shown no longer. The process has left it.
+                if let Some(mut before) = self.sessions.remove(&opening.id) {
+                    before.replaced(&mut self.out);
+                    self.out.forget(opening.id);
+                }
+                self.sessions.insert(opening.id, Session::new(opening, how, request));
+            }
+            Err(error) => self.out.answer(&request, Err(error)),
+        }
+    }
+
+    /// What became of another order with a ticket.
+    pub(super) fn answered(&mut self, ticket: u64, result: Result<Value, Error>) {
+        if let Some(ticket) = self.tickets.remove(&ticket) {
+            self.out.answer(&ticket.request, result);
+        }
+    }
+
+    pub(super) fn event(&mut self, session: SessionId, event: Event, now: Instant) {
+        self.out.now = now;
+        let Some(open) = self.sessions.get_mut(&session) else { return };
+        if !open.event(event, &mut self.out) {
+            self.leave(session);
+        }
+    }
+
+    /// A command was not sent.
+    pub(super) fn failed(&mut self, session: SessionId, local_id: &str, why: &str, now: Instant) {
+        self.out.now = now;
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.failed(local_id, why, &mut self.out);
+        }
+    }
+
+    fn leave(&mut self, session: SessionId) {
+        self.sessions.remove(&session);
+        self.out.forget(session);
+        self.out.orders.push(Order::Leave(session));
+    }
+}

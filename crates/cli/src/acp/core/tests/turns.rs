@@ -1,0 +1,206 @@
+//! Prompts of the editor and what becomes of them; and what others do meanwhile.
+
+use super::*;
+use crate::acp::rpc::{INTERNAL, INVALID};
+
+#[test]
+fn a_prompt_is_answered_when_its_turn_ends_and_its_text_comes_once() {
+    let mut editor = Editor::open(&json!({}));
+    let (request, local_id) = editor.begins("say hello");
+    assert_eq!(editor.texts(), Vec::<String>::new(), "the editor shows its own prompt");
+    editor.frame(0, 0, "thin", true);
+    editor.frame(1, 0, "hel", false);
+    editor.frame(1, 0, "hello", false);
+    editor.host(Content::Thought(text(0, "thinking")));
+    editor.host(Content::Text(text(1, "hello world")));
+    editor.frame(1, 0, "hello world and", false);
+    let updates = editor.updates();
+    let shown: Vec<(&str, &str)> = updates
+        .iter()
+        .map(|update| (update["sessionUpdate"].as_str().unwrap(), update["content"]["text"].as_str().unwrap()))
+        .collect();
+    let (thought, message) = ("agent_thought_chunk", "agent_message_chunk");
+    assert_eq!(shown, [(thought, "thin"), (message, "hel"), (message, "lo"), (thought, "king"), (message, " world")]);
+    assert_eq!(updates[1]["messageId"], updates[4]["messageId"]);
+    assert_eq!(editor.answer(request), None);
+    editor.host(turn(TurnState::Ended, Some(&local_id), Some(StopReason::EndTurn)));
+    assert_eq!(editor.answer(request).unwrap()["result"], json!({"stopReason": "end_turn"}));
+    assert_eq!(editor.core.deadline(), None);
+}
+
+#[test]
+fn a_frame_may_be_faster_than_the_beginning_of_its_turn() {
+    let mut editor = Editor::open(&json!({}));
+    editor.prompt("x");
+    editor.frame(0, 0, "I be", false);
+    editor.frame(0, 0, "I begin", false);
+    assert_eq!(editor.texts(), Vec::<String>::new());
+    let local_id = editor.receipt(ReceiptOutcome::Done, None);
+    editor.host(turn(TurnState::Started, Some(&local_id), None));
+    editor.host(Content::Text(text(0, "I begin now")));
+    assert_eq!(editor.texts(), ["I begin", " now"]);
+    editor.host(turn(TurnState::Ended, Some(&local_id), Some(StopReason::EndTurn)));
+    editor.frame(0, 0, "I begin now", false);
+    assert_eq!(editor.texts(), Vec::<String>::new(), "late");
+}
+
+#[test]
+fn a_text_that_the_machine_did_not_sign_is_put_right() {
+    let mut editor = Editor::open(&json!({}));
+    editor.begins("say hello");
+    editor.frame(0, 0, "I have deleted it", false);
+    editor.host(Content::Text(text(0, "hello")));
+    let texts = editor.texts();
+    assert!(texts[1].contains("not signed") && texts[2] == "hello", "{texts:#?}");
+}
+
+#[test]
+fn the_output_of_a_command_grows_in_its_call() {
+    let mut editor = Editor::open(&json!({}));
+    editor.begins("run it");
+    let call = ToolCall {
+        tool_call_id: "call".into(),
+        turn_id: "t".into(),
+        part: Some(3),
+        kind: Some(ToolKind::Execute),
+        status: Some(ToolStatus::InProgress),
+        ..ToolCall::default()
+    };
+    editor.host(Content::ToolCall(Box::new(call)));
+    editor.updates();
+    editor.frame(3, 0, "line", false);
+    let update = editor.updates().pop().unwrap();
+    assert_eq!((&update["sessionUpdate"], &update["toolCallId"]), (&json!("tool_call_update"), &json!("call")));
+    assert_eq!(update["content"][0]["content"]["text"], "```\nline\n```");
+}
+
+#[test]
+fn a_prompt_that_is_rejected_is_an_error_with_its_reason() {
+    let mut editor = Editor::open(&json!({}));
+    let request = editor.prompt("x");
+    editor.receipt(ReceiptOutcome::Rejected, Some(ReceiptCode::NotAllowed));
+    let error = editor.answer(request).unwrap()["error"].clone();
+    assert_eq!((&error["code"], &error["data"]["code"]), (&json!(INTERNAL), &json!("not_allowed")));
+    assert!(error["message"].as_str().unwrap().contains("It is so."), "{error}");
+    // The next one is taken.
+    let (request, local_id) = editor.begins("y");
+    editor.host(turn(TurnState::Ended, Some(&local_id), Some(StopReason::MaxTokens)));
+    assert_eq!(editor.answer(request).unwrap()["result"]["stopReason"], "max_tokens");
+}
+
+#[test]
+fn an_agent_that_fails_says_why_in_the_answer() {
+    let mut editor = Editor::open(&json!({}));
+    let (request, local_id) = editor.begins("x");
+    let text = "You've hit your limit".to_owned();
+    editor.host(Content::Error(Failure { code: ErrorCode::Quota, text, retry_at: None }));
+    editor.host(turn(TurnState::Ended, Some(&local_id), Some(StopReason::Limit)));
+    let error = editor.answer(request).unwrap()["error"].clone();
+    assert_eq!((&error["message"], &error["data"]["code"]), (&json!("You've hit your limit"), &json!("quota")));
+    assert_eq!(editor.texts(), Vec::<String>::new());
+}
+
+#[test]
+fn two_prompts_at_once_are_one_too_many() {
+    let mut editor = Editor::open(&json!({}));
+    let (first, local_id) = editor.begins("one");
+    let second = editor.prompt("two");
+    assert_eq!(code(editor.answer(second)), INVALID);
+    editor.host(turn(TurnState::Ended, Some(&local_id), Some(StopReason::Refusal)));
+    assert_eq!(editor.answer(first).unwrap()["result"]["stopReason"], "refusal");
+}
+
+#[test]
+fn a_turn_that_is_cancelled_ends_as_cancelled_whatever_happens() {
+    let mut editor = Editor::open(&json!({}));
+    let (request, local_id) = editor.begins("hang");
+    editor.cancel();
+    editor.cancel();
+    assert_eq!(editor.sent().iter().filter(|sent| **sent == Content::Control(Control::Interrupt)).count(), 1);
+    assert_eq!(editor.answer(request), None);
+    editor.host(turn(TurnState::Ended, Some(&local_id), Some(StopReason::Error)));
+    assert_eq!(editor.answer(request).unwrap()["result"]["stopReason"], "cancelled");
+
+    // The request may be named instead of the session.
+    let (request, local_id) = editor.begins("hang");
+    editor.sent();
+    editor.line(&json!({"jsonrpc": "2.0", "method": "$/cancel_request", "params": {"requestId": request}}).to_string());
+    assert_eq!(editor.sent(), [Content::Control(Control::Interrupt)]);
+    editor.host(turn(TurnState::Ended, Some(&local_id), Some(StopReason::Cancelled)));
+    assert_eq!(editor.answer(request).unwrap()["result"]["stopReason"], "cancelled");
+
+    // A machine that does not answer does not hold the editor.
+    let (request, _) = editor.begins("hang");
+    editor.cancel();
+    editor.texts();
+    editor.passes(30);
+    assert_eq!(editor.answer(request).unwrap()["result"]["stopReason"], "cancelled");
+    assert!(editor.texts()[0].contains("not confirmed"));
+}
+
+#[test]
+fn a_prompt_that_waits_behind_another_one_does_not_interrupt_that() {
+    let mut editor = Editor::open(&json!({}));
+    editor.said(ben(), "b1", None, prompt("long"));
+    editor.host(turn(TurnState::Started, Some("b1"), None));
+    assert_eq!(editor.texts(), ["**Ben \\*B\\*:**\n> long"]);
+    let request = editor.prompt("mine");
+    let local_id = editor.receipt(ReceiptOutcome::Queued, None);
+    editor.sent();
+    editor.cancel();
+    assert_eq!(editor.answer(request).unwrap()["result"]["stopReason"], "cancelled");
+    assert_eq!(editor.sent(), []);
+    editor.host(turn(TurnState::Ended, Some("b1"), Some(StopReason::EndTurn)));
+    assert_eq!(editor.sent(), []);
+    editor.host(turn(TurnState::Started, Some(&local_id), None));
+    assert_eq!(editor.sent(), [Content::Control(Control::Interrupt)]);
+}
+
+#[test]
+fn a_machine_that_is_away_is_said_and_a_prompt_does_not_wait_for_ever() {
+    let mut editor = Editor::open(&json!({}));
+    let request = editor.prompt("x");
+    editor.passes(15);
+    assert!(editor.texts()[0].contains("has not taken the prompt yet"));
+    assert!(editor.done.contains(&Order::Wake(session())));
+    editor.passes(24 * 3_600);
+    assert_eq!(code(editor.answer(request)), INTERNAL);
+    let request = editor.prompt("y");
+    editor.core.failed(session(), "c2", "The server cannot be reached.", editor.now);
+    editor.collect();
+    assert_eq!(editor.answer(request).unwrap()["error"]["message"], "The server cannot be reached.");
+}
+
+#[test]
+fn what_the_server_and_the_machine_do_is_said_once() {
+    let mut editor = Editor::open(&json!({}));
+    for event in [false, false, true, true] {
+        editor.event(Event::Connected(event));
+    }
+    for event in [true, false, false, true] {
+        editor.event(Event::Online(event));
+    }
+    assert_eq!(editor.texts().len(), 4);
+    let mut editor = Editor::open(&json!({"session": {"notices": {}}}));
+    editor.event(Event::Connected(false));
+    let notice = editor.updates().pop().unwrap();
+    assert_eq!((&notice["sessionUpdate"], &notice["severity"]), (&json!("notice"), &json!("info")));
+}
+
+#[test]
+fn what_others_do_is_shown_with_their_names() {
+    let mut editor = Editor::open(&json!({}));
+    editor.said(ben(), "b1", None, Content::Control(Control::Interrupt));
+    editor.said(ann(ELSEWHERE), "a1", None, prompt("from my terminal"));
+    editor.said(Author::Nobody("not signed by a device of Ann".into()), "x", None, prompt("rm -rf"));
+    let texts = editor.texts();
+    assert!(texts[0].contains("Ben \\*B\\* interrupted the turn"), "{texts:#?}");
+    assert_eq!(texts[1], "from my terminal");
+    assert!(texts[2].contains("not signed by a device of Ann") && !texts[2].contains("rm"), "{texts:#?}");
+    editor.host(state(Phase::Idle, Mode::Plan));
+    let updates = editor.updates();
+    assert_eq!(updates[0], json!({"sessionUpdate": "current_mode_update", "currentModeId": "plan"}));
+    assert_eq!(updates[1]["configOptions"][0]["currentValue"], "plan");
+    editor.state(Phase::Ended);
+    assert!(editor.texts()[0].contains("has ended"));
+}

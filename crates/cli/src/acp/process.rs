@@ -1,0 +1,260 @@
+//! The process around the core: lines in, lines out, and the sessions in between. Standard output carries nothing but the protocol.
+
+use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use ensemble_agent::Lines;
+use ensemble_client::seal::{self, Purpose};
+use ensemble_client::{SessionFilter, idempotency_key};
+use ensemble_types::ids::SessionId;
+use ensemble_types::runs::Provider;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Stdout};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use super::core::{Core, Order};
+use super::rpc::{Error, INTERNAL};
+use super::session::{self, Command, Report, Reports};
+use crate::commands::agent::Choice;
+use crate::commands::session::{Named, Start};
+use crate::context::Context;
+use crate::failure::{Failure, Result};
+use crate::print;
+use crate::vault::Card;
+
+/// Reports of all sessions that wait.
+const MOST_REPORTS: usize = 256;
+/// Commands of one session that wait to be sent.
+const MOST_COMMANDS: usize = 64;
+/// An editor that reads nothing for so long is gone.
+const READS_WITHIN: Duration = Duration::from_secs(600);
+/// Sessions on a page.
+const PAGE: u32 = 50;
+/// A directory that an editor lists must answer in this time.
+const LISTS_WITHIN: Duration = Duration::from_secs(60);
+
+/// The sessions that `session/new` gives.
+#[derive(Clone, Debug)]
+pub(crate) struct Which {
+    /// Always this one.
+    pub(crate) session: Option<Named>,
+    /// A new one on this machine of the account; on this computer when there is none.
+    pub(crate) machine: Option<String>,
+    /// The directory, when it is not that of the editor.
+    pub(crate) directory: Option<PathBuf>,
+    /// The name of the agent.
+    pub(crate) agent: String,
+    /// The same for another machine.
+    pub(crate) provider: Provider,
+    pub(crate) model: Option<String>,
+    pub(crate) mode: Choice,
+}
+
+impl Which {
+    pub(super) fn start_on(&self, machine: &str, cwd: PathBuf) -> Start {
+        let directory = self.directory.clone().unwrap_or(cwd);
+        Start::quietly(machine.to_owned(), directory, self.provider, self.model.clone(), self.mode)
+    }
+}
+
+/// What has ended.
+enum Ended {
+    Session,
+    Asked(u64, Result<Value, Error>),
+}
+
+type Task<'a> = Pin<Box<dyn Future<Output = Ended> + 'a>>;
+
+struct Process<'a> {
+    context: &'a Context,
+    which: &'a Which,
+    core: Core,
+    out: Stdout,
+    reports: mpsc::Sender<(u64, Report)>,
+    tasks: FuturesUnordered<Task<'a>>,
+    /// Sessions that are being opened, by their tickets.
+    opening: HashMap<u64, mpsc::Sender<Command>>,
+    /// Open sessions, with the tickets that opened them.
+    open: HashMap<SessionId, (u64, mpsc::Sender<Command>)>,
+}
+
+/// Serves the editor until it closes the input or the output. The sessions go on.
+pub(crate) async fn run(context: &Context, which: &Which) -> Result<()> {
+    let unusable = |error: std::io::Error| Failure::message(format!("Cannot listen for signals: {error}."));
+    let mut terminate = signal(SignalKind::terminate()).map_err(unusable)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(unusable)?;
+    let (to, mut reports) = mpsc::channel(MOST_REPORTS);
+    let mut process = Process {
+        context,
+        which,
+        core: Core::new(Instant::now(), Box::new(idempotency_key)),
+        out: tokio::io::stdout(),
+        reports: to,
+        tasks: FuturesUnordered::new(),
+        opening: HashMap::new(),
+        open: HashMap::new(),
+    };
+    let (mut input, mut lines) = (tokio::io::stdin(), Lines::default());
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        process.carry_out().await?;
+        let deadline = process.core.deadline();
+        let late = async {
+            match deadline {
+                Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            read = input.read(&mut buffer) => {
+                let core = &mut process.core;
+                let now = Instant::now();
+                match read {
+                    Ok(0) | Err(_) => {
+                        lines.finish(|line| core.line(&line, now));
+                        return process.carry_out().await;
+                    }
+                    Ok(length) => {
+                        lines.feed(buffer.get(..length).unwrap_or_default(), |line| core.line(&line, now));
+                    }
+                }
+            }
+            Some((ticket, report)) = reports.recv() => process.report(ticket, report),
+            Some(ended) = process.tasks.next() => {
+                if let Ended::Asked(ticket, result) = ended {
+                    process.core.answered(ticket, result);
+                }
+            }
+            () = late => process.core.tick(Instant::now()),
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+        }
+    }
+}
+
+impl Process<'_> {
+    async fn carry_out(&mut self) -> Result<()> {
+        let mut text = Vec::new();
+        loop {
+            let orders = self.core.take();
+            if orders.is_empty() {
+                break;
+            }
+            for order in orders {
+                if let Order::Write(message) = &order {
+                    // Only a map with keys that are no texts cannot be written.
+                    serde_json::to_writer(&mut text, message).map_err(|error| Failure::message(error.to_string()))?;
+                    text.push(b'\n');
+                    if text.len() > (1 << 20) {
+                        self.write(&text).await?;
+                        text.clear();
+                    }
+                } else {
+                    self.order(order);
+                }
+            }
+        }
+        self.write(&text).await
+    }
+
+    async fn write(&mut self, text: &[u8]) -> Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let written = async {
+            self.out.write_all(text).await?;
+            self.out.flush().await
+        };
+        match tokio::time::timeout(READS_WITHIN, written).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) if error.kind() == ErrorKind::BrokenPipe => Err(Failure::OutputClosed),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(Failure::message("The editor has read nothing for ten minutes.")),
+        }
+    }
+
+    fn order(&mut self, order: Order) {
+        let context = self.context;
+        match order {
+            // Written by the caller.
+            Order::Write(_) => {}
+            Order::Open { ticket, wanted } => {
+                let (commands, received) = mpsc::channel(MOST_COMMANDS);
+                self.opening.insert(ticket, commands);
+                let (which, reports) = (self.which, Reports { ticket, to: self.reports.clone() });
+                self.tasks.push(Box::pin(async move {
+                    session::follow(context, which, wanted, reports, received).await;
+                    Ended::Session
+                }));
+            }
+            Order::List { ticket, directory, cursor } => self.tasks.push(Box::pin(async move {
+                let listed = tokio::time::timeout(LISTS_WITHIN, list(context, directory, cursor)).await;
+                let listed = listed.unwrap_or_else(|_| Err(Error::new(INTERNAL, "The server does not answer.")));
+                Ended::Asked(ticket, listed)
+            })),
+            Order::SignedIn { ticket } => self.tasks.push(Box::pin(async move {
+                Ended::Asked(ticket, session::sign_in(context).await.map(|_| json!({})))
+            })),
+            Order::Send { session, local_id, content } => {
+                let sent = self
+                    .open
+                    .get(&session)
+                    .map(|(_, commands)| commands.try_send(Command::Send(local_id.clone(), content)).is_ok());
+                if sent != Some(true) {
+                    let why = "It was not sent: too many commands wait for the server.";
+                    self.core.failed(session, &local_id, why, Instant::now());
+                }
+            }
+            Order::Wake(session) => {
+                if let Some((_, commands)) = self.open.get(&session) {
+                    // A full queue wakes it too.
+                    let _full = commands.try_send(Command::Wake);
+                }
+            }
+            Order::Leave(session) => drop(self.open.remove(&session)),
+            Order::Log(text) => print::note(text),
+        }
+    }
+
+    fn report(&mut self, ticket: u64, report: Report) {
+        let now = Instant::now();
+        let is_of = |session: &SessionId| self.open.get(session).is_some_and(|(opened, _)| *opened == ticket);
+        match report {
+            Report::Opened(opened) => {
+                let commands = self.opening.remove(&ticket);
+                if let (Ok(opening), Some(commands)) = (&opened, commands) {
+                    self.open.insert(opening.id, (ticket, commands));
+                }
+                self.core.opened(ticket, opened, now);
+            }
+            // What comes from before the session was opened anew is dropped.
+            Report::Event(session, event) if is_of(&session) => self.core.event(session, event, now),
+            Report::Failed(session, local_id, why) if is_of(&session) => {
+                self.core.failed(session, &local_id, &why, now);
+            }
+            Report::Event(..) | Report::Failed(..) => {}
+        }
+    }
+}
+
+/// A page of the live sessions, those of a directory only if one is named.
+async fn list(context: &Context, directory: Option<String>, cursor: Option<String>) -> Result<Value, Error> {
+    let me = session::sign_in(context).await?;
+    let filter = SessionFilter { active_only: true, shared: true };
+    let page = me.client.session_page(filter, Some(PAGE), cursor.as_deref()).await;
+    let page = page.map_err(|error| session::error_of(&error.into()))?;
+    let sessions = page.sessions.iter().filter(|session| session.hosted).filter_map(|session| {
+        let ring = me.ring(session).ok()?;
+        let card: Card = seal::open_json(&ring, Purpose::SessionMetadata(session.id), &session.metadata).ok()?;
+        let path =
+            card.path.filter(|path| path.starts_with('/') && directory.as_ref().is_none_or(|wanted| wanted == path))?;
+        Some(json!({"sessionId": session.id, "cwd": path, "title": card.title, "updatedAt": session.updated_at}))
+    });
+    Ok(json!({"sessions": sessions.collect::<Vec<_>>(), "nextCursor": page.next_cursor}))
+}

@@ -1,0 +1,263 @@
+//! Opens one session for the editor and follows it: messages, live frames, and whether the machine and the server are there.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::pin::pin;
+
+use ensemble_client::SessionEvent;
+use ensemble_runner::local::Start;
+use ensemble_transcript::body::Content;
+use ensemble_transcript::view::{Author, Incoming};
+use ensemble_transcript::words::Mode;
+use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::messages::Message;
+use ensemble_types::problem::Code;
+use futures_util::StreamExt;
+use tokio::sync::mpsc;
+
+use super::core::{Event, Opening, Wanted};
+use super::process::Which;
+use super::rpc::{Error, INTERNAL, NOT_FOUND, SIGN_IN};
+use crate::commands::agent::title;
+use crate::commands::session::titled;
+use crate::context::{Context, Me};
+use crate::failure::{Failure, Result};
+use crate::live::{Live, Watch, Watched, host};
+
+/// Messages of the past that an editor gets.
+const MOST_REPLAYED: i64 = 6_000;
+
+/// What a session tells the process.
+pub(super) enum Report {
+    Opened(Result<Opening, Error>),
+    Event(SessionId, Event),
+    /// The command with this `localId` was not sent.
+    Failed(SessionId, String, String),
+}
+
+/// The way to the process. Each report carries the ticket with which the session was opened.
+#[derive(Clone)]
+pub(super) struct Reports {
+    pub(super) ticket: u64,
+    pub(super) to: mpsc::Sender<(u64, Report)>,
+}
+
+impl Reports {
+    /// False: the process listens no longer.
+    async fn say(&self, report: Report) -> bool {
+        self.to.send((self.ticket, report)).await.is_ok()
+    }
+
+    async fn not_opened(&self, error: Error) {
+        self.say(Report::Opened(Err(error))).await;
+    }
+}
+
+/// What the process wants of an open session.
+pub(super) enum Command {
+    /// Sign and send this under this `localId`.
+    Send(String, Box<Content>),
+    /// Start the host, if it is one of this computer and has died.
+    Wake,
+}
+
+/// Opens the session and follows it until the process drops the sender of `commands`.
+pub(super) async fn follow(
+    context: &Context,
+    which: &Which,
+    wanted: Wanted,
+    reports: Reports,
+    mut commands: mpsc::Receiver<Command>,
+) {
+    let opened = match sign_in(context).await {
+        Ok(me) => open(context, me, which, wanted).await,
+        Err(error) => Err(error),
+    };
+    let (me, id, is_new) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return reports.not_opened(error).await,
+    };
+    let live = match Live::open(context, &me, id).await {
+        Ok(live) => live,
+        Err(failure) => return reports.not_opened(error_of(&failure)).await,
+    };
+    // Refs are remembered for the shell; a session can be worked in without.
+    let _unremembered = context.home.remember_session(me.client.origin(), &live.session, 1);
+    let (sender, failed) = (live.sender(), reports.clone());
+    let (mut wants_title, session) = (is_new && live.given_title().is_none(), live.session.clone());
+    let sending = async {
+        while let Some(command) = commands.recv().await {
+            // The host on this computer may have been killed since.
+            host::wake(context, &me, &session).await;
+            let Command::Send(local_id, content) = command else { continue };
+            let title = match content.as_ref() {
+                Content::Prompt(prompt) if wants_title => title(&prompt.text),
+                _ => None,
+            };
+            if let Err(failure) = sender.send_as(local_id.clone(), *content).await {
+                failed.say(Report::Failed(id, local_id, failure.to_string())).await;
+            } else if let Some(title) = title {
+                wants_title = false;
+                // A session can be worked in without.
+                if give_title(context, &me, id, title.clone()).await.is_ok() {
+                    failed.say(Report::Event(id, Event::Titled(title))).await;
+                }
+            }
+        }
+    };
+    let reading = async {
+        if let Err(failure) = read(live, is_new, &reports).await {
+            reports.say(Report::Event(id, Event::Gone(failure.to_string()))).await;
+        }
+    };
+    tokio::select! {
+        () = sending => {}
+        () = reading => {}
+    }
+}
+
+/// Lists show a session by the beginning of its first prompt.
+async fn give_title(context: &Context, me: &Me, id: SessionId, title: String) -> Result<()> {
+    let update = titled(context, me, id, title).await?;
+    me.client.update_session(id, &update).await?;
+    Ok(())
+}
+
+/// Signs in, or says that a person has to.
+pub(super) async fn sign_in(context: &Context) -> Result<Me, Error> {
+    let is_signed_in = context.account().is_ok_and(|(_, account)| account.is_some_and(|account| account.signed_in));
+    context.me().await.map_err(|failure| {
+        let code = if is_signed_in { INTERNAL } else { SIGN_IN };
+        Error::new(code, failure.to_string())
+    })
+}
+
+pub(super) fn error_of(failure: &Failure) -> Error {
+    let is_unknown = matches!(failure, Failure::Client(error) if error.is(Code::NotFound));
+    Error::new(if is_unknown { NOT_FOUND } else { INTERNAL }, failure.to_string())
+}
+
+/// Finds or begins the session. True: it was begun.
+async fn open(context: &Context, me: Me, which: &Which, wanted: Wanted) -> Result<(Me, SessionId, bool), Error> {
+    let cwd = match (wanted, which.session) {
+        (Wanted::This(id), _) => return Ok((me, id, false)),
+        (Wanted::New(_), Some(named)) => {
+            let id = named.find(&me).await.map_err(|failure| error_of(&failure))?;
+            return Ok((me, id, false));
+        }
+        (Wanted::New(cwd), None) => cwd,
+    };
+    let id = begin(context, &me, which, cwd).await.map_err(|failure| error_of(&failure))?;
+    // This machine may have become one of the account's devices just now.
+    let me = context.me().await.map_err(|failure| error_of(&failure))?;
+    Ok((me, id, true))
+}
+
+async fn begin(context: &Context, me: &Me, which: &Which, cwd: PathBuf) -> Result<SessionId> {
+    if let Some(machine) = &which.machine {
+        return which.start_on(machine, cwd).begin(context, me).await;
+    }
+    let start = Start {
+        agent: which.agent.clone(),
+        directory: which.directory.as_ref().map_or_else(|| cwd.clone(), |directory| cwd.join(directory)),
+        mode: Mode::of(which.mode.permission().as_str()),
+        model: which.model.clone(),
+        title: None,
+        resume: None,
+    };
+    host::start(context, me, start).await
+}
+
+/// Reads what was said, then what is said, until the session is gone.
+async fn read(mut live: Live<'_>, is_new: bool, reports: &Reports) -> Result<()> {
+    let (id, client) = (live.session.id, live.me.client.clone());
+    let mut after = live.session.last_seq.saturating_sub(MOST_REPLAYED).max(0);
+    let opening = Opening {
+        id,
+        reference: live.session.reference.to_string(),
+        title: live.given_title(),
+        user: live.me.id,
+        key: live.me.key.public_key(),
+        online: live.session.online || is_new,
+        is_new,
+        is_cut: after > 0,
+    };
+    reports.say(Report::Opened(Ok(opening))).await;
+    let mut named = HashSet::from([live.me.id]);
+    {
+        let mut messages = pin!(client.messages_after(id, after));
+        while let Some(message) = messages.next().await {
+            let message = message?;
+            after = message.seq;
+            reports.say(said(&mut live, &message, &mut named).await?).await;
+        }
+    }
+    reports.say(Report::Event(id, Event::CaughtUp)).await;
+    let mut watch = Watch::new(client, id, after);
+    loop {
+        let report = match watch.next().await? {
+            Watched::Connected => {
+                reports.say(Report::Event(id, Event::Connected(true))).await;
+                online(&mut live).await
+            }
+            Watched::Away => Some(Report::Event(id, Event::Connected(false))),
+            Watched::Event(SessionEvent::Message(message)) => {
+                // What the machine says shows that it is there.
+                if message.sender_machine_id.is_some() && !live.session.online {
+                    live.session.online = true;
+                    reports.say(Report::Event(id, Event::Online(true))).await;
+                }
+                match said(&mut live, &message, &mut named).await {
+                    // Who has signed it could not be found out. It comes again.
+                    Err(Failure::Client(error)) if error.is_passing() => {
+                        watch.lost();
+                        Some(Report::Event(id, Event::Connected(false)))
+                    }
+                    report => {
+                        watch.taken(message.seq);
+                        Some(report?)
+                    }
+                }
+            }
+            Watched::Event(SessionEvent::Live(frame)) => {
+                live.frame(&frame.content).map(|frame| Report::Event(id, Event::Frame(frame)))
+            }
+            Watched::Event(SessionEvent::Changed(_)) => online(&mut live).await,
+        };
+        if let Some(report) = report
+            && !reports.say(report).await
+        {
+            return Ok(());
+        }
+    }
+}
+
+/// Whether the machine is there, as far as the server answers.
+async fn online(live: &mut Live<'_>) -> Option<Report> {
+    live.refresh().await.ok()?;
+    Some(Report::Event(live.session.id, Event::Online(live.session.online)))
+}
+
+/// A message, opened and checked, with the names that are new in it.
+async fn said(live: &mut Live<'_>, message: &Message, named: &mut HashSet<UserId>) -> Result<Report> {
+    let incoming = live.opened(message).await?.incoming();
+    let mut names = Vec::new();
+    for user in people(&incoming) {
+        if named.insert(user) {
+            names.push((user, live.name(user).await));
+        }
+    }
+    Ok(Report::Event(live.session.id, Event::Said(Box::new(incoming), names)))
+}
+
+fn people(incoming: &Incoming) -> impl Iterator<Item = UserId> {
+    let author = match &incoming.author {
+        Author::Person { user, .. } => Some(*user),
+        _ => None,
+    };
+    let by = match incoming.message.as_ref().map(|message| &message.content) {
+        Ok(Content::Resolved(resolved)) => resolved.by,
+        _ => None,
+    };
+    author.into_iter().chain(by)
+}

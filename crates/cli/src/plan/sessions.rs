@@ -1,0 +1,79 @@
+//! Tasks with `session: true`: what they do is sealed for their machine, and what is said stays in the session.
+
+use std::time::Duration;
+
+use ensemble_client::seal::SessionTask;
+use ensemble_types::ids::{MachineId, SessionId};
+use ensemble_types::runs::{CreateTask, Permission, Provider, SealedTask, TaskSession};
+use ensemble_types::text::Text;
+
+use super::draft::Step;
+use crate::context::now;
+use crate::failure::{Failure, Result};
+use crate::print;
+
+/// Until then a machine begins with such a task.
+const GOOD_FOR: Duration = Duration::from_secs(7 * 24 * 3_600);
+
+/// Seals a task for a machine.
+pub(crate) trait Seal {
+    /// The machine of the tasks that name none.
+    fn machine(&self) -> Option<&MachineId>;
+    fn seal(&self, machine: &MachineId, task: &SessionTask) -> Result<SealedTask>;
+}
+
+/// What such a task cannot have.
+pub(super) fn check(step: &Step) -> std::result::Result<(), String> {
+    let refused = [
+        ("allowedTools, which a session asks for", step.allowed_tools.is_some()),
+        ("isolation", step.isolation.is_some()),
+        ("base", step.base.is_some()),
+        ("maxCostUsd", step.max_cost_usd.is_some()),
+    ];
+    if let Some((field, _)) = refused.into_iter().find(|(_, is_there)| *is_there) {
+        return Err(format!("a task with `session: true` cannot have {field}"));
+    }
+    if step.prompt.contains("{{tasks.") && !step.prompt.contains("\\{{tasks.") {
+        return Err("the prompt of a task with `session: true` is sealed, so the server cannot put outputs of other tasks into it".to_owned());
+    }
+    Ok(())
+}
+
+impl Step {
+    /// The task as it is submitted.
+    pub(super) fn sealed(self, provider: Provider, by: &impl Seal) -> Result<CreateTask> {
+        let machine = self.machine.as_ref().or(by.machine()).cloned().ok_or_else(|| {
+            Failure::message(format!(
+                "Task {} has `session: true`, so it is sealed for one machine. Name it with --machine, or with `machineId` in the plan.",
+                self.called
+            ))
+        })?;
+        let at = now();
+        let task = SessionTask {
+            session: TaskSession::Turn,
+            prompt: Some(self.prompt.replace("\\{{", "{{")),
+            session_id: SessionId::generate(),
+            provider,
+            working_directory: self.directory.into_string(),
+            mode: self.permission.unwrap_or(Permission::Ask),
+            model: self.model.map(Text::into_string),
+            title: self.title.as_ref().map(|title| title.to_string()).or_else(|| Some(print::short(&self.prompt, 60))),
+            nonce: SessionTask::nonce(),
+            at,
+            expires: at.plus(GOOD_FOR),
+        };
+        let sealed = by.seal(&machine, &task)?;
+        Ok(CreateTask {
+            sealed: Some(sealed),
+            session: Some(TaskSession::Turn),
+            depends_on: self.depends_on,
+            task_key: self.key,
+            title: self.title,
+            machine_id: Some(machine),
+            timeout_ms: self.timeout,
+            retry: self.retry,
+            fail_on_denial: self.fail_on_denial,
+            ..CreateTask::of(provider)
+        })
+    }
+}

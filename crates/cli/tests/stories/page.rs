@@ -1,0 +1,26 @@
+//! The web app in a real browser, with a real agent on the machine of the same account: `web/tests/story` tells the stories.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::ensemble::{User, up};
+use crate::live::Place;
+
+#[test]
+fn a_person_works_with_an_agent_from_the_page() {
+    let server = User::new(None);
+    let (_up, url) = up(&server, &["--no-runner"]);
+    let place = Place::new();
+    let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web").canonicalize().unwrap();
+    let mut node = Command::new("node");
+    for (name, value) in place.user.command(&[]).get_envs() {
+        match value {
+            Some(value) => node.env(name, value),
+            None => node.env_remove(name),
+        };
+    }
+    node.args(["--test", "--test-reporter=spec", "tests/story/first.test.mjs"]).current_dir(&web);
+    node.env("ENSEMBLE", env!("CARGO_BIN_EXE_ensemble")).env("ENSEMBLE_URL", &url);
+    let ended = node.status().expect("node must be installed, and `make web` must have run");
+    assert!(ended.success(), "the story failed; see above");
+}

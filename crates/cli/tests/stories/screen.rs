@@ -1,0 +1,86 @@
+//! `ensemble attach` in a real terminal, with the real claude.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::ensemble::up;
+use crate::live::{Place, assert_whole, log, turns, until};
+use crate::terminal::Terminal;
+
+/// Longer than the time after which a card takes keys.
+const TO_READ: Duration = Duration::from_millis(500);
+
+fn has(lines: &[String], text: &str) -> bool {
+    lines.iter().any(|line| line.contains(text))
+}
+
+#[test]
+fn a_person_works_in_a_terminal_and_gets_it_back() {
+    let place = Place::new();
+    let user = &place.user;
+    let (_up, _url) = up(user, &[]);
+    let session = place.start(&["claude", "--title", "Kettle", "[[say It boils.]]"]);
+    turns(user, &session, 1);
+    let terminal = Terminal::open(user, 100, 30);
+    terminal.ensemble("", &format!("attach {session}"));
+    let lines = terminal.sees("It boils.");
+    assert!(lines[0].trim_start().starts_with("Kettle"), "{lines:#?}");
+    assert!(terminal.is_taken().0 && terminal.has_colours());
+
+    // The text is there before it is whole.
+    terminal.line("[[split]] [[repeat 120 stream ]]");
+    terminal.until("a text that grows", |lines| has(lines, "stream stream") && has(lines, "working"));
+    assert_eq!(texts(&log(user, &session)).len(), 1, "its message comes later");
+    terminal.until("the end of the turn", |lines| has(lines, "stream stream") && !has(lines, "working"));
+    turns(user, &session, 2);
+
+    terminal.line("[[run touch allowed]]");
+    let lines = terminal.until("a card", |lines| has(lines, "  1  Allow once") && has(lines, "waits for an answer"));
+    assert!(has(&lines, "─ permission ─") && has(&lines, "command: touch allowed"), "{lines:#?}");
+    assert!(!place.file("allowed").exists());
+    // A key that is pressed as the card appears was meant for something else, and does not count.
+    let seen = Instant::now();
+    terminal.until("time to read it", |lines| has(lines, "  1  Allow once") && seen.elapsed() > TO_READ);
+    terminal.key("1");
+    until("what was allowed", || place.file("allowed").exists().then_some(()));
+    turns(user, &session, 3);
+
+    terminal.resize(60, 20);
+    let lines = terminal.until("a narrow screen", |lines| {
+        lines.len() == 20
+            && lines.iter().all(|line| line.chars().count() <= 60)
+            && lines[0].trim_start().starts_with("Kettle")
+    });
+    assert!(has(&lines, "touch allowed"), "{lines:#?}");
+    terminal.key("?");
+    terminal.until("the keys", |lines| {
+        lines.iter().any(|line| line.contains("ctrl-d") && line.contains("leave; the session goes on"))
+    });
+    terminal.key("Escape");
+    terminal.until("the keys are gone", |lines| !has(lines, "leave; the session goes on"));
+    terminal.key("C-d");
+    terminal.sees("goes on.");
+    terminal.is_given_back();
+
+    // A program that is ended in the middle of a card gives the terminal back, too. With KILL nothing can: the kernel ends the
+    // process before a line of it runs, and the person types `reset`.
+    terminal.ensemble("NO_COLOR=1", &format!("attach {session}"));
+    terminal.sees("Kettle");
+    terminal.line("[[run touch refused]]");
+    terminal.until("a card", |lines| has(lines, "  1  Allow once") && has(lines, "command: touch refused"));
+    assert!(terminal.is_taken().0 && !terminal.has_colours(), "{:#?}", terminal.lines());
+    kill(Pid::from_raw(terminal.program()), Signal::SIGTERM).unwrap();
+    terminal.is_given_back();
+    let log = log(user, &session);
+    assert!(
+        !place.file("refused").exists()
+            && log.iter().all(|body| body["type"] != "answer" || body["optionId"] == "allow")
+    );
+    assert_whole(&log);
+}
+
+fn texts(log: &[serde_json::Value]) -> Vec<&str> {
+    log.iter().filter(|body| body["type"] == "text").filter_map(|body| body["text"].as_str()).collect()
+}
