@@ -1,0 +1,182 @@
+// Who gets the key of a session. The server names users; signatures say whom the owner, or an admin of the session, has chosen.
+
+import { Distrust, isNotFound, Refused, SealError } from "../errors.js";
+import type { KeyRing } from "../seal/ring.js";
+import { SharedRing, type Admin, type ShareLevel } from "../seal/share.js";
+import type { Account } from "./account.js";
+import { everHad } from "./lists.js";
+import { removedShares } from "./unfinished.js";
+import type { Session } from "./vault.js";
+import type { components } from "../openapi.js";
+
+export type Share = components["schemas"]["Share"];
+/** The users who get the key of a session, and as what. */
+export type Recipients = Record<string, ShareLevel>;
+
+/** What changes of the people of a session while it gets a new key. */
+export interface Members {
+  without?: readonly string[];
+  level?: { user: string; level: ShareLevel };
+}
+
+/** How old the lists of others may be when something is sealed to them, in milliseconds. */
+const FRESH = 10_000;
+
+/** All shares of a session. Only for its owner and admins. */
+export async function sharesOf(account: Account, session: string): Promise<Share[]> {
+  const { client } = account;
+  const shares: Share[] = [];
+  const page = (cursor?: string) => {
+    const params = { path: { id: session }, query: { limit: 100, ...(cursor !== undefined && { cursor }) } };
+    return client.data(client.http.GET("/v1/sessions/{id}/shares", { params }));
+  };
+  for await (const { shares: some } of client.pages(page)) shares.push(...some);
+  return shares;
+}
+
+const stranger = (session: Session): Distrust =>
+  new Distrust(`The key of session ${session.ref} was not given to you by a device of its owner, so it was not used. Do not trust this server.`);
+
+/** Checks who gave this user the key of somebody else's session. */
+export async function checkGrant(account: Account, session: Session, why: "read" | "write"): Promise<void> {
+  const { client, people, userId } = account;
+  const { list: own, contents } = await account.own();
+  if (!session.encryptedKey) throw new SealError("format", `The server gave no key of session ${session.ref}.`);
+  const shared = SharedRing.fromText(session.encryptedKey);
+  const { admin } = shared;
+  const signer = await shared.signer(session.id, userId, own.body.account);
+  const granted = admin ? await admin.grantedBy(session.id) : signer;
+  if (signer === undefined || granted === undefined) throw stranger(session);
+  const owner = await people.list(session.ownerId, why === "write" ? FRESH : undefined);
+  let isCurrent = owner.commands(granted);
+  if (!isCurrent && !(await everHad(client, session.ownerId, owner.body.account, granted))) throw stranger(session);
+  if (admin) {
+    // With the next key the owner grants it directly. An admin of an earlier epoch may have lost that.
+    if (admin.epoch !== shared.epoch) throw stranger(session);
+    const list = await people.list(admin.user);
+    const isListed = list.commands(signer);
+    const isKnown = isListed || (await everHad(client, admin.user, admin.account, signer));
+    if (list.body.account !== admin.account || !isKnown) throw stranger(session);
+    isCurrent &&= isListed;
+  }
+  if (why === "read") return;
+  const pair = await contents.pair();
+  const isNewest = await shared.open(pair, session.id, userId).then(
+    () => true,
+    () => false,
+  );
+  // Who granted it knew an older list of the owner than there is: a device that was removed since may have the key.
+  if (!isCurrent || !isNewest || shared.contentEpoch < owner.body.contentEpoch) {
+    throw new Refused(
+      `A device was removed since you got the key of session ${session.ref}, and it may have that key. Nothing was written. Ask the ` +
+        "session's owner to open it.",
+    );
+  }
+}
+
+/** The users whom the owner, or an admin of the session, has given the present key. Throws when it cannot be found out now; who is
+ * named without a good signature is left out. */
+export async function grantedRecipients(account: Account, session: Session, ring: KeyRing, members: Members): Promise<Recipients> {
+  const gone = new Set([...(await removedShares(account.store, session.id)), ...(members.without ?? [])]);
+  const recipients: Recipients = {};
+  const byAdmins: { share: Share; level: ShareLevel; admin: Admin }[] = [];
+  for (const share of await sharesOf(account, session.id)) {
+    if (gone.has(share.userId)) continue;
+    const granted = await orNobody(granting(account, share, ring));
+    if (granted?.admin) byAdmins.push({ share, level: granted.level, admin: granted.admin });
+    else if (granted) recipients[share.userId] = granted.level;
+  }
+  const admins = { ...recipients };
+  for (const { share, level, admin } of byAdmins) {
+    const isAdmin = admins[admin.user] === "admin" && level !== "admin";
+    if (isAdmin && (await orNobody(isGrantedByAdmin(account, share, admin)))) recipients[share.userId] = level;
+  }
+  if (members.level) {
+    const { user, level } = members.level;
+    if (!recipients[user]) throw new Refused(`No device of yours has shared this session with user ${user}. Share it with them.`);
+    recipients[user] = level;
+  }
+  return recipients;
+}
+
+/** Nobody loses access because of a connection; who cannot be checked is left out. */
+async function orNobody<T>(found: Promise<T>): Promise<T | undefined> {
+  try {
+    return await found;
+  } catch (error) {
+    const isAboutThem = error instanceof Distrust || error instanceof Refused || error instanceof SealError || isNotFound(error);
+    if (!isAboutThem) throw error;
+    return undefined;
+  }
+}
+
+async function granting(account: Account, share: Share, ring: KeyRing): Promise<{ level: ShareLevel; admin?: Admin } | undefined> {
+  const shared = SharedRing.fromText(share.encryptedKey);
+  const signer = await shared.signer(share.sessionId, share.userId, await account.people.accountKey(share.userId));
+  // A share that was removed was granted in an earlier epoch.
+  if (signer === undefined || shared.epoch !== ring.epoch) return undefined;
+  if (shared.admin) return { level: shared.level, admin: shared.admin };
+  return (await account.own()).list.commands(signer) ? { level: shared.level } : undefined;
+}
+
+async function isGrantedByAdmin(account: Account, share: Share, admin: Admin): Promise<boolean> {
+  const shared = SharedRing.fromText(share.encryptedKey);
+  const signer = await shared.signer(share.sessionId, share.userId, await account.people.accountKey(share.userId));
+  const list = await account.people.list(admin.user, FRESH);
+  return signer !== undefined && list.body.account === admin.account && list.commands(signer);
+}
+
+/** Whether somebody with a share has removed a device since the share was sealed. Only shares count that a device of the owner has
+ * granted, so nobody else makes the session get new keys. */
+export async function hasOldShares(account: Account, session: Session): Promise<boolean> {
+  const { list: own } = await account.own();
+  for (const share of await sharesOf(account, session.id)) {
+    // A user whose devices cannot be read now must not stop the owner.
+    const list = await account.people.list(share.userId, FRESH).catch(() => undefined);
+    if (!list || (share.contentEpoch ?? Number.POSITIVE_INFINITY) >= list.body.contentEpoch) continue;
+    try {
+      const shared = SharedRing.fromText(share.encryptedKey);
+      const signer = await shared.signer(share.sessionId, share.userId, list.body.account);
+      if (shared.epoch === session.keyEpoch && signer !== undefined && own.commands(signer)) return true;
+    } catch (error) {
+      if (!(error instanceof SealError)) throw error;
+    }
+  }
+  return false;
+}
+
+/** Seals a session's ring to a user, after checking the user's devices, with a signature that says who may have it. */
+export async function sealedFor(
+  account: Account,
+  session: Session,
+  user: string,
+  level: ShareLevel,
+  ring: KeyRing,
+): Promise<{ encryptedKey: string; contentEpoch: number }> {
+  const { list: own } = await account.own();
+  const list = await account.people.list(user, FRESH);
+  const isOwner = session.accessLevel === "owner";
+  const admin = isOwner ? undefined : await SharedRing.fromText(session.encryptedKey ?? "").asAdmin(account.userId, own.body.account);
+  const owner = isOwner ? own : await account.people.list(session.ownerId, FRESH);
+  const { contentEpoch } = owner.body;
+  const grant = { session: session.id, recipient: user, account: list.body.account, level, contentEpoch };
+  const shared = await SharedRing.seal(ring, list.body.contentPublicKey, grant, account.keys.signer, admin);
+  return { encryptedKey: shared.toText(), contentEpoch: list.body.contentEpoch };
+}
+
+/** Seals the ring to these users, and stores it in their shares. False: somebody is to be tried again. */
+export async function passOn(account: Account, session: Session, ring: KeyRing, recipients: Recipients): Promise<boolean> {
+  const { client } = account;
+  let isDone = true;
+  for (const [user, level] of Object.entries(recipients)) {
+    try {
+      const body = await sealedFor(account, session, user, level, ring);
+      const params = { path: { id: session.id, userId: user } };
+      await client.data(client.http.PATCH("/v1/sessions/{id}/shares/{userId}", { params, body }));
+    } catch (error) {
+      // The share was removed in the meantime, or the user's key cannot be trusted: the others get theirs.
+      if (!isNotFound(error) && !(error instanceof Distrust) && !(error instanceof Refused)) isDone = false;
+    }
+  }
+  return isDone;
+}

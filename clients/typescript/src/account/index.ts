@@ -1,0 +1,18 @@
+// An account on this device: its keys, lists, people, sessions and machines.
+
+export { Account, type AccountOptions, type Own, type StoredAccount } from "./account.js";
+export { Conversation, type Said } from "./conversation.js";
+export { Devices, type Device, type NewWords } from "./devices.js";
+export type { Share } from "./grants.js";
+export { DeviceKeys } from "./keys.js";
+export { Asking, join, Linking, unfinishedLinking, type Joining, type JoinOptions } from "./linking.js";
+export { LiveSession, type Sent } from "./live.js";
+export type { Told } from "./machine-access.js";
+export { Machines, type Machine, type MachineMetadata, type RunnerState } from "./machines.js";
+export { People } from "./people.js";
+export { PublicSession } from "./public-view.js";
+export { recover, type Recovering } from "./recovering.js";
+export { Sessions, type Metadata, type SessionFilter } from "./sessions.js";
+export type { Start, Starting } from "./start.js";
+export type { Session } from "./vault.js";
+export { MemoryStore, type Store } from "../store/store.js";

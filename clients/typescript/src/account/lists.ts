@@ -1,0 +1,86 @@
+// The device lists of users, read from the server, checked version by version, and remembered with their digest for ever.
+
+import { decodeExact } from "../bytes.js";
+import type { Client } from "../client.js";
+import { Distrust, Refused } from "../errors.js";
+import { List, sharesSessions, type ListedDevice, type SignedList } from "../seal/device-list.js";
+import type { Store } from "../store/store.js";
+
+/** What is known of an account before its newest list is read. */
+export type Known =
+  /** The public key of its first device; with a version and its digest, when a device of the account has said them. */
+  | { account: string; version?: number; digest?: string }
+  /** A list that was checked before. */
+  | { list: List };
+
+export const OLD_LIST = "The server shows an old device list, or another one than before. Do not trust it.";
+
+const record = (user: string): string => `list ${user}`;
+
+/** The list of a user that was checked last. */
+export async function knownList(store: Store, user: string): Promise<List | undefined> {
+  const signed = await store.get<SignedList>(record(user));
+  return signed && List.remembered(signed);
+}
+
+/** Remembers a checked list, unless a newer one was remembered meanwhile. */
+export async function rememberList(store: Store, user: string, list: List): Promise<void> {
+  await store.update<SignedList>(record(user), (signed) => {
+    if (!signed) return list.signed;
+    const known = JSON.parse(signed.body) as { version: number };
+    if (known.version > list.version) throw new Refused("Another tab has read a newer device list. Try again.");
+    if (known.version === list.version && signed.body !== list.signed.body) throw new Distrust(OLD_LIST);
+    return list.signed;
+  });
+}
+
+/** The newest list of a user, checked from what is known. Undefined: the user has none, and none was known. `each` gets every list
+ * that was read. */
+export async function newestList(
+  client: Client,
+  user: string,
+  known: Known,
+  each: (list: List) => void = () => undefined,
+): Promise<List | undefined> {
+  let newest = "list" in known ? known.list : undefined;
+  // The known one comes again, so that a server that has forgotten it is noticed.
+  let isMet = newest === undefined;
+  let after = newest === undefined ? 0 : newest.version - 1;
+  for (;;) {
+    const params = { path: { id: user }, query: { after } };
+    const page = await client.data(client.http.GET("/v1/users/{id}/devices", { params }));
+    for (const signed of page.lists) {
+      if (newest && !isMet) {
+        const is = newest.signed;
+        if (signed.body !== is.body || signed.signer !== is.signer || signed.signature !== is.signature) throw new Distrust(OLD_LIST);
+        isMet = true;
+      } else if (newest) {
+        newest = await newest.next(signed);
+      } else if ("account" in known) {
+        newest = await List.first(signed, known.account);
+      }
+      if (newest) each(newest);
+      if ("digest" in known && newest?.version === known.version && newest?.digest !== known.digest) throw new Distrust(OLD_LIST);
+    }
+    if (!isMet) throw new Distrust(OLD_LIST);
+    if (page.nextCursor === null || page.nextCursor === undefined || !newest || newest.version <= after) return newest;
+    after = newest.version;
+  }
+}
+
+/** Whether any list of this account has or had the key as a device that `counts`. */
+export async function everHad(
+  client: Client,
+  user: string,
+  account: string,
+  key: string,
+  counts: (device: ListedDevice) => boolean = ({ role }) => sharesSessions(role),
+): Promise<boolean> {
+  if (!decodeExact(key, 32)) return false;
+  let isFound = false;
+  await newestList(client, user, { account }, (list) => {
+    const device = list.device(key);
+    isFound ||= device !== undefined && counts(device);
+  });
+  return isFound;
+}

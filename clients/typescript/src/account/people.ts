@@ -1,0 +1,128 @@
+// Other users: the account keys that were seen first, on any device of this account, and their newest device lists.
+
+import { Distrust, isNotFound, isProblem, Refused } from "../errors.js";
+import { fingerprint, type List } from "../seal/device-list.js";
+import { openClientState, sealClientState } from "../seal/signed-ring.js";
+import type { Account } from "./account.js";
+import { knownList, newestList, OLD_LIST, rememberList } from "./lists.js";
+import { asObject } from "../seal/ring.js";
+import { utf8Length } from "../bytes.js";
+
+/** What the clients of an account share. Members that are not known here are kept. */
+export type Shared = { pinned?: Record<string, string> } & Record<string, unknown>;
+
+const pin = (user: string): string => `pin ${user}`;
+
+export class People {
+  readonly #lists = new Map<string, { list: List; at: number }>();
+  readonly #names = new Map<string, Promise<string | undefined>>();
+
+  constructor(private readonly account: Account) {}
+
+  /** How a user is called. A name is only what the server says somebody is called. */
+  name(user: string): Promise<string | undefined> {
+    let name = this.#names.get(user);
+    if (!name) {
+      name = this.#user(user).then(({ displayName }) => displayName?.trim() || undefined);
+      name.catch(() => this.#names.delete(user));
+      this.#names.set(user, name);
+    }
+    return name;
+  }
+
+  /** The fingerprint of a user's account key. */
+  async fingerprint(user: string): Promise<string> {
+    return fingerprint((await this.list(user)).body.account);
+  }
+
+  /** The newest device list of a user, not older than so many milliseconds. The account key that was first seen is remembered, and
+   * another one later is refused. */
+  async list(user: string, maxAge = 60_000): Promise<List> {
+    const { client, store, userId } = this.account;
+    if (user === userId) return (await this.account.own(maxAge)).list;
+    const cached = this.#lists.get(user);
+    if (cached && performance.now() - cached.at <= maxAge) return cached.list;
+    const account = await this.accountKey(user);
+    const known = await knownList(store, user);
+    if (known && known.body.account !== account) throw new Distrust(OLD_LIST);
+    const list = await newestList(client, user, known ? { list: known } : { account });
+    if (!list) throw new Refused(`User ${user} has no devices yet: nobody has signed in with a client that makes them.`);
+    await rememberList(store, user, list);
+    this.#lists.set(user, { list, at: performance.now() });
+    return list;
+  }
+
+  /** The account key of a user: the one that was first seen. */
+  async accountKey(user: string): Promise<string> {
+    const { store } = this.account;
+    const seen = (await this.#user(user)).publicKey;
+    const known = await store.get<string>(pin(user));
+    const first = known ?? (await this.#pinnedAnywhere(user, seen));
+    if (first !== seen) {
+      throw new Distrust(
+        `The account key of user ${user} is not the one that was seen before. Nothing was done. Ask them for the fingerprint that ` +
+          "they see; if it has really changed, they have another account, and another id.",
+      );
+    }
+    if (known === undefined) await store.update<string>(pin(user), (now) => now ?? first);
+    return first;
+  }
+
+  /** What the devices of the account share. Empty when a device that was removed has written it. */
+  async shared(): Promise<{ state: Shared; version: number }> {
+    const { client } = this.account;
+    const { clientState, clientStateVersion } = await client.data(client.http.GET("/v1/account"));
+    const version = clientStateVersion ?? 0;
+    if (!clientState) return { state: {}, version };
+    const { list, contents } = await this.account.own();
+    const opened = await contents.openWith((pair) => openClientState(clientState, pair, list.body.account));
+    return { state: list.commands(opened.signer) ? (asObject(opened.plaintext) as Shared) : {}, version };
+  }
+
+  /** Changes what the devices share. `change` may be called again, when another device was faster. */
+  async share(change: (state: Shared) => Shared | undefined): Promise<Shared> {
+    for (let tries = 0; ; tries++) {
+      const { state, version } = await this.shared();
+      const next = change(structuredClone(state));
+      if (!next) return state;
+      try {
+        await this.#write(next, version);
+        return next;
+      } catch (error) {
+        if (!isProblem(error, "VERSION_MISMATCH") || tries >= 3) throw error;
+      }
+    }
+  }
+
+  async #write(state: Shared, expectedVersion: number): Promise<void> {
+    const { client, keys } = this.account;
+    const { list, contents } = await this.account.own();
+    const json = JSON.stringify(state);
+    if (utf8Length(json) > 48_000) throw new Refused("What your devices share has grown too long.");
+    const clientState = await sealClientState(json, await contents.publicKey(), list.body.account, keys.signer);
+    await client.data(client.http.PATCH("/v1/account", { body: { clientState, expectedVersion } }));
+  }
+
+  async #pinnedAnywhere(user: string, seen: string): Promise<string> {
+    let known: string | undefined;
+    const pinned = this.share((state) => {
+      known = state.pinned?.[user];
+      return known === undefined ? { ...state, pinned: { ...state.pinned, [user]: seen } } : undefined;
+    });
+    // A state that has grown too long is no reason to do nothing: this device remembers the key itself.
+    await pinned.catch((error: unknown) => {
+      if (!(error instanceof Refused) && !isProblem(error, "VERSION_MISMATCH")) throw error;
+    });
+    return known ?? seen;
+  }
+
+  async #user(user: string): Promise<{ publicKey: string; displayName?: string | null | undefined }> {
+    const { client } = this.account;
+    try {
+      return await client.data(client.http.GET("/v1/users/{id}", { params: { path: { id: user } } }));
+    } catch (error) {
+      if (isNotFound(error)) throw new Refused(`There is no user ${user}.`, { cause: error });
+      throw error;
+    }
+  }
+}

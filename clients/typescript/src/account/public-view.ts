@@ -1,0 +1,129 @@
+// A session behind a public link: anybody who has the whole address reads it, live, without an account.
+
+import { Client, newId, type ClientOptions } from "../client.js";
+import { Refused, SealError } from "../errors.js";
+import { readShareAddress } from "../seal/link.js";
+import { openContent, openJson, purposes, type KeyRing } from "../seal/ring.js";
+import { followLink, type FollowOptions } from "../streams.js";
+import { readBody, writerOf } from "../transcript/body.js";
+import { openEnvelope } from "../transcript/envelope.js";
+import { readFrame } from "../transcript/frame.js";
+import type { Author } from "../transcript/item.js";
+import { View, type Changed, type Incoming } from "../transcript/view.js";
+import { textOf, type Said } from "./conversation.js";
+import type { Metadata } from "./sessions.js";
+import type { components } from "../openapi.js";
+
+type Schemas = components["schemas"];
+type Sealed = Schemas["PublicMessage"];
+
+/** Messages that are loaded at once. */
+const PAGE = 300;
+
+export class PublicSession {
+  /** What a live session shows. Who has signed a message is what the message says: who has no account cannot read device lists. So
+   * signatures are checked, and the machine's messages count when all are by one key. */
+  readonly view = new View();
+  /** What a session of people says. */
+  readonly said: Said[] = [];
+  #machine: string | undefined;
+  #first: number | undefined;
+
+  private constructor(
+    private readonly client: Client,
+    private readonly token: string,
+    private readonly viewToken: string,
+    public session: Schemas["PublicSession"],
+    private readonly ring: KeyRing,
+  ) {}
+
+  /** Opens a link, which costs one use, and loads its newest messages. */
+  static async open(address: string, options: Omit<ClientOptions, "base" | "credential"> = {}): Promise<PublicSession> {
+    const { base, token, secret } = readShareAddress(address);
+    const client = new Client({ ...options, base });
+    // With the same key a repetition costs no other use.
+    const headers = { "idempotency-key": newId() };
+    const params = { path: { token }, query: { limit: PAGE } };
+    const page = await client.data(client.http.GET("/v1/public-sessions/{token}", { params, headers }));
+    if (!page.encryptedKey) throw new Refused("This link was made without a key, so the session cannot be opened. Ask for a new link.");
+    const ring = await secret.open(page.encryptedKey, page.session.id);
+    const opened = new PublicSession(client, token, page.viewToken, page.session, ring);
+    const messages = sorted(page.messages);
+    opened.#first = messages[0]?.seq;
+    for (const message of messages) await opened.#take(message);
+    return opened;
+  }
+
+  metadata(): Promise<Metadata> {
+    return openJson(this.ring, purposes.sessionMetadata(this.session.id), this.session.metadata);
+  }
+
+  /** Takes the messages before the first one. False: there are none. */
+  async loadOlder(): Promise<boolean> {
+    if (this.#first === undefined || this.#first <= 1) return false;
+    const query = { limit: PAGE, before: this.#first };
+    const headers = { "x-view-token": this.viewToken };
+    const params = { path: { token: this.token }, query };
+    const page = await this.client.data(this.client.http.GET("/v1/public-sessions/{token}", { params, headers }));
+    const messages = sorted(page.messages);
+    this.#first = messages[0]?.seq ?? 1;
+    if (this.session.hosted) this.view.older(await Promise.all(messages.map((message) => this.#incoming(message))));
+    else this.said.unshift(...(await Promise.all(messages.map((message) => this.#text(message)))));
+    return true;
+  }
+
+  /** Follows the session until the signal is aborted. Each change is given; of a session of people it is empty. */
+  async *follow(options: FollowOptions = {}): AsyncGenerator<Changed, void, undefined> {
+    const after = this.view.lastSeq ?? this.said.at(-1)?.seq ?? this.session.lastSeq;
+    for await (const event of followLink(this.client, this.token, this.viewToken, { ...options, after })) {
+      if (event.event === "message") {
+        yield await this.#take(event.data);
+      } else if (event.event === "session") {
+        this.session = event.data;
+        yield { ...NOTHING, state: true };
+      } else {
+        const opened = await openContent(this.ring, purposes.liveFrame(this.session.id), event.data.content).catch(() => undefined);
+        const frame = opened && readFrame(opened);
+        if (frame) yield this.view.frame(frame);
+      }
+    }
+  }
+
+  async #take(message: Sealed): Promise<Changed> {
+    if (this.session.hosted) return this.view.message(await this.#incoming(message));
+    this.said.push(await this.#text(message));
+    return NOTHING;
+  }
+
+  async #incoming({ seq, content }: Sealed): Promise<Incoming> {
+    const unsigned = (why: string): Incoming => ({ seq, author: { kind: "nobody", why }, digest: "", message: { unreadable: why } });
+    try {
+      const envelope = await openEnvelope(this.session.id, await openContent(this.ring, purposes.message(this.session.id), content));
+      if (typeof envelope === "string") return unsigned(envelope);
+      const message = readBody(envelope.body);
+      const isHost = "content" in message && writerOf(message.content) === "host";
+      if (isHost) this.#machine ??= envelope.key;
+      if (isHost && this.#machine !== envelope.key) return unsigned("not signed by the session's machine");
+      const author: Author = isHost ? { kind: "host" } : { kind: "person", user: envelope.user, key: envelope.key };
+      // Nobody answers here, so no digest is needed.
+      return { seq, author, digest: "", message };
+    } catch (error) {
+      if (error instanceof SealError) return unsigned(error.message);
+      throw error;
+    }
+  }
+
+  async #text({ seq, content, createdAt: at }: Sealed): Promise<Said> {
+    const known = { seq, localId: "", senderId: "", at };
+    try {
+      return { ...known, text: textOf(await openContent(this.ring, purposes.message(this.session.id), content)) };
+    } catch (error) {
+      if (error instanceof SealError) return { ...known, error: error.message };
+      throw error;
+    }
+  }
+}
+
+const NOTHING: Changed = { items: [], state: false, plan: false, live: false };
+
+const sorted = (messages: Sealed[]): Sealed[] => messages.sort((one, other) => one.seq - other.seq);

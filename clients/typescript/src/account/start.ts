@@ -1,0 +1,112 @@
+// Begins a live session on a machine of the account. What the machine is to do is sealed for it and signed here, so the server in
+// between can neither read nor change it.
+
+import { uuidV7 } from "../bytes.js";
+import { newId } from "../client.js";
+import { Distrust, Refused } from "../errors.js";
+import { newNonce, sealTask, type SessionTask } from "../seal/task.js";
+import type { Account } from "./account.js";
+import { readSession, type Session } from "./vault.js";
+import type { components } from "../openapi.js";
+
+type Schemas = components["schemas"];
+
+/** What to begin where. */
+export interface Start {
+  machineId: string;
+  /** An absolute path on the machine. */
+  directory: string;
+  provider: Schemas["Provider"];
+  model?: string;
+  /** What the agent may do without asking (default `ask`). `bypass` only from a primary device. */
+  mode?: SessionTask["mode"];
+  /** It is encrypted. */
+  title?: string;
+  /** Called when the machine has not begun it yet, with the server's reason. */
+  onWaiting?: (reason: string | undefined) => void;
+}
+
+/** A machine that is away for longer does not begin it any more, in milliseconds. */
+const GOOD_FOR = 24 * 3_600_000;
+/** What the machine may take to begin it, in milliseconds. */
+const TIMEOUT = 120_000;
+
+/** A session that is to begin: signed and sealed, with its id. */
+export class Starting {
+  readonly #key = newId();
+
+  private constructor(
+    private readonly account: Account,
+    private readonly start: Start,
+    readonly sessionId: string,
+    private readonly sealed: string,
+  ) {}
+
+  static async prepare(account: Account, start: Start): Promise<Starting> {
+    const { keys, userId } = account;
+    const { list } = await account.own(10_000);
+    const { machineId, mode = "ask" } = start;
+    if (mode === "bypass" && !(await account.isPrimary())) {
+      throw new Refused("This device is a linked one, and only a primary one starts a session in bypass. Take another mode.");
+    }
+    const machine = list.machine(machineId);
+    if (!machine) throw new Refused("This machine has no key in your list of devices, so nothing can be sealed for it. Link it first.");
+    if (!start.directory.startsWith("/")) throw new Refused("The directory must be an absolute path on the machine.");
+    const now = Date.now();
+    const task: SessionTask = {
+      session: "start",
+      sessionId: uuidV7(now),
+      provider: start.provider,
+      workingDirectory: start.directory,
+      mode,
+      ...(start.model !== undefined && { model: start.model }),
+      ...(start.title !== undefined && { title: start.title }),
+      nonce: newNonce(),
+      at: new Date(now).toISOString(),
+      expires: new Date(now + GOOD_FOR).toISOString(),
+    };
+    const sealed = await sealTask(JSON.stringify(task), machine.boxKey, userId, machineId, keys.signer);
+    return new Starting(account, start, task.sessionId, sealed);
+  }
+
+  /** Sends it, and waits until the machine has begun it. After a failure of the connection it can be called again: that never begins
+   * a second session. */
+  async begin(signal?: AbortSignal): Promise<Session> {
+    const { account, sessionId, sealed } = this;
+    const { client, userId } = account;
+    const { provider, machineId } = this.start;
+    const body = { tasks: [{ provider, machineId, timeoutMs: TIMEOUT, sealed, session: "start" as const, dependsOn: [] }] };
+    const header = { "Idempotency-Key": this.#key };
+    const run = await client.data(client.http.POST("/v1/orchestrator/runs", { params: { header }, body }));
+    const done = await begun(account, run.id, this.start, signal);
+    // Another session is not the one that was asked for, whatever the server says.
+    if (done.sessionId !== sessionId) throw new Distrust("The server names another session than the one that was asked for. Do not trust it.");
+    const session = await readSession(account, sessionId);
+    if (session.ownerId !== userId || session.machineId !== machineId) {
+      throw new Distrust("The session is not on the machine that was asked for. Nothing was sent to it.");
+    }
+    return session;
+  }
+}
+
+/** Waits until the machine has begun it. When the signal is aborted it is taken back. */
+async function begun(account: Account, run: string, { onWaiting }: Start, signal?: AbortSignal): Promise<Schemas["Task"]> {
+  const { client } = account;
+  const path = { id: run };
+  for (let isFirst = true; ; isFirst = false) {
+    try {
+      const body = { waitFor: "terminal" as const, timeoutMs: isFirst ? 3_000 : 30_000 };
+      await client.data(client.http.POST("/v1/orchestrator/runs/{id}/pend", { params: { path }, body, ...(signal && { signal }) }));
+    } catch (error) {
+      if (signal?.aborted) await client.data(client.http.POST("/v1/orchestrator/runs/{id}/cancel", { params: { path }, body: { reason: "interrupted" } }));
+      throw error;
+    }
+    const { tasks } = await client.data(client.http.GET("/v1/orchestrator/runs/{id}", { params: { path } }));
+    const [task] = tasks;
+    if (!task) throw new Refused("The server has lost the task.");
+    if (task.error) throw new Refused(`The machine did not begin the session: ${task.error.message} (${task.error.code})`);
+    if (task.status === "completed") return task;
+    if (task.status === "cancelled" || task.status === "failed") throw new Refused("It was ended before the machine had begun the session.");
+    onWaiting?.(task.waitingReason ?? undefined);
+  }
+}

@@ -1,0 +1,45 @@
+// What is noted before it is begun, so that a program that is ended half way is gone on with: who is still to get which key.
+
+import type { Store } from "../store/store.js";
+import type { Recipients } from "./grants.js";
+
+export interface Unfinished {
+  /** Who is still to get which key of a session. */
+  rekeys: Record<string, { recipients: Recipients; epoch: number; ring: string }>;
+  /** Who lost access to a session that has no new key since. The server may go on naming them. */
+  removed: Record<string, string[]>;
+  /** A device was removed, and sessions have no new keys yet. */
+  isRemoval: boolean;
+}
+
+const NAME = "unfinished";
+const NONE: Unfinished = { rekeys: {}, removed: {}, isRemoval: false };
+
+export const unfinished = async (store: Store): Promise<Unfinished> => (await store.get<Unfinished>(NAME)) ?? NONE;
+
+const change = (store: Store, edit: (now: Unfinished) => void): Promise<void> =>
+  store.update<Unfinished>(NAME, (kept) => {
+    const now = structuredClone(kept ?? NONE);
+    edit(now);
+    return now;
+  });
+
+export async function beginRekey(store: Store, session: string, recipients: Recipients, epoch: number, ring: string): Promise<void> {
+  if (Object.keys(recipients).length === 0) return endRekey(store, session);
+  await change(store, ({ rekeys }) => (rekeys[session] = { recipients, epoch, ring }));
+}
+
+export async function endRekey(store: Store, session: string): Promise<void> {
+  if (!(await unfinished(store)).rekeys[session]) return;
+  await change(store, ({ rekeys }) => delete rekeys[session]);
+}
+
+export const removedShares = async (store: Store, session: string): Promise<string[]> =>
+  (await unfinished(store)).removed[session] ?? [];
+
+export const beginShareRemoval = (store: Store, session: string, user: string): Promise<void> =>
+  change(store, ({ removed }) => (removed[session] = [...new Set([...(removed[session] ?? []), user])]));
+
+export const endShareRemoval = (store: Store, session: string): Promise<void> => change(store, ({ removed }) => delete removed[session]);
+
+export const setRemoval = (store: Store, isRemoval: boolean): Promise<void> => change(store, (now) => (now.isRemoval = isRemoval));

@@ -1,0 +1,236 @@
+// The keys of sessions: opened, checked, and changed when somebody lost access.
+
+import { Distrust, isProblem, Refused, SealError } from "../errors.js";
+import { sharesSessions, type ListedDevice } from "../seal/device-list.js";
+import { KeyRing } from "../seal/ring.js";
+import { SharedRing } from "../seal/share.js";
+import { bindings, openRing, sealRing, type SignedRing } from "../seal/signed-ring.js";
+import type { Account, Own } from "./account.js";
+import { everHad } from "./lists.js";
+import { checkGrant, grantedRecipients, hasOldShares, passOn, type Members, type Recipients } from "./grants.js";
+import { beginRekey, endRekey, endShareRemoval, removedShares, unfinished } from "./unfinished.js";
+import type { components } from "../openapi.js";
+
+export type Session = components["schemas"]["Session"];
+type UpdateSession = components["schemas"]["UpdateSession"];
+
+/** What is remembered of a session that this device has used. */
+interface KnownSession {
+  epoch: number;
+  owner?: string;
+  /** The machine that hosts it. */
+  host?: string | undefined;
+  /** From this epoch on its machine has no key of it, because it was removed. */
+  hostless?: number | undefined;
+}
+
+/** How old the lists may be by which something is written, in milliseconds. */
+export const FRESH = 10_000;
+
+const isOwner = (session: Session): boolean => session.accessLevel === "owner";
+const hostOf = (session: Session): string | undefined => (session.hosted ? (session.machineId ?? undefined) : undefined);
+const record = (session: string): string => `session ${session}`;
+
+/** The session as the server has it, if it belongs to whom it belonged before. */
+export async function readSession(account: Account, id: string): Promise<Session> {
+  const { client, store, userId } = account;
+  const session = await client.data(client.http.GET("/v1/sessions/{id}", { params: { path: { id } } }));
+  if (session.id !== id && session.ref !== id) {
+    throw new Distrust("The server answered with another session than the one that was asked for. Do not trust it.");
+  }
+  const known = await store.get<KnownSession>(record(session.id));
+  const isOther = known?.owner !== undefined && (known.owner !== session.ownerId || known.host !== hostOf(session));
+  if (isOther || (session.ownerId === userId) !== isOwner(session)) {
+    throw new Distrust(`The server says that session ${session.ref} belongs to somebody else than before. Do not trust this server.`);
+  }
+  return session;
+}
+
+export async function rememberSession(account: Account, session: Session, epoch: number, isHostless?: boolean): Promise<void> {
+  await account.store.update<KnownSession>(record(session.id), (known) => ({
+    epoch: Math.max(epoch, known?.epoch ?? 1),
+    owner: session.ownerId,
+    host: hostOf(session),
+    hostless: isHostless === false ? undefined : (known?.hostless ?? (isHostless ? epoch : undefined)),
+  }));
+}
+
+const binding = (account: Account, session: Session): string => bindings.session(session.id, account.userId, hostOf(session));
+
+/** The session's ring and who signed it. Good for showing titles: whether they may is not checked. */
+export async function signedRing(account: Account, session: Session): Promise<SignedRing> {
+  const { contents } = await account.own();
+  const missing = (): SealError => new SealError("format", `The server gave no key of session ${session.ref}.`);
+  if (isOwner(session)) {
+    const sealed = session.encryptionKey;
+    if (!sealed) throw missing();
+    return contents.openWith((pair) => openRing(sealed, pair, binding(account, session)));
+  }
+  if (!session.encryptedKey) throw missing();
+  const shared = SharedRing.fromText(session.encryptedKey);
+  return contents.openWith((pair) => shared.open(pair, session.id, account.userId));
+}
+
+/** The keys for reading, if who made or gave them may, and they are not older than keys that were used before. */
+export async function readingRing(account: Account, session: Session): Promise<KeyRing> {
+  const signed = await signedRing(account, session);
+  if (isOwner(session)) {
+    const { list } = await account.own();
+    const counts = makes(session);
+    const entry = list.device(signed.signer);
+    const isNow = entry !== undefined && counts(entry);
+    // A device that was removed since made the rings of its time.
+    if (!isNow && !(await everHad(account.client, account.userId, list.body.account, signed.signer, counts))) {
+      throw new Distrust(`The key of session ${session.ref} was not made by one of your devices, so it was not used. Do not trust this server.`);
+    }
+  } else {
+    await checkGrant(account, session, "read");
+  }
+  const known = await account.store.get<KnownSession>(record(session.id));
+  if (signed.ring.epoch < (known?.epoch ?? 1)) {
+    throw new Distrust(`The server gave you an older key of session ${session.ref} than it gave before, so it was not used.`);
+  }
+  await rememberSession(account, session, signed.ring.epoch);
+  return signed.ring;
+}
+
+/** Whether a device may make rings of this session: one of a person, or the machine that hosts it. */
+const makes =
+  (session: Session) =>
+  ({ role, machineId }: ListedDevice): boolean =>
+    sharesSessions(role) || (role === "machine" && machineId !== undefined && machineId === hostOf(session));
+
+/** Whether devices that were removed since could open this ring: it was sealed in an earlier content epoch, or by a device that is
+ * not listed any more. */
+export async function isStale(account: Account, session: Session): Promise<boolean> {
+  const sealed = session.encryptionKey;
+  if (!isOwner(session) || !sealed) return false;
+  const { contents, list } = await account.own();
+  try {
+    const { signer } = await openRing(sealed, await contents.pair(), binding(account, session));
+    // A key that is not in the list may have been added a moment ago: only the newest list says that it is gone.
+    const entry = list.device(signer) ?? (await account.own(0)).list.device(signer);
+    return !entry || !makes(session)(entry);
+  } catch (error) {
+    if (error instanceof SealError) return true;
+    throw error;
+  }
+}
+
+/** Whether the machine that hosts the session is not in the account's list any more. */
+export function isWithoutItsHost({ list }: Own, session: Session): boolean {
+  const host = hostOf(session);
+  return session.hosted === true && (host === undefined || !list.machine(host));
+}
+
+/** Whether a machine that was removed has the key of now. */
+async function mayItsHostRead(account: Account, session: Session): Promise<boolean> {
+  if (!isWithoutItsHost(await account.own(), session)) return false;
+  const known = await account.store.get<KnownSession>(record(session.id));
+  return known?.hostless === undefined || session.keyEpoch < known.hostless;
+}
+
+/** The session with the keys for writing. It gets a new key first if somebody has the old one who must not read what comes. */
+export async function writable(account: Account, id: string): Promise<{ session: Session; ring: KeyRing }> {
+  const [session] = await Promise.all([readSession(account, id), account.own(FRESH)]);
+  if (isOwner(session)) {
+    const isOld = session.rekeyNeeded || (await isStale(account, session)) || (await mayItsHostRead(account, session));
+    if (isOld || (await hasOldShares(account, session))) return rekey(account, session);
+  } else {
+    await checkGrant(account, session, "write");
+  }
+  const ring = await readingRing(account, session);
+  if (ring.epoch < session.keyEpoch) {
+    throw new Refused("The key of this session was changed, and you have not been given the new one yet. Ask its owner to open the session.");
+  }
+  return { session, ring };
+}
+
+/** Begins a new epoch: a key for the owner, for every user with a share, and for the machine that hosts the session. */
+export async function rekey(account: Account, session: Session, members: Members = {}): Promise<{ session: Session; ring: KeyRing }> {
+  // Two at once would take each other's people for unfinished ones.
+  return account.store.lock("rekey", () => rekeyed(account, session, members));
+}
+
+async function rekeyed(account: Account, given: Session, members: Members): Promise<{ session: Session; ring: KeyRing }> {
+  const { client, store } = account;
+  let session = given;
+  for (let tries = 0; tries < 3; tries++) {
+    const before = await readingRing(account, session);
+    if (before.epoch !== session.keyEpoch) {
+      throw new Distrust(`The server gave you another key of session ${session.ref} than the one of epoch ${session.keyEpoch}.`);
+    }
+    const recipients = await grantedRecipients(account, session, before, members);
+    const ring = before.next();
+    await beginRekey(store, session.id, recipients, ring.epoch, await ring.digest());
+    const body = await update(account, session, ring);
+    try {
+      await client.data(client.http.PATCH("/v1/sessions/{id}", { params: { path: { id: session.id } }, body }));
+    } catch (error) {
+      if (!isProblem(error, "VERSION_MISMATCH")) throw error;
+      // Another program of the owner was faster. It may not have known of the removal.
+      await endRekey(store, session.id);
+      session = await readSession(account, session.id);
+      const newer = await readingRing(account, session);
+      const isNewer = newer.epoch >= ring.epoch && !session.rekeyNeeded && !(await isStale(account, session));
+      const isNobodyGone = !members.without && !members.level && (await removedShares(store, session.id)).length === 0;
+      if (isNewer && isNobodyGone) return { session, ring: newer };
+      continue;
+    }
+    await rememberSession(account, session, ring.epoch, body.hostKey === undefined);
+    // Who did not get it gets it with the next command.
+    if (await passOn(account, session, ring, recipients)) await endRekey(store, session.id);
+    // As it is now, and not as the server may say.
+    return { session: { ...session, keyEpoch: ring.epoch, rekeyNeeded: false }, ring };
+  }
+  throw new Refused("Other programs of yours change the key of this session at the same time. Try again.");
+}
+
+async function update(account: Account, session: Session, ring: KeyRing): Promise<UpdateSession> {
+  // A machine that was added a moment ago would be left without the key.
+  const { contents, list } = await account.own(0);
+  const { signer } = account.keys;
+  const machine = hostOf(session);
+  const entry = machine === undefined ? undefined : list.machine(machine);
+  return {
+    encryptionKey: await sealRing(ring, await contents.publicKey(), binding(account, session), signer),
+    ...(entry && machine !== undefined && { hostKey: await sealRing(ring, entry.boxKey, bindings.host(session.id, machine), signer) }),
+    expectedKeyEpoch: session.keyEpoch,
+    contentEpoch: contents.epoch,
+  };
+}
+
+/** Gives the users their keys whom a program that was ended has left without, and sessions a new key from which it removed somebody. */
+export async function finish(account: Account): Promise<void> {
+  const { rekeys, removed } = await unfinished(account.store);
+  let failed: unknown;
+  const attempt = (run: Promise<void>): Promise<void> => run.catch((error: unknown) => void (failed ??= error));
+  for (const id of Object.keys(rekeys)) await attempt(finishRekey(account, id, rekeys[id]));
+  for (const [id, users] of Object.entries(removed)) await attempt(finishShareRemoval(account, id, users));
+  if (failed) throw failed;
+}
+
+async function finishRekey(account: Account, id: string, kept: { recipients: Recipients; epoch: number; ring: string } | undefined): Promise<void> {
+  await account.store.lock("rekey", async () => {
+    const session = await stillThere(account, id);
+    const ring = session && (await signedRing(account, session)).ring;
+    // Another ring was made by another program, which has given it to the people.
+    const isIt = ring && kept && ring.epoch === kept.epoch && (await ring.digest()) === kept.ring;
+    if (!isIt || (await passOn(account, session, ring, kept.recipients))) await endRekey(account.store, id);
+  });
+}
+
+async function finishShareRemoval(account: Account, id: string, users: string[]): Promise<void> {
+  const session = await stillThere(account, id);
+  if (session) await rekey(account, session, { without: users });
+  await endShareRemoval(account.store, id);
+}
+
+async function stillThere(account: Account, id: string): Promise<Session | undefined> {
+  try {
+    return await readSession(account, id);
+  } catch (error) {
+    if (isProblem(error) && error.status === 404) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,228 @@
+// A client of one server: typed calls with a token, retries, deadlines and problems as errors. It knows no endpoint.
+
+import createHttp, { type Client as Http } from "openapi-fetch";
+import { BearerCredential, type Credential } from "./credential.js";
+import { isProblem, NoAnswer, Problem } from "./errors.js";
+import { again, isAmbiguous, isRepeatable, pause, sleep } from "./retry.js";
+import type { paths } from "./openapi.js";
+
+export interface ClientOptions {
+  /** The address of the server, as `https://ensemble.example`. A path behind it is kept. */
+  base: string | URL;
+  /** Who calls. A text is a token. Without one, only public calls work. */
+  credential?: Credential | string;
+  /** How long a call that may be repeated is tried, in milliseconds (default 60,000). */
+  retryFor?: number;
+  /** How long one attempt may take, in milliseconds (default 10,000). A long-poll adds what it asks the server to wait. */
+  answerWithin?: number;
+  fetch?: typeof fetch;
+}
+
+/** The largest answer that is read as a whole, in bytes: a run of 10,000 tasks. A limit against a server that is not ours. */
+const LONGEST = 512 * 1_024 * 1_024;
+/** These need no token. */
+const WITHOUT_TOKEN = /^\/v1\/(auth$|auth\/challenge$|auth\/links\/[^/]+\/request$|public-sessions\/)/;
+
+export class Client {
+  /** All calls, typed. They reject with `Problem` or `NoAnswer`, so `error` in the answer is never set. */
+  readonly http: Http<paths>;
+  /** Scheme, host and port. A sign-in is bound to it. */
+  readonly origin: string;
+  /** The address without a slash at its end. */
+  readonly base: string;
+  readonly #options: ClientOptions;
+  readonly #credential: Credential | undefined;
+  readonly #fetch: typeof fetch;
+  readonly #prefix: string;
+
+  constructor(options: ClientOptions) {
+    const url = new URL(options.base);
+    if (!/^https?:$/.test(url.protocol)) throw new TypeError(`${url} is not an http:// or https:// address`);
+    this.#prefix = url.pathname.replace(/\/+$/, "");
+    this.origin = url.origin;
+    this.base = url.origin + this.#prefix;
+    this.#options = options;
+    const { credential } = options;
+    this.#credential = typeof credential === "string" ? new BearerCredential(credential) : credential;
+    this.#fetch = options.fetch ?? ((input, init) => fetch(input, init));
+    this.http = createHttp<paths>({ baseUrl: this.base, fetch: (request) => this.#whole(request) });
+  }
+
+  /** The same server with another credential. */
+  with(credential: Credential | string | undefined): Client {
+    const { credential: _before, ...options } = this.#options;
+    return new Client(credential === undefined ? options : { ...options, credential });
+  }
+
+  /** What a call of `http` answers with. */
+  async data<R extends { data?: unknown }>(call: Promise<R>): Promise<Exclude<R["data"], undefined>> {
+    return (await call).data as Exclude<R["data"], undefined>;
+  }
+
+  /** Takes all pages of a list, one after the other. */
+  async *pages<P extends { nextCursor?: string | null | undefined }>(
+    page: (cursor: string | undefined) => Promise<P>,
+  ): AsyncGenerator<P, void, undefined> {
+    let cursor: string | undefined;
+    do {
+      const got = await page(cursor);
+      yield got;
+      const next = got.nextCursor ?? undefined;
+      if (next !== undefined && next === cursor) throw new NoAnswer("foreign", "The server repeats a page.", false);
+      cursor = next;
+    } while (cursor !== undefined);
+  }
+
+  /** Opens an answer that is read while it comes, as a stream of events. Only its beginning has a deadline, and it is tried once. */
+  async open(path: string, headers: Record<string, string>, signal: AbortSignal): Promise<Response> {
+    const request = new Request(this.base + path, { headers, signal });
+    const token = await this.#bearer(path.replace(/\?.*/, ""));
+    try {
+      return await this.#once(request, undefined, token, this.#options.answerWithin ?? 10_000, false);
+    } catch (error) {
+      if (token !== undefined && isProblem(error, "UNAUTHENTICATED")) this.forget(token);
+      throw error;
+    }
+  }
+
+  /** Drops the token, so that the next call signs in again. True when there will be another one. */
+  forget(token: string): boolean {
+    return this.#credential?.forget(token) ?? false;
+  }
+
+  /** The token that the next call will have. */
+  token(): Promise<string | undefined> {
+    return this.#bearer("/");
+  }
+
+  async #bearer(path: string): Promise<string | undefined> {
+    return WITHOUT_TOKEN.test(path) ? undefined : this.#credential?.bearer(this);
+  }
+
+  /** A call with its repetitions. */
+  async #whole(request: Request): Promise<Response> {
+    const url = new URL(request.url);
+    const path = url.pathname.slice(this.#prefix.length);
+    const body = request.body ? await request.text() : undefined;
+    const repeatable = isRepeatable(request.method, path, request.headers, body);
+    const held = waitOf(url, body);
+    const end = performance.now() + (this.#options.retryFor ?? 60_000) + held;
+    const within = (this.#options.answerWithin ?? 10_000) + held;
+    let [renewed, mayHaveHappened] = [false, false];
+    for (let failures = 0; ; ) {
+      const token = await this.#bearer(path);
+      const left = Math.max(1, end - performance.now());
+      try {
+        return await this.#once(request, body, token, Math.min(within, left), true);
+      } catch (error) {
+        if (request.signal.aborted) throw request.signal.reason;
+        if (isProblem(error, "UNAUTHENTICATED") && !renewed && token !== undefined && this.forget(token)) {
+          renewed = true;
+          continue;
+        }
+        if (mayHaveHappened && request.method === "DELETE" && error instanceof Problem && error.status === 404) {
+          return Response.json({ success: true });
+        }
+        mayHaveHappened ||= isAmbiguous(error);
+        const next = again(error, repeatable);
+        if (!next) throw error;
+        const wait = pause(++failures, next.wanted);
+        if (performance.now() + wait >= end) throw error;
+        await sleep(wait, request.signal);
+      }
+    }
+  }
+
+  async #once(
+    request: Request,
+    body: string | undefined,
+    token: string | undefined,
+    within: number,
+    isRead: boolean,
+  ): Promise<Response> {
+    const headers = new Headers(request.headers);
+    if (token !== undefined) headers.set("authorization", `Bearer ${token}`);
+    const deadline = new AbortController();
+    const timer = setTimeout(() => deadline.abort(), within);
+    const init: RequestInit = {
+      method: request.method,
+      headers,
+      cache: "no-store",
+      // A redirect must not take the token to another server.
+      redirect: "error",
+      signal: AbortSignal.any([request.signal, deadline.signal]),
+      ...(body !== undefined && { body }),
+    };
+    try {
+      const response = await this.#fetch(request.url, init);
+      if (!response.ok) throw await refusal(response, this.origin);
+      const type = response.headers.get("content-type") ?? "";
+      if (!isRead || !type.includes("json")) return response;
+      const bytes = await bounded(response, this.origin);
+      return new Response(bytes.length === 0 ? null : bytes, response);
+    } catch (error) {
+      if (request.signal.aborted) throw request.signal.reason;
+      if (error instanceof Problem || error instanceof NoAnswer) throw error;
+      if (deadline.signal.aborted) {
+        const text = `There was no answer from ${this.origin} within ${Math.round(within / 1_000)} s.`;
+        throw new NoAnswer("timeout", text, true, { cause: error });
+      }
+      const text = `There is no connection to ${this.origin}, or it broke.`;
+      throw new NoAnswer("unreachable", text, !isUnsent(error), { cause: error });
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+}
+
+/** Whether it is certain that nothing was sent. Browsers do not say so. */
+function isUnsent(error: unknown): boolean {
+  const cause = (error as { cause?: { code?: unknown } }).cause;
+  return ["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "UND_ERR_CONNECT_TIMEOUT"].includes(String(cause?.code));
+}
+
+/** How long the server is asked to hold a request, in milliseconds. */
+function waitOf(url: URL, body: string | undefined): number {
+  const asked = url.searchParams.get("waitMs") ?? url.searchParams.get("timeoutMs") ?? /"timeoutMs":(\d+)/.exec(body ?? "")?.[1];
+  if (asked === undefined || asked === null) return /\/pend$/.test(url.pathname) ? 30_000 : 0;
+  return Math.min(Number(asked) || 0, 120_000);
+}
+
+async function bounded(response: Response, origin: string): Promise<Uint8Array<ArrayBuffer>> {
+  const pieces: Uint8Array[] = [];
+  let length = 0;
+  const reader = response.body?.getReader();
+  for (let next = await reader?.read(); next && !next.done; next = await reader?.read()) {
+    length += next.value.length;
+    if (length > LONGEST) {
+      await reader?.cancel();
+      throw new NoAnswer("foreign", `${origin} sends more than any answer of this service.`, true);
+    }
+    pieces.push(next.value);
+  }
+  const whole = new Uint8Array(length);
+  let at = 0;
+  for (const piece of pieces) {
+    whole.set(piece, at);
+    at += piece.length;
+  }
+  return whole;
+}
+
+async function refusal(response: Response, origin: string): Promise<Problem | NoAnswer> {
+  const { status, headers } = response;
+  if (headers.get("content-type")?.startsWith("application/problem+json")) {
+    const body: unknown = await response.json().catch(() => undefined);
+    const seconds = Number.parseInt(headers.get("retry-after") ?? "", 10);
+    if (body !== null && typeof body === "object") {
+      return new Problem(body as Record<string, unknown>, status, Number.isNaN(seconds) ? undefined : seconds);
+    }
+  }
+  await response.body?.cancel();
+  const text = `${origin} answered with status ${status} and is not this service. Check the address.`;
+  // A proxy in front of the service answers so while that starts.
+  return status >= 500 ? new NoAnswer("foreign", text, true) : new Problem({ detail: text, code: "FOREIGN" }, status, undefined);
+}
+
+/** A new key for calls that are repeated (`Idempotency-Key`) and for messages (`localId`). */
+export const newId = (): string => crypto.randomUUID();

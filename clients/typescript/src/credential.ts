@@ -1,0 +1,125 @@
+// Who calls: a token, and where a new one comes from.
+
+import { encode, fromUtf8, decode, utf8, type Bytes } from "./bytes.js";
+import { isProblem, Problem } from "./errors.js";
+import { again, pause, sleep } from "./retry.js";
+import type { Client } from "./client.js";
+import type { components } from "./openapi.js";
+
+/** What signs as a device: its Ed25519 public key (base64url), and signatures of 64 bytes. */
+export interface Signer {
+  readonly publicKey: string;
+  sign(text: Bytes): Promise<Bytes>;
+}
+
+/** Where bearer tokens come from. */
+export interface Credential {
+  /** A token that is not about to expire. Undefined: the call goes out without one. */
+  bearer(client: Client): Promise<string | undefined>;
+  /** The server has refused this token. True: `bearer` gives another one. */
+  forget(token: string): boolean;
+}
+
+/** A token of a device, and when it has to be renewed. */
+export interface Token {
+  readonly token: string;
+  readonly userId: string;
+  readonly expiresAt: string;
+}
+
+/** A token from elsewhere, which is not renewed. */
+export class BearerCredential implements Credential {
+  constructor(private readonly token: string) {}
+
+  bearer(): Promise<string> {
+    return Promise.resolve(this.token);
+  }
+
+  forget(): boolean {
+    return false;
+  }
+}
+
+/** Signs in with a device's key when a token is needed, once for all calls that wait. */
+export class DeviceCredential implements Credential {
+  #create: boolean;
+  #token: (Token & { renewAt: number }) | undefined;
+  #signingIn: Promise<Token & { renewAt: number }> | undefined;
+
+  /** @param create Whether a key that no account has makes one. Only when a person has asked for a new account. */
+  constructor(
+    private readonly signer: Signer,
+    create = false,
+  ) {
+    this.#create = create;
+  }
+
+  async bearer(client: Client): Promise<string> {
+    return (await this.signIn(client)).token;
+  }
+
+  /** The token of this device. */
+  async signIn(client: Client): Promise<Token> {
+    if (this.#token && performance.now() < this.#token.renewAt) return this.#token;
+    this.#signingIn ??= this.#exchange(client).finally(() => (this.#signingIn = undefined));
+    return (this.#token = await this.#signingIn);
+  }
+
+  forget(token: string): boolean {
+    if (this.#token?.token === token) this.#token = undefined;
+    return true;
+  }
+
+  async #exchange(client: Client): Promise<Token & { renewAt: number }> {
+    // A challenge is good once. When the answer is lost, the next try needs a new one.
+    for (let tries = 1; ; tries++) {
+      const begun = performance.now();
+      const { challenge, publicOrigins } = await client.data(client.http.POST("/v1/auth/challenge"));
+      const text = `ensemble-auth-v1\n${client.origin}\n${this.signer.publicKey}\n${challenge}`;
+      const body = {
+        publicKey: this.signer.publicKey,
+        challenge,
+        signature: encode(await this.signer.sign(utf8(text))),
+        origin: client.origin,
+        create: this.#create,
+      };
+      try {
+        const answer = await client.data(client.http.POST("/v1/auth", { body }));
+        // The account is there. If it is deleted later, no other one takes its place.
+        this.#create = false;
+        return { ...answer, renewAt: begun + renewal(answer) };
+      } catch (error) {
+        const next = tries < 3 ? again(error, true) : undefined;
+        if (!next) throw explained(error, client.origin, publicOrigins);
+        await sleep(pause(tries, next.wanted));
+      }
+    }
+  }
+}
+
+/** After how many milliseconds a token is renewed: a minute before its end, or in the last tenth of a short life. By the server's
+ * own clock (`iat` and `exp`, RFC 7519), so that a wrong clock here does not matter. */
+function renewal(answer: components["schemas"]["SignedIn"]): number {
+  const claims = claimsOf(answer.token);
+  const life = claims ? (claims.exp - claims.iat) * 1_000 : 60_000;
+  return life - Math.min(life / 10, 60_000);
+}
+
+function claimsOf(token: string): { iat: number; exp: number; jti: string } | undefined {
+  try {
+    const claims = JSON.parse(fromUtf8(decode(token.split(".")[1] ?? "") ?? new Uint8Array()));
+    return typeof claims.iat === "number" && typeof claims.exp === "number" ? claims : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The id of a token, for revoking it. */
+export const tokenId = (token: string): string | undefined => claimsOf(token)?.jti;
+
+function explained(error: unknown, origin: string, accepted: readonly string[] | undefined): unknown {
+  const isOrigin = isProblem(error, "UNAUTHENTICATED") && accepted && accepted.length > 0 && !accepted.includes(origin);
+  if (!isOrigin) return error;
+  const detail = `The server accepts sign-ins only at ${accepted.join(", ")}, and this is ${origin}. Use one of these addresses.`;
+  return new Problem({ detail, code: error.code, title: error.title }, error.status, undefined);
+}

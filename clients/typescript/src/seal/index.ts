@@ -1,0 +1,27 @@
+// The formats of docs/ENCRYPTION.md on Web Crypto. No I/O happens here.
+
+export { ContentRing } from "./content-ring.js";
+export { LinkCode, type DeviceLinkRequest, type LinkAnswer } from "./device-link.js";
+export {
+  accountDigest,
+  fingerprint,
+  List,
+  MOST_DEVICES,
+  opensContents,
+  proofText,
+  sharesSessions,
+  signList,
+  signsLists,
+  type DeviceList,
+  type ListedDevice,
+  type Role,
+  type SignedList,
+} from "./device-list.js";
+export { isSigned, isSigningKey, SigningKey } from "./ed25519.js";
+export { BoxPair, hkdf, isBoxKey, openWith, sealTo } from "./hpke.js";
+export { LinkSecret, readShareAddress } from "./link.js";
+export { RecoveryWords } from "./recovery.js";
+export { epochOf, KeyRing, openContent, openJson, purposes, sealContent, sealJson, type Purpose } from "./ring.js";
+export { Admin, SharedRing, type Grant, type ShareLevel } from "./share.js";
+export { bindings, openClientState, openRing, sealClientState, sealRing, type SignedRing } from "./signed-ring.js";
+export { newNonce, openTask, sealTask, type SessionTask } from "./task.js";

@@ -1,0 +1,55 @@
+// What a machine is to do, sealed for it and signed by a device of its owner.
+
+import { encode, random, utf8, type Bytes } from "../bytes.js";
+import type { Signer } from "../credential.js";
+import { SealError } from "../errors.js";
+import { isSigned } from "./ed25519.js";
+import { openWith, sealTo, type BoxPair } from "./hpke.js";
+import { asObject } from "./ring.js";
+
+const PURPOSE = "ensemble-task-v1";
+
+/** A task that begins a live session. A machine does nothing when it does not know a member. */
+export interface SessionTask {
+  session: "start";
+  /** A UUID of version 7 that the signer chooses. */
+  sessionId: string;
+  provider: string;
+  /** An absolute path on the machine. */
+  workingDirectory: string;
+  mode: "ask" | "edit" | "plan" | "bypass";
+  model?: string;
+  title?: string;
+  /** 16 random bytes. The machine does nothing else under the same one. */
+  nonce: string;
+  /** The signer's clock, RFC 3339. */
+  at: string;
+  /** At most seven days after `at`. */
+  expires: string;
+}
+
+export const newNonce = (): string => encode(random(16));
+
+const binding = (owner: string, machine: string): string => `${PURPOSE}\n${owner}\n${machine}`;
+const signedText = (machine: string, body: string): Bytes => utf8(`${PURPOSE}\n${machine}\n${body}`);
+
+/** Seals a task to the machine's box key from the owner's checked device list. */
+export async function sealTask(body: string, to: string, owner: string, machine: string, signer: Signer): Promise<string> {
+  const sig = encode(await signer.sign(signedText(machine, body)));
+  const text = utf8(JSON.stringify({ body, key: signer.publicKey, sig }));
+  return sealTo(to, text, binding(owner, machine), PURPOSE);
+}
+
+/** Opens a task and checks its signature. Whether the signer may have it done is for the caller to say. */
+export async function openTask(
+  sealed: string,
+  pair: BoxPair,
+  owner: string,
+  machine: string,
+): Promise<{ body: string; key: string }> {
+  const { body, key, sig } = asObject(await openWith(pair, sealed, binding(owner, machine), PURPOSE));
+  if (typeof body !== "string" || typeof key !== "string" || !(await isSigned(key, signedText(machine, body), sig))) {
+    throw new SealError("signature", "The task is not signed by the key that it names.");
+  }
+  return { body, key };
+}

@@ -1,0 +1,202 @@
+// Streams of events: they connect again, go on after the last event, and give each event once.
+
+import { createParser } from "eventsource-parser";
+import type { Client } from "./client.js";
+import { isProblem, NoAnswer } from "./errors.js";
+import { again, pause, sleep } from "./retry.js";
+import type { components } from "./openapi.js";
+
+type Schemas = components["schemas"];
+/** An event of a session's stream. */
+export type SessionEvent = Known<Schemas["SessionEvent"]>;
+/** An event of the stream behind a public link. */
+export type PublicSessionEvent = Known<Schemas["PublicSessionEvent"]>;
+/** An event of a run's stream. */
+export type RunEvent = Known<Schemas["RunEvent"]>;
+/** What has changed in the account. `all`: anything may have; it comes first, and after each new connection. */
+export type Hint = Schemas["Hint"];
+
+/** Streams give no `end`: they go on, or their iterator ends. */
+type Known<E extends { event: string }> = Exclude<E, { event: "end" }>;
+
+/** How a stream is: it waits for a connection since `since` (as `performance.now()`), or has one. */
+export type StreamState = { state: "connecting"; since: number; error?: unknown } | { state: "open" };
+
+export interface FollowOptions {
+  signal?: AbortSignal;
+  /** Called when the connection is lost and when it is back. */
+  onState?: (state: StreamState) => void;
+  /** A stream without a byte for so long is broken, in milliseconds (default 40,000: the server sends a comment every 15 s). */
+  silence?: number;
+}
+
+interface Source {
+  path: string;
+  headers?: Record<string, string>;
+  /** The id of the last event that was seen. */
+  after?: string;
+  /** Ids are numbers that rise. Events with one that was seen are left out. */
+  isNumbered?: boolean;
+  /** Give `undefined` at each connection. */
+  marksConnections?: boolean;
+}
+
+interface RawEvent {
+  name: string;
+  id: string | undefined;
+  data: string;
+}
+
+/** Longer than any event of the service, in characters. */
+const LONGEST_EVENT = 32 * 1_024 * 1_024;
+
+/** Every message above `after` (only new ones without), changes of the session, and live frames. */
+export async function* followSession(
+  client: Client,
+  session: string,
+  options: FollowOptions & { after?: number } = {},
+): AsyncGenerator<SessionEvent, void, undefined> {
+  const path = `/v3/sessions/${encodeURIComponent(session)}/messages/stream`;
+  const events = follow(client, { path, isNumbered: true, ...after(options.after) }, options);
+  for await (const event of events) {
+    if (event?.name === "message" || event?.name === "session" || event?.name === "live") yield typed(event);
+  }
+}
+
+/** The same behind a public link, with the `viewToken` of an open view. */
+export async function* followLink(
+  client: Client,
+  token: string,
+  viewToken: string,
+  options: FollowOptions & { after?: number } = {},
+): AsyncGenerator<PublicSessionEvent, void, undefined> {
+  const path = `/v1/public-sessions/${encodeURIComponent(token)}/stream`;
+  const headers = { "x-view-token": viewToken };
+  const events = follow(client, { path, headers, isNumbered: true, ...after(options.after) }, options);
+  for await (const event of events) {
+    if (event?.name === "message" || event?.name === "session" || event?.name === "live") yield typed(event);
+  }
+}
+
+/** The changes of a run until it has ended. `after` is the version that is known. */
+export async function* followRun(
+  client: Client,
+  run: string,
+  options: FollowOptions & { after?: number } = {},
+): AsyncGenerator<RunEvent, void, undefined> {
+  const path = `/v1/orchestrator/runs/${encodeURIComponent(run)}/events`;
+  for await (const event of follow(client, { path, isNumbered: true, ...after(options.after) }, options)) {
+    if (event?.name === "change") yield typed(event);
+  }
+}
+
+/** What changes in the account. Read again what a hint names; after `all` read everything. */
+export async function* followHints(client: Client, options: FollowOptions = {}): AsyncGenerator<Hint, void, undefined> {
+  for await (const event of follow(client, { path: "/v1/events", marksConnections: true }, options)) {
+    if (!event) yield { kind: "all" };
+    else if (event.name === "hint") yield JSON.parse(event.data) as Hint;
+  }
+}
+
+const after = (seq: number | undefined): { after?: string } => (seq === undefined ? {} : { after: String(seq) });
+
+const typed = <E extends { event: string }>(event: RawEvent): E =>
+  ({ event: event.name, data: JSON.parse(event.data) }) as unknown as E;
+
+/** The events of a source. It ends when nothing more can come or the signal is aborted, and throws when the server refuses to go on. */
+async function* follow(
+  client: Client,
+  source: Source,
+  { signal, onState, silence = 40_000 }: FollowOptions,
+): AsyncGenerator<RawEvent | undefined, void, undefined> {
+  let last = source.after;
+  let [failures, refusals, asked] = [0, 0, undefined as number | undefined];
+  onState?.({ state: "connecting", since: performance.now() });
+  while (!signal?.aborted) {
+    const connection = new AbortController();
+    const stop = (): void => connection.abort(signal?.reason);
+    signal?.addEventListener("abort", stop, { once: true });
+    let error: unknown;
+    try {
+      const headers = { accept: "text/event-stream", ...source.headers, ...(last !== undefined && { "last-event-id": last }) };
+      const response = await client.open(source.path, headers, connection.signal);
+      onState?.({ state: "open" });
+      if (source.marksConnections) yield undefined;
+      for await (const event of read(response, connection, silence, (retry) => (asked = retry))) {
+        [failures, refusals] = [0, 0];
+        if (event.name === "end") {
+          if (/"reason":"terminal"/.test(event.data)) return;
+          if (!/"reason":"(draining|unavailable)"/.test(event.data)) await renew(client);
+          break;
+        }
+        if (event.id !== undefined && event.id !== "") {
+          if (source.isNumbered && last !== undefined && Number(event.id) <= Number(last)) continue;
+          last = event.id;
+        }
+        yield event;
+      }
+    } catch (caught) {
+      if (signal?.aborted) return;
+      error = caught;
+      // The client has dropped the token: the first refusal may be about an old one.
+      const isStale = isProblem(caught, "UNAUTHENTICATED") && refusals++ === 0;
+      if (!isStale && !again(caught, true)) throw caught;
+    } finally {
+      signal?.removeEventListener("abort", stop);
+      connection.abort();
+    }
+    failures++;
+    onState?.({ state: "connecting", since: performance.now(), ...(error !== undefined && { error }) });
+    await sleep(pause(failures, asked ?? wantedBy(error), { longest: 10_000 }), signal).catch(() => undefined);
+    asked = undefined;
+  }
+}
+
+const wantedBy = (error: unknown): number | undefined => again(error, true)?.wanted;
+
+async function renew(client: Client): Promise<void> {
+  const token = await client.token().catch(() => undefined);
+  if (token !== undefined) client.forget(token);
+}
+
+function broken(error: unknown): never {
+  throw new NoAnswer("unreachable", "The stream broke.", false, { cause: error });
+}
+
+/** The events of one connection. A connection that is silent for too long is given up. */
+async function* read(
+  response: Response,
+  connection: AbortController,
+  silence: number,
+  onRetry: (ms: number) => void,
+): AsyncGenerator<RawEvent, void, undefined> {
+  if (!response.body) return;
+  const reader = response.body.getReader();
+  const decoder = new TextDecoder();
+  const ready: RawEvent[] = [];
+  const parser = createParser({
+    onEvent: (event) => ready.push({ name: event.event ?? "message", id: event.id, data: event.data }),
+    onRetry: (ms) => onRetry(Math.min(ms, 60_000)),
+    onError: (error) => {
+      if (error.type === "max-buffer-size-exceeded") throw new NoAnswer("foreign", "An event is too long.", false);
+    },
+    maxBufferSize: LONGEST_EVENT,
+  });
+  let watchdog: ReturnType<typeof setTimeout> | undefined;
+  try {
+    for (;;) {
+      const isSilent = new Promise<never>((_, reject) => {
+        watchdog = setTimeout(() => reject(new NoAnswer("timeout", "The stream is silent.", false)), silence);
+      });
+      const next = await Promise.race([reader.read().catch(broken), isSilent]);
+      clearTimeout(watchdog);
+      if (next.done) return;
+      parser.feed(decoder.decode(next.value, { stream: true }));
+      yield* ready.splice(0);
+    }
+  } finally {
+    clearTimeout(watchdog);
+    connection.abort();
+    await reader.cancel().catch(() => undefined);
+  }
+}

@@ -1,0 +1,47 @@
+// In a real Chromium: keys that no script can export are kept over a new start of the browser, and work.
+
+import assert from "node:assert/strict";
+import test, { after, before } from "node:test";
+import { Account, MemoryStore } from "@ensemble/client/account";
+import type { Told } from "./browser-page.js";
+import { openChromium, type Browser } from "./chromium.js";
+import { startServer, type Server } from "./server.js";
+
+let server: Server;
+let browser: Browser;
+before(async () => {
+  browser = await openChromium();
+  server = await startServer({ env: { CORS_ALLOWED_ORIGINS: browser.origin } });
+});
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+
+test("an account is made in a browser, and is there after its next start", async () => {
+  const base = server.url;
+  const made = await browser.run<Told>("create", { base });
+  assert.equal(made.words, 24);
+  const opened = await browser.run<Told>("open", { base });
+  assert.deepEqual(opened, {
+    userId: made.userId,
+    title: "In a browser",
+    texts: ["before the reload", "after the reload"],
+    exported: "InvalidAccessError InvalidAccessError",
+  });
+});
+
+test("records are changed in one step, and a lock has one holder", async () => {
+  assert.equal((await browser.run<Told>("store", { base: server.url })).userId, "53 1 undefined");
+});
+
+test("a browser is linked", async () => {
+  const ann = await Account.create({ base: server.url, store: new MemoryStore(), name: "Ann" });
+  const linking = await ann.devices.link();
+  let approved: Promise<boolean> | undefined;
+  const onDigits = (digits: string): void => {
+    approved = linking.asked(AbortSignal.timeout(30_000)).then((asking) => asking.approve(digits, "linked"));
+  };
+  const told = await browser.run<Told>("join", { base: server.url, given: linking.address, onDigits });
+  assert.deepEqual([told, await approved], [{ userId: ann.userId, title: "x" }, true]);
+});

@@ -1,0 +1,145 @@
+// Calls against a server that fails in every way: tokens, repetitions, deadlines, problems.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { Client, DeviceCredential, NoAnswer, Problem, isProblem } from "@ensemble/client";
+import { SigningKey } from "@ensemble/client/seal";
+import { json, problem, scripted, token, type Handler, type Scripted } from "./scripted.js";
+
+async function using(handler: Handler, run: (server: Scripted) => Promise<void>): Promise<void> {
+  const server = await scripted(handler);
+  try {
+    await run(server);
+  } finally {
+    await server.close();
+  }
+}
+
+/** Signs in with the tokens `t1`, `t2`, …, and hands everything else on. */
+function signingIn(rest: Handler): Handler {
+  let count = 0;
+  return (request, response) => {
+    if (request.path === "/v1/auth/challenge") return json(response, 200, { challenge: "c", expiresAt: "", publicOrigins: [] });
+    if (request.path !== "/v1/auth") return rest(request, response);
+    json(response, 200, { success: true, token: token(`t${++count}`), userId: "u", expiresAt: "2030-01-01T00:00:00Z" });
+  };
+}
+
+const bearer = (headers: { authorization?: string | undefined }) => headers.authorization?.split(".").at(-1);
+const id = "01890a5d-ac96-774b-bcce-b302099a8057";
+const path = { path: { id } };
+const device = async () => new DeviceCredential(await SigningKey.generate());
+const message = { content: "AAAA", localId: "m" };
+
+test("calls that wait share one sign-in, and a refused token is renewed once", async () => {
+  const handler = signingIn((request, response) =>
+    bearer(request.headers) === "t1" ? problem(response, 401, "UNAUTHENTICATED") : json(response, 200, { id: bearer(request.headers) }),
+  );
+  await using(handler, async ({ url, requests }) => {
+    const client = new Client({ base: url, credential: await device() });
+    const all = await Promise.all(Array.from({ length: 10 }, () => client.data(client.http.GET("/v1/account"))));
+    assert.ok(all.every((account) => account.id === "t2"));
+    assert.equal(requests.filter(({ path }) => path === "/v1/auth").length, 2, "one before, one for the ten that were refused");
+    await client.data(client.http.GET("/v1/account"));
+    assert.equal(requests.filter(({ path }) => path === "/v1/auth").length, 2, "the token is kept");
+    const signIn = JSON.parse(requests.find(({ path }) => path === "/v1/auth")?.body ?? "{}");
+    assert.deepEqual([signIn.origin, signIn.create], [url, false]);
+  });
+  await using(signingIn((_, response) => problem(response, 401, "UNAUTHENTICATED")), async ({ url, requests }) => {
+    const client = new Client({ base: url, credential: await device() });
+    await assert.rejects(client.http.GET("/v1/account"), { code: "UNAUTHENTICATED" });
+    assert.equal(requests.filter(({ path }) => path === "/v1/account").length, 2, "not for ever");
+  });
+});
+
+test("a message is repeated with its id until it arrives, and other writes are not", async () => {
+  let failures = 0;
+  const handler: Handler = ({ path }, response) => {
+    if (path.includes("messages") && ++failures <= 3) {
+      if (failures === 1) return void response.destroy();
+      return failures === 2 ? problem(response, 503, "UNAVAILABLE", { "retry-after": "0" }) : void response.writeHead(502).end("bad gateway");
+    }
+    if (path.includes("messages")) return json(response, 201, { seq: 7 });
+    response.destroy();
+  };
+  await using(handler, async ({ url, requests }) => {
+    const client = new Client({ base: url, credential: "t" });
+    const sent = await client.data(client.http.POST("/v3/sessions/{id}/messages", { params: path, body: message }));
+    assert.ok("seq" in sent && sent.seq === 7);
+    assert.deepEqual(requests.map(({ body }) => JSON.parse(body)), [message, message, message, message]);
+    requests.length = 0;
+    const body = { machineId: "m" };
+    await assert.rejects(client.http.POST("/v1/auth/tokens", { body }), (error) => error instanceof NoAnswer && error.mayHaveHappened);
+    assert.equal(requests.length, 1);
+    await assert.rejects(client.http.PATCH("/v1/sessions/{id}", { params: path, body: { archived: true, expectedVersion: 1 } }), NoAnswer);
+    assert.equal(requests.length, 2, "what replaces a version is sent once");
+  });
+});
+
+test("a problem has code, text, fields and pause; something else is not the service", async () => {
+  const more = { requestId: "r", errors: [{ pointer: "/x", detail: "is wrong" }], current: 3 };
+  const handler: Handler = ({ path }, response) =>
+    path === "/v1/account" ? problem(response, 409, "VERSION_MISMATCH", { "retry-after": "9" }, more) : void response.writeHead(404).end("<html>");
+  await using(handler, async ({ url }) => {
+    const client = new Client({ base: `${url}/`, credential: "t" });
+    const error = await client.http.GET("/v1/account").catch((caught: unknown) => caught);
+    assert.ok(error instanceof Problem);
+    const { message: text, code, status, retryAfter, requestId, fields, extra } = error;
+    assert.deepEqual([text, code, status, retryAfter, requestId], ["What happened and what to do.", "VERSION_MISMATCH", 409, 9, "r"]);
+    assert.deepEqual([fields, extra], [more.errors, { current: 3 }]);
+    await assert.rejects(client.http.GET("/v1/machines"), { code: "FOREIGN", status: 404 });
+  });
+});
+
+test("the pause that the server asks for is kept, and the whole call has an end", async () => {
+  let count = 0;
+  const handler: Handler = (_, response) => (++count === 1 ? problem(response, 429, "RATE_LIMITED", { "retry-after": "1" }) : json(response, 200, {}));
+  await using(handler, async ({ url }) => {
+    const client = new Client({ base: url, credential: "t" });
+    const begun = performance.now();
+    await client.http.GET("/v1/account");
+    assert.ok(performance.now() - begun >= 1_000);
+    count = 0;
+    const short = new Client({ base: url, credential: "t", retryFor: 500 });
+    await assert.rejects(short.http.GET("/v1/account"), (error) => isProblem(error, "RATE_LIMITED"));
+  });
+});
+
+test("an answer that does not come has a deadline, and a call can be given up", async () => {
+  await using(() => undefined, async ({ url, requests }) => {
+    const client = new Client({ base: url, credential: "t", answerWithin: 50, retryFor: 400 });
+    await assert.rejects(client.http.GET("/v1/account"), { name: "NoAnswer", why: "timeout" });
+    assert.ok(requests.length >= 2);
+    const patient = new Client({ base: url, credential: "t" });
+    const stop = new AbortController();
+    const call = patient.http.GET("/v1/account", { signal: stop.signal });
+    stop.abort(new Error("enough"));
+    await assert.rejects(call, /enough/);
+  });
+});
+
+test("nobody listens: it is repeated, and then said", async () => {
+  const { url, close } = await scripted(() => undefined);
+  await close();
+  const client = new Client({ base: url, credential: "t", retryFor: 300 });
+  await assert.rejects(client.http.POST("/v1/auth/links"), (error) => error instanceof NoAnswer && !error.mayHaveHappened);
+});
+
+test("what is gone after a lost answer was deleted", async () => {
+  let count = 0;
+  const handler: Handler = (_, response) => (++count === 1 ? void response.destroy() : problem(response, 404, "NOT_FOUND"));
+  await using(handler, async ({ url }) => {
+    const client = new Client({ base: url, credential: "t" });
+    assert.deepEqual(await client.data(client.http.DELETE("/v1/sessions/{id}", { params: path })), { success: true });
+    await assert.rejects(client.http.DELETE("/v1/sessions/{id}", { params: path }), { code: "NOT_FOUND" });
+  });
+});
+
+test("a redirect does not get the token, and only http is an address", async () => {
+  await using(({ path }, response) => void response.writeHead(302, { location: `/stolen${path}` }).end(), async ({ url, requests }) => {
+    const client = new Client({ base: url, credential: "t", retryFor: 100 });
+    await assert.rejects(client.http.GET("/v1/account"), NoAnswer);
+    assert.ok(requests.every((request) => !request.path.includes("stolen")));
+  });
+  for (const base of ["ftp://x", "javascript:alert(1)", "localhost:8080"]) assert.throws(() => new Client({ base }), TypeError, base);
+});

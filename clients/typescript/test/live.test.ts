@@ -1,0 +1,171 @@
+// A live session with the real claude, a stand-in for its model, and the real runner.
+
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { join as path } from "node:path";
+import test, { after, before } from "node:test";
+import { followHints } from "@ensemble/client";
+import { Account, join, MemoryStore, type LiveSession } from "@ensemble/client/account";
+import type { Shown } from "@ensemble/client/transcript";
+import { claude, startModel } from "./model.js";
+import { startServer, type Server } from "./server.js";
+
+const WITHIN = 60_000;
+let server: Server;
+let model: { url: string; stop(): void };
+let owner: Account;
+
+before(async () => {
+  model = await startModel();
+  server = await startServer({ runner: {}, env: claude(model.url) });
+  owner = await linked("primary");
+});
+after(async () => {
+  stop.abort();
+  await server?.stop();
+  model?.stop();
+});
+
+/** A device of the account of `ensemble up`, added by `ensemble link` there. */
+async function linked(role: "primary" | "linked"): Promise<Account> {
+  const link = server.begin("up", "link", "--role", role);
+  let shown = "";
+  const address = await new Promise<string>((resolve, reject) => {
+    AbortSignal.timeout(WITHIN).addEventListener("abort", () => reject(new Error(`no address: ${shown}`)));
+    link.once("exit", (code) => reject(new Error(`\`ensemble link\` has ended with ${code}: ${shown}`)));
+    link.stderr.setEncoding("utf8").on("data", (text: string) => {
+      shown += text;
+      const found = /https?:\/\/\S+\/link#v1\.[\w-]{22}\.[\w-]{43}/.exec(shown)?.[0];
+      if (found !== undefined) resolve(found);
+    });
+  });
+  const joining = await join(address, { store: new MemoryStore(), name: `A ${role} browser` });
+  link.stdin.write(`${joining.digits}\n`);
+  return joining.finished(AbortSignal.timeout(WITHIN));
+}
+
+const stop = new AbortController();
+
+/** Opens a session and follows it until the end of the tests. */
+async function follow(account: Account, id: string): Promise<LiveSession> {
+  const live = await account.sessions.open(id);
+  await new Promise<void>((resolve, reject) => {
+    const onState = ({ state }: { state: string }): void => (state === "open" ? resolve() : undefined);
+    const run = async (): Promise<void> => {
+      for await (const _changed of live.follow({ signal: stop.signal, onState }));
+    };
+    run().catch(reject);
+  });
+  return live;
+}
+
+/** Waits until something is so. */
+function until(live: LiveSession, isSo: () => boolean): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const end = (): void => {
+      clearTimeout(timer);
+      unsubscribe();
+    };
+    const timer = setTimeout(() => {
+      end();
+      reject(new Error(`not in time: ${JSON.stringify(live.view.items.slice(-3).map((item) => item.shown))}`));
+    }, WITHIN);
+    const look = (): void => {
+      if (!isSo()) return;
+      end();
+      resolve();
+    };
+    const unsubscribe = live.subscribe(look);
+    look();
+  });
+}
+
+const shown = (live: LiveSession): Shown[] => live.view.items.map((item) => item.shown);
+const texts = (live: LiveSession): string[] => shown(live).flatMap((one) => (one.type === "text" ? [one.part.text] : []));
+const ended = (live: LiveSession): number => shown(live).filter((one) => one.type === "turn" && one.turn.state === "ended").length;
+
+async function machine(): Promise<string> {
+  const { list } = await owner.own(0);
+  const found = list.body.devices.find(({ role }) => role === "machine")?.machineId;
+  assert.ok(found);
+  return found;
+}
+
+test("a session is started, prompted, asked, answered and interrupted", async () => {
+  const directory = path(server.home("up"), "work");
+  const phone = await linked("linked");
+  const start = { machineId: await machine(), directory, provider: "claude" as const, title: "From a browser", model: "claude-sonnet-4-5" };
+  const session = await owner.sessions.start(start, AbortSignal.timeout(WITHIN));
+  const live = await follow(owner, session.id);
+  assert.equal((await live.metadata()).title, "From a browser");
+  let frames = 0;
+  live.subscribe(({ live: isLive }) => (frames += isLive ? 1 : 0));
+
+  const said = await live.prompt("[[say Plums are ripe]]");
+  await until(live, () => ended(live) === 1);
+  assert.deepEqual([texts(live), live.taken(said.localId)?.is], [["Plums are ripe"], "done"]);
+  assert.ok(frames > 0);
+  assert.ok(live.view.items.every(({ author }) => author.kind === "host" || (author.kind === "person" && author.key === owner.keys.publicKey)));
+
+  await live.prompt("[[run touch made]]");
+  await until(live, () => live.view.open.length === 1);
+  const [card] = live.view.open;
+  assert.ok(card?.asks.type === "permission" && card.asks.detail.includes("touch made"));
+  // The machine says so a moment later. A hint tells when to look again.
+  let listed: [string, string | undefined][] = [];
+  for await (const _hint of followHints(owner.client, { signal: AbortSignal.timeout(WITHIN) })) {
+    for await (const some of owner.sessions.pages({ attention: true })) listed = some.map(({ id, attention }) => [id, attention?.kind]);
+    if (listed.length > 0) break;
+  }
+  assert.deepEqual(listed, [[session.id, "permission"]]);
+
+  const elsewhere = await follow(phone, session.id);
+  assert.equal(elsewhere.view.open[0]?.digest, card.digest, "another device shows the same card");
+  const wrong = await elsewhere.answer({ ...card, digest: card.requestId }, { optionId: "x" });
+  await until(elsewhere, () => elsewhere.taken(wrong.localId)?.is === "rejected");
+  const allow = card.asks.options.find(({ kind }) => kind === "allow_once");
+  assert.ok(allow);
+  await elsewhere.answer(card, { optionId: allow.optionId });
+  await until(live, () => live.view.open.length === 0 && ended(live) === 2);
+  assert.ok(existsSync(path(directory, "made")));
+
+  const hanging = await live.prompt("[[hang]]");
+  // Its live frame may be lost, so the beginning of its turn says that it works.
+  await until(live, () => shown(live).some((one) => one.type === "turn" && one.turn.promptId === hanging.localId));
+  const interrupt = await live.control({ action: "interrupt" });
+  await until(live, () => ended(live) === 3);
+  const last = shown(live).findLast((one) => one.type === "turn");
+  assert.ok(last?.type === "turn" && last.turn.stopReason === "cancelled");
+  assert.deepEqual([live.taken(interrupt.localId)?.is, live.view.growing()], ["done", []]);
+
+  const log = await server.ensemble("up", "log", session.id);
+  assert.match(log, /Plums are ripe/, "the command line shows the same");
+  const again = await owner.sessions.open(session.id);
+  assert.deepEqual(again.view.items.map(({ seq, shown: { type } }) => [seq, type]), live.view.items.map(({ seq, shown: { type } }) => [seq, type]));
+});
+
+test("a guest reads, and prompts when the owner has said so", async () => {
+  const start = { machineId: await machine(), directory: path(server.home("up"), "work"), provider: "claude" as const, model: "claude-sonnet-4-5" };
+  const session = await owner.sessions.start(start, AbortSignal.timeout(WITHIN));
+  const guest = await Account.create({ base: server.url, store: new MemoryStore(), name: "Guest" });
+  assert.equal(await owner.sessions.share(session.id, guest.userId, "view"), "nothing");
+  const theirs = await follow(guest, session.id);
+  await assert.rejects(theirs.prompt("[[say no]]"), { code: "FORBIDDEN" });
+  assert.equal(await owner.sessions.changeShare(session.id, guest.userId, "edit"), "told");
+  const sent = await theirs.prompt("[[say for the guest]]");
+  await until(theirs, () => ended(theirs) === 1);
+  assert.deepEqual([texts(theirs), theirs.taken(sent.localId)?.is], [["for the guest"], "done"]);
+  const refused = await theirs.control({ action: "stop" });
+  await until(theirs, () => theirs.taken(refused.localId)?.is === "rejected");
+  const taken = theirs.taken(refused.localId);
+  assert.ok(taken?.is === "rejected" && taken.code === "not_allowed");
+});
+
+test("a machine says what it is and what it offers", async () => {
+  const [one] = await owner.machines.all();
+  assert.ok(one);
+  const { host, by } = await owner.machines.metadata(one);
+  assert.ok(host && by);
+  const claude = owner.machines.state(one)?.providers.find(({ provider }) => provider === "claude");
+  assert.deepEqual([one.id, await owner.machines.isListed(one.id), claude?.offered], [await machine(), true, true]);
+});

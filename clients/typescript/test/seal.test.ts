@@ -1,0 +1,122 @@
+// Keys, rings, shares, links, contents and tasks: opens what the Rust code has made, and makes the same.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { DeviceCredential } from "@ensemble/client";
+import * as seal from "@ensemble/client/seal";
+import { bytes, encode, vectors } from "./vectors.js";
+
+const given = vectors("crates/client/vectors/seal.json");
+const account = await seal.SigningKey.fromSeed(bytes(given.accountSeed));
+const content = await seal.BoxPair.fromSecret(await seal.hkdf(bytes(given.accountSeed), "ensemble-content-key-v1"));
+const ring = seal.KeyRing.fromBytes(bytes(given.ring));
+
+const refuses = (kind: string) => (error: unknown) => error instanceof Error && (error as { kind?: string }).kind === kind;
+
+test("keys and fingerprints are those of the vectors", async () => {
+  assert.equal(account.publicKey, given.publicKey);
+  assert.equal(content.publicKey, given.contentPublicKey);
+  assert.equal(await seal.fingerprint(given.publicKey), given.fingerprint);
+  assert.ok(DeviceCredential);
+  const { origin, challenge, signature } = given.signIn;
+  const text = new TextEncoder().encode(`ensemble-auth-v1\n${origin}\n${given.publicKey}\n${challenge}`);
+  assert.ok(await seal.isSigned(given.publicKey, text, signature));
+  assert.ok(!(await seal.isSigned(given.publicKey, Uint8Array.from(text).fill(1, 0, 1), signature)));
+});
+
+test("sealed rings open for their binding only, and are made again", async () => {
+  for (const { aad, blob } of given.sealedRings) {
+    for (const sealed of [blob, await seal.sealRing(ring, content.publicKey, aad, account)]) {
+      const opened = await seal.openRing(sealed, content, aad);
+      assert.deepEqual([encode(opened.ring.bytes), opened.signer], [given.ring, given.publicKey]);
+      await assert.rejects(seal.openRing(sealed, content, `${aad}x`), refuses("refused"));
+    }
+  }
+});
+
+test("shares name who granted them, and open for their recipient", async () => {
+  const read = async (text: string, user: string = given.userId) => {
+    const shared = seal.SharedRing.fromText(text);
+    assert.equal(shared.toText(), text);
+    return { shared, signer: await shared.signer(given.sessionId, user, given.publicKey) };
+  };
+  const own = given.shares.find(({ level }: { level: string }) => level === "admin").blob;
+  for (const { blob, level, epoch, contentEpoch, signer, admin } of given.shares) {
+    const grant = { session: given.sessionId, recipient: given.userId, account: given.publicKey, level, contentEpoch };
+    const by = admin ? await seal.SharedRing.fromText(own).asAdmin(given.userId, given.publicKey) : undefined;
+    const made = await seal.SharedRing.seal(ring, content.publicKey, grant, account, by);
+    for (const text of [blob, made.toText()]) {
+      const { shared, signer: found } = await read(text);
+      assert.deepEqual([found, shared.level, shared.epoch, shared.contentEpoch], [signer, level, epoch, contentEpoch]);
+      assert.equal(shared.admin?.user ?? null, admin);
+      if (shared.admin) assert.equal(await shared.admin.grantedBy(given.sessionId), signer);
+      const opened = await shared.open(content, given.sessionId, given.userId);
+      assert.equal(encode(opened.ring.bytes), given.ring);
+      assert.equal((await read(text, given.sessionId)).signer, undefined, "another recipient");
+      await assert.rejects(shared.open(content, given.userId, given.userId), refuses("refused"));
+    }
+  }
+});
+
+test("public links", async () => {
+  const secret = seal.LinkSecret.fromFragment(given.link.fragment);
+  assert.equal(secret.fragment, given.link.fragment);
+  const made = await secret.seal(ring, given.sessionId);
+  for (const sealed of [given.link.blob, made]) {
+    assert.equal(encode((await secret.open(sealed, given.sessionId)).bytes), given.ring);
+    await assert.rejects(secret.open(sealed, given.userId), refuses("refused"));
+  }
+  const address = secret.address("https://host/prefix/share/TOKEN");
+  const { base, token, secret: read } = seal.readShareAddress(address);
+  assert.deepEqual([base, token, read.fragment], ["https://host/prefix", "TOKEN", given.link.fragment]);
+  for (const bad of ["", "https://host/share/TOKEN", "https://host/share/TOKEN#v2.x", "https://host/share/TOKEN#v1.AAAA"]) {
+    assert.throws(() => seal.readShareAddress(bad), refuses("format"), bad);
+  }
+});
+
+test("contents open with the key of their epoch, for their purpose only", async () => {
+  for (const { aad, epoch, plaintext, blob } of given.contents) {
+    const [name, of] = aad.split("\n");
+    const made = epoch === ring.epoch ? [await seal.sealContent(ring, { name, of }, new TextEncoder().encode(plaintext))] : [];
+    for (const sealed of [blob, ...made]) {
+      assert.equal(seal.epochOf(sealed), epoch);
+      assert.equal(new TextDecoder().decode(await seal.openContent(ring, { name, of }, sealed)), plaintext);
+      await assert.rejects(seal.openContent(ring, { name, of: `${of}0` }, sealed), refuses("refused"));
+    }
+  }
+  const old = seal.KeyRing.generate();
+  const newer = await seal.sealContent(old.next(), seal.purposes.message("s"), Uint8Array.of(1));
+  await assert.rejects(seal.openContent(old, seal.purposes.message("s"), newer), refuses("epoch"));
+});
+
+test("rings have a bound and begin with epoch 1", () => {
+  let long = seal.KeyRing.generate();
+  while (long.epoch < 170) long = long.next();
+  assert.throws(() => long.next(), refuses("bound"));
+  const other = long.bytes;
+  other[4] = 2;
+  for (const bad of [other, other.subarray(0, 5), other.subarray(0, 36), new Uint8Array()]) {
+    assert.throws(() => seal.KeyRing.fromBytes(bad), refuses("format"));
+  }
+});
+
+test("tasks for a machine", async () => {
+  const { deviceSeed, machineSeed, machineBoxKey, owner, machine, body, sealed } = vectors("crates/client/vectors/tasks.json");
+  const [device, box] = [await seal.SigningKey.fromSeed(bytes(deviceSeed)), await seal.BoxPair.ofSeed(bytes(machineSeed))];
+  assert.equal(box.publicKey, machineBoxKey);
+  for (const task of [sealed, await seal.sealTask(body, machineBoxKey, owner, machine, device)]) {
+    assert.deepEqual(await seal.openTask(task, box, owner, machine), { body, key: device.publicKey });
+    await assert.rejects(seal.openTask(task, box, machine, machine), refuses("refused"));
+  }
+});
+
+test("keys of small order are refused, and signatures with them", async () => {
+  const zero = encode(new Uint8Array(32));
+  for (const weak of [zero, encode(Uint8Array.of(1, ...new Uint8Array(31))), encode(Uint8Array.of(...new Uint8Array(31), 0x80))]) {
+    assert.ok(!seal.isSigningKey(weak) && !seal.isBoxKey(weak), weak);
+    assert.ok(!(await seal.isSigned(weak, Uint8Array.of(1), encode(new Uint8Array(64)))));
+    await assert.rejects(seal.sealTo(weak, Uint8Array.of(1), "x"), refuses("format"));
+  }
+  assert.ok(seal.isSigningKey(given.publicKey) && seal.isBoxKey(given.contentPublicKey));
+  assert.ok(!seal.isSigningKey(`${given.publicKey}=`), "one key has one text");
+});
