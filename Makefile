@@ -12,12 +12,12 @@ help: ## this list
 setup: ## installs what the tests need (Debian and Ubuntu as root; elsewhere it names what is missing)
 	@.ci/setup
 
-run: ## builds and starts everything on http://127.0.0.1:8080, data under ./data
+run: web ## builds and starts everything on http://127.0.0.1:8080, data under ./data
 	@command -v cc >/dev/null || .ci/setup
 	$(CARGO) build --profile quick --locked -p ensemble-cli
 	./target/quick/ensemble up --data ./data
 
-test: setup ## everything, on SQLite and on a private PostgreSQL
+test: setup web ## everything, on SQLite and on a private PostgreSQL
 	$(CARGO) build --locked --workspace --all-targets
 	./target/debug/with-postgres $(CARGO) test --locked --workspace --no-fail-fast
 
@@ -32,4 +32,4 @@ openapi: ## writes docs/openapi.json from the route tables
 	mv docs/openapi.json.new docs/openapi.json
 
 -include deploy/voice-agent/voice.mk deploy/deploy.mk tests/bench/bench.mk tests/chaos/chaos.mk tests/fuzz/fuzz.mk \
-	tests/mutants/mutants.mk
+	tests/mutants/mutants.mk web/web.mk

@@ -33,6 +33,8 @@ pub struct Config {
     pub cors: Origins,
     /// Where people reach the edge; empty: wherever they do.
     pub public_base_url: String,
+    /// The security policy of the web app.
+    pub page_policy: String,
 }
 
 /// How long the edge waits for services, and how it keeps its connections to them.
@@ -84,6 +86,7 @@ impl Config {
             ),
             cors: cors(vars, &public_base_url),
             public_base_url,
+            page_policy: crate::pages::web::configured_policy(vars),
         }
     }
 }

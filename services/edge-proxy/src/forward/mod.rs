@@ -34,6 +34,9 @@ pub(crate) async fn forward(edge: State<EdgeProxy>, request: HttpRequest, payloa
     let id = request_id(&request);
     let context = request.extensions().get::<RequestContext>().cloned();
     let Some((context, upstream)) = context.and_then(|context| Some((context.clone(), context.upstream?))) else {
+        if let Some(answer) = crate::pages::web::other(&edge, &request) {
+            return answer;
+        }
         let problem = Problem::new(Code::NotFound, "There is no such path. /openapi.json lists all there are.");
         return problem_response(problem, &id);
     };

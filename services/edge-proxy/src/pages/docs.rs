@@ -23,7 +23,8 @@ pub(crate) async fn document() -> HandlerResult<HttpResponse> {
     Ok(answer.body(Bytes::from_static(DOCUMENT)))
 }
 
-/// `/docs` and `/`: the page's files lie below `/docs/`. Browsers keep a permanent redirect, also when another page is at `/` later.
+/// `/docs`, and `/` for programs: the page's files lie below `/docs/`. Browsers keep a permanent redirect, also when another page is
+/// there later.
 pub(crate) async fn to_page() -> HandlerResult<HttpResponse> {
     let mut answer = HttpResponse::TemporaryRedirect();
     answer.content_type("text/html; charset=utf-8").insert_header((LOCATION, "/docs/"));

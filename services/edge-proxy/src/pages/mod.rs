@@ -4,6 +4,7 @@ mod docs;
 mod health;
 pub(crate) mod share;
 mod version;
+pub(crate) mod web;
 
 use ensemble_chassis::{Access, Routes, get};
 use ensemble_types::problem::Code;
@@ -29,9 +30,10 @@ pub(crate) fn routes() -> Routes {
         .row(
             get("/")
                 .access(Access::Public)
-                .summary("edge", "Leads to the documentation.")
+                .summary("edge", "The web app for browsers (`Accept: text/html`); leads programs to the documentation.")
+                .response_as(200, "text/html")
                 .response_as(307, "text/html")
-                .handler(docs::to_page),
+                .handler(web::home),
         )
         .row(
             get("/docs")

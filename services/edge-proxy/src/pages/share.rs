@@ -1,8 +1,8 @@
-//! The page behind a public link. It is the same for every link: what differs, the browser fetches and opens itself, with
+//! The small page behind a public link, for who has no web app. It is the same for every link: what differs, the browser fetches and opens itself, with
 //! the key from the fragment of the address, which no server sees.
 
-use actix_web::HttpResponse;
-use actix_web::http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY};
+use actix_web::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderValue, REFERRER_POLICY, VARY};
+use actix_web::{HttpRequest, HttpResponse};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -35,13 +35,25 @@ impl SharePage {
     }
 }
 
-pub(crate) async fn page(edge: State<EdgeProxy>, _token: Path<String>) -> HandlerResult<HttpResponse> {
+/// The web app for browsers. Programs, and browsers of a program that was built without the app, get the small page.
+pub(crate) async fn page(
+    edge: State<EdgeProxy>,
+    _token: Path<String>,
+    request: HttpRequest,
+) -> HandlerResult<HttpResponse> {
+    if ensemble_web::is_built() && super::web::wants_html(&request) {
+        let mut page = super::web::page(&edge, &request)?;
+        // The address is a secret, which a cache on a disk would keep.
+        page.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        return Ok(page);
+    }
     let page = &edge.share_page;
     let mut answer = HttpResponse::Ok();
     answer
         .content_type("text/html; charset=utf-8")
         .insert_header((CONTENT_SECURITY_POLICY, page.policy.as_str()))
-        .insert_header((REFERRER_POLICY, "no-referrer"));
+        .insert_header((REFERRER_POLICY, "no-referrer"))
+        .insert_header((VARY, "Accept"));
     Ok(answer.body(page.html.clone()))
 }
 

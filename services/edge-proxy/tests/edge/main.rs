@@ -16,6 +16,7 @@ mod restarts;
 mod retries;
 mod streams;
 mod stub;
+mod web;
 
 use ensemble_chassis::{Clock, Listeners, Running, Vars, start};
 use ensemble_edge_proxy::EdgeProxy;

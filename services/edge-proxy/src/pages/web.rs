@@ -1,0 +1,123 @@
+//! The web app: its page at every address that it has a screen for, and its files. Programs that ask without wanting HTML get what
+//! they got before.
+
+use std::borrow::Cow;
+
+use actix_web::http::header::{
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, ETAG, HeaderName, HeaderValue,
+    IF_NONE_MATCH, REFERRER_POLICY, VARY,
+};
+use actix_web::http::{Method, StatusCode};
+use actix_web::{HttpRequest, HttpResponse};
+use bytes::Bytes;
+use ensemble_chassis::{HandlerResult, State, Vars};
+use ensemble_types::problem::Problem;
+use ensemble_web::{Coding, File};
+
+use super::docs;
+use crate::EdgeProxy;
+use crate::domain::cors::origin_of;
+
+const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
+const PERMISSIONS: HeaderName = HeaderName::from_static("permissions-policy");
+const FOR_EVER: &str = "public, max-age=31536000, immutable";
+
+/// What the page may do, by the configuration of voice.
+pub(crate) fn configured_policy(vars: &mut Vars) -> String {
+    policy(livekit(vars).as_deref())
+}
+
+/// What the page may do: run and show its own files, and call its own server. `livekit` is where its voice may connect to.
+fn policy(livekit: Option<&str>) -> String {
+    let livekit = livekit.map_or(String::new(), |origin| format!(" {origin}"));
+    format!(
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; \
+         connect-src 'self'{livekit}; worker-src 'self'; manifest-src 'self'; media-src 'self' blob:; base-uri 'none'; \
+         form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types ensemble"
+    )
+}
+
+/// Where the voice of the web app connects to, as in `wss://voice.example.com`: the same two variables as of voice-gateway. Without them the web app connects to its own server only.
+fn livekit(vars: &mut Vars) -> Option<String> {
+    let shared = vars.text("LIVEKIT_URL", "LiveKit's address, where LIVEKIT_WS_URL is not set", "");
+    let url = vars.text("LIVEKIT_WS_URL", "LiveKit's address for clients, which the web app may connect to", &shared);
+    if url.is_empty() {
+        return None;
+    }
+    let http = url.strip_prefix("ws").map_or(url.clone(), |rest| format!("http{rest}"));
+    let Some(origin) = origin_of(&http) else {
+        vars.add_error("LIVEKIT_WS_URL", "is no address that begins with ws:// or wss://");
+        return None;
+    };
+    Some(origin.replacen("http", "ws", 1))
+}
+
+/// `/`: the page for browsers. Programs are led to the documentation.
+pub(crate) async fn home(edge: State<EdgeProxy>, request: HttpRequest) -> HandlerResult<HttpResponse> {
+    if wants_html(&request) {
+        return page(&edge, &request);
+    }
+    let mut answer = docs::to_page().await?;
+    answer.headers_mut().insert(VARY, vary());
+    Ok(answer)
+}
+
+/// The page, which is the same at each of its addresses.
+pub(super) fn page(edge: &EdgeProxy, request: &HttpRequest) -> HandlerResult<HttpResponse> {
+    let page = ensemble_web::page(&field(request, ACCEPT_ENCODING)).ok_or_else(Problem::not_found)?;
+    Ok(send(edge, request, page))
+}
+
+/// What the app answers at a path that belongs to no service: a file of it, or its page where it has a screen.
+pub(crate) fn other(edge: &EdgeProxy, request: &HttpRequest) -> Option<HttpResponse> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return None;
+    }
+    let (path, accepted) = (request.path(), field(request, ACCEPT_ENCODING));
+    let file = if ensemble_web::is_route(path) && wants_html(request) {
+        ensemble_web::page(&accepted)
+    } else {
+        ensemble_web::file(path.trim_start_matches('/'), &accepted)
+    };
+    file.map(|file| send(edge, request, file))
+}
+
+fn send(edge: &EdgeProxy, request: &HttpRequest, file: File) -> HttpResponse {
+    let is_known = field(request, IF_NONE_MATCH).split(',').any(|tag| [file.etag.as_str(), "*"].contains(&tag.trim()));
+    let mut answer = HttpResponse::build(if is_known { StatusCode::NOT_MODIFIED } else { StatusCode::OK });
+    answer
+        .insert_header((CACHE_CONTROL, if file.is_immutable { FOR_EVER } else { "no-cache" }))
+        .insert_header((ETAG, file.etag))
+        .insert_header((VARY, vary()))
+        .insert_header((CONTENT_SECURITY_POLICY, edge.config.page_policy.as_str()))
+        .insert_header((OPENER_POLICY, "same-origin"))
+        .insert_header((REFERRER_POLICY, "no-referrer"))
+        .insert_header((PERMISSIONS, "microphone=(self), camera=(self)"));
+    if is_known {
+        return answer.finish();
+    }
+    match file.coding {
+        Coding::Brotli => drop(answer.insert_header((CONTENT_ENCODING, "br"))),
+        Coding::Gzip => drop(answer.insert_header((CONTENT_ENCODING, "gzip"))),
+        Coding::Identity => {}
+    }
+    answer.content_type(file.content_type).body(match file.bytes {
+        Cow::Borrowed(bytes) => Bytes::from_static(bytes),
+        Cow::Owned(bytes) => bytes.into(),
+    })
+}
+
+fn vary() -> HeaderValue {
+    HeaderValue::from_static("Accept, Accept-Encoding")
+}
+
+/// Browsers name HTML when they open an address; programs send `*/*` or nothing.
+pub(super) fn wants_html(request: &HttpRequest) -> bool {
+    field(request, ACCEPT).split([',', ';']).any(|kind| kind.trim().eq_ignore_ascii_case("text/html"))
+}
+
+/// A field of the request, its lines joined (RFC 9110, section 5.3).
+fn field(request: &HttpRequest, name: HeaderName) -> String {
+    let lines: Vec<&str> = request.headers().get_all(name).filter_map(|line| line.to_str().ok()).collect();
+    lines.join(",")
+}

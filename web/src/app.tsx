@@ -1,0 +1,78 @@
+/** Which screen an address shows. */
+import { useEffect } from "react";
+import { Link, Route, Switch, useRoute } from "wouter";
+import { whenSignedOut } from "./base/signed-out.ts";
+import { useStore } from "./base/store.ts";
+import { useTitle } from "./base/title.ts";
+import { account, open } from "./data/account.ts";
+import { followAccount } from "./data/sessions.ts";
+import { Home } from "./home/home.tsx";
+import { Machines } from "./machines/machines.tsx";
+import { Runs } from "./runs/list.tsx";
+import { RunPage } from "./runs/run.tsx";
+import { SessionPage } from "./session/page.tsx";
+import { Settings } from "./settings/settings.tsx";
+import { PublicPage } from "./share/public-page.tsx";
+import { paths } from "./shell/route.ts";
+import { Shell } from "./shell/shell.tsx";
+import { Start } from "./start/start.tsx";
+import { Frame, Welcome } from "./welcome/welcome.tsx";
+
+export function App() {
+  const [isPublic, shared] = useRoute("/share/:token");
+  return isPublic ? <PublicPage key={shared.token} token={shared.token} /> : <Own />;
+}
+
+function Own() {
+  const state = useStore(account);
+  useEffect(() => {
+    void open();
+  }, []);
+  if (state.state === "loading") return null;
+  if (state.state === "failed") return <Failed text={state.text} />;
+  if (state.state === "none") return <Welcome />;
+  return <Open key={state.userId} />;
+}
+
+function Open() {
+  useEffect(followAccount, []);
+  useEffect(() => whenSignedOut(() => location.reload()), []);
+  return (
+    <Shell>
+      <Switch>
+        <Route path={paths.home} component={Home} />
+        <Route path="/link" component={Home} />
+        <Route path="/sessions/:id">{({ id }) => <SessionPage id={id} />}</Route>
+        <Route path={paths.machines} component={Machines} />
+        <Route path={paths.runs} component={Runs} />
+        <Route path="/runs/:id">{({ id }) => <RunPage key={id} id={id} />}</Route>
+        <Route path={paths.start} component={Start} />
+        <Route path={paths.settings} component={Settings} />
+        <Route component={Nowhere} />
+      </Switch>
+    </Shell>
+  );
+}
+
+function Failed({ text }: { text: string }) {
+  return (
+    <Frame title="Your account cannot be opened" lead={text}>
+      <div className="actions"><button type="button" className="button primary" onClick={() => location.reload()}>Try again</button></div>
+    </Frame>
+  );
+}
+
+function Nowhere() {
+  useTitle("Nothing here");
+  return (
+    <div className="page">
+      <div className="inner">
+        <div className="empty">
+          <h2>There is nothing at this address</h2>
+          <p>The address may be wrong, or of a newer version of Ensemble.</p>
+          <Link href={paths.home} className="button">Home</Link>
+        </div>
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,44 @@
+/** A line at the edge of the screen that says what was done, and takes it back. */
+import { Store, useStore } from "./store.ts";
+
+interface Toast {
+  id: number;
+  text: string;
+  undo: (() => void) | undefined;
+}
+
+const LASTS_MS = 8_000;
+const toasts = new Store<readonly Toast[]>([]);
+let count = 0;
+
+/** Shows a line. `onOver` runs when it is gone and was not taken back. */
+export function say(text: string, undo?: () => void, onOver?: () => void): void {
+  count += 1;
+  const id = count;
+  let isUndone = false;
+  const end = (): void => toasts.update((all) => all.filter((one) => one.id !== id));
+  const back = undo && ((): void => {
+    isUndone = true;
+    end();
+    undo();
+  });
+  toasts.update((all) => [...all.slice(-2), { id, text, undo: back }]);
+  setTimeout(() => {
+    end();
+    if (!isUndone) onOver?.();
+  }, LASTS_MS);
+}
+
+export function Toasts() {
+  const all = useStore(toasts);
+  return (
+    <div className="toasts" role="status">
+      {all.map((one) => (
+        <div key={one.id} className="toast">
+          <span>{one.text}</span>
+          {one.undo && <button type="button" className="button small" onClick={one.undo}>Undo</button>}
+        </div>
+      ))}
+    </div>
+  );
+}

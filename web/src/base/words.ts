@@ -1,0 +1,41 @@
+/** Times, sizes and sums as people read them. */
+
+const TIME = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const DAY = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
+const DAY_TIME = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+const RELATIVE = new Intl.RelativeTimeFormat(undefined, { numeric: "auto", style: "short" });
+const NUMBER = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
+
+/** A time of day; with its day when it is not today. Nothing for what is no time. */
+export function clock(at: string, now = new Date()): string {
+  const time = new Date(at);
+  if (Number.isNaN(time.getTime())) return "";
+  return time.toDateString() === now.toDateString() ? TIME.format(time) : DAY_TIME.format(time);
+}
+
+/** How long ago, as in "5 min. ago"; after a week the day. */
+export function ago(at: string, now = Date.now()): string {
+  const time = new Date(at).getTime();
+  if (Number.isNaN(time)) return "";
+  const seconds = Math.round((now - time) / 1_000);
+  if (seconds < 45) return "now";
+  if (seconds < 3_600) return RELATIVE.format(-Math.round(seconds / 60), "minute");
+  if (seconds < 86_400) return RELATIVE.format(-Math.round(seconds / 3_600), "hour");
+  if (seconds < 7 * 86_400) return RELATIVE.format(-Math.round(seconds / 86_400), "day");
+  return DAY.format(time);
+}
+
+/** A sum in US dollars. */
+export function money(usd: number): string {
+  return usd > 0 && usd < 0.01 ? "<$0.01" : `$${usd.toFixed(2)}`;
+}
+
+/** A number of tokens, as in "12.3K". */
+export function tokens(count: number): string {
+  return NUMBER.format(count);
+}
+
+/** The last part of a path, which says most. */
+export function folder(path: string): string {
+  return path.replace(/[/\\]+$/, "").split(/[/\\]/).pop() || path;
+}

@@ -1,0 +1,104 @@
+/** The account of this browser. */
+import { Account, join, type NewWords, recover, type Recovering } from "@ensemble/client/account";
+import { IndexedDbStore } from "@ensemble/client/indexeddb";
+import { Store } from "../base/store.ts";
+import { tellSignedOut } from "../base/signed-out.ts";
+import { textOf } from "./failure.ts";
+
+/** The role of this browser in the device list. */
+export type Role = "primary" | "linked";
+
+export type AccountState =
+  | { state: "loading" }
+  | { state: "none" }
+  | { state: "failed"; text: string }
+  | { state: "ready"; userId: string; fingerprint: string; role: Role };
+
+export const account = new Store<AccountState>({ state: "loading" });
+
+let opened: Account | undefined;
+let store: Promise<IndexedDbStore> | undefined;
+const base = (): string => location.origin;
+
+function kept(): Promise<IndexedDbStore> {
+  store ??= IndexedDbStore.open(base());
+  return store;
+}
+
+/** The account that is open. Screens that need one are shown only then. */
+export function mine(): Account {
+  if (!opened) throw new Error("There is no account here.");
+  return opened;
+}
+
+/** Opens the account of this browser, if it has one. */
+export async function open(): Promise<void> {
+  try {
+    const found = await Account.open({ base: base(), store: await kept() });
+    if (found) await show(found);
+    else account.set({ state: "none" });
+  } catch (error) {
+    account.set({ state: "failed", text: textOf(error) });
+  }
+}
+
+/** Makes a new account with this browser as its first device. Its recovery words are for a person to write down, and in force once
+ * they are confirmed. */
+export async function create(name: string): Promise<NewWords> {
+  const made = await Account.create({ base: base(), store: await kept(), name });
+  // Without leave a browser may forget what a page keeps when the disk is full.
+  await navigator.storage?.persist?.().catch(() => false);
+  opened = made;
+  return made.devices.newWords();
+}
+
+/** Shows the account that was just made or joined. */
+export async function enter(): Promise<void> {
+  await show(mine());
+}
+
+/** Asks to become a device of an account that is used elsewhere. `onDigits` gets what a person types at the other device. */
+export async function joinAccount(address: string, name: string, onDigits: (digits: string) => void, signal: AbortSignal): Promise<void> {
+  const joining = await join(address, { store: await kept(), name });
+  if (signal.aborted) return;
+  onDigits(joining.digits);
+  opened = await joining.finished(signal);
+  await navigator.storage?.persist?.().catch(() => false);
+}
+
+/** Finds the account of recovery words. Nothing is changed yet. */
+export async function findAccount(words: string, name: string): Promise<Recovering> {
+  return recover(words, { base: base(), store: await kept(), name });
+}
+
+/** Makes this browser a primary device of the account that was found, and removes the devices that are lost. */
+export async function restore(found: Recovering, lost: readonly string[]): Promise<void> {
+  opened = await found.finish(lost);
+  await navigator.storage?.persist?.().catch(() => false);
+}
+
+/** What others see this account called. */
+export async function displayName(): Promise<string> {
+  const { client } = mine();
+  return (await client.data(client.http.GET("/v1/account"))).displayName ?? "";
+}
+
+export async function setDisplayName(displayName: string): Promise<void> {
+  const { client } = mine();
+  await client.data(client.http.PATCH("/v1/account", { body: { displayName } }));
+}
+
+/** Removes this browser from the account where it can, and wipes its keys. */
+export async function signOut(): Promise<void> {
+  await mine().devices.leave();
+  tellSignedOut();
+  opened = undefined;
+}
+
+async function show(found: Account): Promise<void> {
+  const [fingerprint, isPrimary] = [await found.fingerprint(), await found.isPrimary()];
+  opened = found;
+  account.set({ state: "ready", userId: found.userId, fingerprint, role: isPrimary ? "primary" : "linked" });
+  // What a tab that was closed has left unfinished, as keys of sessions for people who may read them.
+  void found.sessions.finish().catch(() => undefined);
+}

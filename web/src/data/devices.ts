@@ -1,0 +1,40 @@
+/** The devices of the account, checked against the list that was signed. */
+import type { Linking, NewWords } from "@ensemble/client/account";
+import { mine } from "./account.ts";
+
+export interface DeviceRow {
+  id: string;
+  key: string;
+  name: string;
+  kind: string;
+  role: string;
+  current: boolean;
+  lastSeenAt: string | undefined;
+}
+
+const KINDS: Record<string, string> = { cli: "A terminal", web: "A browser", runner: "A machine", recovery: "Recovery words" };
+
+export async function devices(): Promise<DeviceRow[]> {
+  const all = await mine().devices.all();
+  return all.map(({ id, publicKey, name, kind, role, current, lastSeenAt }) => ({
+    id, kind, role, current, key: publicKey, name: (kind === "recovery" ? undefined : name?.trim()) || (KINDS[kind] ?? kind), lastSeenAt: lastSeenAt ?? undefined,
+  }));
+}
+
+/** Begins to add a device. */
+export function beginLinking(): Promise<Linking> {
+  return mine().devices.link();
+}
+
+export function newWords(): Promise<NewWords> {
+  return mine().devices.newWords();
+}
+
+export async function renameDevice(id: string, name: string): Promise<void> {
+  await mine().devices.rename(id, name);
+}
+
+/** Removes a device. Nothing is sealed to it any more, and sessions that are in use get new keys. */
+export function removeDevice(key: string): Promise<void> {
+  return mine().devices.remove([key]);
+}

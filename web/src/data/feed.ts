@@ -1,0 +1,47 @@
+/** One session as its page follows it. */
+import type { Store } from "../base/store.ts";
+import type { Answers, Card, Item, PlanEntry, State } from "../session/types.ts";
+import type { SessionRow } from "./row.ts";
+
+export interface FeedView {
+  row: SessionRow | undefined;
+  state: State | undefined;
+  items: readonly Item[];
+  /** Open requests, oldest first. */
+  open: readonly Card[];
+  plan: readonly PlanEntry[];
+  /** Texts that are being written, and the turn that they belong to. */
+  growing: readonly { part: number; text: string; isThought: boolean }[];
+  turnId: string | undefined;
+  hasOlder: boolean;
+  /** The end of the transcript was read. */
+  isOpen: boolean;
+  error: string | undefined;
+  /** A machine hosts it. */
+  isHosted: boolean;
+  may: May;
+  /** The newest answer of this device that the machine did not take. */
+  rejected: { requestId: string; text: string } | undefined;
+}
+
+/** What this person may do. */
+export interface May {
+  prompt: boolean;
+  approve: boolean;
+  own: boolean;
+}
+
+export interface SessionFeed {
+  readonly id: string;
+  readonly view: Store<FeedView>;
+  /** The same id again is never a second prompt. */
+  prompt(text: string, when: "now" | "next", localId: string): Promise<void>;
+  /** Neither an option nor answers: the person does not answer. */
+  answer(card: Card, answer: { optionId?: string; answers?: Answers | undefined }): Promise<void>;
+  interrupt(): Promise<void>;
+  /** Begins an agent again that has ended. */
+  resume(): Promise<void>;
+  setMode(mode: string): Promise<void>;
+  setModel(model: string): Promise<void>;
+  loadOlder(): Promise<void>;
+}

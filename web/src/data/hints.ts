@@ -1,0 +1,84 @@
+/**
+ * One stream of hints for all tabs of a browser: it has six connections to a server that speaks HTTP/1.1, and each stream takes one.
+ * The tab that has the lock holds the stream and tells the others. A tab whose leader is silent takes the lock from it: browsers
+ * freeze tabs.
+ */
+import { type Client, followHints, type Hint } from "@ensemble/client";
+
+const BEAT_MS = 5_000;
+const SILENT_MS = 12_000;
+
+type Said = { hint: Hint } | { state: "open" | "connecting" };
+
+export interface HintOptions {
+  /** The account: tabs of another one do not share. */
+  user: string;
+  signal: AbortSignal;
+  onState: (state: "open" | "connecting") => void;
+  onHint: (hint: Hint) => void;
+}
+
+/** Gives hints until the signal is aborted. The first is `all`. Rejects when the server refuses for good. */
+export async function shareHints(client: Client, { user, signal, onState, onHint }: HintOptions): Promise<void> {
+  const name = `ensemble events ${user}`;
+  const channel = new BroadcastChannel(name);
+  let heard = performance.now();
+  let isLeader = false;
+  channel.onmessage = ({ data }: MessageEvent<Said>) => {
+    heard = performance.now();
+    if (isLeader) return;
+    if ("hint" in data) onHint(data.hint);
+    else onState(data.state);
+  };
+  // Hints that came before this tab are not told again.
+  onHint({ kind: "all" });
+  const lead = async (stop: AbortSignal): Promise<void> => {
+    isLeader = true;
+    let state: "open" | "connecting" = "connecting";
+    const tell = (said: Said): void => channel.postMessage(said);
+    const beat = setInterval(() => tell({ state }), BEAT_MS);
+    try {
+      const states = ({ state: now }: { state: "open" | "connecting" }): void => {
+        state = now;
+        onState(now);
+        tell({ state: now });
+      };
+      for await (const hint of followHints(client, { signal: stop, onState: states })) {
+        onHint(hint);
+        tell({ hint });
+      }
+    } finally {
+      clearInterval(beat);
+      isLeader = false;
+    }
+  };
+  try {
+    let steal = false;
+    while (!signal.aborted) {
+      const stop = new AbortController();
+      const end = (): void => stop.abort();
+      signal.addEventListener("abort", end, { once: true });
+      // A lock is taken from somebody else at once, or waited for.
+      const waiting = new AbortController();
+      const silent = setInterval(() => {
+        if (!isLeader && !document.hidden && performance.now() - heard > SILENT_MS) waiting.abort();
+      }, BEAT_MS);
+      const options: LockOptions = steal ? { steal: true } : { signal: AbortSignal.any([signal, waiting.signal]) };
+      try {
+        await navigator.locks.request(name, options, () => lead(stop.signal));
+        steal = false;
+      } catch (error) {
+        // Somebody has taken the lock from this tab, or this tab has waited for too long.
+        stop.abort();
+        if (!(error instanceof DOMException && error.name === "AbortError")) throw error;
+        steal = waiting.signal.aborted && !steal;
+        heard = performance.now();
+      } finally {
+        clearInterval(silent);
+        signal.removeEventListener("abort", end);
+      }
+    }
+  } finally {
+    channel.close();
+  }
+}

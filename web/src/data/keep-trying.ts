@@ -1,0 +1,27 @@
+/** Does something that lasts, as following a stream, again after it has failed. */
+import { Distrust, isProblem, pause, sleep } from "@ensemble/client";
+
+/** What went well for so long was no failure of the beginning, in milliseconds. */
+const WENT_WELL = 30_000;
+const PAUSES = { first: 1_000, longest: 30_000 };
+
+/** Whether trying again changes nothing: the server is not to be trusted, or does not let this account. */
+export function isFinal(error: unknown): boolean {
+  return error instanceof Distrust || (isProblem(error) && (error.status === 403 || error.status === 404));
+}
+
+/** Runs it until it ends by itself, the signal is aborted, or its error is a final one. `onError` hears each error. */
+export async function keepTrying(run: () => Promise<void>, onError: (error: unknown) => void, signal: AbortSignal, pauses = PAUSES): Promise<void> {
+  for (let failures = 1; !signal.aborted; failures++) {
+    const begun = performance.now();
+    try {
+      return await run();
+    } catch (error) {
+      if (signal.aborted) return;
+      onError(error);
+      if (isFinal(error)) return;
+    }
+    if (performance.now() - begun > WENT_WELL) failures = 1;
+    await sleep(pause(failures, undefined, pauses), signal).catch(() => undefined);
+  }
+}

@@ -1,0 +1,38 @@
+/** A session as lists show it. */
+
+export interface SessionRow {
+  id: string;
+  ref: string;
+  ownerId: string;
+  /** Opened with the session's key; what stands in for it when that cannot be done. */
+  title: string;
+  directory: string | undefined;
+  host: string | undefined;
+  agent: string | undefined;
+  machineId: string | undefined;
+  attention: "none" | "permission" | "question" | "finished" | "failed";
+  /** Open requests. */
+  open: number;
+  online: boolean;
+  thinking: boolean;
+  ended: boolean;
+  archived: boolean;
+  hosted: boolean;
+  accessLevel: "view" | "edit" | "admin" | "owner";
+  updatedAt: string;
+}
+
+export type RowState = "ask" | "working" | "idle" | "failed" | "away" | "ended";
+
+export const WORDS: Record<RowState, string> = {
+  ask: "Needs you", working: "Working", idle: "Ready", failed: "Failed", away: "Machine away", ended: "Ended",
+};
+
+/** What a list says about it: the first that applies. */
+export function stateOf(row: SessionRow): RowState {
+  if (row.attention === "permission" || row.attention === "question") return "ask";
+  if (row.ended) return "ended";
+  if (row.attention === "failed") return "failed";
+  if (!row.online) return "away";
+  return row.thinking ? "working" : "idle";
+}

@@ -1,0 +1,95 @@
+/** Runs of tasks: their list, and one of them followed live. */
+import { followRun } from "@ensemble/client";
+import type { components } from "@ensemble/client";
+import { Store } from "../base/store.ts";
+import { mine } from "./account.ts";
+import { textOf } from "./failure.ts";
+
+type Schemas = components["schemas"];
+export type Run = Omit<Schemas["Run"], "tasks">;
+export type Task = Schemas["Task"];
+
+/** So much of an output is kept: its end. */
+const MOST_OUTPUT = 400_000;
+const PAGE = 50;
+
+/** A page of runs, newest first. */
+export async function runsPage(cursor?: string): Promise<{ runs: Run[]; nextCursor: string | undefined }> {
+  const { client } = mine();
+  const query = { limit: PAGE, ...(cursor !== undefined && { cursor }) };
+  const page = await client.data(client.http.GET("/v1/orchestrator/runs", { params: { query } }));
+  return { runs: page.runs, nextCursor: page.nextCursor ?? undefined };
+}
+
+export interface RunView {
+  run: Run | undefined;
+  tasks: readonly Task[];
+  error: string | undefined;
+}
+
+/** One run, as it changes. */
+export class RunFeed {
+  readonly view = new Store<RunView>({ run: undefined, tasks: [], error: undefined });
+  readonly id: string;
+
+  constructor(id: string) {
+    this.id = id;
+  }
+
+  watch(): () => void {
+    const stop = new AbortController();
+    this.#follow(stop.signal).catch((error: unknown) => {
+      if (!stop.signal.aborted) this.view.update((before) => ({ ...before, error: textOf(error) }));
+    });
+    return () => stop.abort();
+  }
+
+  async cancel(): Promise<void> {
+    const { client } = mine();
+    await client.data(client.http.POST("/v1/orchestrator/runs/{id}/cancel", { params: { path: { id: this.id } } }));
+  }
+
+  /** Queues again what ended without completing. */
+  async retry(): Promise<void> {
+    const { client } = mine();
+    await client.data(client.http.POST("/v1/orchestrator/runs/{id}/retry", { params: { path: { id: this.id } } }));
+    await this.#read(new AbortController().signal);
+  }
+
+  async #read(signal: AbortSignal): Promise<number> {
+    const { client } = mine();
+    const { tasks, ...run } = await client.data(client.http.GET("/v1/orchestrator/runs/{id}", { params: { path: { id: this.id } }, signal }));
+    this.view.set({ run, tasks: tasks ?? [], error: undefined });
+    return run.version;
+  }
+
+  async #follow(signal: AbortSignal): Promise<void> {
+    const after = await this.#read(signal);
+    for await (const { data } of followRun(mine().client, this.id, { signal, after })) {
+      // What has changed comes as counts and states; the run says the rest.
+      if (data.changed) await this.#read(signal);
+    }
+    // The run has ended. A retry begins it again.
+    if (!signal.aborted) await this.#read(signal);
+  }
+}
+
+/** The output of a task, its end, as it comes. `onText` gets all that is kept. */
+export async function followOutput(run: string, task: string, onText: (text: string) => void, signal: AbortSignal): Promise<void> {
+  const { client } = mine();
+  const path = `/v1/orchestrator/runs/${encodeURIComponent(run)}/tasks/${encodeURIComponent(task)}/output?follow=true`;
+  const response = await client.open(path, {}, signal);
+  const reader = response.body?.getReader();
+  if (!reader) return;
+  const decoder = new TextDecoder();
+  let text = "";
+  try {
+    for (let next = await reader.read(); !next.done; next = await reader.read()) {
+      text += decoder.decode(next.value, { stream: true });
+      if (text.length > MOST_OUTPUT) text = `…${text.slice(-MOST_OUTPUT / 2)}`;
+      onText(text);
+    }
+  } finally {
+    reader.cancel().catch(() => undefined);
+  }
+}

@@ -1,0 +1,54 @@
+/** What is done to a whole session: renamed, archived, stopped, deleted. */
+import { mine } from "./account.ts";
+import type { SessionRow } from "./row.ts";
+import { putRow, readAgain, sessions } from "./sessions.ts";
+
+export async function rename(row: SessionRow, title: string): Promise<void> {
+  await mine().sessions.describe(row.id, (metadata) => ({ ...metadata, title }));
+  await readAgain(row.id);
+}
+
+/** Takes it from the lists, or puts it back. */
+export async function archive(row: SessionRow, archived: boolean): Promise<void> {
+  putRow({ ...row, archived });
+  try {
+    await mine().sessions.change(row.id, { archived });
+  } finally {
+    await readAgain(row.id);
+  }
+}
+
+/** Sessions that are about to be deleted, while that can be taken back. */
+const hidden = new Set<string>();
+
+export function isHidden(id: string): boolean {
+  return hidden.has(id);
+}
+
+/** Hides it. `remove` deletes it, and `unhide` takes that back. */
+export function hide(id: string): void {
+  hidden.add(id);
+  sessions.update((before) => ({ ...before, rows: before.rows.slice() }));
+}
+
+export function unhide(id: string): void {
+  hidden.delete(id);
+  sessions.update((before) => ({ ...before, rows: before.rows.slice() }));
+}
+
+/** Deletes it for everybody. */
+export async function remove(id: string): Promise<void> {
+  try {
+    await mine().sessions.remove(id);
+  } catch (error) {
+    unhide(id);
+    throw error;
+  }
+  await readAgain(id);
+}
+
+/** Ends the agent. */
+export async function stopAgent(id: string): Promise<void> {
+  const live = await mine().sessions.open(id);
+  await live.control({ action: "stop" });
+}

@@ -1,0 +1,142 @@
+/** The sessions of the account, kept new by the hints of one stream. Titles are opened here: the server cannot read them. */
+import type { Hint } from "@ensemble/client";
+import type { Session } from "@ensemble/client/account";
+import { Store } from "../base/store.ts";
+import { account, mine } from "./account.ts";
+import { connectionIs } from "./connection.ts";
+import { textOf } from "./failure.ts";
+import { shareHints } from "./hints.ts";
+import { machinesChanged } from "./machines.ts";
+import type { SessionRow } from "./row.ts";
+
+/** So many are listed. Older ones are reached by their address. */
+const MOST = 1_000;
+/** Hints that come together are read together. */
+const TOGETHER_MS = 50;
+
+interface Listed {
+  rows: readonly SessionRow[];
+  isLoaded: boolean;
+  error: string | undefined;
+}
+
+export const sessions = new Store<Listed>({ rows: [], isLoaded: false, error: undefined });
+
+let stop: AbortController | undefined;
+const waiting = new Set<string>();
+let timer: ReturnType<typeof setTimeout> | undefined;
+
+/** Lists the sessions, and follows what changes while the account is open. */
+export function followAccount(): () => void {
+  const controller = new AbortController();
+  stop?.abort();
+  stop = controller;
+  void follow(controller.signal).catch((error: unknown) => {
+    if (!controller.signal.aborted) sessions.update((before) => ({ ...before, error: textOf(error) }));
+  });
+  return () => controller.abort();
+}
+
+function follow(signal: AbortSignal): Promise<void> {
+  const { client, userId } = mine();
+  const onHint = ({ kind, id }: Hint): void => {
+    if (kind === "all") void readAll(signal);
+    else if (kind === "session" && id) soon(id, signal);
+    if (kind !== "session") machinesChanged();
+  };
+  return shareHints(client, { user: userId, signal, onState: connectionIs, onHint });
+}
+
+let isReading = false;
+let isDue = false;
+
+/** Reads everything. What is asked for meanwhile is read once more, after it. */
+async function readAll(signal: AbortSignal): Promise<void> {
+  if (isReading) {
+    isDue = true;
+    return;
+  }
+  isReading = true;
+  try {
+    do {
+      isDue = false;
+      await readPages(signal);
+    } while (isDue && !signal.aborted);
+  } finally {
+    isReading = false;
+  }
+}
+
+async function readPages(signal: AbortSignal): Promise<void> {
+  try {
+    const rows: SessionRow[] = [];
+    for await (const page of mine().sessions.pages({ shared: true })) {
+      if (signal.aborted) return;
+      rows.push(...(await Promise.all(page.map(rowOf))));
+      // The first page is what people look for.
+      if (rows.length === page.length) sessions.set({ rows: sorted(rows), isLoaded: true, error: undefined });
+      if (rows.length >= MOST) break;
+    }
+    sessions.set({ rows: sorted(rows), isLoaded: true, error: undefined });
+  } catch (error) {
+    if (!signal.aborted) sessions.update((before) => ({ ...before, error: textOf(error) }));
+  }
+}
+
+function soon(id: string, signal: AbortSignal): void {
+  waiting.add(id);
+  timer ??= setTimeout(() => {
+    timer = undefined;
+    const ids = [...waiting];
+    waiting.clear();
+    for (const one of ids) void readOne(one, signal);
+  }, TOGETHER_MS);
+}
+
+async function readOne(id: string, signal: AbortSignal): Promise<void> {
+  const row = await mine().sessions.read(id).then(rowOf).catch(() => undefined);
+  if (signal.aborted) return;
+  sessions.update((before) => {
+    const others = before.rows.filter((one) => one.id !== id);
+    return { ...before, rows: row ? sorted([row, ...others]) : others };
+  });
+}
+
+/** Puts a row in place of the one with its id, before the server says so. */
+export function putRow(row: SessionRow): void {
+  sessions.update((before) => ({ ...before, rows: before.rows.map((one) => (one.id === row.id ? row : one)) }));
+}
+
+/** Reads a session anew, as after something that was done to it here. */
+export function readAgain(id: string): Promise<void> {
+  return readOne(id, new AbortController().signal);
+}
+
+function sorted(rows: SessionRow[]): SessionRow[] {
+  return rows.sort((one, other) => (one.updatedAt < other.updatedAt ? 1 : -1));
+}
+
+const text = (value: unknown): string | undefined => (typeof value === "string" && value.trim() !== "" ? value : undefined);
+
+/** A row of a session, with what is sealed in it opened. */
+export async function rowOf(session: Session): Promise<SessionRow> {
+  const metadata = await mine().sessions.metadata(session).catch(() => undefined);
+  const { id, ref, ownerId, online, archived, accessLevel, updatedAt } = session;
+  return {
+    id, ref, ownerId, online, archived, accessLevel, updatedAt,
+    title: metadata ? (text(metadata.title) ?? `Session ${ref}`) : `Session ${ref} (its key is not for this device)`,
+    directory: text(metadata?.path),
+    host: text(metadata?.host),
+    agent: text(metadata?.agent),
+    machineId: session.machineId ?? undefined,
+    attention: session.attention?.kind ?? "none",
+    open: session.attention?.open ?? 0,
+    thinking: session.thinking,
+    ended: session.status === "ended",
+    hosted: session.hosted === true,
+  };
+}
+
+account.subscribe(() => {
+  if (account.get().state !== "ready") stop?.abort();
+});

@@ -1,0 +1,112 @@
+/** What needs a person first, then the sessions. */
+import { useDeferredValue, useMemo, useState } from "react";
+import { Link } from "wouter";
+import { Icon } from "../base/icons.tsx";
+import { useStore } from "../base/store.ts";
+import { useTitle } from "../base/title.ts";
+import { ago, folder } from "../base/words.ts";
+import { type SessionRow, stateOf, WORDS } from "../data/row.ts";
+import { isHidden } from "../data/session-actions.ts";
+import { sessions } from "../data/sessions.ts";
+import { Dot } from "../shell/dot.tsx";
+import { paths } from "../shell/route.ts";
+import { oneLine } from "../text/visible.ts";
+import { NeedsMe } from "./needs.tsx";
+
+export function Home() {
+  const { rows, isLoaded, error } = useStore(sessions);
+  const [search, setSearch] = useState("");
+  const wanted = useDeferredValue(search.trim().toLowerCase());
+  const asking = useMemo(() => rows.filter((row) => stateOf(row) === "ask"), [rows]);
+  const [isArchive, setArchive] = useState(false);
+  const listed = useMemo(
+    () => rows.filter((row) => row.archived === isArchive && !isHidden(row.id) && (wanted === "" || matches(row, wanted))),
+    [rows, wanted, isArchive],
+  );
+  const hasArchived = rows.some((row) => row.archived);
+  useTitle(asking.length > 0 ? `(${asking.length}) Home` : "Home");
+  return (
+    <div className="page">
+      <div className="inner">
+        <h1 className="hidden-label">Home</h1>
+        {error !== undefined && rows.length === 0 && <p className="banner bad" role="alert">{error}</p>}
+        {asking.length > 0 && (
+          <section className="section" aria-labelledby="needs">
+            <h2 id="needs">Needs you</h2>
+            <NeedsMe rows={asking} />
+          </section>
+        )}
+        <section className="section" aria-labelledby="sessions">
+          <div className="heading">
+            <h2 id="sessions">{isArchive ? "Archived sessions" : "Sessions"}</h2>
+            <span className="space" />
+            <Link href={paths.start} className="button small"><Icon name="plus" size={14} /> New</Link>
+            {rows.length > 5 && (
+              <label className="search">
+                <span className="hidden-label">Search in titles</span>
+                <Icon name="search" size={14} />
+                <input className="input" type="search" placeholder="Search" value={search} onChange={(event) => setSearch(event.target.value)} />
+              </label>
+            )}
+          </div>
+          {!isLoaded && rows.length === 0 && error === undefined && <Loading />}
+          {isLoaded && rows.length === 0 && <Empty />}
+          {listed.length > 0 && (
+            <ul className="list">
+              {listed.map((row) => <li key={row.id}><Entry row={row} /></li>)}
+            </ul>
+          )}
+          {rows.length > 0 && listed.length === 0 && wanted === "" && <p className="empty">{isArchive ? "Nothing is archived." : "Every session is archived."}</p>}
+          {rows.length > 0 && listed.length === 0 && wanted !== "" && <p className="empty">No title has “{oneLine(search, 60)}” in it.</p>}
+          {(hasArchived || isArchive) && (
+            <div><button type="button" className="button plain small" onClick={() => setArchive(!isArchive)}>{isArchive ? "Back to the sessions" : "Archived sessions"}</button></div>
+          )}
+        </section>
+      </div>
+    </div>
+  );
+}
+
+function matches(row: SessionRow, wanted: string): boolean {
+  return [row.title, row.directory, row.host, row.agent].some((text) => text?.toLowerCase().includes(wanted));
+}
+
+function Entry({ row }: { row: SessionRow }) {
+  const about = [row.agent, row.directory && folder(row.directory), row.host].filter((text) => text !== undefined && text !== "");
+  return (
+    <Link href={paths.session(row.id)} className="entry">
+      <Dot row={row} />
+      <span className="what">
+        <bdi className="name">{oneLine(row.title, 160)}</bdi>
+        <span className="about"><bdi>{oneLine(about.join(" · "), 160)}</bdi></span>
+      </span>
+      <span className="state"><State row={row} /></span>
+    </Link>
+  );
+}
+
+function State({ row }: { row: SessionRow }) {
+  const state = stateOf(row);
+  if (state === "ask") return <span className="tag ask">{row.attention === "question" ? "Question" : "Needs approval"}</span>;
+  if (state === "working") return <span className="tag accent">{WORDS.working}</span>;
+  if (state === "failed") return <span className="error-text">{WORDS.failed}</span>;
+  return <time dateTime={row.updatedAt}>{ago(row.updatedAt)}</time>;
+}
+
+function Loading() {
+  return <div className="list" role="status" aria-label="Loading">{[0, 1, 2].map((at) => <div key={at} className="skeleton" />)}</div>;
+}
+
+function Empty() {
+  return (
+    <div className="empty">
+      <h2>No sessions yet</h2>
+      <p>Start an agent in a terminal on one of your machines. It appears here at once.</p>
+      <pre>ensemble claude</pre>
+      <p>
+        The terminal must be a device of this account. Run <code>ensemble login --link --server {location.origin}</code> there, and take the
+        address for it from <Link href={paths.settings}>Settings, Add a device</Link>.
+      </p>
+    </div>
+  );
+}

@@ -1,0 +1,53 @@
+/** The computers where agents run. */
+import { useEffect } from "react";
+import { useStore } from "../base/store.ts";
+import { useTitle } from "../base/title.ts";
+import { ago } from "../base/words.ts";
+import { type MachineRow, machines, showMachines } from "../data/machines.ts";
+import { oneLine } from "../text/visible.ts";
+
+export function Machines() {
+  const { rows, isLoaded, error } = useStore(machines);
+  useTitle("Machines");
+  useEffect(showMachines, []);
+  return (
+    <div className="page">
+      <div className="inner">
+        <h1>Machines</h1>
+        {error !== undefined && <p className="banner bad" role="alert">{error}</p>}
+        {!isLoaded && error === undefined && <div className="list" role="status" aria-label="Loading"><div className="skeleton" /></div>}
+        {isLoaded && rows.length === 0 && (
+          <div className="empty">
+            <h2>No machines yet</h2>
+            <p>A machine appears here when a terminal on it starts its first agent, or when its runner is registered.</p>
+            <pre>ensemble claude</pre>
+          </div>
+        )}
+        {rows.length > 0 && <ul className="list">{rows.map((row) => <li key={row.id}><Entry row={row} /></li>)}</ul>}
+      </div>
+    </div>
+  );
+}
+
+function Entry({ row }: { row: MachineRow }) {
+  const about = [row.system, row.ref].filter((text) => text !== undefined && text !== "").join(" · ");
+  return (
+    <div className="entry">
+      <span className={row.online ? "dot idle" : "dot"} />
+      <span className="what">
+        <bdi className="name">{oneLine(row.name, 120)}</bdi>
+        <span className="about"><bdi>{oneLine(about, 120)}</bdi></span>
+        {row.online && row.offers.length > 0 && (
+          <span className="tags">
+            {row.offers.map((one) => (
+              <span key={one.provider} className={one.offered ? "tag" : "tag off"} title={one.reason ? oneLine(one.reason, 200) : undefined}>
+                {oneLine(one.provider, 40)}{!one.offered && <span className="hidden-label"> not there{one.reason ? `: ${oneLine(one.reason, 120)}` : ""}</span>}
+              </span>
+            ))}
+          </span>
+        )}
+      </span>
+      <span className="state">{row.online ? "Runner online" : row.lastActiveAt ? <>Runner last seen {ago(row.lastActiveAt)}</> : "No runner"}</span>
+    </div>
+  );
+}

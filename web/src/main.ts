@@ -1,0 +1,12 @@
+// The first script: nothing else is loaded where the browser cannot do cryptography.
+import "./styles/base.css";
+import { takeLinkAddress } from "./base/link-address.ts";
+import { explain, missing } from "./base/missing.ts";
+import "./base/trusted.ts";
+
+const what = missing();
+if (what.length > 0) explain(what);
+else {
+  takeLinkAddress();
+  void import("./start.tsx");
+}

@@ -1,0 +1,59 @@
+/** The runs of the account. */
+import { useCallback, useState } from "react";
+import { Link } from "wouter";
+import { useTitle } from "../base/title.ts";
+import { ago } from "../base/words.ts";
+import { textOf } from "../data/failure.ts";
+import { type Run, runsPage } from "../data/runs.ts";
+import { useLoaded } from "../data/use-loaded.ts";
+import { paths } from "../shell/route.ts";
+import { oneLine } from "../text/visible.ts";
+import { DOTS, RUN_WORDS } from "./words.ts";
+
+export function Runs() {
+  const first = useLoaded(useCallback(() => runsPage(), []));
+  const [more, setMore] = useState<{ runs: Run[]; nextCursor: string | undefined }>();
+  const [error, setError] = useState<string>();
+  useTitle("Runs");
+  const runs = [...(first.value?.runs ?? []), ...(more?.runs ?? [])];
+  const next = more ? more.nextCursor : first.value?.nextCursor;
+  const load = () => {
+    runsPage(next).then(
+      (page) => setMore((before) => ({ runs: [...(before?.runs ?? []), ...page.runs], nextCursor: page.nextCursor })),
+      (caught: unknown) => setError(textOf(caught)),
+    );
+  };
+  return (
+    <div className="page">
+      <div className="inner">
+        <h1>Runs</h1>
+        {(first.error ?? error) !== undefined && <p className="banner bad" role="alert">{first.error ?? error}</p>}
+        {!first.value && first.error === undefined && <div className="list" role="status" aria-label="Loading"><div className="skeleton" /></div>}
+        {first.value && runs.length === 0 && (
+          <div className="empty">
+            <h2>No runs yet</h2>
+            <p>A run is one task, or many that depend on each other, done by agents on your machines. Begin one in a terminal:</p>
+            <pre>ensemble do "mend the failing test"</pre>
+          </div>
+        )}
+        {runs.length > 0 && <ul className="list">{runs.map((run) => <li key={run.id}><Entry run={run} /></li>)}</ul>}
+        {next !== undefined && <div><button type="button" className="button" onClick={load}>Show older runs</button></div>}
+      </div>
+    </div>
+  );
+}
+
+function Entry({ run }: { run: Run }) {
+  const { total, completed, failed, running } = run.summary;
+  const about = [`${completed} of ${total} done`, failed > 0 && `${failed} failed`, running > 0 && `${running} running`].filter(Boolean).join(" · ");
+  return (
+    <Link href={paths.run(run.id)} className="entry">
+      <span className={`dot ${DOTS[run.status] ?? ""}`} />
+      <span className="what">
+        <bdi className="name">{oneLine(run.title ?? `Run ${run.ref}`, 160)}</bdi>
+        <span className="about">{about}</span>
+      </span>
+      <span className="state">{RUN_WORDS[run.status] ?? run.status} · <time dateTime={run.createdAt}>{ago(run.createdAt)}</time></span>
+    </Link>
+  );
+}

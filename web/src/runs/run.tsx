@@ -1,0 +1,86 @@
+/** One run, live. */
+import { useEffect, useMemo, useState } from "react";
+import { Link } from "wouter";
+import { Icon } from "../base/icons.tsx";
+import { useStore } from "../base/store.ts";
+import { useTitle } from "../base/title.ts";
+import { ago, money } from "../base/words.ts";
+import { textOf } from "../data/failure.ts";
+import { RunFeed, type Task } from "../data/runs.ts";
+import { paths } from "../shell/route.ts";
+import { oneLine } from "../text/visible.ts";
+import { Graph, MOST_DRAWN, nameOf } from "./graph.tsx";
+import { TaskPanel } from "./task.tsx";
+import { DOTS, lasted, RUN_WORDS, TASK_WORDS } from "./words.ts";
+
+const FIRST = 100;
+
+export function RunPage({ id }: { id: string }) {
+  const feed = useMemo(() => new RunFeed(id), [id]);
+  useEffect(() => feed.watch(), [feed]);
+  const { run, tasks, error } = useStore(feed.view);
+  const [chosen, setChosen] = useState<string>();
+  const [most, setMost] = useState(FIRST);
+  const [failure, setFailure] = useState<string>();
+  const [isBusy, setBusy] = useState(false);
+  const title = run ? oneLine(run.title ?? `Run ${run.ref}`, 160) : "Run";
+  useTitle(title);
+  const attempt = (action: Promise<void>) => {
+    setBusy(true);
+    setFailure(undefined);
+    action.catch((caught: unknown) => setFailure(textOf(caught))).finally(() => setBusy(false));
+  };
+  const isOver = run !== undefined && ["completed", "failed", "cancelled"].includes(run.status);
+  const isDrawn = tasks.length > 1 && tasks.length <= MOST_DRAWN && tasks.some((task) => task.dependsOn.length > 0);
+  const cost = tasks.reduce((sum, task) => sum + (task.usage?.costUsd ?? 0), 0);
+  return (
+    <div className="page">
+      <div className="inner">
+        <div className="heading">
+          <Link href={paths.runs} className="icon-button" aria-label="All runs"><Icon name="back" /></Link>
+          <h1><bdi>{title}</bdi></h1>
+          <span className="space" />
+          {run && !isOver && <button type="button" className="button danger" disabled={isBusy || run.status === "canceling"} onClick={() => attempt(feed.cancel())}>Cancel</button>}
+          {run && isOver && run.status !== "completed" && <button type="button" className="button" disabled={isBusy} onClick={() => attempt(feed.retry())}>Retry</button>}
+        </div>
+        {(error ?? failure) !== undefined && <p className="banner bad" role="alert">{error ?? failure}</p>}
+        {!run && error === undefined && <p className="soft" role="status">Opening…</p>}
+        {run && (
+          <p className="soft run-facts" role="status">
+            <span className={`dot ${DOTS[run.status] ?? ""}`} /> {RUN_WORDS[run.status] ?? run.status} · {run.summary.completed} of {run.summary.total} done
+            {run.summary.failed > 0 && ` · ${run.summary.failed} failed`} · begun {ago(run.createdAt)}
+            {run.startedAt && ` · ${lasted(run.startedAt, run.finishedAt)}`}{cost > 0 && ` · ${money(cost)}`}
+          </p>
+        )}
+        {isDrawn && <Graph tasks={tasks} chosen={chosen} onChoose={setChosen} />}
+        {tasks.length > 0 && (
+          <ul className="list">
+            {tasks.slice(0, most).map((task) => (
+              <li key={task.id}>
+                <Entry task={task} isOpen={chosen === task.id} onToggle={() => setChosen(chosen === task.id ? undefined : task.id)} />
+                {chosen === task.id && <TaskPanel run={id} task={task} />}
+              </li>
+            ))}
+          </ul>
+        )}
+        {tasks.length > most && <div><button type="button" className="button" onClick={() => setMost(most * 4)}>Show more ({(tasks.length - most).toLocaleString()} tasks are left)</button></div>}
+      </div>
+    </div>
+  );
+}
+
+function Entry({ task, isOpen, onToggle }: { task: Task; isOpen: boolean; onToggle: () => void }) {
+  const facts = [
+    task.provider, task.attempt > 1 && `attempt ${task.attempt}`, lasted(task.startedAt, task.finishedAt), task.usage?.costUsd ? money(task.usage.costUsd) : "",
+  ].filter(Boolean).join(" · ");
+  return (
+    <button type="button" className="entry as-row" aria-expanded={isOpen} onClick={onToggle}>
+      <span className={`dot ${DOTS[task.status] ?? ""}`} />
+      <span className="what">
+        <bdi className="name">{nameOf(task)}</bdi>
+        <span className="about">{task.status === "queued" && task.waitingReason ? oneLine(task.waitingReason, 160) : facts}</span>
+      </span>
+      <span className="state">{TASK_WORDS[task.status] ?? task.status}</span>
+    </button>
+  );
+}

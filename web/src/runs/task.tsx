@@ -1,0 +1,47 @@
+/** What a task was asked, what it has said, and why it has failed. */
+import { useEffect, useState } from "react";
+import { Link } from "wouter";
+import { textOf } from "../data/failure.ts";
+import { followOutput, type Task } from "../data/runs.ts";
+import { paths } from "../shell/route.ts";
+import { Long } from "../text/long.tsx";
+import { Markdown } from "../text/markdown.tsx";
+import { Terminal } from "../text/terminal.tsx";
+import { visible } from "../text/visible.ts";
+
+export function TaskPanel({ run, task }: { run: string; task: Task }) {
+  const hasOutput = task.session === null || task.session === undefined;
+  return (
+    <div className="task-panel">
+      {task.error && <div className="failure"><strong>{visible(task.error.code)}</strong><span>{visible(task.error.message)}</span></div>}
+      {task.sessionId && <div><Link href={paths.session(task.sessionId)} className="button small">Open its session</Link></div>}
+      {task.prompt && <section aria-label="Prompt"><h2>Prompt</h2><Long className="plain" text={visible(task.prompt)} label="Prompt" /></section>}
+      {task.outputSummary && <section aria-label="Result"><h2>Result</h2><Markdown text={task.outputSummary} /></section>}
+      {hasOutput && task.attempt > 0 && <Output key={`${task.id} ${task.attempt}`} run={run} task={task.id} />}
+      {!hasOutput && !task.sessionId && <p className="soft">It is sealed for its machine: what it does is in its session, once it has begun.</p>}
+    </div>
+  );
+}
+
+function Output({ run, task }: { run: string; task: string }) {
+  const [text, setText] = useState<string>();
+  const [error, setError] = useState<string>();
+  useEffect(() => {
+    const stop = new AbortController();
+    followOutput(run, task, setText, stop.signal).then(
+      () => setText((before) => before ?? ""),
+      (caught: unknown) => {
+        if (!stop.signal.aborted) setError(textOf(caught));
+      },
+    );
+    return () => stop.abort();
+  }, [run, task]);
+  return (
+    <section aria-label="Output">
+      <h2>Output</h2>
+      {error !== undefined && <p className="error-text" role="alert">{error}</p>}
+      {text === undefined && error === undefined && <p className="soft" role="status">Waiting for output…</p>}
+      {text !== undefined && (text === "" ? <p className="soft">It said nothing.</p> : <Terminal text={text} />)}
+    </section>
+  );
+}

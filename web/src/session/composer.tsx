@@ -1,0 +1,131 @@
+/** The field to write in: queue or steer, interrupt, mode and model. */
+import { type FormEvent, type KeyboardEvent, useId, useLayoutEffect, useRef } from "react";
+import { Icon } from "../base/icons.tsx";
+import { money } from "../base/words.ts";
+import { oneLine } from "../text/visible.ts";
+import type { Choice, State } from "./types.ts";
+
+interface Props {
+  state: State | undefined;
+  draft: string;
+  onDraft: (text: string) => void;
+  onPrompt: (when: "now" | "next") => void;
+  onInterrupt: () => void;
+  onMode: (mode: string) => void;
+  onModel: (model: string) => void;
+  /** Whether this person may change mode and model. */
+  isOwner: boolean;
+  mayChangeModel: boolean;
+  /** `bypass` is a primary device's only. */
+  mayBypass: boolean;
+}
+
+const isCoarse = () => matchMedia("(pointer: coarse)").matches;
+
+export function Composer(props: Props) {
+  const { state, draft } = props;
+  const field = useRef<HTMLTextAreaElement>(null);
+  const name = useId();
+  const isBusy = state?.phase === "working" || state?.phase === "waiting";
+  const maySteer = isBusy && state?.steers === true;
+  const isEmpty = draft.trim() === "";
+
+  useLayoutEffect(() => {
+    const element = field.current;
+    if (!element) return;
+    element.style.height = "auto";
+    element.style.height = `${element.scrollHeight}px`;
+  }, [draft]);
+
+  const send = (when: "now" | "next") => {
+    if (!isEmpty) props.onPrompt(when);
+  };
+  const submitted = (event: FormEvent) => {
+    event.preventDefault();
+    send("next");
+  };
+  const keyed = (event: KeyboardEvent) => {
+    if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing || isCoarse()) return;
+    event.preventDefault();
+    send(maySteer && (event.ctrlKey || event.metaKey) ? "now" : "next");
+  };
+  const placeholder = isBusy ? "Add to the queue" : state?.phase === "ended" ? "The session has ended" : `Ask ${oneLine(state?.agent ?? "the agent", 40)}`;
+
+  return (
+    <form className="composer" onSubmit={submitted} aria-label="Write to the agent">
+      <label className="hidden-label" htmlFor={name}>Prompt</label>
+      <textarea id={name} ref={field} rows={1} value={draft} placeholder={placeholder} dir="auto" maxLength={600_000}
+        enterKeyHint={isCoarse() ? "enter" : "send"} onChange={(event) => props.onDraft(event.target.value)} onKeyDown={keyed} />
+      <div className="bar">
+        {state && (
+          <>
+            <Pick label="Mode" value={state.mode} choices={modesOf(state, props.mayBypass)} disabled={!props.isOwner} onPick={props.onMode} />
+            <Pick label="Model" value={state.model ?? ""} choices={modelsOf(state)} disabled={!props.mayChangeModel} onPick={props.onModel} />
+          </>
+        )}
+        <span className="space" />
+        <Facts state={state} />
+        {maySteer && !isEmpty && (
+          <button type="button" className="button small" onClick={() => send("now")} title="Into the turn that runs (Ctrl+Enter)">Steer</button>
+        )}
+        {isBusy && isEmpty
+          ? (
+            <button type="button" className="send stop" onClick={props.onInterrupt} aria-label="Interrupt" title="Interrupt">
+              <Icon name="stop" />
+            </button>
+          )
+          : (
+            <button type="submit" className="send" disabled={isEmpty} aria-label={isBusy ? "Queue" : "Send"} title={isBusy ? "Queue" : "Send"}>
+              <Icon name="up" />
+            </button>
+          )}
+      </div>
+    </form>
+  );
+}
+
+const MODES: Record<string, string> = { ask: "Asks first", edit: "Edits freely", plan: "Plans only", bypass: "Bypasses all" };
+
+function modesOf(state: State, mayBypass: boolean): Choice[] {
+  const all = state.modes.map((one) => ({ id: one.id, name: MODES[one.id] ?? one.name }));
+  const found = all.filter((one) => one.id !== "bypass" || mayBypass || state.mode === "bypass");
+  return found.some((one) => one.id === state.mode) ? found : [{ id: state.mode, name: MODES[state.mode] ?? state.mode }, ...found];
+}
+
+function modelsOf(state: State): Choice[] {
+  const found = state.models;
+  if (state.model === undefined) return found.length > 0 ? [{ id: "", name: "Model" }, ...found] : [];
+  return found.some((one) => one.id === state.model) ? found : [{ id: state.model, name: state.model }, ...found];
+}
+
+interface PickProps {
+  label: string;
+  value: string;
+  choices: Choice[];
+  disabled: boolean;
+  onPick: (id: string) => void;
+}
+
+function Pick({ label, value, choices, disabled, onPick }: PickProps) {
+  if (choices.length === 0) return null;
+  const isFixed = disabled || choices.length === 1;
+  return (
+    <span className="choice-menu">
+      <select aria-label={label} value={value} disabled={isFixed} onChange={(event) => onPick(event.target.value)}>
+        {choices.map((one) => <option key={one.id} value={one.id}>{oneLine(one.name, 60)}</option>)}
+      </select>
+      {!isFixed && <Icon name="chevron" size={12} />}
+    </span>
+  );
+}
+
+function Facts({ state }: { state: State | undefined }) {
+  const { context, costUsd } = state ?? {};
+  const used = context && context.size > 0 ? Math.min(100, Math.round((context.used / context.size) * 100)) : undefined;
+  return (
+    <span className="facts">
+      {used !== undefined && <span title={`${context?.used.toLocaleString()} of ${context?.size.toLocaleString()} tokens`}>{used}% <span className="optional">context</span></span>}
+      {costUsd !== undefined && costUsd > 0 && <span className="optional" title="Cost of the session so far">{money(costUsd)}</span>}
+    </span>
+  );
+}

@@ -1,0 +1,88 @@
+/** What a session is, and what can be done with the whole of it. */
+import { type FormEvent, useState } from "react";
+import { useLocation } from "wouter";
+import { Dialog } from "../base/dialog.tsx";
+import { say } from "../base/toast.tsx";
+import { clock } from "../base/words.ts";
+import { textOf } from "../data/failure.ts";
+import type { SessionRow } from "../data/row.ts";
+import { archive, hide, remove, rename, stopAgent, unhide } from "../data/session-actions.ts";
+import { paths } from "../shell/route.ts";
+import { visible } from "../text/visible.ts";
+import type { State } from "./types.ts";
+
+interface Props {
+  row: SessionRow;
+  state: State | undefined;
+  isOwner: boolean;
+  onClose: () => void;
+}
+
+export function Details({ row, state, isOwner, onClose }: Props) {
+  const [, go] = useLocation();
+  const [title, setTitle] = useState(row.title);
+  const [error, setError] = useState<string>();
+  const [isBusy, setBusy] = useState(false);
+  const attempt = (run: Promise<void>, then: () => void) => {
+    setBusy(true);
+    setError(undefined);
+    run.then(then, (caught: unknown) => setError(textOf(caught))).finally(() => setBusy(false));
+  };
+  const renamed = (event: FormEvent) => {
+    event.preventDefault();
+    attempt(rename(row, title.trim()), onClose);
+  };
+  const archived = () => {
+    const isArchived = !row.archived;
+    attempt(archive(row, isArchived), () => {
+      onClose();
+      say(isArchived ? "Archived" : "Back in the list", () => void archive(row, !isArchived));
+      if (isArchived) go(paths.home);
+    });
+  };
+  const deleted = () => {
+    hide(row.id);
+    onClose();
+    go(paths.home);
+    say("Deleted", () => unhide(row.id), () => {
+      remove(row.id).catch((caught: unknown) => say(`Not deleted: ${textOf(caught)}`));
+    });
+  };
+  return (
+    <Dialog title="Session" onClose={onClose}>
+      {isOwner && (
+        <form onSubmit={renamed}>
+          <label className="field">
+            <span>Title</span>
+            <span className="row">
+              <input className="input" value={title} maxLength={200} required onChange={(event) => setTitle(event.target.value)} />
+              <button type="submit" className="button" disabled={isBusy || title.trim() === "" || title === row.title}>Rename</button>
+            </span>
+          </label>
+        </form>
+      )}
+      <section aria-label="Facts">
+        <dl className="facts-list">
+          {state && <><dt>Agent</dt><dd>{visible(state.agent)}{state.model ? `, ${visible(state.model)}` : ""}</dd></>}
+          {row.host && <><dt>Machine</dt><dd><bdi>{visible(row.host)}</bdi></dd></>}
+          {state && <><dt>Directory</dt><dd><bdi><code>{visible(state.directory)}</code></bdi></dd></>}
+          {state?.branch && <><dt>Branch</dt><dd><bdi><code>{visible(state.branch)}</code></bdi></dd></>}
+          <dt>Changed</dt><dd>{clock(row.updatedAt)}</dd>
+          <dt>In a terminal</dt><dd><code>ensemble attach {row.ref}</code></dd>
+        </dl>
+      </section>
+      {error !== undefined && <p className="error-text" role="alert">{error}</p>}
+      {isOwner && (
+        <section aria-label="Actions">
+          <div className="row">
+            <button type="button" className="button" disabled={isBusy} onClick={archived}>{row.archived ? "Put back into the list" : "Archive"}</button>
+            {state && state.phase !== "ended" && (
+              <button type="button" className="button" disabled={isBusy} onClick={() => attempt(stopAgent(row.id), onClose)}>Stop the agent</button>
+            )}
+            <button type="button" className="button danger" disabled={isBusy} onClick={deleted}>Delete</button>
+          </div>
+        </section>
+      )}
+    </Dialog>
+  );
+}

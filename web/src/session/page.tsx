@@ -1,0 +1,107 @@
+/** The page of one session. */
+import { useCallback, useState } from "react";
+import { Link } from "wouter";
+import { Icon } from "../base/icons.tsx";
+import { useStore } from "../base/store.ts";
+import { useTitle } from "../base/title.ts";
+import { folder } from "../base/words.ts";
+import { account } from "../data/account.ts";
+import { draftOf, saveDraft } from "../data/drafts.ts";
+import type { SessionFeed } from "../data/feed.ts";
+import { nameOf } from "../data/people.ts";
+import { useFeed } from "../data/use-feed.ts";
+import { paths } from "../shell/route.ts";
+import { oneLine, visible } from "../text/visible.ts";
+import { ShareDialog } from "../share/dialog.tsx";
+import { Composer } from "./composer.tsx";
+import { Details } from "./details.tsx";
+import { Phase } from "./phase.tsx";
+import { Plan } from "./plan.tsx";
+import { Requests } from "./requests.tsx";
+import { Transcript } from "./transcript.tsx";
+import { sendPrompt, Unsent } from "./unsent.tsx";
+
+export function SessionPage({ id }: { id: string }) {
+  const feed = useFeed(id);
+  return <Session key={feed.id} feed={feed} />;
+}
+
+export function Session({ feed, isPublic = false }: { feed: SessionFeed; isPublic?: boolean }) {
+  const view = useStore(feed.view);
+  const { row, state } = view;
+  const title = row ? oneLine(row.title, 200) : "Session";
+  useTitle(title);
+  const [shown, setShown] = useState<"details" | "share">();
+  const close = () => setShown(undefined);
+  const loadOlder = useCallback(() => feed.loadOlder(), [feed]);
+  const about = [state?.agent, state ? folder(state.directory) : row?.directory && folder(row.directory), state?.branch, row?.host]
+    .filter((text) => text !== undefined && text !== "");
+  return (
+    <div className="session">
+      <header className="session-head">
+        {!isPublic && <Link href={paths.home} className="icon-button back" aria-label="Back to all sessions"><Icon name="back" /></Link>}
+        <div className="what">
+          <h1><bdi>{title}</bdi></h1>
+          <span className="about" title={visible(state?.directory ?? "")}><bdi>{oneLine(about.join(" · "), 200)}</bdi></span>
+        </div>
+        <Phase row={row} state={state} />
+        {row && view.may.own && row.hosted && (
+          <button type="button" className="icon-button" aria-label="Share" title="Share" onClick={() => setShown("share")}><Icon name="share" /></button>
+        )}
+        {row && !isPublic && <button type="button" className="icon-button" aria-label="Details" title="Details" onClick={() => setShown("details")}><Icon name="more" /></button>}
+      </header>
+      {view.error !== undefined && <p className="banner bad" role="alert">{view.error}</p>}
+      {view.error === undefined && !view.isOpen && <div className="transcript"><p className="older" role="status">Opening…</p></div>}
+      {view.isOpen && (
+        <Transcript items={view.items} growing={view.growing} turnId={view.turnId} hasOlder={view.hasOlder} loadOlder={loadOlder}
+          isWorking={state?.phase === "working"} nameOf={nameOf} />
+      )}
+      {view.isOpen && !isPublic && <Dock feed={feed} />}
+      {row && shown === "details" && <Details row={row} state={state} isOwner={view.may.own} onClose={close} />}
+      {row && shown === "share" && <ShareDialog row={row} onClose={close} />}
+    </div>
+  );
+}
+
+function Dock({ feed }: { feed: SessionFeed }) {
+  const { plan, state, may, isHosted } = useStore(feed.view);
+  const me = useStore(account);
+  const [draft, setDraft] = useState(() => draftOf(feed.id));
+  const [error, setError] = useState<string>();
+  const write = (text: string) => {
+    setDraft(text);
+    saveDraft(feed.id, text);
+  };
+  const attempt = (sending: Promise<void>) => {
+    setError(undefined);
+    sending.catch((caught: unknown) => setError(caught instanceof Error ? caught.message : String(caught)));
+  };
+  const prompt = (when: "now" | "next") => {
+    setError(undefined);
+    sendPrompt(feed, { text: draft, when, localId: crypto.randomUUID() });
+    write("");
+  };
+  return (
+    <div className="dock">
+      <div className="inner">
+        <Requests feed={feed} />
+        {plan.length > 0 && <Plan entries={plan} />}
+        {error !== undefined && <p className="banner bad" role="alert">{visible(error)}</p>}
+        <Unsent feed={feed} onEdit={(text) => write(draft === "" ? text : `${text}\n${draft}`)} />
+        {may.own && state?.phase === "ended" && (
+          <p className="banner">
+            <span>The agent has ended.</span>
+            <button type="button" className="button small" onClick={() => attempt(feed.resume())}>Resume it</button>
+          </p>
+        )}
+        {may.prompt && state?.phase === "ended" ? null : may.prompt
+          ? (
+            <Composer state={state} draft={draft} onDraft={write} onPrompt={prompt} onInterrupt={() => attempt(feed.interrupt())}
+              onMode={(mode) => attempt(feed.setMode(mode))} onModel={(model) => attempt(feed.setModel(model))}
+              isOwner={may.own} mayChangeModel={may.approve} mayBypass={may.own && me.state === "ready" && me.role === "primary"} />
+          )
+          : <p className="reader-note">{isHosted ? "You can read this session. Its owner has not let you write in it." : "This session has no agent to write to."}</p>}
+      </div>
+    </div>
+  );
+}

@@ -1,0 +1,20 @@
+/** What the session is doing, in a word. */
+import type { SessionRow } from "../data/row.ts";
+import type { State } from "./types.ts";
+
+const PHASES: Record<string, [word: string, dot: string]> = {
+  starting: ["Starting", "working"],
+  idle: ["Ready", "idle"],
+  working: ["Working", "working"],
+  waiting: ["Waits for you", "ask"],
+  parked: ["Parked", ""],
+  ended: ["Ended", ""],
+};
+
+export function Phase({ row, state }: { row: SessionRow | undefined; state: State | undefined }) {
+  const [word, dot] = row && !row.online && state?.phase !== "ended"
+    ? ["Machine away", ""]
+    : (PHASES[state?.phase ?? ""] ?? ["", ""]);
+  if (word === "") return null;
+  return <span className="phase" role="status"><span className={`dot ${dot}`} />{word}</span>;
+}

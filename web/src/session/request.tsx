@@ -1,0 +1,224 @@
+/** A card for what the agent asks. It stays until the machine says that the request is closed. */
+import { useCallback, useRef, useState } from "react";
+import { Icon } from "../base/icons.tsx";
+import { Changes, type Diff } from "../text/changes.tsx";
+import { oneLine, strict, strictLine } from "../text/visible.ts";
+import { useGuard } from "./guard.ts";
+import { type Seen, useSeen } from "./seen.ts";
+import type { Answers, Permission, PermissionOption, Question, QuestionItem } from "./types.ts";
+
+/** An answer on its way: the person has chosen, and the machine has not said that it has taken it. */
+export interface Pending {
+  label: string;
+  error?: string | undefined;
+}
+
+interface PermissionProps {
+  permission: Permission;
+  /** How many requests wait behind this one. */
+  behind: number;
+  mayAnswer: boolean;
+  pending: Pending | undefined;
+  onOption: (option: PermissionOption) => void;
+}
+
+function isRefusal(option: PermissionOption): boolean {
+  return option.kind.startsWith("reject");
+}
+
+export function PermissionCard({ permission, behind, mayAnswer, pending, onOption }: PermissionProps) {
+  const diffs = permission.content.filter((one) => one.type === "diff");
+  // Nobody can agree to what they have not seen. What is cut can only be refused here, and what is folded until it was unfolded.
+  const missing = diffs.reduce((sum, { cut }) => sum + (cut ?? 0), permission.cut ?? 0);
+  const options = missing > 0 ? permission.options.filter(isRefusal) : permission.options;
+  const [whole, setWhole] = useState<readonly boolean[]>([]);
+  const isFolded = diffs.some((_, at) => whole[at] !== true);
+  const [body, footer] = [useRef<HTMLDivElement>(null), useRef<HTMLElement>(null)];
+  const isReady = useGuard(footer);
+  const seen = useSeen(body);
+  const waits = pending !== undefined && pending.error === undefined;
+  return (
+    <section className="request" aria-label={`The agent asks: ${strictLine(permission.title)}`}>
+      <header>
+        <Icon name="ask" />
+        <bdi className="title">{strictLine(permission.title, 300)}</bdi>
+        {behind > 0 && <span className="more">{behind} more</span>}
+      </header>
+      <div className="body" ref={body}>
+        <div className="all">
+          {diffs.map((one, at) => <Change key={at} diff={one} at={at} setWhole={setWhole} />)}
+          {diffs.length > 0 && <p className="asked-as">As the agent asked it:</p>}
+          <Detail text={permission.detail} />
+          {missing > 0 && <p className="error-text">{missing.toLocaleString()} bytes of it do not fit here. Allow it at the machine, or deny it.</p>}
+        </div>
+      </div>
+      <footer ref={footer}>
+        {mayAnswer && <Options options={options} disabled={waits} isReady={isReady} isSeen={!isFolded && seen.isAll} onOption={onOption} />}
+        {mayAnswer && missing === 0 && (isFolded || !seen.isAll) && <Unseen seen={seen} />}
+        {!mayAnswer && <span className="sent">Only the owner, and whom they have let approve, can answer.</span>}
+        <Sent pending={pending} />
+      </footer>
+    </section>
+  );
+}
+
+/** Why it cannot be allowed yet. */
+function Unseen({ seen }: { seen: Seen }) {
+  return (
+    <p className="unseen">
+      {seen.left > 0 && (
+        <button type="button" className="button small" onClick={seen.further}>
+          {seen.left === 1 ? "1 more line" : `${seen.left.toLocaleString()} more lines`}
+        </button>
+      )}
+      <span>{seen.isAll ? "You can allow it once all changes are shown." : "You can allow it at the end of it."}</span>
+    </p>
+  );
+}
+
+interface ChangeProps {
+  diff: Diff;
+  at: number;
+  setWhole: (change: (before: readonly boolean[]) => readonly boolean[]) => void;
+}
+
+function Change({ diff, at, setWhole }: ChangeProps) {
+  const onWhole = useCallback((isWhole: boolean) => setWhole((before) => Object.assign([...before], { [at]: isWhole })), [at, setWhole]);
+  return <Changes diff={diff} onWhole={onWhole} />;
+}
+
+interface OptionsProps {
+  options: PermissionOption[];
+  disabled: boolean;
+  /** The buttons have been at their place for a while. */
+  isReady: boolean;
+  /** The whole request was shown. Until then it can only be refused. */
+  isSeen: boolean;
+  onOption: (option: PermissionOption) => void;
+}
+
+/** To allow and to refuse this once stand first. What reaches further is one step away. */
+function Options({ options, disabled, isReady, isSeen, onOption }: OptionsProps) {
+  const [isOpen, setOpen] = useState(false);
+  const plain = [options.find((one) => one.kind === "allow_once"), options.find(isRefusal)].filter((one) => one !== undefined);
+  const first = plain.length > 0 ? plain : options.slice(0, 1);
+  const others = options.filter((one) => !first.includes(one));
+  const button = (option: PermissionOption) => (
+    <button key={option.optionId} type="button" disabled={disabled || (!isSeen && !isRefusal(option))} aria-disabled={!isReady}
+      onClick={() => isReady && onOption(option)}
+      className={`button ${option.kind === "allow_once" ? "primary" : isRefusal(option) ? "danger" : ""}`}>
+      {strictLine(option.name)}
+    </button>
+  );
+  return (
+    <>
+      {first.map(button)}
+      {others.length > 0 && (
+        <button type="button" className="button plain more" aria-expanded={isOpen} disabled={disabled} onClick={() => setOpen(!isOpen)}>
+          {isOpen ? "Fewer" : `More (${others.length})`}
+        </button>
+      )}
+      {isOpen && <div className="others">{others.map(button)}</div>}
+    </>
+  );
+}
+
+function Detail({ text }: { text: string }) {
+  // The whole of it, as the host has made it visible. It is bounded by the host.
+  return <pre className="detail" tabIndex={0} role="group" aria-label="What the agent wants to do">{strict(text)}</pre>;
+}
+
+function Sent({ pending }: { pending: Pending | undefined }) {
+  if (!pending) return null;
+  if (pending.error) return <span className="error-text" role="alert">{pending.error}</span>;
+  return <span className="sent" role="status">“{oneLine(pending.label, 40)}”: not taken yet</span>;
+}
+
+interface QuestionProps {
+  question: Question;
+  behind: number;
+  mayAnswer: boolean;
+  pending: Pending | undefined;
+  /** Nothing: the person does not answer. */
+  onAnswers: (answers: Answers | undefined) => void;
+}
+
+export function QuestionCard({ question, behind, mayAnswer, pending, onAnswers }: QuestionProps) {
+  const [chosen, setChosen] = useState<Answers>({});
+  const footer = useRef<HTMLElement>(null);
+  const isReady = useGuard(footer);
+  const waits = pending !== undefined && pending.error === undefined;
+  const isComplete = question.questions.every((one) => (chosen[one.id] ?? []).some((text) => text.trim() !== ""));
+  const set = (id: string, texts: string[]) => setChosen((before) => ({ ...before, [id]: texts }));
+  return (
+    <form className="request" aria-label="The agent asks a question" onSubmit={(event) => {
+      event.preventDefault();
+      if (isComplete && isReady) onAnswers(chosen);
+    }}>
+      <header>
+        <Icon name="question" />
+        <span className="title">{question.questions.length === 1 ? "A question" : `${question.questions.length} questions`}</span>
+        {behind > 0 && <span className="more">{behind} more</span>}
+      </header>
+      <div className="body">
+        {question.questions.map((one) => (
+          <One key={one.id} item={one} chosen={chosen[one.id] ?? []} disabled={!mayAnswer || waits} onChange={(texts) => set(one.id, texts)} />
+        ))}
+      </div>
+      <footer ref={footer}>
+        {mayAnswer && (
+          <>
+            <button type="submit" className="button primary" disabled={!isComplete || waits} aria-disabled={!isReady}>Answer</button>
+            <button type="button" className="button" disabled={waits} aria-disabled={!isReady} onClick={() => isReady && onAnswers(undefined)}>Do not answer</button>
+          </>
+        )}
+        {!mayAnswer && <span className="sent">Only the owner, and whom they have let approve, can answer.</span>}
+        <Sent pending={pending} />
+      </footer>
+    </form>
+  );
+}
+
+interface OneProps {
+  item: QuestionItem;
+  chosen: string[];
+  disabled: boolean;
+  onChange: (texts: string[]) => void;
+}
+
+function One({ item, chosen, disabled, onChange }: OneProps) {
+  const labels = item.options?.map((option) => option.label) ?? [];
+  const own = chosen.find((text) => !labels.includes(text)) ?? "";
+  const pick = (label: string, isOn: boolean) => {
+    if (!item.multiple) return onChange([label]);
+    return onChange(isOn ? [...chosen, label] : chosen.filter((text) => text !== label));
+  };
+  const write = (text: string) => {
+    const kept = item.multiple ? chosen.filter((one) => labels.includes(one)) : [];
+    onChange(text === "" ? kept : [...kept, text]);
+  };
+  return (
+    <fieldset className="question" disabled={disabled}>
+      <legend>{item.header ? <span className="tag">{strictLine(item.header, 40)}</span> : null} <bdi>{strict(item.text)}</bdi></legend>
+      {item.options?.map((option) => (
+        <label key={option.label} className="choice">
+          <input type={item.multiple ? "checkbox" : "radio"} name={`question-${item.id}`} checked={chosen.includes(option.label)}
+            onChange={(event) => pick(option.label, event.target.checked)} />
+          <span><bdi>{strict(option.label)}</bdi>{option.description ? <small><bdi>{strict(option.description)}</bdi></small> : null}</span>
+        </label>
+      ))}
+      <input className="input" aria-label={labels.length > 0 ? "Another answer" : "Your answer"} value={own} maxLength={4_000}
+        placeholder={labels.length > 0 ? "Something else" : "Your answer"} onChange={(event) => write(event.target.value)} />
+    </fieldset>
+  );
+}
+
+/** A request in the transcript, once it is closed or while its card stands below. */
+export function AskedLine({ title, said }: { title: string; said: string }) {
+  return (
+    <p className="asked-line">
+      <Icon name="ask" size={14} />
+      <span><bdi className="said">{oneLine(title, 200)}</bdi> · {said}</span>
+    </p>
+  );
+}

@@ -1,0 +1,39 @@
+/** The oldest open request of a session as a card, with how many wait behind it. */
+import { useEffect, useState } from "react";
+import { useStore } from "../base/store.ts";
+import type { SessionFeed } from "../data/feed.ts";
+import { type Pending, PermissionCard, QuestionCard } from "./request.tsx";
+import type { Answers } from "./types.ts";
+
+export function Requests({ feed }: { feed: SessionFeed }) {
+  const { open, may, rejected } = useStore(feed.view);
+  const [pending, setPending] = useState<{ requestId: string } & Pending>();
+  const card = open[0];
+  useEffect(() => {
+    // The machine did not take it: the card can be answered again.
+    if (rejected && pending && rejected.requestId === pending.requestId && pending.error === undefined) {
+      setPending({ ...pending, error: rejected.text });
+    }
+  }, [rejected, pending]);
+  if (!card) return null;
+  const { requestId } = card;
+  const send = (label: string, answer: { optionId: string } | { answers?: Answers | undefined }) => {
+    setPending({ requestId, label });
+    feed.answer(card, answer).catch((error: unknown) => {
+      setPending({ requestId, label, error: error instanceof Error ? error.message : String(error) });
+    });
+  };
+  // A request that is asked anew is another card: nothing that was seen or chosen counts for it.
+  const key = `${requestId} ${card.digest}`;
+  const shared = { behind: open.length - 1, mayAnswer: may.approve, pending: pending?.requestId === requestId ? pending : undefined };
+  if (card.asks.type === "permission") {
+    return (
+      <PermissionCard key={key} {...shared} permission={card.asks}
+        onOption={(option) => send(option.name, { optionId: option.optionId })} />
+    );
+  }
+  return (
+    <QuestionCard key={key} {...shared} question={card.asks}
+      onAnswers={(answers) => send(answers ? "Answer" : "Do not answer", { answers })} />
+  );
+}

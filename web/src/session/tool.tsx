@@ -1,0 +1,76 @@
+/** A tool call of the agent: one line with its state, and what it did when it is opened. */
+import { memo, useState } from "react";
+import { Icon, type IconName } from "../base/icons.tsx";
+import { Changes } from "../text/changes.tsx";
+import { Long } from "../text/long.tsx";
+import { Terminal } from "../text/terminal.tsx";
+import { oneLine, visible } from "../text/visible.ts";
+import type { ToolCall, ToolContent } from "./types.ts";
+
+const ICONS: Record<string, IconName> = {
+  read: "read", edit: "edit", delete: "edit", move: "edit", search: "search", execute: "run", think: "think", fetch: "fetch",
+};
+const STATES: Record<string, string> = { pending: "waits", failed: "failed", interrupted: "interrupted" };
+
+function Content({ content }: { content: ToolContent }) {
+  switch (content.type) {
+    case "diff":
+      return <Changes diff={content} />;
+    case "terminal":
+      return (
+        <>
+          <Terminal text={content.output} />
+          {content.cut ? <p className="note">{content.cut.toLocaleString()} bytes before it are missing here.</p> : null}
+          {content.exitStatus?.exitCode ? <p className="note">Exit code {content.exitStatus.exitCode}</p> : null}
+        </>
+      );
+    case "content":
+      return content.content.type === "text"
+        ? (
+          <>
+            <Terminal text={content.content.text} label="Text" />
+            {content.cut ? <p className="note">{content.cut.toLocaleString()} bytes are missing here.</p> : null}
+          </>
+        )
+        : <p className="note">Something that this version cannot show.</p>;
+    default:
+      return <p className="note">Something newer than this version.</p>;
+  }
+}
+
+/** `growing` is the output as far as live frames have shown it. */
+export const Tool = memo(function Tool({ call, growing }: { call: ToolCall; growing: string | undefined }) {
+  const [isOpen, setOpen] = useState(false);
+  const isOver = call.status === "completed" || call.status === "failed" || call.status === "interrupted";
+  const kind = call.kind ?? "other";
+  const title = oneLine(call.title ?? "A tool", 300);
+  const places = call.locations ?? [];
+  const content = call.content ?? [];
+  return (
+    <details className={call.parentToolCallId ? "tool inside" : "tool"} open={isOpen}
+      onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>
+        <span className="kind"><Icon name={ICONS[kind] ?? "tool"} /></span>
+        <bdi className={kind === "execute" ? "title code" : "title"}>{title}</bdi>
+        <span className={`state ${call.status ?? ""}`}>
+          {call.status === "completed" && <Icon name="check" size={14} />}
+          {call.status === "completed" ? <span className="hidden-label">done</span> : STATES[call.status ?? ""]}
+          {!isOver && call.status !== "pending" && <><span className="spinner" /><span className="hidden-label">running</span></>}
+        </span>
+      </summary>
+      {isOpen && (
+        <div className="body">
+          {places.length > 0 && (
+            <p className="note">{places.slice(0, 20).map((place, at) => (
+              <bdi key={at}><code>{visible(place.path)}{place.line ? `:${place.line}` : ""}</code> </bdi>
+            ))}</p>
+          )}
+          {title.length >= 299 && <Long className="plain" text={visible(call.title ?? "")} label="Title" />}
+          {content.map((one, at) => <Content key={at} content={one} />)}
+          {growing !== undefined && !isOver && <Terminal text={growing} label="Output so far" />}
+          {content.length === 0 && growing === undefined && <p className="note">{isOver ? "It said nothing." : "Nothing has come yet."}</p>}
+        </div>
+      )}
+    </details>
+  );
+});

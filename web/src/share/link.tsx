@@ -1,0 +1,58 @@
+import { useState } from "react";
+import { textOf } from "../data/failure.ts";
+import type { SessionRow } from "../data/row.ts";
+import { endLink, newLink } from "../data/shares.ts";
+import { Address } from "./address.tsx";
+
+interface Props {
+  row: SessionRow;
+  isBusy: boolean;
+  onBusy: (isBusy: boolean) => void;
+}
+
+const ENDS: [name: string, hours: number | undefined][] = [["in an hour", 1], ["in a day", 24], ["in a week", 168], ["never", undefined]];
+const USES: [name: string, uses: number | undefined][] = [["once", 1], ["10 times", 10], ["100 times", 100], ["without limit", undefined]];
+
+/** A link that opens the session for everybody who has it, to read. */
+export function PublicLink({ row, isBusy, onBusy }: Props) {
+  const [end, setEnd] = useState(1);
+  const [uses, setUses] = useState(1);
+  const [address, setAddress] = useState<string>();
+  const [said, setSaid] = useState<string>();
+  const [error, setError] = useState<string>();
+  const attempt = (run: () => Promise<void>) => {
+    onBusy(true);
+    setError(undefined);
+    setSaid(undefined);
+    run().catch((caught: unknown) => setError(textOf(caught))).finally(() => onBusy(false));
+  };
+  const make = () => attempt(async () => setAddress(await newLink(row.id, ENDS[end]?.[1], USES[uses]?.[1])));
+  const remove = () => attempt(async () => {
+    await endLink(row.id);
+    setAddress(undefined);
+    setSaid("No link opens this session any more.");
+  });
+  return (
+    <section aria-labelledby="public">
+      <h3 id="public">Public link</h3>
+      <p className="muted">Everybody who has it reads the session, live, without an account. A new link ends the one before.</p>
+      {address !== undefined && <Address address={address} />}
+      <div className="row">
+        <label className="field">
+          <span>Ends</span>
+          <select className="select" value={end} onChange={(event) => setEnd(Number(event.target.value))}>{ENDS.map(([name], at) => <option key={name} value={at}>{name}</option>)}</select>
+        </label>
+        <label className="field">
+          <span>Opens</span>
+          <select className="select" value={uses} onChange={(event) => setUses(Number(event.target.value))}>{USES.map(([name], at) => <option key={name} value={at}>{name}</option>)}</select>
+        </label>
+      </div>
+      <div className="row">
+        <button type="button" className="button" disabled={isBusy} onClick={make}>Make a link</button>
+        <button type="button" className="button plain" disabled={isBusy} onClick={remove}>End the link</button>
+      </div>
+      {said && <p className="muted" role="status">{said}</p>}
+      {error !== undefined && <p className="error-text" role="alert">{error}</p>}
+    </section>
+  );
+}

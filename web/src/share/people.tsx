@@ -1,0 +1,104 @@
+import { type FormEvent, useCallback, useState } from "react";
+import { textOf } from "../data/failure.ts";
+import type { SessionRow } from "../data/row.ts";
+import { type Level, share, sharesOf, type Told, unshare, whoIs } from "../data/shares.ts";
+import { useLoaded } from "../data/use-loaded.ts";
+import { oneLine } from "../text/visible.ts";
+
+interface Props {
+  row: SessionRow;
+  isBusy: boolean;
+  onBusy: (isBusy: boolean) => void;
+}
+
+const LEVELS: Record<Level, string> = { view: "can read", prompt: "can write to the agent", approve: "can write and approve" };
+const TOLD = {
+  told: "The machine has confirmed it.", away: "The machine has not confirmed it yet: it is away, and takes it when it is back.", nothing: "",
+};
+const USER = /^[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}$/;
+
+/** People of the session: added by their account id, after a look at their fingerprint. */
+export function People({ row, isBusy, onBusy }: Props) {
+  const list = useLoaded(useCallback(() => sharesOf(row.id), [row.id]));
+  const [user, setUser] = useState("");
+  const [level, setLevel] = useState<Level>("view");
+  const [found, setFound] = useState<{ user: string; fingerprint: string; name: string | undefined }>();
+  const [said, setSaid] = useState<string>();
+  const [error, setError] = useState<string>();
+
+  const attempt = (run: () => Promise<void>) => {
+    onBusy(true);
+    setError(undefined);
+    setSaid(undefined);
+    run().catch((caught: unknown) => setError(textOf(caught))).finally(() => onBusy(false));
+  };
+  const look = (event: FormEvent) => {
+    event.preventDefault();
+    const id = user.trim().toLowerCase();
+    if (!USER.test(id)) return setError("An account id looks like 0199a1b2-…: it is in the other person's settings, and in “ensemble whoami”.");
+    return attempt(async () => setFound({ user: id, ...(await whoIs(id)) }));
+  };
+  const tell = (told: Told) => {
+    if (typeof told === "string") return setSaid(TOLD[told]);
+    const why = oneLine(told.text ?? told.code ?? "it gave no reason", 300);
+    return setError(`The machine has refused it, and lets this person do what it did before: ${why}`);
+  };
+  const add = () => attempt(async () => {
+    if (!found) return;
+    tell(await share(row.id, found.user, level));
+    setFound(undefined);
+    setUser("");
+    list.reload();
+  });
+  const remove = (id: string) => attempt(async () => {
+    tell(await unshare(row.id, id));
+    list.reload();
+  });
+
+  return (
+    <section aria-labelledby="people">
+      <h3 id="people">People</h3>
+      {list.error !== undefined && <p className="error-text" role="alert">{list.error}</p>}
+      {list.value && list.value.length > 0 && (
+        <ul className="list">
+          {list.value.map((one) => (
+            <li key={one.userId} className="entry">
+              <span className="what">
+                <bdi className="name">{oneLine(one.name ?? `User ${one.userId.slice(-6)}`, 60)}</bdi>
+                <span className="about">{one.level === "view" ? "can read" : one.level === "edit" ? "can write" : "can manage"} · {one.fingerprint ?? "no devices"}</span>
+              </span>
+              <button type="button" className="button small danger" disabled={isBusy} onClick={() => remove(one.userId)}>Remove</button>
+            </li>
+          ))}
+        </ul>
+      )}
+      {found
+        ? (
+          <div className="empty">
+            <p><bdi><strong>{oneLine(found.name ?? "This person", 60)}</strong></bdi> {LEVELS[level]}. Their fingerprint is</p>
+            <p><code>{found.fingerprint}</code></p>
+            <p className="muted">Compare it with the one in their settings, over a call or in person. It is asked for once.</p>
+            <div className="row">
+              <button type="button" className="button primary" disabled={isBusy} onClick={add}>It is the same: share</button>
+              <button type="button" className="button" disabled={isBusy} onClick={() => setFound(undefined)}>Not the same</button>
+            </div>
+          </div>
+        )
+        : (
+          <form onSubmit={look}>
+            <div className="row">
+              <input className="input" aria-label="Account id of the person" placeholder="Their account id" value={user} required autoComplete="off" spellCheck={false}
+                onChange={(event) => setUser(event.target.value)} />
+              <select className="select" aria-label="What they can do" value={level} onChange={(event) => setLevel(event.target.value as Level)}>
+                {Object.entries(LEVELS).map(([id, name]) => <option key={id} value={id}>{name}</option>)}
+              </select>
+              <button type="submit" className="button" disabled={isBusy || user.trim() === ""}>Add…</button>
+            </div>
+            {level !== "view" && <small>Where the agent may edit without asking, who can write to it has the machine.</small>}
+          </form>
+        )}
+      {said && <p className="muted" role="status">{said}</p>}
+      {error !== undefined && <p className="error-text" role="alert">{error}</p>}
+    </section>
+  );
+}

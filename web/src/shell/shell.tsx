@@ -1,0 +1,82 @@
+/** The frame around every screen. */
+import type { ReactNode } from "react";
+import { Link, useRoute } from "wouter";
+import { Icon, type IconName } from "../base/icons.tsx";
+import { useStore } from "../base/store.ts";
+import { Toasts } from "../base/toast.tsx";
+import { connection } from "../data/connection.ts";
+import { isHidden } from "../data/session-actions.ts";
+import { sessions } from "../data/sessions.ts";
+import { oneLine } from "../text/visible.ts";
+import { Dot } from "./dot.tsx";
+import { Palette } from "./palette.tsx";
+import { paths } from "./route.ts";
+
+const PLACES: { href: string; name: string; icon: IconName }[] = [
+  { href: paths.home, name: "Home", icon: "home" },
+  { href: paths.runs, name: "Runs", icon: "runs" },
+  { href: paths.machines, name: "Machines", icon: "machine" },
+  { href: paths.settings, name: "Settings", icon: "settings" },
+];
+const MOST_BESIDE = 40;
+
+export function Shell({ children }: { children: ReactNode }) {
+  const [isSession] = useRoute("/sessions/:id");
+  return (
+    <div className={isSession ? "shell in-session" : "shell"}>
+      <a className="skip" href="#main">To the content</a>
+      <aside className="side">
+        <Link href={paths.home} className="brand"><img src="/icon.svg" alt="" />Ensemble</Link>
+        <nav aria-label="Places">
+          {PLACES.map((place) => <Place key={place.href} {...place} size={16} className="row" />)}
+        </nav>
+        <div className="beside">
+          <h2 id="beside">Sessions</h2>
+          <Link href={paths.start} className="icon-button" aria-label="New session" title="New session"><Icon name="plus" size={14} /></Link>
+        </div>
+        <Beside />
+      </aside>
+      <div className="main">
+        <Connection />
+        <main id="main" className="main" tabIndex={-1}>{children}</main>
+      </div>
+      <nav className="tabs" aria-label="Places">
+        {PLACES.map((place) => <Place key={place.href} {...place} size={20} />)}
+      </nav>
+      <Toasts />
+      <Palette />
+    </div>
+  );
+}
+
+function Place({ href, name, icon, size, className }: { href: string; name: string; icon: IconName; size: number; className?: string }) {
+  const [isHere] = useRoute(href);
+  return (
+    <Link href={href} {...(className && { className })} {...(isHere && { "aria-current": "page" as const })}>
+      <Icon name={icon} size={size} />
+      <span className={className ? "title" : ""}>{name}</span>
+    </Link>
+  );
+}
+
+function Beside() {
+  const { rows } = useStore(sessions);
+  const [, here] = useRoute("/sessions/:id");
+  const shown = rows.filter((row) => !row.archived && !isHidden(row.id)).slice(0, MOST_BESIDE);
+  return (
+    <nav className="sessions" aria-labelledby="beside">
+      {shown.map((row) => (
+        <Link key={row.id} href={paths.session(row.id)} className="row" {...(here?.id === row.id && { "aria-current": "page" as const })}>
+          <Dot row={row} />
+          <bdi className="title">{oneLine(row.title, 120)}</bdi>
+        </Link>
+      ))}
+    </nav>
+  );
+}
+
+function Connection() {
+  const { isLost } = useStore(connection);
+  if (!isLost) return null;
+  return <div className="offline" role="status">No connection to the server. It is tried again by itself; what is shown may be old.</div>;
+}

@@ -1,0 +1,7 @@
+// The app, once it is known that the browser can run it.
+import "./start-styles.ts";
+import { createRoot } from "react-dom/client";
+import { App } from "./app.tsx";
+
+const root = document.getElementById("root");
+if (root) createRoot(root).render(<App />);

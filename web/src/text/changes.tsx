@@ -1,0 +1,106 @@
+/** What an edit changes: the lines that go and come, with three unchanged ones around. */
+import { structuredPatch } from "diff";
+import { useEffect, useMemo, useState } from "react";
+import { strict } from "./visible.ts";
+
+/** Beyond this the whole text is shown as new: finding the smallest change takes too long. */
+const LONGEST_MS = 200;
+const MOST_LINES = 400;
+/** The characters of a line that are drawn at first. */
+const MOST_CHARACTERS = 2_000;
+
+export interface Diff {
+  path: string;
+  oldText?: string | null | undefined;
+  newText: string;
+  cut?: number | undefined;
+}
+
+interface Line {
+  sign: "+" | "-" | " " | "…";
+  text: string;
+  before?: number;
+  after?: number;
+}
+
+function linesOf(diff: Diff): Line[] {
+  const old = diff.oldText ?? "";
+  const patch = structuredPatch("", "", old, diff.newText, "", "", { context: 3, timeout: LONGEST_MS });
+  if (!patch) {
+    const all = (text: string, sign: "+" | "-") => text.split("\n").map((line) => ({ sign, text: line }));
+    return [...(old ? all(old, "-") : []), ...all(diff.newText, "+")];
+  }
+  const lines: Line[] = [];
+  for (const hunk of patch.hunks) {
+    if (lines.length > 0 || hunk.oldStart > 1) lines.push({ sign: "…", text: "" });
+    let [before, after] = [hunk.oldStart, hunk.newStart];
+    for (const line of hunk.lines) {
+      const text = line.slice(1);
+      if (line[0] === "+") lines.push({ sign: "+", text, after: after++ });
+      else if (line[0] === "-") lines.push({ sign: "-", text, before: before++ });
+      else if (line[0] === " ") lines.push({ sign: " ", text, before: before++, after: after++ });
+    }
+  }
+  return lines;
+}
+
+const CLASS = { "+": "added", "-": "removed", " ": "same", "…": "gap" } as const;
+
+interface Props {
+  diff: Diff;
+  /** Hears once whether everything is drawn that there is, and again when that changes. */
+  onWhole?: ((isWhole: boolean) => void) | undefined;
+}
+
+/** One file's change. */
+export function Changes({ diff, onWhole }: Props) {
+  const lines = useMemo(() => linesOf(diff), [diff]);
+  const [most, setMost] = useState(MOST_LINES);
+  const [isLong, setLong] = useState(false);
+  const long = lines.filter(({ text }) => text.length > MOST_CHARACTERS).length;
+  const isWhole = lines.length <= most && (isLong || long === 0);
+  useEffect(() => onWhole?.(isWhole), [isWhole, onWhole]);
+  const added = lines.filter((line) => line.sign === "+").length;
+  const removed = lines.filter((line) => line.sign === "-").length;
+  return (
+    <figure className="changes">
+      <figcaption>
+        <bdi className="path">{strict(diff.path)}</bdi>
+        <span className="counts">
+          {diff.oldText == null && <span className="new">new file</span>}
+          <span className="plus">+{added}</span> <span className="minus">−{removed}</span>
+        </span>
+      </figcaption>
+      <div className="lines" tabIndex={0} role="group" aria-label={`Changes of ${strict(diff.path)}`}>
+        <table>
+          <tbody>
+            {lines.slice(0, most).map((line, at) => (
+              <tr key={at} className={CLASS[line.sign]}>
+                <td className="number" aria-hidden="true">{line.after ?? line.before ?? ""}</td>
+                <td className="sign">{line.sign === " " ? "" : line.sign}</td>
+                <td className="line"><Text text={line.text} isLong={isLong} /></td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {lines.length > most && (
+        <button type="button" className="button small" onClick={() => setMost(most + MOST_LINES * 4)}>
+          Show more ({(lines.length - most).toLocaleString()} lines are left)
+        </button>
+      )}
+      {long > 0 && !isLong && (
+        <button type="button" className="button small" onClick={() => setLong(true)}>
+          {long === 1 ? "Show the whole of a long line" : `Show the whole of ${long.toLocaleString()} long lines`}
+        </button>
+      )}
+      {diff.cut ? <p className="cut">{diff.cut.toLocaleString()} bytes are missing here.</p> : null}
+    </figure>
+  );
+}
+
+function Text({ text, isLong }: { text: string; isLong: boolean }) {
+  const left = text.length - MOST_CHARACTERS;
+  if (isLong || left <= 0) return strict(text);
+  return <>{strict(text.slice(0, MOST_CHARACTERS))}<span className="left">… {left.toLocaleString()} more characters</span></>;
+}

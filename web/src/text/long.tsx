@@ -1,0 +1,33 @@
+/** Text as it is, in pieces: only what was asked for is drawn, because a megabyte in one line holds up any browser. */
+import { type ReactNode, useState } from "react";
+
+const FIRST = 16_000;
+const STEP = 200_000;
+
+interface Props {
+  text: string;
+  className: string;
+  label: string;
+  /** Stands in the corner, as the language of a piece of code. */
+  corner?: string | undefined;
+  /** How a piece is drawn; as it is when absent. */
+  draw?: (piece: string) => ReactNode;
+}
+
+/** A piece of monospaced text that scrolls in itself. */
+export function Long({ text, className, label, corner, draw }: Props) {
+  const [most, setMost] = useState(FIRST);
+  const left = text.length - most;
+  const piece = left > 0 ? text.slice(0, most) : text;
+  return (
+    <div className={`long ${className}`}>
+      {corner && <span className="corner" aria-hidden="true">{corner}</span>}
+      <pre tabIndex={0} role="group" aria-label={label}>{draw ? draw(piece) : piece}</pre>
+      {left > 0 && (
+        <button type="button" className="button small" onClick={() => setMost(most + STEP)}>
+          Show more ({left.toLocaleString()} characters are left)
+        </button>
+      )}
+    </div>
+  );
+}

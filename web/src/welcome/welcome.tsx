@@ -1,0 +1,83 @@
+/** Before there is an account here: make one, bring one back, or become a device of one. */
+import { type FormEvent, type ReactNode, useState } from "react";
+import type { NewWords } from "@ensemble/client/account";
+import { create, enter } from "../data/account.ts";
+import { textOf } from "../data/failure.ts";
+import { useTitle } from "../base/title.ts";
+import { suggestedName } from "./device-name.ts";
+import { Link } from "./link.tsx";
+import { Restore } from "./restore.tsx";
+import { Words } from "./words.tsx";
+
+type Step = { at: "begin" } | { at: "words"; words: NewWords } | { at: "restore" } | { at: "link" };
+
+export function Welcome() {
+  const [step, setStep] = useState<Step>(() => (location.pathname === "/link" ? { at: "link" } : { at: "begin" }));
+  const back = () => setStep({ at: "begin" });
+  useTitle("Welcome");
+  switch (step.at) {
+    case "words":
+      return <Words made={step.words} onDone={enter} />;
+    case "restore":
+      return <Restore onBack={back} onDone={enter} />;
+    case "link":
+      return <Link onBack={back} onDone={enter} />;
+    default:
+      return (
+        <Frame title="Your coding agents, from anywhere" lead="Watch, answer and steer the agents on your own machines. What they and you write is encrypted on your devices: the server cannot read it.">
+          <Begin onMade={(words) => setStep({ at: "words", words })} />
+          <div className="ways">
+            <button type="button" className="button plain" onClick={() => setStep({ at: "link" })}>Add this browser to an account that I use elsewhere</button>
+            <button type="button" className="button plain" onClick={() => setStep({ at: "restore" })}>Bring my account back with its recovery words</button>
+          </div>
+        </Frame>
+      );
+  }
+}
+
+export function Frame({ title, lead, wide, children }: { title: string; lead?: string; wide?: boolean; children: ReactNode }) {
+  return (
+    <main className="welcome" id="main">
+      <div className={wide ? "card wide" : "card"}>
+        <img className="mark" src="/icon.svg" alt="" />
+        <h1>{title}</h1>
+        {lead && <p className="lead">{lead}</p>}
+        {children}
+      </div>
+    </main>
+  );
+}
+
+function Begin({ onMade }: { onMade: (words: NewWords) => void }) {
+  const [name, setName] = useState(suggestedName);
+  const [isBusy, setBusy] = useState(false);
+  const [error, setError] = useState<string>();
+  const submitted = (event: FormEvent) => {
+    event.preventDefault();
+    setBusy(true);
+    setError(undefined);
+    create(name.trim()).then(onMade, (caught: unknown) => {
+      setBusy(false);
+      setError(textOf(caught));
+    });
+  };
+  return (
+    <form onSubmit={submitted}>
+      <DeviceName value={name} onChange={setName} />
+      {error !== undefined && <p className="error-text" role="alert">{error}</p>}
+      <button type="submit" className="button primary" disabled={isBusy || name.trim() === ""}>
+        {isBusy ? "Making your keys…" : "Make an account"}
+      </button>
+    </form>
+  );
+}
+
+export function DeviceName({ value, onChange }: { value: string; onChange: (name: string) => void }) {
+  return (
+    <label className="field">
+      <span>Name of this device</span>
+      <input className="input" value={value} maxLength={60} required autoComplete="off" onChange={(event) => onChange(event.target.value)} />
+      <small>So that you find it among your devices. There is no password: the key stays in this browser.</small>
+    </label>
+  );
+}

@@ -1,0 +1,94 @@
+// A browser for tests: Debian's Chromium. A console error, an exception, a violation of the security policy or a request to another
+// origin fails the test.
+import assert from "node:assert/strict";
+import { mkdir, readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { chromium } from "playwright-core";
+
+const AXE = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+/** So long is anything waited for, in milliseconds. Agents need seconds to start on a busy machine. */
+export const SOON = Number(process.env.SOON || 120_000);
+
+export const PHONE = { width: 390, height: 844 };
+export const DESK = { width: 1440, height: 900 };
+
+/** `more` are arguments of Chromium. */
+export async function launch(more = []) {
+  const args = ["--no-proxy-server", ...more];
+  // Chromium refuses to sandbox itself as root, as in containers.
+  if (process.getuid?.() === 0) args.push("--no-sandbox");
+  return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args });
+}
+
+/** A page of a person of its own. `faults` fills with what must not happen; `checked` fails when anything has. */
+export async function person(browser, origin, options = {}) {
+  const context = await browser.newContext({ viewport: DESK, locale: "en-GB", ...options });
+  context.setDefaultTimeout(SOON);
+  const faults = [];
+  await context.exposeBinding("__violated", (_source, what) => faults.push(`policy: ${what}`));
+  await context.addInitScript(() => {
+    document.addEventListener("securitypolicyviolation", (event) => {
+      globalThis.__violated(`${event.violatedDirective} ${event.blockedURI} ${event.sample} ${event.sourceFile}:${event.lineNumber}`);
+    });
+  });
+  context.on("console", (message) => {
+    // Chromium notes every status of the interface; the app asks for things that may not be there.
+    const isStatus = message.text().startsWith("Failed to load resource: the server responded") && new URL(message.location().url).pathname.startsWith("/v");
+    if (message.type() === "error" && !isStatus) faults.push(`console: ${message.text()} ${message.location().url}`);
+  });
+  context.on("weberror", (error) => faults.push(`exception: ${error.error().stack}`));
+  context.on("request", (request) => {
+    const url = new URL(request.url());
+    if (url.protocol.startsWith("http") && url.origin !== origin) faults.push(`request to ${url.origin}`);
+  });
+  const page = await context.newPage();
+  return { context, page, faults, checked: () => assert.deepEqual(faults, []) };
+}
+
+/** Waits for two frames, with everything that changes over a moment at its end. */
+const settled = (page) => page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => {
+  for (const one of document.getAnimations()) if (one.effect?.getComputedTiming().iterations !== Infinity) one.finish();
+  requestAnimationFrame(drawn);
+})));
+
+/** Nothing is found by axe on the page as it is, light and dark, and it fits from 360 px to 4k. */
+export async function accessible(page, name) {
+  await page.evaluate(AXE);
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
+    await settled(page);
+    const found = await page.evaluate(async () => {
+      const { violations } = await globalThis.axe.run(document, { resultTypes: ["violations"] });
+      return violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => `${node.html} ${node.failureSummary}`).join("; ").slice(0, 900)}`);
+    });
+    assert.deepEqual(found, [], `axe, ${name}, ${colorScheme}`);
+  }
+  const before = page.viewportSize();
+  for (const width of [360, 3_840]) {
+    await page.setViewportSize({ width, height: 800 });
+    await settled(page);
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(wide <= 0, `${name} is ${wide} px too wide at ${width} px`);
+  }
+  await page.setViewportSize(before);
+  await page.emulateMedia({ colorScheme: null, reducedMotion: null });
+}
+
+/** Keeps pictures for people, where ENSEMBLE_PICTURES names a folder: a phone and a desk, light and dark. */
+export async function pictures(page, name) {
+  const folder = process.env.ENSEMBLE_PICTURES;
+  if (!folder) return;
+  await mkdir(folder, { recursive: true });
+  const before = page.viewportSize();
+  for (const size of [PHONE, DESK]) {
+    await page.setViewportSize(size);
+    for (const colorScheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme });
+      await settled(page);
+      await page.screenshot({ path: join(folder, `${name}-${size.width}x${size.height}-${colorScheme}.png`) });
+    }
+  }
+  await page.emulateMedia({ colorScheme: null });
+  await page.setViewportSize(before);
+}

@@ -1,0 +1,61 @@
+// One session with contents that are given, or made up: to look at, and for tests of what hostile contents do.
+import "../../src/styles/base.css";
+import "../../src/start-styles.ts";
+import { readBody, View } from "@ensemble/client/transcript";
+import { createRoot } from "react-dom/client";
+import { Store } from "../../src/base/store.ts";
+import type { FeedView, SessionFeed } from "../../src/data/feed.ts";
+import { Session } from "../../src/session/page.tsx";
+import * as made from "./bodies.ts";
+
+const COMMANDS = ["prompt", "answer", "control"];
+const given = (globalThis as { gallery?: { bodies?: object[]; frames?: typeof made.frames; title?: string } }).gallery ?? {};
+const show = new URLSearchParams(location.search).get("show") ?? "none";
+const bodies = given.bodies ?? [...made.session, ...(made.requests[show] ?? [])];
+
+const view = new View({ items: 20_000, size: 1 << 28 });
+let n = 0;
+for (const [at, body] of bodies.entries()) {
+  const isCommand = COMMANDS.includes((body as { type: string }).type);
+  const whole = { v: 1, localId: `m${at}`, at: "2026-11-23T17:02:00Z", list: { version: 1, digest: "" }, ...(!isCommand && { n: ++n }), ...body };
+  view.message({
+    seq: at + 1, author: isCommand ? { kind: "person", user: "me", key: "k" } : { kind: "host" }, digest: "", message: readBody(JSON.stringify(whole)),
+  });
+}
+view.message({ seq: bodies.length + 1, author: { kind: "nobody", why: "a text that the session's machine has not signed" }, digest: "", message: { unreadable: "" } });
+for (const frame of given.frames ?? made.frames) view.frame(frame);
+
+const row = {
+  id: "s", ref: "s", ownerId: "me", title: given.title ?? "Limiter refuses the first request", directory: undefined, host: "laptop", agent: "claude", machineId: "m",
+  attention: "none", open: 0, online: true, thinking: true, ended: false, archived: false, hosted: true, accessLevel: "owner", updatedAt: "2026-11-23T17:02:00Z",
+} as const;
+const store = new Store<FeedView>({
+  row, state: view.state, items: view.items, open: view.open, plan: view.plan?.entries ?? [], turnId: "u",
+  growing: view.growing().map(([part, { text }]) => ({ part, text })), hasOlder: false, isOpen: true, error: undefined, isHosted: true,
+  may: { prompt: true, approve: true, own: true }, rejected: undefined,
+});
+const nothing = () => Promise.resolve();
+/** What was answered, for tests. The machine takes each answer at once. */
+const answered: string[] = [];
+Object.assign(globalThis, { answered });
+const answer: SessionFeed["answer"] = ({ requestId }, { optionId }) => {
+  answered.push(`${requestId} ${optionId ?? ""}`);
+  store.update((before) => ({ ...before, open: before.open.filter((card) => card.requestId !== requestId) }));
+  return Promise.resolve();
+};
+/** What was prompted, with its id. The first time the connection breaks. */
+const prompted: string[] = [];
+Object.assign(globalThis, { prompted });
+const prompt: SessionFeed["prompt"] = (text, _when, localId) => {
+  prompted.push(`${localId} ${text}`);
+  return prompted.length > 1 ? Promise.resolve() : Promise.reject(new Error("The connection broke."));
+};
+const feed: SessionFeed = {
+  id: "s", view: store, prompt, answer, interrupt: nothing, resume: nothing, setMode: nothing, setModel: nothing, loadOlder: nothing,
+};
+const root = document.getElementById("root");
+if (root) {
+  createRoot(root).render(
+    <div className="shell in-session"><aside className="side" /><div className="main"><main className="main"><Session feed={feed} /></main></div></div>,
+  );
+}

@@ -1,0 +1,397 @@
+// A person makes an account in the page, a terminal joins it, and its agent is watched, answered and steered from the page.
+//
+// `crates/cli/tests/stories/page.rs` runs this with a server, the real agents and the stand-in of the model. ENSEMBLE is the program,
+// ENSEMBLE_URL the server; the environment is that of the person's terminal.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { access } from "node:fs/promises";
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { accessible, launch, person, PHONE, pictures } from "../browser.mjs";
+import { ensemble } from "./terminal.mjs";
+
+const origin = new URL(process.env.ENSEMBLE_URL).origin;
+
+const exists = (name) => access(join(homedir(), "work", name)).then(() => true, () => false);
+
+const phase = (page, word) => page.locator(".phase", { hasText: word });
+
+/** Types the three recovery words that the page asks for. */
+async function typeThree(page, words) {
+  await page.getByRole("button", { name: "I have written them down" }).click();
+  const goOn = page.getByRole("button", { name: "Go on" });
+  assert.ok(await goOn.isDisabled(), "not before three of them are typed");
+  for (const label of await page.getByText(/^Word \d+$/).allInnerTexts()) {
+    await page.getByLabel(label, { exact: true }).fill(words[Number(label.slice(5)) - 1]);
+  }
+  await goOn.click();
+}
+
+describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () => {
+  let browser, me, session, written, runner;
+  before(async () => {
+    browser = await launch();
+    me = await person(browser, origin);
+  });
+  after(async () => {
+    if (session) await ensemble(["stop", session]).catch(() => undefined);
+    runner?.kill();
+    await browser?.close();
+  });
+
+  let hasFailed = false;
+  /** One step of the story. Those after one that has failed fail at once. */
+  const step = (name, run) => test(name, async () => {
+    assert.ok(!hasFailed, "an earlier step has failed");
+    hasFailed = true;
+    await run();
+    hasFailed = false;
+  });
+
+  step("somebody makes an account, and writes the words down", async () => {
+    const { page, checked } = me;
+    await page.goto(origin);
+    await page.getByRole("heading", { name: "Your coding agents, from anywhere" }).waitFor();
+    await accessible(page, "welcome");
+    await pictures(page, "welcome");
+    await page.getByLabel("Name of this device").fill("The test's browser");
+    await page.getByRole("button", { name: "Make an account" }).click();
+    const list = page.getByRole("list", { name: "Recovery words" });
+    await list.waitFor();
+    const words = await list.getByRole("listitem").allInnerTexts();
+    assert.equal(words.length, 24);
+    await accessible(page, "words");
+    await pictures(page, "words");
+    await typeThree(page, words);
+    await page.getByRole("heading", { name: "No sessions yet" }).waitFor();
+    await accessible(page, "home, empty");
+    await pictures(page, "home-empty");
+    checked();
+    written = words;
+    // The terminal becomes a device of the account by its words.
+    await ensemble(["login", "--recover", "--server", origin], `${words.join(" ")}\n`);
+  });
+
+  step("a session that a terminal starts appears at once, with what its agent says", async () => {
+    const { page, checked } = me;
+    session = await ensemble(["claude", "--title", "Say it", "--dir", "work", "--detach", "Say it. [[say Grüße **aus** der Sitzung]]"]);
+    const entry = page.getByRole("main").getByRole("link", { name: /Say it/ });
+    await entry.waitFor();
+    await entry.click();
+    await page.getByRole("heading", { name: "Say it" }).waitFor();
+    const log = page.getByRole("log");
+    await log.getByText("Grüße aus der Sitzung").waitFor();
+    assert.equal(await log.locator("strong", { hasText: "aus" }).count(), 1, "Markdown is drawn");
+    await phase(page, "Ready").waitFor();
+    checked();
+  });
+
+  step("what the agent asks is answered on the page, and done on the disk", async () => {
+    const { page, checked } = me;
+    await page.getByLabel("Prompt").fill("[[run touch allowed]]");
+    await page.getByRole("button", { name: "Send" }).click();
+    const card = page.getByRole("region", { name: /The agent asks/ });
+    await card.waitFor();
+    await card.getByText("touch allowed").first().waitFor();
+    assert.equal(await exists("allowed"), false);
+    await accessible(page, "session with a request");
+    await pictures(page, "session-request");
+    await card.getByRole("button", { name: /^(Yes|Allow)/ }).first().click();
+    await card.waitFor({ state: "detached" });
+    await phase(page, "Ready").waitFor();
+    assert.ok(await exists("allowed"));
+    await page.getByRole("log").getByText(/allowed by you/).waitFor();
+    await accessible(page, "session");
+    await pictures(page, "session");
+    checked();
+  });
+
+  step("text streams while it is written, more is queued, and the turn is interrupted", async () => {
+    const { page, checked } = me;
+    const prompt = page.getByLabel("Prompt");
+    await prompt.fill("[[hang]]");
+    await prompt.press("Enter");
+    await phase(page, "Working").waitFor();
+    await prompt.fill("[[say after it]]");
+    await prompt.press("Enter");
+    await page.getByText("waits for its turn").waitFor();
+    await page.getByRole("button", { name: "Interrupt" }).click();
+    await page.getByRole("log").getByText("Interrupted").waitFor();
+    await page.getByRole("log").getByText("after it", { exact: true }).waitFor();
+    checked();
+  });
+
+  step("on a phone the request stands on the first screen, and is denied there", async () => {
+    const { context } = me;
+    const phone = await context.newPage();
+    await phone.setViewportSize(PHONE);
+    await phone.goto(origin);
+    await ensemble(["prompt", session, "[[run touch denied]]"]);
+    const card = phone.getByRole("region", { name: /The agent asks/ });
+    await card.waitFor();
+    await phone.getByRole("heading", { name: "Needs you" }).waitFor();
+    await accessible(phone, "home with a request");
+    await pictures(phone, "home-needs");
+    await card.getByRole("button", { name: /^(No|Deny|Reject)/ }).first().click();
+    await card.waitFor({ state: "detached" });
+    await me.page.getByRole("log").getByText(/denied by you/).waitFor();
+    assert.equal(await exists("denied"), false);
+    await phone.close();
+    me.checked();
+  });
+
+  step("an answer in the terminal closes the card on the page", async () => {
+    const { page, checked } = me;
+    await page.getByLabel("Prompt").fill("[[run touch terminal]]");
+    await page.getByRole("button", { name: "Send" }).click();
+    const card = page.getByRole("region", { name: /The agent asks/ });
+    await card.waitFor();
+    const log = (await ensemble(["log", session, "--json"])).split("\n").map((line) => JSON.parse(line).body);
+    const { requestId } = log.findLast((body) => body.type === "permission");
+    await ensemble(["answer", session, "allow", "--request", requestId]);
+    await card.waitFor({ state: "detached" });
+    checked();
+  });
+
+  step("what people write does nothing but show", async () => {
+    const { page, checked } = me;
+    await ensemble(["prompt", session, "<img src=x onerror=alert(1)> \u202Eexe.gpj [[say <b>bold</b> [x](javascript:alert(1)) ![y](https://evil.example/z.png)]]"]);
+    await page.getByRole("log").getByText("<b>bold</b>").first().waitFor();
+    assert.equal(await page.locator("a[href^=javascript], img[src*=evil], b").count(), 0);
+    checked();
+  });
+
+  step("the session is renamed, archived, and taken back", async () => {
+    const { page, checked } = me;
+    await page.getByRole("button", { name: "Details" }).click();
+    const dialog = page.getByRole("dialog", { name: "Session" });
+    await dialog.getByLabel("Title").fill("Another title");
+    await accessible(page, "details");
+    await pictures(page, "details");
+    await dialog.getByRole("button", { name: "Rename" }).click();
+    await dialog.waitFor({ state: "detached" });
+    await page.getByRole("heading", { name: "Another title" }).waitFor();
+    await page.getByRole("button", { name: "Details" }).click();
+    await dialog.getByRole("button", { name: "Archive" }).click();
+    await page.getByText("Every session is archived.").waitFor();
+    await page.getByRole("button", { name: "Undo" }).click();
+    const entry = page.getByRole("main").getByRole("link", { name: /Another title/ });
+    await entry.waitFor();
+    await pictures(page, "home");
+    await entry.click();
+    await page.getByRole("heading", { name: "Another title" }).waitFor();
+    checked();
+  });
+
+  step("somebody else gets it, reads it, and then may write", async () => {
+    const { page, checked } = me;
+    const guest = await person(browser, origin);
+    await guest.page.goto(origin);
+    await guest.page.getByRole("button", { name: "Make an account" }).click();
+    const wordList = guest.page.getByRole("list", { name: "Recovery words" });
+    await wordList.waitFor();
+    await typeThree(guest.page, await wordList.getByRole("listitem").allInnerTexts());
+    await guest.page.getByRole("heading", { name: "No sessions yet" }).waitFor();
+    await guest.page.goto(`${origin}/settings`);
+    await guest.page.getByText("Account id").waitFor();
+    await guest.page.getByLabel("Your name").fill("Gast \u202E<b>");
+    await guest.page.getByRole("button", { name: "Save" }).click();
+    await guest.page.getByText("Saved").waitFor();
+    const [fingerprint, id] = await guest.page.locator("dd code").allInnerTexts();
+
+    await page.getByRole("button", { name: "Share" }).click();
+    const dialog = page.getByRole("dialog", { name: "Share this session" });
+    await dialog.getByLabel("Account id of the person").fill(id);
+    await dialog.getByLabel("What they can do").selectOption("prompt");
+    await dialog.getByRole("button", { name: "Add…" }).click();
+    await dialog.getByText(fingerprint).waitFor();
+    await accessible(page, "share");
+    await pictures(page, "share");
+    await dialog.getByRole("button", { name: "It is the same: share" }).click();
+    await dialog.getByText("The machine has confirmed it.").waitFor();
+
+    await guest.page.getByRole("link", { name: /Another title/ }).first().click();
+    await guest.page.getByRole("log").getByText("after it", { exact: true }).waitFor();
+    await guest.page.getByLabel("Prompt").fill("[[run touch guest]]");
+    await guest.page.getByRole("button", { name: "Send" }).click();
+    const theirs = guest.page.getByRole("region", { name: /The agent asks/ });
+    await theirs.getByText(/Only the owner/).waitFor();
+    await dialog.getByRole("button", { name: "Close" }).click();
+    await page.getByRole("region", { name: /The agent asks/ }).getByRole("button", { name: "Allow once" }).click();
+    await theirs.waitFor({ state: "detached" });
+    await phase(page, "Ready").waitFor();
+    assert.ok(await exists("guest"));
+
+    await page.getByRole("button", { name: "Share" }).click();
+    await dialog.getByRole("button", { name: "Remove" }).click();
+    await dialog.getByText("The machine has confirmed it.").waitFor();
+    await page.keyboard.press("Escape");
+    guest.checked();
+    await guest.context.close();
+    checked();
+  });
+
+  step("a public link shows it to somebody without an account, live", async () => {
+    const { page, checked } = me;
+    await page.getByRole("button", { name: "Share" }).click();
+    const dialog = page.getByRole("dialog", { name: "Share this session" });
+    await dialog.getByLabel("Opens").selectOption({ label: "once" });
+    await dialog.getByRole("button", { name: "Make a link" }).click();
+    const address = await dialog.getByLabel("Address", { exact: true }).innerText();
+    await dialog.getByRole("img", { name: "The address as a code" }).waitFor();
+    await pictures(page, "share-link");
+    await page.keyboard.press("Escape");
+    const stranger = await person(browser, origin);
+    await stranger.page.goto(address);
+    await stranger.page.getByRole("heading", { name: "Another title" }).waitFor();
+    await stranger.page.getByRole("log").getByText("after it", { exact: true }).waitFor();
+    assert.equal(await stranger.page.getByLabel("Prompt").count(), 0);
+    await accessible(stranger.page, "public link");
+    await pictures(stranger.page, "public");
+    await page.getByLabel("Prompt").fill("[[say seen by all]]");
+    await page.getByRole("button", { name: "Send" }).click();
+    await stranger.page.getByRole("log").getByText("seen by all", { exact: true }).waitFor();
+    // A reload is no second use.
+    await stranger.page.reload();
+    await stranger.page.getByRole("log").getByText("seen by all", { exact: true }).waitFor();
+    stranger.checked();
+    await stranger.context.close();
+    const late = await person(browser, origin);
+    await late.page.goto(address);
+    await late.page.getByText("This link does not open anything").waitFor();
+    late.checked();
+    await late.context.close();
+    checked();
+  });
+
+  step("a second browser is added with six digits, answers, and is removed", async () => {
+    const { page, checked } = me;
+    await page.getByRole("link", { name: "Settings" }).first().click();
+    await page.getByRole("button", { name: "Add a device" }).click();
+    const dialog = page.getByRole("dialog", { name: "Add a device" });
+    const address = await dialog.getByLabel("Address", { exact: true }).innerText();
+    await accessible(page, "add a device");
+    await pictures(page, "add-device");
+    const second = await person(browser, origin, { viewport: PHONE });
+    await second.page.goto(address);
+    await second.page.getByLabel("Name of this device").fill("The second browser");
+    await accessible(second.page, "link");
+    await pictures(second.page, "link");
+    await second.page.getByRole("button", { name: "Add this browser" }).click();
+    const digits = await second.page.locator(".digits").innerText();
+    await dialog.getByLabel("Six digits").fill(digits);
+    await dialog.getByRole("button", { name: "Add it" }).click();
+    await second.page.getByRole("link", { name: /Another title/ }).waitFor();
+    await page.getByText("The second browser", { exact: true }).waitFor();
+    await ensemble(["prompt", session, "[[run touch second]]"]);
+    const card = second.page.getByRole("region", { name: /The agent asks/ });
+    await card.getByRole("button", { name: "Allow once" }).click();
+    await card.waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Remove The second browser" }).click();
+    await page.getByRole("button", { name: "Remove it" }).click();
+    await page.getByText("Removed: The second browser").waitFor();
+    second.checked();
+    await second.context.close();
+    checked();
+  });
+
+  step("the words bring the account back in a third browser", async () => {
+    const third = await person(browser, origin);
+    await third.page.goto(origin);
+    await third.page.getByRole("button", { name: /recovery words/ }).click();
+    await third.page.getByLabel("Recovery words").fill(`${written.slice(0, 23).join(" ")} zebra`);
+    await third.page.getByRole("button", { name: "Find my account" }).click();
+    await third.page.getByRole("alert").waitFor();
+    await third.page.getByLabel("Recovery words").fill(written.join("\n"));
+    await accessible(third.page, "restore");
+    await third.page.getByRole("button", { name: "Find my account" }).click();
+    await third.page.getByRole("heading", { name: "Is this your account?" }).waitFor();
+    await accessible(third.page, "is this your account");
+    await pictures(third.page, "restore");
+    await third.page.getByRole("button", { name: "It is mine: bring it back" }).click();
+    await third.page.getByRole("main").getByRole("link", { name: /Another title/ }).click();
+    await third.page.getByRole("log").getByText("seen by all", { exact: true }).waitFor();
+    third.checked();
+    await third.context.close();
+  });
+
+  step("a session is begun on the machine from the page", async () => {
+    const { page, checked } = me;
+    runner = spawn(process.env.ENSEMBLE, ["runner"], { cwd: homedir(), stdio: "ignore" });
+    await page.goto(`${origin}/machines`);
+    await page.getByRole("main").getByText("Runner online").waitFor();
+    await page.getByRole("main").getByText("claude", { exact: true }).waitFor();
+    await accessible(page, "machines");
+    await pictures(page, "machines");
+    await page.getByRole("link", { name: "New session" }).click();
+    const directory = page.getByLabel("Directory");
+    await directory.waitFor();
+    assert.equal(await directory.inputValue(), join(homedir(), "work"), "the one that was used last");
+    await page.getByLabel("First prompt").fill("[[say begun by the page]]");
+    await accessible(page, "start");
+    await pictures(page, "start");
+    await page.getByRole("button", { name: "Start" }).click();
+    await page.getByRole("log").getByText("begun by the page", { exact: true }).waitFor();
+    await page.getByRole("button", { name: "Details" }).click();
+    await page.getByRole("button", { name: "Stop the agent" }).click();
+    await phase(page, "Ended").waitFor();
+    await page.getByRole("link", { name: /Ended: / }).waitFor();
+    await page.getByRole("button", { name: "Resume it" }).click();
+    await page.getByLabel("Prompt").fill("[[say and again]]");
+    await page.getByRole("button", { name: "Send" }).click();
+    await page.getByRole("log").getByText("and again", { exact: true }).waitFor();
+    checked();
+  });
+
+  step("a run shows its tasks, their output and what they wait for, live", async () => {
+    const { page, checked } = me;
+    await page.goto(`${origin}/runs`);
+    await page.getByRole("heading", { name: "Runs" }).waitFor();
+    const plan = {
+      title: "Two steps", defaults: { provider: "claude", workingDirectory: join(homedir(), "work") },
+      tasks: [
+        { key: "first", title: "First", prompt: "[[say the first is done]]" },
+        { key: "second", title: "Second", dependsOn: ["first"], prompt: "[[say the second is done]]" },
+        { key: "broken", title: "Broken", dependsOn: ["first"], prompt: "[[fail 400]]" },
+      ],
+    };
+    const run = await ensemble(["run", "-", "--detach"], JSON.stringify(plan));
+    await page.goto(`${origin}/runs/${run.split(/\s/)[0]}`);
+    await page.getByRole("heading", { name: "Two steps" }).waitFor();
+    await page.getByText("Failed ·").waitFor();
+    await page.getByRole("group", { name: /The tasks/ }).getByRole("button", { name: /Second/ }).click();
+    await page.getByText("the second is done").first().waitFor();
+    await accessible(page, "run");
+    await pictures(page, "run");
+    await page.getByRole("link", { name: "All runs" }).click();
+    await page.getByRole("link", { name: /Two steps/ }).waitFor();
+    await accessible(page, "runs");
+    await pictures(page, "runs");
+    checked();
+  });
+
+  step("after a reload everything is there, and each address has its screen", async () => {
+    const { page, checked } = me;
+    await page.goto(`${origin}/`);
+    await page.getByRole("main").getByRole("link", { name: /Another title/ }).click();
+    await page.reload();
+    await page.getByRole("log").getByText("seen by all", { exact: true }).waitFor();
+    await page.goto(`${origin}/settings`);
+    await page.getByText("The test's browser").waitFor();
+    await accessible(page, "settings");
+    await pictures(page, "settings");
+    await page.keyboard.press("Control+k");
+    await page.getByRole("combobox", { name: "Go to" }).fill("another");
+    await page.getByRole("option", { name: /Another title/ }).waitFor();
+    await accessible(page, "palette");
+    await pictures(page, "palette");
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: "Another title" }).waitFor();
+    await page.goBack();
+    await page.getByText("The test's browser").waitFor();
+    await page.goBack();
+    await page.getByRole("log").getByText("seen by all", { exact: true }).waitFor();
+    checked();
+  });
+});

@@ -1,0 +1,20 @@
+// The person's terminal: ENSEMBLE is the program, and the environment is that of the terminal.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { homedir } from "node:os";
+import { SOON } from "../browser.mjs";
+
+/** Runs a command of the terminal, and gives what it prints. */
+export async function ensemble(words, input = "") {
+  const child = spawn(process.env.ENSEMBLE, words, { cwd: homedir(), stdio: ["pipe", "pipe", "pipe"], timeout: SOON });
+  child.stdin.end(input);
+  const [out, err] = [[], []];
+  child.stdout.on("data", (piece) => out.push(piece));
+  child.stderr.on("data", (piece) => err.push(piece));
+  const code = await new Promise((resolve, reject) => {
+    child.on("error", reject);
+    child.on("close", resolve);
+  });
+  assert.equal(code, 0, `${words.join(" ")}: ${Buffer.concat(out)}${Buffer.concat(err)}`);
+  return Buffer.concat(out).toString().trim();
+}

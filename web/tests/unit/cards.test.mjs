@@ -1,0 +1,148 @@
+// What is shown is what is done: a card lets a person allow only what they could read, and not by a tap that was meant for another.
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { gallery } from "./gallery.mjs";
+
+const OPTIONS = [{ optionId: "yes", name: "Allow once", kind: "allow_once" }, { optionId: "no", name: "Deny", kind: "reject_once" }];
+const asks = (more, requestId = "r1") => ({ type: "permission", requestId, title: "Edit a file", detail: "touch a", options: OPTIONS, ...more });
+
+/** The card, and what of it a test uses. */
+function cardOf(page) {
+  const card = page.getByRole("region", { name: /The agent asks/ });
+  const button = (name) => card.getByRole("button", { name });
+  return { card, allow: button("Allow once"), deny: button("Deny"), detail: card.getByRole("group", { name: "What the agent wants to do" }), button };
+}
+const answered = (page) => page.evaluate(() => globalThis.answered);
+
+describe("cards", { timeout: 300_000 }, () => {
+  let shown;
+  before(async () => {
+    shown = await gallery();
+  });
+  after(() => shown?.stop());
+
+  test("the request itself stands beside its changes, open", async () => {
+    const diff = { type: "diff", path: "/w/readme", newText: "harmless\n" };
+    const { page, context, checked } = await shown.open({ bodies: [asks({ detail: "write /etc/passwd", content: [diff] })] });
+    const { detail, allow } = cardOf(page);
+    await detail.waitFor({ timeout: 10_000 });
+    assert.equal(await detail.innerText(), "write /etc/passwd");
+    await allow.click();
+    assert.deepEqual(await answered(page), ["r1 yes"]);
+    checked();
+    await context.close();
+  });
+
+  test("what is cut can be refused only", async () => {
+    for (const more of [{ cut: 7 }, { content: [{ type: "diff", path: "a", newText: "b", cut: 7 }] }]) {
+      const { page, context } = await shown.open({ bodies: [asks(more)] });
+      const { card, allow, deny } = cardOf(page);
+      await card.getByText("7 bytes of it do not fit here").waitFor();
+      assert.equal(await allow.count(), 0);
+      await deny.click();
+      assert.deepEqual(await answered(page), ["r1 no"]);
+      await context.close();
+    }
+  });
+
+  test("what is folded is refused only, until all of it is drawn", async () => {
+    const numbers = (count) => Array.from({ length: count }, (_, at) => `line ${at}\n`).join("");
+    const long = `${"x".repeat(2_500)} its last words`;
+    const cases = [[numbers(1_000), /^Show more/, "line 999"], [long, "Show the whole of a long line", "its last words"]];
+    for (const [newText, more, last] of cases) {
+      const { page, context } = await shown.open({ bodies: [asks({ content: [{ type: "diff", path: "a", newText }] })] });
+      const { card, allow, deny, detail, button } = cardOf(page);
+      await button(more).waitFor();
+      assert.ok(!(await card.innerText()).includes(last), "it is folded");
+      const isOff = (button) => button.evaluate(({ disabled }) => disabled);
+      assert.deepEqual([await isOff(allow), await isOff(deny)], [true, false]);
+      await button(more).click();
+      assert.ok((await card.innerText()).includes(last));
+      await detail.evaluate((one) => one.scrollIntoView({ block: "end" }));
+      await allow.click();
+      assert.deepEqual(await answered(page), ["r1 yes"]);
+      await context.close();
+    }
+  });
+
+  test("a double tap answers one card, and a card that moves takes no tap at once", async () => {
+    const { page, context, checked } = await shown.open({ bodies: [asks({}, "r1"), asks({}, "r2")] });
+    const { card, allow } = cardOf(page);
+    await card.getByText("1 more").waitFor();
+    await allow.and(page.locator("[aria-disabled=false]")).waitFor();
+    const { x, y } = await allow.boundingBox();
+    await page.mouse.click(x + 9, y + 9);
+    await page.mouse.click(x + 9, y + 9);
+    assert.deepEqual(await answered(page), ["r1 yes"]);
+    await allow.and(page.locator("[aria-disabled=false]")).waitFor();
+    const isGuarded = await page.evaluate(async () => {
+      const dock = document.querySelector(".dock");
+      dock.style.paddingBottom = "90px";
+      for (let frames = 3; frames > 0; frames--) await new Promise((drawn) => requestAnimationFrame(drawn));
+      const button = dock.querySelector(".request footer .primary");
+      button.click();
+      return button.getAttribute("aria-disabled");
+    });
+    assert.deepEqual([isGuarded, await answered(page)], ["true", ["r1 yes"]]);
+    await allow.click();
+    assert.deepEqual(await answered(page), ["r1 yes", "r2 yes"]);
+    checked();
+    await context.close();
+  });
+
+  test("a long request is allowed only at its end, and says how much follows", async () => {
+    const detail = Array.from({ length: 120 }, (_, at) => `echo ${at}`).join("\n");
+    for (const size of [{ width: 390, height: 844 }, { width: 1_440, height: 900 }]) {
+      const { page, context, checked } = await shown.open({ bodies: [asks({ detail })] }, { viewport: size });
+      const { allow, deny, button } = cardOf(page);
+      const further = button(/^\d+ more lines?$/);
+      await further.waitFor();
+      const left = async () => Number.parseInt(await further.innerText(), 10);
+      const first = await left();
+      assert.ok(first > 60 && first < 130, `${first} lines`);
+      const isOff = (button) => button.evaluate(({ disabled }) => disabled);
+      assert.deepEqual([await isOff(allow), await isOff(deny)], [true, false]);
+      await further.click();
+      await page.waitForFunction((before) => Number.parseInt(document.querySelector(".unseen button").innerText, 10) < before, first);
+      assert.ok(await isOff(allow));
+      for (let pages = 30; pages > 0 && (await further.count()) > 0; pages--) {
+        await further.click();
+        await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))));
+      }
+      await allow.click();
+      assert.deepEqual(await answered(page), ["r1 yes"]);
+      checked();
+      await context.close();
+    }
+  });
+
+  test("a prompt that may have come through is sent again under its id", async () => {
+    const { page, context, checked } = await shown.open({ bodies: [] });
+    await page.getByRole("textbox", { name: "Prompt" }).fill("Delete one file");
+    await page.getByRole("button", { name: "Send", exact: true }).click();
+    await page.getByText("Not sent: The connection broke.").waitFor();
+    await page.getByRole("button", { name: "Send again" }).click();
+    await page.getByText("Not sent").waitFor({ state: "detached" });
+    const sent = await page.evaluate(() => globalThis.prompted);
+    assert.equal(sent.length, 2);
+    assert.match(sent[0], /^[\da-f-]{36} Delete one file$/);
+    assert.equal(sent[0], sent[1]);
+    checked();
+    await context.close();
+  });
+
+  test("characters that a screen hides are shown in cards and changes", async () => {
+    const hidden = ["\u200b", "\u00ad", "\u3164", "\u00a0", "\u{e0041}", "\u202e", "\ufe0f"];
+    const text = hidden.join("x");
+    const content = [{ type: "diff", path: `a${text}`, newText: text }];
+    const { page, context, checked } = await shown.open({ bodies: [asks({ title: text, detail: text, content, options: [{ ...OPTIONS[0], name: `Yes${text}` }] })] });
+    const { card } = cardOf(page);
+    await card.waitFor();
+    const parts = await card.evaluate((one) => ["header .title", ".detail", ".path", "td.line", "footer .primary"].map((name) => one.querySelector(name).textContent));
+    for (const part of parts) {
+      for (const one of hidden) assert.ok(part.includes(`\\u{${one.codePointAt(0).toString(16)}}`) && !part.includes(one), part);
+    }
+    checked();
+    await context.close();
+  });
+});

@@ -1,0 +1,107 @@
+// Parts of the app that need no browser.
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { createServer } from "vite";
+
+describe("parts", { timeout: 120_000 }, () => {
+  let server;
+  before(async () => {
+    const root = join(import.meta.dirname, "../..");
+    server = await createServer({ root, configFile: false, logLevel: "error", appType: "custom", server: { middlewareMode: true, hmr: false, ws: false, watch: null } });
+  });
+  after(() => server?.close());
+  const part = (path) => server.ssrLoadModule(`/src/${path}`);
+
+  test("Markdown is split in a time that does not run away", async () => {
+    const { blocksOf } = await part("text/blocks.ts");
+    const quick = (text) => {
+      const begun = performance.now();
+      const found = blocksOf(text);
+      assert.ok(performance.now() - begun < 3_000, `${text.slice(0, 20)} took ${performance.now() - begun} ms`);
+      return found;
+    };
+    for (const one of ["**a_", "**a _", "_a", "**a*b_", "[![a](b)]("]) {
+      assert.equal(quick(one.repeat(10_000)), undefined, one);
+      // As much as is split, in one paragraph and in many.
+      assert.ok(quick(one.repeat(300)), one);
+      quick(`${one.repeat(300)}\n\n`.repeat(20));
+    }
+    assert.equal(blocksOf("A **bold** word\n\n- one\n- two").tokens.length, 3);
+  });
+
+  test("of a text that grows only the end is split again, and it is the same", async () => {
+    const { blocksOf, more } = await part("text/blocks.ts");
+    const text = `# Head\n\n${"A *word* and `code`.\n\n- one\n- two\n\n".repeat(30)}\`\`\`js\nlet a = 1;\n\nlet b;\n\`\`\`\n\nThe end\r\nof it.`;
+    let found;
+    for (let end = 0; end <= text.length; end += 7) {
+      const next = more(text.slice(0, end), found);
+      if (found && found.tokens.length > 4) assert.equal(next.tokens[0], found.tokens[0], "the first block is not made again");
+      found = next;
+    }
+    found = more(text, found);
+    assert.deepEqual(found.tokens.map(({ raw, type }) => [type, raw]), [...blocksOf(text).tokens].map(({ raw, type }) => [type, raw]));
+  });
+
+  test("the secret of a linking leaves the address of the page", async () => {
+    const { takeLinkAddress, linkAddress } = await part("base/link-address.ts");
+    const href = "https://ensemble.example/link#v1.id.secret";
+    const replaced = [];
+    globalThis.location = new URL("https://ensemble.example/sessions/1#end");
+    globalThis.history = { replaceState: (_state, _title, to) => replaced.push(to) };
+    takeLinkAddress();
+    assert.deepEqual([linkAddress(), replaced], ["", []]);
+    globalThis.location = new URL(href);
+    takeLinkAddress();
+    assert.deepEqual([linkAddress(), replaced], [href, ["/link"]]);
+  });
+
+  test("three of the recovery words are asked for, and only they are right", async () => {
+    const { placesOf, areRight } = await part("welcome/asked-words.tsx");
+    const words = Array.from({ length: 24 }, (_, at) => `word${at}`);
+    const places = placesOf(24);
+    assert.equal(new Set(places).size, 3);
+    assert.ok(places.every((place) => place >= 0 && place < 24));
+    const typed = places.map((place) => words[place]);
+    assert.equal(areRight(words, places, typed.map((word) => ` ${word.toUpperCase()} `)), true);
+    assert.equal(areRight(words, places, ["", "", ""]), false);
+    assert.equal(areRight(words, places, [typed[0], typed[1], "word"]), false);
+    const { readFile } = await import("node:fs/promises");
+    assert.ok(!(await readFile(join(import.meta.dirname, "../../src/welcome/words.tsx"), "utf8")).includes("clipboard"));
+  });
+
+  test("a stream that breaks is followed again, until trying changes nothing", async () => {
+    const { keepTrying } = await part("data/keep-trying.ts");
+    const { Distrust, Problem } = await server.ssrLoadModule("@ensemble/client");
+    const problem = (status) => new Problem({ title: "No" }, status, undefined);
+    const pauses = { first: 1, longest: 2 };
+    for (const final of [new Distrust("lies"), problem(403), problem(404)]) {
+      const errors = [new Error("a broken message"), problem(500), final];
+      const heard = [];
+      await keepTrying(() => Promise.reject(errors[heard.length]), (error) => heard.push(error), new AbortController().signal, pauses);
+      assert.deepEqual(heard, errors);
+    }
+    const stop = new AbortController();
+    let tries = 0;
+    await keepTrying(() => Promise.reject(new Error("again")), () => (++tries === 3 ? stop.abort() : undefined), stop.signal, pauses);
+    assert.equal(tries, 3);
+    await keepTrying(() => Promise.resolve(), () => assert.fail("it went well"), new AbortController().signal, pauses);
+  });
+
+  test("signing out reaches the other tabs", async () => {
+    const { tellSignedOut, whenSignedOut } = await part("base/signed-out.ts");
+    const other = new BroadcastChannel("ensemble signed out");
+    const events = [];
+    const next = (event) => new Promise((resolve) => events.push([event, resolve]));
+    const happened = (event) => events.find(([name]) => name === event)[1](event);
+    const [here, there] = [next("here"), next("there")];
+    const stop = whenSignedOut(() => happened("here"));
+    other.onmessage = () => happened("there");
+    tellSignedOut();
+    assert.equal(await Promise.race([here, there]), "there", "a tab does not hear itself");
+    other.postMessage("signed out");
+    assert.equal(await here, "here");
+    other.close();
+    stop();
+  });
+});
