@@ -172,10 +172,7 @@ impl Service {
 
     /// Resident memory in MiB (`VmRSS` of proc(5)).
     pub(crate) fn resident_mib(&self) -> Result<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
-        let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
-        Ok(kib / 1024.0)
+        resident_mib(self.pid())
     }
 
     fn wait_ready(&mut self, machine: &Machine, started: Instant) -> Result<()> {
@@ -206,6 +203,19 @@ impl Drop for Service {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Resident memory of a process in MiB (`VmRSS` of proc(5)).
+pub(crate) fn resident_mib(pid: u32) -> Result<f64> {
+    memory_mib(pid, "VmRSS:")
+}
+
+/// A size in the status of a process, in MiB (proc(5)).
+pub(crate) fn memory_mib(pid: u32, name: &str) -> Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
+    let kib: f64 = line.trim().trim_end_matches(" kB").parse()?;
+    Ok(kib / 1024.0)
 }
 
 pub(crate) fn free_port() -> Result<u16> {

@@ -17,6 +17,9 @@ fn main() -> Result<()> {
     if let Some(ended_at) = std::env::var_os(rows::live_agent::AGENT) {
         return rows::live_agent::agent(ended_at.as_ref());
     }
+    if std::env::var_os(rows::scripted_claude::SCRIPT).is_some() {
+        return rows::scripted_claude::agent();
+    }
     // reqwest is built without a default TLS provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let options = machine::Options::from_args()?;

@@ -29,6 +29,7 @@ pub struct Span {
 #[derive(Clone)]
 pub struct Collector {
     spans: Arc<Mutex<Vec<Span>>>,
+    bodies: Arc<Mutex<Vec<Bytes>>>,
     pub url: String,
 }
 
@@ -36,10 +37,12 @@ impl Collector {
     /// Listens on a free port of this machine.
     pub fn start() -> std::io::Result<Self> {
         let spans = Arc::<Mutex<Vec<Span>>>::default();
-        let stored = web::Data::from(Arc::clone(&spans));
+        let bodies = Arc::<Mutex<Vec<Bytes>>>::default();
+        let (stored, whole) = (web::Data::from(Arc::clone(&spans)), web::Data::from(Arc::clone(&bodies)));
         let server = HttpServer::new(move || {
             App::new()
                 .app_data(stored.clone())
+                .app_data(whole.clone())
                 .app_data(web::PayloadConfig::new(16 << 20))
                 .route("/v1/traces", web::post().to(take))
         })
@@ -48,7 +51,7 @@ impl Collector {
         .bind(("127.0.0.1", 0))?;
         let url = server.addrs().first().map(|address| format!("http://{address}")).unwrap_or_default();
         tokio::spawn(server.run());
-        Ok(Self { spans, url })
+        Ok(Self { spans, bodies, url })
     }
 
     /// Waits until `complete` accepts the spans of the trace, and returns them. After 15 s it returns what there is.
@@ -60,13 +63,20 @@ impl Collector {
         self.now(trace)
     }
 
+    /// Whether this text is anywhere in what was sent: protobuf has texts as they are.
+    pub fn has(&self, text: &str) -> bool {
+        let bodies = self.bodies.lock().unwrap_or_else(PoisonError::into_inner);
+        bodies.iter().any(|body| body.windows(text.len()).any(|window| window == text.as_bytes()))
+    }
+
     fn now(&self, trace: &str) -> Vec<Span> {
         let spans = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
         spans.iter().filter(|span| span.trace == trace).cloned().collect()
     }
 }
 
-async fn take(body: Bytes, stored: web::Data<Mutex<Vec<Span>>>) -> HttpResponse {
+async fn take(body: Bytes, stored: web::Data<Mutex<Vec<Span>>>, whole: web::Data<Mutex<Vec<Bytes>>>) -> HttpResponse {
+    whole.lock().unwrap_or_else(PoisonError::into_inner).push(body.clone());
     let Ok(request) = ExportTraceServiceRequest::decode(body) else { return HttpResponse::BadRequest().finish() };
     let mut spans = stored.lock().unwrap_or_else(PoisonError::into_inner);
     for of_service in request.resource_spans {

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ed25519_dalek::{Signer, SigningKey};
 use ensemble_livekit_double::{API_KEY, API_SECRET, Double};
-use ensemble_testkit::{Api, Program};
+use ensemble_testkit::{Api, Program, free_address};
 use serde_json::{Value, json};
 
 /// All services, in the order in which they are started.
@@ -35,13 +35,15 @@ impl Stack {
         let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("no folder: {error}"));
         let key = folder.path().join("key");
         write_key(&key);
+        let edge = free_address();
+        let origins = format!("{ORIGIN},http://{edge}");
         let mut common: Vec<(String, String)> = Vec::new();
         for (name, value) in [
             ("LOG_FORMAT", "json"),
             ("RUST_LOG", "warn"),
             ("WORKERS", "1"),
             ("INTERNAL_TOKEN", "internal-token-of-the-test-stack"),
-            ("PUBLIC_ORIGINS", ORIGIN),
+            ("PUBLIC_ORIGINS", origins.as_str()),
             ("PUBLIC_BASE_URL", ORIGIN),
             ("KEY_ENCRYPTION_KEY_FILE", &key.display().to_string()),
             ("OTEL_EXPORTER_OTLP_ENDPOINT", collector),
@@ -63,9 +65,15 @@ impl Stack {
                 own.push((format!("{name}_RPC_URL"), program.internal_url.clone()));
             }
             own.extend(vars.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-            stack.programs.push((service, Program::start(program(service), own).await));
+            let public = if service == "edge-proxy" { edge.clone() } else { free_address() };
+            stack.programs.push((service, Program::start_on(public, program(service), own).await));
         }
         stack
+    }
+
+    /// The address of the edge, where people may sign in.
+    pub fn url(&self) -> &str {
+        &self.of("edge-proxy").public_url
     }
 
     /// A caller of the edge without credentials.

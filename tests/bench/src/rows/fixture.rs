@@ -15,6 +15,8 @@ pub(crate) struct Fixture<'a> {
     pub(crate) store: Service,
     pub(crate) store_database: String,
     pub(crate) token: String,
+    /// Where an edge listens, if the row starts one. People may sign in there.
+    pub(super) edge_port: u16,
     http: reqwest::Client,
 }
 
@@ -25,13 +27,13 @@ impl<'a> Fixture<'a> {
 
     /// With these variables of session-store.
     pub(crate) fn with(machine: &'a Machine, of_store: &[(&str, &str)]) -> Result<Self> {
-        let port = free_port()?;
+        let (port, edge_port) = (free_port()?, free_port()?);
         let identity = machine.service_on(
             port,
             "identity",
             &[
                 ("DATABASE_URL", &machine.database("bench_identity")?),
-                ("PUBLIC_ORIGINS", &format!("http://127.0.0.1:{port}")),
+                ("PUBLIC_ORIGINS", &format!("http://127.0.0.1:{port},http://127.0.0.1:{edge_port}")),
             ],
         )?;
         let rpc = [("IDENTITY_RPC_URL", identity.internal.as_str())];
@@ -44,7 +46,7 @@ impl<'a> Fixture<'a> {
         let store = machine.service("session-store", &variables)?;
         let token = machine.runtime.block_on(sign_in(&identity.public))?;
         let http = reqwest::Client::builder().no_proxy().build()?;
-        let fixture = Self { machine, identity, registry, store, store_database, token, http };
+        let fixture = Self { machine, identity, registry, store, store_database, token, edge_port, http };
         fixture.call(
             &fixture.registry.public,
             "POST",

@@ -96,7 +96,7 @@ async fn arrivals(output: impl Stream<Item = ensemble_client::Result<impl AsRef<
 
 /// Milliseconds since 1970.
 #[expect(clippy::disallowed_methods, reason = "a time that two processes compare")]
-fn now() -> f64 {
+pub(super) fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64() * 1e3
 }
 

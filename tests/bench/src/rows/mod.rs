@@ -7,9 +7,12 @@ mod history;
 mod hostile_memory;
 mod idle;
 pub(crate) mod live_agent;
+mod live_host;
+mod live_latency;
 mod one_bad_caller;
 mod run_latency;
 mod runs;
+pub(crate) mod scripted_claude;
 mod sessions;
 mod slow_clients;
 mod voice;
@@ -41,6 +44,7 @@ pub(crate) const ALL: &[Row] = &[
     Row { name: "run-shapes", measure: runs::shapes },
     Row { name: "run-latency", measure: run_latency::latency },
     Row { name: "live-agent", measure: live_agent::live },
+    Row { name: "live-latency", measure: live_latency::latency },
     Row { name: "voice", measure: voice::starts },
     Row { name: "idle", measure: idle::memory_and_start },
 ];

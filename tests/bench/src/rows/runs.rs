@@ -39,7 +39,8 @@ pub(super) fn prepare(machine: &Machine, fixture: &Fixture<'_>) -> Result<RunFix
             ("MACHINE_REGISTRY_RPC_URL", &fixture.registry.internal),
         ],
     )?;
-    let edge = machine.service(
+    let edge = machine.service_on(
+        fixture.edge_port,
         "edge-proxy",
         &[
             ("IDENTITY_URL", &fixture.identity.public),

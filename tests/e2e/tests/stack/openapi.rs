@@ -1,5 +1,7 @@
 //! The OpenAPI document: the committed file, and the one that the edge serves, match the route tables.
 
+use std::collections::BTreeSet;
+
 use ensemble_all_in_one::api;
 use ensemble_e2e::Stack;
 use ensemble_testkit::Backend;
@@ -24,6 +26,22 @@ async fn the_edge_serves_the_document_and_its_page() {
     let (status, version) = stack.call("", "GET", "/v1/version", None).await.unwrap();
     assert_eq!(status, 200, "{version}");
     assert!(stack.services.stop().await);
+}
+
+#[test]
+fn every_operation_has_an_id_of_its_own_and_every_stream_a_schema() {
+    let document: Value = serde_json::from_str(&api::as_text().unwrap()).unwrap();
+    let methods = document["paths"].as_object().unwrap().values().flat_map(|path| path.as_object().unwrap().values());
+    let (mut ids, mut streams) = (BTreeSet::new(), 0);
+    for operation in methods {
+        let id = operation["operationId"].as_str().unwrap();
+        assert!(ids.insert(id), "{id} is there twice");
+        if let Some(stream) = operation.pointer("/responses/200/content/text~1event-stream") {
+            assert!(stream["schema"]["$ref"].is_string(), "{id} does not say what its events are");
+            streams += 1;
+        }
+    }
+    assert_eq!(streams, 4);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 #![cfg(test)]
 
+mod canaries;
 mod dashboards;
 mod metrics;
 mod traces;

@@ -1,0 +1,197 @@
+//! The release `ensemble` with an account of its own: the host that it starts in the background, sessions of a scripted agent, and a
+//! client of one session in this process.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use ensemble_client::seal::{self, Binding, BoxKeyPair, ContentRing, KeyRing, Purpose};
+use ensemble_client::{AccountKey, Client, Credential, Known, SessionEvent, idempotency_key};
+use ensemble_transcript::body::{Content, KnownList, Message as Said};
+use ensemble_transcript::{Envelope, Frame};
+use ensemble_types::ids::{SessionId, UserId};
+use ensemble_types::messages::AppendMessage;
+use ensemble_types::text::{Blob, Text};
+use ensemble_types::time::Timestamp;
+use serde_json::{Value, json};
+
+use super::live_agent::now;
+use super::scripted_claude;
+use crate::machine::Machine;
+
+const SHOWS_WITHIN: Duration = Duration::from_secs(60);
+
+/// An account, and the computer on which its sessions work.
+pub(super) struct Computer {
+    program: PathBuf,
+    edge: String,
+    home: PathBuf,
+    client: Client,
+    key: AccountKey,
+    user: UserId,
+}
+
+/// What a client of one session holds.
+pub(super) struct Attached<'a> {
+    computer: &'a Computer,
+    id: SessionId,
+    ring: KeyRing,
+    list: KnownList,
+}
+
+/// What a client gets.
+pub(super) enum Arrived {
+    /// With the digest of its body, which an answer names.
+    Message(Box<Said>, String),
+    Frame(Frame),
+    Other,
+}
+
+impl Computer {
+    /// Signs in. The host starts with the first session.
+    pub(super) fn start(machine: &Machine, edge: &str) -> Result<Self> {
+        let home = machine.scratch.path().join("live-latency");
+        let files = home.join("ensemble");
+        std::fs::create_dir_all(&files)?;
+        let claude = json!({ "program": std::env::current_exe()?, "env": { scripted_claude::SCRIPT: "1" } });
+        let others = json!({ "enabled": false });
+        let config = json!({
+            "maxAgents": 32, "providers": { "claude": claude, "codex": others, "gemini": others },
+        });
+        std::fs::write(files.join("runner.yaml"), config.to_string())?;
+        let program = machine.program("ensemble");
+        let (key, user) = (AccountKey::generate(), UserId::generate());
+        let client = Client::builder(edge).build()?;
+        let mut computer = Self { program, edge: edge.to_owned(), home, client, key, user };
+        computer.ensemble(&["login"])?;
+        let text = std::fs::read_to_string(files.join("account.key"))?;
+        computer.key = AccountKey::from_text(&text).context("no account key")?;
+        computer.client = Client::builder(edge).credential(Credential::Device(computer.key.clone())).build()?;
+        computer.user = machine.runtime.block_on(computer.client.sign_in())?.user_id;
+        Ok(computer)
+    }
+
+    fn ensemble(&self, arguments: &[&str]) -> Result<Output> {
+        let output = self.command(arguments).output();
+        let output = output.context("ensemble does not start; build it with `cargo build --release`")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "ensemble {arguments:?}: {said:.500}");
+        Ok(output)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .args(arguments)
+            .current_dir(&self.home)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", &self.home)
+            .env("ENSEMBLE_HOME", self.home.join("ensemble"))
+            .env("ENSEMBLE_SERVER", &self.edge)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// How long `ensemble attach` needs from its start until it has shown this line, in milliseconds.
+    pub(super) fn shows(&self, id: SessionId, wanted: &str) -> Result<f64> {
+        let begun = Instant::now();
+        let mut attach = self.command(&["attach", &id.to_string()]).stdout(Stdio::piped()).spawn()?;
+        let mut lines = BufReader::new(attach.stdout.take().context("no output")?).lines();
+        let (shown, is_shown) = mpsc::channel();
+        let text = wanted.to_owned();
+        std::thread::spawn(move || {
+            if lines.any(|line| line.is_ok_and(|line| line.trim() == text)) {
+                let _late = shown.send(begun.elapsed());
+            }
+        });
+        let took = is_shown.recv_timeout(SHOWS_WITHIN);
+        attach.kill()?;
+        attach.wait()?;
+        Ok(took.with_context(|| format!("attach does not show {wanted}"))?.as_secs_f64() * 1e3)
+    }
+
+    /// Starts sessions without a prompt.
+    pub(super) fn sessions(&self, count: usize) -> Result<Vec<SessionId>> {
+        let one = |_| {
+            let output = self.ensemble(&["claude", "--detach", "--json"])?;
+            let made: Value = serde_json::from_slice(&output.stdout)?;
+            Ok(made.pointer("/session/id").and_then(Value::as_str).context("no session")?.parse()?)
+        };
+        (0..count).map(one).collect()
+    }
+
+    /// The process id of the host.
+    pub(super) fn host(&self) -> Result<u32> {
+        let mut hosts = std::fs::read_dir(self.home.join("ensemble/hosts"))?;
+        let folder = hosts.next().context("no host")??.path();
+        Ok(std::fs::read_to_string(folder.join("pid"))?.trim().parse()?)
+    }
+
+    /// Reads and checks what a client of this session needs.
+    pub(super) async fn attach(&self, id: SessionId) -> Result<Attached<'_>> {
+        let account = self.key.public_key();
+        let newest = self.client.newest_list(self.user, Known::Account(&account)).await?;
+        let newest = newest.context("no device list")?;
+        let sealed = self.client.content_ring().await?;
+        let contents = ContentRing::open(&sealed.sealed, &BoxKeyPair::of_device(&self.key)?, &account, &newest)?;
+        let session = self.client.session(id).await?;
+        let machine = session.machine_id.as_ref().context("no machine")?;
+        let binding = Binding::Hosted { session: id, owner: self.user, machine };
+        let sealed = session.encryption_key.as_deref().context("no key")?;
+        let ring = contents.open_with(|pair| seal::open_ring(sealed, pair, binding))?.ring;
+        let list = KnownList { version: newest.version(), digest: newest.digest_text() };
+        Ok(Attached { computer: self, id, ring, list })
+    }
+}
+
+impl Drop for Computer {
+    fn drop(&mut self) {
+        if let Ok(pid) = self.host().and_then(|pid| Ok(i32::try_from(pid)?)) {
+            // Its guards end the agents.
+            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+        }
+    }
+}
+
+impl Attached<'_> {
+    pub(super) fn events(
+        &self,
+    ) -> impl futures_util::Stream<Item = ensemble_client::Result<SessionEvent>> + Send + use<> {
+        self.computer.client.follow_session(self.id, Some(0))
+    }
+
+    /// Opens a message and checks its signature, as every client does.
+    pub(super) fn open(&self, event: &SessionEvent) -> Result<Arrived> {
+        match event {
+            SessionEvent::Message(message) => {
+                let opened = seal::open(&self.ring, Purpose::Message(self.id), &message.content)?;
+                let envelope = Envelope::open(self.id, &opened)?;
+                Ok(Arrived::Message(Box::new(envelope.message()?), envelope.digest()))
+            }
+            SessionEvent::Live(live) => {
+                let opened = seal::open(&self.ring, Purpose::LiveFrame(self.id), &live.content)?;
+                Ok(Arrived::Frame(Frame::read(&opened).context("no frame")?))
+            }
+            SessionEvent::Changed(_) => Ok(Arrived::Other),
+        }
+    }
+
+    /// Signs, seals and sends a command.
+    pub(super) async fn send(&self, content: Content) -> Result<()> {
+        let (local_id, key) = (idempotency_key(), &self.computer.key);
+        let at = Timestamp::from_micros((now() * 1e3) as i64);
+        let said = Said { local_id: local_id.clone(), at, list: self.list.clone(), n: None, content };
+        let signed = Envelope::sign(self.id, self.computer.user, said.write()?, key.signing_key())?.write()?;
+        let message = AppendMessage {
+            content: Blob::new(seal::seal(&self.ring, Purpose::Message(self.id), &signed)?)?,
+            local_id: Text::new(local_id)?,
+            key_epoch: Some(self.ring.epoch().into()),
+        };
+        self.computer.client.append_message(self.id, &message).await?;
+        Ok(())
+    }
+}
