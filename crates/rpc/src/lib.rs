@@ -14,12 +14,14 @@
 
 mod channel;
 mod error;
+mod hints;
 mod peer;
 mod remote_keys;
 pub mod server;
 
 pub use channel::{CallKind, Channel};
 pub use error::RpcError;
+pub use hints::HintSender;
 pub use peer::Peer;
 pub use remote_keys::{KeyRefresh, RemoteKeys, key_set};
 
@@ -31,6 +33,11 @@ pub mod identity {
 /// Machines, served by machine-registry.
 pub mod machines {
     include!(concat!(env!("OUT_DIR"), "/ensemble.machines.v1.rs"));
+}
+
+/// Sessions and the events of accounts, served by session-store.
+pub mod sessions {
+    include!(concat!(env!("OUT_DIR"), "/ensemble.sessions.v1.rs"));
 }
 
 /// The work of machines, served by orchestrator.

@@ -22,6 +22,10 @@ impl Peer {
         Self::read(vars, "MACHINE_REGISTRY_RPC_URL", "machine-registry's internal listener", "http://127.0.0.1:9082")
     }
 
+    pub fn session_store(vars: &mut Vars) -> Self {
+        Self::read(vars, "SESSION_STORE_RPC_URL", "session-store's internal listener", "http://127.0.0.1:9083")
+    }
+
     pub fn orchestrator(vars: &mut Vars) -> Self {
         Self::read(vars, "ORCHESTRATOR_RPC_URL", "orchestrator's internal listener", "http://127.0.0.1:9084")
     }

@@ -78,6 +78,7 @@ mod db;
 mod deadline;
 mod error;
 mod file;
+pub mod hints;
 pub mod idempotency;
 mod metrics;
 mod migrate;

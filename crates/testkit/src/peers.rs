@@ -18,6 +18,7 @@ use ensemble_rpc::machines::{GetMachineRequest, GetMachineResponse, MachineDirec
 use ensemble_rpc::orchestrator::{
     EndMachineLeasesRequest, EndMachineLeasesResponse, MachineLeases, mount_machine_leases,
 };
+use ensemble_rpc::sessions::{AccountHint, AccountHints, GiveHintsRequest, GiveHintsResponse, mount_account_hints};
 use ensemble_rpc::{Channel, Peer, RpcError};
 use ensemble_types::ids::{MachineId, TokenId, UserId};
 use futures_util::future::BoxFuture;
@@ -44,6 +45,7 @@ struct Inner {
     orchestrator_away: AtomicBool,
     revoked_machines: Mutex<Vec<RevokeMachineTokensRequest>>,
     ended_machines: Mutex<Vec<EndMachineLeasesRequest>>,
+    hints: Mutex<Vec<AccountHint>>,
 }
 
 impl Peers {
@@ -58,11 +60,13 @@ impl Peers {
             orchestrator_away: AtomicBool::default(),
             revoked_machines: Mutex::default(),
             ended_machines: Mutex::default(),
+            hints: Mutex::default(),
         });
         let mut mounts = mount_keys(Arc::clone(&inner) as Arc<dyn Keys>);
         mounts.extend(mount_accounts(Arc::clone(&inner) as Arc<dyn Accounts>));
         mounts.extend(mount_machine_directory(Arc::clone(&inner) as Arc<dyn MachineDirectory>));
         mounts.extend(mount_machine_leases(Arc::clone(&inner) as Arc<dyn MachineLeases>));
+        mounts.extend(mount_account_hints(Arc::clone(&inner) as Arc<dyn AccountHints>));
         let url = serve(mounts).unwrap_or_else(|error| panic!("no stand-in peers: {error}"));
         Self { inner, url }
     }
@@ -79,6 +83,7 @@ impl Peers {
             ("IDENTITY_RPC_URL", &self.url),
             ("MACHINE_REGISTRY_RPC_URL", &self.url),
             ("ORCHESTRATOR_RPC_URL", &self.url),
+            ("SESSION_STORE_RPC_URL", &self.url),
             ("KEYS_REFRESH_MS", "100"),
             ("WORKERS", "2"),
         ]
@@ -134,6 +139,25 @@ impl Peers {
     /// The machines whose work the orchestrator was asked to end.
     pub fn ended_machines(&self) -> Vec<EndMachineLeasesRequest> {
         lock(&self.inner.ended_machines).clone()
+    }
+}
+
+impl Peers {
+    /// The hints of an account that session-store was given, as kind, id and revision.
+    pub fn hints(&self, user: UserId) -> Vec<(String, String, i64)> {
+        let user = user.to_string();
+        let of_user = |hint: &&AccountHint| hint.user_id == user;
+        let given = lock(&self.inner.hints);
+        given.iter().filter(of_user).map(|hint| (hint.kind.clone(), hint.id.clone(), hint.revision)).collect()
+    }
+}
+
+impl AccountHints for Inner {
+    fn give(&self, request: GiveHintsRequest) -> BoxFuture<'_, Result<GiveHintsResponse, RpcError>> {
+        Box::pin(async move {
+            lock(&self.hints).extend(request.hints);
+            Ok(GiveHintsResponse {})
+        })
     }
 }
 

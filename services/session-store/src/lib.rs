@@ -17,15 +17,17 @@ mod clients;
 mod config;
 mod error;
 mod metrics;
+mod rpc;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ensemble_chassis::http::turns_of_callers;
 use ensemble_chassis::live::LongEvents;
-use ensemble_chassis::{Clock, Drain, KeySource, Routes, Service, ServiceContext, StartError, Vars, Worker};
+use ensemble_chassis::{Clock, Drain, KeySource, Routes, RpcMount, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::identity::AccountsClient;
 use ensemble_rpc::machines::MachineDirectoryClient;
+use ensemble_rpc::sessions::mount_account_hints;
 use ensemble_rpc::{Channel, RemoteKeys};
 use ensemble_store_kit::{DatabaseUrl, Db, Migrations};
 use futures_util::future::BoxFuture;
@@ -121,6 +123,10 @@ impl Service for SessionStore {
 
     fn keys(&self) -> Arc<dyn KeySource> {
         Arc::clone(&self.keys) as Arc<dyn KeySource>
+    }
+
+    fn rpc(self: &Arc<Self>) -> Vec<RpcMount> {
+        mount_account_hints(Arc::new(rpc::Hints(self.db.clone())))
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<(), String>> {

@@ -69,7 +69,8 @@ pub(crate) struct Pacer<S> {
     /// When a subject passes, and what with.
     due: HashMap<S, (Instant, i64)>,
     order: BTreeSet<(Instant, S)>,
-    passed: HashMap<S, Instant>,
+    /// When a subject has passed, and what with.
+    passed: HashMap<S, (Instant, i64)>,
 }
 
 impl<S> Default for Pacer<S> {
@@ -79,10 +80,14 @@ impl<S> Default for Pacer<S> {
 }
 
 impl<S: Clone + Ord + Hash> Pacer<S> {
-    /// Adds a subject. False when there are too many, and all of them were forgotten.
+    /// Adds a subject. What has passed already is left out: every replica of another service sends its hints. A subject
+    /// without revisions gives 0. False when there are too many, and all of them were forgotten.
     pub(crate) fn add(&mut self, subject: S, revision: i64, now: Instant) -> bool {
         if let Some((_, known)) = self.due.get_mut(&subject) {
             *known = revision.max(*known);
+            return true;
+        }
+        if revision > 0 && self.passed.get(&subject).is_some_and(|(_, passed)| revision <= *passed) {
             return true;
         }
         if self.due.len() >= MOST_SUBJECTS {
@@ -90,7 +95,7 @@ impl<S: Clone + Ord + Hash> Pacer<S> {
             return false;
         }
         let soon = now + GATHER;
-        let at = self.passed.get(&subject).map_or(soon, |last| (*last + EVERY).max(soon));
+        let at = self.passed.get(&subject).map_or(soon, |(last, _)| (*last + EVERY).max(soon));
         self.order.insert((at, subject.clone()));
         self.due.insert(subject, (at, revision));
         true
@@ -103,7 +108,7 @@ impl<S: Clone + Ord + Hash> Pacer<S> {
 
     /// The subjects that pass now.
     pub(crate) fn pass(&mut self, now: Instant) -> Vec<(S, i64)> {
-        self.passed.retain(|_, at| now.saturating_duration_since(*at) < EVERY);
+        self.passed.retain(|_, (at, _)| now.saturating_duration_since(*at) < EVERY);
         if self.passed.len() > MOST_SUBJECTS {
             self.passed.clear();
         }
@@ -112,7 +117,7 @@ impl<S: Clone + Ord + Hash> Pacer<S> {
             && let Some((_, subject)) = self.order.pop_first()
         {
             if let Some((_, revision)) = self.due.remove(&subject) {
-                self.passed.insert(subject.clone(), now);
+                self.passed.insert(subject.clone(), (now, revision));
                 passing.push((subject, revision));
             }
         }
@@ -163,6 +168,8 @@ mod tests {
         assert!(pacer.add("a", 1, start));
         assert_eq!(pacer.pass(after(19)), []);
         assert_eq!(pacer.pass(after(20)), [("a", 1)]);
+        pacer.add("a", 1, after(25));
+        assert_eq!(pacer.next_due(), None, "the same change again");
         pacer.add("a", 2, after(30));
         pacer.add("b", 7, after(40));
         pacer.add("a", 4, after(50));

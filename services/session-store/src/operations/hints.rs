@@ -7,8 +7,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use ensemble_store_kit::{Db, Published, Topic};
-use ensemble_types::hints::{Hint, HintKind};
+use ensemble_store_kit::{Db, Published, Topic, hints};
+use ensemble_types::hints::{AccountHint, Hint, HintKind};
 use ensemble_types::ids::{SessionId, UserId};
 use tokio::sync::Notify;
 
@@ -17,9 +17,6 @@ use crate::domain::access::{Access, Actor};
 use crate::domain::hint::{Pacer, Waiting};
 use crate::error::Error;
 use crate::store;
-
-/// Topics that hold a hint themselves.
-const HINT_TOPICS: &str = "hint";
 
 /// The readers on this replica. Cheap to clone.
 #[derive(Clone, Default)]
@@ -51,15 +48,14 @@ pub(crate) enum Subject {
 pub(crate) type Subjects = Pacer<Subject>;
 
 /// A hint for one user, and for a machine of the user. It is published after the commit, to every replica.
-pub(super) fn hint_topic(
-    user: UserId,
-    machine: Option<&str>,
-    kind: HintKind,
-    id: impl std::fmt::Display,
-    revision: i64,
-) -> Topic {
-    let machine = machine.unwrap_or_default();
-    Topic::new(HINT_TOPICS, format_args!("{user}/{machine}/{}/{revision}/{id}", kind.as_str()))
+pub(super) fn hint_topic(user: UserId, machine: Option<&str>, kind: HintKind, id: SessionId, revision: i64) -> Topic {
+    let machine = machine.map(ToOwned::to_owned);
+    hints::topic(&AccountHint { user, machine, kind, id: id.to_string(), revision })
+}
+
+/// Gives hints of other services to the readers on every replica.
+pub(crate) fn publish(db: &Db, given: &[AccountHint]) {
+    db.notifier().publish(given.iter().map(hints::topic));
 }
 
 impl HintReaders {
@@ -136,17 +132,11 @@ pub(crate) fn note(readers: &HintReaders, subjects: &mut Subjects, published: &P
 }
 
 fn subject(topic: &Topic) -> Option<(Subject, i64)> {
-    match topic.kind() {
-        SESSION_TOPICS => Some((Subject::Session(topic.id().parse().ok()?), 0)),
-        HINT_TOPICS => {
-            let mut parts = topic.id().splitn(5, '/');
-            let (user, machine) = (parts.next()?.parse().ok()?, parts.next()?);
-            let (kind, revision, id) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, parts.next()?);
-            let machine = Some(machine.to_owned()).filter(|machine| !machine.is_empty());
-            Some((Subject::Of { user, machine, kind, id: id.to_owned() }, revision))
-        }
-        _ => None,
+    if topic.kind() == SESSION_TOPICS {
+        return Some((Subject::Session(topic.id().parse().ok()?), 0));
     }
+    let AccountHint { user, machine, kind, id, revision } = hints::read(topic)?;
+    Some((Subject::Of { user, machine, kind, id }, revision))
 }
 
 /// Gives the hints that are due.

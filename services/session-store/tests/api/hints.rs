@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use ensemble_rpc::RpcError;
+use ensemble_rpc::sessions::{AccountHint as WireHint, AccountHints as _, AccountHintsClient, GiveHintsRequest};
+use ensemble_testkit::peers::channel_to;
 use ensemble_testkit::{Api, Backend, Events, eventually, on_both_databases, run};
 use serde_json::{Value, json};
 
@@ -132,6 +135,37 @@ on_both_databases! {
         owner.api.delete(&format!("/v1/sessions/{hosted}")).await.expect(200);
         session_hint(&mut events, &hosted).await;
         assert!(is_quiet(&mut of_other).await);
+    }
+
+    async fn other_services_give_hints(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let (owner, stranger) = (fixture.client(), fixture.client());
+        let machine = fixture.anonymous().with_token(&fixture.peers.issuer().machine(owner.id, &owner.machine));
+        let (mut events, mut of_stranger) = (follow(&owner.api).await, follow(&stranger.api).await);
+        let mut of_machine = follow(&machine).await;
+        let services = AccountHintsClient::new(channel_to(&fixture.service.internal_url()));
+        let wire = |kind: &str, id: &str, revision| WireHint {
+            user_id: owner.id.to_string(),
+            kind: kind.to_owned(),
+            id: id.to_owned(),
+            revision,
+        };
+        let give = async |hints: Vec<WireHint>| services.give(GiveHintsRequest { hints }).await;
+        give(vec![wire("run", "a", 7), wire("machine", "laptop", 3), wire("device", "b", 1)]).await.unwrap();
+        let mut given = vec![hint(&mut events).await, hint(&mut events).await, hint(&mut events).await];
+        given.sort();
+        let expected = [("device", "b", 1), ("machine", "laptop", 3), ("run", "a", 7)];
+        assert_eq!(given, expected.map(|(kind, id, revision)| (kind.to_owned(), id.to_owned(), revision)));
+        // Another replica of that service says the same.
+        give(vec![wire("run", "a", 7)]).await.unwrap();
+        assert_eq!(hint_within(&mut events, Duration::from_millis(1_500)).await, None);
+        assert!(is_quiet(&mut of_stranger).await && is_quiet(&mut of_machine).await);
+        let long = "x".repeat(65);
+        for bad in [wire("session", "a", 1), wire("all", "a", 1), wire("run", "", 1), wire("run", &long, 1), wire("run", "a\nb", 1)] {
+            assert!(matches!(give(vec![bad]).await, Err(RpcError::Invalid(_))));
+        }
+        assert!(matches!(give(vec![wire("run", "a", 8); 1_001]).await, Err(RpcError::Invalid(_))));
+        assert!(is_quiet(&mut events).await);
     }
 
     async fn a_revoked_token_gets_no_more_hints(on: Backend) {
