@@ -13,6 +13,8 @@ pub struct Config {
     pub(crate) identity: Peer,
     /// `MACHINE_REGISTRY_RPC_URL`: knows the owner of a machine that a task is pinned to.
     pub(crate) machines: Peer,
+    /// `SESSION_STORE_RPC_URL`: hints of changed runs go there.
+    pub(crate) session_store: Peer,
     /// `KEYS_REFRESH_MS`, `KEYS_TRUSTED_MS`
     pub(crate) key_refresh: KeyRefresh,
     /// `ORCHESTRATOR_LEASE_MS` and the other limits of leases, runs and outputs.
@@ -52,6 +54,7 @@ impl Config {
             database: database_config!(vars, "orchestrator"),
             identity: Peer::identity(vars),
             machines: Peer::machine_registry(vars),
+            session_store: Peer::session_store(vars),
             key_refresh: KeyRefresh::configure(vars),
             limits: Limits::read(vars),
             sweep: vars.millis("ORCHESTRATOR_SWEEP_MS", "how often missed notifications are looked for", 5_000),

@@ -28,8 +28,8 @@ use ensemble_chassis::live::LongEvents;
 use ensemble_chassis::{Clock, Drain, KeySource, Routes, RpcMount, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::machines::MachineDirectoryClient;
 use ensemble_rpc::orchestrator::{MachineLeases, mount_machine_leases};
-use ensemble_rpc::{Channel, RemoteKeys};
-use ensemble_store_kit::{Db, Migrations, Quota};
+use ensemble_rpc::{Channel, HintSender, RemoteKeys};
+use ensemble_store_kit::{Db, Migrations, Quota, hints};
 use futures_util::future::BoxFuture;
 
 use crate::clients::Machines;
@@ -97,9 +97,16 @@ impl Service for Orchestrator {
             drain: drain.clone(),
         };
         let gauges = gauges::run(db.clone(), metrics.clone(), drain.clone());
-        let purge = purge::run(db.clone(), drain);
-        let workers =
-            vec![Worker::new("timers", timers.run()), Worker::new("purge", purge), Worker::new("gauges", gauges)];
+        let purge = purge::run(db.clone(), drain.clone());
+        let sender = HintSender::new(&context, &config.session_store);
+        let closing = async move { drain.closing().await };
+        let hints = hints::forward(db.notifier().tap(), closing, move |given| sender.send(given));
+        let workers = vec![
+            Worker::new("timers", timers.run()),
+            Worker::new("purge", purge),
+            Worker::new("gauges", gauges),
+            Worker::new("hints", hints),
+        ];
         let run_bytes = Quota::new("runBytes", config.limits.max_run_bytes);
         let service = Self {
             lease_reports: LeaseReports::start(&db, config.limits, run_bytes.clone(), config.database.timeout)?,

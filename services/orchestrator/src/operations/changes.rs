@@ -7,7 +7,7 @@ use ensemble_store_kit::{Conn, StoreError};
 use ensemble_types::ids::{RunId, TaskId};
 use ensemble_types::runs::{TaskError, TaskStatus};
 
-use super::topics::{run_changed, run_ended, work, work_for};
+use super::topics::{notify_run, run_ended, work, work_for};
 use crate::domain::{RunEvent, TaskEvent, run_transition, task_transition};
 use crate::store::runs::LockedRun;
 use crate::store::tasks::Dependent;
@@ -41,7 +41,7 @@ impl LockedRun {
 
     /// Notifies the requests that wait for the run, and the runners when it has ready tasks.
     fn notify(&self, tx: &mut Conn) -> Result<(), StoreError> {
-        tx.notify(run_changed(self.id));
+        notify_run(tx, self.id, self.owner, self.now);
         if self.status.is_terminal() {
             tx.notify(run_ended(self.id));
         } else if self.counts.ready > 0 && !self.is_cancelling() && self.has_room(tx)? {

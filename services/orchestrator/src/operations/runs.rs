@@ -13,7 +13,7 @@ use ensemble_types::time::Timestamp;
 use super::changes::{count, save_run, transition};
 use super::machines::{fail_stranded, find_gone};
 use super::quota;
-use super::topics::{run_changed, run_deleted, run_ended, work, work_for};
+use super::topics::{notify_run, run_deleted, run_ended, work, work_for};
 use crate::clients::Machines;
 use crate::domain::{ATTEMPT_BYTES, RunDraft, RunEvent, TaskEvent};
 use crate::error::Error;
@@ -100,7 +100,8 @@ async fn create(db: &Db, max_unfinished: i64, quota: Quota, new: NewRun) -> Resu
         tx.hold(reserved);
         new_run::insert(tx, id, owner, &draft, traceparent.as_deref())?;
         check_machines(tx, owner, &draft)?;
-        tx.notify(run_changed(id));
+        let now = tx.now()?;
+        notify_run(tx, id, owner, now);
         tx.notify(work(owner));
         Ok(Submitted { run: first_page(tx, owner, id)?, is_new: true })
     })
@@ -223,7 +224,8 @@ pub(crate) async fn delete(db: &Db, quota: &Quota, owner: UserId, id: RunId) -> 
             return Err(Error::NotEnded);
         }
         purge::delete_run(tx, &run)?;
-        [run_changed(id), run_ended(id), run_deleted()].into_iter().for_each(|topic| tx.notify(topic));
+        notify_run(tx, id, owner, run.now);
+        [run_ended(id), run_deleted()].into_iter().for_each(|topic| tx.notify(topic));
         Ok(())
     })
     .await?;

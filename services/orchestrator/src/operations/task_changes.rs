@@ -7,7 +7,7 @@ use ensemble_types::changes::OrderOutcome;
 use ensemble_types::ids::{MachineId, OrderId, RunId, TaskId, UserId};
 use ensemble_types::runs::{ChangesState, Task};
 
-use super::topics::{run_changed, work_for};
+use super::topics::{notify_run, work_for};
 use crate::domain::{ChangesWish, WishOutcome, lost_with_machine, settled, wish};
 use crate::error::Error;
 use crate::store::{diffs, run_views, runs, task_changes};
@@ -32,7 +32,7 @@ pub(crate) async fn ask(db: &Db, owner: UserId, run: RunId, task: TaskId, what: 
             WishOutcome::Ordered(state) => {
                 task_changes::order(tx, &changes, state, now.plus(ORDER_WAITS))?;
                 task_changes::touch(tx, &run, task)?;
-                tx.notify(run_changed(run.id));
+                notify_run(tx, run.id, run.owner, run.now);
                 tx.notify(work_for(owner, changes.machine()));
             }
         }
@@ -70,7 +70,7 @@ pub(crate) async fn report(
         diffs::count(tx, run.id, changes.more_than_stored(&files))?;
         task_changes::settle(tx, task, state, Some(&files))?;
         task_changes::touch(tx, &run, task)?;
-        tx.notify(run_changed(run.id));
+        notify_run(tx, run.id, run.owner, run.now);
         Ok::<_, Error>(state)
     })
     .await
@@ -92,7 +92,7 @@ pub(crate) async fn withdraw_overdue(db: &Db) -> Result<(), StoreError> {
             };
             task_changes::settle(tx, task, changes.before(), None)?;
             task_changes::touch(tx, &run, task)?;
-            tx.notify(run_changed(run.id));
+            notify_run(tx, run.id, run.owner, run.now);
             Ok::<_, StoreError>(())
         })
         .await?;
@@ -115,7 +115,7 @@ pub(crate) async fn lose(db: &Db, owner: UserId, machine: MachineId) -> Result<(
             if task_changes::of_task(tx, task)?.is_some_and(|changes| is_lost(&changes)) {
                 task_changes::settle(tx, task, ChangesState::Lost, None)?;
                 task_changes::touch(tx, &run, task)?;
-                tx.notify(run_changed(run.id));
+                notify_run(tx, run.id, run.owner, run.now);
             }
             Ok::<_, StoreError>(())
         })

@@ -1,11 +1,20 @@
 //! What requests can wait for. A transaction notifies a topic, and the notification is sent after the commit.
 
-use ensemble_store_kit::Topic;
+use ensemble_store_kit::{Conn, Topic, hints};
+use ensemble_types::hints::{AccountHint, HintKind};
 use ensemble_types::ids::{LeaseId, RunId, UserId};
+use ensemble_types::time::Timestamp;
 
 /// A run or one of its tasks changed.
 pub(crate) fn run_changed(run: RunId) -> Topic {
     Topic::new("run", run)
+}
+
+/// Notifies the requests that wait for a run and, with a hint, the readers of its owner's events.
+pub(crate) fn notify_run(tx: &mut Conn, run: RunId, owner: UserId, now: Timestamp) {
+    tx.notify(run_changed(run));
+    let (kind, id) = (HintKind::Run, run.to_string());
+    tx.notify(hints::topic(&AccountHint { user: owner, machine: None, kind, id, revision: now.micros() }));
 }
 
 /// A run has ended.

@@ -1,6 +1,8 @@
 //! Submitting, listing and reading runs, and who may do so.
 
-use ensemble_testkit::{Api, on_both_databases};
+use std::time::Duration;
+
+use ensemble_testkit::{Api, eventually, on_both_databases};
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, RUNS, path, task};
@@ -20,6 +22,24 @@ on_both_databases! {
         let other_account = fixture.other_account();
         let theirs = other_account.post_keyed(RUNS, "key-0123456789abcdef", &body).await.expect(201);
         assert_ne!(theirs["id"], first["id"]);
+    }
+
+    async fn a_change_of_a_run_is_a_hint(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let run = fixture.submit(json!([task("a")])).await;
+        let hints = async |count: usize| {
+            eventually(Duration::from_secs(60), async || fixture.peers.hints(fixture.user).len() >= count).await;
+            let hints = fixture.peers.hints(fixture.user);
+            assert!(hints.iter().all(|(kind, id, _)| (kind.as_str(), id) == ("run", &run["id"].as_str().unwrap().to_owned())));
+            assert!(hints.is_sorted_by_key(|(_, _, revision)| *revision), "{hints:?}");
+            hints.len()
+        };
+        let submitted = hints(1).await;
+        let runner = fixture.runner();
+        runner.complete(&runner.lease_one().await).await;
+        let completed = hints(submitted + 1).await;
+        fixture.api.delete(&path(&run, "")).await.expect(200);
+        hints(completed + 1).await;
     }
 
     async fn a_key_still_works_after_its_machine_was_deleted(on: Backend) {
