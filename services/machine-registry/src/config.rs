@@ -13,6 +13,8 @@ pub struct Config {
     pub identity: Peer,
     /// `ORCHESTRATOR_RPC_URL`: the ends of a deleted machine's leases go there.
     pub orchestrator: Peer,
+    /// `SESSION_STORE_RPC_URL`: hints of changed machines go there.
+    pub session_store: Peer,
     /// `KEYS_REFRESH_MS`, `KEYS_TRUSTED_MS`
     pub key_refresh: KeyRefresh,
     /// `MACHINE_ONLINE_MS`: how long a machine counts as online after a heartbeat.
@@ -29,6 +31,7 @@ impl Config {
             database: database_config!(vars, "machine-registry"),
             identity: Peer::identity(vars),
             orchestrator: Peer::orchestrator(vars),
+            session_store: Peer::session_store(vars),
             key_refresh: KeyRefresh::configure(vars),
             online_for: vars.millis(
                 "MACHINE_ONLINE_MS",

@@ -27,15 +27,16 @@ use ensemble_chassis::{KeySource, Routes, RpcMount, Service, ServiceContext, Sta
 use ensemble_rpc::identity::AccountsClient;
 use ensemble_rpc::machines::{MachineDirectory, mount_machine_directory};
 use ensemble_rpc::orchestrator::MachineLeasesClient;
-use ensemble_rpc::{Channel, RemoteKeys};
-use ensemble_store_kit::{Db, Migrations};
+use ensemble_rpc::{Channel, HintSender, RemoteKeys};
+use ensemble_store_kit::{Db, Migrations, hints};
 use futures_util::future::BoxFuture;
 
 use crate::clients::DeletionPeers;
 use crate::config::Config;
+use crate::operations::presence::Presences;
 use crate::rpc::Directory;
 use crate::store::machines::OnlineFor;
-use crate::workers::DeletionNotifier;
+use crate::workers::{Absences, DeletionNotifier};
 
 /// The service: what its handlers and workers share.
 pub struct MachineRegistry {
@@ -43,6 +44,7 @@ pub struct MachineRegistry {
     online_for: OnlineFor,
     /// Of an account; 0 is no limit.
     max_machines: i64,
+    presences: Presences,
     keys: Arc<RemoteKeys>,
     peers: DeletionPeers,
     /// How long a request that deletes a machine has to notify the peers, before the worker does it.
@@ -80,11 +82,26 @@ impl Service for MachineRegistry {
             db: db.clone(),
             peers: peers.clone(),
             retry_after: config.departure_retry,
-            drain: context.drain,
+            drain: context.drain.clone(),
         };
-        let workers = vec![Worker::new("deletion notifier", deletion_notifier.run())];
+        let presences = Presences::default();
+        let absences = Absences {
+            db: db.clone(),
+            presences: presences.clone(),
+            online_for: config.online_for,
+            clock: context.clock.clone(),
+            drain: context.drain.clone(),
+        };
+        let (sender, drain) = (HintSender::new(&context, &config.session_store), context.drain);
+        let closing = async move { drain.closing().await };
+        let hints = hints::forward(db.notifier().tap(), closing, move |given| sender.send(given));
+        let workers = vec![
+            Worker::new("deletion notifier", deletion_notifier.run()),
+            Worker::new("absences", absences.run()),
+            Worker::new("hints", hints),
+        ];
         let (online_for, max_machines) = (config.online_for, config.max_machines);
-        Ok((Arc::new(Self { db, online_for, max_machines, keys, peers, notify_within }), workers))
+        Ok((Arc::new(Self { db, online_for, max_machines, presences, keys, peers, notify_within }), workers))
     }
 
     async fn migrate(config: Config) -> Result<(), StartError> {

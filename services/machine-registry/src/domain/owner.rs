@@ -3,7 +3,7 @@
 use ensemble_types::ids::{MachineId, UserId};
 
 /// A machine of the caller's account that the caller may act for. It need not exist.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OwnMachine {
     pub(crate) owner: UserId,
     pub(crate) id: MachineId,

@@ -1,11 +1,14 @@
 //! Registering, reading, changing and deleting machines.
 
+use std::time::Instant;
+
 use ensemble_store_kit::idempotency::{self, IdempotencyOutcome, IdempotencyRequest};
 use ensemble_store_kit::{Conn, StoreError};
 use ensemble_types::ids::{MachineId, UserId};
 use ensemble_types::refs::{IdOrRef, Ref};
 
 use super::deletions::{notify, record};
+use super::presence::changed;
 use crate::MachineRegistry;
 use crate::domain::{Change, Draft, Machine, OwnMachine};
 use crate::error::Error;
@@ -41,6 +44,7 @@ pub(crate) async fn register(
         }
         let own = OwnMachine { owner, id: draft.id.clone() };
         let machine = machines::find(tx, &own, online_for)?.ok_or(Error::MachineNotFound)?;
+        tx.notify(changed(&own, machine.updated_at));
         Ok(Registered { machine, is_new })
     };
     service.db.write("register a machine", register).await
@@ -96,7 +100,7 @@ pub(crate) async fn read(service: &MachineRegistry, own: OwnMachine) -> Result<M
 
 /// Changes a machine, unless it is at another version than the change expects.
 pub(crate) async fn update(service: &MachineRegistry, own: OwnMachine, change: Change) -> Result<Machine, Error> {
-    let online_for = service.online_for;
+    let (online_for, beats, of) = (service.online_for, change.heartbeat().is_some(), own.clone());
     let update = move |tx: &mut Conn| {
         if let Some(activity) = change.heartbeat() {
             return machines::heartbeat(tx, &own, activity, change.signs_off, online_for)?
@@ -106,9 +110,15 @@ pub(crate) async fn update(service: &MachineRegistry, own: OwnMachine, change: C
         let now = tx.now()?;
         let machine = machine.change(change.clone(), now)?;
         machines::update(tx, &own, &change, &machine, now)?;
+        tx.notify(changed(&own, now));
         Ok(machine)
     };
-    service.db.write("update a machine", update).await
+    let machine = service.db.write("update a machine", update).await?;
+    if beats && service.presences.note(&of, &machine, Instant::now()) {
+        let at = machine.presence.last_active_at.unwrap_or(machine.updated_at);
+        service.db.notifier().publish([changed(&of, at)]);
+    }
+    Ok(machine)
 }
 
 /// Deletes a machine and notifies the peers before it returns, so that the machine is granted nothing after the answer. The
@@ -120,6 +130,8 @@ pub(crate) async fn delete(service: &MachineRegistry, own: OwnMachine) -> Result
         if !machines::delete(tx, &own)? {
             return Err(Error::MachineNotFound);
         }
+        let now = tx.now()?;
+        tx.notify(changed(&own, now));
         Ok(deletions::insert(tx, &own, hold)?)
     };
     let deletion = service.db.write("delete a machine", delete).await?;

@@ -3,3 +3,4 @@
 
 pub(crate) mod deletions;
 pub(crate) mod machines;
+pub(crate) mod presence;

@@ -1,6 +1,7 @@
 //! PATCH /v1/machines/{id}: versions and heartbeats.
 
 use ensemble_testkit::{eventually, on_both_databases};
+use ensemble_types::ids::UserId;
 use serde_json::json;
 
 use crate::{Fixture, TIMEOUT, draft};
@@ -155,5 +156,45 @@ on_both_databases! {
         }
         let now = alice.get("/v1/machines/m").await.expect(200);
         assert_eq!((&now["metadataVersion"], &now["online"]), (&json!(1), &json!(false)));
+    }
+}
+
+/// The revisions of the hints of machine `m`, when there are so many.
+async fn hints(fixture: &Fixture, user: UserId, count: usize) -> Vec<i64> {
+    eventually(TIMEOUT, async || fixture.peers.hints(user).len() >= count).await;
+    let hints = fixture.peers.hints(user);
+    assert!(hints.iter().all(|(kind, id, _)| (kind.as_str(), id.as_str()) == ("machine", "m")), "{hints:?}");
+    hints.into_iter().map(|(_, _, revision)| revision).collect()
+}
+
+on_both_databases! {
+    async fn a_change_is_a_hint_and_a_heartbeat_is_none(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (user, alice) = fixture.user();
+        let beat = async |activity: &str| {
+            alice.patch("/v1/machines/m", &json!({ "activity": { "says": activity } })).await.expect(200);
+        };
+        alice.post("/v1/machines", &draft("m")).await.expect(201);
+        assert_eq!(hints(&fixture, user, 1).await.len(), 1);
+        beat("a").await;
+        assert_eq!(hints(&fixture, user, 2).await.len(), 2, "it has come");
+        beat("a").await;
+        beat("a").await;
+        beat("b").await;
+        assert_eq!(hints(&fixture, user, 3).await.len(), 3, "only what is new");
+        alice.delete("/v1/machines/m").await.expect(200);
+        let revisions = hints(&fixture, user, 4).await;
+        assert_eq!(revisions.len(), 4);
+        assert!(revisions.is_sorted(), "{revisions:?}");
+    }
+
+    async fn the_end_of_heartbeats_is_a_hint(on: Backend) {
+        let fixture = Fixture::with(on, &[("MACHINE_ONLINE_MS", "500")]).await;
+        let (user, alice) = fixture.user();
+        alice.post("/v1/machines", &draft("m")).await.expect(201);
+        hints(&fixture, user, 1).await;
+        alice.patch("/v1/machines/m", &json!({ "activity": {} })).await.expect(200);
+        hints(&fixture, user, 3).await;
+        assert_eq!(alice.get("/v1/machines/m").await.expect(200)["online"], false);
     }
 }
