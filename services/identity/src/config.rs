@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ensemble_chassis::Vars;
+use ensemble_rpc::Peer;
 use ensemble_store_kit::{DatabaseConfig, database_config};
 
 use crate::domain::{Origin, Registration, Schedule, TokenLifetimes};
@@ -23,6 +24,8 @@ pub struct Config {
     pub(crate) ring_refresh: Duration,
     /// `KEYS_TRUSTED_MS`
     pub(crate) keys_trusted_for: Duration,
+    /// `SESSION_STORE_RPC_URL`: hints of changed devices go there.
+    pub(crate) session_store: Peer,
     /// `SWEEP_MS`
     pub(crate) sweep_every: Duration,
     pub(crate) rules: Rules,
@@ -64,6 +67,7 @@ impl Config {
         let keep_after = rules.lifetimes.longest() + margin;
         Self {
             database: database_config!(vars, "identity"),
+            session_store: Peer::session_store(vars),
             key_file: vars
                 .required("KEY_ENCRYPTION_KEY_FILE", "the file (0400) with the 32 bytes that seal the signing keys")
                 .into(),

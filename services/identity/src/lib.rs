@@ -24,8 +24,9 @@ use std::sync::Arc;
 
 use ensemble_chassis::http::turns_of_callers;
 use ensemble_chassis::{Drain, KeySource, Routes, RpcMount, Service, ServiceContext, StartError, Vars, Worker};
+use ensemble_rpc::HintSender;
 use ensemble_rpc::identity::{mount_accounts, mount_keys};
-use ensemble_store_kit::{Db, Migrations};
+use ensemble_store_kit::{Db, Migrations, hints};
 use futures_util::future::BoxFuture;
 
 use crate::config::{Config, Rules};
@@ -85,7 +86,14 @@ impl Service for Identity {
             every: config.ring_refresh,
             drain: context.drain.clone(),
         };
-        let workers = vec![Worker::new("key refresh", key_refresh.run()), Worker::new("cleanup", cleanup.run())];
+        let (sender, drain) = (HintSender::new(&context, &config.session_store), context.drain.clone());
+        let closing = async move { drain.closing().await };
+        let hints = hints::forward(db.notifier().tap(), closing, move |given| sender.send(given));
+        let workers = vec![
+            Worker::new("key refresh", key_refresh.run()),
+            Worker::new("cleanup", cleanup.run()),
+            Worker::new("hints", hints),
+        ];
         Ok((Arc::new(Self { db, ring, rules: config.rules, challenges, metrics, drain: context.drain }), workers))
     }
 

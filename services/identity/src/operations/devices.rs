@@ -6,10 +6,11 @@ use std::time::Duration;
 use ensemble_chassis::Caller;
 use ensemble_chassis::auth::DeviceKey;
 use ensemble_devices::{List, decode};
-use ensemble_store_kit::{Conn, Db, StoreError};
+use ensemble_store_kit::{Conn, Db, StoreError, hints};
 use ensemble_types::devices::{
     ChangeDevices, DeviceContentRing, DeviceKind, DeviceListPage, Devices, ListedDevice, Role, SignedList,
 };
+use ensemble_types::hints::{AccountHint, HintKind};
 use ensemble_types::ids::{DeviceId, UserId};
 use ensemble_types::time::Timestamp;
 
@@ -107,6 +108,7 @@ pub(crate) async fn rename(
         }
         let named = Device { name: device_name(&text), ..device };
         devices::update(tx, &named)?;
+        notify(tx, user)?;
         Ok(named.seen_by(&key.map_or(account.public_key, |key| key.0)))
     })
     .await
@@ -125,6 +127,13 @@ pub(crate) async fn change(service: &Identity, caller: &Caller, body: ChangeDevi
         }
     }
     Ok(changed)
+}
+
+/// Gives the account's readers a hint that its devices have changed. The list is one thing, whose id is the account's.
+fn notify(tx: &mut Conn, user: UserId) -> Result<(), StoreError> {
+    let (kind, id, revision) = (HintKind::Device, user.to_string(), tx.now()?.micros());
+    tx.notify(hints::topic(&AccountHint { user, machine: None, kind, id, revision }));
+    Ok(())
 }
 
 struct Change {
@@ -167,6 +176,7 @@ impl Change {
             return Err(Error::TooManyLists);
         }
         device_lists::insert(tx, account.id, &list, now)?;
+        notify(tx, account.id)?;
         for listed in &difference.added {
             let kind = linked.filter(|request| *request.public_key == *listed.key).map(|request| request.kind);
             let name = linked.filter(|request| *request.public_key == *listed.key).map(|request| &*request.name);

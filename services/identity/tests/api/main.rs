@@ -4,6 +4,7 @@
 
 mod accounts;
 mod device_access;
+mod device_hints;
 mod device_links;
 mod device_removal;
 mod device_sign_in;
