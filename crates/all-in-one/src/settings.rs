@@ -50,7 +50,8 @@ impl Settings {
         let mut wire = HashMap::from([("INTERNAL_TOKEN", secrets.internal_token)]);
         let urls =
             ["IDENTITY_URL", "MACHINE_REGISTRY_URL", "SESSION_STORE_URL", "ORCHESTRATOR_URL", "VOICE_GATEWAY_URL"];
-        let rpc_urls = ["IDENTITY_RPC_URL", "MACHINE_REGISTRY_RPC_URL", "", "ORCHESTRATOR_RPC_URL", ""];
+        let rpc_urls =
+            ["IDENTITY_RPC_URL", "MACHINE_REGISTRY_RPC_URL", "SESSION_STORE_RPC_URL", "ORCHESTRATOR_RPC_URL", ""];
         for ((listeners, url), rpc_url) in inner.iter().zip(urls).zip(rpc_urls) {
             wire.insert(url, format!("http://{}", listeners.public.local_addr()?));
             if !rpc_url.is_empty() {

@@ -71,6 +71,10 @@ impl Stack {
         let [identity, registry, store, orchestrator] = services.as_mut_slice() else { anyhow::bail!("four services") };
         identity.set("PUBLIC_ORIGINS", &public);
         registry.set("ORCHESTRATOR_RPC_URL", format!("http://{}", orchestrator.internal));
+        let to_store = format!("http://{}", store.internal);
+        for requester in [&mut *identity, &mut *registry, &mut *orchestrator] {
+            requester.set("SESSION_STORE_RPC_URL", &to_store);
+        }
         // The edge reaches each service over a link. The services reach machine-registry over a link.
         for (service, name) in [
             (&*identity, "IDENTITY_URL"),

@@ -1,10 +1,10 @@
 {{/* What is known of each service: its public port (the internal one is 1,000 above), what it stores, whom it calls. */}}
 {{- define "ensemble.components" -}}
 edge-proxy: { port: 8080, database: false, secrets: [INTERNAL_TOKEN], calls: [identity, machine-registry, session-store, orchestrator, voice-gateway], rpc: [] }
-identity: { port: 8081, database: true, secrets: [INTERNAL_TOKEN, KEY_ENCRYPTION_KEY], calls: [], rpc: [] }
-machine-registry: { port: 8082, database: true, secrets: [INTERNAL_TOKEN], calls: [], rpc: [identity, orchestrator] }
+identity: { port: 8081, database: true, secrets: [INTERNAL_TOKEN, KEY_ENCRYPTION_KEY], calls: [], rpc: [session-store] }
+machine-registry: { port: 8082, database: true, secrets: [INTERNAL_TOKEN], calls: [], rpc: [identity, orchestrator, session-store] }
 session-store: { port: 8083, database: true, secrets: [INTERNAL_TOKEN], calls: [], rpc: [identity, machine-registry] }
-orchestrator: { port: 8084, database: true, secrets: [INTERNAL_TOKEN], calls: [], rpc: [identity, machine-registry] }
+orchestrator: { port: 8084, database: true, secrets: [INTERNAL_TOKEN], calls: [], rpc: [identity, machine-registry, session-store] }
 voice-gateway: { port: 8085, database: true, secrets: [INTERNAL_TOKEN], calls: [], rpc: [identity] }
 {{- end -}}
 

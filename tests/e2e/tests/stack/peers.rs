@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use ensemble_e2e::Stack;
-use ensemble_testkit::{Backend, eventually, eventually_some};
-use serde_json::json;
+use ensemble_testkit::{Api, Backend, Events, eventually, eventually_some};
+use serde_json::{Value, json};
 
 /// A token that identity revoked is refused by every service within ten seconds.
 #[tokio::test(flavor = "multi_thread")]
@@ -54,5 +54,28 @@ async fn a_deleted_machine_ends_its_tokens_and_its_tasks() {
     })
     .await;
     assert_eq!(run["status"], "failed", "{run}");
+    assert!(stack.services.stop().await);
+}
+
+/// What changes in any service is a hint in the one stream of the account.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_service_gives_hints() {
+    let stack = Stack::start(Backend::Sqlite, &[]).await.unwrap();
+    let owner = stack.user().await.unwrap();
+    let api = Api::new(stack.url()).with_token(&owner.token);
+    let mut events = Events::open(api.request("GET", "/v1/events")).await;
+    assert_eq!(events.status, 200);
+    let mut hint = async |kind: &str| loop {
+        let event = events.next_within(Duration::from_secs(60)).await.unwrap().expect("the stream has ended");
+        let data: Value = serde_json::from_str(&event.data).unwrap();
+        if data["kind"] == kind {
+            return data["id"].as_str().unwrap().to_owned();
+        }
+    };
+    stack.machine(&owner, "m").await.unwrap();
+    assert_eq!(hint("machine").await, "m");
+    let run = json!({ "tasks": [{ "prompt": "x", "provider": "claude" }] });
+    let run = stack.must(&owner.token, "POST", "/v1/orchestrator/runs", run).await.unwrap();
+    assert_eq!(hint("run").await, run["id"].as_str().unwrap());
     assert!(stack.services.stop().await);
 }
