@@ -3,6 +3,9 @@
 //! A frame is never stored for good and waits for no disk. On SQLite there is one process, which hands it on itself. On PostgreSQL
 //! the frame is a row of an unlogged table for some seconds, and a wake-up makes each replica read the rows of the sessions that
 //! have streams there. A frame that gets lost on the way is no error: the next one says the same and more.
+//!
+//! A message may overtake a frame. Whether it has the whole text that the frame is the beginning of stands in what is sealed, so only
+//! a client can know that the frame is not needed any more. Messages of other texts make no frame superfluous.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +14,6 @@ use std::time::{Duration, Instant};
 use ensemble_store_kit::{Conn, Db, StoreError, Subscription, Topic};
 use ensemble_types::ids::SessionId;
 use ensemble_types::live::LiveFrame;
-use ensemble_types::time::Timestamp;
 use moka::sync::Cache;
 use tokio::sync::broadcast;
 
@@ -33,8 +35,6 @@ pub(crate) struct Frame {
     pub(crate) sent: LiveFrame,
     readers: Arc<Readers>,
     arrived_at: Instant,
-    /// The database's time when it was shared with the other replicas.
-    shared_at: Option<Timestamp>,
 }
 
 /// The sessions that are followed on this replica, and how fast their frames come. Cheap to clone.
@@ -76,9 +76,9 @@ impl LiveFeeds {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hand_on(&self, sent: LiveFrame, readers: Arc<Readers>, shared_at: Option<Timestamp>) {
+    fn hand_on(&self, sent: LiveFrame, readers: Arc<Readers>) {
         if let Some(followed) = self.lock().get(&sent.session_id) {
-            let frame = Frame { sent, readers, arrived_at: Instant::now(), shared_at };
+            let frame = Frame { sent, readers, arrived_at: Instant::now() };
             // It fails when the last stream has just ended.
             let _ = followed.frames.send(Arc::new(frame));
         }
@@ -140,11 +140,6 @@ impl Frame {
     pub(super) fn is_for(&self, caller: &Actor) -> bool {
         self.readers.access(caller).is_ok()
     }
-
-    /// Whether it is older than a message, which then has what it says. Only on its way between replicas does a message overtake it.
-    pub(super) fn is_before(&self, message: Timestamp) -> bool {
-        self.shared_at.is_some_and(|at| at < message)
-    }
 }
 
 /// Passes frames on. Gives the sessions of which there were too many.
@@ -170,7 +165,7 @@ pub(crate) async fn send(
     } else {
         for frame in passed {
             let of_session = readers.get(&frame.session_id).map(Arc::clone).ok_or(Refusal::NotFound)?;
-            service.live_feeds.hand_on(frame, of_session, None);
+            service.live_feeds.hand_on(frame, of_session);
         }
     }
     Ok(dropped.into_iter().map(|frame| frame.session_id).collect())
@@ -217,7 +212,7 @@ pub(crate) async fn relay(db: &Db, feeds: &LiveFeeds) -> Result<(), Error> {
     for (number, frame) in rows {
         feeds.advance(frame.session_id, number);
         if let Some(of_session) = readers.get(&frame.session_id) {
-            feeds.hand_on(frame, Arc::clone(of_session), Some(Timestamp::from_micros(number)));
+            feeds.hand_on(frame, Arc::clone(of_session));
         }
     }
     Ok(())

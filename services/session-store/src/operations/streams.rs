@@ -8,7 +8,6 @@ use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::links::{PublicMessage, PublicSession};
 use ensemble_types::messages::Message;
 use ensemble_types::sessions::Session;
-use ensemble_types::time::Timestamp;
 use tokio::time::Instant;
 
 use super::latest_page_cache::LatestPage;
@@ -37,8 +36,6 @@ pub(crate) struct SessionStream {
     position: Position,
     changes: Subscription,
     frames: Following,
-    /// When the last message that was sent had been stored.
-    sent_until: Option<Timestamp>,
 }
 
 /// Why a stream was woken.
@@ -81,7 +78,7 @@ pub(crate) async fn open(
     let reader = audience.clone();
     let row = service.db.read("open a stream", move |c| check(c, session, &reader)).await?;
     let position = Position { seq: after.unwrap_or(row.last_seq), stamp: row.stamp() };
-    Ok(SessionStream { service, session, audience, position, changes, frames, sent_until: None })
+    Ok(SessionStream { service, session, audience, position, changes, frames })
 }
 
 impl SessionStream {
@@ -94,11 +91,8 @@ impl SessionStream {
         }
     }
 
-    /// The event for a frame, unless a later message was sent, or its reader lost access before it arrived.
+    /// The event for a frame, unless its reader lost access before it arrived.
     pub(crate) async fn frame(&self, frame: Arc<Frame>) -> Option<StreamEvent> {
-        if self.sent_until.is_some_and(|message| frame.is_before(message)) {
-            return None;
-        }
         let is_allowed = match &self.audience {
             Audience::Member(reader) => frame.is_for(reader),
             Audience::Public { link, view_token } => {
@@ -125,7 +119,6 @@ impl SessionStream {
             let mut events = Vec::with_capacity(messages.len() + 1);
             let next = Position { seq: messages.last().map_or(position.seq, |last| last.seq), stamp: row.stamp() };
             let more = !messages.is_empty() && next.seq < row.last_seq;
-            let stored_at = messages.last().map(|last| last.created_at);
             events.extend(messages.into_iter().map(|message| message_for(&audience, message)));
             if next.stamp != position.stamp {
                 events.push(match audience.clone() {
@@ -137,12 +130,11 @@ impl SessionStream {
                     }
                 });
             }
-            Ok::<_, Error>(Ok((events, next, more, stored_at)))
+            Ok::<_, Error>(Ok((events, next, more)))
         });
         Ok(match read.await? {
-            Ok((events, next, more, stored_at)) => {
+            Ok((events, next, more)) => {
                 self.position = next;
-                self.sent_until = stored_at.or(self.sent_until);
                 Step::Send { events, more }
             }
             Err(reason) => Step::End(reason),
@@ -157,7 +149,7 @@ impl SessionStream {
             && page.session.stamp() == self.position.stamp
         {
             if let Some(last) = page.messages.last() {
-                (self.position.seq, self.sent_until) = (last.seq, Some(last.created_at));
+                self.position.seq = last.seq;
             }
             let more = !page.messages.is_empty() && self.position.seq < page.session.last_seq;
             let events = page.messages.iter().map(|message| StreamEvent::Message(Arc::clone(message))).collect();

@@ -29,8 +29,8 @@ impl Host {
         self.machine.post(LIVE, &frames(&self.session, contents)).await.expect(200)
     }
 
-    async fn append(&self) {
-        let message = json!({ "content": "the whole text", "localId": "1", "keyEpoch": 1 });
+    async fn append(&self, n: usize) {
+        let message = json!({ "content": "the whole text", "localId": n.to_string(), "keyEpoch": 1 });
         self.machine.post(&messages(&self.session), &message).await.expect(201);
     }
 }
@@ -76,13 +76,29 @@ on_both_databases! {
             assert_eq!(content(&events.expect().await), "two");
             assert_eq!(content(&events.expect().await), long);
         }
-        host.append().await;
+        host.append(1).await;
         for events in &mut streams {
             assert_eq!(events.expect().await.id.as_deref(), Some("1"), "frames take no seq");
         }
         assert!(elsewhere.next_within(Duration::from_millis(200)).await.is_err(), "another session has no frames");
         let read = host.owner.api.get(&messages(&host.session)).await.expect(200);
         assert_eq!((&read["messages"].as_array().unwrap().len(), &read["lastSeq"]), (&1, &json!(1)));
+    }
+
+    async fn no_message_takes_a_frame_away(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let host = Host::new(&fixture).await;
+        let mut events = follow(&host.owner.api, &host.session).await;
+        for n in 1..=8 {
+            let first = format!("the beginning of text {n}");
+            // The message of the text before is on its way at the same time, and may be faster.
+            eventually(Duration::from_secs(60), async || host.send(&[&first]).await == json!({ "dropped": [] })).await;
+            host.append(n).await;
+            let mut came = [events.expect().await, events.expect().await];
+            came.sort_by_key(|event| event.name.clone());
+            assert_eq!(content(&came[0]), first);
+            assert_eq!(came[1].id, Some(n.to_string()));
+        }
     }
 
     async fn more_than_five_a_second_are_dropped(on: Backend) {
@@ -148,20 +164,21 @@ on_both_databases! {
 }
 
 #[test]
-fn a_frame_does_not_follow_a_later_message() {
+fn a_frame_that_a_message_has_overtaken_still_comes() {
     run(async {
         let fixture = Fixture::start(Backend::Postgres).await;
         let host = Host::new(&fixture).await;
         let mut events = follow(&host.owner.api, &host.session).await;
-        host.append().await;
+        host.append(1).await;
         assert_eq!(events.expect().await.name, "message");
-        // As if it had been shared before the message, and were late.
+        // As if it had been shared before the message, and were late: the beginning of another text.
         let late = format!(
             "INSERT INTO live_frames SELECT '{}', extract(epoch FROM created_at) * 1000000 - 1, 'late' FROM messages",
             host.session
         );
         fixture.execute(&late).await;
         host.send(&["new"]).await;
+        assert_eq!(content(&events.expect().await), "late");
         assert_eq!(content(&events.expect().await), "new");
     });
 }
