@@ -47,6 +47,10 @@ use clap_complete::CompleteEnv;
 use crate::arguments::Arguments;
 
 fn main() -> ExitCode {
+    // Before anything that needs memory, which the guards of all agents would keep.
+    if let Some(code) = ensemble_runner::run_if_guard() {
+        return ExitCode::from(code);
+    }
     // A shell that completes a command asks with the variable COMPLETE. Then this ends the program.
     CompleteEnv::with_factory(Arguments::command).complete();
     let arguments = match Arguments::read() {

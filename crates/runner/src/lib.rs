@@ -1,10 +1,10 @@
 //! The runner: a daemon on a user's machine that takes tasks from the orchestrator and runs coding agents for them.
 //!
 //! All connections are outgoing. The runner signs in with a machine token, sends the machine's heartbeat, waits for
-//! leases, starts the provider's program for each lease under a [guard](guard_main), streams its output to the server,
+//! leases, starts the provider's program for each lease under a [guard](run_if_guard), streams its output to the server,
 //! and reports the result. A report stays on disk until the server has accepted it.
 //!
-//! [`run`] is the entry point. [`guard_main`] is the small program that it starts for each attempt.
+//! [`run`] is the entry point. [`run_if_guard`] is the small program that it starts for each attempt.
 
 pub mod config;
 pub mod drain;
@@ -29,7 +29,7 @@ mod workplace;
 pub use config::{AgentConfig, Config, ConfigErrors, Hosting};
 pub use daemon::{RunError, run, run_until};
 pub use drain::Drain;
-pub use guard::{Limits, guard_main};
+pub use guard::{Limits, run_if_guard};
 pub use host::local;
 pub use offers::offers;
 pub use workplace::uncommitted_files;

@@ -48,11 +48,9 @@ pub(crate) mod whoami;
 /// Runs the command.
 pub(crate) fn dispatch(arguments: Arguments) -> Result {
     let Arguments { global, command } = arguments;
-    match command {
-        // These two need neither a server nor a home directory.
-        Command::Completions(command) => return command.run(),
-        Command::Runner(command) if command.is_guard() => return command.guard(),
-        _ => {}
+    // It needs neither a server nor a home directory.
+    if let Command::Completions(command) = command {
+        return command.run();
     }
     let context = Context::new(global)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use ensemble_runner::{Config, Hosting, RunError, guard_main, offers, run};
+use ensemble_runner::{Config, Hosting, RunError, offers, run};
 use ensemble_types::ids::MachineId;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -45,12 +45,6 @@ enum Part {
     Host,
     Install(Install),
     Uninstall(Uninstall),
-    /// The process that the runner starts for each attempt
-    #[command(hide = true)]
-    Guard {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        rest: Vec<String>,
-    },
 }
 
 #[derive(Clone, Debug, Default, Args)]
@@ -67,19 +61,6 @@ pub(crate) struct Options {
 }
 
 impl Runner {
-    pub(crate) fn is_guard(&self) -> bool {
-        matches!(self.part, Some(Part::Guard { .. }))
-    }
-
-    /// Runs the guard. It needs neither a server nor an account.
-    pub(crate) fn guard(self) -> Result {
-        let rest = match self.part {
-            Some(Part::Guard { rest }) => rest,
-            _ => Vec::new(),
-        };
-        Ok(ExitCode::from(u8::try_from(guard_main(&rest)).unwrap_or(1)))
-    }
-
     pub(crate) async fn run(self, context: &Context) -> Result {
         match self.part {
             Some(Part::Check(options)) => return check(context, &options).await,
@@ -87,7 +68,7 @@ impl Runner {
             Some(Part::Install(install)) => return install.run(context).await,
             Some(Part::Uninstall(uninstall)) => return uninstall.run(context),
             Some(Part::Host) => return host(context).await,
-            Some(Part::Guard { .. }) | None => {}
+            None => {}
         }
         log(Targets::new().with_default(LevelFilter::INFO));
         let environment = environment();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ensemble_runner::{Config, guard_main, run};
+use ensemble_runner::{Config, run, run_if_guard};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -14,12 +14,11 @@ use tracing_subscriber::util::SubscriberInitExt;
 const EX_USAGE: u8 = 64;
 
 fn main() -> ExitCode {
+    if let Some(code) = run_if_guard() {
+        return ExitCode::from(code);
+    }
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.as_slice() {
-        // The command line starts a guard with the same arguments.
-        [runner, guard, rest @ ..] if runner == "runner" && guard == "guard" => {
-            ExitCode::from(u8::try_from(guard_main(rest)).unwrap_or(1))
-        }
         [] => daemon(None),
         [path] => daemon(Some(PathBuf::from(path))),
         _ => usage(),

@@ -47,7 +47,7 @@ pub struct Config {
     pub max_output_bytes: u64,
     /// The limit of output that waits on disk to be sent. When it is reached, the program has to wait.
     pub max_unsent_bytes: u64,
-    /// The command that runs [`crate::guard_main`]. The default is this program with `runner guard`.
+    /// The command that runs [`crate::run_if_guard`]. The default is this program with `runner guard`.
     pub guard: Vec<String>,
     /// The environment from which programs inherit the allowed variables.
     pub environment: Environment,

@@ -6,7 +6,7 @@
 //! when the program exits. On Linux the guard is a subreaper: processes that daemonise become its children and end too.
 //! On other systems it ends the program's process group, and a process that leaves the group escapes.
 //!
-//! It never has the server's token: the runner starts it with an empty environment.
+//! It never has the server's token: the runner starts it with an environment of its own.
 
 mod orders;
 mod signals;
@@ -17,8 +17,22 @@ mod watch;
 pub use orders::Limits;
 pub(crate) use orders::{CLOSE, Directory, EXIT_STAGE, Launch, Order, Report, STAGE, STOP, WRITE};
 
-/// The program `ensemble runner guard`. `args` are the arguments after `guard`. Returns the exit code.
-pub fn guard_main(args: &[String]) -> i32 {
+/// The arguments before those of [`guard_main`].
+const COMMAND: [&str; 2] = ["runner", "guard"];
+
+/// Is the guard if the arguments of this process say so, and returns its exit code. Programs ask this before anything else: a guard
+/// lives as long as its agent, and what a program has set up until then would stay in memory.
+pub fn run_if_guard() -> Option<u8> {
+    let mut args = std::env::args_os().skip(1);
+    for word in COMMAND {
+        args.next().filter(|arg| arg == word)?;
+    }
+    let args: Vec<String> = args.map(|arg| arg.to_string_lossy().into_owned()).collect();
+    Some(u8::try_from(guard_main(&args)).unwrap_or(1))
+}
+
+/// `args` are the arguments after `guard`. Returns the exit code.
+fn guard_main(args: &[String]) -> i32 {
     match args {
         [] => watch::watch(),
         [stage] if stage == orders::STAGE => stage::become_program(),

@@ -1,13 +1,27 @@
 //! Signals to the guard itself. Each of them ends the attempt.
 
-use nix::sys::signal::{SigSet, Signal};
+use std::io;
 
-/// Blocks the signals in this thread and its future threads, and returns them for one thread to wait for.
-pub(super) fn block() -> nix::Result<SigSet> {
-    let mut ending = SigSet::empty();
-    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT] {
-        ending.add(signal);
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// The signals that end the attempt.
+pub(super) struct Ending([Signal; 4]);
+
+impl Ending {
+    pub(super) fn new() -> io::Result<Self> {
+        let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup(), SignalKind::quit()];
+        let [terminate, interrupt, hangup, quit] = kinds.map(signal);
+        Ok(Self([terminate?, interrupt?, hangup?, quit?]))
     }
-    ending.thread_block()?;
-    Ok(ending)
+
+    /// Waits for one of them. Cancel safe.
+    pub(super) async fn received(&mut self) {
+        let [terminate, interrupt, hangup, quit] = &mut self.0;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = hangup.recv() => {}
+            _ = quit.recv() => {}
+        }
+    }
 }

@@ -1,22 +1,31 @@
 //! The guard's main loop: read the order, start the program, wait for the first reason to end it, end all its
 //! processes.
+//!
+//! There is a guard for each agent, and it lives as long. So one thread does everything: each further one would have
+//! memory of its own.
 
-use std::io::{BufRead, BufReader, Write};
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::wait::{WaitStatus, waitpid};
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::signal::unix::{self, SignalKind};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::time::{Instant, timeout};
 
 use super::orders::{CLOSE, Launch, Order, Report, STOP, WRITE};
-use super::signals;
+use super::signals::Ending;
 use super::tree::Tree;
 
 /// How often the guard checks whether the processes that received TERM have ended.
@@ -26,8 +35,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const KILL_INTERVAL: Duration = Duration::from_millis(5);
 
 const EXIT_FAILURE: i32 = 1;
-/// Events that wait to be handled. A thread with one more waits.
-const EVENTS: usize = 64;
 /// Texts that wait until an interactive program reads them. A program with one more does not read, and is ended.
 const WRITES: usize = 256;
 
@@ -42,8 +49,9 @@ enum Event {
 }
 
 pub(super) fn watch() -> i32 {
-    match Guard::set_up() {
-        Ok(guard) => guard.run(),
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+    match runtime.and_then(|runtime| runtime.block_on(guard())) {
+        Ok(code) => code,
         Err(error) => {
             eprintln!("the guard could not be set up: {error}");
             EXIT_FAILURE
@@ -51,176 +59,189 @@ pub(super) fn watch() -> i32 {
     }
 }
 
-struct Guard {
-    runner: UnixStream,
-    signals: SigSet,
-}
-
-impl Guard {
-    fn set_up() -> std::io::Result<Self> {
-        // This fails when the guard already leads a session, which is fine.
-        let _ = nix::unistd::setsid();
-        become_subreaper()?;
-        let signals = signals::block()?;
-        let runner = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
-        Ok(Self { runner, signals })
-    }
-
-    fn run(self) -> i32 {
-        let mut lines = match self.runner.try_clone() {
-            Ok(socket) => BufReader::new(socket).lines(),
-            Err(_) => return EXIT_FAILURE,
-        };
-        let order = lines.next().and_then(Result::ok).and_then(|line| serde_json::from_str::<Order>(&line).ok());
-        let Some(order) = order else {
-            self.report(&Report::NotStarted { reason: "the guard received no order".to_owned() });
-            return EXIT_FAILURE;
-        };
-        let mut child = match start(&order) {
-            Ok(child) => child,
-            Err(error) => {
-                self.report(&Report::NotStarted { reason: error.to_string() });
-                return EXIT_FAILURE;
-            }
-        };
-        let leader = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
-        self.report(&Report::Started { pid: leader.as_raw() });
-        let (writes, to_write) = mpsc::sync_channel(WRITES);
-        feed(&mut child, &order.launch, order.prompt, to_write);
-
-        let (events, received) = mpsc::sync_channel(EVENTS);
-        listen(lines, events.clone(), order.interactive.then_some(writes));
-        await_signals(self.signals, events.clone());
-        reap(leader, events);
-        let grace = Duration::from_millis(order.grace_ms);
-        let leftover_grace = Duration::from_millis(order.leftover_grace_ms);
-        let ended = end(leader, &received, grace, leftover_grace);
-        self.report(&ended);
-        0
-    }
-
-    /// Sends a report. A runner that has gone cannot receive it, and that is no reason to stop.
-    fn report(&self, report: &Report) {
-        if let Ok(mut line) = serde_json::to_vec(report) {
-            line.push(b'\n');
-            let _ = (&self.runner).write_all(&line);
+async fn guard() -> io::Result<i32> {
+    // This fails when the guard already leads a session, which is fine.
+    let _ = nix::unistd::setsid();
+    become_subreaper()?;
+    // Before there is a child, so that none is missed.
+    let (ending, children) = (Ending::new()?, unix::signal(SignalKind::child())?);
+    let socket = std::os::unix::net::UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    socket.set_nonblocking(true)?;
+    let (read, mut runner) = UnixStream::from_std(socket)?.into_split();
+    let mut lines = BufReader::new(read).lines();
+    let order = lines.next_line().await.ok().flatten();
+    let Some(order) = order.and_then(|line| serde_json::from_str::<Order>(&line).ok()) else {
+        report(&mut runner, &Report::NotStarted { reason: "the guard received no order".to_owned() }).await;
+        return Ok(EXIT_FAILURE);
+    };
+    let mut child = match start(&order) {
+        Ok(child) => child,
+        Err(error) => {
+            report(&mut runner, &Report::NotStarted { reason: error.to_string() }).await;
+            return Ok(EXIT_FAILURE);
         }
+    };
+    let leader = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
+    report(&mut runner, &Report::Started { pid: leader.as_raw() }).await;
+    let (writes, to_write) = mpsc::channel(WRITES);
+    let Order { launch, prompt, interactive, grace_ms, leftover_grace_ms, .. } = order;
+    feed(&mut child, &launch, prompt, to_write);
+    drop(launch);
+    let writes = interactive.then_some(writes);
+    let events = Events { lines: Some(lines), writes, ending, children, leader, reaped: VecDeque::new() };
+    let ended = events.end(Duration::from_millis(grace_ms), Duration::from_millis(leftover_grace_ms)).await;
+    report(&mut runner, &ended).await;
+    Ok(0)
+}
+
+/// Sends a report. A runner that has gone cannot receive it, and that is no reason to stop.
+async fn report(runner: &mut OwnedWriteHalf, report: &Report) {
+    if let Ok(mut line) = serde_json::to_vec(report) {
+        line.push(b'\n');
+        let _ = runner.write_all(&line).await;
     }
 }
 
-fn start(order: &Order) -> std::io::Result<Child> {
-    let (program, args) = order.stage.split_first().ok_or_else(|| std::io::Error::other("no program to start"))?;
+fn start(order: &Order) -> io::Result<Child> {
+    let (program, args) = order.stage.split_first().ok_or_else(|| io::Error::other("no program to start"))?;
     Command::new(program).args(args).env_clear().stdin(Stdio::piped()).process_group(0).spawn()
 }
 
-/// Writes the launch, the prompt and what follows on a separate thread, so that a program that does not read cannot block the
+/// Writes the launch, the prompt and what follows beside the rest, so that a program that does not read cannot block the
 /// guard. The standard input is closed when nothing more can follow.
-fn feed(child: &mut Child, launch: &Launch, prompt: String, to_write: Receiver<String>) {
-    let Some(mut input) = child.stdin.take() else { return };
+fn feed(child: &mut Child, launch: &Launch, prompt: String, mut to_write: Receiver<String>) {
+    let Some(input) = child.stdin.take() else { return };
+    let Ok(mut input) = pipe::Sender::from_owned_fd(OwnedFd::from(input)) else { return };
     let Ok(launch) = serde_json::to_vec(launch) else { return };
-    thread::spawn(move || {
+    tokio::spawn(async move {
         let length = u32::try_from(launch.len()).unwrap_or(u32::MAX).to_be_bytes();
         // A program that ends without reading its prompt is judged by its exit.
-        let mut written = input
-            .write_all(&length)
-            .and_then(|()| input.write_all(&launch))
-            .and_then(|()| input.write_all(prompt.as_bytes()));
-        while let (Ok(()), Ok(text)) = (&written, to_write.recv()) {
-            written = input.write_all(text.as_bytes());
-        }
-    });
-}
-
-/// Reads the orders of the runner.
-fn listen(
-    lines: impl Iterator<Item = std::io::Result<String>> + Send + 'static,
-    events: SyncSender<Event>,
-    mut writes: Option<SyncSender<String>>,
-) {
-    thread::spawn(move || {
-        for line in lines.map_while(Result::ok) {
-            if let Some(grace) = line.strip_prefix(STOP) {
-                let _ = events.send(Event::End(grace.trim().parse().ok().map(Duration::from_millis)));
-            } else if let Some(text) = line.strip_prefix(WRITE) {
-                let Ok(text) = serde_json::from_str::<String>(text) else { continue };
-                // A program that has closed its input may go on; one that does not read it cannot.
-                if let Some(Err(TrySendError::Full(_))) = writes.as_ref().map(|writes| writes.try_send(text)) {
-                    let _ = events.send(Event::End(None));
-                }
-            } else if line == CLOSE {
-                writes = None;
+        for first in [&length, launch.as_slice(), prompt.as_bytes()] {
+            if input.write_all(first).await.is_err() {
+                return;
             }
         }
-        let _ = events.send(Event::End(None));
-    });
-}
-
-fn await_signals(signals: SigSet, events: SyncSender<Event>) {
-    thread::spawn(move || {
-        while signals.wait().is_ok() {
-            let _ = events.send(Event::End(None));
+        drop((launch, prompt));
+        while let Some(text) = to_write.recv().await {
+            if input.write_all(text.as_bytes()).await.is_err() {
+                return;
+            }
         }
     });
 }
 
-/// Waits for every child on Linux. On other systems, where orphans are not adopted, waits for the started program.
-fn reap(leader: Pid, events: SyncSender<Event>) {
-    let target = if cfg!(target_os = "linux") { None } else { Some(leader) };
-    thread::spawn(move || {
+/// What the guard waits for while the program runs.
+struct Events {
+    /// The orders of the runner, until it has gone.
+    lines: Option<Lines<BufReader<OwnedReadHalf>>>,
+    /// For the standard input of an interactive program, until it is closed.
+    writes: Option<Sender<String>>,
+    ending: Ending,
+    children: unix::Signal,
+    leader: Pid,
+    reaped: VecDeque<Event>,
+}
+
+impl Events {
+    /// The next event. Cancel safe.
+    async fn next(&mut self) -> Event {
         loop {
-            match waitpid(target, None) {
-                Ok(status) => {
-                    let _ = events.send(Event::Reaped(status));
-                    if target.is_some() {
-                        break;
+            if let Some(event) = self.reaped.pop_front() {
+                return event;
+            }
+            tokio::select! {
+                line = next_line(&mut self.lines) => {
+                    if line.is_none() {
+                        self.lines = None;
+                        return Event::End(None);
+                    }
+                    if let Some(end) = line.and_then(|line| self.order(&line)) {
+                        return end;
                     }
                 }
-                Err(Errno::EINTR) => {}
-                // No child is left. A subreaper only gets new children from its descendants.
-                Err(_) => break,
+                () = self.ending.received() => return Event::End(None),
+                _ = self.children.recv() => self.reap(),
             }
         }
-        let _ = events.send(Event::NoChildren);
-    });
-}
+    }
 
-/// Waits for a reason to end, ends all processes, and returns how the program ended.
-fn end(leader: Pid, received: &Receiver<Event>, grace: Duration, leftover_grace: Duration) -> Report {
-    let mut tree = Tree::of(leader);
-    let mut ended = None;
-    let mut timeout = None;
-    while ended.is_none() && timeout.is_none() {
-        match received.recv() {
-            Ok(Event::Reaped(status)) => ended = exit_of(leader, status),
-            Ok(Event::End(wanted)) => timeout = Some(wanted.unwrap_or(grace)),
-            Ok(Event::NoChildren) => tree.no_children_left(),
-            Err(_) => timeout = Some(grace),
+    /// Carries out an order of the runner.
+    fn order(&mut self, line: &str) -> Option<Event> {
+        if let Some(grace) = line.strip_prefix(STOP) {
+            return Some(Event::End(grace.trim().parse().ok().map(Duration::from_millis)));
+        }
+        if let Some(text) = line.strip_prefix(WRITE) {
+            let text = serde_json::from_str::<String>(text).ok()?;
+            // A program that has closed its input may go on; one that does not read it cannot.
+            let written = self.writes.as_ref().map(|writes| writes.try_send(text));
+            return matches!(written, Some(Err(TrySendError::Full(_)))).then_some(Event::End(None));
+        }
+        if line == CLOSE {
+            self.writes = None;
+        }
+        None
+    }
+
+    /// Notes every child that has ended on Linux. On other systems, where orphans are not adopted, only the started program.
+    fn reap(&mut self) {
+        let target = if cfg!(target_os = "linux") { None } else { Some(self.leader) };
+        loop {
+            match waitpid(target, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::StillAlive) => return,
+                Ok(status) => self.reaped.push_back(Event::Reaped(status)),
+                Err(Errno::EINTR) => {}
+                // No child is left. A subreaper only gets new children from its descendants.
+                Err(_) => return self.reaped.push_back(Event::NoChildren),
+            }
         }
     }
-    if ended.is_some() {
-        tree.leader_ended();
-    }
-    tree.signal(Signal::SIGTERM);
-    let mut deadline = Instant::now() + timeout.unwrap_or(leftover_grace);
-    loop {
-        if let Some(ended) = ended.as_ref().filter(|_| tree.is_empty()) {
-            return Report::clone(ended);
-        }
-        let killing = Instant::now() >= deadline;
-        match received.recv_timeout(if killing { KILL_INTERVAL } else { POLL_INTERVAL }) {
-            Ok(Event::Reaped(status)) => ended = ended.or(exit_of(leader, status)),
-            // A second order may shorten the grace period but not extend it.
-            Ok(Event::End(Some(wanted))) => deadline = deadline.min(Instant::now() + wanted),
-            Ok(Event::NoChildren) => tree.no_children_left(),
-            Ok(Event::End(None)) | Err(_) => {}
+
+    /// Waits for a reason to end, ends all processes, and returns how the program ended.
+    async fn end(mut self, grace: Duration, leftover_grace: Duration) -> Report {
+        let leader = self.leader;
+        let mut tree = Tree::of(leader);
+        let mut ended = None;
+        let mut wanted = None;
+        while ended.is_none() && wanted.is_none() {
+            match self.next().await {
+                Event::Reaped(status) => ended = exit_of(leader, status),
+                Event::End(period) => wanted = Some(period.unwrap_or(grace)),
+                Event::NoChildren => tree.no_children_left(),
+            }
         }
         if ended.is_some() {
             tree.leader_ended();
         }
-        if Instant::now() >= deadline {
-            // Repeated on purpose: a process that forks during one scan is found by the next.
-            tree.signal(Signal::SIGKILL);
+        tree.signal(Signal::SIGTERM);
+        let mut deadline = Instant::now() + wanted.unwrap_or(leftover_grace);
+        loop {
+            if let Some(ended) = ended.as_ref().filter(|_| tree.is_empty()) {
+                return Report::clone(ended);
+            }
+            let killing = Instant::now() >= deadline;
+            match timeout(if killing { KILL_INTERVAL } else { POLL_INTERVAL }, self.next()).await {
+                Ok(Event::Reaped(status)) => ended = ended.or(exit_of(leader, status)),
+                // A second order may shorten the grace period but not extend it.
+                Ok(Event::End(Some(wanted))) => deadline = deadline.min(Instant::now() + wanted),
+                Ok(Event::NoChildren) => tree.no_children_left(),
+                Ok(Event::End(None)) | Err(_) => {}
+            }
+            if ended.is_some() {
+                tree.leader_ended();
+            }
+            if Instant::now() >= deadline {
+                // Repeated on purpose: a process that forks during one scan is found by the next.
+                tree.signal(Signal::SIGKILL);
+            }
         }
+    }
+}
+
+/// The next order. Without a runner there is none.
+async fn next_line(lines: &mut Option<Lines<BufReader<OwnedReadHalf>>>) -> Option<String> {
+    match lines {
+        Some(lines) => lines.next_line().await.ok().flatten(),
+        None => std::future::pending().await,
     }
 }
 
