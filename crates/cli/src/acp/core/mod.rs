@@ -142,9 +142,10 @@ impl Core {
             }
             "session/close" => {
                 if let Some((session, out)) = self.session(&id, params) {
-                    session.close(out);
-                    let session = session.id;
-                    self.leave(session);
+                    let (session, waits) = (session.id, session.close(out));
+                    if !waits {
+                        self.leave(session);
+                    }
                     self.out.answer(&id, Ok(json!({})));
                 }
             }
@@ -285,12 +286,15 @@ impl Core {
         let Some(Ticket { request, how: Some(how) }) = self.tickets.remove(&ticket) else { return };
         match opened {
             Ok(opening) => {
+                let id = opening.id;
+                let mut session = Session::new(opening, how, request);
                 // The one that was open is shown no longer. The process has left it.
-                if let Some(mut before) = self.sessions.remove(&opening.id) {
+                if let Some(mut before) = self.sessions.remove(&id) {
                     before.replaced(&mut self.out);
-                    self.out.forget(opening.id);
+                    session.cancels(before);
+                    self.out.forget(id);
                 }
-                self.sessions.insert(opening.id, Session::new(opening, how, request));
+                self.sessions.insert(id, session);
             }
             Err(error) => self.out.answer(&request, Err(error)),
         }

@@ -82,6 +82,8 @@ enum Stage {
     /// The agent of a new session starts.
     Starting(Instant),
     Open,
+    /// The editor has closed it. It is followed until what was cancelled has begun, and is interrupted.
+    Closed,
 }
 
 pub(super) struct Session {
@@ -152,8 +154,11 @@ impl Session {
                     Stage::Open => self.changed(&changed, out),
                     Stage::Starting(_) => self.start(out),
                     Stage::Reading => {}
+                    Stage::Closed => return self.closed(&changed, out),
                 }
             }
+            Event::Gone(_) if matches!(self.stage, Stage::Closed) => return false,
+            _ if matches!(self.stage, Stage::Closed) => {}
             Event::CaughtUp => self.caught_up(out),
             Event::Frame(frame) => self.frame(frame, out),
             Event::Titled(title) => self.titled(&title, out),
@@ -264,16 +269,21 @@ impl Session {
         self.close(out);
     }
 
-    /// The editor closes it: its turn is cancelled, and the session goes on elsewhere.
-    pub(super) fn close(&mut self, out: &mut Out) {
-        if self.prompt.is_some() {
-            self.cancel(out);
-            self.finish(out, Ok("cancelled"));
-        }
+    /// The editor closes it: its turn is cancelled, and the session goes on elsewhere. True: a prompt that is cancelled has not begun,
+    /// so the session is to be followed until it does.
+    pub(super) fn close(&mut self, out: &mut Out) -> bool {
+        self.cancel_prompt(out);
+        self.stage = Stage::Closed;
         self.fail_controls(&Error::new(INTERNAL, "The session was closed."), out);
         for call in std::mem::take(&mut self.asked).into_values().flatten() {
             out.withdraw(call, "The session was closed.");
         }
+        !self.cancelled.is_empty()
+    }
+
+    /// Goes on with what was cancelled in the one that was open before.
+    pub(super) fn cancels(&mut self, before: Self) {
+        self.cancelled = before.cancelled;
     }
 
     /// The earliest time at which something is late.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ensemble_transcript::body::{Content, Control, Failure, Prompt, Turn};
-use ensemble_transcript::view::Taken;
+use ensemble_transcript::view::{Changed, Shown, Taken};
 use ensemble_transcript::visible;
 use ensemble_transcript::words::{Phase, StopReason, TurnState};
 use serde_json::{Value, json};
@@ -97,13 +97,51 @@ impl Session {
         }
     }
 
-    /// A prompt that waits cannot be taken back: it is interrupted when it begins.
-    fn cancel_later(&mut self, out: &mut Out) {
+    /// The editor closes the session, so nobody waits for its prompt any more. One that has not begun is interrupted when it does.
+    pub(super) fn cancel_prompt(&mut self, out: &mut Out) {
+        match self.prompt.as_ref().map(|prompt| (&prompt.step, &prompt.cancelled)) {
+            Some((Step::Turn(_), None)) => drop(self.send(Content::Control(Control::Interrupt), out)),
+            Some((Step::Sent | Step::Queued, _)) => self.interrupt_later(),
+            Some((Step::Turn(_), Some(_))) | None => {}
+        }
+        self.finish(out, Ok("cancelled"));
+    }
+
+    fn interrupt_later(&mut self) {
         let Some(prompt) = &self.prompt else { return };
         if self.cancelled.len() >= MOST_CANCELLED {
             self.cancelled.pop_front();
         }
         self.cancelled.push_back(prompt.local_id.clone());
+    }
+
+    /// Takes a message of a session that the editor has closed. False: nothing is left to be interrupted.
+    pub(super) fn closed(&mut self, changed: &Changed, out: &mut Out) -> bool {
+        for shown in changed.items.iter().filter_map(|id| self.view.item(*id)).cloned().collect::<Vec<_>>() {
+            match &shown.shown {
+                Shown::Turn(turn) if turn.state == TurnState::Started => {
+                    if self.was_cancelled(turn) {
+                        self.send(Content::Control(Control::Interrupt), out);
+                    }
+                }
+                Shown::Prompt(_, Taken::Rejected { .. }) => self.cancelled.retain(|id| *id != shown.local_id),
+                _ => {}
+            }
+        }
+        let has_ended = self.view.state().is_some_and(|state| state.phase == Phase::Ended);
+        !self.cancelled.is_empty() && !has_ended
+    }
+
+    /// Whether the turn is that of a prompt that was cancelled before it began. Says so once.
+    fn was_cancelled(&mut self, turn: &Turn) -> bool {
+        let known = self.cancelled.len();
+        self.cancelled.retain(|cancelled| turn.prompt_id.as_ref() != Some(cancelled));
+        self.cancelled.len() < known
+    }
+
+    /// A prompt that waits cannot be taken back: it is interrupted when it begins.
+    fn cancel_later(&mut self, out: &mut Out) {
+        self.interrupt_later();
         self.note(out, "Your prompt waits on the machine behind another one. It is interrupted as soon as it begins.");
         self.finish(out, Ok("cancelled"));
     }
@@ -145,12 +183,7 @@ impl Session {
             }
             return;
         }
-        let mut is_unwanted = false;
-        if let Some(id) = &turn.prompt_id {
-            let known = self.cancelled.len();
-            self.cancelled.retain(|cancelled| cancelled != id);
-            is_unwanted = self.cancelled.len() < known;
-        }
+        let mut is_unwanted = self.was_cancelled(turn);
         if let Some(prompt) = self.prompt.as_mut().filter(|_| is_ours) {
             prompt.step = Step::Turn(turn.turn_id.clone());
             prompt.said = None;

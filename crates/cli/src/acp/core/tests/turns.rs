@@ -1,7 +1,7 @@
 //! Prompts of the editor and what becomes of them; and what others do meanwhile.
 
 use super::*;
-use crate::acp::rpc::{INTERNAL, INVALID};
+use crate::acp::rpc::{INTERNAL, INVALID, NOT_FOUND};
 
 #[test]
 fn a_prompt_is_answered_when_its_turn_ends_and_its_text_comes_once() {
@@ -153,6 +153,62 @@ fn a_prompt_that_waits_behind_another_one_does_not_interrupt_that() {
     editor.host(turn(TurnState::Ended, Some("b1"), Some(StopReason::EndTurn)));
     assert_eq!(editor.sent(), []);
     editor.host(turn(TurnState::Started, Some(&local_id), None));
+    assert_eq!(editor.sent(), [Content::Control(Control::Interrupt)]);
+}
+
+#[test]
+fn what_a_closed_session_has_not_begun_is_interrupted_when_it_begins() {
+    for is_queued in [false, true] {
+        let mut editor = Editor::open(&json!({}));
+        editor.said(ben(), "b1", None, prompt("long"));
+        editor.host(turn(TurnState::Started, Some("b1"), None));
+        let request = editor.prompt("mine");
+        if is_queued {
+            editor.receipt(ReceiptOutcome::Queued, None);
+        }
+        let close = editor.request("session/close", &json!({"sessionId": SESSION}));
+        assert_eq!(editor.answer(request).unwrap()["result"]["stopReason"], "cancelled");
+        assert_eq!(editor.answer(close).unwrap()["result"], json!({}));
+        let local_id = if is_queued { "c1".to_owned() } else { editor.receipt(ReceiptOutcome::Queued, None) };
+        assert!(!editor.done.contains(&Order::Leave(session())), "its prompt waits");
+        editor.forget();
+        let late = editor.prompt("into what is closed");
+        assert_eq!(code(editor.answer(late)), NOT_FOUND);
+        editor.host(Content::Text(text(0, "of Ben")));
+        editor.event(Event::Connected(false));
+        editor.host(turn(TurnState::Ended, Some("b1"), Some(StopReason::EndTurn)));
+        assert_eq!(
+            (editor.written.len(), editor.done.len()),
+            (0, 0),
+            "the turn of Ben is not interrupted, and not shown"
+        );
+        editor.host(turn(TurnState::Started, Some(&local_id), None));
+        assert!(editor.done.contains(&Order::Leave(session())));
+        assert_eq!(editor.sent(), [Content::Control(Control::Interrupt)]);
+    }
+}
+
+#[test]
+fn a_closed_session_is_left_when_its_prompt_is_not_taken() {
+    let mut editor = Editor::open(&json!({}));
+    editor.prompt("mine");
+    editor.request("session/close", &json!({"sessionId": SESSION}));
+    assert!(!editor.done.contains(&Order::Leave(session())));
+    editor.receipt(ReceiptOutcome::Rejected, Some(ReceiptCode::Busy));
+    assert!(editor.done.contains(&Order::Leave(session())));
+    assert!(!editor.sent().contains(&Content::Control(Control::Interrupt)));
+}
+
+#[test]
+fn a_session_that_is_opened_again_still_cancels_what_was_cancelled() {
+    let mut editor = Editor::open(&json!({}));
+    editor.prompt("mine");
+    editor.request("session/close", &json!({"sessionId": SESSION}));
+    editor.request("session/load", &json!({"sessionId": SESSION, "cwd": "/", "mcpServers": []}));
+    editor.opened(false);
+    editor.event(Event::CaughtUp);
+    editor.forget();
+    editor.host(turn(TurnState::Started, Some("c1"), None));
     assert_eq!(editor.sent(), [Content::Control(Control::Interrupt)]);
 }
 
