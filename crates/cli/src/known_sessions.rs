@@ -28,6 +28,9 @@ pub(crate) struct KnownSession {
     /// The machine that hosts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) host: Option<MachineId>,
+    /// From this epoch on its machine has no key of it, because it was removed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) hostless: Option<u32>,
 }
 
 impl Unfinished {
@@ -46,7 +49,7 @@ impl Home {
     pub(crate) fn known_session(&self, origin: &str, session: SessionId) -> Result<KnownSession> {
         let known: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
         let known = known.get(origin).and_then(|sessions| sessions.get(&session)).cloned();
-        Ok(known.unwrap_or(KnownSession { epoch: KeyRing::FIRST_EPOCH, owner: None, host: None }))
+        Ok(known.unwrap_or(KnownSession { epoch: KeyRing::FIRST_EPOCH, owner: None, host: None, hostless: None }))
     }
 
     pub(crate) fn remember_session(&self, origin: &str, session: &Session, epoch: u32) -> Result<()> {
@@ -58,8 +61,19 @@ impl Home {
         let mut all: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
         let known = all.entry(origin.to_owned()).or_default().entry(session.id);
         let host = session.machine_id.clone().filter(|_| session.hosted);
-        let known = known.or_insert(KnownSession { epoch, owner: Some(session.owner_id), host });
+        let known = known.or_insert(KnownSession { epoch, owner: Some(session.owner_id), host, hostless: None });
         known.epoch = epoch.max(known.epoch);
+        self.write_json(SESSIONS, &all)
+    }
+
+    /// Notes that a key was made of which the machine that hosts the session knows nothing (`true`), or which it was given. The session
+    /// is remembered already.
+    pub(crate) fn note_host(&self, origin: &str, session: SessionId, epoch: u32, is_hostless: bool) -> Result<()> {
+        let _lock = self.lock("sessions.lock")?;
+        let mut all: KnownSessions = self.read_json(SESSIONS)?.unwrap_or_default();
+        if let Some(known) = all.entry(origin.to_owned()).or_default().get_mut(&session) {
+            known.hostless = is_hostless.then(|| known.hostless.unwrap_or(epoch));
+        }
         self.write_json(SESSIONS, &all)
     }
 

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::context::{Context, Me};
 use crate::devices;
 use crate::failure::{Failure, Result};
+use crate::known_sessions::KnownSession;
 use crate::print;
 use crate::sharing::{Members, Use};
 
@@ -72,6 +73,12 @@ impl Me {
     pub(crate) fn is_without_its_host(&self, session: &Session) -> bool {
         let is_listed = |id| self.own.list.body().devices.iter().any(|device| device.machine_id.as_ref() == Some(id));
         session.hosted && !session.machine_id.as_ref().is_some_and(is_listed)
+    }
+
+    /// Whether a machine that was removed has the key of now, as far as this computer knows. A key that a person's device has made does
+    /// not show whether the machine was given it.
+    pub(crate) fn may_its_host_read(&self, session: &Session, known: &KnownSession) -> bool {
+        self.is_without_its_host(session) && known.hostless.is_none_or(|epoch| session.key_epoch < i64::from(epoch))
     }
 
     /// Whether a device in the newest list may make rings of this session: those of people, and the machine that hosts it.
@@ -151,7 +158,9 @@ impl Me {
     pub(crate) async fn writable(&self, context: &Context, id: SessionId) -> Result<(Session, KeyRing)> {
         let session = self.session(context, id).await?;
         if session.access_level == AccessLevel::Owner {
-            if session.rekey_needed || self.is_stale(&session) || self.has_old_shares(context, &session).await? {
+            let known = context.home.known_session(self.client.origin(), id)?;
+            let is_old = session.rekey_needed || self.is_stale(&session) || self.may_its_host_read(&session, &known);
+            if is_old || self.has_old_shares(context, &session).await? {
                 return self.rekey(context, session, &Members::default()).await;
             }
         } else {
@@ -204,7 +213,9 @@ impl Me {
                     context.home.end_rekey(origin, session.id)?;
                     session = self.session(context, session.id).await?;
                     let newer = self.reading_ring(context, &session).await?;
-                    let is_newer = newer.epoch() >= ring.epoch() && !self.is_stale(&session) && !session.rekey_needed;
+                    let known = context.home.known_session(origin, session.id)?;
+                    let is_old = self.is_stale(&session) || self.may_its_host_read(&session, &known);
+                    let is_newer = newer.epoch() >= ring.epoch() && !is_old && !session.rekey_needed;
                     let is_nobody_gone =
                         members.is_empty() && context.home.removed_shares(origin, session.id)?.is_empty();
                     if is_newer && is_nobody_gone {
@@ -214,6 +225,10 @@ impl Me {
                 changed => {
                     changed?;
                     context.home.remember_session(origin, &session, ring.epoch())?;
+                    if session.hosted {
+                        let is_hostless = update.host_key.is_none();
+                        context.home.note_host(origin, session.id, ring.epoch(), is_hostless)?;
+                    }
                     match self.pass_on(context, &session, &ring, &recipients).await {
                         Ok(()) => context.home.end_rekey(origin, session.id)?,
                         Err(failure) => print::note(format!(
@@ -299,75 +314,4 @@ pub(crate) async fn check_keys(me: &Me, session: &Session, ring: &KeyRing) -> Re
 }
 
 #[cfg(test)]
-mod tests {
-    use ensemble_client::Client;
-    use ensemble_client::seal::{BoxKeyPair, ContentRing};
-    use ensemble_types::devices::{DeviceList, ListedDevice, Role};
-    use ensemble_types::refs::Ref;
-    use ensemble_types::time::Timestamp;
-    use serde_json::json;
-
-    use super::*;
-    use crate::sharing::People;
-    use ensemble_types::ids::UserId;
-
-    fn listed(key: &AccountKey, role: Role) -> ListedDevice {
-        let box_key = BoxKeyPair::of_device(key).unwrap().public().to_text();
-        ListedDevice { key: key.public_key(), box_key, role, machine_id: None }
-    }
-
-    /// A user with a second device, which is linked.
-    fn user(second: &AccountKey) -> Me {
-        let (key, contents) = (AccountKey::generate(), ContentRing::generate());
-        let list = DeviceList {
-            account: key.public_key(),
-            version: 1,
-            prev: None,
-            created: Timestamp::from_unix_seconds(0),
-            content_epoch: 1,
-            content_public_key: contents.public().unwrap().to_text(),
-            devices: vec![listed(&key, Role::Primary), listed(second, Role::Linked)],
-        };
-        let list = devices::List::first(&devices::signed(&list, &key).unwrap(), &key.public_key()).unwrap();
-        let client = Client::builder("http://127.0.0.1:9").build().unwrap();
-        Me { client, key, id: UserId::generate(), own: devices::Own { list, contents }, people: People::default() }
-    }
-
-    fn session(me: &Me, id: SessionId, sealed: &str) -> Session {
-        let document = json!({
-            "id": id, "ref": Ref::generate(), "ownerId": me.id, "metadata": "", "metadataVersion": 1,
-            "encryptionKey": sealed, "agentState": null, "agentStateVersion": 0, "status": "active", "endedAt": null,
-            "archived": false, "online": false, "thinking": false, "lastActiveAt": null, "lastSeq": 0, "accessLevel": "owner",
-            "keyEpoch": 1, "rekeyNeeded": false, "createdAt": "2026-01-01T00:00:00.000Z", "updatedAt": "2026-01-01T00:00:00.000Z",
-        });
-        serde_json::from_value(document).unwrap()
-    }
-
-    #[test]
-    fn a_ring_is_stale_unless_a_listed_device_sealed_it_to_the_newest_content_key() {
-        let (second, stranger, id) = (AccountKey::generate(), AccountKey::generate(), SessionId::generate());
-        let mut me = user(&second);
-        let sealed = |me: &Me, signer: &AccountKey| {
-            let binding = Binding::Session { session: id, owner: me.id };
-            seal_ring(&KeyRing::generate(), &me.content_key().unwrap(), binding, signer).unwrap().into_string()
-        };
-        let (by_first, by_second) = (sealed(&me, &me.key), sealed(&me, &second));
-        let stale = |me: &Me, sealed: &str| me.is_stale(&session(me, id, sealed));
-        assert!(!stale(&me, &by_first) && !stale(&me, &by_second));
-        // Everybody can seal to the content key.
-        assert!(stale(&me, &sealed(&me, &stranger)));
-        assert!(stale(&me, "AAAA"));
-        // The second device is removed. It knows the new content key, and cannot sign for the account.
-        let mut next = me.own.list.successor(Timestamp::from_unix_seconds(1));
-        next.devices.retain(|device| device.key != second.public_key());
-        let contents = me.own.contents.next().unwrap();
-        next.content_epoch += 1;
-        next.content_public_key = contents.public().unwrap().to_text();
-        let list = me.own.list.next(&devices::signed(&next, &me.key).unwrap()).unwrap();
-        me.own = devices::Own { list, contents };
-        assert!(stale(&me, &by_first) && stale(&me, &by_second), "it knows these rings");
-        assert!(me.ring(&session(&me, id, &by_second)).is_ok(), "what was written before can be read");
-        assert!(stale(&me, &sealed(&me, &second)));
-        assert!(!stale(&me, &sealed(&me, &me.key)));
-    }
-}
+mod tests;

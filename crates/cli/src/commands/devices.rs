@@ -254,8 +254,16 @@ pub(crate) async fn finish_removal(context: &Context, me: &Me) -> Result<usize> 
     let limit = Duration::from_secs(RECENT_DAYS * 24 * 3600);
     let is_recent = |session: &Session| session.online || now().since(session.updated_at) < limit;
     // Those that have a new key already need no other one: a command that was killed goes on where it was.
-    let is_due = |session: &Session| me.is_stale(session) || me.is_without_its_host(session);
-    let wanted: Vec<_> = sessions.iter().filter(|session| is_recent(session) && is_due(session)).collect();
+    let is_due = |session: &Session| {
+        let known = context.home.known_session(me.client.origin(), session.id)?;
+        Ok::<_, Failure>(me.is_stale(session) || me.may_its_host_read(session, &known))
+    };
+    let mut wanted = Vec::new();
+    for session in sessions.iter().filter(|session| is_recent(session)) {
+        if is_due(session)? {
+            wanted.push(session);
+        }
+    }
     let mut changed = 0;
     for (done, session) in wanted.iter().enumerate() {
         let rekeyed = match me.session(context, session.id).await {

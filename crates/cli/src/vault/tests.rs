@@ -1,0 +1,93 @@
+//! Which keys of sessions are old, because somebody who was removed knows them.
+
+use ensemble_client::Client;
+use ensemble_client::seal::{BoxKeyPair, ContentRing};
+use ensemble_types::devices::{DeviceList, ListedDevice, Role};
+use ensemble_types::refs::Ref;
+use ensemble_types::time::Timestamp;
+use serde_json::json;
+
+use super::*;
+use crate::sharing::People;
+use ensemble_types::ids::UserId;
+
+fn listed(key: &AccountKey, role: Role) -> ListedDevice {
+    let box_key = BoxKeyPair::of_device(key).unwrap().public().to_text();
+    ListedDevice { key: key.public_key(), box_key, role, machine_id: None }
+}
+
+/// A user with a second device, which is linked.
+fn user(second: &AccountKey) -> Me {
+    let (key, contents) = (AccountKey::generate(), ContentRing::generate());
+    let list = DeviceList {
+        account: key.public_key(),
+        version: 1,
+        prev: None,
+        created: Timestamp::from_unix_seconds(0),
+        content_epoch: 1,
+        content_public_key: contents.public().unwrap().to_text(),
+        devices: vec![listed(&key, Role::Primary), listed(second, Role::Linked)],
+    };
+    let list = devices::List::first(&devices::signed(&list, &key).unwrap(), &key.public_key()).unwrap();
+    let client = Client::builder("http://127.0.0.1:9").build().unwrap();
+    Me { client, key, id: UserId::generate(), own: devices::Own { list, contents }, people: People::default() }
+}
+
+fn session(me: &Me, id: SessionId, sealed: &str) -> Session {
+    let document = json!({
+        "id": id, "ref": Ref::generate(), "ownerId": me.id, "metadata": "", "metadataVersion": 1,
+        "encryptionKey": sealed, "agentState": null, "agentStateVersion": 0, "status": "active", "endedAt": null,
+        "archived": false, "online": false, "thinking": false, "lastActiveAt": null, "lastSeq": 0, "accessLevel": "owner",
+        "keyEpoch": 1, "rekeyNeeded": false, "createdAt": "2026-01-01T00:00:00.000Z", "updatedAt": "2026-01-01T00:00:00.000Z",
+    });
+    serde_json::from_value(document).unwrap()
+}
+
+#[test]
+fn a_machine_that_was_removed_knows_a_key_until_one_is_made_without_it() {
+    let me = user(&AccountKey::generate());
+    let machine: ensemble_types::ids::MachineId = "laptop".parse().unwrap();
+    let mut session = session(&me, SessionId::generate(), "AAAA");
+    (session.hosted, session.machine_id, session.key_epoch) = (true, Some(machine.clone()), 4);
+    let known = |hostless| KnownSession { epoch: 4, owner: None, host: None, hostless };
+    assert!(me.may_its_host_read(&session, &known(None)), "it is in no list");
+    assert!(me.may_its_host_read(&session, &known(Some(5))), "the server shows the key of before");
+    assert!(!me.may_its_host_read(&session, &known(Some(4))) && !me.may_its_host_read(&session, &known(Some(3))));
+    let mut next = me.own.list.successor(Timestamp::from_unix_seconds(1));
+    let device = listed(&AccountKey::generate(), Role::Machine);
+    next.devices.push(ListedDevice { machine_id: Some(machine), ..device });
+    let list = me.own.list.next(&devices::signed(&next, &me.key).unwrap()).unwrap();
+    let contents = me.own.contents.clone();
+    let listed = Me { own: devices::Own { list, contents }, ..me };
+    assert!(!listed.may_its_host_read(&session, &known(None)));
+    session.hosted = false;
+    assert!(!listed.may_its_host_read(&session, &known(None)));
+}
+
+#[test]
+fn a_ring_is_stale_unless_a_listed_device_sealed_it_to_the_newest_content_key() {
+    let (second, stranger, id) = (AccountKey::generate(), AccountKey::generate(), SessionId::generate());
+    let mut me = user(&second);
+    let sealed = |me: &Me, signer: &AccountKey| {
+        let binding = Binding::Session { session: id, owner: me.id };
+        seal_ring(&KeyRing::generate(), &me.content_key().unwrap(), binding, signer).unwrap().into_string()
+    };
+    let (by_first, by_second) = (sealed(&me, &me.key), sealed(&me, &second));
+    let stale = |me: &Me, sealed: &str| me.is_stale(&session(me, id, sealed));
+    assert!(!stale(&me, &by_first) && !stale(&me, &by_second));
+    // Everybody can seal to the content key.
+    assert!(stale(&me, &sealed(&me, &stranger)));
+    assert!(stale(&me, "AAAA"));
+    // The second device is removed. It knows the new content key, and cannot sign for the account.
+    let mut next = me.own.list.successor(Timestamp::from_unix_seconds(1));
+    next.devices.retain(|device| device.key != second.public_key());
+    let contents = me.own.contents.next().unwrap();
+    next.content_epoch += 1;
+    next.content_public_key = contents.public().unwrap().to_text();
+    let list = me.own.list.next(&devices::signed(&next, &me.key).unwrap()).unwrap();
+    me.own = devices::Own { list, contents };
+    assert!(stale(&me, &by_first) && stale(&me, &by_second), "it knows these rings");
+    assert!(me.ring(&session(&me, id, &by_second)).is_ok(), "what was written before can be read");
+    assert!(stale(&me, &sealed(&me, &second)));
+    assert!(!stale(&me, &sealed(&me, &me.key)));
+}
