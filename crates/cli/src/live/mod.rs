@@ -3,16 +3,18 @@
 
 pub(crate) mod access;
 pub(crate) mod host;
+mod owner;
 pub(crate) mod show;
 pub(crate) mod text;
 mod watch;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ensemble_client::seal::{self, KeyRing, Purpose, SealError};
 use ensemble_client::{SessionEvent, Window, idempotency_key};
-use ensemble_transcript::body::{Content, KnownList, Message as Said};
+use ensemble_transcript::body::{Content, Message as Said};
 use ensemble_transcript::view::{Author, Changed, Incoming, Item, Keep, Shown, Taken, View};
 use ensemble_transcript::{Envelope, Frame};
 use ensemble_types::devices::Role;
@@ -28,6 +30,7 @@ use crate::devices::List;
 use crate::failure::{Failure, Result};
 use crate::print;
 
+use self::owner::Owner;
 pub(crate) use self::watch::{Watch, Watched};
 
 /// Messages that are loaded before new ones are followed.
@@ -44,7 +47,7 @@ pub(crate) struct Live<'a> {
     pub(crate) session: Session,
     pub(crate) view: View,
     ring: KeyRing,
-    owner: List,
+    owner: Arc<Owner>,
     /// What was found out about signers.
     signers: HashMap<(UserId, String), Author>,
     names: HashMap<UserId, String>,
@@ -58,7 +61,7 @@ pub(crate) struct Sender<'a> {
     context: &'a Context,
     me: &'a Me,
     session: SessionId,
-    list: KnownList,
+    owner: Arc<Owner>,
 }
 
 /// A message that was opened and checked.
@@ -80,15 +83,15 @@ impl<'a> Live<'a> {
         }
         let ring = me.reading_ring(context, &session).await?;
         host::wake(context, me, &session).await;
-        let owner = me.list_of(context, session.owner_id).await?;
+        let list = me.list_of(context, session.owner_id).await?;
+        let owner = Arc::new(Owner::new(me.client.clone(), session.owner_id, list));
         let view = View::new(Keep::default());
         let (signers, names) = (HashMap::new(), HashMap::new());
         Ok(Self { context, me, session, view, ring, owner, signers, names, first: None })
     }
 
     pub(crate) fn sender(&self) -> Sender<'a> {
-        let list = KnownList { version: self.owner.version(), digest: self.owner.digest_text() };
-        Sender { context: self.context, me: self.me, session: self.session.id, list }
+        Sender { context: self.context, me: self.me, session: self.session.id, owner: self.owner.clone() }
     }
 
     /// The session's title, or its directory.
@@ -170,6 +173,7 @@ impl<'a> Live<'a> {
 
     /// Reads what the server says of the session now.
     pub(crate) async fn refresh(&mut self) -> Result<()> {
+        self.owner.may_have_changed();
         self.session = self.me.session(self.context, self.session.id).await?;
         Ok(())
     }
@@ -227,25 +231,25 @@ impl<'a> Live<'a> {
         let (user, key) = (envelope.user, envelope.key.as_str());
         let person = || Author::Person { user, key: key.to_owned() };
         if user == self.session.owner_id {
-            let machine = self.session.machine_id.as_ref();
+            let (machine, list) = (self.session.machine_id.as_ref(), self.owner.list());
             let is_host = |list: &List| {
                 list.device(key).is_some_and(|device| {
                     device.role == Role::Machine && device.machine_id.is_some() && device.machine_id.as_ref() == machine
                 })
             };
-            if is_host(&self.owner) {
+            if is_host(&list) {
                 return Ok(Author::Host);
             }
-            if shares(&self.owner, key) {
+            if shares(&list, key) {
                 return Ok(person());
             }
-            let account = &self.owner.body().account;
+            let account = &list.body().account;
             if self.me.client.ever_shared(user, account, key).await? {
                 return Ok(person());
             }
             // Of a machine that was removed nothing is hosted any more, so its transcript can be read. One that has another key now
             // signs with that.
-            let is_replaced = self.owner.body().devices.iter().any(|device| device.machine_id.as_ref() == machine);
+            let is_replaced = list.body().devices.iter().any(|device| device.machine_id.as_ref() == machine);
             if !is_replaced && self.me.client.ever_made(user, account, key, machine).await? {
                 return Ok(Author::Host);
             }
@@ -354,7 +358,8 @@ impl Sender<'_> {
     /// The same with a `localId` that the caller has chosen.
     pub(crate) async fn send_as(&self, local_id: String, content: Content) -> Result<(String, i64)> {
         const TRIES: usize = 3;
-        let said = Said { local_id: local_id.clone(), at: now(), list: self.list.clone(), n: None, content };
+        let list = self.owner.named().await;
+        let said = Said { local_id: local_id.clone(), at: now(), list, n: None, content };
         let body = said.write().map_err(|error| Failure::message(format!("It was not sent: {error}.")))?;
         let envelope = Envelope::sign(self.session, self.me.id, body, self.me.key.signing_key());
         let text = envelope.and_then(|envelope| envelope.write());

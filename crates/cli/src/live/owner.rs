@@ -1,0 +1,146 @@
+//! The device list of a session's owner. Messages name the newest one that their signer knows, and a program may be open for days.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ensemble_client::{Client, Known};
+use ensemble_transcript::body::KnownList;
+use ensemble_types::ids::UserId;
+use tokio::time::Instant;
+
+use crate::devices::List;
+
+/// A list that is older than this is read again before it is named.
+const GOOD_FOR: Duration = Duration::from_secs(3_600);
+
+pub(super) struct Owner {
+    client: Client,
+    user: UserId,
+    known: Mutex<Newest>,
+}
+
+struct Newest {
+    list: List,
+    /// When it was read; `None`: there may be a newer one.
+    read: Option<Instant>,
+}
+
+impl Owner {
+    /// `list` was read just now.
+    pub(super) fn new(client: Client, user: UserId, list: List) -> Self {
+        Self { client, user, known: Mutex::new(Newest { list, read: Some(Instant::now()) }) }
+    }
+
+    /// The newest list that is known.
+    pub(super) fn list(&self) -> List {
+        self.lock().list.clone()
+    }
+
+    /// The connection was lost, or the session has changed: devices may have come and gone.
+    pub(super) fn may_have_changed(&self) {
+        self.lock().read = None;
+    }
+
+    /// The newest list, which is read again when it may have changed, or is an hour old. While the server does not show a good one
+    /// it is the one that is known.
+    pub(super) async fn named(&self) -> KnownList {
+        let is_new = |newest: &Newest| newest.read.is_some_and(|read| read.elapsed() < GOOD_FOR);
+        let known = Some(self.lock()).filter(|newest| !is_new(newest)).map(|newest| newest.list.clone());
+        if let Some(known) = known {
+            // A server that cannot be reached, or shows an old list, is asked again with the next message.
+            if let Ok(found) = self.client.newest_list(self.user, Known::List(&known)).await {
+                let mut newest = self.lock();
+                newest.read = Some(Instant::now());
+                if let Some(found) = found.filter(|found| found.version() > newest.list.version()) {
+                    newest.list = found;
+                }
+            }
+        }
+        let newest = self.lock();
+        KnownList { version: newest.list.version(), digest: newest.list.digest_text() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Newest> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+    use std::sync::Arc;
+
+    use ensemble_client::AccountKey;
+    use ensemble_client::seal::{BoxKeyPair, ContentRing};
+    use ensemble_types::devices::{DeviceList, ListedDevice, Role, SignedList};
+    use ensemble_types::time::Timestamp;
+
+    use super::*;
+    use crate::devices;
+
+    fn first(key: &AccountKey) -> List {
+        let box_key = BoxKeyPair::of_device(key).unwrap().public().to_text();
+        let list = DeviceList {
+            account: key.public_key(),
+            version: 1,
+            prev: None,
+            created: Timestamp::from_unix_seconds(0),
+            content_epoch: 1,
+            content_public_key: ContentRing::generate().public().unwrap().to_text(),
+            devices: vec![ListedDevice { key: key.public_key(), box_key, role: Role::Primary, machine_id: None }],
+        };
+        List::first(&devices::signed(&list, key).unwrap(), &key.public_key()).unwrap()
+    }
+
+    /// A server that has these lists and answers requests one after the other. Returns its address.
+    fn serve(lists: Arc<Mutex<Vec<SignedList>>>) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+                let head: Vec<String> = lines.map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+                let after = head[0].split("after=").nth(1).and_then(|rest| rest.split(['&', ' ']).next()).unwrap();
+                let after: usize = after.parse().unwrap();
+                let lists = lists.lock().unwrap();
+                let page = serde_json::json!({ "lists": lists.get(after..).unwrap_or_default(), "nextCursor": null });
+                let body = page.to_string();
+                let answer = format!(
+                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+                    body.len()
+                );
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn a_message_names_a_newer_list_after_an_hour_and_after_a_reconnect() {
+        let key = AccountKey::generate();
+        let old = first(&key);
+        let next = |list: &List, seconds| {
+            let body = list.successor(Timestamp::from_unix_seconds(seconds));
+            list.next(&devices::signed(&body, &key).unwrap()).unwrap()
+        };
+        let newer = next(&old, 1);
+        let newest = next(&newer, 2);
+        let lists = Arc::new(Mutex::new(vec![old.signed().clone(), newer.signed().clone()]));
+        let client = Client::builder(serve(lists.clone())).build().unwrap();
+        let owner = Owner::new(client, UserId::generate(), old);
+        assert_eq!(owner.named().await.version, 1, "it was read just now");
+        owner.may_have_changed();
+        assert_eq!(owner.named().await, KnownList { version: 2, digest: newer.digest_text() });
+        lists.lock().unwrap().push(newest.signed().clone());
+        assert_eq!(owner.named().await.version, 2);
+        owner.lock().read = Instant::now().checked_sub(GOOD_FOR);
+        assert_eq!(owner.named().await.version, 3);
+        // A server that has forgotten the newest one changes nothing.
+        lists.lock().unwrap().pop();
+        owner.may_have_changed();
+        assert_eq!(owner.named().await, KnownList { version: 3, digest: newest.digest_text() });
+        assert_eq!(owner.list().version(), 3);
+    }
+}
