@@ -1,6 +1,6 @@
 /** The session behind a public link, read and followed without an account. The key is in the fragment of the address, which no server
- * sees. Without an account there are no checked device lists: a message counts when its signature is good, and the machine is who
- * wrote the first message that only a machine writes. */
+ * sees. Without an account there are no checked device lists: a person's message counts when its signature is good, and a machine's when
+ * it is by the key that the address names. */
 import { Client, followLink, isProblem, Refused } from "@ensemble/client";
 import type { components } from "@ensemble/client";
 import { type KeyRing, LinkSecret, openContent, openJson, purposes } from "@ensemble/client/seal";
@@ -85,6 +85,7 @@ export class PublicFeed implements SessionFeed {
     this.#session = page.session.id;
     if (!page.encryptedKey) throw new Refused("This link was made without a key, so the session cannot be opened with it.");
     this.#ring = await secret.open(page.encryptedKey, page.session.id);
+    this.#host = secret.host;
     const row = await this.#row(page.session);
     this.view.update((before) => ({ ...before, row, isHosted: row.hosted }));
     for (const one of await this.#all(page.messages)) this.#shown.message(one);
@@ -138,7 +139,6 @@ export class PublicFeed implements SessionFeed {
 
   async #all(messages: readonly Schemas["PublicMessage"][]): Promise<Incoming[]> {
     const opened: Incoming[] = [];
-    // One after the other: the first message of the machine says which key is its.
     for (const message of messages) opened.push(await this.#opened(message));
     return opened;
   }
@@ -153,7 +153,7 @@ export class PublicFeed implements SessionFeed {
     const { user, key } = envelope;
     if (!("content" in message)) return { seq, author: { kind: "person", user, key }, digest: "", message };
     if (COMMANDS.has(message.content.type)) return { seq, author: { kind: "person", user, key }, digest: "", message };
-    this.#host ??= key;
+    if (this.#host === undefined) return unsigned("this link does not say which machine hosts the session; ask for a new link");
     if (this.#host !== key) return unsigned("signed by another key than the machine's");
     return { seq, author: { kind: "host" }, digest: await bodyDigest(envelope.body), message };
   }

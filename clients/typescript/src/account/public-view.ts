@@ -17,16 +17,18 @@ import type { components } from "../openapi.js";
 type Schemas = components["schemas"];
 type Sealed = Schemas["PublicMessage"];
 
+/** A link of an earlier version, or of a session whose machine was removed. */
+export const NO_HOST = "this link does not say which machine hosts the session; ask for a new link";
+
 /** Messages that are loaded at once. */
 const PAGE = 300;
 
 export class PublicSession {
-  /** What a live session shows. Who has signed a message is what the message says: who has no account cannot read device lists. So
-   * signatures are checked, and the machine's messages count when all are by one key. */
+  /** What a live session shows. Which person has signed a message is what the message says: who has no account cannot read device lists.
+   * The machine's key is in the link. Everybody who may write to the session can sign, so nothing else says who the machine is. */
   readonly view = new View();
   /** What a session of people says. */
   readonly said: Said[] = [];
-  #machine: string | undefined;
   #first: number | undefined;
 
   private constructor(
@@ -35,6 +37,8 @@ export class PublicSession {
     private readonly viewToken: string,
     public session: Schemas["PublicSession"],
     private readonly ring: KeyRing,
+    /** The key of the session's machine. */
+    private readonly host: string | undefined,
   ) {}
 
   /** Opens a link, which costs one use, and loads its newest messages. */
@@ -47,7 +51,7 @@ export class PublicSession {
     const page = await client.data(client.http.GET("/v1/public-sessions/{token}", { params, headers }));
     if (!page.encryptedKey) throw new Refused("This link was made without a key, so the session cannot be opened. Ask for a new link.");
     const ring = await secret.open(page.encryptedKey, page.session.id);
-    const opened = new PublicSession(client, token, page.viewToken, page.session, ring);
+    const opened = new PublicSession(client, token, page.viewToken, page.session, ring, secret.host);
     const messages = sorted(page.messages);
     opened.#first = messages[0]?.seq;
     for (const message of messages) await opened.#take(message);
@@ -102,8 +106,8 @@ export class PublicSession {
       if (typeof envelope === "string") return unsigned(envelope);
       const message = readBody(envelope.body);
       const isHost = "content" in message && writerOf(message.content) === "host";
-      if (isHost) this.#machine ??= envelope.key;
-      if (isHost && this.#machine !== envelope.key) return unsigned("not signed by the session's machine");
+      if (isHost && this.host === undefined) return unsigned(NO_HOST);
+      if (isHost && this.host !== envelope.key) return unsigned("not signed by the session's machine");
       const author: Author = isHost ? { kind: "host" } : { kind: "person", user: envelope.user, key: envelope.key };
       // Nobody answers here, so no digest is needed.
       return { seq, author, digest: "", message };

@@ -16,7 +16,7 @@ import { LiveSession } from "./live.js";
 import { tellMachine, type Told } from "./machine-access.js";
 import { Starting, type Start } from "./start.js";
 import { beginShareRemoval, endShareRemoval, setRemoval, unfinished } from "./unfinished.js";
-import { finish, isStale, isWithoutItsHost, readingRing, readSession, rekey, rememberSession, signedRing, writable, type Session } from "./vault.js";
+import { FRESH, finish, isStale, isWithoutItsHost, readingRing, readSession, rekey, rememberSession, signedRing, writable, type Session } from "./vault.js";
 import type { components } from "../openapi.js";
 
 /** What a session says of itself. Members that are not known here are kept. */
@@ -206,7 +206,8 @@ export class Sessions {
   ): Promise<{ address: string; link: components["schemas"]["Link"] }> {
     const { client } = this.account;
     const { session, ring } = await writable(this.account, id);
-    const secret = LinkSecret.generate();
+    const host = session.hosted && session.machineId ? (await this.account.own(FRESH)).list.machine(session.machineId) : undefined;
+    const secret = LinkSecret.generate(host?.key);
     const body = {
       encryptedKey: await secret.seal(ring, session.id),
       ...(expiresAt !== undefined && { expiresAt }),

@@ -2,6 +2,7 @@
 
 import { concat, decode, decodeExact, encode, random, type Bytes } from "../bytes.js";
 import { SealError } from "../errors.js";
+import { isSigningKey } from "./ed25519.js";
 import { decrypt, encrypt, importAes, KeyRing } from "./ring.js";
 
 const VERSION = 1;
@@ -10,23 +11,30 @@ const binding = (session: string): string => `ensemble-link-key-v1\n${session}`;
 
 /** 256 random bits that open a session's ring for everybody who has the whole link. */
 export class LinkSecret {
-  private constructor(private readonly bits: Bytes) {}
+  private constructor(
+    private readonly bits: Bytes,
+    /** The public key of the machine that hosts the session. Who has no account reads no device list, so the link says whose messages
+     * are the machine's. */
+    readonly host: string | undefined,
+  ) {}
 
-  static generate(): LinkSecret {
-    return new LinkSecret(random(32));
+  static generate(host?: string): LinkSecret {
+    return new LinkSecret(random(32), host);
   }
 
   /** Reads `fragment`, with or without `#`. */
   static fromFragment(fragment: string): LinkSecret {
     const text = fragment.replace(/^#/, "");
-    const bits = text.startsWith(FORM) ? decodeExact(text.slice(FORM.length), 32) : undefined;
-    if (!bits) throw new SealError("format", "The link is not complete: the part after the # is missing or cut.");
-    return new LinkSecret(bits);
+    const [secret, host, ...rest] = text.startsWith(FORM) ? text.slice(FORM.length).split(".") : [];
+    const bits = secret === undefined ? undefined : decodeExact(secret, 32);
+    const isWhole = (host === undefined || isSigningKey(host)) && rest.length === 0;
+    if (!bits || !isWhole) throw new SealError("format", "The link is not complete: the part after the # is missing or cut.");
+    return new LinkSecret(bits, host);
   }
 
-  /** `v1.` and the secret. */
+  /** `v1.` and the secret; of a session that a machine hosts also `.` and its key. */
   get fragment(): string {
-    return FORM + encode(this.bits);
+    return FORM + encode(this.bits) + (this.host === undefined ? "" : `.${this.host}`);
   }
 
   /** The whole link. */

@@ -31,14 +31,21 @@ impl LinkSecret {
         format!("{FRAGMENT}{}", encode(self.0.as_ref()))
     }
 
+    /// Reads a fragment, also one that names a machine.
     pub fn from_fragment(fragment: &str) -> Result<Self> {
-        let secret = fragment.trim_start_matches('#').strip_prefix(FRAGMENT).ok_or(SealError::Format)?;
+        let parts = fragment.trim_start_matches('#').strip_prefix(FRAGMENT).ok_or(SealError::Format)?;
+        let (secret, host) = parts.split_once('.').map_or((parts, None), |(secret, host)| (secret, Some(host)));
+        if let Some(host) = host {
+            decode_array::<32>(host)?;
+        }
         Ok(Self(Zeroizing::new(decode_array(secret)?)))
     }
 
-    /// The complete link: the `url` with the secret as its fragment.
-    pub fn address(&self, url: &str) -> String {
-        format!("{url}#{}", self.fragment())
+    /// The complete link: the `url` with the secret as its fragment. `host` is the public key of the machine that hosts the session:
+    /// who has no account reads no device list, so the link says whose messages are the machine's.
+    pub fn address(&self, url: &str, host: Option<&str>) -> String {
+        let host = host.map(|key| format!(".{key}")).unwrap_or_default();
+        format!("{url}#{}{host}", self.fragment())
     }
 
     /// The link's `encryptedKey`: `base64url(version (1) | nonce (12) | AES-256-GCM of the ring | tag (16))`.

@@ -67,7 +67,11 @@ impl Link {
             ),
         };
         let (link, first) = me.client.create_link(session.id, &request).await?;
-        let address = secret.address(&link.url);
+        let host = session.machine_id.as_ref().filter(|_| session.hosted);
+        let host = host.and_then(|machine| {
+            me.own.list.body().devices.iter().find(|device| device.machine_id.as_ref() == Some(machine))
+        });
+        let address = secret.address(&link.url, host.map(|device| device.key.as_str()));
         if context.json {
             return print::json(&json!({ "address": address, "link": link }), false);
         }
@@ -157,10 +161,15 @@ mod tests {
     #[test]
     fn addresses_are_taken_apart() {
         let secret = LinkSecret::generate();
-        let address = secret.address("http://127.0.0.1:8080/share/abc");
-        let (server, token, parsed) = parse(&address).unwrap();
-        assert_eq!((server.as_str(), token.as_str()), ("http://127.0.0.1:8080", "abc"));
-        assert_eq!(parsed.fragment(), secret.fragment());
+        let host = ensemble_client::AccountKey::generate().public_key();
+        for host in [None, Some(host.as_str())] {
+            let address = secret.address("http://127.0.0.1:8080/share/abc", host);
+            assert!(host.is_none_or(|host| address.ends_with(&format!(".{host}"))), "{address}");
+            let (server, token, parsed) = parse(&address).unwrap();
+            assert_eq!((server.as_str(), token.as_str()), ("http://127.0.0.1:8080", "abc"));
+            assert_eq!(parsed.fragment(), secret.fragment());
+        }
+        assert!(parse(&format!("{}.", secret.address("http://h/share/abc", None))).is_none());
         for bad in
             ["", "abc", "http://h/share/abc", "http://h/share/abc#", "http://h/share/abc#v1.AAAA", "http://h/x#v1.AAAA"]
         {
