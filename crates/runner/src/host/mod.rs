@@ -6,6 +6,7 @@
 
 mod account;
 mod agents;
+mod beside;
 mod core;
 mod deadlines;
 mod deliver;

@@ -7,8 +7,8 @@ use ensemble_client::seal::{self, Purpose, SealError};
 use ensemble_client::{Error, SessionEvent};
 use ensemble_transcript::Envelope;
 use ensemble_transcript::body::Writer;
-use ensemble_transcript::body::{AccessGrant, Message};
-use ensemble_types::ids::SessionId;
+use ensemble_transcript::body::{AccessGrant, KnownList, Message};
+use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::messages::Message as Stored;
 use futures_util::{Stream, StreamExt};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -170,18 +170,10 @@ impl Reader {
         }
         let grants = self.grants.borrow().clone();
         let grant = grants.iter().find(|grant| grant.user == envelope.user);
-        let mut pause = Pause::new(&self.host);
-        loop {
-            match self.host.lists.signer((envelope.user, &envelope.key), grant, &message.list).await {
-                Ok(Found { signer, list_is_withheld }) => {
-                    return Some(Command { message, signer, epoch, list_is_withheld });
-                }
-                Err(error) => {
-                    pause.note(self.session, "A command waits until its signer is known", &error);
-                    pause.wait().await;
-                }
-            }
-        }
+        let said = message.list.clone();
+        let Found { signer, list_is_withheld } =
+            find_signer(&self.host, self.session, (envelope.user, &envelope.key), grant, &said).await;
+        Some(Command { message, signer, epoch, list_is_withheld })
     }
 
     async fn open(&self, stored: &Stored) -> Option<(Vec<u8>, u32)> {
@@ -212,6 +204,26 @@ impl Reader {
                     }
                 }
                 Err(_) => return None,
+            }
+        }
+    }
+}
+
+/// Finds who has signed a command, as soon as the server can be asked. `said` is the newest list that the signer knows.
+pub(crate) async fn find_signer(
+    host: &Host,
+    session: SessionId,
+    who: (UserId, &str),
+    grant: Option<&AccessGrant>,
+    said: &KnownList,
+) -> Found {
+    let mut pause = Pause::new(host);
+    loop {
+        match host.lists.signer(who, grant, said).await {
+            Ok(found) => return found,
+            Err(error) => {
+                pause.note(session, "A command waits until its signer is known", &error);
+                pause.wait().await;
             }
         }
     }

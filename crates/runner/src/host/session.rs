@@ -11,8 +11,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::Host;
+use super::account::Found;
 use super::agents::Agent;
-use super::core::{Core, Effects};
+use super::core::{Asked, Core, Effects};
 use super::deadlines::{Deadlines, INTERRUPTED_WITHIN, READY_WITHIN, WRITTEN_WITHIN};
 use super::deliver::{self, Delivered, Outbox};
 use super::kept::Change;
@@ -26,10 +27,6 @@ use crate::disk::on_disk;
 use crate::drain::Phase;
 use crate::orphans;
 
-/// Between two live frames of a session: five a second.
-const BETWEEN_FRAMES: Duration = Duration::from_millis(200);
-/// Frames that take longer than this are not waited for.
-const FRAME_WITHIN: Duration = Duration::from_secs(2);
 /// While more waits to be sent, the agent's output is not read, and the agent has to wait.
 const MOST_UNSENT: usize = 64 << 20;
 
@@ -40,7 +37,7 @@ pub(crate) struct Session {
     pub(super) core: Core,
     /// `None` while a step is written.
     spool: Option<Spool>,
-    keys: Keys,
+    pub(super) keys: Keys,
     outbox: Outbox,
     pub(super) agent: Option<Running>,
     /// Of the agent that runs.
@@ -59,8 +56,10 @@ pub(crate) struct Session {
     /// Held while the session has not ended.
     unended: Option<Arc<()>>,
     /// Is told when a frame may be sent again.
-    frames: JoinSet<()>,
-    next_frame: Instant,
+    pub(super) frames: JoinSet<()>,
+    /// Looks for the signer of a prompt whose turn has come.
+    pub(super) judges: JoinSet<(Asked, Found)>,
+    pub(super) next_frame: Instant,
 }
 
 /// Why a session ends here.
@@ -96,6 +95,7 @@ impl Session {
             is_hurried: false,
             unended: None,
             frames: JoinSet::new(),
+            judges: JoinSet::new(),
             next_frame: Instant::now(),
         }
     }
@@ -181,6 +181,10 @@ impl Session {
                 }
                 () = sleep_until(self.next_frame), if self.core.has_frames() && self.frames.is_empty() => self.send_frames(),
                 _ = self.frames.join_next(), if !self.frames.is_empty() => {}
+                Some(Ok((asked, found))) = self.judges.join_next(), if !self.judges.is_empty() => {
+                    self.tick();
+                    self.core.judged(asked, found.signer, found.list_is_withheld);
+                }
                 () = reach(deadline) => self.late().await,
                 () = self.park.notified() => {
                     self.tick();
@@ -219,7 +223,7 @@ impl Session {
     async fn perform(&mut self) -> std::io::Result<()> {
         loop {
             let effects = self.core.take_effects();
-            let Effects { changes, start, lines, close, wants } = effects;
+            let Effects { changes, start, lines, close, wants, judge } = effects;
             if !changes.is_empty() {
                 self.write(&changes).await?;
                 self.outbox.add(changes.iter().filter_map(|change| match change {
@@ -230,6 +234,7 @@ impl Session {
                     self.grants.send_replace(self.core.kept.access.clone());
                 }
             }
+            judge.into_iter().for_each(|asked| self.judge(asked));
             self.tell_task();
             let (works, has_ended) = (self.core.has_turn(), self.core.kept.ended && !self.core.runs());
             self.status.send_if_modified(|status| {
@@ -321,18 +326,6 @@ impl Session {
         self.deadlines = Deadlines { ready: Some(Instant::now() + READY_WITHIN), ..Deadlines::default() };
         tracing::info!(session.id = %self.id, agent = self.core.kept.agent, "An agent has been started");
         Ok(Ok(()))
-    }
-
-    fn send_frames(&mut self) {
-        let frames = self.core.frames();
-        let (host, keys, id) = (self.host.clone(), self.keys.clone(), self.id);
-        self.next_frame = Instant::now() + BETWEEN_FRAMES;
-        self.frames.spawn(async move {
-            let sent = deliver::send_frames(&host, &keys, id, frames);
-            if let Ok(Err(error)) = tokio::time::timeout(FRAME_WITHIN, sent).await {
-                tracing::debug!(session.id = %id, "Live frames were not sent: {error}");
-            }
-        });
     }
 
     async fn finish(mut self, end: End, mut tasks: JoinSet<()>, mut delivered: mpsc::Receiver<Delivered>) {

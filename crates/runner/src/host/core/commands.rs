@@ -12,7 +12,7 @@ use ensemble_transcript::words::{ErrorCode, OptionKind, Outcome, ReceiptCode, Re
 use ensemble_types::ids::unique;
 
 use super::prompts::{queued, whole};
-use super::{About, Core, MOST_QUEUED, Open};
+use super::{About, Asked, Core, MOST_QUEUED, Open};
 use crate::host::kept::{Change, Queued, TakenCommand};
 
 /// A message of a person whose signature is good.
@@ -37,7 +37,7 @@ pub(super) enum Done {
 
 /// Prompts of one guest that wait for the owner.
 const MOST_ASKED: usize = 3;
-const WITHHELD: &str = "The server does not show this machine the newest list of your devices, so the machine does nothing. If it \
+pub(super) const WITHHELD: &str = "The server does not show this machine the newest list of your devices, so the machine does nothing. If it \
                         stays so, do not trust the server.";
 const ALLOW: &str = "allow";
 const DENY: &str = "deny";
@@ -85,6 +85,9 @@ impl Core {
         }
         if matches!(decision, Decision::Reject(ReceiptCode::UnknownKey)) && !self.answers_strangers() {
             return;
+        }
+        if matches!((&decision, &message.content), (Decision::Take, Content::Prompt(_))) {
+            self.judged(Asked::of(&signer, &message.local_id), signer.clone(), list_is_withheld);
         }
         let done = match (decision, message.content) {
             (Decision::Reject(ReceiptCode::Busy), _) if list_is_withheld => {

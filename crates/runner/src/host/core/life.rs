@@ -1,10 +1,10 @@
 //! The agent's process: when it starts, when it gets a prompt, and when it ends.
 
 use ensemble_agent::Refused;
-use ensemble_transcript::rules::{Right, Signer};
+use ensemble_transcript::rules::Right;
 use ensemble_transcript::words::ReceiptCode;
 
-use super::commands::Done;
+use super::commands::{Done, WITHHELD};
 use super::*;
 
 impl Core {
@@ -212,7 +212,7 @@ impl Core {
         }
         while self.is_ready && self.in_flight.is_none() && self.kept.turn.is_none() {
             let Some(prompt) = self.kept.queue.front().cloned() else { return };
-            if !self.give(prompt) {
+            if !self.is_judged(&prompt) || !self.give(prompt) {
                 return;
             }
         }
@@ -221,11 +221,25 @@ impl Core {
     /// Gives the agent a prompt, if its signer may still have it done. False: the agent does not take one now.
     fn give(&mut self, prompt: Queued) -> bool {
         // What was right when it came may not be right any more.
-        let role = Some(ensemble_types::devices::Role::Linked);
-        let signer = Signer { user: prompt.user, key: prompt.key.clone(), role, account: prompt.account.clone() };
+        let judged = self.judged.as_ref().filter(|_| !prompt.is_task);
+        let (right, is_listed, is_withheld) = match judged {
+            Some(Judged { signer, list_is_withheld, .. }) => {
+                (self.rules.right(signer), signer.role.is_some(), *list_is_withheld)
+            }
+            // The owner has signed the whole task.
+            None => (Right::Linked, true, false),
+        };
         let asks = matches!(self.kept.mode, Mode::Ask | Mode::Plan);
-        match self.rules.right(&signer) {
-            _ if prompt.is_task => {}
+        match right {
+            _ if is_withheld => {
+                self.refuse(prompt, ReceiptCode::Busy, WITHHELD.to_owned());
+                return true;
+            }
+            Right::Nothing if !is_listed => {
+                let why = "The device that has sent it was removed before its turn came.".to_owned();
+                self.refuse(prompt, ReceiptCode::UnknownKey, why);
+                return true;
+            }
             Right::Nothing => {
                 let why = "The owner has taken the right to prompt away.".to_owned();
                 self.refuse(prompt, ReceiptCode::NotAllowed, why);

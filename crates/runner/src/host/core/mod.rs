@@ -6,6 +6,7 @@
 mod agent;
 mod commands;
 mod diffs;
+mod judge;
 mod life;
 mod parts;
 mod prompts;
@@ -34,6 +35,8 @@ use super::kept::{Change, Kept, Outgoing, Queued, RunningTurn, local_id};
 use parts::Parts;
 
 pub(crate) use commands::Command;
+pub(crate) use judge::Asked;
+use judge::Judged;
 pub(crate) use tasks::TaskState;
 
 /// Prompts that may wait in a session.
@@ -58,6 +61,9 @@ pub(crate) struct Core {
     is_ready: bool,
     /// The prompt that the agent has and has not begun: its key and `localId`. It stays in the queue until then.
     in_flight: Option<(String, String)>,
+    /// The prompt whose signer is being looked for, and the one whose signer was found last.
+    judging: Option<Asked>,
+    judged: Option<Judged>,
     /// The prompt that was refused last.
     refused: Option<(String, String)>,
     /// When people whom nobody knows got receipts.
@@ -96,6 +102,8 @@ pub(crate) struct Effects {
     pub(crate) close: bool,
     /// What the session wants from its people has changed.
     pub(crate) wants: Option<Wants>,
+    /// The signer of this prompt is to be found: [`Core::judged`] takes the answer.
+    pub(crate) judge: Option<Asked>,
 }
 
 /// What a session wants from its people.
@@ -179,6 +187,8 @@ impl Core {
             abilities: None,
             is_ready: false,
             in_flight: None,
+            judging: None,
+            judged: None,
             refused: None,
             strangers: VecDeque::new(),
             open: BTreeMap::new(),
@@ -222,6 +232,10 @@ impl Core {
 
     pub(crate) fn set_time(&mut self, now: Timestamp) {
         self.now = now;
+    }
+
+    pub(crate) fn list(&self) -> &KnownList {
+        &self.list
     }
 
     pub(crate) fn set_list(&mut self, list: KnownList) {

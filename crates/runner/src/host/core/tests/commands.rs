@@ -233,3 +233,54 @@ fn nothing_is_done_while_the_newest_device_list_is_withheld() {
     assert!(room.core.kept.queue.is_empty() && room.core.kept.turn.is_none());
     assert_eq!(room.prompt("two").outcome, ReceiptOutcome::Done);
 }
+
+#[test]
+fn a_prompt_of_a_device_that_was_removed_while_it_waited_is_not_done() {
+    let mut room = room();
+    room.begin();
+    assert_eq!(room.prompt("one").outcome, ReceiptOutcome::Done);
+    assert_eq!(room.judged, 0, "its signer was found just now");
+    room.line("turn");
+    assert_eq!(room.prompt("two").outcome, ReceiptOutcome::Queued);
+    assert_eq!(room.prompt("three").outcome, ReceiptOutcome::Queued);
+    room.removed.push(format!("key of {}", room.owner));
+    room.now = room.now.plus(Duration::from_secs(60));
+    room.core.set_time(room.now);
+    room.line("end");
+    assert_eq!(room.lines, ["begin", "prompt one"]);
+    let refused: Vec<_> = room
+        .said
+        .iter()
+        .filter_map(|said| match &said.content {
+            Content::Receipt(receipt) if receipt.code == Some(ReceiptCode::UnknownKey) => {
+                Some(receipt.command_id.clone())
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(refused, ["c2", "c3"]);
+    assert!(room.state().queue.is_empty());
+}
+
+#[test]
+fn a_prompt_that_waited_is_done_when_its_device_is_still_listed() {
+    let mut room = room();
+    room.begin();
+    room.prompt("one");
+    room.line("turn");
+    room.prompt("two");
+    room.now = room.now.plus(Duration::from_secs(60));
+    room.core.set_time(room.now);
+    room.line("end");
+    assert_eq!((room.lines.last().unwrap().as_str(), room.judged), ("prompt two", 1));
+    room.line("turn");
+    room.prompt("three");
+    room.now = room.now.plus(Duration::from_secs(60));
+    room.core.set_time(room.now);
+    // The server keeps the newest list back.
+    room.list_is_withheld = true;
+    room.line("end");
+    assert_eq!(room.lines.last().unwrap(), "prompt two");
+    assert!(room.said.iter().any(|said| matches!(&said.content,
+        Content::Receipt(receipt) if receipt.command_id == "c3" && receipt.code == Some(ReceiptCode::Busy))));
+}

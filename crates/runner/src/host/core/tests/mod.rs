@@ -158,6 +158,10 @@ struct Room {
     wants: Wants,
     /// At the next command.
     list_is_withheld: bool,
+    /// The keys of devices that are in no list any more.
+    removed: Vec<String>,
+    /// How often the signer of a prompt was looked for.
+    judged: usize,
 }
 
 fn room() -> Room {
@@ -191,6 +195,8 @@ fn room_by(owner: UserId, kept: Kept) -> Room {
         closed: false,
         wants: Wants::default(),
         list_is_withheld: false,
+        removed: Vec::new(),
+        judged: 0,
     }
 }
 
@@ -208,6 +214,13 @@ impl Room {
         self.lines.extend(effects.lines);
         self.closed |= effects.close;
         self.wants = effects.wants.unwrap_or(self.wants);
+        if let Some(asked) = effects.judge {
+            self.judged += 1;
+            let role = Some(Role::Linked).filter(|_| !self.removed.contains(&asked.key));
+            let signer = Signer { user: asked.user, key: asked.key.clone(), role, account: "account".into() };
+            self.core.judged(asked, signer, std::mem::take(&mut self.list_is_withheld));
+            self.settle();
+        }
     }
 
     fn begin(&mut self) {
