@@ -20,7 +20,7 @@ use crate::directory;
 use crate::disk::on_disk;
 use crate::drain::Phase;
 use crate::guard::Directory;
-use crate::host::{Host, Pause, Refused};
+use crate::host::{Host, NotBegun, Pause, Refused};
 use crate::provider::{Offer, Outcome};
 
 /// A host that has just started asks the server who its owner is.
@@ -132,16 +132,19 @@ async fn begin(
     match begun.await {
         Ok(Ok(session)) => Ok(session),
         Ok(Err(why)) => Err(not_started(context, lease, &why)),
-        Err(error) => Err(not_started(context, lease, &error.to_string())),
+        Err(error) => Err(not_started(context, lease, &NotBegun::Other(error.to_string()))),
     }
 }
 
 /// The session does not begin, or is not hosted.
-pub(super) fn not_started(context: &Context, lease: &Lease, why: &str) -> Outcome {
+pub(super) fn not_started(context: &Context, lease: &Lease, why: &NotBegun) -> Outcome {
     if context.drain.phase() > Phase::Serving {
         return Outcome::handed_back();
     }
     tracing::warn!(lease.id = %lease.id, "A session could not begin: {why}");
+    if let NotBegun::Busy(who) = why {
+        return Outcome::refused("HOST_BUSY", format!("{who}."));
+    }
     Outcome::not_startable(
         "SESSION_NOT_STARTED",
         "The session could not be started. The log of the machine's runner says why.",

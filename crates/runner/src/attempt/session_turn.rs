@@ -14,7 +14,7 @@ use super::heartbeat::{Heartbeat, LeaseState};
 use super::sealed::{Permitted, not_started};
 use super::slot::Slot;
 use crate::drain::Phase;
-use crate::host::{TaskEnd, TaskState, TaskTurn};
+use crate::host::{NotBegun, TaskEnd, TaskState, TaskTurn};
 use crate::provider::{Outcome, Stop};
 
 /// Follows the turn and returns the report. `None`: the lease is lost.
@@ -94,7 +94,7 @@ async fn begin(
     match begun.await {
         Ok(Ok((session, turn))) => Ok((turn, session)),
         Ok(Err(why)) => Err(not_started(context, lease, &why)),
-        Err(error) => Err(not_started(context, lease, &error.to_string())),
+        Err(error) => Err(not_started(context, lease, &NotBegun::Other(error.to_string()))),
     }
 }
 

@@ -53,7 +53,7 @@ impl Session {
         if self.core.is_idle() && self.core.can_park() {
             self.host.room.is_idle(self.id, &self.park);
         } else {
-            self.host.room.is_busy(self.id);
+            self.host.room.is_busy(self.id, self.core.asks());
         }
     }
 

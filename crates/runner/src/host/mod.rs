@@ -254,6 +254,22 @@ fn clock() -> Timestamp {
     Timestamp::from_micros(0).plus(since)
 }
 
+/// Why a session was not begun.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotBegun {
+    /// As many agents run as may, and none of them is idle. The text names sessions by their ids and says nothing else of them.
+    #[error("HOST_BUSY: {0}.")]
+    Busy(String),
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<String> for NotBegun {
+    fn from(why: String) -> Self {
+        Self::Other(why)
+    }
+}
+
 impl Host {
     pub(crate) fn is_for_sessions_only(&self) -> bool {
         self.config.hosting.as_ref().is_some_and(|hosting| hosting.sessions_only)
@@ -269,21 +285,22 @@ impl Host {
     }
 
     /// Begins a session: it exists at the server and on disk when this returns.
-    pub(crate) async fn start(self: &Arc<Self>, start: Start) -> Result<SessionId, String> {
+    pub(crate) async fn start(self: &Arc<Self>, start: Start) -> Result<SessionId, NotBegun> {
         self.begin(SessionId::generate(), start).await
     }
 
     /// The same with this id. A session that was begun with it stays as it is.
-    async fn begin(self: &Arc<Self>, id: SessionId, start: Start) -> Result<SessionId, String> {
+    async fn begin(self: &Arc<Self>, id: SessionId, start: Start) -> Result<SessionId, NotBegun> {
         let _one_at_a_time = self.starting.lock().await;
         if self.sessions.join(id.to_string()).exists() {
-            return self
-                .client
-                .session(id)
-                .await
-                .map(|session| session.id)
-                .map_err(|error| format!("The server: {error}."));
+            let known = self.client.session(id).await.map_err(|error| format!("The server: {error}."))?;
+            return Ok(known.id);
         }
+        self.room.admits(id).map_err(NotBegun::Busy)?;
+        Ok(self.begin_new(id, start).await?)
+    }
+
+    async fn begin_new(self: &Arc<Self>, id: SessionId, start: Start) -> Result<SessionId, String> {
         if self.drain.phase() > Phase::Serving {
             return Err("The program that hosts sessions here is about to end. Try again.".to_owned());
         }

@@ -12,24 +12,47 @@ use tokio::time::Instant;
 const MEMORY_EACH: u64 = 600 << 20;
 /// How long an idle agent may take to end.
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
+/// The sessions that are named to somebody who finds no room.
+const MOST_NAMED: usize = 8;
 
 /// The agents that may run at once.
 pub(crate) struct Room {
     most: u32,
     free: Arc<Semaphore>,
-    idle: Mutex<BTreeMap<SessionId, Idle>>,
+    agents: Agents,
 }
 
-/// An agent with nothing to do.
-struct Idle {
-    since: Instant,
-    park: Arc<Notify>,
+/// What each agent that runs does.
+type Agents = Arc<Mutex<BTreeMap<SessionId, Does>>>;
+
+enum Does {
+    Works,
+    /// It waits for an answer of a person. Ended, it would lose what it is about.
+    Asks,
+    /// Nothing, since then. It is notified when another one needs the room.
+    Nothing {
+        since: Instant,
+        park: Arc<Notify>,
+    },
+}
+
+/// The room of one agent, until it is dropped.
+pub(crate) struct Permit {
+    session: SessionId,
+    agents: Agents,
+    _one: OwnedSemaphorePermit,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        lock(&self.agents).remove(&self.session);
+    }
 }
 
 impl Room {
     pub(crate) fn new(most: u32) -> Self {
         let most = most.max(1);
-        Self { most, free: Arc::new(Semaphore::new(usize::try_from(most).unwrap_or(1))), idle: Mutex::default() }
+        Self { most, free: Arc::new(Semaphore::new(usize::try_from(most).unwrap_or(1))), agents: Agents::default() }
     }
 
     /// One for each 600 MiB of the machine's memory.
@@ -40,46 +63,79 @@ impl Room {
 
     /// The agent of this session has nothing to do. Notifies `park` when another one needs the room.
     pub(crate) fn is_idle(&self, session: SessionId, park: &Arc<Notify>) {
-        let idle = || Idle { since: Instant::now(), park: park.clone() };
-        self.lock().entry(session).or_insert_with(idle);
+        if let Some(does) = lock(&self.agents).get_mut(&session).filter(|does| !matches!(does, Does::Nothing { .. })) {
+            *does = Does::Nothing { since: Instant::now(), park: park.clone() };
+        }
     }
 
-    pub(crate) fn is_busy(&self, session: SessionId) {
-        self.lock().remove(&session);
+    /// The agent of this session works, or `asks` something.
+    pub(crate) fn is_busy(&self, session: SessionId, asks: bool) {
+        if let Some(does) = lock(&self.agents).get_mut(&session) {
+            *does = if asks { Does::Asks } else { Does::Works };
+        }
     }
 
-    /// Waits for room for one more. The agent that has been idle for the longest time makes it.
-    pub(crate) async fn take(&self) -> Result<OwnedSemaphorePermit, String> {
-        if let Ok(permit) = self.free.clone().try_acquire_owned() {
-            return Ok(permit);
+    /// Waits for room for the agent of this session. The agent that has been idle for the longest time makes it.
+    pub(crate) async fn take(&self, session: SessionId) -> Result<Permit, String> {
+        if let Ok(one) = self.free.clone().try_acquire_owned() {
+            return Ok(self.permit(session, one));
         }
         let longest = {
-            let mut idle = self.lock();
-            let longest = idle.iter().min_by_key(|(_, idle)| idle.since).map(|(session, _)| *session);
-            longest.and_then(|session| idle.remove(&session))
+            let mut agents = lock(&self.agents);
+            let idle = agents.values_mut().filter_map(|does| match does {
+                Does::Nothing { since, park } => Some((*since, park.clone(), does)),
+                _ => None,
+            });
+            idle.min_by_key(|(since, ..)| *since).map(|(_, park, does)| {
+                // Another start parks another one.
+                *does = Does::Works;
+                park
+            })
         };
-        let full = || {
-            format!(
-                "{} agents run on this machine already, and none of them is idle. `ensemble sessions` shows them; stop one, or raise \
-                 maxAgents in runner.yaml",
-                self.most
-            )
-        };
-        longest.ok_or_else(full)?.park.notify_one();
+        longest.ok_or_else(|| self.in_the_way())?.notify_one();
         match tokio::time::timeout(ENDS_WITHIN, self.free.clone().acquire_owned()).await {
-            Ok(Ok(permit)) => Ok(permit),
-            _ => Err(full()),
+            Ok(Ok(one)) => Ok(self.permit(session, one)),
+            _ => Err(self.in_the_way()),
         }
     }
 
-    /// Whether another agent could run beside those that do.
-    pub(crate) fn has_room(&self) -> bool {
-        self.free.available_permits() > 0
+    fn permit(&self, session: SessionId, one: OwnedSemaphorePermit) -> Permit {
+        lock(&self.agents).insert(session, Does::Works);
+        Permit { session, agents: self.agents.clone(), _one: one }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<SessionId, Idle>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether another agent could run beside those that work or ask.
+    pub(crate) fn has_room(&self) -> bool {
+        let is_idle = |does: &Does| matches!(does, Does::Nothing { .. });
+        self.free.available_permits() > 0 || lock(&self.agents).values().any(is_idle)
     }
+
+    /// Whether the agent of this session runs, or could be started.
+    ///
+    /// # Errors
+    /// There is no room for it. The text says who is in the way.
+    pub(crate) fn admits(&self, session: SessionId) -> Result<(), String> {
+        let runs = lock(&self.agents).contains_key(&session);
+        if runs || self.has_room() { Ok(()) } else { Err(self.in_the_way()) }
+    }
+
+    fn in_the_way(&self) -> String {
+        let agents = lock(&self.agents);
+        let named = agents.iter().take(MOST_NAMED).map(|(session, does)| match does {
+            Does::Asks => format!("session {session} waits for an answer"),
+            Does::Works | Does::Nothing { .. } => format!("session {session} works"),
+        });
+        let named: Vec<String> = named.collect();
+        format!(
+            "{} agents run on this machine already, and none of them is idle: {}. Answer or stop one, or raise maxAgents in runner.yaml",
+            self.most,
+            named.join(", ")
+        )
+    }
+}
+
+fn lock(agents: &Agents) -> MutexGuard<'_, BTreeMap<SessionId, Does>> {
+    agents.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The memory of the machine in bytes (proc(5), "/proc/meminfo").
@@ -97,16 +153,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_agent_that_is_idle_for_the_longest_time_makes_room() {
         let room = Arc::new(Room::new(2));
-        let first = room.take().await.unwrap();
-        let second = room.take().await.unwrap();
-        assert!(room.take().await.unwrap_err().starts_with("2 agents"), "both work");
+        let ids = [(); 3].map(|()| SessionId::generate());
+        let first = room.take(ids[0]).await.unwrap();
+        let second = room.take(ids[1]).await.unwrap();
+        assert!(room.take(ids[2]).await.err().unwrap().starts_with("2 agents"), "both work");
         let (one, two) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        room.is_idle(SessionId::generate(), &one);
+        room.is_idle(ids[0], &one);
         tokio::time::advance(Duration::from_secs(1)).await;
-        room.is_idle(SessionId::generate(), &two);
+        room.is_idle(ids[1], &two);
         let taking = tokio::spawn({
             let room = room.clone();
-            async move { room.take().await.map(drop) }
+            async move { room.take(ids[2]).await.map(drop) }
         });
         one.notified().await;
         drop(first);
@@ -118,8 +175,30 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_agent_that_does_not_end_makes_no_room() {
         let room = Room::new(1);
-        let _first = room.take().await.unwrap();
-        room.is_idle(SessionId::generate(), &Arc::new(Notify::new()));
-        assert!(room.take().await.is_err());
+        let id = SessionId::generate();
+        let _first = room.take(id).await.unwrap();
+        room.is_idle(id, &Arc::new(Notify::new()));
+        assert!(room.take(SessionId::generate()).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn agents_that_ask_are_not_ended_and_are_named() {
+        let room = Room::new(2);
+        let [asks, idle, other] = [(); 3].map(|()| SessionId::generate());
+        let (_asks, parked) = (room.take(asks).await.unwrap(), room.take(idle).await.unwrap());
+        room.is_busy(asks, true);
+        assert!(!room.has_room());
+        assert_eq!(room.admits(asks), Ok(()), "it runs");
+        let why = room.admits(other).unwrap_err();
+        assert!(
+            why.contains(&format!("{asks} waits for an answer")) && why.contains(&format!("{idle} works")),
+            "{why}"
+        );
+        room.is_idle(idle, &Arc::new(Notify::new()));
+        assert!(room.has_room() && room.admits(other).is_ok(), "the idle one makes room");
+        drop(parked);
+        assert!(room.has_room());
+        room.take(other).await.unwrap();
+        assert!(room.admits(other).is_ok(), "it has ended again");
     }
 }

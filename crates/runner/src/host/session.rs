@@ -6,7 +6,7 @@ use std::time::Duration;
 use ensemble_agent::launch;
 use ensemble_transcript::body::AccessGrant;
 use ensemble_types::ids::{SessionId, unique};
-use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
@@ -19,6 +19,7 @@ use super::deliver::{self, Delivered, Outbox};
 use super::kept::Change;
 use super::keys::Keys;
 use super::receive::{self, Received, What};
+use super::room::Permit;
 use super::running::{Happened, Running};
 use super::spool::Spool;
 use super::status::{self, Status};
@@ -41,7 +42,7 @@ pub(crate) struct Session {
     outbox: Outbox,
     pub(super) agent: Option<Running>,
     /// Of the agent that runs.
-    permit: Option<OwnedSemaphorePermit>,
+    permit: Option<Permit>,
     /// Another session needs the room of this one's agent.
     pub(super) park: Arc<Notify>,
     pub(super) deadlines: Deadlines,
@@ -209,7 +210,6 @@ impl Session {
         beats.abort();
         self.host.wakers.forget(self.id);
         self.host.hosted.remove(self.id, &self.task);
-        self.host.room.is_busy(self.id);
         let id = matches!(end, End::Lost).then_some(self.id);
         self.finish(end, tasks, delivered).await;
         id
@@ -311,7 +311,7 @@ impl Session {
             // A guard that was killed may have left something behind.
             orphans::end(before, Duration::ZERO).await;
         }
-        self.permit = match self.host.room.take().await {
+        self.permit = match self.host.room.take(self.id).await {
             Ok(permit) => Some(permit),
             Err(why) => return Ok(Err(why)),
         };

@@ -36,7 +36,7 @@ pub(super) async fn serve(host: Arc<Host>, mut stream: UnixStream) {
     let answer = match tokio::time::timeout(ASKS_WITHIN, read(&mut stream)).await {
         Ok(Ok(Request::Start(start))) => match host.start(start).await {
             Ok(session) => Answer::Started(session),
-            Err(why) => Answer::Refused(why),
+            Err(why) => Answer::Refused(why.to_string()),
         },
         Ok(Ok(Request::Leave)) if host.is_for_sessions_only() => {
             host.drain.begin();

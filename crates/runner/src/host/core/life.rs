@@ -156,6 +156,11 @@ impl Core {
         self.kept.turn.is_some() || self.in_flight.is_some()
     }
 
+    /// A person is to answer something.
+    pub(crate) fn asks(&self) -> bool {
+        !self.open.is_empty()
+    }
+
     /// The agent runs, and has nothing to do and nothing to ask.
     pub(crate) fn is_idle(&self) -> bool {
         self.driver.is_some() && !self.has_turn() && self.open.is_empty() && self.kept.queue.is_empty()

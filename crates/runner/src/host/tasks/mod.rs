@@ -15,8 +15,8 @@ use ensemble_transcript::words::Mode;
 use ensemble_types::ids::SessionId;
 use ensemble_types::leases::Lease;
 
-use super::Host;
 use super::local::Start;
+use super::{Host, NotBegun};
 pub(crate) use check::Refused;
 pub(super) use nonces::Nonces;
 pub(crate) use turn::TaskTurn;
@@ -54,7 +54,7 @@ impl Host {
         Ok(self.nonces.take(&task, lease.task_id, now).await.map(|()| task))
     }
 
-    /// Whether another agent could run beside those that do.
+    /// Whether another agent could run beside those that work or ask.
     pub(crate) fn has_room(&self) -> bool {
         self.room.has_room()
     }
@@ -66,8 +66,10 @@ impl Host {
         task: SessionTask,
         directory: PathBuf,
         prompt_id: String,
-    ) -> Result<(SessionId, TaskTurn), String> {
+    ) -> Result<(SessionId, TaskTurn), NotBegun> {
         let text = task.prompt.clone().unwrap_or_default();
+        // An earlier attempt may have begun it, and its agent may be parked.
+        self.room.admits(task.session_id).map_err(NotBegun::Busy)?;
         let session = self.begin_task(task, directory).await?;
         let turn = self.hosted.begin(session, prompt_id, text).await?;
         Ok((session, turn))
@@ -78,7 +80,7 @@ impl Host {
         self: &Arc<Self>,
         task: SessionTask,
         directory: PathBuf,
-    ) -> Result<SessionId, String> {
+    ) -> Result<SessionId, NotBegun> {
         let start = Start {
             agent: task.provider.as_str().to_owned(),
             directory,
