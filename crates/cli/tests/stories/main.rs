@@ -47,6 +47,8 @@ mod prompts;
 #[cfg(feature = "up")]
 mod removed;
 #[cfg(feature = "up")]
+mod rest;
+#[cfg(feature = "up")]
 mod runs;
 #[cfg(feature = "up")]
 mod screen;

@@ -36,6 +36,9 @@ pub struct Timing {
     /// An agent of a session that has had nothing to do for so long is ended, and started again by the next prompt.
     #[serde(rename = "parkAfterMs", with = "millis")]
     pub park_after: Duration,
+    /// A session that has ended, and to which nothing was written for so long, is not hosted until something is.
+    #[serde(rename = "restAfterMs", with = "millis")]
+    pub rest_after: Duration,
     /// How long a runner that only hosts sessions stays after the last one.
     #[serde(rename = "lingerMs", with = "millis")]
     pub linger: Duration,
@@ -73,6 +76,7 @@ impl Default for Timing {
             drain_grace: Duration::from_secs(60),
             turn_grace: Duration::from_secs(600),
             park_after: Duration::from_secs(1_800),
+            rest_after: Duration::from_secs(60),
             linger: Duration::from_secs(600),
             deliver_grace: Duration::from_secs(10),
             backoff_first: Duration::from_millis(250),

@@ -27,13 +27,15 @@ impl Wakers {
         self.lock().remove(&session);
     }
 
-    fn wake(&self, session: SessionId) {
-        if let Some(waker) = self.lock().get(&session) {
-            waker.notify_one();
-        }
+    /// False: it is not hosted.
+    pub(crate) fn wake(&self, session: SessionId) -> bool {
+        let known = self.lock();
+        let waker = known.get(&session);
+        waker.into_iter().for_each(|waker| waker.notify_one());
+        waker.is_some()
     }
 
-    fn wake_all(&self) {
+    pub(crate) fn wake_all(&self) {
         self.lock().values().for_each(|waker| waker.notify_one());
     }
 
@@ -53,8 +55,13 @@ pub(crate) async fn run(host: Arc<Host>) {
                     refused = None;
                     pause.reset();
                     match (hint.kind, hint.id.and_then(|id| id.parse().ok())) {
-                        (HintKind::Session, Some(session)) => host.wakers.wake(session),
-                        (HintKind::All, _) => host.wakers.wake_all(),
+                        (HintKind::Session, Some(session)) => host.wake(session).await,
+                        (HintKind::All, _) => {
+                            if let Err(error) = host.wake_all().await {
+                                pause.say(&format!("Sessions that have ended do not get commands now: {error}"));
+                                break;
+                            }
+                        }
                         _ => {}
                     }
                 }

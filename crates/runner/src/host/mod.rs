@@ -18,6 +18,7 @@ mod pause;
 mod place;
 mod receive;
 mod reopen;
+mod rest;
 mod room;
 mod running;
 mod session;
@@ -88,6 +89,8 @@ pub(crate) struct Host {
     used: Notify,
     /// New sessions, for the task that runs them.
     begun: mpsc::Sender<Session>,
+    /// Sessions that rest and are to be hosted again.
+    rested: mpsc::Sender<SessionId>,
     /// One session begins at a time.
     starting: Mutex<()>,
 }
@@ -136,8 +139,8 @@ async fn host(
             () = drain.reached(Phase::Draining) => return Ok(()),
         },
     };
-    let (begun, mut begins) = mpsc::channel(16);
-    let opened = open(&config, &hosting, (folder.clone(), key), (&drain, begun));
+    let ((begun, mut begins), (rested, mut rests)) = (mpsc::channel(16), mpsc::channel(16));
+    let opened = open(&config, &hosting, (folder.clone(), key), (&drain, begun, rested));
     let host = tokio::select! {
         host = opened => Arc::new(host?),
         () = drain.reached(Phase::Draining) => return Ok(()),
@@ -173,7 +176,14 @@ async fn host(
                 }
             }
             Some(Ok(id)) = later.join_next(), if !later.is_empty() && drain.phase() == Phase::Serving => {
+                rest::unmark(&host.sessions, id);
                 opening.spawn(host.clone().reopen(id));
+            }
+            Some(id) = rests.recv(), if drain.phase() == Phase::Serving => {
+                // It may have been asked for twice.
+                if rest::unmark(&host.sessions, id) {
+                    opening.spawn(host.clone().reopen(id));
+                }
             }
             Some(opened) = opening.join_next(), if !opening.is_empty() => match opened {
                 Ok(Reopened::Session(session)) => drop(sessions.spawn(session.run())),
@@ -205,7 +215,7 @@ async fn open(
     config: &Arc<Config>,
     hosting: &Hosting,
     (folder, key): (PathBuf, AccountKey),
-    (drain, begun): (&Drain, mpsc::Sender<Session>),
+    (drain, begun, rested): (&Drain, mpsc::Sender<Session>, mpsc::Sender<SessionId>),
 ) -> Result<Host, String> {
     let client = server::connect(config).map_err(|error| error.to_string())?;
     let boxed = BoxKeyPair::of_device(&key).map_err(|error| error.to_string())?;
@@ -244,6 +254,7 @@ async fn open(
         used: Notify::new(),
         room: Room::new(config.max_agents.unwrap_or_else(Room::usual)),
         begun,
+        rested,
         starting: Mutex::default(),
     })
 }

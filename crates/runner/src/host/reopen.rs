@@ -17,7 +17,7 @@ use super::keys::Keys;
 use super::session::Session;
 use super::shown::{self, GoesOn, Shown};
 use super::spool::{Card, Opened, Spool};
-use super::{Host, Pause, place, status};
+use super::{Host, Pause, place, rest, status};
 use crate::disk::on_disk;
 use crate::drain::Phase;
 
@@ -45,10 +45,15 @@ const OTHER_ENDS_WITHIN: Duration = Duration::from_secs(5);
 const OLD: &str = "it is older than what this machine has sent";
 
 impl Host {
-    /// The sessions of earlier processes. Their agents do not run.
+    /// The sessions of earlier processes, without those that rest. Their agents do not run.
     pub(super) async fn recover(self: &Arc<Self>) -> JoinSet<Reopened> {
         let folder = self.sessions.clone();
-        let ids = on_disk(move || Spool::all(&folder)).await.unwrap_or_else(|error| {
+        let all = move || {
+            let mut ids = Spool::all(&folder)?;
+            ids.retain(|id| rest::marked(&folder, *id).is_none());
+            Ok(ids)
+        };
+        let ids = on_disk(all).await.unwrap_or_else(|error| {
             tracing::error!("The sessions of this machine cannot be read: {error}");
             Vec::new()
         });

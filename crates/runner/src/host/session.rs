@@ -39,7 +39,7 @@ pub(crate) struct Session {
     /// `None` while a step is written.
     spool: Option<Spool>,
     pub(super) keys: Keys,
-    outbox: Outbox,
+    pub(super) outbox: Outbox,
     pub(super) agent: Option<Running>,
     /// Of the agent that runs.
     permit: Option<Permit>,
@@ -51,9 +51,11 @@ pub(crate) struct Session {
     /// Whether the agent runs.
     runs: watch::Sender<bool>,
     /// For the task that the session is.
-    task: Ends,
+    pub(super) task: Ends,
     /// The agent was told to end at once, because the host is to.
     is_hurried: bool,
+    /// When the session rests, because it has ended and nothing was written to it.
+    rests_at: Option<Instant>,
     /// Held while the session has not ended.
     unended: Option<Arc<()>>,
     /// Is told when a frame may be sent again.
@@ -69,6 +71,8 @@ enum End {
     Drained,
     /// It was deleted.
     Gone,
+    /// It has ended, and nobody goes on with it.
+    Rests,
     /// Another host has it, or its log cannot be written.
     Lost,
 }
@@ -94,6 +98,7 @@ impl Session {
             status: watch::Sender::default(),
             runs: watch::Sender::default(),
             is_hurried: false,
+            rests_at: None,
             unended: None,
             frames: JoinSet::new(),
             judges: JoinSet::new(),
@@ -122,6 +127,7 @@ impl Session {
             if self.host.drain.phase() > Phase::Serving && !self.core.runs() {
                 break End::Drained;
             }
+            self.rests_at = self.may_rest().then(|| self.rests_at.unwrap_or_else(|| self.rests_later()));
             let reads = self.core.kept.unsent_bytes() < MOST_UNSENT;
             let deadline = self.deadlines.first();
             tokio::select! {
@@ -138,6 +144,7 @@ impl Session {
                 },
                 Some(Received { what, done }) = received.recv() => {
                     self.tick();
+                    self.rests_at = None;
                     match what {
                         What::Gone => break End::Gone,
                         What::Message { seq, command } => {
@@ -187,6 +194,7 @@ impl Session {
                     self.core.judged(asked, found.signer, found.list_is_withheld);
                 }
                 () = reach(deadline) => self.late().await,
+                () = reach(self.rests_at) => break End::Rests,
                 () = self.park.notified() => {
                     self.tick();
                     self.core.park();
@@ -208,6 +216,10 @@ impl Session {
             }
         };
         beats.abort();
+        if matches!(end, End::Rests) {
+            tasks.shutdown().await;
+            return self.rest().await;
+        }
         self.host.wakers.forget(self.id);
         self.host.hosted.remove(self.id, &self.task);
         let id = matches!(end, End::Lost).then_some(self.id);
@@ -356,7 +368,7 @@ impl Session {
                     tracing::error!(session.id = %self.id, "Cannot set a deleted session aside: {error}");
                 }
             }
-            End::Lost => {}
+            End::Lost | End::Rests => {}
         }
         tasks.shutdown().await;
     }

@@ -71,6 +71,7 @@ impl Host {
         // An earlier attempt may have begun it, and its agent may be parked.
         self.room.admits(task.session_id).map_err(NotBegun::Busy)?;
         let session = self.begin_task(task, directory).await?;
+        self.host_again(session).await;
         let turn = self.hosted.begin(session, prompt_id, text).await?;
         Ok((session, turn))
     }

@@ -64,6 +64,10 @@ impl Sessions {
         }
     }
 
+    pub(crate) fn has(&self, session: SessionId) -> bool {
+        self.lock().contains_key(&session)
+    }
+
     /// Has a session do a prompt of its task. It is on disk when this returns.
     pub(crate) async fn begin(&self, session: SessionId, prompt_id: String, text: String) -> Result<TaskTurn, String> {
         let not_hosted = || "its session is not hosted now".to_owned();

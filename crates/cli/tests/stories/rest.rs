@@ -1,0 +1,54 @@
+//! Sessions that have ended cost their machine nothing, and their owner can still go on with them.
+
+use std::path::{Path, PathBuf};
+
+use crate::ensemble::{User, up, up_at};
+use crate::live::{turns, until};
+use crate::scripted;
+
+/// The marks of sessions that rest, in the files of the user's programs.
+fn marks(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(marks(&path));
+        } else if path.file_name().is_some_and(|name| name == "rests") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn rests(user: &User) {
+    until("the session rests", || (marks(&user.files()).len() == 1).then_some(()));
+}
+
+#[test]
+fn a_session_that_has_ended_rests_until_somebody_goes_on_with_it() {
+    let (user, _programs) = scripted::user();
+    std::fs::create_dir_all(user.files()).unwrap();
+    std::fs::write(user.files().join("runner.yaml"), "timing: {restAfterMs: 500}\n").unwrap();
+    let (server, url) = up(&user, &[]);
+    let session = user.succeed(&["claude", "one", "--detach"]).trim().to_owned();
+    turns(&user, &session, 1);
+    assert!(user.succeed(&["stop", &session]).contains("ended"));
+    rests(&user);
+    // It is hosted again for what is written to it, and rests again.
+    assert!(user.fail(&["prompt", &session, "more"]).contains("superseded"));
+    rests(&user);
+    user.succeed(&["claude", "--continue", "two", "--detach"]);
+    turns(&user, &session, 2);
+    assert_eq!(marks(&user.files()), Vec::<PathBuf>::new());
+    assert!(user.succeed(&["stop", &session]).contains("ended"));
+    rests(&user);
+    // Another process leaves it alone until then.
+    assert_eq!(server.interrupt(), 0);
+    let (_server, _) = up_at(&user, &["up", "--listen", url.trim_start_matches("http://"), "--json"]);
+    rests(&user);
+    user.succeed(&["claude", "--continue", "three", "--detach"]);
+    let log = turns(&user, &session, 3);
+    let texts: Vec<&str> =
+        log.iter().filter(|body| body["type"] == "text").map(|body| body["text"].as_str().unwrap()).collect();
+    assert_eq!(texts, ["said one", "said two", "said three"]);
+}
