@@ -86,10 +86,10 @@ pub(crate) fn latency(machine: &Machine, options: &Options, report: &mut Report)
         report.alone(&name, "ms", figures.token, Target::AtMost(300.0));
     }
     let [host, host_own, guard, guard_own] = memories;
-    report.alone("live: memory of the host, ten sessions", "MiB", host, Target::AtMost(30.0));
-    report.alone("live: of it not of the program's file", "MiB", host_own, Target::None);
-    report.alone("live: memory of its largest guard", "MiB", guard, Target::AtMost(3.0));
-    report.alone("live: of it not of the program's file", "MiB", guard_own, Target::None);
+    report.alone("live: own memory of the host, ten sessions", "MiB", host_own, Target::AtMost(30.0));
+    report.alone("live: with the program's file, which all share", "MiB", host, Target::None);
+    report.alone("live: own memory of its largest guard", "MiB", guard_own, Target::AtMost(3.0));
+    report.alone("live: with the program's file, which all share", "MiB", guard, Target::None);
     Ok(())
 }
 
