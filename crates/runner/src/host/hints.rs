@@ -47,6 +47,9 @@ impl Wakers {
 /// Reads hints for as long as the host runs.
 pub(crate) async fn run(host: Arc<Host>) {
     let (mut pause, mut refused) = (Pause::new(&host), None::<Instant>);
+    // A runner notices it too, and says to who has started it that it was refused.
+    let runners = if host.is_for_sessions_only() { 1 } else { 2 };
+    let grace = host.config.timing.refused_grace * runners;
     loop {
         let mut hints = pin!(host.client.follow_hints());
         while let Some(hint) = hints.next().await {
@@ -68,7 +71,7 @@ pub(crate) async fn run(host: Arc<Host>) {
                 Err(error) => {
                     let is_refused = error.is(Code::Unauthenticated) || error.is(Code::DeviceRemoved);
                     refused = refused.or(Some(Instant::now())).filter(|_| is_refused);
-                    if refused.is_some_and(|since| since.elapsed() > host.config.timing.refused_grace) {
+                    if refused.is_some_and(|since| since.elapsed() > grace) {
                         tracing::error!("The server does not accept this machine any more, so its sessions end here");
                         host.drain.hurry();
                     }
