@@ -59,6 +59,9 @@ pub(crate) struct Kept {
     /// Marks the processes of the agent that was started last.
     pub(crate) process: Option<Uuid>,
     pub(crate) ended: bool,
+    /// The agent was ended in the middle of a turn, and has not been told.
+    #[serde(default)]
+    pub(crate) cut_off: bool,
     /// The newest prompt of the task that this session is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) task: Option<TaskTurn>,
@@ -191,6 +194,7 @@ pub(crate) enum Change {
     Cost(f64),
     Process(Uuid),
     Ended(bool),
+    CutOff(bool),
     HostKey(String),
     Task(TaskTurn),
 }
@@ -228,6 +232,7 @@ impl Kept {
             tools: BTreeSet::new(),
             process: None,
             ended: false,
+            cut_off: false,
             task: None,
         }
     }
@@ -273,10 +278,12 @@ impl Kept {
             Change::Forget(id) => {
                 self.conversation = id;
                 self.resume = None;
+                self.cut_off = false;
             }
             Change::Cost(usd) => self.cost_usd = Some(usd),
             Change::Process(id) => self.process = Some(id),
             Change::Ended(ended) => self.ended = ended,
+            Change::CutOff(is_cut_off) => self.cut_off = is_cut_off,
             Change::HostKey(sealed) => self.host_key = sealed,
             Change::Task(task) => self.task = Some(task),
         }

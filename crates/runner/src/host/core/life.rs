@@ -7,6 +7,10 @@ use ensemble_transcript::words::ReceiptCode;
 use super::commands::{Done, WITHHELD};
 use super::*;
 
+/// What the agent is told with the first prompt after an end in the middle of a turn.
+const CUT_OFF: &str =
+    "(Your process was ended in the middle of your last turn and started again: look what is done before you go on.)";
+
 impl Core {
     /// A host process before this one has ended while something was under way. Its agent does not run any more.
     pub(crate) fn recover(&mut self) {
@@ -15,6 +19,7 @@ impl Core {
             let text = "The program that runs the agent on its machine has ended in the middle of a turn. Send a prompt to go on.";
             self.fail(ErrorCode::Crashed, text);
             self.end_turn(turn, StopReason::Error);
+            self.change(Change::CutOff(true));
         }
         self.refuse_given();
     }
@@ -70,6 +75,7 @@ impl Core {
         self.close_open("agent restarted");
         if let Some(turn) = self.kept.turn.clone() {
             self.end_turn(turn, StopReason::Error);
+            self.change(Change::CutOff(true));
         }
         self.in_flight = None;
         self.is_interrupting = false;
@@ -260,9 +266,11 @@ impl Core {
             }
             _ => {}
         }
+        // A command of the agent begins with its slash, and a task says itself what happened.
+        let tells = self.kept.cut_off && !prompt.is_task && !prompt.text.starts_with('/');
         let order = Prompt {
             id: unique().to_string(),
-            text: prompt.text.clone(),
+            text: if tells { format!("{CUT_OFF}\n\n{}", prompt.text) } else { prompt.text.clone() },
             attachments: prompt.attachments.clone(),
             steer: false,
         };
@@ -271,6 +279,9 @@ impl Core {
             Ok(output) => {
                 if prompt.is_task {
                     self.task_is_given();
+                }
+                if tells || (self.kept.cut_off && prompt.is_task) {
+                    self.change(Change::CutOff(false));
                 }
                 let name = (prompt.key, prompt.local_id);
                 self.change(Change::Give(name.0.clone(), name.1.clone()));

@@ -34,7 +34,7 @@ fn an_agent_that_dies_is_started_again_by_the_next_prompt_with_its_conversation(
     assert_eq!(room.starts.len(), 2);
     assert_eq!(room.starts[1].resume.as_deref(), Some("conversation"));
     room.line("ready");
-    assert_eq!(room.lines.last().unwrap(), "prompt go on");
+    assert!(room.lines.last().unwrap().ends_with("\n\ngo on"));
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn a_host_that_was_killed_closes_what_was_under_way() {
     assert_eq!(next.starts.len(), 1, "a prompt waits");
     assert_eq!(next.starts[0].resume.as_deref(), Some("conversation"));
     next.line("ready");
-    assert_eq!(next.lines.last().unwrap(), "prompt two");
+    assert!(next.lines.last().unwrap().ends_with("\n\ntwo"));
 }
 
 #[test]
@@ -238,4 +238,25 @@ fn a_prompt_that_the_agent_cannot_do_holds_nothing_up() {
     room.line("end");
     assert_eq!(room.lines.last().unwrap(), "prompt two");
     assert_eq!(room.core.kept.queue.len(), 1, "only the one that the agent has");
+}
+
+#[test]
+fn an_agent_that_was_ended_in_a_turn_is_told_so_once() {
+    let mut room = room();
+    room.begin();
+    room.prompt("one");
+    room.line("turn");
+    room.exit();
+    room.prompt("/compact");
+    room.line("ready");
+    assert_eq!(room.lines.last().unwrap(), "prompt /compact", "a command stays as it is");
+    room.line("turn");
+    room.line("end");
+    room.prompt("two");
+    let told = room.lines.last().unwrap().clone();
+    assert!(told.starts_with("prompt (Your process was ended in the middle") && told.ends_with("\n\ntwo"), "{told}");
+    room.line("turn");
+    room.line("end");
+    room.prompt("three");
+    assert_eq!(room.lines.last().unwrap(), "prompt three");
 }
