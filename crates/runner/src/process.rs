@@ -51,7 +51,8 @@ static STARTING: Mutex<()> = Mutex::new(());
 
 /// What the allocator of the whole program does in a guard, which does little: it gives a long order back at once, and keeps no
 /// memory for other threads (jemalloc.net, "TUNING"). Other allocators ignore it.
-const ALLOCATOR: (&str, &str) = ("MALLOC_CONF", "narenas:1,tcache:false,dirty_decay_ms:0,muzzy_decay_ms:0");
+const ALLOCATOR: (&str, &str) =
+    ("MALLOC_CONF", "background_thread:false,narenas:1,tcache:false,dirty_decay_ms:0,muzzy_decay_ms:0");
 
 impl Process {
     pub(crate) async fn start(

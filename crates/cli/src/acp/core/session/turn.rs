@@ -119,10 +119,8 @@ impl Session {
     pub(super) fn closed(&mut self, changed: &Changed, out: &mut Out) -> bool {
         for shown in changed.items.iter().filter_map(|id| self.view.item(*id)).cloned().collect::<Vec<_>>() {
             match &shown.shown {
-                Shown::Turn(turn) if turn.state == TurnState::Started => {
-                    if self.was_cancelled(turn) {
-                        self.send(Content::Control(Control::Interrupt), out);
-                    }
+                Shown::Turn(turn) if turn.state == TurnState::Started && self.was_cancelled(turn) => {
+                    self.send(Content::Control(Control::Interrupt), out);
                 }
                 Shown::Prompt(_, Taken::Rejected { .. }) => self.cancelled.retain(|id| *id != shown.local_id),
                 _ => {}
