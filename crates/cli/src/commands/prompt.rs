@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read as _, Write as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -16,7 +17,7 @@ use super::session::Named;
 use crate::complete;
 use crate::context::Context;
 use crate::failure::{Failure, Result};
-use crate::live::{Live, text};
+use crate::live::{Live, attachments, text};
 use crate::print;
 
 /// Several requests are open, and none was named.
@@ -34,6 +35,9 @@ pub(crate) struct Prompt {
     /// Put it into the turn that runs, where the agent can be steered
     #[arg(long)]
     now: bool,
+    /// An image or a text file beside it; can be repeated, at most 512 KiB in all
+    #[arg(long, value_name = "FILE")]
+    attach: Vec<PathBuf>,
 }
 
 /// Answers what the agent of a live session asks.
@@ -73,10 +77,11 @@ impl Prompt {
         if text.trim().is_empty() {
             return Err(Failure::message("The prompt is empty, so it was not sent."));
         }
+        let attachments = attachments(&self.attach)?;
         let when = if self.now { When::Now } else { When::Next };
         let me = context.me().await?;
         let mut live = Live::open(context, &me, self.session.find(&me).await?).await?;
-        let taken = live.command(Content::Prompt(Text { text, attachments: Vec::new(), when })).await?;
+        let taken = live.command(Content::Prompt(Text { text, attachments, when })).await?;
         done(context, &live, taken, "The agent has it.")
     }
 }

@@ -2,6 +2,7 @@
 //! are signed for its machine.
 
 pub(crate) mod access;
+mod attachments;
 pub(crate) mod host;
 mod owner;
 pub(crate) mod show;
@@ -30,6 +31,7 @@ use crate::devices::List;
 use crate::failure::{Failure, Result};
 use crate::print;
 
+pub(crate) use self::attachments::attachments;
 use self::owner::Owner;
 pub(crate) use self::watch::{Watch, Watched};
 
