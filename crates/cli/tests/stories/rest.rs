@@ -1,9 +1,9 @@
-//! Sessions that have ended cost their machine nothing, and their owner can still go on with them.
+//! What a machine has room for: so many agents at once, and sessions that have ended cost it nothing.
 
 use std::path::{Path, PathBuf};
 
 use crate::ensemble::{User, up, up_at};
-use crate::live::{turns, until};
+use crate::live::{log, turns, until};
 use crate::scripted;
 
 /// The marks of sessions that rest, in the files of the user's programs.
@@ -51,4 +51,26 @@ fn a_session_that_has_ended_rests_until_somebody_goes_on_with_it() {
     let texts: Vec<&str> =
         log.iter().filter(|body| body["type"] == "text").map(|body| body["text"].as_str().unwrap()).collect();
     assert_eq!(texts, ["said one", "said two", "said three"]);
+}
+
+#[test]
+fn a_start_without_room_is_refused_and_says_who_is_in_the_way() {
+    let (user, _programs) = scripted::user();
+    std::fs::create_dir_all(user.files()).unwrap();
+    std::fs::write(user.files().join("runner.yaml"), "maxAgents: 1\n").unwrap();
+    let (_up, _url) = up(&user, &[]);
+    let first = user.succeed(&["claude", "hang", "--detach"]).trim().to_owned();
+    until("the agent works", || log(&user, &first).into_iter().find(|body| body["type"] == "turn"));
+    let known = user.json(&["sessions"])["sessions"].as_array().unwrap().clone();
+    let [one] = known.as_slice() else { panic!("{known:?}") };
+    let said = user.fail(&["claude", "more", "--detach"]);
+    let id = one["session"]["id"].as_str().unwrap();
+    assert!(said.contains("HOST_BUSY") && said.contains(&format!("session {id} works")), "{said}");
+    assert_eq!(user.json(&["sessions"])["sessions"].as_array().unwrap().len(), 1, "nothing was begun");
+    // An agent that has nothing to do makes room.
+    user.succeed(&["stop", &first]);
+    let second = user.succeed(&["claude", "two", "--detach"]).trim().to_owned();
+    turns(&user, &second, 1);
+    let third = user.succeed(&["claude", "three", "--detach"]).trim().to_owned();
+    turns(&user, &third, 1);
 }
