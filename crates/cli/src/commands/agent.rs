@@ -17,6 +17,7 @@ use super::DONE;
 use super::attach;
 use super::run::here;
 use super::sessions::card;
+use super::share::With;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::live::{Live, host};
@@ -46,6 +47,9 @@ pub(crate) struct Agent {
     /// Start it and print its ref
     #[arg(long, short)]
     detach: bool,
+    /// Share it with this user from the beginning: view, edit or admin; can be repeated
+    #[arg(long, value_name = "USER:LEVEL", conflicts_with = "continues")]
+    share: Vec<With>,
     /// Go on with a conversation of the agent, by the agent's own id
     #[arg(long, value_name = "ID")]
     resume: Option<String>,
@@ -101,6 +105,9 @@ impl Agent {
         let id = host::start(context, &me, start).await?;
         // This machine may have become one of the account's devices just now.
         let me = context.me().await?;
+        for with in &self.share {
+            with.share(context, &me, id).await?;
+        }
         begun(Live::open(context, &me, id).await?, text, self.detach).await
     }
 }

@@ -1,7 +1,8 @@
-//! A person goes on with the last session in a directory, and looks up what was allowed.
+//! A person begins a session that is shared, goes on with the last one in a directory, and looks up what was allowed.
 
 use crate::ensemble::up;
-use crate::live::{Place, request, turns};
+use crate::live::{Place, guest, request, turns};
+use crate::scripted;
 
 #[test]
 fn the_last_session_of_a_directory_goes_on() {
@@ -49,4 +50,22 @@ fn the_last_session_of_a_directory_goes_on() {
     let lines = user.json_lines(&["log", &session, "--approvals"]);
     let types: Vec<&str> = lines.iter().map(|line| line["body"]["type"].as_str().unwrap()).collect();
     assert_eq!(types, ["permission", "answer", "resolved"]);
+}
+
+#[test]
+fn a_session_is_shared_from_its_beginning() {
+    let (user, _programs) = scripted::user();
+    let (_up, url) = up(&user, &[]);
+    let (reader, id) = guest(&url);
+    let with = format!("{id}:view");
+    let session = user.succeed(&["claude", "hello", "--share", &with, "--detach"]).trim().to_owned();
+    assert!(!session.contains('\n'), "the ref alone is printed: {session}");
+    turns(&user, &session, 1);
+    let full = user.json(&["sessions"])["sessions"][0]["session"]["id"].as_str().unwrap().to_owned();
+    assert!(reader.succeed(&["log", &full]).contains("said hello"));
+    for wrong in ["nobody", "x:owner"] {
+        let refused = user.run(&["claude", "--share", wrong, "--detach"]);
+        assert!(refused.code == 2 && refused.err.contains("--share"), "{}", refused.err);
+    }
+    assert_eq!(user.json(&["sessions"])["sessions"].as_array().unwrap().len(), 1);
 }

@@ -12,6 +12,7 @@ use super::DONE;
 use crate::commands::session::Which;
 use crate::context::Context;
 use crate::failure::Result;
+pub(crate) use users::With;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Share {

@@ -1,6 +1,9 @@
 //! `ensemble share add`, `list`, `change` and `remove`: sharing with users.
 
-use clap::Args;
+use std::convert::Infallible;
+use std::str::FromStr;
+
+use clap::{Args, ValueEnum};
 use ensemble_transcript::words::May;
 use ensemble_types::ids::{SessionId, UserId};
 use ensemble_types::sessions::{AccessLevel, Session};
@@ -60,59 +63,102 @@ pub(crate) struct Remove {
     user: Who,
 }
 
+/// `USER:LEVEL`, as `ensemble claude --share` takes it.
+#[derive(Clone, Debug)]
+pub(crate) struct With {
+    user: Who,
+    level: Level,
+}
+
+impl FromStr for With {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (user, level) = text.rsplit_once(':').ok_or_else(|| "must be like USER:view".to_owned())?;
+        let level = Level::from_str(level, false).map_err(|_| "the level is view, edit or admin".to_owned())?;
+        let user = user.parse().unwrap_or_else(|never: Infallible| match never {});
+        Ok(Self { user, level })
+    }
+}
+
+impl With {
+    /// Shares a session that has just begun.
+    pub(crate) async fn share(&self, context: &Context, me: &Me, id: SessionId) -> Result<()> {
+        let (session, share, fingerprint) = share_with(context, me, id, (&self.user, self.level, false)).await?;
+        let called = described(me, share.user_id).await;
+        print::note(format!("{called} may now {} session {}.", verb(share.access_level), session.reference));
+        compare(&fingerprint);
+        Ok(())
+    }
+}
+
 impl Add {
     pub(crate) async fn run(self, context: &Context, me: &Me) -> Result<()> {
         let id = self.session.find(me).await?;
-        let (user_id, looked_at) = self.user.chosen(context, me).await?;
-        let fingerprint = me.fingerprint_of(context, user_id).await?;
-        if looked_at.is_some_and(|looked_at| looked_at != fingerprint) {
-            return Err(Failure::message(format!(
-                "The server shows two keys of {user_id}. Nothing was shared. Do not trust this server."
-            )));
-        }
-        let level = self.level.into();
-        // An admin who is to be less than that: a new key ends what the level has granted.
-        let is_admin = |share: &Share| share.user_id == user_id && share.access_level == ShareLevel::Admin;
-        let session = me.session(context, id).await?;
-        if session.access_level == AccessLevel::Owner && level != ShareLevel::Admin {
-            let shares: Vec<Share> = me.client.shares(id).try_collect().await?;
-            if shares.iter().any(is_admin) {
-                me.rekey(context, session, &Members::without(user_id)).await?;
-            }
-        }
-        let (session, share) = self.shared(context, me, id, (user_id, level)).await?;
-        access::grant(context, me, &session, user_id, may(level, self.approve), true).await?;
+        let (session, share, fingerprint) = share_with(context, me, id, (&self.user, self.level, self.approve)).await?;
         if context.json {
             return print::json(&share, false);
         }
-        let called = described(me, user_id).await;
+        let called = described(me, share.user_id).await;
         print::line(format!("{called} may now {} session {}.", verb(share.access_level), session.reference))?;
-        print::note(format!(
-            "The fingerprint of the user's key is {fingerprint}. Compare it with what `ensemble whoami` shows the user."
-        ));
+        compare(&fingerprint);
         Ok(())
     }
+}
 
-    /// Shares the session with its newest key, also when another program gives it a new one at the same time.
-    async fn shared(
-        &self,
-        context: &Context,
-        me: &Me,
-        id: SessionId,
-        (user_id, level): (UserId, ShareLevel),
-    ) -> Result<(Session, Share)> {
-        const TRIES: usize = 3;
-        for _ in 0..TRIES {
-            let (session, ring) = me.writable(context, id).await?;
-            let (encrypted_key, epoch) = me.sealed_for(context, &session, user_id, level, &ring).await?;
-            let request = CreateShare { user_id, access_level: level, encrypted_key, content_epoch: Some(epoch) };
-            let (share, _) = me.client.create_share(id, &request).await?;
-            if me.session(context, id).await?.key_epoch <= i64::from(ring.epoch()) {
-                return Ok((session, share));
-            }
-        }
-        Err(Failure::message("Other programs of yours change the key of this session at the same time. Try again."))
+fn compare(fingerprint: &str) {
+    print::note(format!(
+        "The fingerprint of the user's key is {fingerprint}. Compare it with what `ensemble whoami` shows the user."
+    ));
+}
+
+/// Shares a session. The last value is the fingerprint of the user's key.
+async fn share_with(
+    context: &Context,
+    me: &Me,
+    id: SessionId,
+    (user, level, approve): (&Who, Level, bool),
+) -> Result<(Session, Share, String)> {
+    let (user_id, looked_at) = user.chosen(context, me).await?;
+    let fingerprint = me.fingerprint_of(context, user_id).await?;
+    if looked_at.is_some_and(|looked_at| looked_at != fingerprint) {
+        return Err(Failure::message(format!(
+            "The server shows two keys of {user_id}. Nothing was shared. Do not trust this server."
+        )));
     }
+    let level = level.into();
+    // An admin who is to be less than that: a new key ends what the level has granted.
+    let is_admin = |share: &Share| share.user_id == user_id && share.access_level == ShareLevel::Admin;
+    let session = me.session(context, id).await?;
+    if session.access_level == AccessLevel::Owner && level != ShareLevel::Admin {
+        let shares: Vec<Share> = me.client.shares(id).try_collect().await?;
+        if shares.iter().any(is_admin) {
+            me.rekey(context, session, &Members::without(user_id)).await?;
+        }
+    }
+    let (session, share) = shared(context, me, id, (user_id, level)).await?;
+    access::grant(context, me, &session, user_id, may(level, approve), true).await?;
+    Ok((session, share, fingerprint))
+}
+
+/// Shares the session with its newest key, also when another program gives it a new one at the same time.
+async fn shared(
+    context: &Context,
+    me: &Me,
+    id: SessionId,
+    (user_id, level): (UserId, ShareLevel),
+) -> Result<(Session, Share)> {
+    const TRIES: usize = 3;
+    for _ in 0..TRIES {
+        let (session, ring) = me.writable(context, id).await?;
+        let (encrypted_key, epoch) = me.sealed_for(context, &session, user_id, level, &ring).await?;
+        let request = CreateShare { user_id, access_level: level, encrypted_key, content_epoch: Some(epoch) };
+        let (share, _) = me.client.create_share(id, &request).await?;
+        if me.session(context, id).await?.key_epoch <= i64::from(ring.epoch()) {
+            return Ok((session, share));
+        }
+    }
+    Err(Failure::message("Other programs of yours change the key of this session at the same time. Try again."))
 }
 
 impl Change {
