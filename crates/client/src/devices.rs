@@ -69,7 +69,7 @@ impl Client {
 
     pub async fn rename_device(&self, id: DeviceId, name: &str) -> Result<Device> {
         let name = Text::new(name).map_err(|error| Error::Argument(format!("the name {error}")))?;
-        let update = UpdateDevice { name: Some(name) };
+        let update = UpdateDevice { name: Some(name), ..UpdateDevice::default() };
         self.patch(&["v1", "devices", &id.to_string()], Repeat::Harmless).json(&update).send().await
     }
 

@@ -16,6 +16,7 @@ mod channel;
 mod error;
 mod hints;
 mod peer;
+mod pushes;
 mod remote_keys;
 pub mod server;
 
@@ -23,6 +24,7 @@ pub use channel::{CallKind, Channel};
 pub use error::RpcError;
 pub use hints::HintSender;
 pub use peer::Peer;
+pub use pushes::{MOST_EVENTS, PushGiver};
 pub use remote_keys::{KeyRefresh, RemoteKeys, key_set};
 
 /// Keys and accounts, served by identity.

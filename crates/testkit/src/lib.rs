@@ -24,6 +24,7 @@ pub mod database;
 pub mod http;
 pub mod peers;
 pub mod postgres;
+pub mod push_service;
 pub mod service;
 pub mod sse;
 pub mod tokens;

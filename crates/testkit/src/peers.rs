@@ -11,8 +11,9 @@ use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
 use bytes::Bytes;
 use ensemble_chassis::{Clock, RpcCall, RpcMount, http_client};
 use ensemble_rpc::identity::{
-    Accounts, GetAccountRequest, GetAccountResponse, Keys, RevokeMachineTokensRequest, RevokeMachineTokensResponse,
-    SnapshotRequest, SnapshotResponse, VerificationKey, mount_accounts, mount_keys,
+    Accounts, GetAccountRequest, GetAccountResponse, GivePushesRequest, GivePushesResponse, Keys, PushEvent, Pushes,
+    RevokeMachineTokensRequest, RevokeMachineTokensResponse, SnapshotRequest, SnapshotResponse, VerificationKey,
+    mount_accounts, mount_keys, mount_pushes,
 };
 use ensemble_rpc::machines::{GetMachineRequest, GetMachineResponse, MachineDirectory, mount_machine_directory};
 use ensemble_rpc::orchestrator::{
@@ -46,6 +47,7 @@ struct Inner {
     revoked_machines: Mutex<Vec<RevokeMachineTokensRequest>>,
     ended_machines: Mutex<Vec<EndMachineLeasesRequest>>,
     hints: Mutex<Vec<AccountHint>>,
+    pushes: Mutex<Vec<PushEvent>>,
 }
 
 impl Peers {
@@ -61,12 +63,14 @@ impl Peers {
             revoked_machines: Mutex::default(),
             ended_machines: Mutex::default(),
             hints: Mutex::default(),
+            pushes: Mutex::default(),
         });
         let mut mounts = mount_keys(Arc::clone(&inner) as Arc<dyn Keys>);
         mounts.extend(mount_accounts(Arc::clone(&inner) as Arc<dyn Accounts>));
         mounts.extend(mount_machine_directory(Arc::clone(&inner) as Arc<dyn MachineDirectory>));
         mounts.extend(mount_machine_leases(Arc::clone(&inner) as Arc<dyn MachineLeases>));
         mounts.extend(mount_account_hints(Arc::clone(&inner) as Arc<dyn AccountHints>));
+        mounts.extend(mount_pushes(Arc::clone(&inner) as Arc<dyn Pushes>));
         let url = serve(mounts).unwrap_or_else(|error| panic!("no stand-in peers: {error}"));
         Self { inner, url }
     }
@@ -149,6 +153,24 @@ impl Peers {
         let of_user = |hint: &&AccountHint| hint.user_id == user;
         let given = lock(&self.inner.hints);
         given.iter().filter(of_user).map(|hint| (hint.kind.clone(), hint.id.clone(), hint.revision)).collect()
+    }
+}
+
+impl Peers {
+    /// The events of which identity was asked to notify an account's devices.
+    pub fn pushes(&self, user: UserId) -> Vec<PushEvent> {
+        let user = user.to_string();
+        lock(&self.inner.pushes).iter().filter(|event| event.user_id == user).cloned().collect()
+    }
+}
+
+impl Pushes for Inner {
+    fn give(&self, request: GivePushesRequest) -> BoxFuture<'_, Result<GivePushesResponse, RpcError>> {
+        Box::pin(async move {
+            here(&self.identity_away)?;
+            lock(&self.pushes).extend(request.events);
+            Ok(GivePushesResponse {})
+        })
     }
 }
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::ids::{DeviceId, MachineId, UserId};
+use crate::pushes::{PushKind, PushSubscription, present};
 use crate::text::{Blob, Text};
 use crate::time::Timestamp;
 
@@ -142,6 +143,12 @@ pub struct Device {
     pub last_seen_at: Option<Timestamp>,
     /// It is the device that asks.
     pub current: bool,
+    /// What it is notified of, if it has a push subscription.
+    #[serde(default)]
+    pub notify: Vec<PushKind>,
+    /// Whether it has a push subscription.
+    #[serde(default)]
+    pub push: bool,
 }
 
 /// The caller's devices.
@@ -220,6 +227,14 @@ pub struct DeviceListPage {
 pub struct UpdateDevice {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Text<0, 64>>,
+    /// Where the calling device is reached by notifications; `null` ends them.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<PushSubscription>)]
+    pub push_subscription: Option<Option<PushSubscription>>,
+    /// What the calling device is notified of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 5)]
+    pub notify: Option<Vec<PushKind>>,
 }
 
 /// A linking in progress. It ends after ten minutes.

@@ -23,6 +23,7 @@ pub mod pends;
 pub mod permissions;
 pub mod placeholders;
 pub mod problem;
+pub mod pushes;
 pub mod refs;
 pub mod runs;
 pub mod sessions;

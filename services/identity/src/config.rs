@@ -7,7 +7,7 @@ use ensemble_chassis::Vars;
 use ensemble_rpc::Peer;
 use ensemble_store_kit::{DatabaseConfig, database_config};
 
-use crate::domain::{Origin, Registration, Schedule, TokenLifetimes};
+use crate::domain::{Origin, Registration, Schedule, TokenLifetimes, TrustedOrigins};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
@@ -26,6 +26,10 @@ pub struct Config {
     pub(crate) keys_trusted_for: Duration,
     /// `SESSION_STORE_RPC_URL`: hints of changed devices go there.
     pub(crate) session_store: Peer,
+    /// `PUSH_CONTACT`
+    pub(crate) push_contact: Option<String>,
+    /// `PUSH_TRUSTED_ORIGINS`
+    pub(crate) push_trusted: TrustedOrigins,
     /// `SWEEP_MS`
     pub(crate) sweep_every: Duration,
     pub(crate) rules: Rules,
@@ -68,6 +72,15 @@ impl Config {
         Self {
             database: database_config!(vars, "identity"),
             session_store: Peer::session_store(vars),
+            push_contact: vars.optional(
+                "PUSH_CONTACT",
+                "mailto: or https: address at which push services reach the operator; Apple's wants one",
+            ),
+            push_trusted: TrustedOrigins::new(vars.list(
+                "PUSH_TRUSTED_ORIGINS",
+                "push services of your own that may be plain http or private, as in http://10.0.0.5:9000",
+                "",
+            )),
             key_file: vars
                 .required("KEY_ENCRYPTION_KEY_FILE", "the file (0400) with the 32 bytes that seal the signing keys")
                 .into(),

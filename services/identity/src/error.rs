@@ -7,7 +7,7 @@ use ensemble_types::devices::SignedList;
 use ensemble_types::problem::{Code, Problem};
 
 use crate::domain::{
-    BadAccountChange, BadLifetime, BadList, LinkClosed, MOST_OPEN_LINKS, MalformedProof, Registration,
+    BadAccountChange, BadLifetime, BadList, BadSubscription, LinkClosed, MOST_OPEN_LINKS, MalformedProof, Registration,
 };
 use crate::keys::RingError;
 
@@ -34,6 +34,10 @@ pub(crate) enum Error {
     LinkNotFound,
     #[error("only a primary device may do this")]
     NotPrimary,
+    #[error("only the device itself may do this")]
+    NotTheDevice,
+    #[error("the push subscription: {0}")]
+    BadSubscription(#[from] BadSubscription),
     #[error("the device list does not follow the newest one")]
     DeviceListConflict(Option<Box<SignedList>>),
     #[error("the key is or was in a device list, or is an account")]
@@ -79,6 +83,17 @@ impl IntoProblem for Error {
             ),
             Self::DeviceRemoved => Problem::device_removed(),
             Self::NotPrimary => Problem::new(Code::Forbidden, "Only a primary device can do this. Use one of those."),
+            Self::NotTheDevice => {
+                Problem::new(Code::Forbidden, "A device sets its own notifications only. Set them there.")
+            }
+            Self::BadSubscription(bad) => {
+                let field = match bad {
+                    BadSubscription::Endpoint => "endpoint",
+                    BadSubscription::PublicKey => "keys/p256dh",
+                    BadSubscription::Auth => "keys/auth",
+                };
+                Problem::field(format!("/pushSubscription/{field}"), bad.to_string())
+            }
             Self::DeviceListConflict(current) => {
                 let detail = "Verify `current`, make your change on top of it, and send it again.";
                 Problem::new(Code::DeviceListConflict, detail)

@@ -12,6 +12,7 @@ mod workers;
 
 mod operations;
 
+mod clients;
 mod domain;
 mod keys;
 mod store;
@@ -25,16 +26,17 @@ use std::sync::Arc;
 use ensemble_chassis::http::turns_of_callers;
 use ensemble_chassis::{Drain, KeySource, Routes, RpcMount, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::HintSender;
-use ensemble_rpc::identity::{mount_accounts, mount_keys};
+use ensemble_rpc::identity::{mount_accounts, mount_keys, mount_pushes};
 use ensemble_store_kit::{Db, Migrations, hints};
 use futures_util::future::BoxFuture;
 
+use crate::clients::PushServices;
 use crate::config::{Config, Rules};
 use crate::keys::{KeyRing, Vault};
 use crate::metrics::IdentityMetrics;
 use crate::operations::sign_in::OpenChallenges;
-use crate::operations::signing_keys;
-use crate::workers::{Cleanup, KeyRefresh};
+use crate::operations::{pushes, signing_keys};
+use crate::workers::{Cleanup, KeyRefresh, PushSender};
 
 /// The service: what its handlers and workers share.
 pub struct Identity {
@@ -43,6 +45,7 @@ pub struct Identity {
     rules: Rules,
     challenges: Arc<OpenChallenges>,
     metrics: IdentityMetrics,
+    push_services: PushServices,
     drain: Drain,
 }
 
@@ -70,7 +73,7 @@ impl Service for Identity {
             .map_err(|error| anyhow::anyhow!("KEY_ENCRYPTION_KEY_FILE {}: {error}", config.key_file.display()))?;
         let db =
             Db::open_measured(&config.database, migrations(), context.metrics.registry(), turns_of_callers).await?;
-        let ring = Arc::new(KeyRing::new(vault, config.schedule, config.keys_trusted_for));
+        let ring = Arc::new(KeyRing::new(vault.clone(), config.schedule, config.keys_trusted_for));
         signing_keys::refresh(&db, &ring).await?;
         let challenges = Arc::<OpenChallenges>::default();
         let metrics = IdentityMetrics::new(&context.metrics, &ring, &challenges)?;
@@ -86,6 +89,15 @@ impl Service for Identity {
             every: config.ring_refresh,
             drain: context.drain.clone(),
         };
+        let vapid = pushes::load_key(&db, &vault, config.push_contact).await?;
+        let push_services = PushServices::new(vapid, config.push_trusted)?;
+        let pushes = PushSender {
+            db: db.clone(),
+            services: push_services.clone(),
+            metrics: metrics.clone(),
+            clock: context.clock.clone(),
+            drain: context.drain.clone(),
+        };
         let (sender, drain) = (HintSender::new(&context, &config.session_store), context.drain.clone());
         let closing = async move { drain.closing().await };
         let hints = hints::forward(db.notifier().tap(), closing, move |given| sender.send(given));
@@ -93,8 +105,10 @@ impl Service for Identity {
             Worker::new("key refresh", key_refresh.run()),
             Worker::new("cleanup", cleanup.run()),
             Worker::new("hints", hints),
+            Worker::new("pushes", pushes.run()),
         ];
-        Ok((Arc::new(Self { db, ring, rules: config.rules, challenges, metrics, drain: context.drain }), workers))
+        let (rules, drain) = (config.rules, context.drain);
+        Ok((Arc::new(Self { db, ring, rules, challenges, metrics, push_services, drain }), workers))
     }
 
     async fn migrate(config: Config) -> Result<(), StartError> {
@@ -108,7 +122,8 @@ impl Service for Identity {
     fn rpc(self: &Arc<Self>) -> Vec<RpcMount> {
         let server = Arc::new(rpc::RpcServer { db: self.db.clone(), ring: Arc::clone(&self.ring) });
         let mut mounts = mount_keys(Arc::clone(&server) as Arc<dyn ensemble_rpc::identity::Keys>);
-        mounts.extend(mount_accounts(server));
+        mounts.extend(mount_accounts(Arc::clone(&server) as Arc<dyn ensemble_rpc::identity::Accounts>));
+        mounts.extend(mount_pushes(server));
         mounts
     }
 

@@ -7,12 +7,14 @@ use prometheus::{IntCounterVec, Opts};
 
 use crate::domain::Registration;
 use crate::keys::KeyRing;
+use crate::operations::pushes;
 use crate::operations::sign_in::{OpenChallenges, Outcome};
 
 /// Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct IdentityMetrics {
     sign_ins: IntCounterVec,
+    pushes: IntCounterVec,
 }
 
 impl IdentityMetrics {
@@ -24,6 +26,9 @@ impl IdentityMetrics {
         let sign_ins = Opts::new("identity_sign_ins_total", "Sign-ins, by how they ended.");
         let sign_ins = IntCounterVec::new(sign_ins, &["outcome"])?;
         metrics.registry().register(Box::new(sign_ins.clone()))?;
+        let pushes = Opts::new("identity_pushes_total", "Tries to send a notification, by how they ended.");
+        let pushes = IntCounterVec::new(pushes, &["outcome"])?;
+        metrics.registry().register(Box::new(pushes.clone()))?;
         let open = Arc::clone(challenges);
         metrics.reading(
             "identity_challenges_open",
@@ -47,7 +52,18 @@ impl IdentityMetrics {
             &[],
             move || age.age().as_secs_f64(),
         )?;
-        Ok(Self { sign_ins })
+        Ok(Self { sign_ins, pushes })
+    }
+
+    pub(crate) fn pushed(&self, outcome: pushes::Outcome) {
+        let outcome = match outcome {
+            pushes::Outcome::Sent => "sent",
+            pushes::Outcome::Gone => "gone",
+            pushes::Outcome::Refused => "refused",
+            pushes::Outcome::Later => "later",
+            pushes::Outcome::Expired => "expired",
+        };
+        self.pushes.with_label_values(&[outcome]).inc();
     }
 
     pub(crate) fn signed_in(&self, outcome: &Outcome) {

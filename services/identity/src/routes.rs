@@ -14,6 +14,7 @@ use ensemble_types::problem::Code::{
     Conflict, DeviceListConflict, DeviceRemoved, InvalidCursor, NotFound, QuotaExceeded, RegistrationClosed,
     Unauthenticated, Unavailable, UserNotFound, VersionMismatch,
 };
+use ensemble_types::pushes::PushKey;
 
 use crate::handlers::device_links::WaitQuery;
 use crate::handlers::devices::ListsQuery;
@@ -146,12 +147,22 @@ fn devices_of(routes: Routes) -> Routes {
         .row(
             patch("/v1/devices/{id}")
                 .access(Access::User)
-                .summary(TAG, "Names a device. A primary device names each, another one names itself.")
+                .summary(
+                    TAG,
+                    "Names a device: a primary device names each, another one names itself. Sets the calling device's notifications.",
+                )
                 .body::<UpdateDevice>()
                 .max_body(4 << 10)
                 .response::<Device>(200)
                 .errors(&[NotFound])
                 .handler(devices::update),
+        )
+        .row(
+            get("/v1/devices/push")
+                .access(Access::User)
+                .summary(TAG, "Reads the key for push subscriptions: the `applicationServerKey` of browsers.")
+                .response::<PushKey>(200)
+                .handler(devices::push_key),
         )
         .row(
             get("/v1/users/{id}/devices")

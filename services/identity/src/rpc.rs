@@ -1,22 +1,23 @@
 //! The internal listener: keys for peers that verify tokens, and what peers may ask and do about accounts.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
 use ensemble_rpc::RpcError;
 use ensemble_rpc::identity::{
-    Accounts, GetAccountRequest, GetAccountResponse, Keys, RevokeMachineTokensRequest, RevokeMachineTokensResponse,
-    SnapshotRequest, SnapshotResponse,
+    Accounts, GetAccountRequest, GetAccountResponse, GivePushesRequest, GivePushesResponse, Keys, PushEvent, Pushes,
+    RevokeMachineTokensRequest, RevokeMachineTokensResponse, SnapshotRequest, SnapshotResponse,
 };
 use ensemble_store_kit::{Db, StoreError};
-use ensemble_types::ids::UserId;
+use ensemble_types::ids::{RunId, SessionId, UserId};
 use ensemble_types::time::Timestamp;
 use futures_util::future::BoxFuture;
 
 use crate::error::Error;
 use crate::keys::KeyRing;
-use crate::operations::{accounts, tokens};
+use crate::operations::{accounts, pushes, tokens};
 
-/// Implements both contracts of this service.
+/// Implements the contracts of this service.
 pub(crate) struct RpcServer {
     pub(crate) db: Db,
     pub(crate) ring: Arc<KeyRing>,
@@ -52,6 +53,47 @@ impl Accounts for RpcServer {
             Ok(RevokeMachineTokensResponse { revoked: u32::try_from(revoked).unwrap_or(u32::MAX) })
         })
     }
+}
+
+/// The most events of one call.
+const MOST_EVENTS: usize = 100;
+
+impl Pushes for RpcServer {
+    fn give(&self, request: GivePushesRequest) -> BoxFuture<'_, Result<GivePushesResponse, RpcError>> {
+        Box::pin(async move {
+            if request.events.len() > MOST_EVENTS {
+                return Err(RpcError::Invalid(format!("more than {MOST_EVENTS} events")));
+            }
+            let events = request.events.into_iter().map(event).collect::<Result<_, _>>()?;
+            pushes::give(&self.db, events).await.map_err(Error::from)?;
+            Ok(GivePushesResponse {})
+        })
+    }
+}
+
+fn event(given: PushEvent) -> Result<pushes::Event, RpcError> {
+    let kind = Some(given.kind.as_str()).filter(|kind| !kind.is_empty()).map(str::parse).transpose();
+    let is_base64url = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if given.attention.len() != 11 || !given.attention.bytes().all(is_base64url) {
+        return Err(RpcError::Invalid("an attention is malformed".to_owned()));
+    }
+    let session: Option<SessionId> = id(&given.session_id)?;
+    let run: Option<RunId> = id(&given.run_id)?;
+    if session.is_some() == run.is_some() {
+        return Err(RpcError::Invalid("an event is of a session or of a run".to_owned()));
+    }
+    Ok(pushes::Event {
+        user: user(&given.user_id)?,
+        kind: kind.map_err(|_| RpcError::Invalid("a kind is unknown".to_owned()))?,
+        session: session.map(|id| id.to_string()),
+        run: run.map(|id| id.to_string()),
+        attention: given.attention,
+    })
+}
+
+/// An id, or none.
+fn id<T: FromStr>(text: &str) -> Result<Option<T>, RpcError> {
+    if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(|_| malformed()) }
 }
 
 fn user(id: &str) -> Result<UserId, RpcError> {

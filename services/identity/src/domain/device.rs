@@ -3,6 +3,7 @@
 use ensemble_devices::encode;
 use ensemble_types::devices::{self, DeviceKind, Role};
 use ensemble_types::ids::{DeviceId, MachineId, UserId};
+use ensemble_types::pushes::PushKind;
 use ensemble_types::time::Timestamp;
 
 /// A key that is or was in the list of an account.
@@ -25,6 +26,8 @@ pub(crate) struct Device {
     pub(crate) is_machine_deleted: bool,
     /// When the last token that it asked for expires.
     pub(crate) tokens_until: Option<Timestamp>,
+    /// What it is notified of.
+    pub(crate) notify: Vec<PushKind>,
 }
 
 /// Who asks, as the account's list has it now.
@@ -32,7 +35,7 @@ pub(crate) struct Device {
 pub(crate) enum CallingDevice {
     /// The account key of an account that has no list yet.
     Only,
-    Listed(Device),
+    Listed(Box<Device>),
 }
 
 impl CallingDevice {
@@ -50,7 +53,7 @@ impl CallingDevice {
 }
 
 impl Device {
-    pub(crate) fn seen_by(self, caller: &[u8; 32]) -> devices::Device {
+    pub(crate) fn seen_by(self, caller: &[u8; 32], has_push: bool) -> devices::Device {
         devices::Device {
             id: self.id,
             name: self.name,
@@ -62,6 +65,8 @@ impl Device {
             created_at: self.created_at,
             last_seen_at: self.last_seen_at,
             current: self.public_key == *caller,
+            notify: self.notify,
+            push: has_push,
         }
     }
 }

@@ -6,6 +6,7 @@ mod device_link;
 mod device_list;
 mod encoding;
 mod origin;
+mod push;
 mod schedule;
 mod sign_in;
 mod token;
@@ -16,6 +17,7 @@ pub(crate) use device_link::{DeviceLink, LinkClosed, LinkId, LinkStep, MOST_OPEN
 pub(crate) use device_list::{BadList, Difference, Vouching, check_names, follow, rings};
 pub(crate) use encoding::encode;
 pub(crate) use origin::Origin;
+pub(crate) use push::{BadSubscription, Subscription, TrustedOrigins, is_public, kinds, kinds_text, wait};
 pub(crate) use schedule::{Plan, Published, Schedule};
 pub(crate) use sign_in::{MalformedProof, Proof};
 pub(crate) use token::{BadLifetime, MachineToken, TokenLifetimes};

@@ -4,12 +4,14 @@ use ensemble_chassis::http::Upserted;
 use ensemble_chassis::{Caller, HandlerResult, Json, Path, Query, State};
 use ensemble_types::devices::{ChangeDevices, Device, DeviceContentRing, DeviceListPage, Devices, UpdateDevice};
 use ensemble_types::ids::{DeviceId, UserId};
+use ensemble_types::pushes::PushKey;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::Identity;
 use crate::error::Error;
-use crate::operations::devices;
+use crate::operations::pushes::Settings;
+use crate::operations::{devices, pushes};
 
 /// Selects lists.
 #[derive(Deserialize, IntoParams)]
@@ -43,8 +45,21 @@ pub(crate) async fn update(
     Path(id): Path<DeviceId>,
     Json(body): Json<UpdateDevice>,
 ) -> HandlerResult<Json<Device>> {
-    let name = body.name.ok_or(Error::BadField("/name", "is needed"))?;
-    Ok(Json(devices::rename(&service.db, &caller, id, name.into_string()).await?))
+    let trusted = service.push_services.trusted_origins();
+    let settings = Settings::new(body.push_subscription, body.notify, trusted)?;
+    let device = match body.name {
+        Some(name) => Some(devices::rename(&service.db, &caller, id, name.into_string()).await?),
+        None => None,
+    };
+    match device {
+        Some(device) if settings.is_empty() => Ok(Json(device)),
+        None if settings.is_empty() => Err(Error::BadField("/name", "is needed, or another field").into()),
+        _ => Ok(Json(pushes::set(&service.db, &caller, id, settings).await?)),
+    }
+}
+
+pub(crate) async fn push_key(service: State<Identity>) -> HandlerResult<Json<PushKey>> {
+    Ok(Json(PushKey { public_key: service.push_services.public_key() }))
 }
 
 pub(crate) async fn of_user(

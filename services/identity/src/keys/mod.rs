@@ -2,7 +2,9 @@
 
 mod claims;
 mod ring;
+mod vapid;
 mod vault;
 
 pub(crate) use ring::{KeyRing, RingError};
-pub(crate) use vault::Vault;
+pub(crate) use vapid::Vapid;
+pub(crate) use vault::{CannotOpen, Vault};

@@ -47,24 +47,36 @@ impl Vault {
 
     /// Nonce and ciphertext. They can be opened with the same `name` only.
     pub(crate) fn seal(&self, name: &str, key: &SigningKey) -> Result<Vec<u8>, CannotOpen> {
+        self.seal_bytes(name, key.as_bytes())
+    }
+
+    pub(super) fn seal_bytes(&self, name: &str, key: &[u8]) -> Result<Vec<u8>, CannotOpen> {
         let nonce = Aes256Gcm::generate_nonce(&mut OsRng);
-        let payload = Payload { msg: key.as_bytes(), aad: name.as_bytes() };
+        let payload = Payload { msg: key, aad: name.as_bytes() };
         let ciphertext = self.current.encrypt(&nonce, payload).map_err(|_| CannotOpen)?;
         Ok([nonce.as_slice(), &ciphertext].concat())
     }
 
     pub(crate) fn open(&self, name: &str, sealed: &[u8]) -> Result<SigningKey, CannotOpen> {
+        let opened = self.open_bytes(name, sealed)?;
+        let seed = opened.as_slice().try_into().map_err(|_| CannotOpen)?;
+        Ok(SigningKey::from_bytes(seed))
+    }
+
+    pub(super) fn open_bytes(&self, name: &str, sealed: &[u8]) -> Result<Zeroizing<Vec<u8>>, CannotOpen> {
         let (nonce, ciphertext) = sealed.split_at_checked(NONCE).ok_or(CannotOpen)?;
         let payload = || Payload { msg: ciphertext, aad: name.as_bytes() };
         let nonce = Nonce::from_slice(nonce);
-        let opened = self
-            .current
+        self.current
             .decrypt(nonce, payload())
             .or_else(|error| self.previous.as_ref().map_or(Err(error), |key| key.decrypt(nonce, payload())))
             .map(Zeroizing::new)
-            .map_err(|_| CannotOpen)?;
-        let seed = opened.as_slice().try_into().map_err(|_| CannotOpen)?;
-        Ok(SigningKey::from_bytes(seed))
+            .map_err(|_| CannotOpen)
+    }
+
+    /// Whether the key-encryption key is being replaced.
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.previous.is_some()
     }
 }
 

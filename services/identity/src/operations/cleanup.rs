@@ -2,7 +2,7 @@
 
 use ensemble_store_kit::{Db, StoreError};
 
-use crate::store::{challenges, device_links, revocations, tokens};
+use crate::store::{challenges, device_links, pushes, revocations, tokens};
 
 /// Rows that one transaction deletes from a table.
 const BATCH: i64 = 500;
@@ -13,7 +13,7 @@ pub(crate) async fn delete_expired(db: &Db) -> Result<(), StoreError> {
     let delete = async || {
         db.write("delete expired tokens", |tx| {
             let expired = tokens::delete_expired(tx, BATCH)? + revocations::delete_expired(tx, BATCH)?;
-            Ok::<_, StoreError>(expired + device_links::delete_over(tx, BATCH)?)
+            Ok::<_, StoreError>(expired + device_links::delete_over(tx, BATCH)? + pushes::delete_over(tx, BATCH)?)
         })
         .await
     };

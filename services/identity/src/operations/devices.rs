@@ -12,6 +12,7 @@ use ensemble_types::devices::{
 };
 use ensemble_types::hints::{AccountHint, HintKind};
 use ensemble_types::ids::{DeviceId, UserId};
+use ensemble_types::pushes::PushKind;
 use ensemble_types::time::Timestamp;
 
 use super::signing_keys;
@@ -20,7 +21,7 @@ use crate::domain::{
     Account, BadList, CallingDevice, Device, DeviceLink, Difference, Vouching, check_names, device_name, follow, rings,
 };
 use crate::error::Error;
-use crate::store::{accounts, content_rings, device_links, device_lists, devices, revocations, tokens};
+use crate::store::{accounts, content_rings, device_links, device_lists, devices, pushes, revocations, tokens};
 
 /// Lists that an account can make in a day. Lists are kept for ever.
 const LISTS_A_DAY: i64 = 200;
@@ -47,7 +48,9 @@ pub(super) fn calling(
     let account = accounts::lock(tx, user)?.ok_or(Error::AccountNotFound)?;
     let key = device.map_or(account.public_key, |device| device.0);
     match devices::lock_by_key(tx, &key)? {
-        Some(device) if device.user == user && !device.is_removed => Ok((account, CallingDevice::Listed(device))),
+        Some(device) if device.user == user && !device.is_removed => {
+            Ok((account, CallingDevice::Listed(Box::new(device))))
+        }
         None if key == account.public_key => Ok((account, CallingDevice::Only)),
         _ => Err(Error::DeviceRemoved),
     }
@@ -62,7 +65,12 @@ fn of_account(c: &mut Conn, user: UserId, caller: Option<DeviceKey>) -> Result<D
     let account = accounts::find(c, user)?.ok_or(Error::AccountNotFound)?;
     let key = caller.map_or(account.public_key, |device| device.0);
     let list = device_lists::newest(c, user)?;
-    let devices = devices::of_account(c, user)?.into_iter().map(|device| device.seen_by(&key)).collect();
+    let subscribed = pushes::subscribed(c, user)?;
+    let seen = |device: Device| {
+        let has_push = subscribed.contains(&device.id);
+        device.seen_by(&key, has_push)
+    };
+    let devices = devices::of_account(c, user)?.into_iter().map(seen).collect();
     Ok(Devices { list, devices, next_cursor: None })
 }
 
@@ -109,7 +117,8 @@ pub(crate) async fn rename(
         let named = Device { name: device_name(&text), ..device };
         devices::update(tx, &named)?;
         notify(tx, user)?;
-        Ok(named.seen_by(&key.map_or(account.public_key, |key| key.0)))
+        let has_push = pushes::subscribed(tx, user)?.contains(&id);
+        Ok(named.seen_by(&key.map_or(account.public_key, |key| key.0), has_push))
     })
     .await
 }
@@ -239,6 +248,7 @@ impl Change {
             is_machine_deleted: false,
             // The account key signed in before there was a list, and nobody counted its tokens.
             tokens_until: (public_key == account.public_key).then(|| now.plus(self.token_life)),
+            notify: PushKind::ALL.into(),
         })
     }
 }
@@ -274,6 +284,7 @@ pub(super) fn is_taken(tx: &mut Conn, key: &[u8; 32]) -> Result<bool, StoreError
 
 fn remove(tx: &mut Conn, device: &Device, now: Timestamp) -> Result<(), StoreError> {
     devices::remove(tx, device.id, now)?;
+    pushes::unsubscribe(tx, device.id)?;
     if let Some(machine) = &device.machine {
         for (token, expires_at) in tokens::revoke_of_machine(tx, device.user, machine, now)? {
             revocations::insert(tx, token, expires_at)?;

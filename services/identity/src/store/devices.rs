@@ -11,7 +11,7 @@ use ensemble_types::time::Timestamp;
 
 use super::revocations;
 use super::schema::devices;
-use crate::domain::Device;
+use crate::domain::{Device, kinds, kinds_text};
 
 /// A removed device is remembered longer than its tokens live by as much as the clocks of the services may differ.
 const CLOCK_SKEW: Duration = Duration::from_secs(300);
@@ -32,6 +32,7 @@ struct Row {
     removed_at: Option<Timestamp>,
     tokens_until: Option<Timestamp>,
     machine_deleted_at: Option<Timestamp>,
+    notify: Option<String>,
 }
 
 /// Finds a device and locks it until the transaction ends.
@@ -79,12 +80,13 @@ pub(crate) fn insert(tx: &mut Conn, device: &Device) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Writes what a list can change of a device that stays.
+/// Writes what a list can change of a device that stays, its name, and what it is notified of.
 pub(crate) fn update(tx: &mut Conn, device: &Device) -> Result<(), StoreError> {
     let changed = (
         devices::role.eq(device.role.as_str()),
         devices::box_key.eq(device.box_key.as_slice()),
         devices::name.eq(&device.name),
+        devices::notify.eq(kinds_text(&device.notify)),
     );
     on!(tx, |c| diesel::update(devices::table.find(device.id.db())).set(changed).execute(c))?;
     Ok(())
@@ -169,6 +171,7 @@ impl Row {
             is_removed: self.removed_at.is_some(),
             is_machine_deleted: self.machine_deleted_at.is_some(),
             tokens_until: self.tokens_until,
+            notify: kinds(self.notify.as_deref()),
         })
     }
 }

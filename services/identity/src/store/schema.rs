@@ -81,8 +81,60 @@ diesel::table! {
         removed_at -> Nullable<Moment>,
         tokens_until -> Nullable<Moment>,
         machine_deleted_at -> Nullable<Moment>,
+        notify -> Nullable<Text>,
     }
 }
+
+diesel::table! {
+    use diesel::sql_types::{Binary, SmallInt};
+
+    push_keys (id) {
+        id -> SmallInt,
+        sealed -> Binary,
+    }
+}
+
+diesel::table! {
+    use diesel::sql_types::{Binary, Text};
+    use ensemble_store_kit::types::Uid;
+
+    push_subscriptions (device_id) {
+        device_id -> Uid,
+        user_id -> Uid,
+        endpoint -> Text,
+        p256dh -> Binary,
+        auth -> Binary,
+    }
+}
+
+diesel::table! {
+    use diesel::sql_types::Text;
+    use ensemble_store_kit::types::{Moment, Uid};
+
+    push_events (user_id, attention) {
+        user_id -> Uid,
+        attention -> Text,
+        purge_at -> Moment,
+    }
+}
+
+diesel::table! {
+    use diesel::sql_types::{Bool, Integer, Text};
+    use ensemble_store_kit::types::{Moment, Uid};
+
+    push_deliveries (device_id, attention) {
+        device_id -> Uid,
+        attention -> Text,
+        user_id -> Uid,
+        payload -> Text,
+        is_urgent -> Bool,
+        due_at -> Moment,
+        expires_at -> Moment,
+        tries -> Integer,
+    }
+}
+
+diesel::allow_tables_to_appear_in_same_query!(push_deliveries, push_subscriptions);
 
 diesel::table! {
     use diesel::sql_types::{Binary, Integer, Nullable, Text};

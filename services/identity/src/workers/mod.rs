@@ -2,6 +2,8 @@
 
 mod cleanup;
 mod key_refresh;
+mod pushes;
 
 pub(crate) use cleanup::Cleanup;
 pub(crate) use key_refresh::KeyRefresh;
+pub(crate) use pushes::PushSender;

@@ -1,0 +1,115 @@
+//! Sends notifications as they become due: some at once, so that a slow push service delays nobody else. Several replicas may run it.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use ensemble_chassis::{Clock, Drain};
+use ensemble_store_kit::{Db, StoreError};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use reqwest::Url;
+
+use crate::clients::{Notification, PushServices, Sent};
+use crate::metrics::IdentityMetrics;
+use crate::operations::pushes::{self, Outcome};
+use crate::store::pushes::{Delivery, topic};
+
+/// At once.
+const MOST: usize = 8;
+/// How long nothing is sent to a push service that did not answer.
+const COOL_DOWN: Duration = Duration::from_secs(10);
+/// The most push services whose silence is remembered.
+const MOST_SILENT: usize = 1_000;
+/// A delivery that another replica had taken is looked for after this time, when nothing else is due.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+const PAUSE_AFTER_ERROR: Duration = Duration::from_secs(1);
+
+pub(crate) struct PushSender {
+    pub(crate) db: Db,
+    pub(crate) services: PushServices,
+    pub(crate) metrics: IdentityMetrics,
+    pub(crate) clock: Clock,
+    pub(crate) drain: Drain,
+}
+
+impl PushSender {
+    pub(crate) async fn run(self) {
+        let mut given = self.db.notifier().subscribe(topic());
+        let mut sending = FuturesUnordered::new();
+        let mut silent: HashMap<String, Instant> = HashMap::new();
+        while !self.drain.is_closing() {
+            let next = match self.fill(&mut silent, MOST - sending.len()).await {
+                Ok((taken, next)) => {
+                    sending.extend(taken.into_iter().map(|delivery| self.send(delivery)));
+                    if sending.len() < MOST { next.unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT) } else { LONGEST_WAIT }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "Notifications cannot be read");
+                    PAUSE_AFTER_ERROR
+                }
+            };
+            tokio::select! {
+                Some(quiet) = sending.next() => note(&mut silent, quiet),
+                () = given.changed() => {}
+                () = tokio::time::sleep(next) => {}
+                () = self.drain.closing() => break,
+            }
+        }
+        // Those that are being sent have ten seconds at most.
+        while sending.next().await.is_some() {}
+    }
+
+    /// Takes what is due, without what goes to a push service that does not answer.
+    async fn fill(
+        &self,
+        silent: &mut HashMap<String, Instant>,
+        free: usize,
+    ) -> Result<(Vec<Delivery>, Option<Duration>), StoreError> {
+        silent.retain(|_, until| *until > Instant::now());
+        let (taken, next) = pushes::take(&self.db, free).await?;
+        let mut sent = Vec::new();
+        for delivery in taken {
+            match silent.get(&origin(&delivery)) {
+                Some(until) => pushes::hold_back(&self.db, &delivery, *until - Instant::now()).await?,
+                None => sent.push(delivery),
+            }
+        }
+        Ok((sent, next))
+    }
+
+    /// The push service, and whether it did not answer.
+    async fn send(&self, delivery: Delivery) -> (String, bool) {
+        let to = origin(&delivery);
+        let notification = Notification {
+            to: &delivery.to,
+            payload: &delivery.payload,
+            topic: &delivery.attention,
+            is_urgent: delivery.is_urgent,
+            expires_at: delivery.expires_at,
+        };
+        let sent = self.services.send(&notification, self.clock.now()).await;
+        match pushes::record(&self.db, delivery, sent).await {
+            Ok(outcome) => {
+                if outcome == Outcome::Refused {
+                    tracing::warn!(push.service = %to, "A push service refused a notification");
+                }
+                self.metrics.pushed(outcome);
+            }
+            // It is taken again, and at worst sent a second time, which replaces the first.
+            Err(error) => tracing::warn!(%error, "It could not be recorded what became of a notification"),
+        }
+        (to, matches!(sent, Sent::Later(_)))
+    }
+}
+
+fn origin(delivery: &Delivery) -> String {
+    Url::parse(&delivery.to.endpoint).map(|url| url.origin().ascii_serialization()).unwrap_or_default()
+}
+
+fn note(silent: &mut HashMap<String, Instant>, (origin, is_silent): (String, bool)) {
+    if !is_silent {
+        silent.remove(&origin);
+    } else if silent.len() < MOST_SILENT {
+        silent.insert(origin, Instant::now() + COOL_DOWN);
+    }
+}

@@ -1,0 +1,257 @@
+//! Notifications: subscriptions of devices, and what push services get.
+
+use std::time::Duration;
+
+use ensemble_rpc::RpcError;
+use ensemble_rpc::identity::{GivePushesRequest, PushEvent, Pushes as _, PushesClient};
+use ensemble_testkit::peers::channel_to;
+use ensemble_testkit::push_service::{PushAnswer, PushService, Pushed, Subscriber};
+use ensemble_testkit::{Backend, eventually, on_both_databases, run};
+use ensemble_types::devices::Role;
+use ensemble_types::ids::SessionId;
+use serde_json::{Value, json};
+
+use crate::Fixture;
+use crate::listing::{Keys, Owner};
+
+/// How long a test waits for a notification.
+const SOON: Duration = Duration::from_secs(60);
+const ONE: &str = "AAAAAAAAAAA";
+const TWO: &str = "BBBBBBBBBBB";
+
+struct Place {
+    fixture: Fixture,
+    push: PushService,
+    owner: Owner,
+    session: String,
+}
+
+impl Place {
+    async fn new(on: Backend) -> Self {
+        let push = PushService::start().await;
+        let fixture = Fixture::with(on, &[("PUSH_TRUSTED_ORIGINS", push.origin())]).await;
+        let owner = Owner::new(&fixture).await;
+        Self { fixture, push, owner, session: SessionId::generate().to_string() }
+    }
+
+    /// The calling device's id.
+    async fn device(&self) -> String {
+        let devices = self.owner.api.get("/v1/devices").await.expect(200);
+        let own = devices["devices"].as_array().unwrap().iter().find(|device| device["current"] == true).unwrap();
+        own["id"].as_str().unwrap().to_owned()
+    }
+
+    async fn subscribe(&self, name: &str) -> Subscriber {
+        let subscriber = self.push.subscriber(name);
+        let path = format!("/v1/devices/{}", self.device().await);
+        let body = json!({ "pushSubscription": subscriber.subscription() });
+        assert_eq!(self.owner.api.patch(&path, &body).await.expect(200)["push"], true);
+        subscriber
+    }
+
+    fn event(&self, kind: &str, attention: &str) -> PushEvent {
+        PushEvent {
+            user_id: self.owner.user.clone(),
+            kind: kind.to_owned(),
+            session_id: self.session.clone(),
+            run_id: String::new(),
+            attention: attention.to_owned(),
+        }
+    }
+
+    async fn give(&self, events: Vec<PushEvent>) {
+        let identity = PushesClient::new(channel_to(&self.fixture.service.internal_url()));
+        identity.give(GivePushesRequest { events }).await.unwrap();
+    }
+}
+
+async fn pushed(subscriber: &Subscriber, count: usize) -> Vec<Pushed> {
+    eventually(SOON, async || subscriber.calls() >= count).await;
+    let pushed = subscriber.pushed();
+    assert_eq!(pushed.len(), count, "{pushed:?}");
+    pushed
+}
+
+on_both_databases! {
+    async fn an_event_reaches_the_device_sealed_and_once(on: Backend) {
+        let place = Place::new(on).await;
+        let browser = place.subscribe("browser").await;
+        // A second delivery shows that the first was sent once.
+        place.give(vec![place.event("permission", ONE), place.event("permission", ONE)]).await;
+        place.give(vec![place.event("permission", ONE)]).await;
+        pushed(&browser, 1).await;
+        place.give(vec![place.event("finished", TWO)]).await;
+        let pushed = pushed(&browser, 2).await;
+        let expected = json!({ "kind": "permission", "sessionId": place.session, "attention": ONE });
+        assert_eq!(pushed[0].payload, expected);
+        assert_eq!((pushed[0].headers["topic"].as_str(), pushed[0].headers["urgency"].as_str()), (ONE, "high"));
+        let ttl: u64 = pushed[0].headers["ttl"].parse().unwrap();
+        assert!((86_000..=86_400).contains(&ttl), "{ttl}");
+        assert_eq!((&pushed[1].payload["kind"], pushed[1].headers["urgency"].as_str()), (&json!("finished"), "normal"));
+        let key = place.owner.api.get("/v1/devices/push").await.expect(200);
+        let header = &pushed[0].headers["authorization"];
+        assert!(header.ends_with(&format!("k={}", key["publicKey"].as_str().unwrap())), "{header}");
+    }
+
+    async fn a_device_chooses_kinds_and_the_others_are_reached_too(on: Backend) {
+        let mut place = Place::new(on).await;
+        let browser = place.subscribe("browser").await;
+        let device = place.device().await;
+        let path = format!("/v1/devices/{device}");
+        let set = place.owner.api.patch(&path, &json!({ "notify": ["failed", "question"] })).await.expect(200);
+        assert_eq!((&set["notify"], &set["push"]), (&json!(["question", "failed"]), &json!(true)));
+        // A phone of the same account gets everything, until it is removed.
+        let phone = Keys::new();
+        place.owner.link(&place.fixture, &phone, Role::Linked).await;
+        let on_phone = place.fixture.client(&phone).await;
+        let devices = on_phone.get("/v1/devices").await.expect(200);
+        let id = devices["devices"].as_array().unwrap().iter().find(|d| d["current"] == true).unwrap()["id"].clone();
+        let phone_browser = place.push.subscriber("phone");
+        let subscribed = json!({ "pushSubscription": phone_browser.subscription() });
+        let of_phone = format!("/v1/devices/{}", id.as_str().unwrap());
+        on_phone.patch(&of_phone, &subscribed).await.expect(200);
+        // Neither sets the other's.
+        on_phone.patch(&path, &subscribed).await.problem(403, "FORBIDDEN");
+        place.owner.api.patch(&of_phone, &json!({ "notify": [] })).await.problem(403, "FORBIDDEN");
+        place.give(vec![place.event("permission", ONE)]).await;
+        pushed(&phone_browser, 1).await;
+        place.give(vec![place.event("question", TWO)]).await;
+        assert_eq!(pushed(&browser, 1).await[0].payload["kind"], "question");
+        pushed(&phone_browser, 2).await;
+        let without = place.owner.without(&phone);
+        place.owner.put(without).await;
+        place.give(vec![place.event("failed", "CCCCCCCCCCC")]).await;
+        pushed(&browser, 2).await;
+        assert_eq!(phone_browser.calls(), 2, "a removed device gets nothing");
+    }
+
+    async fn what_was_answered_is_not_sent(on: Backend) {
+        let place = Place::new(on).await;
+        let browser = place.subscribe("browser").await;
+        browser.answer(PushAnswer::Later(503, 1));
+        place.give(vec![place.event("permission", ONE)]).await;
+        eventually(SOON, async || browser.calls() >= 1).await;
+        place.give(vec![place.event("", ONE)]).await;
+        // The next event passes the one that was taken back; both would have been due.
+        browser.answer(PushAnswer::Status(201));
+        let calls = browser.calls();
+        place.give(vec![place.event("failed", TWO)]).await;
+        eventually(SOON, async || browser.calls() > calls).await;
+        let kinds: Vec<Value> = browser.pushed()[calls..].iter().map(|one| one.payload["kind"].clone()).collect();
+        assert_eq!(kinds, ["failed"]);
+    }
+
+    async fn a_subscription_that_has_ended_is_forgotten(on: Backend) {
+        for status in [404, 410] {
+            let place = Place::new(on).await;
+            let browser = place.subscribe("browser").await;
+            browser.answer(PushAnswer::Status(status));
+            place.give(vec![place.event("permission", ONE)]).await;
+            eventually(SOON, async || {
+                place.owner.api.get("/v1/devices").await.expect(200)["devices"][0]["push"] == false
+            })
+            .await;
+            assert_eq!(browser.calls(), 1);
+        }
+    }
+
+    async fn a_silent_push_service_delays_nobody_else(on: Backend) {
+        let place = Place::new(on).await;
+        let silent = PushService::start().await;
+        let other = Place {
+            fixture: Fixture::with(on, &[("PUSH_TRUSTED_ORIGINS", &format!("{},{}", place.push.origin(), silent.origin()))]).await,
+            push: place.push.clone(),
+            owner: place.owner,
+            session: place.session,
+        };
+        let owner = Owner::new(&other.fixture).await;
+        let quiet = Place { fixture: other.fixture, push: silent, owner, session: other.session };
+        let dead = quiet.subscribe("dead").await;
+        dead.answer(PushAnswer::Never);
+        // More than are sent at once.
+        let events = (0..7).map(|n| quiet.event("permission", &format!("{n}AAAAAAAAAA"))).collect();
+        quiet.give(events).await;
+        eventually(SOON, async || dead.calls() >= 7).await;
+        let live = Owner::new(&quiet.fixture).await;
+        let lively = Place { fixture: quiet.fixture, push: other.push, owner: live, session: quiet.session };
+        let browser = lively.subscribe("live").await;
+        lively.give(vec![lively.event("permission", TWO)]).await;
+        pushed(&browser, 1).await;
+        assert_eq!(dead.calls(), 7, "it came before anybody gave up");
+    }
+
+    async fn subscriptions_that_cannot_be_used_are_refused(on: Backend) {
+        let place = Place::new(on).await;
+        let path = format!("/v1/devices/{}", place.device().await);
+        let good = place.push.subscriber("x").subscription();
+        let with = |pointer: &str, value: &str| {
+            let mut changed = good.clone();
+            *changed.pointer_mut(pointer).unwrap() = json!(value);
+            json!({ "pushSubscription": changed })
+        };
+        let bad = [
+            with("/endpoint", "http://push.example.com/x"),
+            with("/endpoint", "https://10.0.0.1/x"),
+            with("/endpoint", "https://localhost/x"),
+            with("/endpoint", "https://[::1]/x"),
+            with("/endpoint", "https://user@push.example.com/x"),
+            with("/keys/auth", "AAAAAAAAAAAAAAAAAAAAAAA"),
+            with("/keys/p256dh", &"A".repeat(87)),
+        ];
+        for body in bad {
+            let refused = place.owner.api.patch(&path, &body).await.bad_fields();
+            assert!(refused[0].starts_with("/pushSubscription/"), "{body}: {refused:?}");
+        }
+        place.owner.api.patch(&path, &json!({ "notify": ["lunch"] })).await.problem(400, "INVALID_ARGUMENT");
+        place.owner.api.patch(&path, &json!({})).await.problem(400, "INVALID_ARGUMENT");
+        // Nothing of it stayed, and a good one ends with null.
+        assert_eq!(place.owner.api.get("/v1/devices").await.expect(200)["devices"][0]["push"], false);
+        let browser = place.subscribe("browser").await;
+        let answer = place.owner.api.patch(&path, &json!({ "pushSubscription": null })).await;
+        assert!(!answer.text.contains(place.push.origin()), "no address is shown: {}", answer.text);
+        assert_eq!(answer.expect(200)["push"], false);
+        place.give(vec![place.event("permission", ONE)]).await;
+        place.subscribe("again").await;
+        assert_eq!(browser.calls(), 0);
+    }
+
+    async fn malformed_events_are_refused(on: Backend) {
+        let place = Place::new(on).await;
+        let identity = PushesClient::new(channel_to(&place.fixture.service.internal_url()));
+        let good = place.event("permission", ONE);
+        let bad = [
+            PushEvent { kind: "lunch".to_owned(), ..good.clone() },
+            PushEvent { attention: "short".to_owned(), ..good.clone() },
+            PushEvent { attention: "AAAA AAAAAA".to_owned(), ..good.clone() },
+            PushEvent { session_id: String::new(), ..good.clone() },
+            PushEvent { run_id: place.session.clone(), ..good.clone() },
+            PushEvent { user_id: "me".to_owned(), ..good.clone() },
+        ];
+        for event in bad {
+            let refused = identity.give(GivePushesRequest { events: vec![event.clone()] }).await;
+            assert!(matches!(refused, Err(RpcError::Invalid(_))), "{event:?}: {refused:?}");
+        }
+        let many = GivePushesRequest { events: vec![good; 101] };
+        assert!(matches!(identity.give(many).await, Err(RpcError::Invalid(_))));
+    }
+}
+
+#[test]
+fn what_a_replica_leaves_is_sent_by_another() {
+    run(async {
+        let place = Place::new(Backend::Postgres).await;
+        let browser = place.subscribe("browser").await;
+        browser.answer(PushAnswer::Later(503, 1));
+        place.give(vec![place.event("permission", ONE)]).await;
+        eventually(SOON, async || browser.calls() >= 1).await;
+        browser.answer(PushAnswer::Status(201));
+        let before = browser.calls();
+        let another = place.fixture.replica().await;
+        let Place { fixture, .. } = place;
+        assert!(fixture.service.stop().await);
+        eventually(SOON, async || browser.calls() > before).await;
+        assert_eq!(browser.pushed()[before..].len(), 1);
+        assert_eq!(browser.pushed().last().unwrap().payload["attention"], ONE);
+        drop(another);
+    });
+}
