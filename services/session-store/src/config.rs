@@ -6,6 +6,7 @@ use ensemble_chassis::Vars;
 use ensemble_rpc::{KeyRefresh, Peer};
 use ensemble_store_kit::{DatabaseConfig, database_config};
 
+use crate::domain::push::PushRules;
 use crate::operations::append::AppendLimits;
 use crate::operations::quotas::QuotaLimits;
 
@@ -22,6 +23,8 @@ pub struct Config {
     pub(crate) share_base_url: String,
     /// `SESSION_ONLINE_MS`: how long a session counts as online after a heartbeat.
     pub(crate) online_for: Duration,
+    /// `PUSH_AFTER_MS`, `PUSH_LONG_TURN_MS`: when people are notified.
+    pub(crate) push_rules: PushRules,
     /// `MACHINE_CACHE_MS`: how long the machine registry's answer about a machine is cached.
     pub(crate) machine_cache: Duration,
     /// `APPEND_QUEUE`, `APPEND_QUEUE_BYTES`, `APPEND_BATCH_ROWS`, `APPEND_TIMEOUT_MS`
@@ -49,6 +52,18 @@ impl Config {
                 "how long a session counts as online after a heartbeat",
                 60_000,
             ),
+            push_rules: PushRules {
+                answered_within: vars.millis(
+                    "PUSH_AFTER_MS",
+                    "how long a request of an agent waits before its people's devices are notified",
+                    10_000,
+                ),
+                long_turn: vars.millis(
+                    "PUSH_LONG_TURN_MS",
+                    "the end of a turn that took at least this long notifies the devices",
+                    60_000,
+                ),
+            },
             machine_cache: vars.millis(
                 "MACHINE_CACHE_MS",
                 "how long the machine registry's answer about a machine is cached",

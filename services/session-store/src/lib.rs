@@ -28,12 +28,13 @@ use ensemble_chassis::{Clock, Drain, KeySource, Routes, RpcMount, Service, Servi
 use ensemble_rpc::identity::AccountsClient;
 use ensemble_rpc::machines::MachineDirectoryClient;
 use ensemble_rpc::sessions::mount_account_hints;
-use ensemble_rpc::{Channel, RemoteKeys};
+use ensemble_rpc::{Channel, PushGiver, RemoteKeys};
 use ensemble_store_kit::{DatabaseUrl, Db, Migrations};
 use futures_util::future::BoxFuture;
 
 use crate::clients::Peers;
 use crate::config::Config;
+use crate::domain::push::PushRules;
 use crate::domain::stream::LongEvent;
 use crate::metrics::AppendMetrics;
 use crate::operations::LatestPageCaches;
@@ -57,6 +58,7 @@ pub struct SessionStore {
     drain: Drain,
     share_base_url: String,
     online_for: Duration,
+    push_rules: PushRules,
 }
 
 /// The schema, for tests that create databases with it.
@@ -88,12 +90,15 @@ impl Service for SessionStore {
             Arc::new(MachineDirectoryClient::new(registry)),
             config.machine_cache,
         );
+        let push_giver = PushGiver::new(&context, &config.identity);
         let drain = context.drain.clone();
         let live_feeds = LiveFeeds::new(matches!(config.database.url, DatabaseUrl::Postgres(_)));
         let hint_readers = HintReaders::default();
         let workers = vec![
             Worker::new("hints", workers::hints::run(db.clone(), hint_readers.clone(), drain.clone())),
             Worker::new("live", workers::live::run(db.clone(), live_feeds.clone(), drain.clone())),
+            Worker::new("pushes", workers::pushes::give(db.clone(), push_giver, drain.clone())),
+            Worker::new("absences", workers::pushes::note_absent(db.clone(), config.online_for, drain.clone())),
             Worker::new("sweep", workers::sweep::run(db.clone(), config.sweep_every, drain.clone())),
             Worker::new("purge", workers::purge::run(db.clone(), config.purge_every, drain)),
         ];
@@ -113,6 +118,7 @@ impl Service for SessionStore {
             drain: context.drain,
             share_base_url: config.share_base_url,
             online_for: config.online_for,
+            push_rules: config.push_rules,
         };
         Ok((Arc::new(service), workers))
     }

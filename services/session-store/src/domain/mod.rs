@@ -7,6 +7,7 @@ pub(crate) mod history;
 pub(crate) mod live;
 pub(crate) mod message;
 pub(crate) mod public_link;
+pub(crate) mod push;
 pub(crate) mod session;
 pub(crate) mod share;
 pub(crate) mod stream;

@@ -8,6 +8,7 @@ pub(crate) mod live;
 pub(crate) mod messages;
 pub(crate) mod public_links;
 pub(crate) mod purge;
+pub(crate) mod pushes;
 pub(crate) mod quotas;
 pub(crate) mod sessions;
 pub(crate) mod shares;

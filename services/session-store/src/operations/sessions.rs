@@ -12,7 +12,7 @@ use ensemble_types::sessions::{Session, SessionPage, SessionStatus};
 use ensemble_types::time::Timestamp;
 use uuid::Uuid;
 
-use super::{deletions_topic, lock_session, publish_change, publish_deletion, session_topic};
+use super::{deletions_topic, lock_session, publish_change, publish_deletion, pushes, session_topic};
 use crate::SessionStore;
 use crate::domain::Invalid;
 use crate::domain::access::{Access, Actor, Refusal};
@@ -99,7 +99,7 @@ pub(crate) async fn update(
     caller: Actor,
     change: SessionChange,
 ) -> Result<Session, Error> {
-    let online_for = service.online_for;
+    let (online_for, rules) = (service.online_for, service.push_rules);
     service
         .db
         .write("update a session", move |tx| {
@@ -110,7 +110,7 @@ pub(crate) async fn update(
             let now = tx.now()?;
             let mut columns = session_columns(&session, &change, now);
             if let Some(set) = &change.attention {
-                let wants = set.after(&session.attention.attention(tx.operation())?, &access, now)?;
+                let wants = pushes::attention(tx, &session, set, &access, (rules, now))?;
                 columns.want(&wants, session.attention.attention_version + 1);
             }
             columns.host_id = host(&session, &access, &change, now, online_for)?;
@@ -118,9 +118,8 @@ pub(crate) async fn update(
             if let Some(columns) = content_columns(&change) {
                 store::sessions::update_contents(can_change, tx, id, &columns)?;
             }
-            // The process before it learns at once that it has to end.
-            let has_new_host = columns.host_id.is_some() && columns.host_id != session.host_id;
-            if !change.is_heartbeat_only() || has_new_host {
+            // The process before a new host learns at once that it has to end.
+            if !change.is_heartbeat_only() || columns.host_id.is_some_and(|host| Some(host) != session.host_id) {
                 publish_change(tx, id)?;
             }
             load(tx, id, &caller, online_for)
@@ -137,6 +136,7 @@ pub(crate) async fn delete(service: &SessionStore, id: SessionId, caller: Actor)
             let (session, access) = lock_session(tx, id, &caller)?;
             store::sessions::mark_deleted(access.own()?, tx, id)?;
             publish_deletion(tx, &session)?;
+            pushes::forget(tx, &session)?;
             tx.notify(deletions_topic());
             Ok::<_, Error>(())
         })
@@ -312,6 +312,7 @@ fn host(
 }
 
 fn session_columns(session: &SessionRow, change: &SessionChange, now: Timestamp) -> SessionColumns {
+    let thinking = change.heartbeat.and_then(|heartbeat| heartbeat.thinking);
     SessionColumns {
         metadata_version: change.metadata.as_ref().map(|_| session.metadata_version + 1),
         agent_state_version: change.agent_state.as_ref().map(|_| session.agent_state_version + 1),
@@ -324,7 +325,8 @@ fn session_columns(session: &SessionRow, change: &SessionChange, now: Timestamp)
         },
         archived: change.archived,
         last_active_at: change.heartbeat.map(|_| now.db()),
-        thinking: change.heartbeat.and_then(|heartbeat| heartbeat.thinking),
+        thinking,
+        thinking_since: (thinking == Some(true) && !session.thinking).then(|| now.db()),
         updated_at: (!change.is_silent()).then(|| now.db()),
         ..SessionColumns::default()
     }

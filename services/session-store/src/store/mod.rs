@@ -8,6 +8,7 @@ pub(crate) mod messages;
 pub(crate) mod public_links;
 pub(crate) mod public_sessions;
 pub(crate) mod purge;
+pub(crate) mod pushes;
 mod schema;
 pub(crate) mod session_list;
 pub(crate) mod sessions;

@@ -34,6 +34,21 @@ table! {
         attention_id -> Nullable<Text>,
         attention_version -> BigInt,
         host_id -> Nullable<Uid>,
+        thinking_since -> Nullable<Moment>,
+    }
+}
+
+table! {
+    use diesel::sql_types::{Bool, Nullable, Text};
+    use ensemble_store_kit::types::{Moment, Uid};
+
+    pushes (session_id, attention) {
+        session_id -> Uid,
+        attention -> Text,
+        owner_id -> Uid,
+        kind -> Text,
+        taken -> Bool,
+        due_at -> Nullable<Moment>,
     }
 }
 

@@ -36,6 +36,9 @@ pub(crate) struct SessionRow {
     pub(crate) key_epoch: i64,
     pub(crate) last_active_at: Option<Timestamp>,
     pub(crate) host_id: Option<DbId>,
+    pub(crate) thinking: bool,
+    /// When its program last began to think.
+    pub(crate) thinking_since: Option<Timestamp>,
     #[diesel(embed)]
     pub(crate) attention: AttentionRow,
 }
@@ -64,6 +67,7 @@ pub(crate) struct SessionColumns {
     pub(crate) archived: Option<bool>,
     pub(crate) last_active_at: Option<DbTime>,
     pub(crate) thinking: Option<bool>,
+    pub(crate) thinking_since: Option<DbTime>,
     pub(crate) host_id: Option<DbId>,
     pub(crate) attention_kind: Option<i16>,
     pub(crate) attention_open: Option<i16>,

@@ -3,6 +3,7 @@
 pub(crate) mod hints;
 pub(crate) mod live;
 pub(crate) mod purge;
+pub(crate) mod pushes;
 pub(crate) mod sweep;
 
 use std::time::Duration;

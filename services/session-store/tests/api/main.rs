@@ -15,6 +15,7 @@ mod matrix;
 mod messages;
 mod one_caller;
 mod peers;
+mod pushes;
 mod quotas;
 mod races;
 mod refs;

@@ -1,0 +1,3 @@
+DROP TABLE pushes;
+DROP INDEX sessions_at_work;
+ALTER TABLE sessions DROP COLUMN thinking_since;
