@@ -28,7 +28,7 @@ use ensemble_chassis::live::LongEvents;
 use ensemble_chassis::{Clock, Drain, KeySource, Routes, RpcMount, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::machines::MachineDirectoryClient;
 use ensemble_rpc::orchestrator::{MachineLeases, mount_machine_leases};
-use ensemble_rpc::{Channel, HintSender, RemoteKeys};
+use ensemble_rpc::{Channel, HintSender, PushGiver, RemoteKeys};
 use ensemble_store_kit::{Db, Migrations, Quota, hints};
 use futures_util::future::BoxFuture;
 
@@ -37,7 +37,7 @@ use crate::config::{Config, Limits};
 use crate::metrics::RunMetrics;
 use crate::operations::{LeaseReports, PerAccountLock};
 use crate::rpc::MachineDeletions;
-use crate::workers::{ActiveRunners, Alarm, Timers, gauges, purge};
+use crate::workers::{ActiveRunners, Alarm, Timers, gauges, purge, pushes};
 
 /// The fuzz tests parse ranges too.
 pub use crate::domain::byte_range;
@@ -98,6 +98,7 @@ impl Service for Orchestrator {
         };
         let gauges = gauges::run(db.clone(), metrics.clone(), drain.clone());
         let purge = purge::run(db.clone(), drain.clone());
+        let pushes = pushes::run(db.clone(), PushGiver::new(&context, &config.identity), drain.clone());
         let sender = HintSender::new(&context, &config.session_store);
         let closing = async move { drain.closing().await };
         let hints = hints::forward(db.notifier().tap(), closing, move |given| sender.send(given));
@@ -106,6 +107,7 @@ impl Service for Orchestrator {
             Worker::new("purge", purge),
             Worker::new("gauges", gauges),
             Worker::new("hints", hints),
+            Worker::new("pushes", pushes),
         ];
         let run_bytes = Quota::new("runBytes", config.limits.max_run_bytes);
         let service = Self {

@@ -7,6 +7,7 @@ use ensemble_store_kit::{Conn, StoreError};
 use ensemble_types::ids::{RunId, TaskId};
 use ensemble_types::runs::{TaskError, TaskStatus};
 
+use super::pushes;
 use super::topics::{notify_run, run_ended, work, work_for};
 use crate::domain::{RunEvent, TaskEvent, run_transition, task_transition};
 use crate::store::runs::LockedRun;
@@ -62,8 +63,12 @@ impl LockedRun {
 
 /// Applies an event to a locked run, stores the run with its counts, and notifies the requests that wait for it.
 pub(super) fn save_run(tx: &mut Conn, run: &mut LockedRun, event: RunEvent) -> Result<(), StoreError> {
+    let had_ended = run.status.is_terminal();
     run.apply_event(event, tx.operation())?;
     runs::save(tx, run)?;
+    if run.status.is_terminal() && !had_ended {
+        pushes::note(tx, run)?;
+    }
     run.notify(tx)
 }
 

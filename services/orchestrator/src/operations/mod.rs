@@ -7,6 +7,7 @@ pub(crate) mod leases;
 pub(crate) mod machines;
 pub(crate) mod outputs;
 pub(crate) mod purge;
+pub(crate) mod pushes;
 pub(crate) mod quota;
 pub(crate) mod refs;
 pub(crate) mod runners;

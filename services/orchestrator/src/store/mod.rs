@@ -29,6 +29,7 @@ pub(crate) mod new_run;
 pub(crate) mod outputs;
 pub(crate) mod permissions;
 pub(crate) mod purge;
+pub(crate) mod pushes;
 pub(crate) mod refs;
 pub(crate) mod refusals;
 mod run_rows;

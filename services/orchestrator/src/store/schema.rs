@@ -323,6 +323,19 @@ table! {
     }
 }
 
+table! {
+    use diesel::sql_types::Text;
+    use ensemble_store_kit::types::{Moment, Uid};
+
+    pushes (run_id) {
+        run_id -> Uid,
+        owner_id -> Uid,
+        kind -> Text,
+        attention -> Text,
+        due_at -> Moment,
+    }
+}
+
 joinable!(tasks -> runs (run_id));
 joinable!(task_specs -> tasks (task_id));
 joinable!(leases -> runs (run_id));

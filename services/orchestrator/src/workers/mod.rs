@@ -2,6 +2,7 @@
 
 pub(crate) mod gauges;
 pub(crate) mod purge;
+pub(crate) mod pushes;
 
 mod active_runners;
 mod timers;

@@ -20,6 +20,7 @@ mod memory;
 mod outputs;
 mod permissions;
 mod provider_limits;
+mod pushes;
 mod quotas;
 mod refs;
 mod refusals;
