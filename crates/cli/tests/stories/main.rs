@@ -45,6 +45,8 @@ mod plans;
 #[cfg(feature = "up")]
 mod prompts;
 #[cfg(feature = "up")]
+mod pushes;
+#[cfg(feature = "up")]
 mod removed;
 #[cfg(feature = "up")]
 mod rest;
