@@ -52,6 +52,6 @@ fn a_closed_browser_is_notified_of_what_the_agent_asks() {
         .unwrap();
     let run = user.run(&["run", plan.to_str().unwrap(), "--json"]);
     let given = runtime.block_on(pushed(&browser, 2));
-    let failed = given.iter().find(|one| one["kind"] == "failed").unwrap_or_else(|| panic!("{given:?}: {}", run.stderr));
+    let failed = given.iter().find(|one| one["kind"] == "failed").unwrap_or_else(|| panic!("{given:?}: {}", run.err));
     assert!(failed["runId"].is_string(), "{failed}");
 }
