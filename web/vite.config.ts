@@ -1,37 +1,66 @@
-// Builds the page into `dist`: hashed names below /assets/, nothing inline, and a brotli and a gzip beside each file that is worth it.
+// Builds the page into `dist`: hashed names below /assets/, nothing inline, the service worker, and a brotli and a gzip beside each file
+// that is worth it.
+import { createHash } from "node:crypto";
 import { readFile, readdir, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { join, relative, sep } from "node:path";
 import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 import react from "@vitejs/plugin-react";
-import { defineConfig, type Plugin } from "vite";
+import { build, defineConfig, type Plugin } from "vite";
 
 /** Files that are smaller fit into one packet as they are. */
 const WORTH_IT_BYTES = 1_000;
+const DIST = join(import.meta.dirname, "dist");
+
+/** The files of the page, by their path from its root. */
+async function files(): Promise<Map<string, Buffer>> {
+  const entries = await readdir(DIST, { recursive: true, withFileTypes: true });
+  const paths = entries.filter((entry) => entry.isFile() && !/\.(br|gz)$/.test(entry.name)).map((entry) => join(entry.parentPath, entry.name)).sort();
+  return new Map(await Promise.all(paths.map(async (path) => [relative(DIST, path).split(sep).join("/"), await readFile(path)] as const)));
+}
+
+/** Bundles the service worker, which knows the hash of each file that it keeps. */
+async function serviceWorker(): Promise<void> {
+  const kept = [...(await files())].filter(([path]) => path !== "sw.js");
+  const hashes = kept.map(([path, bytes]) => [`/${path}`, createHash("sha256").update(bytes).digest("base64")]);
+  await build({
+    configFile: false,
+    root: import.meta.dirname,
+    logLevel: "warn",
+    publicDir: false,
+    // The loader of scripts that are loaded later asks for its own address; a worker has them all.
+    define: { FILES: JSON.stringify(hashes), "import.meta.resolve": "undefined", "import.meta.url": "location.href" },
+    build: {
+      target: "es2022",
+      emptyOutDir: false,
+      reportCompressedSize: false,
+      rolldownOptions: { input: "src/worker/worker.ts", output: { format: "iife", entryFileNames: "sw.js", codeSplitting: false } },
+    },
+  });
+}
 
 /** Compresses in advance, because the server then only has to choose. */
-function compressed(): Plugin {
-  return {
-    name: "ensemble-compressed",
-    apply: "build",
-    async closeBundle() {
-      const folder = join(import.meta.dirname, "dist");
-      for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
-        if (!entry.isFile() || /\.(br|gz|png|woff2)$/.test(entry.name)) continue;
-        const path = join(entry.parentPath, entry.name);
-        const bytes = await readFile(path);
-        if (bytes.length < WORTH_IT_BYTES) continue;
-        await writeFile(`${path}.gz`, gzipSync(bytes, { level: 9 }));
-        const params = { [constants.BROTLI_PARAM_QUALITY]: 11, [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length };
-        await writeFile(`${path}.br`, brotliCompressSync(bytes, { params }));
-      }
-    },
-  };
+async function compress(): Promise<void> {
+  for (const [path, bytes] of await files()) {
+    if (bytes.length < WORTH_IT_BYTES || /\.(png|woff2)$/.test(path)) continue;
+    await writeFile(join(DIST, `${path}.gz`), gzipSync(bytes, { level: 9 }));
+    const params = { [constants.BROTLI_PARAM_QUALITY]: 11, [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length };
+    await writeFile(join(DIST, `${path}.br`), brotliCompressSync(bytes, { params }));
+  }
 }
+
+const finished: Plugin = {
+  name: "ensemble-finished",
+  apply: "build",
+  async closeBundle() {
+    await serviceWorker();
+    await compress();
+  },
+};
 
 const server = process.env.ENSEMBLE_SERVER ?? "http://127.0.0.1:8080";
 
 export default defineConfig({
-  plugins: [react(), compressed()],
+  plugins: [react(), finished],
   build: {
     target: "es2022",
     assetsInlineLimit: 0,

@@ -15,12 +15,18 @@ import { Settings } from "./settings/settings.tsx";
 import { PublicPage } from "./share/public-page.tsx";
 import { paths } from "./shell/route.ts";
 import { Shell } from "./shell/shell.tsx";
+import { Update } from "./shell/update.tsx";
 import { Start } from "./start/start.tsx";
 import { Frame, Welcome } from "./welcome/welcome.tsx";
 
 export function App() {
   const [isPublic, shared] = useRoute("/share/:token");
-  return isPublic ? <PublicPage key={shared.token} token={shared.token} /> : <Own />;
+  return (
+    <>
+      {isPublic ? <PublicPage key={shared.token} token={shared.token} /> : <Own />}
+      <Update />
+    </>
+  );
 }
 
 function Own() {

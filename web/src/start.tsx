@@ -2,6 +2,9 @@
 import "./start-styles.ts";
 import { createRoot } from "react-dom/client";
 import { App } from "./app.tsx";
+import { keepPage } from "./data/update.ts";
 
 const root = document.getElementById("root");
 if (root) createRoot(root).render(<App />);
+// Without it the page works as long as there is a connection.
+void keepPage().catch(() => undefined);

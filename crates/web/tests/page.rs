@@ -1,4 +1,5 @@
-//! The built page in a real Chromium: what hostile contents do, what a browser without cryptography shows, and how large it is.
+//! The built page in a real Chromium: what its parts do, what hostile contents do, what a browser without cryptography shows, how it is
+//! installed, and how large it is.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +7,8 @@ use std::process::Command;
 #[test]
 fn the_page_does_nothing_that_contents_want() {
     let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web");
-    let tests = ["hostile", "missing", "size"].map(|name| format!("tests/unit/{name}.test.mjs"));
+    let tests =
+        ["cards", "hostile", "installed", "missing", "parts", "size"].map(|name| format!("tests/unit/{name}.test.mjs"));
     let mut node = Command::new("node");
     node.args(["--test", "--test-reporter=spec"]).args(tests).current_dir(web);
     let ended = node.status().expect("node must be installed, and `make web` must have run");

@@ -1,0 +1,22 @@
+/** Says that a newer version of the page is there. Nothing changes before a person wants it. */
+import { useStore } from "../base/store.ts";
+import { versions } from "../data/update.ts";
+
+/** The first part of a digest, in groups that can be compared by eye. */
+export function shortDigest(digest: string): string {
+  return (digest.slice(0, 16).match(/.{4}/g) ?? []).join(" ");
+}
+
+export function Update() {
+  const { next, isOld } = useStore(versions);
+  if (!next && !isOld) return null;
+  return (
+    <div className="update" role="status">
+      <span>
+        {next ? "A new version is there." : "Another tab has changed to a new version."}
+        {next && <small>Digest <code title={next.digest}>{shortDigest(next.digest)}</code></small>}
+      </span>
+      <button type="button" className="button small primary" onClick={() => (next ? next.take() : location.reload())}>Reload</button>
+    </div>
+  );
+}
