@@ -1,9 +1,12 @@
 /** The account of this browser. */
+import { isProblem, NoAnswer } from "@ensemble/client";
 import { Account, join, type NewWords, recover, type Recovering } from "@ensemble/client/account";
 import { IndexedDbStore } from "@ensemble/client/indexeddb";
 import { Store } from "../base/store.ts";
 import { tellSignedOut } from "../base/signed-out.ts";
 import { textOf } from "./failure.ts";
+import { forgetAll, keep, recall } from "./kept.ts";
+import { endPushes } from "./push.ts";
 
 /** The role of this browser in the device list. */
 export type Role = "primary" | "linked";
@@ -91,14 +94,42 @@ export async function setDisplayName(displayName: string): Promise<void> {
 /** Removes this browser from the account where it can, and wipes its keys. */
 export async function signOut(): Promise<void> {
   await mine().devices.leave();
+  await Promise.all([forgetAll(), endPushes()].map((done) => done.catch(() => undefined)));
   tellSignedOut();
   opened = undefined;
 }
 
+/** What was known of an account without asking the server. */
+const ME = "me";
+type Me = Extract<AccountState, { state: "ready" }>;
+
 async function show(found: Account): Promise<void> {
-  const [fingerprint, isPrimary] = [await found.fingerprint(), await found.isPrimary()];
-  opened = found;
-  account.set({ state: "ready", userId: found.userId, fingerprint, role: isPrimary ? "primary" : "linked" });
+  const known = await recall<Me>(ME);
+  if (known?.value.userId === found.userId) {
+    opened = found;
+    account.set(known.value);
+    // Meanwhile it is read anew. Without a connection what was known stays.
+    void readMe(found).catch((error: unknown) => {
+      if (!(error instanceof NoAnswer) && !isProblem(error)) account.set({ state: "failed", text: textOf(error) });
+    });
+  } else {
+    await readMe(found);
+  }
   // What a tab that was closed has left unfinished, as keys of sessions for people who may read them.
   void found.sessions.finish().catch(() => undefined);
+}
+
+async function readMe(found: Account): Promise<void> {
+  const [fingerprint, isPrimary] = [await found.fingerprint(), await found.isPrimary()];
+  opened = found;
+  const me: Me = { state: "ready", userId: found.userId, fingerprint, role: isPrimary ? "primary" : "linked" };
+  const before = account.get();
+  if (before.state !== "ready" || before.fingerprint !== fingerprint || before.role !== me.role) account.set(me);
+  await keep("seen", ME, me);
+}
+
+/** Which build answers. */
+export async function serverVersion(): Promise<string> {
+  const { client } = mine();
+  return (await client.data(client.http.GET("/v1/version"))).version;
 }

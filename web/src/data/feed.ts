@@ -1,6 +1,7 @@
 /** One session as its page follows it. */
 import type { Store } from "../base/store.ts";
 import type { Answers, Card, Item, PlanEntry, State } from "../session/types.ts";
+import type { Attachment } from "@ensemble/client/transcript";
 import type { SessionRow } from "./row.ts";
 
 export interface FeedView {
@@ -16,6 +17,8 @@ export interface FeedView {
   hasOlder: boolean;
   /** The end of the transcript was read. */
   isOpen: boolean;
+  /** It is shown as it was kept at this time: the server has not been reached since. */
+  keptAt?: string | undefined;
   error: string | undefined;
   /** A machine hosts it. */
   isHosted: boolean;
@@ -35,7 +38,7 @@ export interface SessionFeed {
   readonly id: string;
   readonly view: Store<FeedView>;
   /** The same id again is never a second prompt. */
-  prompt(text: string, when: "now" | "next", localId: string): Promise<void>;
+  prompt(text: string, when: "now" | "next", localId: string, attachments?: Attachment[]): Promise<void>;
   /** Neither an option nor answers: the person does not answer. */
   answer(card: Card, answer: { optionId?: string; answers?: Answers | undefined }): Promise<void>;
   interrupt(): Promise<void>;

@@ -8,6 +8,14 @@ import { type Client, followHints, type Hint } from "@ensemble/client";
 const BEAT_MS = 5_000;
 const SILENT_MS = 12_000;
 
+/** A signal that is aborted with another one, and when the computer loses or gets its network: what is open then is dead, or waits. */
+export function lineChange(stop: AbortSignal): AbortSignal {
+  const changed = new AbortController();
+  const over = AbortSignal.any([stop, changed.signal]);
+  for (const name of ["online", "offline"]) addEventListener(name, () => changed.abort(), { once: true, signal: over });
+  return over;
+}
+
 type Said = { hint: Hint } | { state: "open" | "connecting" };
 
 export interface HintOptions {
@@ -43,9 +51,13 @@ export async function shareHints(client: Client, { user, signal, onState, onHint
         onState(now);
         tell({ state: now });
       };
-      for await (const hint of followHints(client, { signal: stop, onState: states })) {
-        onHint(hint);
-        tell({ hint });
+      while (!stop.aborted) {
+        const line = lineChange(stop);
+        for await (const hint of followHints(client, { signal: line, onState: states })) {
+          onHint(hint);
+          tell({ hint });
+        }
+        if (!line.aborted) return;
       }
     } finally {
       clearInterval(beat);

@@ -1,15 +1,19 @@
 /** Follows one live session: its stream while it is seen, and commands to its machine. */
+import { NoAnswer } from "@ensemble/client";
 import { type LiveSession, type Session } from "@ensemble/client/account";
+import type { Attachment } from "@ensemble/client/transcript";
 import { Store } from "../base/store.ts";
 import type { Answers, Card } from "../session/types.ts";
 import { account, mine } from "./account.ts";
 import { textOf } from "./failure.ts";
 import type { FeedView, SessionFeed } from "./feed.ts";
 import { keepTrying } from "./keep-trying.ts";
+import { keepView, keptView } from "./kept-view.ts";
+import { whileSeen } from "./seen.ts";
 import { rowOf } from "./sessions.ts";
 
-/** A tab that is hidden for so long gives its stream back: a browser has six connections to a server that speaks HTTP/1.1. */
-const HIDDEN_MS = 10_000;
+/** What has changed is kept so long after, in milliseconds. */
+const KEPT_AFTER_MS = 3_000;
 
 /** So many messages are read at first. A session that has no more is there as a whole. */
 const LOADED = 300;
@@ -22,9 +26,10 @@ const NOTHING: FeedView = {
 export class LiveFeed implements SessionFeed {
   readonly view = new Store<FeedView>(NOTHING);
   #live: LiveSession | undefined;
-  #following: AbortController | undefined;
+  #opening: Promise<LiveSession> | undefined;
+  #watching: AbortController | undefined;
   #watchers = 0;
-  #hidden: ReturnType<typeof setTimeout> | undefined;
+  #keeping: ReturnType<typeof setTimeout> | undefined;
   #isDrawing = false;
   #phase: string | undefined;
   /** Answers of this browser whose receipt has not come: the request by the `localId`. */
@@ -40,19 +45,18 @@ export class LiveFeed implements SessionFeed {
   watch(): () => void {
     this.#watchers += 1;
     if (this.#watchers === 1) {
-      document.addEventListener("visibilitychange", this.#visibility);
-      void this.#begin();
+      this.#watching = new AbortController();
+      void this.#begin(this.#watching.signal);
     }
     return () => {
       this.#watchers -= 1;
-      if (this.#watchers > 0) return;
-      document.removeEventListener("visibilitychange", this.#visibility);
-      this.#pause();
+      if (this.#watchers === 0) this.#watching?.abort();
     };
   }
 
-  async prompt(text: string, when: "now" | "next", localId: string): Promise<void> {
-    await this.#opened().prompt(text, { when, localId });
+  async prompt(text: string, when: "now" | "next", localId: string, attachments: Attachment[] = []): Promise<void> {
+    const live = await this.#open();
+    await live.prompt(text, { when, localId, attachments });
   }
 
   async answer(card: Card, { optionId, answers }: { optionId?: string; answers?: Answers | undefined }): Promise<void> {
@@ -85,41 +89,47 @@ export class LiveFeed implements SessionFeed {
   }
 
   #opened(): LiveSession {
-    if (!this.#live) throw new Error("The session is not open yet.");
+    if (!this.#live) throw new Error("The session is not open: there is no connection to the server yet.");
     return this.#live;
   }
 
-  readonly #visibility = (): void => {
-    clearTimeout(this.#hidden);
-    if (document.hidden) this.#hidden = setTimeout(() => this.#pause(), HIDDEN_MS);
-    else void this.#begin();
-  };
-
-  #pause(): void {
-    clearTimeout(this.#hidden);
-    this.#following?.abort();
-    this.#following = undefined;
+  /** Opens it, once for all who wait. */
+  #open(): Promise<LiveSession> {
+    this.#opening ??= mine().sessions.open(this.id).then((live) => (this.#live = live)).catch((error: unknown) => {
+      this.#opening = undefined;
+      throw error;
+    });
+    return this.#opening;
   }
 
-  async #begin(): Promise<void> {
-    if (this.#following || document.hidden) return;
-    const following = new AbortController();
-    this.#following = following;
-    const failed = (error: unknown): void => this.view.update((before) => ({ ...before, error: textOf(error) }));
-    await keepTrying(() => this.#follow(following.signal), failed, following.signal);
-    if (this.#following === following) this.#following = undefined;
+  async #begin(signal: AbortSignal): Promise<void> {
+    void this.#showKept();
+    const failed = (error: unknown): void => {
+      // The line over the page says that there is no connection, and what was kept is shown.
+      if (error instanceof NoAnswer && this.view.get().isOpen) return;
+      this.view.update((before) => ({ ...before, error: textOf(error) }));
+    };
+    await whileSeen((seen) => keepTrying(() => this.#follow(seen), failed, seen), signal);
+  }
+
+  async #showKept(): Promise<void> {
+    if (this.#live) return;
+    const kept = await keptView(this.id);
+    if (kept && !this.#live) this.view.update((before) => ({ ...before, ...kept }));
   }
 
   async #follow(signal: AbortSignal): Promise<void> {
-    this.#live ??= await mine().sessions.open(this.id);
-    await this.#described(this.#live.session);
-    this.#phase = this.#live.view.state?.phase;
-    this.view.update((before) => ({ ...before, isOpen: true, error: undefined, hasOlder: before.isOpen ? before.hasOlder : this.#mayHaveOlder() }));
+    const isFirst = !this.#live;
+    const live = await this.#open();
+    if (signal.aborted) return;
+    await this.#described(live.session);
+    this.#phase = live.view.state?.phase;
+    this.view.update((before) => ({ ...before, isOpen: true, keptAt: undefined, error: undefined, hasOlder: isFirst ? this.#mayHaveOlder() : before.hasOlder }));
     this.#draw();
-    for await (const changed of this.#live.follow({ signal })) {
+    for await (const changed of live.follow({ signal })) {
       if (changed.state) {
-        await this.#described(this.#live.session);
-        this.#keepStatus(this.#live).catch(() => undefined);
+        await this.#described(live.session);
+        this.#keepStatus(live).catch(() => undefined);
       }
       this.#drawSoon();
     }
@@ -172,6 +182,10 @@ export class LiveFeed implements SessionFeed {
       ...before, state, turnId: turnId || undefined, items: view.items.slice(), open: view.open, plan: view.plan?.entries ?? [],
       growing: view.growing().map(([part, { text, isThought }]) => ({ part, text, isThought })), may: this.#may(), rejected: this.#rejected() ?? before.rejected,
     }));
+    this.#keeping ??= setTimeout(() => {
+      this.#keeping = undefined;
+      void keepView(this.id, this.view.get());
+    }, KEPT_AFTER_MS);
   }
 
   #rejected(): FeedView["rejected"] {

@@ -11,6 +11,8 @@ export interface SessionRow {
   agent: string | undefined;
   machineId: string | undefined;
   attention: "none" | "permission" | "question" | "finished" | "failed";
+  /** Another one for each thing that it wants. */
+  attentionId?: string | undefined;
   /** Open requests. */
   open: number;
   online: boolean;

@@ -4,6 +4,7 @@ import type { components } from "@ensemble/client";
 import { Store } from "../base/store.ts";
 import { mine } from "./account.ts";
 import { textOf } from "./failure.ts";
+import { whileSeen } from "./seen.ts";
 
 type Schemas = components["schemas"];
 export type Run = Omit<Schemas["Run"], "tasks">;
@@ -38,7 +39,7 @@ export class RunFeed {
 
   watch(): () => void {
     const stop = new AbortController();
-    this.#follow(stop.signal).catch((error: unknown) => {
+    whileSeen((signal) => this.#follow(signal), stop.signal).catch((error: unknown) => {
       if (!stop.signal.aborted) this.view.update((before) => ({ ...before, error: textOf(error) }));
     });
     return () => stop.abort();

@@ -1,12 +1,14 @@
 /** The sessions of the account, kept new by the hints of one stream. Titles are opened here: the server cannot read them. */
-import type { Hint } from "@ensemble/client";
+import { type Hint, NoAnswer } from "@ensemble/client";
 import type { Session } from "@ensemble/client/account";
 import { Store } from "../base/store.ts";
 import { account, mine } from "./account.ts";
-import { connectionIs } from "./connection.ts";
+import { connectionIs, knownSince } from "./connection.ts";
 import { textOf } from "./failure.ts";
 import { shareHints } from "./hints.ts";
+import { keep, recall } from "./kept.ts";
 import { machinesChanged } from "./machines.ts";
+import { closeAnswered } from "./notices.ts";
 import type { SessionRow } from "./row.ts";
 
 /** So many are listed. Older ones are reached by their address. */
@@ -31,10 +33,30 @@ export function followAccount(): () => void {
   const controller = new AbortController();
   stop?.abort();
   stop = controller;
+  void showKept();
   void follow(controller.signal).catch((error: unknown) => {
     if (!controller.signal.aborted) sessions.update((before) => ({ ...before, error: textOf(error) }));
   });
   return () => controller.abort();
+}
+
+/** The list as it was kept, until it is read. */
+const KEPT = "sessions";
+const KEPT_AFTER_MS = 3_000;
+let keeping: ReturnType<typeof setTimeout> | undefined;
+
+async function showKept(): Promise<void> {
+  const found = await recall<SessionRow[]>(KEPT);
+  if (!found || sessions.get().isLoaded || sessions.get().rows.length > 0) return;
+  knownSince(found.at);
+  sessions.set({ rows: found.value, isLoaded: true, error: undefined });
+}
+
+function keepSoon(): void {
+  keeping ??= setTimeout(() => {
+    keeping = undefined;
+    if (account.get().state === "ready") void keep("seen", KEPT, sessions.get().rows);
+  }, KEPT_AFTER_MS);
 }
 
 function follow(signal: AbortSignal): Promise<void> {
@@ -47,6 +69,8 @@ function follow(signal: AbortSignal): Promise<void> {
   return shareHints(client, { user: userId, signal, onState: connectionIs, onHint });
 }
 
+/** What has changed while everything was read: what was read of it may be older. */
+const changed = new Set<string>();
 let isReading = false;
 let isDue = false;
 
@@ -64,6 +88,8 @@ async function readAll(signal: AbortSignal): Promise<void> {
     } while (isDue && !signal.aborted);
   } finally {
     isReading = false;
+    for (const id of changed) soon(id, signal);
+    changed.clear();
   }
 }
 
@@ -78,12 +104,14 @@ async function readPages(signal: AbortSignal): Promise<void> {
       if (rows.length >= MOST) break;
     }
     sessions.set({ rows: sorted(rows), isLoaded: true, error: undefined });
+    keepSoon();
   } catch (error) {
     if (!signal.aborted) sessions.update((before) => ({ ...before, error: textOf(error) }));
   }
 }
 
 function soon(id: string, signal: AbortSignal): void {
+  if (isReading) changed.add(id);
   waiting.add(id);
   timer ??= setTimeout(() => {
     timer = undefined;
@@ -94,12 +122,19 @@ function soon(id: string, signal: AbortSignal): void {
 }
 
 async function readOne(id: string, signal: AbortSignal): Promise<void> {
-  const row = await mine().sessions.read(id).then(rowOf).catch(() => undefined);
+  let row: SessionRow | undefined;
+  try {
+    row = await rowOf(await mine().sessions.read(id));
+  } catch (error) {
+    // What the server does not say has not gone.
+    if (error instanceof NoAnswer) return;
+  }
   if (signal.aborted) return;
   sessions.update((before) => {
     const others = before.rows.filter((one) => one.id !== id);
     return { ...before, rows: row ? sorted([row, ...others]) : others };
   });
+  keepSoon();
 }
 
 /** Puts a row in place of the one with its id, before the server says so. */
@@ -130,12 +165,16 @@ export async function rowOf(session: Session): Promise<SessionRow> {
     agent: text(metadata?.agent),
     machineId: session.machineId ?? undefined,
     attention: session.attention?.kind ?? "none",
+    attentionId: session.attention?.id ?? undefined,
     open: session.attention?.open ?? 0,
     thinking: session.thinking,
     ended: session.status === "ended",
     hosted: session.hosted === true,
   };
 }
+
+// Notifications of what was answered go.
+sessions.subscribe(() => closeAnswered(sessions.get().rows));
 
 account.subscribe(() => {
   if (account.get().state !== "ready") stop?.abort();

@@ -1,12 +1,12 @@
 /** The page of one session. */
-import { useCallback, useState } from "react";
+import { useCallback, useEffect, useState } from "react";
 import { Link } from "wouter";
 import { Icon } from "../base/icons.tsx";
 import { useStore } from "../base/store.ts";
 import { useTitle } from "../base/title.ts";
-import { folder } from "../base/words.ts";
+import { ago, folder } from "../base/words.ts";
 import { account } from "../data/account.ts";
-import { draftOf, saveDraft } from "../data/drafts.ts";
+import { draftOf, keptDraft, saveDraft } from "../data/drafts.ts";
 import type { SessionFeed } from "../data/feed.ts";
 import { nameOf } from "../data/people.ts";
 import { useFeed } from "../data/use-feed.ts";
@@ -52,6 +52,7 @@ export function Session({ feed, isPublic = false }: { feed: SessionFeed; isPubli
       </header>
       {view.error !== undefined && <p className="banner bad" role="alert">{view.error}</p>}
       {view.error === undefined && !view.isOpen && <div className="transcript"><p className="older" role="status">Opening…</p></div>}
+      {view.keptAt !== undefined && <p className="kept-note" role="status">As it was {ago(view.keptAt)}. What came since is not here yet.</p>}
       {view.isOpen && (
         <Transcript items={view.items} growing={view.growing} turnId={view.turnId} hasOlder={view.hasOlder} loadOlder={loadOlder}
           isWorking={state?.phase === "working"} nameOf={nameOf} />
@@ -66,7 +67,10 @@ export function Session({ feed, isPublic = false }: { feed: SessionFeed; isPubli
 function Dock({ feed }: { feed: SessionFeed }) {
   const { plan, state, may, isHosted } = useStore(feed.view);
   const me = useStore(account);
-  const [draft, setDraft] = useState(() => draftOf(feed.id));
+  const [draft, setDraft] = useState(() => draftOf(feed.id) ?? "");
+  useEffect(() => {
+    if (draftOf(feed.id) === undefined) void keptDraft(feed.id).then((kept) => setDraft((typed) => typed || kept));
+  }, [feed.id]);
   const [error, setError] = useState<string>();
   const write = (text: string) => {
     setDraft(text);
@@ -87,7 +91,7 @@ function Dock({ feed }: { feed: SessionFeed }) {
         <Requests feed={feed} />
         {plan.length > 0 && <Plan entries={plan} />}
         {error !== undefined && <p className="banner bad" role="alert">{visible(error)}</p>}
-        <Unsent feed={feed} onEdit={(text) => write(draft === "" ? text : `${text}\n${draft}`)} />
+        <Unsent feed={feed} onEdit={({ text }) => write(draft === "" ? text : `${text}\n${draft}`)} />
         {may.own && state?.phase === "ended" && (
           <p className="banner">
             <span>The agent has ended.</span>

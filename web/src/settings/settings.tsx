@@ -9,7 +9,9 @@ import { account, displayName, setDisplayName, signOut } from "../data/account.t
 import { type DeviceRow, devices, removeDevice } from "../data/devices.ts";
 import { textOf } from "../data/failure.ts";
 import { AddDevice } from "./add-device.tsx";
+import { About } from "./about.tsx";
 import { NewWords } from "./new-words.tsx";
+import { NotificationSettings } from "./notifications.tsx";
 import { oneLine } from "../text/visible.ts";
 import { useLoaded } from "../data/use-loaded.ts";
 
@@ -56,6 +58,8 @@ export function Settings() {
             <div><button type="button" className="button" onClick={() => setShown("words")}>New recovery words…</button></div>
           </section>
         )}
+        <NotificationSettings />
+        <About />
         <SignOut role={me.role} />
         {shown === "add" && <AddDevice onClose={close} onAdded={list.reload} />}
         {shown === "words" && <NewWords onClose={close} onMade={list.reload} />}

@@ -4,6 +4,7 @@ import { Link, useRoute } from "wouter";
 import { Icon, type IconName } from "../base/icons.tsx";
 import { useStore } from "../base/store.ts";
 import { Toasts } from "../base/toast.tsx";
+import { clock } from "../base/words.ts";
 import { connection } from "../data/connection.ts";
 import { isHidden } from "../data/session-actions.ts";
 import { sessions } from "../data/sessions.ts";
@@ -76,7 +77,11 @@ function Beside() {
 }
 
 function Connection() {
-  const { isLost } = useStore(connection);
+  const { isLost, since } = useStore(connection);
   if (!isLost) return null;
-  return <div className="offline" role="status">No connection to the server. It is tried again by itself; what is shown may be old.</div>;
+  return (
+    <div className="offline" role="status">
+      <span>No connection to the server{since === undefined ? "" : ` since ${clock(since)}`}. <span className="optional">What is shown is from then; it is tried again by itself.</span></span>
+    </div>
+  );
 }

@@ -31,7 +31,7 @@ const row = {
 } as const;
 const store = new Store<FeedView>({
   row, state: view.state, items: view.items, open: view.open, plan: view.plan?.entries ?? [], turnId: "u",
-  growing: view.growing().map(([part, { text }]) => ({ part, text })), hasOlder: false, isOpen: true, error: undefined, isHosted: true,
+  growing: view.growing().map(([part, { text, isThought }]) => ({ part, text, isThought })), hasOlder: false, isOpen: true, error: undefined, isHosted: true,
   may: { prompt: true, approve: true, own: true }, rejected: undefined,
 });
 const nothing = () => Promise.resolve();

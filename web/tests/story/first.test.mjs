@@ -4,29 +4,14 @@
 // ENSEMBLE_URL the server; the environment is that of the person's terminal.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { access } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
-import { after, before, describe, test } from "node:test";
+import { after, before, describe } from "node:test";
 import { accessible, launch, person, PHONE, pictures } from "../browser.mjs";
+import { exists, phase, steps, typeThree } from "./people.mjs";
 import { ensemble } from "./terminal.mjs";
 
 const origin = new URL(process.env.ENSEMBLE_URL).origin;
-
-const exists = (name) => access(join(homedir(), "work", name)).then(() => true, () => false);
-
-const phase = (page, word) => page.locator(".phase", { hasText: word });
-
-/** Types the three recovery words that the page asks for. */
-async function typeThree(page, words) {
-  await page.getByRole("button", { name: "I have written them down" }).click();
-  const goOn = page.getByRole("button", { name: "Go on" });
-  assert.ok(await goOn.isDisabled(), "not before three of them are typed");
-  for (const label of await page.getByText(/^Word \d+$/).allInnerTexts()) {
-    await page.getByLabel(label, { exact: true }).fill(words[Number(label.slice(5)) - 1]);
-  }
-  await goOn.click();
-}
 
 describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () => {
   let browser, me, session, written, runner;
@@ -40,14 +25,7 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
     await browser?.close();
   });
 
-  let hasFailed = false;
-  /** One step of the story. Those after one that has failed fail at once. */
-  const step = (name, run) => test(name, async () => {
-    assert.ok(!hasFailed, "an earlier step has failed");
-    hasFailed = true;
-    await run();
-    hasFailed = false;
-  });
+  const step = steps();
 
   step("somebody makes an account, and writes the words down", async () => {
     const { page, checked } = me;

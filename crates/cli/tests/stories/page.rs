@@ -8,6 +8,16 @@ use crate::live::Place;
 
 #[test]
 fn a_person_works_with_an_agent_from_the_page() {
+    tell("first");
+}
+
+#[test]
+fn a_person_comes_back_to_the_page() {
+    tell("away");
+}
+
+/// Tells one of the stories, with a server and a terminal of its own.
+fn tell(story: &str) {
     let server = User::new(None);
     let (_up, url) = up(&server, &["--no-runner"]);
     let place = Place::new();
@@ -19,7 +29,7 @@ fn a_person_works_with_an_agent_from_the_page() {
             None => node.env_remove(name),
         };
     }
-    node.args(["--test", "--test-reporter=spec", "tests/story/first.test.mjs"]).current_dir(&web);
+    node.args(["--test", "--test-reporter=spec"]).arg(format!("tests/story/{story}.test.mjs")).current_dir(&web);
     node.env("ENSEMBLE", env!("CARGO_BIN_EXE_ensemble")).env("ENSEMBLE_URL", &url);
     let ended = node.status().expect("node must be installed, and `make web` must have run");
     assert!(ended.success(), "the story failed; see above");

@@ -1,0 +1,33 @@
+/** Which version this is. */
+import { useState } from "react";
+import { useStore } from "../base/store.ts";
+import { serverVersion } from "../data/account.ts";
+import { textOf } from "../data/failure.ts";
+import { lookForNew, versions } from "../data/update.ts";
+import { useLoaded } from "../data/use-loaded.ts";
+import { oneLine } from "../text/visible.ts";
+
+export function About() {
+  const { digest, next } = useStore(versions);
+  const server = useLoaded(serverVersion);
+  const [said, setSaid] = useState<string>();
+  const look = () => {
+    setSaid("Looking…");
+    lookForNew().then(() => setSaid("Looked just now."), (caught: unknown) => setSaid(textOf(caught)));
+  };
+  return (
+    <section className="section" aria-labelledby="about">
+      <h2 id="about">About</h2>
+      <dl className="facts-list">
+        <dt>Server</dt>
+        <dd>{server.value ? oneLine(server.value, 60) : <span className="soft">{server.error ?? "…"}</span>}</dd>
+        <dt>This page</dt>
+        <dd>
+          {digest === undefined ? "It is not kept in this browser." : <code>{digest}</code>}
+          <small>{digest !== undefined && "What all its files have as digest (SHA-256). It changes only when you take a new version. "}{next && "A new version is there."}</small>
+        </dd>
+      </dl>
+      {digest !== undefined && <div className="actions"><button type="button" className="button small" onClick={look}>Look for a new version</button><span className="soft" role="status">{said ?? ""}</span></div>}
+    </section>
+  );
+}

@@ -1,0 +1,310 @@
+// A person without a connection, with the page closed, and with more tabs than a browser has connections.
+//
+// `crates/cli/tests/stories/page.rs` runs this as it runs the first one.
+import assert from "node:assert/strict";
+import { after, before, describe } from "node:test";
+import { accessible, launch, person, pictures, SOON } from "../browser.mjs";
+import { exists, phase, signUp, steps } from "./people.mjs";
+import { ensemble } from "./terminal.mjs";
+
+const origin = new URL(process.env.ENSEMBLE_URL).origin;
+
+/** What the page has kept in the browser, as a program would find it that reads the disk. */
+const kept = (page) => page.evaluate(async () => {
+  const done = (request) => new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+  const db = await done(indexedDB.open(`ensemble ${location.origin} kept`));
+  const records = db.objectStoreNames.contains("records") ? db.transaction("records").objectStore("records") : undefined;
+  if (!records) return { names: [], text: "", isKeySecret: false };
+  const [names, values, key] = [await done(records.getAllKeys()), await done(records.getAll()), await done(records.get("key"))];
+  db.close();
+  const text = values.map((value) => (value?.data ? new TextDecoder("latin1").decode(value.data) : "")).join("");
+  return { names, text, isKeySecret: key?.extractable === false };
+});
+
+/** Waits until the page has kept a record whose name begins so. */
+async function isKept(page, name) {
+  await page.waitForFunction(async (wanted) => {
+    const db = await new Promise((resolve) => {
+      const request = indexedDB.open(`ensemble ${location.origin} kept`);
+      request.onsuccess = () => resolve(request.result);
+    });
+    const keys = await new Promise((resolve) => {
+      const request = db.transaction("records").objectStore("records").getAllKeys();
+      request.onsuccess = () => resolve(request.result);
+    });
+    db.close();
+    return keys.some((key) => key.startsWith(wanted));
+  }, name, { polling: 500 });
+}
+
+describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
+  let browser, me, session;
+  before(async () => {
+    browser = await launch();
+    me = await person(browser, origin);
+    await me.context.grantPermissions(["notifications"], { origin });
+  });
+  after(async () => {
+    if (session) await ensemble(["stop", session]).catch(() => undefined);
+    await browser?.close();
+  });
+  const step = steps();
+  /** Requests fail while there is no connection, and the browser says so. */
+  const withoutLosses = () => {
+    const left = me.faults.filter((fault) => !/ERR_INTERNET_DISCONNECTED|ERR_NETWORK_CHANGED/.test(fault));
+    me.faults.splice(0, me.faults.length, ...left);
+  };
+
+  step("a session is known to the page", async () => {
+    const { page, checked } = me;
+    await signUp(page, origin);
+    session = await ensemble(["claude", "--title", "Far away", "--dir", "work", "--detach", "[[say the first words]]"]);
+    await page.getByRole("main").getByRole("link", { name: /Far away/ }).click();
+    await page.getByRole("log").getByText("the first words", { exact: true }).waitFor();
+    await phase(page, "Ready").waitFor();
+    await page.getByLabel("Prompt").fill("half a thought");
+    await isKept(page, "view ");
+    await isKept(page, "draft ");
+    await page.evaluate(() => navigator.serviceWorker.ready.then(() => undefined));
+    const { text, isKeySecret } = await kept(page);
+    assert.ok(isKeySecret && text.length > 0);
+    for (const word of ["half a thought", "the first words", "Far away"]) assert.ok(!text.includes(word), `${word} is in the clear`);
+    checked();
+  });
+
+  step("without a connection the page opens, shows what it knew, and has what was typed", async () => {
+    const { page, context, checked } = me;
+    await context.setOffline(true);
+    await page.getByText(/^No connection to the server since/).waitFor();
+    await page.reload();
+    await page.getByRole("log").getByText("the first words", { exact: true }).waitFor();
+    await page.getByText(/^As it was/).waitFor();
+    assert.equal(await page.getByLabel("Prompt").inputValue(), "half a thought");
+    await page.getByText(/^No connection to the server since/).waitFor();
+    await accessible(page, "session without a connection");
+    await pictures(page, "offline-session");
+    await page.goto(origin);
+    await page.getByText(/^No connection to the server since/).waitFor();
+    const entry = page.getByRole("main").getByRole("link", { name: /Far away/ });
+    await entry.waitFor();
+    await accessible(page, "home without a connection");
+    await pictures(page, "offline-home");
+    await entry.click();
+    withoutLosses();
+    checked();
+  });
+
+  step("what is sent meanwhile waits, outlives a reload, and comes through once when the connection is back", async () => {
+    const { page, context, checked } = me;
+    const prompt = page.getByLabel("Prompt");
+    await prompt.fill("[[say sent later]]");
+    await prompt.press("Enter");
+    await page.getByText("Being sent…").waitFor();
+    await isKept(page, "unsent ");
+    await page.reload();
+    await page.getByText("[[say sent later]]").first().waitFor();
+    assert.equal(await prompt.inputValue(), "", "it is no draft any more");
+    await context.setOffline(false);
+    await page.getByRole("log").getByText("sent later", { exact: true }).waitFor();
+    await page.getByText(/^No connection/).waitFor({ state: "detached" });
+    await page.getByText("Being sent…").waitFor({ state: "detached" });
+    const log = (await ensemble(["log", session, "--json"])).split("\n").map((line) => JSON.parse(line).body);
+    assert.equal(log.filter(({ type, text }) => type === "prompt" && text === "[[say sent later]]").length, 1);
+    withoutLosses();
+    checked();
+  });
+
+  /** The worker of the page, and how something is pushed to it. */
+  async function worker() {
+    const [found] = me.context.serviceWorkers();
+    const cdp = await me.context.newCDPSession(me.page);
+    const updated = new Promise((resolve) => cdp.on("ServiceWorker.workerRegistrationUpdated", ({ registrations }) => {
+      const one = registrations.find(({ scopeURL, isDeleted }) => scopeURL.startsWith(origin) && !isDeleted);
+      if (one) resolve(one.registrationId);
+    }));
+    await cdp.send("ServiceWorker.enable");
+    const registrationId = await updated;
+    await found.evaluate(() => {
+      globalThis.tags = [];
+      const show = registration.showNotification.bind(registration);
+      registration.showNotification = (title, options) => {
+        globalThis.tags.push(options.tag);
+        return show(title, options);
+      };
+    });
+    return {
+      /** All that were shown. */
+      tags: () => found.evaluate(() => globalThis.tags),
+      push: (data) => cdp.send("ServiceWorker.deliverPushMessage", { origin, registrationId, data: typeof data === "string" ? data : JSON.stringify(data) }),
+      shown: () => found.evaluate(async () => (await registration.getNotifications()).map(({ title, body, actions, tag }) => ({ title, body, tag, actions: actions.map(({ action }) => action) }))),
+      click: (action) => found.evaluate(async (which) => {
+        const [notification] = await registration.getNotifications();
+        dispatchEvent(new NotificationEvent("notificationclick", { notification, action: which }));
+      }, action),
+    };
+  }
+
+  /** Waits until it gives something that is right. */
+  async function until(give, isRight) {
+    const end = Date.now() + SOON;
+    for (;;) {
+      const got = await give();
+      if (isRight(got)) return got;
+      assert.ok(Date.now() < end, `it stays ${JSON.stringify(got)}`);
+      await new Promise((later) => setTimeout(later, 200));
+    }
+  }
+
+  /** What the session wants, as the page was told last. */
+  let attention, version = 0;
+  const listen = (page) => page.on("response", async (response) => {
+    if (!/^\/v1\/sessions(\/[\w-]+)?$/.test(new URL(response.url()).pathname)) return;
+    const body = await response.json().catch(() => ({}));
+    const found = body.id === undefined ? body.sessions?.find(({ id }) => id.length > 0) : body;
+    // Answers do not come in the order in which they were made.
+    if (found?.attention && found.attentionVersion >= version) [attention, version] = [found.attention, found.attentionVersion];
+  });
+
+  step("a push says what is asked, and is denied from its notification", async () => {
+    const { page, checked } = me;
+    listen(page);
+    await page.goto(origin);
+    const pushes = await worker();
+    await ensemble(["prompt", session, "[[run touch pushed]]"]);
+    const card = page.getByRole("region", { name: /The agent asks/ });
+    await card.waitFor();
+    await until(() => attention, (one) => one?.kind === "permission");
+    const sessionId = new URL(await page.getByRole("main").getByRole("link", { name: /Far away/ }).first().getAttribute("href"), origin).pathname.split("/").pop();
+    await pushes.push({ kind: "permission", sessionId, attention: attention.id });
+    const [shown] = await until(pushes.shown, (all) => all.length === 1);
+    assert.equal(shown.title, "Far away");
+    assert.match(shown.body, /touch pushed/);
+    assert.deepEqual([shown.tag, shown.actions], [attention.id, ["open", "deny"]]);
+    await pushes.click("deny");
+    await card.waitFor({ state: "detached" });
+    assert.equal(await exists("pushed"), false);
+    assert.deepEqual(await until(pushes.shown, (all) => all.length === 0), []);
+
+    // What is answered elsewhere closes it, too.
+    await ensemble(["prompt", session, "[[run touch again]]"]);
+    await card.waitFor();
+    await until(() => attention, (one) => one?.kind === "permission" && one.id !== shown.tag);
+    await pushes.push({ kind: "permission", sessionId, attention: attention.id });
+    await until(pushes.shown, (all) => all.length === 1);
+    await card.getByRole("button", { name: "Allow once" }).click();
+    await until(pushes.shown, (all) => all.length === 0);
+
+    // Who looks at the session needs no notification.
+    await page.getByRole("main").getByRole("link", { name: /Far away/ }).first().click();
+    await page.getByRole("log").getByText(/denied by you/).waitFor();
+    await until(() => attention, (one) => one?.kind === "finished");
+    await pushes.push({ kind: "finished", sessionId, attention: attention.id });
+    await until(pushes.tags, (tags) => tags.includes(attention.id));
+    await until(pushes.shown, (all) => all.length === 0);
+    await page.goto(`${origin}/settings`);
+    await pushes.push({ kind: "finished", sessionId, attention: attention.id });
+    const [done] = await until(pushes.shown, (all) => all.length > 0);
+    assert.deepEqual([done.title, done.body, done.tag, done.actions], ["Far away", "It is done.", attention.id, ["open"]]);
+    // What cannot be read is shown all the same.
+    await pushes.push("{");
+    const all = await until(pushes.shown, (some) => some.some(({ tag }) => tag === "ensemble"));
+    assert.equal(all.find(({ tag }) => tag === "ensemble").title, "A session needs you");
+    checked();
+  });
+
+  step("notifications are switched on with a click, by kind", async () => {
+    const { context, checked } = me;
+    const page = await context.newPage();
+    // No push service is reached from a test, so the browser's part and the server's are made up.
+    await page.addInitScript(() => {
+      const real = globalThis.fetch;
+      const state = { push: false, notify: ["permission", "question"] };
+      globalThis.asked = [];
+      globalThis.fetch = async (input, init) => {
+        const { pathname } = new URL(input.url ?? input, location.origin);
+        if (pathname === "/v1/devices/push") return Response.json({ publicKey: "BA".padEnd(87, "A") });
+        if (init?.method === "PATCH" && pathname.startsWith("/v1/devices/")) {
+          const body = JSON.parse(init.body);
+          globalThis.asked.push(body);
+          if ("pushSubscription" in body) state.push = body.pushSubscription !== null;
+          if (body.notify) state.notify = body.notify;
+          return Response.json({});
+        }
+        const answer = await real(input, init);
+        if (pathname !== "/v1/devices" || (init?.method ?? "GET") !== "GET") return answer;
+        const { devices, ...rest } = await answer.json();
+        return Response.json({ ...rest, devices: devices.map((one) => (one.current ? { ...one, ...state } : one)) });
+      };
+      const toJSON = () => ({ endpoint: "https://push.example/1", keys: { p256dh: "key", auth: "secret" } });
+      PushManager.prototype.subscribe = (options) => Promise.resolve({ toJSON, options });
+      PushManager.prototype.getSubscription = () => Promise.resolve(null);
+    });
+    await page.goto(`${origin}/settings`);
+    await page.getByRole("button", { name: "Switch on" }).click();
+    const finished = page.getByRole("checkbox", { name: /Work is done/ });
+    await finished.waitFor();
+    assert.equal(await finished.isChecked(), false);
+    await finished.check();
+    await until(() => page.evaluate(() => globalThis.asked.length), (count) => count === 2);
+    await accessible(page, "settings with notifications");
+    await pictures(page, "settings-notifications");
+    await page.getByRole("button", { name: "Switch off" }).click();
+    await page.getByRole("button", { name: "Switch on" }).waitFor();
+    assert.deepEqual(await page.evaluate(() => globalThis.asked), [
+      { pushSubscription: { endpoint: "https://push.example/1", keys: { p256dh: "key", auth: "secret" } } },
+      { notify: ["permission", "question", "finished"] },
+      { pushSubscription: null },
+    ]);
+    await page.close();
+    checked();
+  });
+
+  step("twenty tabs have four streams at most, and each of them is new when it is looked at", async () => {
+    const { context, checked } = me;
+    const open = new Set();
+    const isStream = (request) => /\/(stream|events)$/.test(new URL(request.url()).pathname);
+    let most = 0;
+    context.on("request", (request) => {
+      if (isStream(request)) open.add(request);
+      most = Math.max(most, open.size);
+    });
+    for (const over of ["requestfinished", "requestfailed"]) context.on(over, (request) => open.delete(request));
+    const path = new URL(await me.page.locator("a[href^='/sessions/']").first().getAttribute("href"), origin).href;
+    await me.page.close();
+    const tabs = [];
+    for (let at = 0; at < 20; at++) {
+      const tab = await context.newPage();
+      // In a browser without a screen every tab is seen.
+      await tab.addInitScript(() => {
+        let isHidden = false;
+        Object.defineProperty(Document.prototype, "hidden", { get: () => isHidden });
+        globalThis.hide = (now) => {
+          isHidden = now;
+          document.dispatchEvent(new Event("visibilitychange"));
+        };
+      });
+      await tab.goto(path);
+      await tab.getByRole("log").getByText("sent later", { exact: true }).waitFor();
+      await tab.evaluate(() => globalThis.hide(true));
+      tabs.push(tab);
+    }
+    await until(() => open.size, (count) => count === 1);
+    assert.ok(most <= 4, `${most} streams at once`);
+    await ensemble(["prompt", session, "[[say for all tabs]]"]);
+    for (const tab of [tabs[0], tabs[19]]) {
+      await tab.evaluate(() => globalThis.hide(false));
+      await tab.getByRole("log").getByText("for all tabs", { exact: true }).waitFor();
+      await tab.evaluate(() => globalThis.hide(true));
+    }
+    // The tab that has the stream of the account is closed: another one takes it.
+    await tabs[0].close();
+    await tabs[10].evaluate(() => globalThis.hide(false));
+    await ensemble(["prompt", session, "[[run touch tabs]]"]);
+    await tabs[10].getByRole("region", { name: /The agent asks/ }).getByRole("button", { name: "Allow once" }).click();
+    await tabs[10].getByRole("log").getByText(/allowed by you/).last().waitFor();
+    checked();
+  });
+});
