@@ -1,6 +1,7 @@
 /** Which screen an address shows. */
 import { useEffect } from "react";
 import { Link, Route, Switch, useRoute } from "wouter";
+import { look } from "./base/look.ts";
 import { whenSignedOut } from "./base/signed-out.ts";
 import { useStore } from "./base/store.ts";
 import { useTitle } from "./base/title.ts";
@@ -9,6 +10,7 @@ import { followAccount } from "./data/sessions.ts";
 import { Home } from "./home/home.tsx";
 import { Machines } from "./machines/machines.tsx";
 import { Runs } from "./runs/list.tsx";
+import { NewPlan } from "./runs/new-plan.tsx";
 import { RunPage } from "./runs/run.tsx";
 import { SessionPage } from "./session/page.tsx";
 import { Settings } from "./settings/settings.tsx";
@@ -31,13 +33,14 @@ export function App() {
 
 function Own() {
   const state = useStore(account);
+  const { language } = useStore(look);
   useEffect(() => {
     void open();
   }, []);
   if (state.state === "loading") return null;
   if (state.state === "failed") return <Failed text={state.text} />;
   if (state.state === "none") return <Welcome />;
-  return <Open key={state.userId} />;
+  return <Open key={`${state.userId} ${language}`} />;
 }
 
 function Open() {
@@ -51,6 +54,7 @@ function Open() {
         <Route path="/sessions/:id">{({ id }) => <SessionPage id={id} />}</Route>
         <Route path={paths.machines} component={Machines} />
         <Route path={paths.runs} component={Runs} />
+        <Route path={paths.plan} component={NewPlan} />
         <Route path="/runs/:id">{({ id }) => <RunPage key={id} id={id} />}</Route>
         <Route path={paths.start} component={Start} />
         <Route path={paths.settings} component={Settings} />

@@ -1,16 +1,26 @@
 /** Times, sizes and sums as people read them. */
 
-const TIME = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
-const DAY = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
-const DAY_TIME = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
-const RELATIVE = new Intl.RelativeTimeFormat(undefined, { numeric: "auto", style: "short" });
+import { look } from "./look.ts";
+
+function formats(chosen: string) {
+  const language = chosen === "" ? undefined : chosen;
+  return {
+    time: new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit" }),
+    day: new Intl.DateTimeFormat(language, { month: "short", day: "numeric" }),
+    dayTime: new Intl.DateTimeFormat(language, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" }),
+    relative: new Intl.RelativeTimeFormat(language, { numeric: "auto", style: "short" }),
+  };
+}
+
+let dates = formats(look.get().language);
+look.subscribe(() => (dates = formats(look.get().language)));
 const NUMBER = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
 
 /** A time of day; with its day when it is not today. Nothing for what is no time. */
 export function clock(at: string, now = new Date()): string {
   const time = new Date(at);
   if (Number.isNaN(time.getTime())) return "";
-  return time.toDateString() === now.toDateString() ? TIME.format(time) : DAY_TIME.format(time);
+  return time.toDateString() === now.toDateString() ? dates.time.format(time) : dates.dayTime.format(time);
 }
 
 /** How long ago, as in "5 min. ago"; after a week the day. */
@@ -19,10 +29,10 @@ export function ago(at: string, now = Date.now()): string {
   if (Number.isNaN(time)) return "";
   const seconds = Math.round((now - time) / 1_000);
   if (seconds < 45) return "now";
-  if (seconds < 3_600) return RELATIVE.format(-Math.round(seconds / 60), "minute");
-  if (seconds < 86_400) return RELATIVE.format(-Math.round(seconds / 3_600), "hour");
-  if (seconds < 7 * 86_400) return RELATIVE.format(-Math.round(seconds / 86_400), "day");
-  return DAY.format(time);
+  if (seconds < 3_600) return dates.relative.format(-Math.round(seconds / 60), "minute");
+  if (seconds < 86_400) return dates.relative.format(-Math.round(seconds / 3_600), "hour");
+  if (seconds < 7 * 86_400) return dates.relative.format(-Math.round(seconds / 86_400), "day");
+  return dates.day.format(time);
 }
 
 /** A sum in US dollars. */

@@ -48,3 +48,9 @@ export interface SessionFeed {
   setModel(model: string): Promise<void>;
   loadOlder(): Promise<void>;
 }
+
+/** Before anything is known. */
+export const NOTHING: FeedView = {
+  row: undefined, state: undefined, items: [], open: [], plan: [], growing: [], turnId: undefined, hasOlder: false, isOpen: false,
+  error: undefined, isHosted: true, may: { prompt: false, approve: false, own: false }, rejected: undefined,
+};

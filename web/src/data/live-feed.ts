@@ -6,7 +6,7 @@ import { Store } from "../base/store.ts";
 import type { Answers, Card } from "../session/types.ts";
 import { account, mine } from "./account.ts";
 import { textOf } from "./failure.ts";
-import type { FeedView, SessionFeed } from "./feed.ts";
+import { type FeedView, NOTHING, type SessionFeed } from "./feed.ts";
 import { keepTrying } from "./keep-trying.ts";
 import { keepView, keptView } from "./kept-view.ts";
 import { whileSeen } from "./seen.ts";
@@ -17,11 +17,6 @@ const KEPT_AFTER_MS = 3_000;
 
 /** So many messages are read at first. A session that has no more is there as a whole. */
 const LOADED = 300;
-
-const NOTHING: FeedView = {
-  row: undefined, state: undefined, items: [], open: [], plan: [], growing: [], turnId: undefined, hasOlder: false, isOpen: false,
-  error: undefined, isHosted: true, may: { prompt: false, approve: false, own: false }, rejected: undefined,
-};
 
 export class LiveFeed implements SessionFeed {
   readonly view = new Store<FeedView>(NOTHING);

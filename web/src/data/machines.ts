@@ -1,9 +1,9 @@
 /** The machines of the account. */
-import { bindings, type KeyRing, openJson, openRing, purposes } from "@ensemble/client/seal";
-import type { components } from "@ensemble/client";
+import type { Machine } from "@ensemble/client/account";
 import { Store } from "../base/store.ts";
 import { mine } from "./account.ts";
 import { textOf } from "./failure.ts";
+import { keep, recall } from "./kept.ts";
 
 export interface MachineRow {
   id: string;
@@ -31,45 +31,62 @@ interface Listed {
 
 export const machines = new Store<Listed>({ rows: [], isLoaded: false, error: undefined });
 
-const PRESENCE_MS = 10_000;
+const KEPT = "machines";
+/** A runner that has just come says with one of its next heartbeats what it offers, and no hint tells of that. */
+const SETTLED_MS = 6_000;
 let isWanted = false;
+let settling: ReturnType<typeof setTimeout> | undefined;
 
 /** Lists them, and again when something changes, for as long as a screen shows them. */
 export function showMachines(): () => void {
   isWanted = true;
-  void read();
-  // No hint says that a heartbeat has come, or stayed away.
-  const timer = setInterval(() => {
+  void showKept();
+  machinesChanged();
+  // A machine that goes silent makes no hint: who comes back to the page sees what is so now.
+  const look = (): void => {
     if (!document.hidden) void read();
-  }, PRESENCE_MS);
+  };
+  const over = new AbortController();
+  addEventListener("focus", look, { signal: over.signal });
+  document.addEventListener("visibilitychange", look, { signal: over.signal });
   return () => {
     isWanted = false;
-    clearInterval(timer);
+    clearTimeout(settling);
+    over.abort();
   };
 }
 
 export function machinesChanged(): void {
-  if (isWanted) void read();
+  if (!isWanted) return;
+  void read();
+  clearTimeout(settling);
+  settling = setTimeout(() => void read(), SETTLED_MS);
+}
+
+async function showKept(): Promise<void> {
+  const found = await recall<MachineRow[]>(KEPT);
+  if (found && !machines.get().isLoaded) machines.set({ rows: found.value, isLoaded: true, error: undefined });
+}
+
+/** Deletes it, and takes its key from the account's list where this device may. */
+export async function removeMachine(id: string): Promise<void> {
+  await mine().machines.remove(id);
+  machines.update((before) => ({ ...before, rows: before.rows.filter((row) => row.id !== id) }));
 }
 
 async function read(): Promise<void> {
-  const { client } = mine();
   try {
-    const rows: MachineRow[] = [];
-    const page = (cursor?: string) => client.data(client.http.GET("/v1/machines", { params: { query: { ...(cursor !== undefined && { cursor }) } } }));
-    for await (const { machines: found } of client.pages(page)) rows.push(...(await Promise.all(found.map(rowOf))));
+    const rows = await Promise.all((await mine().machines.all()).map(rowOf));
     machines.set({ rows, isLoaded: true, error: undefined });
+    void keep("seen", KEPT, rows);
   } catch (error) {
     machines.update((before) => ({ ...before, error: textOf(error) }));
   }
 }
 
-type Machine = components["schemas"]["Machine"];
-
 async function rowOf(machine: Machine): Promise<MachineRow> {
   const { id, ref, online, lastActiveAt } = machine;
-  const ring = await ringOf(machine).catch(() => undefined);
-  const metadata = ring && (await openJson(ring, purposes.machineMetadata(id), machine.metadata).catch(() => undefined));
+  const metadata = await mine().machines.metadata(machine).catch(() => undefined);
   const text = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined);
   return {
     id, ref, online,
@@ -89,10 +106,4 @@ function offersOf(activity: unknown): Offer[] {
       ? [{ provider: one.provider, offered: one.offered === true, reason: typeof one.reason === "string" ? one.reason : undefined }]
       : []
   ));
-}
-
-async function ringOf(machine: Machine): Promise<KeyRing> {
-  const { contents } = await mine().own();
-  const signed = await contents.openWith((pair) => openRing(machine.encryptionKey, pair, bindings.machine(machine.id)));
-  return signed.ring;
 }

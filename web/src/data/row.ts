@@ -35,6 +35,7 @@ export function stateOf(row: SessionRow): RowState {
   if (row.attention === "permission" || row.attention === "question") return "ask";
   if (row.ended) return "ended";
   if (row.attention === "failed") return "failed";
+  if (!row.hosted) return "idle";
   if (!row.online) return "away";
   return row.thinking ? "working" : "idle";
 }

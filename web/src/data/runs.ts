@@ -1,5 +1,5 @@
 /** Runs of tasks: their list, and one of them followed live. */
-import { followRun } from "@ensemble/client";
+import { followRun, newId } from "@ensemble/client";
 import type { components } from "@ensemble/client";
 import { Store } from "../base/store.ts";
 import { mine } from "./account.ts";
@@ -20,6 +20,19 @@ export async function runsPage(cursor?: string): Promise<{ runs: Run[]; nextCurs
   const query = { limit: PAGE, ...(cursor !== undefined && { cursor }) };
   const page = await client.data(client.http.GET("/v1/orchestrator/runs", { params: { query } }));
   return { runs: page.runs, nextCursor: page.nextCursor ?? undefined };
+}
+
+/** What was sent and not answered: the same plan again is the same run. */
+let sent: { plan: string; key: string } | undefined;
+
+/** Begins a run, and gives its id. */
+export async function submitPlan(body: Schemas["CreateRun"]): Promise<string> {
+  const plan = JSON.stringify(body);
+  if (sent?.plan !== plan) sent = { plan, key: newId() };
+  const { client } = mine();
+  const run = await client.data(client.http.POST("/v1/orchestrator/runs", { body, params: { header: { "Idempotency-Key": sent.key } } }));
+  sent = undefined;
+  return run.id;
 }
 
 export interface RunView {

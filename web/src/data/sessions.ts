@@ -64,7 +64,7 @@ function follow(signal: AbortSignal): Promise<void> {
   const onHint = ({ kind, id }: Hint): void => {
     if (kind === "all") void readAll(signal);
     else if (kind === "session" && id) soon(id, signal);
-    if (kind !== "session") machinesChanged();
+    if (kind === "machine" || kind === "all") machinesChanged();
   };
   return shareHints(client, { user: userId, signal, onState: connectionIs, onHint });
 }

@@ -1,15 +1,21 @@
-import { useEffect, useMemo } from "react";
+import { useEffect, useMemo, useState } from "react";
+import { useStore } from "../base/store.ts";
+import { mine } from "./account.ts";
 import type { SessionFeed } from "./feed.ts";
 import { LiveFeed } from "./live-feed.ts";
+import { sessions } from "./sessions.ts";
+import { TalkFeed } from "./talk-feed.ts";
 
 /** So many sessions stay opened after they were looked at, so that going back to one shows it at once. */
 const MOST = 8;
-const feeds = new Map<string, LiveFeed>();
+type Watched = SessionFeed & { watch(): () => void };
+const feeds = new Map<string, Watched>();
 
-function feedOf(id: string): LiveFeed {
-  const feed = feeds.get(id) ?? new LiveFeed(id);
-  feeds.delete(id);
-  feeds.set(id, feed);
+function feedOf(id: string, isHosted: boolean): Watched {
+  const name = `${isHosted ? "live" : "talk"} ${id}`;
+  const feed = feeds.get(name) ?? (isHosted ? new LiveFeed(id) : new TalkFeed(id));
+  feeds.delete(name);
+  feeds.set(name, feed);
   for (const oldest of feeds.keys()) {
     if (feeds.size <= MOST) break;
     feeds.delete(oldest);
@@ -19,7 +25,18 @@ function feedOf(id: string): LiveFeed {
 
 /** The session, followed for as long as a screen shows it. */
 export function useFeed(id: string): SessionFeed {
-  const feed = useMemo(() => feedOf(id), [id]);
+  const isHosted = useHosted(id);
+  const feed = useMemo(() => feedOf(id, isHosted), [id, isHosted]);
   useEffect(() => feed.watch(), [feed]);
   return feed;
+}
+
+/** Whether a machine hosts the session. Most are hosted, so one that is not known yet is taken for one. */
+function useHosted(id: string): boolean {
+  const listed = useStore(sessions).rows.find((row) => row.id === id)?.hosted;
+  const [read, setRead] = useState<boolean>();
+  useEffect(() => {
+    if (listed === undefined) mine().sessions.read(id).then(({ hosted }) => setRead(hosted === true), () => undefined);
+  }, [id, listed]);
+  return listed ?? read ?? true;
 }

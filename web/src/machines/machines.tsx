@@ -1,9 +1,11 @@
 /** The computers where agents run. */
-import { useEffect } from "react";
+import { useEffect, useState } from "react";
+import { useAttempt } from "../base/attempt.ts";
 import { useStore } from "../base/store.ts";
 import { useTitle } from "../base/title.ts";
+import { say } from "../base/toast.tsx";
 import { ago } from "../base/words.ts";
-import { type MachineRow, machines, showMachines } from "../data/machines.ts";
+import { type MachineRow, machines, removeMachine, showMachines } from "../data/machines.ts";
 import { oneLine } from "../text/visible.ts";
 
 export function Machines() {
@@ -30,6 +32,13 @@ export function Machines() {
 }
 
 function Entry({ row }: { row: MachineRow }) {
+  const [asks, setAsks] = useState(false);
+  const [isBusy, setBusy] = useState(false);
+  const { error, run } = useAttempt(setBusy);
+  const remove = () => run(async () => {
+    await removeMachine(row.id);
+    say(`Deleted: ${oneLine(row.name, 60)}`);
+  });
   const about = [row.system, row.ref].filter((text) => text !== undefined && text !== "").join(" · ");
   return (
     <div className="entry">
@@ -37,6 +46,8 @@ function Entry({ row }: { row: MachineRow }) {
       <span className="what">
         <bdi className="name">{oneLine(row.name, 120)}</bdi>
         <span className="about"><bdi>{oneLine(about, 120)}</bdi></span>
+        {asks && <span className="about wraps">Its runner stops, and what runs there ends. Its sessions stay to be read.</span>}
+        {error !== undefined && <span className="error-text" role="alert">{error}</span>}
         {row.online && row.offers.length > 0 && (
           <span className="tags">
             {row.offers.map((one) => (
@@ -47,7 +58,14 @@ function Entry({ row }: { row: MachineRow }) {
           </span>
         )}
       </span>
-      <span className="state">{row.online ? "Runner online" : row.lastActiveAt ? <>Runner last seen {ago(row.lastActiveAt)}</> : "No runner"}</span>
+      {!asks && <span className="state">{row.online ? "Runner online" : row.lastActiveAt ? <>Runner last seen {ago(row.lastActiveAt)}</> : "No runner"}</span>}
+      {!asks && <button type="button" className="button small plain" aria-label={`Delete ${oneLine(row.name, 60)}`} onClick={() => setAsks(true)}>Delete</button>}
+      {asks && (
+        <>
+          <button type="button" className="button small danger" disabled={isBusy} onClick={remove}>Delete it</button>
+          <button type="button" className="button small" disabled={isBusy} onClick={() => setAsks(false)}>Keep</button>
+        </>
+      )}
     </div>
   );
 }

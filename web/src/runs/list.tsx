@@ -1,6 +1,7 @@
 /** The runs of the account. */
 import { useCallback, useState } from "react";
 import { Link } from "wouter";
+import { Icon } from "../base/icons.tsx";
 import { useTitle } from "../base/title.ts";
 import { ago } from "../base/words.ts";
 import { textOf } from "../data/failure.ts";
@@ -26,13 +27,16 @@ export function Runs() {
   return (
     <div className="page">
       <div className="inner">
-        <h1>Runs</h1>
+        <div className="heading">
+          <h1>Runs</h1>
+          <Link href={paths.plan} className="button small"><Icon name="plus" size={14} /> New</Link>
+        </div>
         {(first.error ?? error) !== undefined && <p className="banner bad" role="alert">{first.error ?? error}</p>}
         {!first.value && first.error === undefined && <div className="list" role="status" aria-label="Loading"><div className="skeleton" /></div>}
         {first.value && runs.length === 0 && (
           <div className="empty">
             <h2>No runs yet</h2>
-            <p>A run is one task, or many that depend on each other, done by agents on your machines. Begin one in a terminal:</p>
+            <p>A run is one task, or many that depend on each other, done by agents on your machines. <Link href={paths.plan}>Write a plan</Link>, or begin one in a terminal:</p>
             <pre>ensemble do "mend the failing test"</pre>
           </div>
         )}

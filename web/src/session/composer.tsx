@@ -1,8 +1,10 @@
 /** The field to write in: queue or steer, interrupt, mode and model. */
-import { type FormEvent, type KeyboardEvent, useId, useLayoutEffect, useRef } from "react";
+import { type FormEvent, type KeyboardEvent, useId, useLayoutEffect, useRef, useState } from "react";
 import { Icon } from "../base/icons.tsx";
 import { money } from "../base/words.ts";
+import { textOf } from "../data/failure.ts";
 import { oneLine } from "../text/visible.ts";
+import { type Picture, picturesIn, withPictures } from "./pictures.ts";
 import type { Choice, State } from "./types.ts";
 
 interface Props {
@@ -18,6 +20,10 @@ interface Props {
   mayChangeModel: boolean;
   /** `bypass` is a primary device's only. */
   mayBypass: boolean;
+  /** An agent reads it. Otherwise people do. */
+  isHosted: boolean;
+  images: readonly Picture[];
+  onImages: (images: Picture[]) => void;
 }
 
 const isCoarse = () => matchMedia("(pointer: coarse)").matches;
@@ -28,7 +34,19 @@ export function Composer(props: Props) {
   const name = useId();
   const isBusy = state?.phase === "working" || state?.phase === "waiting";
   const maySteer = isBusy && state?.steers === true;
-  const isEmpty = draft.trim() === "";
+  const isEmpty = draft.trim() === "" && props.images.length === 0;
+  const [error, setError] = useState<string>();
+  const add = (files: readonly File[]) => {
+    setError(undefined);
+    withPictures(props.images, files).then(props.onImages, (caught: unknown) => setError(textOf(caught)));
+  };
+  /** Takes the pictures of what was pasted or dropped; text goes its usual way. */
+  const taken = (event: { preventDefault: () => void }, data: DataTransfer | null) => {
+    const files = props.isHosted ? picturesIn(data) : [];
+    if (files.length === 0) return;
+    event.preventDefault();
+    add(files);
+  };
 
   useLayoutEffect(() => {
     const element = field.current;
@@ -49,14 +67,27 @@ export function Composer(props: Props) {
     event.preventDefault();
     send(maySteer && (event.ctrlKey || event.metaKey) ? "now" : "next");
   };
-  const placeholder = isBusy ? "Add to the queue" : state?.phase === "ended" ? "The session has ended" : `Ask ${oneLine(state?.agent ?? "the agent", 40)}`;
+  const placeholder = !props.isHosted ? "Write to the others" : isBusy ? "Add to the queue" : state?.phase === "ended" ? "The session has ended" : `Ask ${oneLine(state?.agent ?? "the agent", 40)}`;
 
   return (
-    <form className="composer" onSubmit={submitted} aria-label="Write to the agent">
+    <form className="composer" onSubmit={submitted} aria-label={props.isHosted ? "Write to the agent" : "Write to the others"}
+      onDragOver={(event) => event.preventDefault()} onDrop={(event) => taken(event, event.dataTransfer)}>
+      {props.images.length > 0 && (
+        <ul className="pictures" aria-label="Pictures">
+          {props.images.map(({ mimeType, data }, at) => (
+            <li key={at}>
+              <img src={`data:${mimeType};base64,${data}`} alt={`Picture ${at + 1}`} />
+              <button type="button" aria-label={`Remove picture ${at + 1}`} onClick={() => props.onImages(props.images.filter((_, place) => place !== at))}><Icon name="cross" size={12} /></button>
+            </li>
+          ))}
+        </ul>
+      )}
+      {error !== undefined && <p className="error-text" role="alert">{error}</p>}
       <label className="hidden-label" htmlFor={name}>Prompt</label>
       <textarea id={name} ref={field} rows={1} value={draft} placeholder={placeholder} dir="auto" maxLength={600_000}
-        enterKeyHint={isCoarse() ? "enter" : "send"} onChange={(event) => props.onDraft(event.target.value)} onKeyDown={keyed} />
+        enterKeyHint={isCoarse() ? "enter" : "send"} onChange={(event) => props.onDraft(event.target.value)} onKeyDown={keyed} onPaste={(event) => taken(event, event.clipboardData)} />
       <div className="bar">
+        {props.isHosted && <Files onFiles={add} />}
         {state && (
           <>
             <Pick label="Mode" value={state.mode} choices={modesOf(state, props.mayBypass)} disabled={!props.isOwner} onPick={props.onMode} />
@@ -81,6 +112,27 @@ export function Composer(props: Props) {
           )}
       </div>
     </form>
+  );
+}
+
+/** Pictures from files; on a telephone also from the camera. */
+function Files({ onFiles }: { onFiles: (files: readonly File[]) => void }) {
+  const [files, camera] = [useRef<HTMLInputElement>(null), useRef<HTMLInputElement>(null)];
+  const changed = (input: HTMLInputElement) => {
+    onFiles([...(input.files ?? [])]);
+    input.value = "";
+  };
+  return (
+    <>
+      <input ref={files} type="file" accept="image/*" multiple hidden aria-label="Pictures" onChange={(event) => changed(event.currentTarget)} />
+      <button type="button" className="icon-button attach" aria-label="Add pictures" title="Add pictures" onClick={() => files.current?.click()}><Icon name="image" /></button>
+      {isCoarse() && (
+        <>
+          <input ref={camera} type="file" accept="image/*" capture="environment" hidden aria-label="Camera" onChange={(event) => changed(event.currentTarget)} />
+          <button type="button" className="icon-button attach" aria-label="Take a picture" title="Take a picture" onClick={() => camera.current?.click()}><Icon name="camera" /></button>
+        </>
+      )}
+    </>
   );
 }
 

@@ -4,7 +4,7 @@ import { Link } from "wouter";
 import { Icon } from "../base/icons.tsx";
 import { useStore } from "../base/store.ts";
 import { useTitle } from "../base/title.ts";
-import { ago, folder } from "../base/words.ts";
+import { clock, folder } from "../base/words.ts";
 import { account } from "../data/account.ts";
 import { draftOf, keptDraft, saveDraft } from "../data/drafts.ts";
 import type { SessionFeed } from "../data/feed.ts";
@@ -15,6 +15,7 @@ import { oneLine, visible } from "../text/visible.ts";
 import { ShareDialog } from "../share/dialog.tsx";
 import { Composer } from "./composer.tsx";
 import { Details } from "./details.tsx";
+import { MOST_PICTURES, type Picture } from "./pictures.ts";
 import { Phase } from "./phase.tsx";
 import { Plan } from "./plan.tsx";
 import { Requests } from "./requests.tsx";
@@ -44,7 +45,7 @@ export function Session({ feed, isPublic = false }: { feed: SessionFeed; isPubli
           <h1><bdi>{title}</bdi></h1>
           <span className="about" title={visible(state?.directory ?? "")}><bdi>{oneLine(about.join(" · "), 200)}</bdi></span>
         </div>
-        <Phase row={row} state={state} />
+        {view.keptAt === undefined && view.isHosted && <Phase row={row} state={state} />}
         {row && view.may.own && row.hosted && (
           <button type="button" className="icon-button" aria-label="Share" title="Share" onClick={() => setShown("share")}><Icon name="share" /></button>
         )}
@@ -52,7 +53,7 @@ export function Session({ feed, isPublic = false }: { feed: SessionFeed; isPubli
       </header>
       {view.error !== undefined && <p className="banner bad" role="alert">{view.error}</p>}
       {view.error === undefined && !view.isOpen && <div className="transcript"><p className="older" role="status">Opening…</p></div>}
-      {view.keptAt !== undefined && <p className="kept-note" role="status">As it was {ago(view.keptAt)}. What came since is not here yet.</p>}
+      {view.keptAt !== undefined && <p className="kept-note" role="status">As it was at {clock(view.keptAt)}. What came since is not here yet.</p>}
       {view.isOpen && (
         <Transcript items={view.items} growing={view.growing} turnId={view.turnId} hasOlder={view.hasOlder} loadOlder={loadOlder}
           isWorking={state?.phase === "working"} nameOf={nameOf} />
@@ -66,6 +67,7 @@ export function Session({ feed, isPublic = false }: { feed: SessionFeed; isPubli
 
 function Dock({ feed }: { feed: SessionFeed }) {
   const { plan, state, may, isHosted } = useStore(feed.view);
+  const [images, setImages] = useState<readonly Picture[]>([]);
   const me = useStore(account);
   const [draft, setDraft] = useState(() => draftOf(feed.id) ?? "");
   useEffect(() => {
@@ -82,8 +84,10 @@ function Dock({ feed }: { feed: SessionFeed }) {
   };
   const prompt = (when: "now" | "next") => {
     setError(undefined);
-    sendPrompt(feed, { text: draft, when, localId: crypto.randomUUID() });
+    const attachments = images.map(({ mimeType, data }) => ({ type: "image" as const, mimeType, data }));
+    sendPrompt(feed, { text: draft, when, localId: crypto.randomUUID(), attachments });
     write("");
+    setImages([]);
   };
   return (
     <div className="dock">
@@ -91,7 +95,10 @@ function Dock({ feed }: { feed: SessionFeed }) {
         <Requests feed={feed} />
         {plan.length > 0 && <Plan entries={plan} />}
         {error !== undefined && <p className="banner bad" role="alert">{visible(error)}</p>}
-        <Unsent feed={feed} onEdit={({ text }) => write(draft === "" ? text : `${text}\n${draft}`)} />
+        <Unsent feed={feed} onEdit={({ text, attachments }) => {
+          write(draft === "" ? text : `${text}\n${draft}`);
+          setImages((before) => [...(attachments ?? []).flatMap((one) => (one.type === "image" ? [one] : [])), ...before].slice(0, MOST_PICTURES));
+        }} />
         {may.own && state?.phase === "ended" && (
           <p className="banner">
             <span>The agent has ended.</span>
@@ -100,11 +107,11 @@ function Dock({ feed }: { feed: SessionFeed }) {
         )}
         {may.prompt && state?.phase === "ended" ? null : may.prompt
           ? (
-            <Composer state={state} draft={draft} onDraft={write} onPrompt={prompt} onInterrupt={() => attempt(feed.interrupt())}
+            <Composer state={state} draft={draft} isHosted={isHosted} images={images} onImages={setImages} onDraft={write} onPrompt={prompt} onInterrupt={() => attempt(feed.interrupt())}
               onMode={(mode) => attempt(feed.setMode(mode))} onModel={(model) => attempt(feed.setModel(model))}
               isOwner={may.own} mayChangeModel={may.approve} mayBypass={may.own && me.state === "ready" && me.role === "primary"} />
           )
-          : <p className="reader-note">{isHosted ? "You can read this session. Its owner has not let you write in it." : "This session has no agent to write to."}</p>}
+          : <p className="reader-note">You can read this session. Its owner has not let you write in it.</p>}
       </div>
     </div>
   );

@@ -10,6 +10,7 @@ import { type DeviceRow, devices, removeDevice } from "../data/devices.ts";
 import { textOf } from "../data/failure.ts";
 import { AddDevice } from "./add-device.tsx";
 import { About } from "./about.tsx";
+import { LookSettings } from "./look.tsx";
 import { NewWords } from "./new-words.tsx";
 import { NotificationSettings } from "./notifications.tsx";
 import { oneLine } from "../text/visible.ts";
@@ -59,6 +60,7 @@ export function Settings() {
           </section>
         )}
         <NotificationSettings />
+        <LookSettings />
         <About />
         <SignOut role={me.role} />
         {shown === "add" && <AddDevice onClose={close} onAdded={list.reload} />}

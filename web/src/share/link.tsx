@@ -1,5 +1,5 @@
 import { useState } from "react";
-import { textOf } from "../data/failure.ts";
+import { useAttempt } from "../base/attempt.ts";
 import type { SessionRow } from "../data/row.ts";
 import { endLink, newLink } from "../data/shares.ts";
 import { Address } from "./address.tsx";
@@ -18,14 +18,7 @@ export function PublicLink({ row, isBusy, onBusy }: Props) {
   const [end, setEnd] = useState(1);
   const [uses, setUses] = useState(1);
   const [address, setAddress] = useState<string>();
-  const [said, setSaid] = useState<string>();
-  const [error, setError] = useState<string>();
-  const attempt = (run: () => Promise<void>) => {
-    onBusy(true);
-    setError(undefined);
-    setSaid(undefined);
-    run().catch((caught: unknown) => setError(textOf(caught))).finally(() => onBusy(false));
-  };
+  const { error, said, setSaid, run: attempt } = useAttempt(onBusy);
   const make = () => attempt(async () => setAddress(await newLink(row.id, ENDS[end]?.[1], USES[uses]?.[1])));
   const remove = () => attempt(async () => {
     await endLink(row.id);

@@ -1,5 +1,5 @@
 import { type FormEvent, useCallback, useState } from "react";
-import { textOf } from "../data/failure.ts";
+import { useAttempt } from "../base/attempt.ts";
 import type { SessionRow } from "../data/row.ts";
 import { type Level, share, sharesOf, type Told, unshare, whoIs } from "../data/shares.ts";
 import { useLoaded } from "../data/use-loaded.ts";
@@ -23,15 +23,8 @@ export function People({ row, isBusy, onBusy }: Props) {
   const [user, setUser] = useState("");
   const [level, setLevel] = useState<Level>("view");
   const [found, setFound] = useState<{ user: string; fingerprint: string; name: string | undefined }>();
-  const [said, setSaid] = useState<string>();
-  const [error, setError] = useState<string>();
+  const { error, said, setError, setSaid, run: attempt } = useAttempt(onBusy);
 
-  const attempt = (run: () => Promise<void>) => {
-    onBusy(true);
-    setError(undefined);
-    setSaid(undefined);
-    run().catch((caught: unknown) => setError(textOf(caught))).finally(() => onBusy(false));
-  };
   const look = (event: FormEvent) => {
     event.preventDefault();
     const id = user.trim().toLowerCase();

@@ -4,7 +4,7 @@ import { PublicFeed } from "../data/public-feed.ts";
 import { Session } from "../session/page.tsx";
 
 export function PublicPage({ token }: { token: string }) {
-  const feed = useMemo(() => new PublicFeed(token, location.hash), [token]);
+  const feed = useMemo(() => new PublicFeed(token, location.href), [token]);
   useEffect(() => feed.watch(), [feed]);
   return (
     <main className="main public" id="main">

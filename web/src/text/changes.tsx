@@ -1,6 +1,8 @@
 /** What an edit changes: the lines that go and come, with three unchanged ones around. */
 import { structuredPatch } from "diff";
-import { useEffect, useMemo, useState } from "react";
+import { useEffect, useMemo, useState, useSyncExternalStore } from "react";
+import { look, setLook } from "../base/look.ts";
+import { useStore } from "../base/store.ts";
 import { strict } from "./visible.ts";
 
 /** Beyond this the whole text is shown as new: finding the smallest change takes too long. */
@@ -44,6 +46,32 @@ function linesOf(diff: Diff): Line[] {
   return lines;
 }
 
+/** What goes and what comes instead of it, on one line. */
+function beside(lines: readonly Line[]): [old: Line | undefined, now: Line | undefined][] {
+  const rows: [Line | undefined, Line | undefined][] = [];
+  for (let at = 0; at < lines.length;) {
+    const [gone, come]: [Line[], Line[]] = [[], []];
+    for (; lines[at]?.sign === "-"; at++) gone.push(lines[at] as Line);
+    for (; lines[at]?.sign === "+"; at++) come.push(lines[at] as Line);
+    for (let row = 0; row < Math.max(gone.length, come.length); row++) rows.push([gone[row], come[row]]);
+    if (gone.length + come.length > 0) continue;
+    rows.push([lines[at], lines[at]]);
+    at++;
+  }
+  return rows;
+}
+
+/** Two columns of code need so much room. */
+const WIDE = "(min-width: 1000px)";
+
+function useWide(): boolean {
+  const media = useMemo(() => matchMedia(WIDE), []);
+  return useSyncExternalStore((changed) => {
+    media.addEventListener("change", changed);
+    return () => media.removeEventListener("change", changed);
+  }, () => media.matches);
+}
+
 const CLASS = { "+": "added", "-": "removed", " ": "same", "…": "gap" } as const;
 
 interface Props {
@@ -60,6 +88,8 @@ export function Changes({ diff, onWhole }: Props) {
   const long = lines.filter(({ text }) => text.length > MOST_CHARACTERS).length;
   const isWhole = lines.length <= most && (isLong || long === 0);
   useEffect(() => onWhole?.(isWhole), [isWhole, onWhole]);
+  const isWide = useWide();
+  const isBeside = useStore(look).changes === "beside" && isWide && diff.oldText != null;
   const added = lines.filter((line) => line.sign === "+").length;
   const removed = lines.filter((line) => line.sign === "-").length;
   return (
@@ -68,13 +98,22 @@ export function Changes({ diff, onWhole }: Props) {
         <bdi className="path">{strict(diff.path)}</bdi>
         <span className="counts">
           {diff.oldText == null && <span className="new">new file</span>}
+          {isWide && diff.oldText != null && (
+            <button type="button" className="layout" onClick={() => setLook({ changes: isBeside ? "below" : "beside" })}>{isBeside ? "Unified" : "Side by side"}</button>
+          )}
           <span className="plus">+{added}</span> <span className="minus">−{removed}</span>
         </span>
       </figcaption>
       <div className="lines" tabIndex={0} role="group" aria-label={`Changes of ${strict(diff.path)}`}>
         <table>
           <tbody>
-            {lines.slice(0, most).map((line, at) => (
+            {isBeside && beside(lines.slice(0, most)).map(([old, now], at) => (
+              <tr key={at} className={old?.sign === "…" ? "gap" : "both"}>
+                <Half line={old} number={old?.before} isLong={isLong} />
+                <Half line={now} number={now?.after} isLong={isLong} />
+              </tr>
+            ))}
+            {!isBeside && lines.slice(0, most).map((line, at) => (
               <tr key={at} className={CLASS[line.sign]}>
                 <td className="number" aria-hidden="true">{line.after ?? line.before ?? ""}</td>
                 <td className="sign">{line.sign === " " ? "" : line.sign}</td>
@@ -96,6 +135,19 @@ export function Changes({ diff, onWhole }: Props) {
       )}
       {diff.cut ? <p className="cut">{diff.cut.toLocaleString()} bytes are missing here.</p> : null}
     </figure>
+  );
+}
+
+function Half({ line, number, isLong }: { line: Line | undefined; number: number | undefined; isLong: boolean }) {
+  const of = line === undefined ? "none" : CLASS[line.sign];
+  return (
+    <>
+      <td className={`number ${of}`} aria-hidden="true">{number ?? ""}</td>
+      <td className={`line half ${of}`}>
+        {line && line.sign !== " " && <span className={line.sign === "…" ? "" : "hidden-label"}>{line.sign} </span>}
+        {line && line.sign !== "…" && <Text text={line.text} isLong={isLong} />}
+      </td>
+    </>
   );
 }
 

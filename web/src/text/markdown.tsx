@@ -5,6 +5,7 @@
 import type { Token, Tokens } from "marked";
 import { Fragment, memo, type ReactNode, useMemo, useRef } from "react";
 import { type Blocks, blocksOf, more } from "./blocks.ts";
+import { Code } from "./code.tsx";
 import { Long } from "./long.tsx";
 import { visible } from "./visible.ts";
 
@@ -120,11 +121,6 @@ function block(token: Token, tight = false): ReactNode {
     default:
       return <p>{visible(token.raw)}</p>;
   }
-}
-
-function Code({ text, language }: { text: string; language: string | undefined }) {
-  const name = /^[\w+#.-]{1,20}/.exec(language ?? "")?.[0];
-  return <Long className="code" text={visible(text)} label={name ? `Code, ${name}` : "Code"} corner={name} />;
 }
 
 /** A block that is drawn again only when its text has changed, so that a selection in what was written before stays. */

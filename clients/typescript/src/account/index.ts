@@ -10,7 +10,7 @@ export { LiveSession, type Sent } from "./live.js";
 export type { Told } from "./machine-access.js";
 export { Machines, type Machine, type MachineMetadata, type RunnerState } from "./machines.js";
 export { People } from "./people.js";
-export { NO_HOST, PublicSession } from "./public-view.js";
+export { NO_HOST, PublicSession, type PublicOptions } from "./public-view.js";
 export { recover, type Recovering } from "./recovering.js";
 export { Sessions, type Metadata, type SessionFilter } from "./sessions.js";
 export type { Start, Starting } from "./start.js";

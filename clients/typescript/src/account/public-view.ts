@@ -23,6 +23,10 @@ export const NO_HOST = "this link does not say which machine hosts the session; 
 /** Messages that are loaded at once. */
 const PAGE = 300;
 
+export interface PublicOptions extends Omit<ClientOptions, "base" | "credential"> {
+  viewing?: string;
+}
+
 export class PublicSession {
   /** What a live session shows. Which person has signed a message is what the message says: who has no account cannot read device lists.
    * The machine's key is in the link. Everybody who may write to the session can sign, so nothing else says who the machine is. */
@@ -41,12 +45,12 @@ export class PublicSession {
     private readonly host: string | undefined,
   ) {}
 
-  /** Opens a link, which costs one use, and loads its newest messages. */
-  static async open(address: string, options: Omit<ClientOptions, "base" | "credential"> = {}): Promise<PublicSession> {
+  /** Opens a link, which costs one use, and loads its newest messages. A program that begins anew gives the `viewing` of before (any id):
+   * then it costs no other use. */
+  static async open(address: string, { viewing = newId(), ...options }: PublicOptions = {}): Promise<PublicSession> {
     const { base, token, secret } = readShareAddress(address);
     const client = new Client({ ...options, base });
-    // With the same key a repetition costs no other use.
-    const headers = { "idempotency-key": newId() };
+    const headers = { "idempotency-key": viewing };
     const params = { path: { token }, query: { limit: PAGE } };
     const page = await client.data(client.http.GET("/v1/public-sessions/{token}", { params, headers }));
     if (!page.encryptedKey) throw new Refused("This link was made without a key, so the session cannot be opened. Ask for a new link.");

@@ -16,6 +16,11 @@ fn a_person_comes_back_to_the_page() {
     tell("away");
 }
 
+#[test]
+fn a_person_does_the_rest_of_the_page() {
+    tell("more");
+}
+
 /// Tells one of the stories, with a server and a terminal of its own.
 fn tell(story: &str) {
     let server = User::new(None);

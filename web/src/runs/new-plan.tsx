@@ -1,0 +1,100 @@
+/** Writes a plan: it is checked while one types, and drawn before it is sent. */
+import { type FormEvent, useEffect, useMemo, useState } from "react";
+import { Link, useLocation } from "wouter";
+import { useAttempt } from "../base/attempt.ts";
+import { Icon } from "../base/icons.tsx";
+import { useTitle } from "../base/title.ts";
+import { keptDraft, saveDraft } from "../data/drafts.ts";
+import { submitPlan, type Task } from "../data/runs.ts";
+import { paths } from "../shell/route.ts";
+import { visible } from "../text/visible.ts";
+import { Graph, MOST_DRAWN } from "./graph.tsx";
+import type { Read } from "./plan.ts";
+
+const DRAFT = "plan";
+/** Typing is checked when it rests, after so many milliseconds. */
+const REST_MS = 250;
+const EXAMPLE = `title: Review this project
+defaults:
+  provider: claude
+  workingDirectory: /home/me/project
+tasks:
+  - key: look
+    prompt: What is this project?
+  - key: improve
+    dependsOn: [look]
+    prompt: |
+      Improve it: {{tasks.look.output}}
+`;
+
+export function NewPlan() {
+  const [text, setText] = useState("");
+  const [read, setRead] = useState<{ of: string; is: Read }>();
+  const [isBusy, setBusy] = useState(false);
+  const [, go] = useLocation();
+  const { error, run } = useAttempt(setBusy);
+  useTitle("New run");
+  useEffect(() => void keptDraft(DRAFT).then((kept) => setText((typed) => typed || kept)), []);
+  useEffect(() => {
+    let isGone = false;
+    const timer = setTimeout(() => {
+      if (text.trim() === "") return setRead(undefined);
+      void import("./plan.ts").then(({ readPlan }) => {
+        if (!isGone) setRead({ of: text, is: readPlan(text) });
+      });
+    }, REST_MS);
+    return () => {
+      isGone = true;
+      clearTimeout(timer);
+    };
+  }, [text]);
+  const write = (typed: string) => {
+    setText(typed);
+    saveDraft(DRAFT, typed);
+  };
+  const plan = read?.is.error === undefined ? read?.is : undefined;
+  const submitted = (event: FormEvent) => {
+    event.preventDefault();
+    if (!plan || read?.of !== text) return;
+    run(async () => {
+      const id = await submitPlan(plan.body);
+      write("");
+      go(paths.run(id));
+    });
+  };
+  return (
+    <div className="page">
+      <div className="inner">
+        <div className="heading">
+          <Link href={paths.runs} className="icon-button" aria-label="All runs"><Icon name="back" /></Link>
+          <h1>New run</h1>
+          <span className="space" />
+        </div>
+        <form className="stack" onSubmit={submitted}>
+          <label className="field">
+            <span>Plan</span>
+            <textarea className="input mono plan-text" value={text} rows={16} spellCheck={false} autoCapitalize="off" placeholder={EXAMPLE} maxLength={1 << 20}
+              aria-describedby="plan-state" onChange={(event) => write(event.target.value)} />
+            <small>YAML, as <code>ensemble run</code> takes it. Its prompts are not sealed: the server reads them.</small>
+          </label>
+          <div id="plan-state" role="status">
+            {read?.is.error !== undefined && <p className="error-text">{visible(read.is.error)}</p>}
+            {plan && <p className="soft">{plan.tasks.length === 1 ? "One task." : `${plan.tasks.length.toLocaleString()} tasks.`}{plan.tasks.length > MOST_DRAWN && " More than are drawn."}</p>}
+          </div>
+          {plan && plan.tasks.length <= MOST_DRAWN && <Drawing tasks={plan.tasks} />}
+          {error !== undefined && <p className="error-text" role="alert">{error}</p>}
+          <div className="actions">
+            <button type="submit" className="button primary" disabled={isBusy || !plan || read?.of !== text}>{isBusy ? "Sending…" : "Begin it"}</button>
+            {text === "" && <button type="button" className="button" onClick={() => write(EXAMPLE)}>Begin with an example</button>}
+          </div>
+        </form>
+      </div>
+    </div>
+  );
+}
+
+function Drawing({ tasks }: { tasks: { id: string; title: string; dependsOn: string[] }[] }) {
+  const drawn = useMemo(() => tasks.map((one) => ({ ...one, ref: one.id, taskKey: one.id, status: "queued", attempt: 0 }) as unknown as Task), [tasks]);
+  const [chosen, setChosen] = useState<string>();
+  return <Graph tasks={drawn} chosen={chosen} onChoose={setChosen} />;
+}

@@ -1,0 +1,207 @@
+// What the other stories leave out: pictures, plans, people without an agent, looks, machines; and everything by keys alone.
+//
+// `crates/cli/tests/stories/page.rs` runs this as it runs the first one.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe } from "node:test";
+import { accessible, launch, person, pictures, SOON } from "../browser.mjs";
+import { exists, phase, signUp, steps } from "./people.mjs";
+import { ensemble } from "./terminal.mjs";
+
+const origin = new URL(process.env.ENSEMBLE_URL).origin;
+
+describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
+  let browser, me, session, runner;
+  before(async () => {
+    browser = await launch();
+    me = await person(browser, origin);
+  });
+  after(async () => {
+    if (session) await ensemble(["stop", session]).catch(() => undefined);
+    runner?.kill();
+    await browser?.close();
+  });
+  const step = steps();
+
+  step("a session is begun", async () => {
+    const { page, checked } = me;
+    await signUp(page, origin);
+    session = await ensemble(["claude", "--title", "The rest", "--dir", "work", "--detach", "[[say ready]]"]);
+    await page.getByRole("main").getByRole("link", { name: /The rest/ }).click();
+    await phase(page, "Ready").waitFor();
+    checked();
+  });
+
+  step("a picture is pasted, made smaller, and sent", async () => {
+    const { page, checked } = me;
+    const prompt = page.getByLabel("Prompt");
+    await prompt.focus();
+    // A photograph of 12 megapixels, as noise: nothing compresses worse.
+    await page.evaluate(async () => {
+      const canvas = new OffscreenCanvas(4_000, 3_000);
+      const context = canvas.getContext("2d");
+      for (let at = 0; at < 4_000; at++) {
+        context.fillStyle = `hsl(${(at * 47) % 360} 80% ${20 + ((at * 13) % 60)}%)`;
+        context.fillRect((at * 331) % 4_000, (at * 173) % 3_000, 90, 70);
+      }
+      const file = new File([await canvas.convertToBlob({ type: "image/png" })], "large.png", { type: "image/png" });
+      const clipboardData = new DataTransfer();
+      clipboardData.items.add(file);
+      document.activeElement.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
+    });
+    await page.getByRole("img", { name: "Picture 1" }).waitFor();
+    await page.getByLabel("Pictures", { exact: true }).and(page.locator("input")).setInputFiles({ name: "no.png", mimeType: "image/png", buffer: Buffer.from("no picture") });
+    await page.getByText("no.png is no picture that this browser can read.").waitFor();
+    await prompt.fill("[[say seen]]");
+    await accessible(page, "a prompt with a picture");
+    await pictures(page, "composer-picture");
+    await page.getByRole("button", { name: "Send" }).click();
+    await page.getByRole("log").getByRole("img", { name: "Image 1" }).waitFor();
+    const log = (await ensemble(["log", session, "--json"])).split("\n").map((line) => JSON.parse(line).body);
+    const { attachments } = log.findLast(({ type }) => type === "prompt");
+    assert.equal(attachments.length, 1);
+    assert.ok(attachments[0].data.length < 512 * 1_024 && attachments[0].data.length > 1_000, `${attachments[0].data.length}`);
+    checked();
+  });
+
+  step("a plan is checked while it is written, drawn, and begun", async () => {
+    const { page, checked } = me;
+    runner = spawn(process.env.ENSEMBLE, ["runner"], { cwd: homedir(), stdio: "ignore" });
+    await page.goto(`${origin}/runs`);
+    await page.getByRole("main").getByRole("link", { name: "New" }).click();
+    await page.getByRole("button", { name: "Begin with an example" }).click();
+    await page.getByText("2 tasks.").waitFor();
+    const plan = page.getByLabel("Plan");
+    const begin = page.getByRole("button", { name: "Begin it" });
+    for (const [text, said] of [
+      ["tasks: [", /Line 1, column/],
+      ["tasks: [{key: a, prompt: x, provider: claude, workingDirectory: /, dependsOn: [a]}]", /waits for itself/],
+      ["tasks: [{prompt: x, provider: claude}]", /workingDirectory/],
+      ["tasks: [{prompt: x, colour: red}]", /no member `colour`/],
+    ]) {
+      await plan.fill(text);
+      await page.getByText(said).waitFor();
+      assert.ok(await begin.isDisabled());
+    }
+    const work = join(homedir(), "work");
+    await plan.fill(`title: From the page\ndefaults: {provider: claude, workingDirectory: ${work}}\ntasks:\n  - {key: one, title: One, prompt: "[[say one is done]]"}\n  - {key: two, title: Two, dependsOn: [one], prompt: "[[say two is done]]"}\n`);
+    await page.getByRole("group", { name: /The tasks/ }).getByRole("button", { name: /Two/ }).waitFor();
+    await accessible(page, "a plan");
+    await pictures(page, "plan");
+    await page.reload();
+    assert.match(await plan.inputValue(), /From the page/, "what was typed is still there");
+    await begin.click();
+    await page.getByRole("heading", { name: "From the page" }).waitFor();
+    await page.getByText("Completed ·").waitFor();
+    checked();
+  });
+
+  step("people write to each other where no agent is", async () => {
+    const { page, checked } = me;
+    const { session: talk } = JSON.parse(await ensemble(["session", "create", "--title", "Only people", "--json"]));
+    await page.goto(`${origin}/sessions/${talk.id}`);
+    await page.getByRole("heading", { name: "Only people" }).waitFor();
+    await page.getByLabel("Prompt").fill("Plums are ripe");
+    await page.getByRole("button", { name: "Send" }).click();
+    await page.getByRole("log").getByText("Plums are ripe", { exact: true }).waitFor();
+    await ensemble(["session", "send", talk.id, "and pears"]);
+    await page.getByRole("log").getByText("and pears", { exact: true }).waitFor();
+    await accessible(page, "people");
+    await pictures(page, "people");
+    checked();
+  });
+
+  step("theme and language of dates are chosen for this browser", async () => {
+    const { page, checked } = me;
+    await page.goto(`${origin}/settings`);
+    await page.getByLabel("Theme").selectOption("dark");
+    const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    assert.equal(await ground(), "rgb(16, 16, 19)");
+    await page.getByLabel("Dates").selectOption("ja");
+    await page.getByText(/3月9日/).waitFor();
+    await page.reload();
+    await page.getByText(/3月9日/).waitFor();
+    assert.equal(await ground(), "rgb(16, 16, 19)");
+    await page.getByLabel("Theme").selectOption("system");
+    await page.getByLabel("Dates").selectOption("");
+    checked();
+  });
+
+  step("all of it is done by keys alone", async () => {
+    const { page, checked } = me;
+    /** Moves the focus on until it is on what has this name. */
+    const tabTo = async (name) => {
+      for (let count = 0; count < 80; count++) {
+        await page.keyboard.press("Tab");
+        const at = await page.evaluate(() => {
+          const one = document.activeElement;
+          const label = one?.labels?.[0]?.textContent ?? "";
+          return { name: `${one?.getAttribute("aria-label") ?? ""} ${label} ${one?.textContent ?? ""}`.trim(), isShown: one ? getComputedStyle(one).outlineStyle !== "none" || one.matches("textarea, input") : false };
+        });
+        if (!name.test(at.name)) continue;
+        assert.ok(at.isShown, `nobody sees where the focus is: ${at.name}`);
+        return;
+      }
+      assert.fail(`the focus does not come to ${name}`);
+    };
+    await page.goto(origin);
+    await page.getByRole("main").getByRole("link", { name: /The rest/ }).waitFor();
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    await page.keyboard.press("Control+k");
+    await page.keyboard.type("the rest");
+    await page.getByRole("option", { name: /The rest/ }).waitFor();
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: "The rest" }).waitFor();
+    await page.waitForTimeout(5000); await page.screenshot({ path: "/tmp/talk.png" });
+    await phase(page, "Ready").waitFor();
+    await tabTo(/^Prompt/);
+    await page.keyboard.type("[[run touch keys]]");
+    await page.keyboard.press("Enter");
+    await page.getByRole("region", { name: /The agent asks/ }).waitFor();
+    await page.goto(page.url());
+    await page.getByRole("region", { name: /The agent asks/ }).waitFor();
+    await tabTo(/^(Yes|Allow)/);
+    // Buttons take nothing just after they appeared.
+    await page.waitForFunction(() => document.activeElement.getAttribute("aria-disabled") === "false");
+    await page.keyboard.press("Enter");
+    await page.getByRole("log").getByText(/allowed by you/).first().waitFor();
+    await phase(page, "Ready").waitFor();
+    assert.ok(await exists("keys"));
+    await tabTo(/^Details/);
+    await page.keyboard.press("Enter");
+    await page.getByRole("dialog", { name: "Session" }).waitFor();
+    await tabTo(/Title/);
+    await page.keyboard.press("Control+a");
+    await page.keyboard.type("By keys");
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: "By keys" }).waitFor();
+    await page.keyboard.press("Control+k");
+    await page.keyboard.type("machines");
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: "Machines" }).waitFor();
+    await page.getByRole("button", { name: /^Delete/ }).first().waitFor();
+    await tabTo(/^Delete/);
+    await page.keyboard.press("Enter");
+    await page.getByText("Its sessions stay to be read.").waitFor();
+    await accessible(page, "deleting a machine");
+    await pictures(page, "machine-delete");
+    await tabTo(/^Keep/);
+    await page.keyboard.press("Enter");
+    await page.getByText("Its sessions stay to be read.").waitFor({ state: "detached" });
+    checked();
+  });
+
+  step("a machine is deleted", async () => {
+    const { page, checked } = me;
+    runner.kill();
+    const machine = page.getByRole("main").getByRole("listitem");
+    await machine.getByRole("button", { name: /^Delete/ }).first().click();
+    await machine.getByRole("button", { name: "Delete it" }).click();
+    await page.getByText(/^Deleted: /).waitFor({ timeout: SOON });
+    await page.getByText("No machines yet").waitFor();
+    checked();
+  });
+});
