@@ -155,8 +155,7 @@ describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
     await page.getByRole("option", { name: /The rest/ }).waitFor();
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: "The rest" }).waitFor();
-    await page.waitForTimeout(5000); await page.screenshot({ path: "/tmp/talk.png" });
-    await phase(page, "Ready").waitFor();
+    await phase(page, /Ready|Parked/).waitFor();
     await tabTo(/^Prompt/);
     await page.keyboard.type("[[run touch keys]]");
     await page.keyboard.press("Enter");

@@ -1,0 +1,84 @@
+// Code in colours, changes side by side, pictures, and prompts that were not sent, with made-up contents.
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { accessible, DESK, PHONE, pictures } from "../browser.mjs";
+import { gallery } from "./gallery.mjs";
+
+const says = (text) => ({ type: "text", turnId: "t", part: 0, text });
+
+describe("what is shown", () => {
+  let shown;
+  before(async () => {
+    shown = await gallery();
+  });
+  after(() => shown?.stop());
+
+  test("code has colours, in a language that is known and up to a bound, and is the same text", async () => {
+    const rust = "fn main() { let x = \"1\"; } // \u202E<b>";
+    const long = "let x = 1;\n".repeat(2_000);
+    const { page, context, checked } = await shown.open({ bodies: [says(`\`\`\`rust\n${rust}\n\`\`\`\n\n\`\`\`nothing\nfn a() {}\n\`\`\`\n\n\`\`\`javascript\n${long}\`\`\``)] });
+    const block = page.getByRole("group", { name: "Code, rust" });
+    await block.locator(".hljs-keyword", { hasText: "fn" }).waitFor();
+    assert.equal(await block.innerText(), rust.replace("\u202E", "\\u{202e}"));
+    assert.equal(await page.locator("b").count(), 0);
+    await accessible(page, "code");
+    await pictures(page, "code");
+    assert.equal(await page.getByRole("group", { name: "Code, nothing" }).locator("span").count(), 0);
+    assert.equal(await page.getByRole("group", { name: "Code, javascript" }).locator("span").count(), 0);
+    checked();
+    await context.close();
+  });
+
+  test("a change stands side by side where there is room, and is remembered so", async () => {
+    const change = { type: "diff", path: "/w/limits.rs", oldText: "one\ntwo\nthree\n", newText: "one\n2\nmore\nthree\n" };
+    const call = { type: "tool_call", turnId: "t", toolCallId: "a", title: "Edit", kind: "edit", status: "completed", content: [change] };
+    const { page, context, checked } = await shown.open({ bodies: [call] }, { viewport: DESK });
+    await page.getByRole("log").getByText("Edit").click();
+    const rows = () => page.locator(".changes tr").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.textContent.trim())));
+    assert.deepEqual(await rows(), [["1", "", "one"], ["2", "-", "two"], ["2", "+", "2"], ["3", "+", "more"], ["4", "", "three"]]);
+    await page.getByRole("button", { name: "Side by side" }).click();
+    assert.deepEqual(await rows(), [["1", "one", "1", "one"], ["2", "- two", "2", "+ 2"], ["", "", "3", "+ more"], ["3", "three", "4", "three"]]);
+    await accessible(page, "changes side by side");
+    await pictures(page, "changes");
+    await page.setViewportSize(PHONE);
+    await page.getByRole("button", { name: "Unified" }).waitFor({ state: "detached" });
+    assert.equal((await rows())[0].length, 3, "a phone has no room for it");
+    await page.setViewportSize(DESK);
+    await page.reload();
+    await page.getByRole("log").getByText("Edit").click();
+    await page.getByRole("button", { name: "Unified" }).waitFor();
+    checked();
+    await context.close();
+  });
+
+  test("a prompt that was not sent outlives a reload, and is sent again with its id", async () => {
+    const { page, context, checked } = await shown.open({ bodies: [] });
+    await page.getByLabel("Prompt").fill("Do it");
+    await page.getByRole("button", { name: "Send" }).click();
+    await page.getByText("Not sent: The connection broke.").waitFor();
+    const [first] = await page.evaluate(() => globalThis.prompted);
+    // What is kept is written by the time that it can be read again.
+    await page.waitForFunction(async () => {
+      const db = await new Promise((resolve) => {
+        const request = indexedDB.open(`ensemble ${location.origin} kept`);
+        request.onsuccess = () => resolve(request.result);
+      });
+      const keys = await new Promise((resolve) => {
+        const request = db.transaction("records").objectStore("records").getAllKeys();
+        request.onsuccess = () => resolve(request.result);
+      });
+      db.close();
+      return keys.some((key) => key.startsWith("unsent "));
+    });
+    await page.addInitScript(() => {
+      globalThis.worksAtOnce = true;
+    });
+    await page.reload();
+    await page.getByText("Not sent: The connection broke.").waitFor();
+    await page.getByRole("button", { name: "Send again" }).click();
+    await page.getByText("Not sent:").waitFor({ state: "detached" });
+    assert.equal((await page.evaluate(() => globalThis.prompted)).at(-1), first);
+    checked();
+    await context.close();
+  });
+});
