@@ -4,6 +4,7 @@ import type { components } from "@ensemble/client";
 import { Store } from "../base/store.ts";
 import { mine } from "./account.ts";
 import { textOf } from "./failure.ts";
+import { keepTrying } from "./keep-trying.ts";
 import { whileSeen } from "./seen.ts";
 
 type Schemas = components["schemas"];
@@ -52,9 +53,8 @@ export class RunFeed {
 
   watch(): () => void {
     const stop = new AbortController();
-    whileSeen((signal) => this.#follow(signal), stop.signal).catch((error: unknown) => {
-      if (!stop.signal.aborted) this.view.update((before) => ({ ...before, error: textOf(error) }));
-    });
+    const failed = (error: unknown): void => this.view.update((before) => ({ ...before, error: textOf(error) }));
+    void whileSeen((seen) => keepTrying(() => this.#follow(seen), failed, seen), stop.signal);
     return () => stop.abort();
   }
 

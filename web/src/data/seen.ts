@@ -29,7 +29,9 @@ export async function whileSeen(run: (signal: AbortSignal) => Promise<void>, sig
     signal.addEventListener("abort", stop, { once: true });
     try {
       const isOver = await inPlace(async (taken) => {
-        await run(taken);
+        await run(taken).catch((error: unknown) => {
+          if (!taken.aborted) throw error;
+        });
         return !taken.aborted;
       }, line);
       if (isOver) return;

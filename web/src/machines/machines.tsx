@@ -41,7 +41,7 @@ function Entry({ row }: { row: MachineRow }) {
   });
   const about = [row.system, row.ref].filter((text) => text !== undefined && text !== "").join(" · ");
   return (
-    <div className="entry">
+    <div className={asks ? "entry asks" : "entry"}>
       <span className={row.online ? "dot idle" : "dot"} />
       <span className="what">
         <bdi className="name">{oneLine(row.name, 120)}</bdi>

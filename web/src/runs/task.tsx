@@ -3,6 +3,7 @@ import { useEffect, useState } from "react";
 import { Link } from "wouter";
 import { textOf } from "../data/failure.ts";
 import { followOutput, type Task } from "../data/runs.ts";
+import { whileSeen } from "../data/seen.ts";
 import { paths } from "../shell/route.ts";
 import { Long } from "../text/long.tsx";
 import { Markdown } from "../text/markdown.tsx";
@@ -28,7 +29,7 @@ function Output({ run, task }: { run: string; task: string }) {
   const [error, setError] = useState<string>();
   useEffect(() => {
     const stop = new AbortController();
-    followOutput(run, task, setText, stop.signal).then(
+    whileSeen((seen) => followOutput(run, task, setText, seen), stop.signal).then(
       () => setText((before) => before ?? ""),
       (caught: unknown) => {
         if (!stop.signal.aborted) setError(textOf(caught));

@@ -38,7 +38,7 @@ export function Composer(props: Props) {
   const [error, setError] = useState<string>();
   const add = (files: readonly File[]) => {
     setError(undefined);
-    withPictures(props.images, files).then(props.onImages, (caught: unknown) => setError(textOf(caught)));
+    withPictures(props.images, files).then((all) => props.onImages(all), (caught: unknown) => setError(textOf(caught)));
   };
   /** Takes the pictures of what was pasted or dropped; text goes its usual way. */
   const taken = (event: { preventDefault: () => void }, data: DataTransfer | null) => {

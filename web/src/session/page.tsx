@@ -46,7 +46,7 @@ export function Session({ feed, isPublic = false }: { feed: SessionFeed; isPubli
           <span className="about" title={visible(state?.directory ?? "")}><bdi>{oneLine(about.join(" · "), 200)}</bdi></span>
         </div>
         {view.keptAt === undefined && view.isHosted && <Phase row={row} state={state} />}
-        {row && view.may.own && row.hosted && (
+        {row && view.may.own && (
           <button type="button" className="icon-button" aria-label="Share" title="Share" onClick={() => setShown("share")}><Icon name="share" /></button>
         )}
         {row && !isPublic && <button type="button" className="icon-button" aria-label="Details" title="Details" onClick={() => setShown("details")}><Icon name="more" /></button>}

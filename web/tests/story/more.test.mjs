@@ -91,7 +91,8 @@ describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
     await accessible(page, "a plan");
     await pictures(page, "plan");
     await page.reload();
-    assert.match(await plan.inputValue(), /From the page/, "what was typed is still there");
+    // What was typed is still there.
+    await page.waitForFunction(() => document.querySelector("textarea").value.includes("From the page"));
     await begin.click();
     await page.getByRole("heading", { name: "From the page" }).waitFor();
     await page.getByText("Completed ·").waitFor();
@@ -110,6 +111,20 @@ describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
     await page.getByRole("log").getByText("and pears", { exact: true }).waitFor();
     await accessible(page, "people");
     await pictures(page, "people");
+    // Who has a link reads along.
+    await page.getByRole("button", { name: "Share" }).click();
+    const dialog = page.getByRole("dialog", { name: "Share this session" });
+    await dialog.getByRole("button", { name: "Make a link" }).click();
+    const address = await dialog.getByLabel("Address", { exact: true }).innerText();
+    await page.keyboard.press("Escape");
+    const reader = await person(browser, origin);
+    await reader.page.goto(address);
+    await reader.page.getByRole("log").getByText("and pears", { exact: true }).waitFor();
+    await page.getByLabel("Prompt").fill("and figs");
+    await page.getByRole("button", { name: "Send" }).click();
+    await reader.page.getByRole("log").getByText("and figs", { exact: true }).waitFor();
+    reader.checked();
+    await reader.context.close();
     checked();
   });
 
