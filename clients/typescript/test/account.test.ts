@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test, { after, before } from "node:test";
-import { Distrust, followHints, isProblem, Refused, type Hint } from "@ensemble/client";
+import { Distrust, followHints, isProblem, newId, Refused, type Hint } from "@ensemble/client";
 import { Account, join, MemoryStore, PublicSession, recover, unfinishedLinking } from "@ensemble/client/account";
 import { startServer, type Server } from "./server.js";
 
@@ -165,9 +165,13 @@ test("a public link is read by anybody, live", async () => {
   const session = await ann.sessions.create({ title: "Public plums" });
   const talk = await ann.sessions.converse(session.id);
   await talk.send("for everybody");
-  const { address } = await ann.sessions.createLink(session.id, { maxUses: 3 });
+  const { address } = await ann.sessions.createLink(session.id, { maxUses: 2 });
   assert.match(await server.ensemble("anybody", "share", "open", address), /Public plums[^]*for everybody/);
-  const open = await PublicSession.open(address);
+  const viewing = newId();
+  await PublicSession.open(address, { viewing });
+  // Begun anew, as after a reload, it costs no other use. There is none left.
+  const open = await PublicSession.open(address, { viewing });
+  await assert.rejects(PublicSession.open(address), (error) => isProblem(error, "LINK_NOT_FOUND"));
   assert.equal((await open.metadata()).title, "Public plums");
   const follow = open.follow({ signal: signal() });
   const next = follow.next();

@@ -1,5 +1,5 @@
 /** The account of this browser. */
-import { isProblem, NoAnswer } from "@ensemble/client";
+import { mayPass } from "@ensemble/client";
 import { Account, join, type NewWords, recover, type Recovering } from "@ensemble/client/account";
 import { IndexedDbStore } from "@ensemble/client/indexeddb";
 import { Store } from "../base/store.ts";
@@ -110,7 +110,7 @@ async function show(found: Account): Promise<void> {
     account.set(known.value);
     // Meanwhile it is read anew. Without a connection what was known stays.
     void readMe(found).catch((error: unknown) => {
-      if (!(error instanceof NoAnswer) && !isProblem(error)) account.set({ state: "failed", text: textOf(error) });
+      if (!mayPass(error)) account.set({ state: "failed", text: textOf(error) });
     });
   } else {
     await readMe(found);

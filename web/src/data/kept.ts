@@ -1,6 +1,7 @@
 /**
  * What this browser keeps so that the page shows something without a server, and forgets nothing that was typed. All of it is sealed with
- * a key that no script can export: who copies the files of the browser reads nothing. It is bounded, and wiped with the account.
+ * a key that no script can export, so the records alone say nothing; that key is guarded as the device's own is, by the browser and the
+ * disk's encryption. It is bounded, and wiped with the account.
  */
 import { IndexedDbStore } from "@ensemble/client/indexeddb";
 

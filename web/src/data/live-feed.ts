@@ -41,6 +41,8 @@ export class LiveFeed implements SessionFeed {
     this.#watchers += 1;
     if (this.#watchers === 1) {
       this.#watching = new AbortController();
+      // Who leaves the page finds it as it was.
+      document.addEventListener("visibilitychange", this.#keep, { signal: this.#watching.signal });
       void this.#begin(this.#watching.signal);
     }
     return () => {
@@ -177,11 +179,15 @@ export class LiveFeed implements SessionFeed {
       ...before, state, turnId: turnId || undefined, items: view.items.slice(), open: view.open, plan: view.plan?.entries ?? [],
       growing: view.growing().map(([part, { text, isThought }]) => ({ part, text, isThought })), may: this.#may(), rejected: this.#rejected() ?? before.rejected,
     }));
-    this.#keeping ??= setTimeout(() => {
-      this.#keeping = undefined;
-      void keepView(this.id, this.view.get());
-    }, KEPT_AFTER_MS);
+    this.#keeping ??= setTimeout(this.#keep, KEPT_AFTER_MS);
   }
+
+  readonly #keep = (): void => {
+    if (this.#keeping === undefined) return;
+    clearTimeout(this.#keeping);
+    this.#keeping = undefined;
+    void keepView(this.id, this.view.get());
+  };
 
   #rejected(): FeedView["rejected"] {
     let found: FeedView["rejected"];

@@ -9,7 +9,7 @@ import { ensemble } from "./terminal.mjs";
 
 const origin = new URL(process.env.ENSEMBLE_URL).origin;
 
-/** What the page has kept in the browser, as a program would find it that reads the disk. */
+/** What the page has kept in the browser, as it lies in its database. */
 const kept = (page) => page.evaluate(async () => {
   const done = (request) => new Promise((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);
@@ -24,20 +24,20 @@ const kept = (page) => page.evaluate(async () => {
   return { names, text, isKeySecret: key?.extractable === false };
 });
 
-/** Waits until the page has kept a record whose name begins so. */
-async function isKept(page, name) {
-  await page.waitForFunction(async (wanted) => {
+/** Waits until the page has kept a record whose name begins so, after a time. */
+async function isKept(page, name, after = "") {
+  await page.waitForFunction(async ([wanted, since]) => {
     const db = await new Promise((resolve) => {
       const request = indexedDB.open(`ensemble ${location.origin} kept`);
       request.onsuccess = () => resolve(request.result);
     });
-    const keys = await new Promise((resolve) => {
-      const request = db.transaction("records").objectStore("records").getAllKeys();
-      request.onsuccess = () => resolve(request.result);
+    const index = await new Promise((resolve) => {
+      const request = db.transaction("records").objectStore("records").get("index");
+      request.onsuccess = () => resolve(request.result ?? []);
     });
     db.close();
-    return keys.some((key) => key.startsWith(wanted));
-  }, name, { polling: 500 });
+    return index.some(({ name: found, at }) => found.startsWith(wanted) && at > since);
+  }, [name, after], { polling: 500 });
 }
 
 describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
@@ -65,8 +65,12 @@ describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
     await page.getByRole("main").getByRole("link", { name: /Far away/ }).click();
     await page.getByRole("log").getByText("the first words", { exact: true }).waitFor();
     await phase(page, "Ready").waitFor();
+    // What is kept from now on has the words.
+    const since = new Date().toISOString();
+    await ensemble(["prompt", session, "[[say some more]]"]);
+    await page.getByRole("log").getByText("some more", { exact: true }).waitFor();
     await page.getByLabel("Prompt").fill("half a thought");
-    await isKept(page, "view ");
+    await isKept(page, "view ", since);
     await isKept(page, "draft ");
     await page.evaluate(() => navigator.serviceWorker.ready.then(() => undefined));
     const { text, isKeySecret } = await kept(page);
