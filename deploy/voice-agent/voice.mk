@@ -1,13 +1,22 @@
 # Targets of the voice gateway and its reference agent.
 VOICE_VENV := $(CACHE)/venv-voice
 
-.PHONY: test-livekit voice-agent bench-voice
+# The rules of the agent that need no library are part of `make test`; the others are skipped by name without aiohttp.
+test: test-agent-rules
+
+.PHONY: test-agent-rules test-voice-agent test-livekit voice-agent bench-voice
 
 # Made anew when the requirements change.
 $(VOICE_VENV)/.made: deploy/voice-agent/requirements.txt deploy/voice-agent/constraints.txt
 	python3 -m venv $(VOICE_VENV)
 	$(VOICE_VENV)/bin/pip install --quiet --disable-pip-version-check -r $<
 	touch $@
+
+test-agent-rules:
+	python3 -m unittest discover -q -s deploy/voice-agent/tests
+
+test-voice-agent: $(VOICE_VENV)/.made ## all tests of the reference agent, with its libraries
+	$(VOICE_VENV)/bin/python -m unittest discover -s deploy/voice-agent/tests
 
 test-livekit: ## the voice scenario against the LiveKit server at LIVEKIT_URL, with the reference agent
 ifeq ($(LIVEKIT_URL),)

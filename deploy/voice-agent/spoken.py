@@ -1,0 +1,85 @@
+"""A conversation partner that talks, with the models that the configuration names."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+import aiohttp
+from livekit.agents import Agent, AgentSession, JobContext, function_tool
+
+from gateway import Gateway
+from models import ROLES, model
+
+# More than a model should be made to read at once.
+TOOL_ANSWER_MAX = 65_536
+
+
+class Spoken:
+    """Talks, with the models that the configuration names."""
+
+    def __init__(self, ctx: JobContext, job: dict[str, Any], gateway: Gateway, http: aiohttp.ClientSession) -> None:
+        self._ctx, self._job, self._gateway, self._http = ctx, job, gateway, http
+
+    async def start(self) -> None:
+        stt, llm, tts, vad = (model(role) for role in ROLES)
+        self._session = AgentSession(stt=stt, llm=llm, tts=tts, vad=vad)
+        self._agent = Agent(instructions=instructions(self._job), tools=tools(self._job, self._http))
+        self._session.on("agent_state_changed", lambda event: self._report({"type": "state", "state": event.new_state}))
+        self._session.on("conversation_item_added", lambda event: self._on_item(event.item))
+        await self._session.start(agent=self._agent, room=self._ctx.room)
+        if tts is None:
+            # Without a speech model its answers are text only.
+            self._session.output.set_audio_enabled(False)
+        welcome = self._job.get("welcomeMessage")
+        if welcome and tts is not None:
+            self._session.say(welcome)
+
+    def _report(self, event: dict[str, Any]) -> None:
+        asyncio.ensure_future(self._gateway.report(event, attempts=1))
+
+    def _on_item(self, item: Any) -> None:
+        if text := getattr(item, "text_content", None):
+            self._report({"type": "transcript", "role": item.role, "text": text})
+
+    async def on_text(self, message_id: str, seq: int, text: str) -> None:
+        self._session.interrupt()
+        self._session.generate_reply(user_input=text)
+
+    async def on_context(self, version: int, body: bytes) -> None:
+        chat = self._agent.chat_ctx.copy()
+        chat.add_message(role="system", content=f"The state of the application (version {version}): {body.decode()}")
+        await self._agent.update_chat_ctx(chat)
+
+
+def instructions(job: dict[str, Any]) -> str:
+    default = "You are the voice of a coding session. Answer briefly, in words that can be spoken."
+    language = f" Speak {job['language']}." if job.get("language") else ""
+    return os.environ.get("VOICE_INSTRUCTIONS", default) + language
+
+
+def tools(job: dict[str, Any], http: aiohttp.ClientSession) -> list[Any]:
+    """One tool, if there is a tool bridge and VOICE_TOOL_PATH names its path."""
+    bridge, path = job.get("toolBridge"), os.environ.get("VOICE_TOOL_PATH")
+    if not bridge or not path:
+        return []
+
+    @function_tool
+    async def ask_coding_session(request: str) -> str:
+        """Passes a request of the user to their coding session, and returns its answer."""
+        headers = {"Authorization": f"Bearer {bridge.get('token', '')}"}
+        body = {"sessionId": job["sessionId"], "request": request}
+        # The operator allowed this origin only, so redirects are not followed.
+        wish = http.post(f"{bridge['baseUrl']}{path}", json=body, headers=headers, allow_redirects=False)
+        async with wish as answer:
+            if answer.status >= 300:
+                return f"The coding session did not take the request (status {answer.status})."
+            said = bytearray()
+            async for piece in answer.content.iter_chunked(8_192):
+                said += piece
+                if len(said) >= TOOL_ANSWER_MAX:
+                    break
+            return said[:TOOL_ANSWER_MAX].decode(errors="replace")
+
+    return [ask_coding_session]
