@@ -37,6 +37,8 @@ pub(crate) enum Error {
     /// The person's token belongs to another user than `userId`.
     #[error("the token is another user's")]
     OtherUser,
+    #[error("the user's token started the session that this start would replace")]
+    StartedByUser,
     #[error("no valid credential")]
     Unauthenticated,
     #[error("the caller of the start has disconnected")]
@@ -90,6 +92,10 @@ impl IntoProblem for Error {
             Self::OtherUser => Problem::new(
                 Code::Forbidden,
                 "The token in `Authorization` belongs to another user than `userId`. Send the token of that user.",
+            ),
+            Self::StartedByUser => Problem::new(
+                Code::Forbidden,
+                "This user's voice session was started with the user's token. Send that token beside the voice key to replace it.",
             ),
             Self::Unauthenticated => Problem::unauthenticated(),
         }

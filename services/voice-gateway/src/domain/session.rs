@@ -21,6 +21,9 @@ pub(crate) struct VoiceSession {
     pub(crate) language: Option<String>,
     pub(crate) welcome_message: Option<String>,
     pub(crate) tool_bridge: Option<String>,
+    /// The start came with the user's token. Otherwise the user is what an application says.
+    #[serde(default)]
+    pub(crate) user_proven: bool,
     pub(crate) agent_name: String,
     pub(crate) room_name: String,
     pub(crate) human_identity: String,
@@ -61,6 +64,7 @@ impl VoiceSession {
         agent_name: String,
         tool_bridge: Option<String>,
         has_context: bool,
+        user_proven: bool,
     ) -> Self {
         let epoch = Timestamp::from_micros(0);
         Self {
@@ -70,6 +74,7 @@ impl VoiceSession {
             language: body.language.map(|language| language.into_string()).filter(|language| !language.is_empty()),
             welcome_message: body.welcome_message.map(|text| text.into_string()).filter(|text| !text.is_empty()),
             tool_bridge,
+            user_proven,
             agent_name,
             room_name: String::new(),
             human_identity: String::new(),
@@ -88,6 +93,11 @@ impl VoiceSession {
         self.id = id;
         self.room_name = format!("{room_prefix}{id}");
         self.human_identity = format!("human_{}", simple.get(simple.len() - SHORT_ID..).unwrap_or(&simple));
+    }
+
+    /// Whether a start without the user's token would take this session's place. It may not.
+    pub(crate) fn is_kept_from(&self, newcomer: &VoiceSession) -> bool {
+        self.user_proven && !newcomer.user_proven
     }
 
     /// Sets the times when the record is about to be written: `granted` is how long the session may last.

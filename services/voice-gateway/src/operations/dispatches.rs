@@ -19,7 +19,9 @@ impl VoiceGateway {
         context: Option<&str>,
         credential: &AgentCredential,
     ) -> Result<String, Error> {
-        let tool_bridge = self.tool_bridge_key.as_ref().and_then(|key| key.credential(session, self.clock.now()));
+        // A voice key proves nothing about the user, so it does not get an agent that may act as them.
+        let key = self.tool_bridge_key.as_ref().filter(|_| session.user_proven);
+        let tool_bridge = key.and_then(|key| key.credential(session, self.clock.now()));
         let credentials = Credentials { agent: &credential.0, tool_bridge: tool_bridge.as_deref() };
         metadata(session, context, &credentials, &self.public_url).map_err(Error::Encode)
     }

@@ -28,6 +28,8 @@ pub(super) enum Reservation {
 /// Why nothing was recorded. It rolls the transaction back, and the idempotency key with it.
 pub(super) enum NotReserved {
     Refused(VoiceRefusal),
+    /// The user's token started the session that this start would replace, and it has none.
+    StartedByUser,
     Store(StoreError),
 }
 
@@ -85,6 +87,12 @@ fn reserve(tx: &mut Conn, new: &NewSession, limits: &Limits, rules: &Rules) -> R
             }
         }
     }
+    // A start with the user's token replaces every session, so it need not look.
+    if !session.user_proven
+        && sessions::lock_live_of_same_pair(tx, &session)?.iter().any(|live| live.session.is_kept_from(&session))
+    {
+        return Err(NotReserved::StartedByUser);
+    }
     let now = tx.now()?;
     let mut used = usage::count(tx, &session, limits, now)?;
     if limits.is_near_total(used.total_sessions) {
@@ -98,7 +106,7 @@ fn reserve(tx: &mut Conn, new: &NewSession, limits: &Limits, rules: &Rules) -> R
 }
 
 /// The sessions that changed, the new one last; none when the new one has ended already.
-fn go_live(tx: &mut Conn, id: GatewaySessionId, sid: Sid, rules: &Rules) -> Result<Vec<Transition>, StoreError> {
+fn go_live(tx: &mut Conn, id: GatewaySessionId, sid: Sid, rules: &Rules) -> Result<Vec<Transition>, Error> {
     let Some((mut stored, now)) = sessions::lock(tx, id)? else { return Ok(Vec::new()) };
     let before = stored.session.clone();
     if stored.session.apply(Event::RoomUp { sid }, now, rules).is_err() {
@@ -106,6 +114,9 @@ fn go_live(tx: &mut Conn, id: GatewaySessionId, sid: Sid, rules: &Rules) -> Resu
     }
     let mut transitions = Vec::new();
     for mut replaced in sessions::lock_live_of_same_pair(tx, &stored.session)? {
+        if replaced.session.is_kept_from(&stored.session) {
+            return Err(Error::StartedByUser);
+        }
         let before = replaced.session.clone();
         if replaced.session.apply(Event::Replaced, now, rules).is_ok() {
             transitions.push(save(tx, before, replaced, now, rules)?);

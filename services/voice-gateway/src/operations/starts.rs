@@ -38,7 +38,7 @@ impl VoiceGateway {
         if let Err(wait) = self.rates.start(&caller.key, &body.user_id, caller.address) {
             return Ok(VoiceStart { retry_after_seconds: Some(wait), ..self.refuse(VoiceRefusal::RateLimited) });
         }
-        let outcome = self.try_start(body, key).await;
+        let outcome = self.try_start(body, key, caller.user.is_some()).await;
         if let Err(Error::Store(_)) = &outcome {
             // It is not known whether the session was recorded. If it was, it ends as a failed start.
             self.metrics.started("database_away");
@@ -46,13 +46,18 @@ impl VoiceGateway {
         outcome
     }
 
-    async fn try_start(&self, body: StartVoiceSession, key: Option<StartKey>) -> Result<VoiceStart, Error> {
+    async fn try_start(
+        &self,
+        body: StartVoiceSession,
+        key: Option<StartKey>,
+        user_proven: bool,
+    ) -> Result<VoiceStart, Error> {
         if self.livekit.breaker().is_open() {
             self.metrics.started("livekit_away");
             return Err(Error::RoomService(CallError::Open { retry_after: self.livekit.breaker().probe_every() }));
         }
         let context = body.initial_context_payload.as_ref().map(|payload| payload.as_text().to_owned());
-        let template = self.plan(body, context.is_some())?;
+        let template = self.plan(body, context.is_some(), user_proven)?;
         let deadline = Instant::now() + self.timing.replay_timeout;
         loop {
             let mut session = template.clone();
@@ -64,13 +69,17 @@ impl VoiceGateway {
                 NewSession { session, context: context.clone(), agent_token: credential.digest(), key: key.clone() };
             match self.reserve(new).await {
                 Err(NotReserved::Refused(refusal)) => return Ok(self.refuse(refusal)),
+                Err(NotReserved::StartedByUser) => {
+                    self.metrics.started("started_by_user");
+                    return Err(Error::StartedByUser);
+                }
                 Err(NotReserved::Store(error)) => return Err(error.into()),
                 Ok(Reservation::Mismatch) => return Err(Error::IdempotencyMismatch),
                 Ok(Reservation::New(session)) => {
                     return self.open_room(*session, context.as_deref(), &credential).await;
                 }
                 Ok(Reservation::Replay(id)) => {
-                    if let Some(answer) = self.replay(id, deadline).await? {
+                    if let Some(answer) = self.replay(id, &template, deadline).await? {
                         return Ok(answer);
                     }
                     // The first start with this key failed and released the key: try again as the first one.
@@ -80,13 +89,13 @@ impl VoiceGateway {
     }
 
     /// The session that the caller asked for, without its name.
-    fn plan(&self, body: StartVoiceSession, has_context: bool) -> Result<VoiceSession, Error> {
+    fn plan(&self, body: StartVoiceSession, has_context: bool, user_proven: bool) -> Result<VoiceSession, Error> {
         let tool_bridge = match &body.tool_bridge_base_url {
             Some(url) => Some(self.tool_bridge_origins.check(url)?),
             None => self.tool_bridge_default.clone(),
         };
         let agent_name = self.rooms.agent_for(body.language.as_deref()).to_owned();
-        Ok(VoiceSession::plan(body, agent_name, tool_bridge, has_context))
+        Ok(VoiceSession::plan(body, agent_name, tool_bridge, has_context, user_proven))
     }
 
     /// The session is recorded. If this fails or is cancelled at any point, a timer ends the session and deletes the room.
@@ -146,10 +155,18 @@ impl VoiceGateway {
     }
 
     /// The answer to a repeated start. `None`: the first one has failed.
-    async fn replay(&self, id: GatewaySessionId, deadline: Instant) -> Result<Option<VoiceStart>, Error> {
+    async fn replay(
+        &self,
+        id: GatewaySessionId,
+        asked: &VoiceSession,
+        deadline: Instant,
+    ) -> Result<Option<VoiceStart>, Error> {
         let mut changes = self.db.notifier().subscribe(topic(id));
         loop {
             let Some(found) = self.find(id).await? else { return Err(Error::Unknown("allowed")) };
+            if found.session.is_kept_from(asked) {
+                return Err(Error::StartedByUser);
+            }
             match &found.session.state {
                 State::Live(_) => {
                     self.metrics.started("replayed");

@@ -3,7 +3,7 @@
 use ensemble_testkit::*;
 use serde_json::json;
 
-use crate::fixture::{Fixture, OTHER_VOICE_KEY, Started, VOICE_KEY};
+use crate::fixture::{Fixture, OTHER_VOICE_KEY, Started, TIMEOUT, VOICE_KEY};
 
 const CALLS: [(&str, &str); 5] = [
     ("POST", "/v1/voice/session/start"),
@@ -87,6 +87,49 @@ on_both_databases! {
         let with_person = Api::new(&fixture.gateway.public_url()).with_token(&fixture.peers.issuer().user(alice));
         let request = with_person.request("POST", "/v1/voice/session/start").header("x-voice-key", VOICE_KEY).json(&body);
         Started::of(&Api::send(request).await);
+    }
+
+    async fn a_voice_key_alone_gets_no_credential_for_tools_and_replaces_no_users_session(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let (start, alice) = ("/v1/voice/session/start", fixture.peers.new_user());
+        let body = json!({ "userId": alice, "sessionId": "s", "toolBridgeBaseUrl": "https://app.example" });
+        let credential = |room: &str| {
+            let metadata: serde_json::Value =
+                serde_json::from_str(&fixture.double.dispatch_metadata(room).unwrap()).unwrap();
+            assert_eq!(metadata["toolBridge"]["baseUrl"], "https://app.example");
+            metadata["toolBridge"]["token"].as_str().map(str::to_owned)
+        };
+        let claimed = Started::of(&fixture.api.post(start, &body).await);
+        assert_eq!(credential(&claimed.room), None);
+        // The user's token replaces the application's session, and not the other way round.
+        let proven = Started::of(&fixture.as_user(alice, start, &body).await);
+        assert!(credential(&proven.room).is_some());
+        fixture.ends(&claimed.id, "stopped", "replaced").await;
+        let rooms = fixture.double.created_rooms().len();
+        fixture.api.post(start, &body).await.problem(403, "FORBIDDEN");
+        assert_eq!(fixture.double.created_rooms().len(), rooms);
+        assert_eq!(fixture.status(&proven.id).await["endReason"], json!(null));
+        // An agent that is dispatched again gets what the first one got.
+        fixture.status_becomes(&proven.id, |status| status["agent"]["ready"] == true).await;
+        fixture.double.kill_agents(&proven.room);
+        eventually(TIMEOUT, async || fixture.double.dispatches(&proven.room) == 2).await;
+        assert!(credential(&proven.room).is_some());
+        fixture.as_user(alice, "/v1/voice/session/stop", &json!({ "gatewaySessionId": proven.id })).await.expect(200);
+        Started::of(&fixture.api.post(start, &body).await);
+    }
+
+    async fn a_voice_key_alone_does_not_repeat_a_users_start(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let alice = fixture.peers.new_user();
+        let body = json!({ "userId": alice, "sessionId": "s" });
+        let keyed = async |api: Api| {
+            let request = api.request("POST", "/v1/voice/session/start").header("x-voice-key", VOICE_KEY);
+            Api::send(request.header("idempotency-key", "the-key-of-one-start").json(&body)).await
+        };
+        let person = Api::new(&fixture.gateway.public_url()).with_token(&fixture.peers.issuer().user(alice));
+        let first = Started::of(&keyed(person.clone()).await);
+        keyed(fixture.api.clone()).await.problem(403, "FORBIDDEN");
+        assert_eq!(Started::of(&keyed(person).await).id, first.id);
     }
 
     async fn wrong_keys_are_rate_limited(on: Backend) {

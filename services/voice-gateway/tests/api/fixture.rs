@@ -5,7 +5,7 @@ use std::time::Duration;
 use ensemble_chassis::Running;
 use ensemble_livekit_double::{API_KEY, API_SECRET, Double};
 use ensemble_testkit::{Answer, Api, Backend, Peers, TestDatabase, eventually, start_service};
-use ensemble_types::ids::MessageId;
+use ensemble_types::ids::{MessageId, UserId};
 use ensemble_voice_gateway::VoiceGateway;
 use serde_json::{Value, json};
 
@@ -51,6 +51,13 @@ impl Fixture {
         let key = MessageId::generate().to_string();
         let start = async || self.api.post_keyed("/v1/voice/session/start", &key, &body).await;
         Started::of(&self.retry(start).await)
+    }
+
+    /// A call with the user's token beside the voice key.
+    pub(crate) async fn as_user(&self, user: UserId, path: &str, body: &Value) -> Answer {
+        let api = Api::new(&self.gateway.public_url()).with_token(&self.peers.issuer().user(user));
+        self.retry(async || Api::send(api.request("POST", path).header("x-voice-key", VOICE_KEY).json(body)).await)
+            .await
     }
 
     pub(crate) async fn status(&self, id: &str) -> Value {

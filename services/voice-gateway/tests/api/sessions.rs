@@ -72,11 +72,12 @@ on_both_databases! {
 
     async fn the_agent_gets_what_it_needs_and_no_shared_secret(on: Backend) {
         let fixture = Fixture::new(on).await;
+        let alice = fixture.peers.new_user();
         let body = json!({
-            "userId": "user-1", "sessionId": "session-1", "language": "en-GB", "welcomeMessage": "Hello",
+            "userId": alice.to_string(), "sessionId": "session-1", "language": "en-GB", "welcomeMessage": "Hello",
             "initialContextPayload": { "n": 1.0 }, "toolBridgeBaseUrl": "https://app.example/tools",
         });
-        let started = Started::of(&fixture.api.post("/v1/voice/session/start", &body).await);
+        let started = Started::of(&fixture.as_user(alice, "/v1/voice/session/start", &body).await);
         let text = fixture.double.dispatch_metadata(&started.room).unwrap();
         assert!(!text.contains(crate::fixture::BRIDGE_KEY) && !text.contains(API_SECRET));
         // Opaque: the context is sent byte for byte.
@@ -89,7 +90,7 @@ on_both_databases! {
         let claims = token.split('.').nth(1).unwrap();
         let claims = base64::Engine::decode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, claims).unwrap();
         let claims: serde_json::Value = serde_json::from_slice(&claims).unwrap();
-        assert_eq!((&claims["sub"], &claims["sessionId"]), (&json!("user-1"), &json!("session-1")));
+        assert_eq!((&claims["sub"], &claims["sessionId"]), (&json!(alice.to_string()), &json!("session-1")));
         assert_eq!(claims["aud"], "https://app.example/tools");
     }
 
