@@ -26,11 +26,6 @@ class Callers:
     def is_server(self, caller: str) -> bool:
         return caller != self._human and caller not in self._participants and is_uuid(caller)
 
-    def are_all_in(self, present: Iterable[str]) -> bool:
-        """Whether everybody who was in the room still is. A packet names its sender only while they are there, so that a
-        packet without a sender is certainly the server's only then."""
-        return self._participants <= set(present)
-
 
 def is_uuid(text: str) -> bool:
     try:

@@ -3,20 +3,25 @@ sound."""
 
 from __future__ import annotations
 
+import array
 import asyncio
 import hashlib
 import json
+import math
+from collections.abc import Coroutine, Iterator
 from typing import Any
 
 from livekit import rtc
 
 ECHO_TOPIC = "voice.echo"
 SAMPLE_RATE = 48_000
+# The two tones of a welcome: their frequencies in hertz, and how long each lasts in frames of 10 ms.
+TONES, TONE_FRAMES = (523, 784), 20
 
 
 class Echo:
-    def __init__(self, room: rtc.Room, human: str) -> None:
-        self._room, self._human = room, human
+    def __init__(self, room: rtc.Room, job: dict[str, Any]) -> None:
+        self._room, self._human, self._job = room, job.get("humanIdentity", ""), job
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -28,12 +33,23 @@ class Echo:
             for publication in participant.track_publications.values():
                 if publication.track:
                     self._listen(publication.track)
+        if welcome := self._job.get("welcomeMessage"):
+            self._keep(self._welcome(welcome))
+
+    async def _welcome(self, welcome: str) -> None:
+        """It has no voice: the words come as a packet, with two tones that can be heard."""
+        await self._send({"kind": "welcome", "text": welcome, "language": self._job.get("language")})
+        for frame in tones():
+            await self._source.capture_frame(frame)
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _listen(self, track: rtc.Track) -> None:
         if track.kind == rtc.TrackKind.KIND_AUDIO:
-            task = asyncio.create_task(self._give_back(track))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._keep(self._give_back(track))
 
     async def _give_back(self, track: rtc.Track) -> None:
         async for event in rtc.AudioStream(track, sample_rate=SAMPLE_RATE, num_channels=1):
@@ -52,3 +68,12 @@ class Echo:
             await asyncio.sleep(0.1)
         to = [self._human]
         await self._room.local_participant.publish_data(json.dumps(packet), topic=ECHO_TOPIC, destination_identities=to)
+
+
+def tones() -> Iterator[rtc.AudioFrame]:
+    size = SAMPLE_RATE // 100
+    for pitch in TONES:
+        for number in range(TONE_FRAMES):
+            at = (number * size + sample for sample in range(size))
+            wave = array.array("h", (int(6_000 * math.sin(2 * math.pi * pitch * t / SAMPLE_RATE)) for t in at))
+            yield rtc.AudioFrame(wave.tobytes(), SAMPLE_RATE, 1, size)

@@ -68,7 +68,7 @@ class Inbox:
         await self._work.join()
 
     async def _text(self, message: dict[str, Any]) -> None:
-        text = message.get("text", message.get("message"))
+        text = message.get("text")
         if text is None:
             text = await self._source.text(message)
         await self._partner.on_text(message["id"], message.get("seq", 0), text)

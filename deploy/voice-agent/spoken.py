@@ -7,13 +7,16 @@ import os
 from typing import Any
 
 import aiohttp
-from livekit.agents import Agent, AgentSession, JobContext, function_tool
+from livekit.agents import NOT_GIVEN, Agent, AgentSession, JobContext, function_tool, llm
+from livekit.agents.voice import room_io
 
 from gateway import Gateway
-from models import ROLES, model
+from models import session_models
 
 # More than a model should be made to read at once.
 TOOL_ANSWER_MAX = 65_536
+# The id of the message that holds the application's context begins so.
+CONTEXT_ID = "application_context_"
 
 
 class Spoken:
@@ -21,27 +24,42 @@ class Spoken:
 
     def __init__(self, ctx: JobContext, job: dict[str, Any], gateway: Gateway, http: aiohttp.ClientSession) -> None:
         self._ctx, self._job, self._gateway, self._http = ctx, job, gateway, http
+        self._reports: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        stt, llm, tts, vad = (model(role) for role in ROLES)
-        self._session = AgentSession(stt=stt, llm=llm, tts=tts, vad=vad)
+        models = session_models(self._job.get("language"))
+        self._session = AgentSession(**models)
         self._agent = Agent(instructions=instructions(self._job), tools=tools(self._job, self._http))
         self._session.on("agent_state_changed", lambda event: self._report({"type": "state", "state": event.new_state}))
         self._session.on("conversation_item_added", lambda event: self._on_item(event.item))
-        await self._session.start(agent=self._agent, room=self._ctx.room)
-        if tts is None:
+        self._session.on("error", lambda event: self._on_error(event.error))
+        self._session.on("close", lambda event: self._on_error(event.error, closed=True) if event.error else None)
+        person = room_io.RoomOptions(participant_identity=self._job.get("humanIdentity") or NOT_GIVEN)
+        await self._session.start(agent=self._agent, room=self._ctx.room, room_options=person)
+        speaks = "tts" in models or is_realtime(models["llm"])
+        if not speaks:
             # Without a speech model its answers are text only.
             self._session.output.set_audio_enabled(False)
         welcome = self._job.get("welcomeMessage")
-        if welcome and tts is not None:
+        if welcome and "tts" in models:
             self._session.say(welcome)
+        elif welcome and speaks:
+            self._session.generate_reply(instructions=f"Say exactly this, and nothing else: {welcome}")
 
     def _report(self, event: dict[str, Any]) -> None:
-        asyncio.ensure_future(self._gateway.report(event, attempts=1))
+        task = asyncio.ensure_future(self._gateway.report(event, attempts=1))
+        self._reports.add(task)
+        task.add_done_callback(self._reports.discard)
 
     def _on_item(self, item: Any) -> None:
         if text := getattr(item, "text_content", None):
             self._report({"type": "transcript", "role": item.role, "text": text})
+
+    def _on_error(self, error: Any, closed: bool = False) -> None:
+        """Says what failed, and not the failure's text, which may contain a key or what was said."""
+        kind = getattr(error, "type", "model_error")
+        cause = type(getattr(error, "error", error)).__name__
+        self._report({"type": "error", "code": kind, "message": f"{cause}{'; the conversation ended' if closed else ''}"})
 
     async def on_text(self, message_id: str, seq: int, text: str) -> None:
         self._session.interrupt()
@@ -49,8 +67,19 @@ class Spoken:
 
     async def on_context(self, version: int, body: bytes) -> None:
         chat = self._agent.chat_ctx.copy()
-        chat.add_message(role="system", content=f"The state of the application (version {version}): {body.decode()}")
+        replace_context(chat, version, body.decode())
         await self._agent.update_chat_ctx(chat)
+
+
+def replace_context(chat: llm.ChatContext, version: int, text: str) -> None:
+    """The newest context in place of the one before, so that the model reads one and not all of them."""
+    chat.items[:] = [item for item in chat.items if not item.id.startswith(CONTEXT_ID)]
+    content = f"The state of the application (version {version}): {text}"
+    chat.add_message(role="system", content=content, id=f"{CONTEXT_ID}{version}")
+
+
+def is_realtime(model: Any) -> bool:
+    return isinstance(model, llm.RealtimeModel) or (isinstance(model, str) and "realtime" in model)
 
 
 def instructions(job: dict[str, Any]) -> str:

@@ -26,13 +26,6 @@ class TestCallers(unittest.TestCase):
         for caller in (guest, "human_2", "agent-AJ_x", "", guest.upper(), "{" + str(uuid.uuid4()) + "}"):
             self.assertFalse(callers.is_server(caller), caller)
 
-    def test_a_packet_without_a_sender_counts_while_nobody_has_left(self):
-        callers = Callers("human_1")
-        self.assertTrue(callers.are_all_in({}))
-        callers.joined("human_1")
-        self.assertTrue(callers.are_all_in({"human_1": None}))
-        self.assertFalse(callers.are_all_in({}))
-
 
 class TestAddresses(unittest.TestCase):
     def test_the_context_and_the_texts_of_this_session(self):

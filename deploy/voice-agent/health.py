@@ -1,0 +1,113 @@
+"""How many conversations this worker takes, and whether it takes them.
+
+A worker can stay registered and answer no job at all; a health check that asks for the registration only does not see it.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+log = logging.getLogger("voice-agent")
+
+# A job that was accepted and is not running after this is stuck. LiveKit assigns it within 7.5 s, and a process starts
+# within 10 s.
+STUCK_SECONDS = 30.0
+# So many jobs in a row that were not started make the worker unhealthy.
+FAILURES_MAX = 5
+# Samples of the processors' load, half a second each, that are averaged.
+SAMPLES = 5
+
+
+class Jobs:
+    """`most` conversations, and none above the share `load_max` of the processors."""
+
+    def __init__(self, most: int, load_max: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._load_max, self._clock = most, load_max, clock
+        self._begun: dict[str, float] = {}
+        self._failures = 0
+        self._processors: Processors | None = None
+
+    def load(self, server: Any) -> float:
+        """The load for LiveKit. `load_max` is reached with the last conversation that is allowed."""
+        if self._processors is None:
+            self._processors = Processors()
+        return max(self._processors.load(), self.share(len(server.active_jobs)))
+
+    def share(self, running: int) -> float:
+        return self._load_max * running / self._most
+
+    async def take(self, request: Any) -> None:
+        """Accepts a job, which returns when the job's process has it."""
+        self._begun[request.id] = self._clock()
+        try:
+            await request.accept()
+            self._failures = 0
+        except Exception:
+            self._failures += 1
+            raise
+        finally:
+            self._begun.pop(request.id, None)
+
+    def trouble(self) -> str | None:
+        """Why the worker is not healthy."""
+        now = self._clock()
+        stuck = sum(now - begun > STUCK_SECONDS for begun in self._begun.values())
+        if stuck:
+            return f"{stuck} accepted jobs do not start"
+        if self._failures >= FAILURES_MAX:
+            return f"{self._failures} jobs in a row were not started"
+        return None
+
+
+class Processors:
+    """The load of the processors that this container may use, averaged, from 0 to 1."""
+
+    def __init__(self) -> None:
+        # Not at the head of the file, so that the rules above can be tested without the library.
+        from livekit.agents.utils.hw import get_cpu_monitor
+
+        self._monitor, self._samples = get_cpu_monitor(), [0.0]
+        threading.Thread(target=self._measure, daemon=True, name="load").start()
+
+    def _measure(self) -> None:
+        while True:
+            self._samples = [*self._samples, self._monitor.cpu_percent(interval=0.5)][-SAMPLES:]
+
+    def load(self) -> float:
+        return sum(self._samples) / len(self._samples)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+async def serve(jobs: Jobs, host: str, port: int, library_port: int) -> None:
+    """Answers 200 on `/` as long as the worker is registered and takes jobs, else 503 with the reason."""
+    import aiohttp
+    from aiohttp import web
+
+    async def healthy(_: web.Request) -> web.Response:
+        reason = jobs.trouble()
+        if reason is None:
+            try:
+                limit = aiohttp.ClientTimeout(total=2)
+                async with aiohttp.ClientSession(timeout=limit) as http:
+                    async with http.get(f"http://127.0.0.1:{library_port}/") as answer:
+                        reason = None if answer.status == 200 else (await answer.text())[:200]
+            except (aiohttp.ClientError, TimeoutError):
+                reason = "the worker does not answer"
+        return web.Response(status=503, text=reason) if reason else web.Response(text="OK")
+
+    app = web.Application()
+    app.add_routes([web.get("/", healthy)])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, host, port).start()
+    log.info("health is on http://%s:%d/", host, port)

@@ -1,0 +1,61 @@
+"""The limit of conversations, and the health of a worker that takes none. Needs no library."""
+
+import asyncio
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from health import FAILURES_MAX, STUCK_SECONDS, Jobs  # noqa: E402
+
+
+class Request:
+    def __init__(self, name, outcome):
+        self.id, self.outcome = name, outcome
+
+    async def accept(self):
+        await self.outcome()
+
+
+async def works():
+    pass
+
+
+async def fails():
+    raise RuntimeError("the assignment timed out")
+
+
+class TestJobs(unittest.IsolatedAsyncioTestCase):
+    def setUp(self):
+        self.now = 0.0
+        self.jobs = Jobs(8, 0.7, clock=lambda: self.now)
+
+    def test_the_last_conversation_reaches_the_limit_of_the_load(self):
+        self.assertEqual((self.jobs.share(0), self.jobs.share(8)), (0.0, 0.7))
+        self.assertLess(self.jobs.share(7), 0.7)
+
+    async def test_a_worker_whose_jobs_do_not_start_is_not_healthy(self):
+        never = asyncio.Event()
+        stuck = asyncio.create_task(self.jobs.take(Request("a", never.wait)))
+        await asyncio.sleep(0)
+        self.now = STUCK_SECONDS - 1
+        self.assertIsNone(self.jobs.trouble())
+        self.now = STUCK_SECONDS + 1
+        self.assertEqual(self.jobs.trouble(), "1 accepted jobs do not start")
+        never.set()
+        await stuck
+        self.assertIsNone(self.jobs.trouble())
+
+    async def test_failures_in_a_row_make_it_unhealthy_until_one_job_starts(self):
+        for number in range(FAILURES_MAX):
+            self.assertIsNone(self.jobs.trouble())
+            with self.assertRaises(RuntimeError):
+                await self.jobs.take(Request(str(number), fails))
+        self.assertIn("in a row", self.jobs.trouble())
+        await self.jobs.take(Request("b", works))
+        self.assertIsNone(self.jobs.trouble())
+
+
+if __name__ == "__main__":
+    unittest.main()
