@@ -43,7 +43,7 @@ class TestModels(unittest.TestCase):
     def test_what_is_not_set_is_left_out(self):
         self.assertEqual(sorted(models.session_models("en", self.env)), ["llm", "stt", "tts"])
 
-    def test_language_and_voice_reach_hearing_and_speech(self):
+    def test_language_and_voice_reach_recognition_and_speech(self):
         self.env["VOICE_TTS_VOICE"] = "de=anna,en=alloy,marin"
         made = models.session_models("de-AT", self.env)
         self.assertEqual((made["stt"].language, made["tts"].language, made["tts"].voice), ("de-AT", "de-AT", "anna"))
