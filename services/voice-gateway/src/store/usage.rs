@@ -29,7 +29,7 @@ pub(crate) fn count(
         others.dedup();
         usage.user_sessions = u64::try_from(others.len()).unwrap_or(u64::MAX);
         if limits.user_daily_seconds > 0 {
-            usage.user_seconds = ended_today(tx, &session.user_id, now)?.saturating_add(ongoing(&open, now));
+            usage.user_seconds = ended_today(tx, &session.user_id, now)?.saturating_add(granted(&open, session, now));
         }
     }
     if limits.total_sessions > 0 {
@@ -37,7 +37,7 @@ pub(crate) fn count(
     }
     if limits.total_daily_seconds > 0 {
         let open = all_open(tx)?;
-        usage.total_seconds = ended_today(tx, ALL_USERS, now)?.saturating_add(ongoing(&open, now));
+        usage.total_seconds = ended_today(tx, ALL_USERS, now)?.saturating_add(granted(&open, session, now));
     }
     Ok(usage)
 }
@@ -80,21 +80,24 @@ pub(crate) fn purge(tx: &mut Conn, before: Timestamp) -> Result<(), StoreError> 
 /// The columns of an open session that limits depend on.
 #[derive(Queryable)]
 struct OpenSession {
+    user_id: String,
     session_id: String,
     created_at: Timestamp,
     active_at: Option<Timestamp>,
+    expires_at: Timestamp,
 }
 
 fn open_of_user(tx: &mut Conn, user: &str) -> Result<Vec<OpenSession>, StoreError> {
     use voice_sessions::dsl;
     let open = dsl::voice_sessions.filter(dsl::user_id.eq(user).and(is_open()));
-    on!(tx, |c| cached(open.select((dsl::session_id, dsl::created_at, dsl::active_at))).load(c))
+    on!(tx, |c| cached(open.select((dsl::user_id, dsl::session_id, dsl::created_at, dsl::active_at, dsl::expires_at)))
+        .load(c))
 }
 
 fn all_open(tx: &mut Conn) -> Result<Vec<OpenSession>, StoreError> {
     use voice_sessions::dsl;
     let open = dsl::voice_sessions.filter(is_open());
-    on!(tx, |c| open.select((dsl::session_id, dsl::created_at, dsl::active_at)).load(c))
+    on!(tx, |c| open.select((dsl::user_id, dsl::session_id, dsl::created_at, dsl::active_at, dsl::expires_at)).load(c))
 }
 
 /// Seconds of the sessions that began today and have ended.
@@ -104,11 +107,17 @@ fn ended_today(tx: &mut Conn, user: &str, now: Timestamp) -> Result<u64, StoreEr
     Ok(u64::try_from(seconds.unwrap_or(0)).unwrap_or(0))
 }
 
-/// Seconds so far of the sessions that began today and are open.
-fn ongoing(open: &[OpenSession], now: Timestamp) -> u64 {
+/// Seconds that the open sessions of today may use: all that they were granted, so that two at once are not both granted the
+/// rest of the day. Of those that this start would replace, the seconds so far.
+fn granted(open: &[OpenSession], start: &VoiceSession, now: Timestamp) -> u64 {
     let today = day(now);
-    let of_today = open.iter().filter(|one| day(one.created_at) == today);
-    of_today.filter_map(|one| one.active_at).map(|since| now.since(since).as_secs()).sum()
+    let seconds = |one: &OpenSession| {
+        let replaced = one.user_id == start.user_id && one.session_id == start.session_id;
+        let until = if replaced { now } else { one.expires_at };
+        let since = if replaced { one.active_at.unwrap_or(now) } else { one.active_at.unwrap_or(one.created_at) };
+        u64::try_from(until.since(since).as_millis().div_ceil(1_000)).unwrap_or(u64::MAX)
+    };
+    open.iter().filter(|one| day(one.created_at) == today).map(seconds).fold(0, u64::saturating_add)
 }
 
 /// The day (UTC) of a time, as in `2026-03-26`.

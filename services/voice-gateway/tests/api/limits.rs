@@ -63,6 +63,25 @@ on_both_databases! {
         assert_eq!(ask(&fixture, "user-2", "b").await["allowed"], true);
     }
 
+    async fn two_sessions_at_once_share_the_seconds_that_are_left(on: Backend) {
+        let fixture = Fixture::with(on, &[("VOICE_DAILY_SECONDS_PER_USER", "600"), ("VOICE_MAX_SESSION_SECONDS", "400"), ("VOICE_MAX_SESSIONS_PER_USER", "0")]).await;
+        let seconds = |body: &Value| {
+            let expires: ensemble_types::time::Timestamp = body["expiresAt"].as_str().unwrap().parse().unwrap();
+            expires
+        };
+        let first = fixture.start("user-1", "a").await;
+        let second = ask(&fixture, "user-1", "b").await;
+        // 400 of 600 seconds are granted to the first one, so 200 are left.
+        let apart = seconds(&first.body).since(seconds(&second)).as_secs();
+        assert!((100..=200).contains(&apart), "{apart}: {second}");
+        refused(&ask(&fixture, "user-1", "c").await, "user_daily_seconds");
+        // What was granted and not used is left again.
+        fixture.stop(&first.id).await;
+        assert_eq!(ask(&fixture, "user-1", "c").await["allowed"], true);
+        // A session that is replaced does not count with what it was granted.
+        assert_eq!(ask(&fixture, "user-1", "c").await["allowed"], true);
+    }
+
     async fn seconds_of_all_users_run_out(on: Backend) {
         let fixture = Fixture::with(on, &[("VOICE_DAILY_SECONDS", "6"), ("VOICE_MAX_SESSION_SECONDS", "60")]).await;
         let talk = fixture.talking("user-1", "a").await;
