@@ -34,9 +34,10 @@ struct Participant {
     disconnect_reason: serde_json::Value,
 }
 
-/// `ParticipantInfo.Kind.AGENT` and `DisconnectReason.CLIENT_INITIATED` in livekit_models.proto.
+/// `ParticipantInfo.Kind.AGENT` and values of `DisconnectReason` in livekit_models.proto.
 const AGENT: (&str, i64) = ("AGENT", 4);
 const CLIENT_INITIATED: (&str, i64) = ("CLIENT_INITIATED", 1);
+const ROOM_DELETED: (&str, i64) = ("ROOM_DELETED", 5);
 
 fn is(value: &serde_json::Value, (name, number): (&str, i64)) -> bool {
     value.as_str() == Some(name) || value.as_i64() == Some(number)
@@ -82,6 +83,10 @@ impl Webhook {
                 let sid = one.sid.clone();
                 if is(&one.kind, AGENT) {
                     return Some(Event::AgentLeft { sid });
+                }
+                // LiveKit reports the departures before the end of the room.
+                if is(&one.disconnect_reason, ROOM_DELETED) {
+                    return Some(Event::RoomGone { sid: room });
                 }
                 let on_purpose = is(&one.disconnect_reason, CLIENT_INITIATED);
                 (one.identity == session.human_identity).then_some(Event::HumanLeft { sid, on_purpose })

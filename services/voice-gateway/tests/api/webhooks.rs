@@ -104,6 +104,14 @@ on_both_databases! {
         }
     }
 
+    async fn a_room_that_others_delete_ends_as_finished_and_not_as_left(on: Backend) {
+        // The reconciler is late, so that the webhooks decide: LiveKit reports the departures first.
+        let fixture = Fixture::with(on, &[("VOICE_RECONCILE_SECONDS", "600"), ("VOICE_STATUS_FRESH_MS", "600000")]).await;
+        let talk = fixture.talking("user-1", "session-1").await;
+        fixture.double.close_room(&talk.room);
+        fixture.ends(&talk.id, "stopped", "room_finished").await;
+    }
+
     async fn the_reconciler_replaces_lost_webhooks(on: Backend) {
         let fixture = Fixture::new(on).await;
         fixture.double.set_webhook_faults(WebhookFaults { lost: 1.0, ..WebhookFaults::default() });
