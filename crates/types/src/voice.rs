@@ -88,6 +88,8 @@ pub enum VoiceRefusal {
     TotalDailySeconds,
     /// The room service has no capacity left.
     Capacity,
+    /// No agent comes at present. One start every two seconds is let through to find out when they are back.
+    AgentUnavailable,
 }
 
 /// The state of a voice session.

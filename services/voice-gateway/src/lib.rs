@@ -13,6 +13,7 @@ mod routes;
 mod store;
 mod workers;
 
+mod absence;
 mod config;
 mod error;
 mod metrics;
@@ -27,6 +28,7 @@ use ensemble_rpc::RemoteKeys;
 use ensemble_store_kit::{Db, Migrations, migrations};
 use futures_util::future::BoxFuture;
 
+use crate::absence::Absences;
 use crate::clients::livekit::{ApiKey, Breaker, LiveKit, Twirp, WebhookKeys};
 use crate::clients::tool_bridge::ToolBridgeKey;
 pub use crate::config::VoiceConfig;
@@ -51,6 +53,7 @@ pub struct VoiceGateway {
     livekit_ws_url: String,
     webhook_keys: WebhookKeys,
     rpc_support: RpcSupport,
+    absences: Absences,
     voice_keys: Arc<VoiceKeys>,
     require_user: bool,
     rates: Arc<Rates>,
@@ -109,6 +112,7 @@ impl Service for VoiceGateway {
             livekit_ws_url: livekit.ws_url,
             webhook_keys: WebhookKeys::new(&livekit.webhook_keys),
             rpc_support: RpcSupport::default(),
+            absences: Absences::default(),
             voice_keys: Arc::new(VoiceKeys::new(&config.voice_keys, Arc::clone(&rates))),
             require_user: config.require_user,
             rates,

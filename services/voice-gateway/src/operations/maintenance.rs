@@ -5,6 +5,7 @@ use std::time::Duration;
 use ensemble_store_kit::Conn;
 
 use crate::VoiceGateway;
+use crate::domain::state::Agent;
 use crate::error::Error;
 use crate::store::chores::{self, Chore};
 use crate::store::{sessions, usage, webhooks};
@@ -22,6 +23,15 @@ impl VoiceGateway {
         self.rates.remove_idle();
         let (open, queued) = self.db.read("count voice sessions", sessions::count_open).await?;
         self.metrics.set_gauges(open, queued);
+        if self.absences.is_any() {
+            for session in self.db.read("look for agents that came", sessions::live).await? {
+                if let Some(Agent::Joined { since, .. } | Agent::Ready { since, .. }) =
+                    session.state.live().map(|live| &live.agent)
+                {
+                    self.absences.seen(&session.agent_name, *since);
+                }
+            }
+        }
         let purge: Result<bool, Error> =
             self.db.write("claim the purge", |tx| Ok(chores::claim(tx, Chore::Purge, PURGE_EVERY)?)).await;
         if purge? {

@@ -14,6 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::dispatches::AgentCredential;
 use super::reservations::{NotReserved, Reservation};
 use crate::VoiceGateway;
+use crate::absence::Advice;
 use crate::clients::livekit::{CallError, NewRoom};
 use crate::domain::caller::VoiceCaller;
 use crate::domain::session::{NewSession, StartKey, VoiceSession};
@@ -58,6 +59,9 @@ impl VoiceGateway {
         }
         let context = body.initial_context_payload.as_ref().map(|payload| payload.as_text().to_owned());
         let template = self.plan(body, context.is_some(), user_proven)?;
+        if self.absences.advice(&template.agent_name, Instant::now()) == Advice::Wait {
+            return Ok(self.refuse(VoiceRefusal::AgentUnavailable));
+        }
         let deadline = Instant::now() + self.timing.replay_timeout;
         loop {
             let mut session = template.clone();
@@ -212,6 +216,7 @@ impl VoiceGateway {
             VoiceRefusal::UserDailySeconds => "user_daily_seconds",
             VoiceRefusal::TotalDailySeconds => "total_daily_seconds",
             VoiceRefusal::Capacity => "capacity",
+            VoiceRefusal::AgentUnavailable => "agent_unavailable",
         });
         VoiceStart {
             allowed: false,

@@ -2,9 +2,11 @@
 
 use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::time::Timestamp;
+use tokio::time::Instant;
 
 use super::dispatches::AgentCredential;
 use crate::VoiceGateway;
+use crate::absence::Advice;
 use crate::domain::session::VoiceSession;
 use crate::domain::state::{Event, Human};
 use crate::error::Error;
@@ -22,7 +24,16 @@ impl VoiceGateway {
             // Without the person no agent is needed; agents often leave because the person left.
             return Ok(());
         }
-        if live.redispatches >= self.rules.max_dispatches {
+        if live.redispatches == 0 {
+            self.absences.missed(&seen.agent_name, now);
+        }
+        let waits = self.absences.advice(&seen.agent_name, Instant::now()) == Advice::Wait;
+        // As long as all dispatches together would have taken.
+        let attempts = self.rules.agent_join.saturating_mul(self.rules.max_dispatches.saturating_add(1));
+        if waits && live.room_created_at.plus(attempts) > now {
+            return Ok(());
+        }
+        if waits || live.redispatches >= self.rules.max_dispatches {
             tracing::warn!(voice.session = %session.id, agent = session.agent_name, "No agent came");
             self.apply(session.id, Event::AgentUnavailable).await?;
             return Ok(());

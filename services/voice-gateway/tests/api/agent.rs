@@ -6,7 +6,7 @@ use ensemble_livekit_double::{AgentPlan, Ready};
 use ensemble_testkit::*;
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, Started};
+use crate::fixture::{Fixture, Started, TIMEOUT};
 
 /// The credential and addresses in the metadata of a dispatch.
 struct AgentClient {
@@ -143,6 +143,49 @@ on_both_databases! {
         };
         assert_eq!(metadata["context"]["sha256"], digest);
         assert_eq!(fixture.status(&started.id).await["pending"]["deliveredContextVersion"], 1);
+    }
+
+    async fn while_no_agent_comes_starts_are_refused_and_few_are_dispatched(on: Backend) {
+        let limits = [("VOICE_AGENT_JOIN_TIMEOUT_SECONDS", "1"), ("VOICE_MAX_SESSIONS_PER_USER", "0"), ("VOICE_DAILY_SECONDS_PER_USER", "0"), ("VOICE_AGENT_MAX_DISPATCHES", "30")];
+        let fixture = Fixture::with(on, &limits).await;
+        fixture.double.plan_agents(AgentPlan { workers: false, ..AgentPlan::default() });
+        // On a slow machine the last of them are refused already.
+        for number in 0..30 {
+            let body = json!({ "userId": "user-1", "sessionId": format!("before-{number}") });
+            fixture.api.post("/v1/voice/session/start", &body).await.expect(200);
+        }
+        let mut refusals = 0;
+        let body = json!({ "userId": "user-1", "sessionId": "s" });
+        let ask = || fixture.api.post("/v1/voice/session/start", &body);
+        eventually(TIMEOUT, async || {
+            let answer = ask().await.expect(200);
+            refusals += u32::from(answer["reason"] == "agent_unavailable");
+            refusals == 5
+        })
+        .await;
+        // Each of the thirty would have had one more in each second.
+        let dispatched = |fixture: &Fixture| {
+            fixture.double.created_rooms().iter().map(|room| fixture.double.dispatches(room)).sum::<usize>()
+        };
+        let (dispatches, begun) = (dispatched(&fixture), std::time::Instant::now());
+        eventually(TIMEOUT, async || begun.elapsed() > Duration::from_secs(6)).await;
+        let more = dispatched(&fixture) - dispatches;
+        let probes = usize::try_from(begun.elapsed().as_secs()).unwrap() / 2 + 2;
+        assert!(more <= probes, "{more} dispatches, and at most {probes} probes");
+        // The first agent that comes ends it.
+        fixture.double.plan_agents(AgentPlan::default());
+        let mut allowed = None;
+        eventually(TIMEOUT, async || {
+            let answer = ask().await;
+            if answer.json()["allowed"] == true {
+                allowed = Some(Started::of(&answer));
+            }
+            allowed.is_some()
+        })
+        .await;
+        let started = allowed.unwrap();
+        fixture.status_becomes(&started.id, |status| status["agent"]["ready"] == true).await;
+        assert_eq!(ask().await.expect(200)["allowed"], true);
     }
 
     async fn an_agent_that_leaves_because_the_person_left_is_not_replaced(on: Backend) {
