@@ -79,6 +79,7 @@ def start_gateway(data: Path, **more: str) -> Process:
         "VOICE_AGENT_JOIN_TIMEOUT_SECONDS": "5",
         "VOICE_RECONCILE_SECONDS": "3",
         "VOICE_MAX_SESSIONS_PER_USER": "0",
+        "VOICE_DAILY_SECONDS_PER_USER": "0",
         # A busy machine acknowledges late.
         "VOICE_DELIVERY_TIMEOUT_MS": "20000",
         "RUST_LOG": "info",
