@@ -4,13 +4,16 @@ BUILD_PROFILE ?= dist
 HELM_VERSION ?= latest
 DEPLOY_TOOLS := $(CACHE)/deploy
 
-.PHONY: dist images compose-test chart-test dashboards
+.PHONY: dist images compose-test compose-file-test chart-test dashboards
 
 dist: ## a release archive with the one program, its SBOM and checksums, in dist/
 	@deploy/dist/dist.sh
 
 images: ## builds every image (BUILD_PROFILE=release is quicker and larger)
 	@BUILD_PROFILE=$(BUILD_PROFILE) VERSION=$(VERSION) deploy/test/images.sh
+
+compose-file-test: $(DEPLOY_TOOLS)/ready ## what docker-compose.yml gives each container: variables, secrets, limits; needs target/debug
+	@$(DEPLOY_TOOLS)/venv/bin/python deploy/test/compose_file.py
 
 compose-test: ## docker compose up, the whole scenario through its port, faults, rolling restart
 	@deploy/test/compose.sh

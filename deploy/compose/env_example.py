@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Writes .env.example: every variable, from docker-compose.yml and from what the services say of themselves.
+"""Writes .env.example: every variable, from docker-compose.yml and from what the services say of themselves. And
+services.yml: which variables each service takes from .env beside those that docker-compose.yml gives it, so that a container
+has those that its program reads and no others.
 
     deploy/compose/env_example.py [folder of the programs, default target/debug] [--check]"""
 
@@ -13,13 +15,18 @@ SERVICES = ["edge-proxy", "identity", "machine-registry", "session-store", "orch
 # Set by compose itself: other values would break it.
 FIXED = re.compile(r"^(PUBLIC_LISTEN|INTERNAL_LISTEN|DATABASE_URL|KEY_ENCRYPTION_KEY_FILE|.*_RPC_URL|(IDENTITY|MACHINE_REGISTRY|SESSION_STORE|ORCHESTRATOR|VOICE_GATEWAY)_URL)$")
 MEANINGS = {
-    "EDGE_PORT": "the one port that people use; a range (8080-8082) for several edges behind a load balancer",
+    "EDGE_PORT": "the one port that people use",
+    "EDGE_PORTS": "a range (8080-8082) for several edges behind a load balancer; then PUBLIC_BASE_URL is the balancer's",
     "EDGE_BIND": "the address that it is published on; 0.0.0.0 for other machines, behind something that speaks TLS",
     "BUILD_PROFILE": "how images are built: dist (small, slow to build) or release",
     "ENSEMBLE_VERSION": "the tag of our images",
     "ENSEMBLE_REVISION": "a label of our images",
-    "IMAGE_PREFIX": "where our images come from, with a slash at the end",
-    "SERVICES_ENV_FILE": "variables for every service come from this file",
+    "IMAGE_PREFIX": "the registry and folder of our images, with a slash at the end; localhost/ is for images built here",
+    "PULL_POLICY": "when an image of ours is pulled: missing, always or never",
+    **{f"{service.upper().replace('-', '_')}_REPLICAS": f"how many of {service} run" for service in SERVICES},
+    "SERVICE_MEMORY": "the memory that one container of a service may use",
+    "POSTGRES_MEMORY": "the memory that PostgreSQL may use, its shared buffers included",
+    "LIVEKIT_MEMORY": "the memory that LiveKit may use",
     "POSTGRES_MAX_CONNECTIONS": "must hold the pools of all replicas",
     "POSTGRES_SHARED_BUFFERS": "a quarter of the memory that PostgreSQL may use",
     "LIVEKIT_BIND": "the address that LiveKit's ports are published on",
@@ -58,11 +65,24 @@ MEANINGS = {
 
 
 def from_compose():
-    """In the order of the file; the first default counts."""
-    found = {}
-    for name, default in re.findall(r"\$\{([A-Z_]+):?-([^}]*)\}", (ROOT / "docker-compose.yml").read_text()):
-        found.setdefault(name, default)
+    """In the order of the file; the first default counts. A default may have variables in it."""
+    found, text = {}, (ROOT / "docker-compose.yml").read_text()
+    for match in re.finditer(r"\$\{([A-Z_]+):?-((?:[^{}$]|\$\{[^{}]*\})*)\}", text):
+        found.setdefault(match[1], match[2])
+        for name, default in re.findall(r"\$\{([A-Z_]+):?-([^}]*)\}", match[2]):
+            found.setdefault(name, default)
     return found
+
+
+def passed_on(services):
+    """services.yml: an empty value is that of .env, and without one there the variable is not set."""
+    lines = ["# Which variables of .env reach which service, beside those of docker-compose.yml. An empty value here is that of .env.",
+             "# Written by deploy/compose/env_example.py.", "services:"]
+    compose = (ROOT / "docker-compose.yml").read_text()
+    for service in SERVICES:
+        lines += [f"  {service}:", "    environment:"]
+        lines += [f"      {n}:" for n, (_, _, of) in services.items() if service in of and not FIXED.match(n) and not re.search(rf"\b{n}:", compose)]
+    return "\n".join(lines) + "\n"
 
 
 def from_services(folder):
@@ -75,15 +95,13 @@ def from_services(folder):
     return known
 
 
-def text(folder):
-    compose, services = from_compose(), from_services(folder)
+def text(services):
+    compose = from_compose()
     lines = ["# Every variable, with its default. Copy this file to .env, take the # away from what you change.",
              "# Written by deploy/compose/env_example.py.", "",
-             "# Makes every variable below reach the services, those that docker-compose.yml does not name among them.",
-             "SERVICES_ENV_FILE=.env", "", "", "# --- compose ---"]
+             "# A variable reaches the services that read it, and a change of it restarts those and no others.",
+             "", "", "# --- compose ---"]
     for name, default in compose.items():
-        if name == "SERVICES_ENV_FILE":
-            continue
         meaning = MEANINGS.get(name) or (services[name][0] if name in services else None)
         if meaning is None and name.endswith("_IMAGE"):
             meaning = "another image in its place"
@@ -105,12 +123,14 @@ def text(folder):
 def main():
     arguments = [a for a in sys.argv[1:] if a != "--check"]
     folder = pathlib.Path(arguments[0]).resolve() if arguments else ROOT / "target/debug"
-    path, wanted = ROOT / ".env.example", text(folder)
+    services = from_services(folder)
     # How many cores the machine has that this ran on is no default.
-    wanted = re.sub(r"(?m)^#WORKERS=\d+$", "#WORKERS=", wanted)
-    if "--check" in sys.argv:
-        sys.exit(0 if path.read_text() == wanted else f"{path.name} is stale: run deploy/compose/env_example.py")
-    path.write_text(wanted)
+    example = re.sub(r"(?m)^#WORKERS=\d+$", "#WORKERS=", text(services))
+    for path, wanted in ((ROOT / ".env.example", example), (ROOT / "deploy/compose/services.yml", passed_on(services))):
+        if "--check" not in sys.argv:
+            path.write_text(wanted)
+        elif path.read_text() != wanted:
+            sys.exit(f"{path.name} is stale: run deploy/compose/env_example.py")
 
 
 if __name__ == "__main__":

@@ -25,13 +25,20 @@ give() {
 
 cd /secrets
 secret postgres/password "$(random)"
-secret postgres/internal-token "$(random)"
-secret postgres/livekit-api-secret "$(random)"
-secret postgres/voice-public-key "$(random)"
-if [ -n "${VOICE_PUBLIC_KEY:-}" ]; then printf '%s' "$VOICE_PUBLIC_KEY" > postgres/voice-public-key; fi
+# Versions before kept these where PostgreSQL could read them.
+for name in internal-token livekit-api-secret voice-public-key; do
+    if [ -s "postgres/$name" ]; then mv "postgres/$name" "made/$name"; fi
+done
+# chosen <name> <value of .env>: that value, or what was made, or a new one.
+chosen() {
+    if [ -n "$2" ]; then printf '%s' "$2" > "made/$1"; else secret "made/$1" "$(random)"; fi
+}
+chosen internal-token "${INTERNAL_TOKEN:-}"
+chosen livekit-api-secret "${LIVEKIT_API_SECRET:-}"
+chosen voice-public-key "${VOICE_PUBLIC_KEY:-}"
 
 for service in edge-proxy identity machine-registry session-store orchestrator voice-gateway; do
-    give postgres/internal-token "$service/internal-token"
+    give made/internal-token "$service/internal-token"
 done
 for service in identity machine-registry session-store orchestrator voice-gateway; do
     role=$(echo "$service" | tr - _)
@@ -43,10 +50,14 @@ if [ ! -s identity/key-encryption-key ]; then
     head -c 32 /dev/urandom | base64 | tr -d '\n' > identity/key-encryption-key
     echo "made identity/key-encryption-key"
 fi
-give postgres/livekit-api-secret voice-gateway/livekit-api-secret
-give postgres/livekit-api-secret voice-agent/livekit-api-secret
-give postgres/voice-public-key voice-gateway/voice-public-key
-printf 'ensemble: %s\n' "$(cat postgres/livekit-api-secret)" > livekit/keys.yaml
+give made/livekit-api-secret voice-gateway/livekit-api-secret
+give made/livekit-api-secret voice-agent/livekit-api-secret
+give made/voice-public-key voice-gateway/voice-public-key
+# LiveKit has the key and the secret that the gateway and the agent use, and signs its webhooks with them.
+key=${LIVEKIT_API_KEY:-ensemble}
+case $key in *[!A-Za-z0-9_-]*) echo "LIVEKIT_API_KEY may have letters, digits, _ and - only" >&2; exit 64 ;; esac
+printf '%s: "%s"\n' "$key" "$(sed 's/[\\"]/\\&/g' made/livekit-api-secret)" > livekit/keys.yaml
+sed "s/^  api_key: .*/  api_key: $key/" /ensemble/livekit.yaml > livekit/livekit.yaml
 
 for service in edge-proxy identity machine-registry session-store orchestrator voice-gateway voice-agent; do
     chown -R "$reader:$reader" "$service"
@@ -55,4 +66,4 @@ for service in edge-proxy identity machine-registry session-store orchestrator v
 done
 # PostgreSQL's image reads its password as the user `postgres` in some versions and as root in others.
 chown -R postgres postgres
-chmod 0400 livekit/keys.yaml
+chmod 0400 livekit/keys.yaml livekit/livekit.yaml made/*

@@ -61,7 +61,7 @@ edges() {
 }
 
 for service in $services edge-proxy; do
-    "$docker" image inspect "${IMAGE_PREFIX:-ensemble/}$service:$ENSEMBLE_VERSION" >/dev/null 2>&1 || dc build "$service"
+    "$docker" image inspect "${IMAGE_PREFIX:-localhost/ensemble/}$service:$ENSEMBLE_VERSION" >/dev/null 2>&1 || dc build "$service"
 done
 
 step "up, and nothing else"
@@ -86,7 +86,7 @@ rolling() {
     step "three replicas of every service, restarted one after the other under $rate requests a second"
     scale=()
     for service in $services edge-proxy; do scale+=(--scale "$service=3"); done
-    EDGE_PORT=$port-$((port + 2)) dc up -d "${scale[@]}" >/dev/null 2>&1
+    EDGE_PORTS=$port-$((port + 2)) dc up -d "${scale[@]}" >/dev/null 2>&1
     for service in $services edge-proxy; do for id in $(containers "$service"); do healthy "$id"; done; done
     edges
     python3 deploy/test/scenario.py load "$url" --rate "$rate" --seconds 600 --until "$work/done" --edges "$work/edges" \

@@ -22,7 +22,7 @@ need_engine() {
     fi
     if "$docker" compose version >/dev/null 2>&1; then
         compose=("$docker" compose)
-    elif command -v docker-compose >/dev/null; then
+    elif command -v docker-compose >/dev/null && docker-compose version --short 2>/dev/null | grep -q '^v\?[2-9]'; then
         compose=(docker-compose)
     else
         compose=()
@@ -31,7 +31,7 @@ need_engine() {
 
 need_compose() {
     need_engine "$1"
-    [ ${#compose[@]} -gt 0 ] || skip "$1" "neither docker compose nor docker-compose"
+    [ ${#compose[@]} -gt 0 ] || skip "$1" "no docker compose of version 2"
 }
 
 # Whether an image is here or can be had.

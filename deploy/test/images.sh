@@ -9,7 +9,7 @@ need_engine "images"
 
 services="edge-proxy identity machine-registry session-store orchestrator voice-gateway runner"
 limit_mib=40 # for a service, beyond its base
-prefix=${IMAGE_PREFIX:-ensemble/}
+prefix=${IMAGE_PREFIX:-localhost/ensemble/}
 version=${VERSION:-dev}
 profile=${BUILD_PROFILE:-dist}
 programs=programs

@@ -10,7 +10,15 @@ case ${1:-} in
     start)
         [ "$(id -u)" = 0 ] || { echo "an engine of its own needs root" >&2; exit 1; }
         if ! command -v dockerd >/dev/null || ! command -v debootstrap >/dev/null; then
-            DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends docker.io docker-compose debootstrap iptables
+            DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends docker.io debootstrap iptables
+        fi
+        # Debian has Compose 1 only. The module cannot be installed by name, because it replaces some of its own.
+        if ! docker compose version >/dev/null 2>&1 && command -v go >/dev/null; then
+            source=$(go mod download -json github.com/docker/compose/v2@v2.40.3 | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
+            copy=$(mktemp -d)
+            cp -r "$source/." "$copy" && chmod -R u+w "$copy" && mkdir -p ~/.docker/cli-plugins
+            (cd "$copy" && go build -o ~/.docker/cli-plugins/docker-compose ./cmd) || echo "Compose was not built" >&2
+            rm -rf "$copy"
         fi
         mkdir -p "$folder"
         setsid dockerd --data-root "$folder/data" --exec-root "$folder/exec" --pidfile "$folder/pid" \

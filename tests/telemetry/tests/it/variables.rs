@@ -1,4 +1,5 @@
-//! `.env.example` contains exactly the variables that the programs read.
+//! `.env.example` contains exactly the variables that the programs read, and `services.yml` gives each container those of its
+//! own program: a secret of one service must not reach another's.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -26,6 +27,26 @@ fn the_example_contains_the_variables_of_the_programs() {
     let unread: Vec<_> =
         example.iter().filter(|name| !printed.contains(*name) && !compose.contains(&format!("${{{name}"))).collect();
     assert!(unread.is_empty(), ".env.example contains variables that no program reads: {unread:?}");
+}
+
+#[test]
+fn a_container_gets_the_variables_of_its_own_program() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let (compose, passed_on) = (read("docker-compose.yml"), read("deploy/compose/services.yml"));
+    assert!(!compose.contains("env_file"), "a file of variables would reach services that do not read them");
+    for service in SERVICES {
+        let block = passed_on.split_once(&format!("\n  {service}:\n")).expect("a block of each service").1;
+        let given: BTreeSet<String> = block
+            .lines()
+            .take_while(|line| line.starts_with("    "))
+            .filter_map(|line| line.trim().strip_suffix(':').filter(|name| is_name(name)).map(str::to_owned))
+            .collect();
+        let wanted: BTreeSet<String> =
+            variables(&service).into_iter().filter(|name| !compose.contains(&format!(" {name}:"))).collect();
+        let wanted = wanted.into_iter().filter(|name| !FIXED.contains(&name.as_str())).collect();
+        assert_eq!(given, wanted, "{service} (deploy/compose/env_example.py writes services.yml)");
+    }
 }
 
 /// The variables that a program lists: a name on its own line, and its meaning below.
