@@ -4,7 +4,7 @@ BUILD_PROFILE ?= dist
 HELM_VERSION ?= latest
 DEPLOY_TOOLS := $(CACHE)/deploy
 
-.PHONY: dist images compose-test compose-file-test chart-test dashboards
+.PHONY: dist images compose-test upgrade-test compose-file-test chart-test dashboards
 
 dist: ## a release archive with the one program, its SBOM and checksums, in dist/
 	@deploy/dist/dist.sh
@@ -14,6 +14,9 @@ images: ## builds every image (BUILD_PROFILE=release is quicker and larger)
 
 compose-file-test: $(DEPLOY_TOOLS)/ready ## what docker-compose.yml gives each container: variables, secrets, limits; needs target/debug
 	@$(DEPLOY_TOOLS)/venv/bin/python deploy/test/compose_file.py
+
+upgrade-test: ## deploy/compose/upgrade.sh on an engine, with small stand-ins for the services
+	@deploy/test/upgrade.sh
 
 compose-test: ## docker compose up, the whole scenario through its port, faults, rolling restart
 	@deploy/test/compose.sh

@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Replaces the containers of the services one after the other by those of the images and settings that docker-compose.yml and
+# .env name now: migrations first, and for each container a new one that is healthy before the old one drains. How many replicas
+# there are stays as it is. If a new container does not become healthy, it is removed and the old ones go on.
+#
+#   docker compose build                             or: docker compose pull
+#   deploy/compose/upgrade.sh [SERVICE…]             every service, or those
+#   deploy/compose/upgrade.sh --back [SERVICE…]      to the images that ran before; the schema stays ahead, which they work with
+#
+# Where the edge publishes one port, a new one cannot listen beside the old one: connections are refused until it has started.
+# Behind a proxy (profile tls), or with a range in EDGE_PORTS that has a free port, it is replaced as the others are.
+#
+#   HEALTHY_SECONDS=120   how long a new container may take
+#   SETTLE_SECONDS=3      how long callers may take to find it (twice RESOLVE_INTERVAL_MS is enough)
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+read -ra compose <<<"${COMPOSE:-docker compose}"
+read -ra docker <<<"${DOCKER:-docker}"
+all="identity machine-registry session-store orchestrator voice-gateway edge-proxy"
+
+back=
+if [ "${1:-}" = --back ]; then
+    back=1
+    shift
+    # Wins over .env.
+    export ENSEMBLE_VERSION=previous PULL_POLICY=never
+fi
+for service in "$@"; do
+    [[ " $all " == *" $service "* ]] || { echo "there is no service $service; there are: $all" >&2; exit 64; }
+done
+services=${*:-$all}
+
+# containers <service>: those that run.
+containers() { "${compose[@]}" ps --quiet --status running "$1"; }
+everything() { "${compose[@]}" ps --quiet --all "$1"; }
+inspect() { "${docker[@]}" inspect --format "$1" "$2"; }
+
+# healthy <container>: whether it becomes so in time.
+healthy() {
+    local deadline=$((SECONDS + ${HEALTHY_SECONDS:-120}))
+    while [ $SECONDS -lt $deadline ]; do
+        case $(inspect '{{.State.Status}} {{.State.Health.Status}}' "$1") in
+            "running healthy") return 0 ;;
+            exited* | dead*) break ;;
+        esac
+        sleep 0.2
+    done
+    return 1
+}
+
+give_up() { # <service> <new container>
+    "${docker[@]}" logs --tail 15 "$2" >&2 || true
+    "${docker[@]}" rm --force "$2" >/dev/null
+    echo "the new $1 did not become healthy and was removed; its log is above, the others were left as they are" >&2
+    exit 1
+}
+
+# end <container>: lets it finish what it has, for as long as its own grace period says.
+end() {
+    "${docker[@]}" stop "$1" >/dev/null
+    "${docker[@]}" rm "$1" >/dev/null
+}
+
+# replace <service> <old container> <replicas>
+replace() {
+    local service=$1 old=$2 replicas=$3 before new started
+    before=$(everything "$service")
+    started=1
+    "${compose[@]}" up --detach --no-deps --no-recreate --no-build --scale "$service=$((replicas + 1))" "$service" >/dev/null 2>"$log" || started=
+    new=$(everything "$service" | grep -vxF "$before" || true)
+    [ -n "$new" ] || { cat "$log" >&2; exit 1; }
+    if [ -n "$started" ]; then
+        healthy "$new" || give_up "$service" "$new"
+        sleep "${SETTLE_SECONDS:-3}"
+        end "$old"
+        return
+    fi
+    # The one port is taken until the old container has ended.
+    if ! grep -q "port is already allocated\|address already in use" "$log"; then
+        cat "$log" >&2
+        give_up "$service" "$new"
+    fi
+    "${docker[@]}" stop "$old" >/dev/null
+    "${docker[@]}" start "$new" >/dev/null
+    if ! healthy "$new"; then
+        "${docker[@]}" stop "$new" >/dev/null
+        "${docker[@]}" start "$old" >/dev/null
+        give_up "$service" "$new"
+    fi
+    "${docker[@]}" rm "$old" >/dev/null
+}
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+if [ -z "$back" ]; then
+    for once in secrets databases; do "${compose[@]}" run --rm --no-deps -T "$once"; done
+fi
+for service in $services; do
+    running=$(containers "$service")
+    [ -n "$running" ] || { echo "$service does not run: left out"; continue; }
+    if [ -z "$back" ]; then
+        # By its id, because a build may have given the tag to another image.
+        image=$("${compose[@]}" config --images "$service" | grep -m1 "/$service:\|^$service:")
+        "${docker[@]}" tag "$(inspect '{{.Image}}' "${running%%$'\n'*}")" "${image%:*}:previous"
+        [ "$service" = edge-proxy ] || "${compose[@]}" run --rm --no-deps -T "$service" migrate
+    fi
+done
+for service in $services; do
+    running=$(containers "$service")
+    replicas=$(wc -w <<<"$running")
+    for old in $running; do
+        replace "$service" "$old" "$replicas"
+        echo "$(date -u +%T) replaced $service ${old:0:12}"
+    done
+done
+[ -z "$back" ] || echo "set ENSEMBLE_VERSION=previous in .env until the next upgrade, or the next \`docker compose up\` goes forward again"
