@@ -8,6 +8,7 @@ so that a person who knows one knows all.
 
 import json
 import pathlib
+import re
 import sys
 
 HERE = pathlib.Path(__file__).parent / "dashboards"
@@ -53,7 +54,7 @@ class Board:
     def _add(self, kind, title, queries, width, height, description, more, instant=False):
         if self.x + width > 24:
             self._wrap()
-        targets = [{"refId": chr(65 + i), "datasource": DATASOURCE, "expr": expr, "legendFormat": legend,
+        targets = [{"refId": chr(65 + i), "datasource": DATASOURCE, "expr": of_namespace(expr), "legendFormat": legend,
                     **({"instant": True, "format": "table"} if instant else {})}
                    for i, (expr, legend) in enumerate(queries)]
         self.panels.append({"id": len(self.panels) + 1, "type": kind, "title": title, "description": description,
@@ -72,8 +73,17 @@ class Board:
             "links": [{"type": "dashboards", "title": "Ensemble", "tags": ["ensemble"], "asDropdown": True, "includeVars": True, "keepTime": True}],
             "templating": {"list": [
                 {"name": "datasource", "type": "datasource", "query": "prometheus", "current": {}, "hide": 0},
+                # Without a cluster there is no such label, which "all" matches as well.
+                {"name": "namespace", "type": "query", "datasource": DATASOURCE, "query": "label_values(ensemble_build_info, namespace)",
+                 "includeAll": True, "allValue": ".*", "multi": True, "current": {"text": ["All"], "value": ["$__all"]}, "refresh": 2, "hide": 0},
             ]},
         }
+
+
+def of_namespace(expr):
+    """Each of our metrics of the chosen namespaces alone: several installations may be in one Prometheus."""
+    expr = re.sub(r"(\bensemble_[a-z0-9_]+)(?![a-z0-9_{])", r"\1{}", expr)
+    return re.sub(r"(\bensemble_[a-z0-9_]+)\{", r'\1{namespace=~"$namespace",', expr).replace(",}", "}")
 
 
 def quantiles(metric, selector, by=""):

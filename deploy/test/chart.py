@@ -19,12 +19,21 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHART = ROOT / "deploy/helm/ensemble"
 SERVICES = {"edge-proxy": 8080, "identity": 8081, "machine-registry": 8082, "session-store": 8083, "orchestrator": 8084, "voice-gateway": 8085}
-BASE = ["--set", "publicBaseUrl=https://ensemble.example.com"]
+BASE = ["--set", "publicBaseUrl=https://ensemble.example.com", "--set", "image.registry=registry.example.com/"]
+DIGEST = "sha256:" + "a" * 64
 RENDERINGS = {
     "small-team": ["-f", str(CHART / "values-small-team.yaml")],
     "10k-users": ["-f", str(CHART / "values-10k-users.yaml")],
     "bare": BASE,
     "own-name-server": BASE + ["--set-json", 'networkPolicy.dnsTo=[{"ipBlock":{"cidr":"10.0.0.10/32"}}]'],
+    "ingress": BASE + ["--set", "ingress.enabled=true", "--set", "ingress.host=ensemble.example.com", "--set", "ingress.className=traefik"],
+    # What the chart sets itself, set again; volumes, digests and objects of one's own; no voice.
+    "own": BASE + ["--set", "services.identity.env.RUST_LOG=debug", "--set", "services.identity.env.REGISTRATION=closed", "--set", f"image.digests.identity={DIGEST}",
+                   "--set", "voice.enabled=false", "--set", "monitoring.prometheusRule.enabled=true",
+                   "--set", "monitoring.prometheusRule.runbookBaseUrl=https://runbooks.example.com/OPERATIONS.md", "--set", "defaults.serviceAccountAnnotations.example\\.com/role=ensemble",
+                   "--set-json", 'defaults.extraVolumes=[{"name":"ca","configMap":{"name":"database-ca"}}]',
+                   "--set-json", 'defaults.extraVolumeMounts=[{"name":"ca","mountPath":"/etc/database-ca","readOnly":true}]',
+                   "--set-json", 'extraObjects=[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"{{ .Release.Name }}-mine"}}]'],
     "no-policies-no-migrations": BASE + ["--set", "networkPolicy.enabled=false", "--set", "migrations.mode=off", "--set", "drain.preStopSeconds=0"],
 }
 WRONG_VALUES = [
@@ -36,6 +45,11 @@ WRONG_VALUES = [
     (["--set", "ingress.enabled=true"], "host"),
     (["--set", "telemetry.sampleRatio=2"], "sampleRatio"),
     (["--set", "publicBaseUrl=ensemble.example.com"], "publicBaseUrl"),
+    (["--set", "image.registry="], "registry"),
+    (["--set", "image.registry=registry.example.com"], "registry"),
+    (["--set", "image.digests.identity=latest"], "digests"),
+    (["--set", "services.identity.env.DRAIN_DELAY_MS=1"], "DRAIN_DELAY_MS"),
+    (["--set", "monitoring.prometheusRule.enabled=true"], "runbookBaseUrl"),
 ]
 
 
@@ -132,6 +146,9 @@ def is_restricted(checks, name, objects):
             checks.that(own.get("allowPrivilegeEscalation") is False and own.get("readOnlyRootFilesystem") is True
                         and own.get("capabilities", {}).get("drop") == ["ALL"], f"{where} may too much")
             checks.that(container.get("resources", {}).get("limits", {}).get("memory") and container["resources"].get("requests"), f"{where} has no limits")
+            names = [e["name"] for e in container.get("env", [])]
+            checks.that(len(names) == len(set(names)), f"{where} has a variable twice, which a server-side apply refuses: {names}")
+            checks.that(container["image"].startswith("registry.example.com/"), f"{where} has the image {container['image']}")
             secrets = [e["name"] for e in container.get("env", []) if e["name"] in ("INTERNAL_TOKEN", "DATABASE_URL", "KEY_ENCRYPTION_KEY", "VOICE_PUBLIC_KEY") and "value" in e]
             checks.that(not secrets, f"{where} has secrets as values: {secrets}")
 
@@ -140,7 +157,8 @@ def keeps_promises(checks, name, objects, values):
     by_kind = {}
     for thing in objects:
         by_kind.setdefault(thing["kind"], {})[thing["metadata"]["name"]] = thing
-    for service, port in SERVICES.items():
+    services = {service: port for service, port in SERVICES.items() if name != "own" or service != "voice-gateway"}
+    for service, port in services.items():
         full = f"ensemble-{service}"
         deployment = by_kind["Deployment"][full]
         pod = deployment["spec"]["template"]
@@ -174,10 +192,37 @@ def keeps_promises(checks, name, objects, values):
         jobs = by_kind.get("Job", {})
         if jobs:
             checks.that((f"ensemble-migrate-{service}" in jobs) == (service != "edge-proxy"), f"{name}: migration of {service}")
+    if name == "own":
+        has_its_own(checks, by_kind)
+    if name == "10k-users":
+        for rule in [rule for group in by_kind["PrometheusRule"]["ensemble"]["spec"]["groups"] for rule in group["rules"]]:
+            asked = re.findall(r"ensemble_[a-z0-9_]+(.{0,22})", rule["expr"])
+            checks.that(asked and all(a.startswith('{namespace="ensemble"') for a in asked), f"{rule['alert']} asks other installations: {rule['expr']}")
+            checks.that(rule["labels"]["namespace"] == "ensemble" and rule["labels"]["severity"], f"labels of {rule['alert']}")
+        edge = by_kind["NetworkPolicy"]["ensemble-edge-proxy"]["spec"]["ingress"][0]["from"]
+        admitted = {p.get("namespaceSelector", {}).get("matchLabels", {}).get("kubernetes.io/metadata.name") for p in edge}
+        checks.that({"gateways", "livekit"} <= admitted, f"LiveKit's webhooks cannot reach the edge, which admits {admitted}")
     exposed = by_kind["Service"]["ensemble-edge-proxy"]["spec"]["ports"]
     checks.that([p["name"] for p in exposed] == ["http"], f"{name}: the edge publishes {exposed}")
     reaches_internal(checks, name, by_kind)
     reaches_out(checks, name, by_kind)
+
+
+def has_its_own(checks, by_kind):
+    identity = by_kind["Deployment"]["ensemble-identity"]["spec"]["template"]["spec"]
+    container, job = identity["containers"][0], by_kind["Job"]["ensemble-migrate-identity"]["spec"]["template"]["spec"]
+    env = {e["name"]: e.get("value") for e in container["env"]}
+    checks.that(env["RUST_LOG"] == "debug" and env["REGISTRATION"] == "closed", f"identity does not take its own variables: {env}")
+    for spec in (identity, job):
+        checks.that(spec["containers"][0]["image"] == f"registry.example.com/ensemble/identity@{DIGEST}", f"digest of {spec['containers'][0]['image']}")
+        checks.that(any(v["name"] == "ca" for v in spec["volumes"]) and any(m["name"] == "ca" for m in spec["containers"][0]["volumeMounts"]), "a volume of one's own")
+    checks.that(by_kind["ServiceAccount"]["ensemble-identity"]["metadata"].get("annotations") == {"example.com/role": "ensemble"}, "annotations of a service account")
+    checks.that("ensemble-mine" in by_kind["ConfigMap"], "an object of one's own")
+    absent = [rule["expr"] for group in by_kind["PrometheusRule"]["ensemble"]["spec"]["groups"] for rule in group["rules"] if rule["alert"] == "EnsembleServiceAbsent"]
+    checks.that(len(absent) == 1 and "orchestrator" in absent[0] and "voice-gateway" not in absent[0], f"voice is off and its absence wakes: {absent}")
+    voice = [f"{kind} {thing}" for kind, things in by_kind.items() for thing in things if "voice" in thing]
+    edge = json.dumps(by_kind["Deployment"]["ensemble-edge-proxy"])
+    checks.that(not voice and "VOICE_GATEWAY_URL" not in edge, f"voice is off and there is {voice}")
 
 
 def reaches_internal(checks, name, by_kind):
@@ -185,7 +230,7 @@ def reaches_internal(checks, name, by_kind):
     for service, port in SERVICES.items():
         policy = by_kind.get("NetworkPolicy", {}).get(f"ensemble-{service}")
         if not policy:
-            return
+            continue
         for rule in policy["spec"]["ingress"]:
             callers = {p["podSelector"]["matchLabels"].get("app.kubernetes.io/component") for p in rule.get("from", []) if "podSelector" in p}
             ports = {p["port"] for p in rule["ports"]}
@@ -202,8 +247,11 @@ def reaches_out(checks, name, by_kind):
         return
     ports = lambda policy: {p["port"] for rule in policies[policy]["spec"]["egress"] for p in rule.get("ports", [])}
     checks.that({53} <= ports("ensemble-deny"), f"{name}: nobody may ask the name server")
-    env = {e["name"]: e.get("value") for e in by_kind["Deployment"]["ensemble-voice-gateway"]["spec"]["template"]["spec"]["containers"][0]["env"]}
+    voice = by_kind["Deployment"].get("ensemble-voice-gateway")
+    env = {e["name"]: e.get("value") for e in voice["spec"]["template"]["spec"]["containers"][0]["env"]} if voice else {}
     for service in SERVICES:
+        if f"ensemble-{service}" not in policies:
+            continue
         checks.that((5432 in ports(f"ensemble-{service}")) == (service != "edge-proxy"), f"{name}: {service} and the database")
         may = 7880 in ports(f"ensemble-{service}")
         checks.that(may == (service == "voice-gateway" and "LIVEKIT_URL" in env), f"{name}: {service} and LiveKit")
@@ -214,7 +262,7 @@ def refuses(checks, tools, minor):
     for values, word in WRONG_VALUES:
         ran = template(tools, BASE + values, minor)
         checks.that(ran.returncode != 0 and word in ran.stderr, f"{values} is accepted")
-    ran = template(tools, [], minor)
+    ran = template(tools, ["--set", "image.registry=registry.example.com/"], minor)
     checks.that(ran.returncode != 0 and "publicBaseUrl" in ran.stderr, "no publicBaseUrl is accepted")
     schema = json.loads((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())

@@ -1,11 +1,13 @@
 {{/* What is known of each service: its public port (the internal one is 1,000 above), what it stores, whom it calls. */}}
 {{- define "ensemble.components" -}}
-edge-proxy: { port: 8080, database: false, secrets: [INTERNAL_TOKEN], calls: [identity, machine-registry, session-store, orchestrator, voice-gateway], rpc: [] }
+edge-proxy: { port: 8080, database: false, secrets: [INTERNAL_TOKEN], calls: [identity, machine-registry, session-store, orchestrator{{ if .Values.voice.enabled }}, voice-gateway{{ end }}], rpc: [] }
 identity: { port: 8081, database: true, secrets: [INTERNAL_TOKEN, KEY_ENCRYPTION_KEY], calls: [], rpc: [session-store] }
 machine-registry: { port: 8082, database: true, secrets: [INTERNAL_TOKEN], calls: [], rpc: [identity, orchestrator, session-store] }
 session-store: { port: 8083, database: true, secrets: [INTERNAL_TOKEN], calls: [], rpc: [identity, machine-registry] }
 orchestrator: { port: 8084, database: true, secrets: [INTERNAL_TOKEN], calls: [], rpc: [identity, machine-registry, session-store] }
+{{- if .Values.voice.enabled }}
 voice-gateway: { port: 8085, database: true, secrets: [INTERNAL_TOKEN], calls: [], rpc: [identity] }
+{{- end }}
 {{- end -}}
 
 {{- define "ensemble.fullname" -}}
@@ -34,7 +36,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 
 {{- define "ensemble.image" -}}
 {{- with .root.Values.image -}}
-{{ .registry }}{{ .prefix }}{{ $.name }}:{{ .tag | default $.root.Chart.AppVersion }}
+{{ .registry }}{{ .prefix }}{{ $.name }}{{ with get .digests $.name }}@{{ . }}{{ else }}:{{ .tag | default $.root.Chart.AppVersion }}{{ end }}
 {{- end -}}
 {{- end -}}
 
@@ -69,8 +71,17 @@ capabilities: { drop: [ALL] }
 {{- $items | toYaml -}}
 {{- end -}}
 
-{{/* The variables of a service. Secrets are files; what may be absent is an optional reference. */}}
+{{/* The variables of a service, each once: `services.<name>.env` replaces what the chart sets itself. A server-side apply
+     refuses a list that has a name twice. */}}
 {{- define "ensemble.env" -}}
+{{- $env := list -}}{{- $own := .settings.env -}}
+{{- range include "ensemble.chartEnv" . | fromYamlArray }}{{ if not (hasKey $own .name) }}{{ $env = append $env . }}{{ end }}{{ end -}}
+{{- range $key, $value := $own }}{{ $env = append $env (dict "name" $key "value" (toString $value)) }}{{ end -}}
+{{- toYaml $env -}}
+{{- end -}}
+
+{{/* Those that the chart sets. Secrets are files; what may be absent is an optional reference. */}}
+{{- define "ensemble.chartEnv" -}}
 {{- $root := .root -}}{{- $name := .name -}}{{- $full := include "ensemble.fullname" $root -}}
 {{- $components := include "ensemble.components" $root | fromYaml -}}
 - { name: LOG_FORMAT, value: {{ $root.Values.logging.format | quote }} }
@@ -119,8 +130,5 @@ capabilities: { drop: [ALL] }
 - { name: LIVEKIT_URL, value: {{ $root.Values.livekit.url | quote }} }
 - { name: LIVEKIT_WS_URL, value: {{ required "livekit.wsUrl: say how browsers reach LiveKit" $root.Values.livekit.wsUrl | quote }} }
 - { name: LIVEKIT_AGENT_NAME, value: {{ $root.Values.livekit.agentName | quote }} }
-{{- end }}
-{{- range $key, $value := .settings.env }}
-- { name: {{ $key }}, value: {{ $value | quote }} }
 {{- end }}
 {{- end -}}

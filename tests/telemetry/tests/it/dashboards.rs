@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 type Labels = BTreeMap<String, BTreeSet<String>>;
 
 /// Labels that Prometheus adds, and the bounds of histograms.
-const ADDED: &[&str] = &["le", "instance", "job"];
+const ADDED: &[&str] = &["le", "instance", "job", "namespace"];
 const VOICE_KEY: (&str, &str) = ("X-Voice-Key", "voice-key-of-the-test-stack");
 
 #[actix_web::test]
