@@ -4,7 +4,7 @@ BUILD_PROFILE ?= dist
 HELM_VERSION ?= latest
 DEPLOY_TOOLS := $(CACHE)/deploy
 
-.PHONY: dist images compose-test upgrade-test compose-file-test chart-test dashboards
+.PHONY: dist images compose-test upgrade-test compose-file-test chart-test chart-readme chart-package dashboards
 
 dist: ## a release archive with the one program, its SBOM and checksums, in dist/
 	@deploy/dist/dist.sh
@@ -23,6 +23,13 @@ compose-test: ## docker compose up, the whole scenario through its port, faults,
 
 chart-test: $(DEPLOY_TOOLS)/ready ## renders the chart and checks it strictly against the last three Kubernetes
 	@$(DEPLOY_TOOLS)/venv/bin/python deploy/test/chart.py --tools $(DEPLOY_TOOLS)
+
+chart-readme: ## writes the chart's README.md with its table of values
+	python3 deploy/helm/readme.py
+
+chart-package: $(DEPLOY_TOOLS)/ready ## the chart as one file in dist/, to be pushed with `helm push FILE oci://REGISTRY`
+	@mkdir -p dist
+	@$(DEPLOY_TOOLS)/bin/helm package deploy/helm/ensemble --destination dist
 
 dashboards: ## writes Grafana's dashboards anew
 	python3 deploy/grafana/dashboards.py

@@ -300,6 +300,8 @@ def main():
     runbook(checks)
     fresh = subprocess.run([sys.executable, ROOT / "deploy/grafana/dashboards.py", "--check"], capture_output=True, text=True)
     checks.that(fresh.returncode == 0, fresh.stderr.strip())
+    fresh = subprocess.run([sys.executable, ROOT / "deploy/helm/readme.py", "--check"], capture_output=True, text=True)
+    checks.that(fresh.returncode == 0, fresh.stderr.strip())
     if (tools / "bin/promtool").exists():
         ran = subprocess.run([tools / "bin/promtool", "check", "rules", ROOT / "deploy/prometheus/alerts.yaml"], capture_output=True, text=True)
         checks.that(ran.returncode == 0, ran.stdout + ran.stderr)
