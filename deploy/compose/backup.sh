@@ -4,10 +4,10 @@
 #
 #   deploy/compose/backup.sh <folder>
 set -euo pipefail
+umask 077
 folder=$(mkdir -p "$1" && cd "$1" && pwd)
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 read -ra compose <<<"${COMPOSE:-docker compose}"
-umask 077
 
 for database in identity machine_registry session_store orchestrator voice_gateway; do
     "${compose[@]}" exec -T postgres pg_dump -U postgres --format custom "$database" >"$folder/$database.dump"
