@@ -8,7 +8,7 @@ use ensemble_chassis::process::ServerSettings;
 use ipnet::IpNet;
 
 use crate::domain::client_address;
-use crate::domain::cors::{Origins, origin_of};
+use crate::domain::cors::{self, Origins, origin_of};
 use crate::domain::request_rules::HeadLimits;
 use crate::domain::route_table::{PerUpstream, Upstream};
 use crate::limits::Limiter;
@@ -133,8 +133,8 @@ fn networks(vars: &mut Vars) -> Vec<IpNet> {
 }
 
 fn cors(vars: &mut Vars, public_base_url: &str) -> Origins {
-    let mut origins =
-        vars.list("CORS_ALLOWED_ORIGINS", "origins of web pages that may call, as in https://app.example.com", "");
+    let meaning = "origins of web pages that may call, as in https://app.example.com, instead of loopback; or none";
+    let mut origins = vars.list("CORS_ALLOWED_ORIGINS", meaning, cors::LOOPBACK);
     let share = vars.text("SHARE_BASE_URL", "where public links lead; its pages may call, too", public_base_url);
     origins.extend(origin_of(&share));
     Origins::new(origins.iter().map(String::as_str)).unwrap_or_else(|error| {

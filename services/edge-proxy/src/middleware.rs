@@ -39,9 +39,7 @@ pub(crate) async fn around(request: ServiceRequest, next: Next<BoxBody>) -> Resu
         set(headers, "ratelimit", &quota.rate_limit());
         set(headers, "ratelimit-policy", &quota.policy());
     }
-    if origin.is_some() || !edge.config.cors.is_empty() {
-        headers.append(VARY, HeaderValue::from_static("Origin"));
-    }
+    headers.append(VARY, HeaderValue::from_static("Origin"));
     if let Some(allowed) = origin.as_deref().and_then(|origin| edge.config.cors.allow(origin)) {
         set(headers, "access-control-allow-origin", allowed);
         set(headers, "access-control-expose-headers", cors::EXPOSED_HEADERS);
@@ -67,11 +65,13 @@ fn decide(
         return (Some(response), None);
     }
     if let Some(origin) = preflight_origin(request) {
-        let mut response = HttpResponse::Ok().finish();
+        let mut response = HttpResponse::Ok();
         if edge.config.cors.allow(origin).is_some() {
-            add_preflight(response.headers_mut());
+            response.insert_header(("access-control-allow-methods", cors::ALLOWED_METHODS));
+            response.insert_header(("access-control-allow-headers", cors::ALLOWED_HEADERS));
+            response.insert_header(("access-control-max-age", cors::MAX_AGE));
         }
-        return (Some(response), None);
+        return (Some(response.finish()), None);
     }
     let quota = edge.config.limiter.count(context.class, context.limit_key, context.client);
     let refused = quota.and_then(|quota| quota.refused_for).map(too_many);
@@ -113,13 +113,6 @@ fn preflight_origin(request: &ServiceRequest) -> Option<&str> {
 fn too_many(wait: Duration) -> Problem {
     let seconds = u32::try_from(wait.as_secs_f64().ceil() as u64).unwrap_or(u32::MAX).max(1);
     Problem::new(Code::RateLimited, format!("Slow down: try again in {seconds} s.")).with_retry_after(seconds)
-}
-
-/// The answer to a preflight of a page that may call.
-fn add_preflight(headers: &mut HeaderMap) {
-    set(headers, "access-control-allow-methods", cors::ALLOWED_METHODS);
-    set(headers, "access-control-allow-headers", cors::ALLOWED_HEADERS);
-    set(headers, "access-control-max-age", cors::MAX_AGE);
 }
 
 /// What makes an answer harmless in a browser, wherever the service did not say otherwise.

@@ -113,7 +113,7 @@ capabilities: { drop: [ALL] }
 - { name: {{ upper . | replace "-" "_" }}_RPC_URL, value: "http://{{ $full }}-{{ . }}:{{ add 1000 (int (get $components .).port) }}" }
 {{- end }}
 {{- if eq $name "edge-proxy" }}
-- { name: CORS_ALLOWED_ORIGINS, value: {{ join "," $root.Values.corsAllowedOrigins | quote }} }
+- { name: CORS_ALLOWED_ORIGINS, value: {{ join "," ($root.Values.corsAllowedOrigins | default (list "none")) | quote }} }
 - { name: TRUSTED_PROXIES, value: {{ join "," $root.Values.trustedProxies | quote }} }
 {{- end }}
 {{- if eq $name "identity" }}

@@ -14,7 +14,10 @@ pub const EXPOSED_HEADERS: &str = "X-Request-Id, Retry-After, RateLimit";
 /// Seconds for which a browser may keep the answer to a preflight.
 pub const MAX_AGE: &str = "600";
 
-/// The origins that may call.
+/// Pages on the reader's own computer, as `ensemble web` serves them: the only entries that stand for any port.
+pub const LOOPBACK: &str = "http://127.0.0.1:*,http://localhost:*";
+
+/// The origins that may call. The entry `none` is no origin: alone, it lets no page call.
 #[derive(Clone, Debug, Default)]
 pub struct Origins(Vec<String>);
 
@@ -26,23 +29,27 @@ pub struct NotAnOrigin(String);
 impl Origins {
     /// Fails with the first text that is not an origin.
     pub fn new<'a>(origins: impl IntoIterator<Item = &'a str>) -> Result<Self, NotAnOrigin> {
-        origins.into_iter().map(parse).collect::<Result<_, _>>().map(Self)
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        origins.into_iter().filter(|text| *text != "none").map(parse).collect::<Result<_, _>>().map(Self)
     }
 
     /// The value to answer with, when this `Origin` may call.
-    pub fn allow(&self, origin: &str) -> Option<&str> {
-        self.0.iter().find(|allowed| *allowed == origin).map(String::as_str)
+    pub fn allow<'a>(&self, origin: &'a str) -> Option<&'a str> {
+        self.0.iter().any(|allowed| matches(allowed, origin)).then_some(origin)
     }
+}
+
+fn matches(allowed: &str, origin: &str) -> bool {
+    let Some(host) = allowed.strip_suffix(":*") else { return allowed == origin };
+    let port = origin.strip_prefix(host);
+    // In the form that browsers send, nothing but a port can follow the colon.
+    port.is_some_and(|port| port.is_empty() || port.starts_with(':')) && origin_of(origin).as_deref() == Some(origin)
 }
 
 fn parse(text: &str) -> Result<String, NotAnOrigin> {
     let text = text.to_ascii_lowercase();
     // A browser sends an origin in this form; a path, a user or a usual port makes another text.
-    origin_of(&text).filter(|origin| *origin == text).ok_or(NotAnOrigin(text))
+    let is_origin = LOOPBACK.split(',').any(|loopback| loopback == text) || origin_of(&text).as_ref() == Some(&text);
+    if is_origin { Ok(text) } else { Err(NotAnOrigin(text)) }
 }
 
 /// The origin of an HTTP URL: its scheme, host and port.
@@ -75,8 +82,19 @@ mod tests {
 
     #[test]
     fn what_is_no_origin_is_refused() {
-        for text in ["*", "null", "https://a/", "https://a/x", "app.example.com", "https://", "ftp://a", "https://u@a"]
-        {
+        for text in [
+            "*",
+            "null",
+            "https://a/",
+            "https://a/x",
+            "app.example.com",
+            "https://",
+            "ftp://a",
+            "https://u@a",
+            "https://a:*",
+            "https://localhost:*",
+            "http://*:*",
+        ] {
             assert!(Origins::new([text]).is_err(), "{text}");
         }
     }
@@ -89,11 +107,41 @@ mod tests {
     }
 
     #[test]
+    fn loopback_may_call_from_any_port_and_nothing_that_looks_like_it() {
+        let origins = Origins::new(LOOPBACK.split(',')).expect("origins");
+        for origin in ["http://127.0.0.1", "http://127.0.0.1:7417", "http://localhost", "http://localhost:65535"] {
+            assert_eq!(origins.allow(origin), Some(origin));
+        }
+        for other in [
+            "http://127.0.0.1.evil.example",
+            "http://127.0.0.1:80.evil.example",
+            "http://127.0.0.1:1@evil.example",
+            "http://127.0.0.11",
+            "http://127.0.0.1:",
+            "http://127.0.0.1:*",
+            "http://127.0.0.1:+1",
+            "http://127.0.0.1:65536",
+            "http://127.0.0.1:1/",
+            "http://localhost.evil",
+            "http://localhost.evil:80",
+            "http://evil.localhost",
+            "http://[::1]:7417",
+            "https://127.0.0.1",
+            "https://localhost:7417",
+            "null",
+            "",
+        ] {
+            assert_eq!(origins.allow(other), None, "{other}");
+        }
+    }
+
+    #[test]
     fn without_origins_no_page_may_call() {
-        let none = Origins::new([]).expect("no origins");
-        assert!(none.is_empty() && none.allow("https://app.example.com").is_none());
+        for origins in [&[][..], &["none"]] {
+            let none = Origins::new(origins.iter().copied()).expect("no origins");
+            assert!(none.allow("https://app.example.com").is_none() && none.allow("http://localhost").is_none());
+        }
         let one = Origins::new(["https://App.Example.com"]).expect("an origin");
-        assert!(!one.is_empty());
         assert_eq!(one.allow("https://app.example.com"), Some("https://app.example.com"));
     }
 }

@@ -77,3 +77,38 @@ async fn without_an_origin_nothing_is_said_but_vary() {
     let options = edge.ask("OPTIONS /v1/sessions HTTP/1.1\r\nHost: edge\r\n\r\n").await;
     assert_eq!(options.status, 200, "an OPTIONS that is no preflight is the service's");
 }
+
+#[tokio::test]
+async fn pages_on_the_readers_own_computer_may_call_unless_it_is_switched_off() {
+    let stub = Stub::start(|_| Reaction::Say(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}".to_vec())).await;
+    let ask = "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: authorization\r\n";
+    let loopback = ["http://127.0.0.1", "http://127.0.0.1:7417", "http://localhost:3000"];
+    // An empty variable is one that is not set, as in compose.
+    for (variables, is_allowed) in [
+        (&[][..], true),
+        (&[("CORS_ALLOWED_ORIGINS", "")], true),
+        (&[("CORS_ALLOWED_ORIGINS", "none")], false),
+        (&[("CORS_ALLOWED_ORIGINS", "https://app.example.com")], false),
+    ] {
+        let edge = Edge::with(&stub, variables).await;
+        for origin in loopback {
+            for line in ["OPTIONS /v1/sessions", "GET /v1/sessions"] {
+                let answer = edge.ask(&from(origin, line, ask)).await;
+                let found = answer.header("access-control-allow-origin");
+                assert_eq!(found, is_allowed.then_some(origin), "{line} {variables:?}");
+                assert_eq!(answer.header("access-control-allow-credentials"), None, "no cookies are involved");
+            }
+        }
+        for origin in [
+            "http://127.0.0.1.evil.example",
+            "http://localhost.evil",
+            "https://localhost:3000",
+            "https://127.0.0.1",
+            "null",
+        ] {
+            let answer = edge.ask(&from(origin, "OPTIONS /v1/sessions", ask)).await;
+            assert_eq!(answer.header("access-control-allow-origin"), None, "{origin}");
+            assert_eq!(answer.header("access-control-allow-methods"), None, "{origin}");
+        }
+    }
+}
