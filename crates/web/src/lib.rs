@@ -5,7 +5,10 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+pub use headers::{POLICY, policy};
 use rust_embed::RustEmbed;
+
+mod headers;
 
 #[derive(RustEmbed)]
 #[folder = "$OUT_DIR/web"]
@@ -26,12 +29,14 @@ pub struct File {
     pub content_type: &'static str,
     /// A strong entity tag with its quotes (RFC 9110, section 8.8.3): another one for each coding.
     pub etag: String,
+    /// SHA-256 of `bytes`.
+    pub sha256: [u8; 32],
     /// Its name changes when its contents do, so that it may be kept for ever.
     pub is_immutable: bool,
 }
 
 /// Where a person can be in the app: a path that is one of these or below one is answered with the page.
-const ROUTES: [&str; 8] = ["", "link", "machines", "runs", "sessions", "settings", "share", "start"];
+pub const ROUTES: [&str; 8] = ["", "link", "machines", "runs", "sessions", "settings", "share", "start"];
 
 /// Whether the app has a screen at this path, as in `/sessions/<id>`. A path to a file is none: its last part has a dot.
 pub fn is_route(path: &str) -> bool {
@@ -56,7 +61,8 @@ pub fn file(path: &str, accepted: &str) -> Option<File> {
         .filter(|(_, coding)| accepts(accepted, *coding))
         .find_map(|(ending, coding)| Some((Embedded::get(&format!("{path}{ending}"))?, coding)))?;
     let mut etag = String::from("\"");
-    for byte in embedded.metadata.sha256_hash().iter().take(16) {
+    let sha256 = embedded.metadata.sha256_hash();
+    for byte in sha256.iter().take(16) {
         let _ = write!(etag, "{byte:02x}");
     }
     etag.push('"');
@@ -65,6 +71,7 @@ pub fn file(path: &str, accepted: &str) -> Option<File> {
         coding,
         content_type: content_type(path),
         etag,
+        sha256,
         is_immutable: path.starts_with("assets/"),
     })
 }

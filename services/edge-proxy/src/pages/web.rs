@@ -3,38 +3,21 @@
 
 use std::borrow::Cow;
 
-use actix_web::http::header::{
-    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, ETAG, HeaderName, HeaderValue,
-    IF_NONE_MATCH, REFERRER_POLICY, VARY,
-};
+use actix_web::http::header::{ACCEPT, ACCEPT_ENCODING, HeaderName, HeaderValue, IF_NONE_MATCH, VARY};
 use actix_web::http::{Method, StatusCode};
 use actix_web::{HttpRequest, HttpResponse};
 use bytes::Bytes;
 use ensemble_chassis::{HandlerResult, State, Vars};
 use ensemble_types::problem::Problem;
-use ensemble_web::{Coding, File};
+use ensemble_web::File;
 
 use super::docs;
 use crate::EdgeProxy;
 use crate::domain::cors::origin_of;
 
-const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
-const PERMISSIONS: HeaderName = HeaderName::from_static("permissions-policy");
-const FOR_EVER: &str = "public, max-age=31536000, immutable";
-
 /// What the page may do, by the configuration of voice.
 pub(crate) fn configured_policy(vars: &mut Vars) -> String {
-    policy(livekit(vars).as_deref())
-}
-
-/// What the page may do: run and show its own files, and call its own server. `livekit` is where its voice may connect to.
-fn policy(livekit: Option<&str>) -> String {
-    let livekit = livekit.map_or(String::new(), |origin| format!(" {origin}"));
-    format!(
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; \
-         connect-src 'self'{livekit}; worker-src 'self'; manifest-src 'self'; media-src 'self' blob:; base-uri 'none'; \
-         form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types ensemble"
-    )
+    ensemble_web::policy(livekit(vars).as_deref().as_slice())
 }
 
 /// Where the voice of the web app connects to, as in `wss://voice.example.com`: the same two variables as of voice-gateway. Without them the web app connects to its own server only.
@@ -85,23 +68,16 @@ pub(crate) fn other(edge: &EdgeProxy, request: &HttpRequest) -> Option<HttpRespo
 fn send(edge: &EdgeProxy, request: &HttpRequest, file: File) -> HttpResponse {
     let is_known = field(request, IF_NONE_MATCH).split(',').any(|tag| [file.etag.as_str(), "*"].contains(&tag.trim()));
     let mut answer = HttpResponse::build(if is_known { StatusCode::NOT_MODIFIED } else { StatusCode::OK });
-    answer
-        .insert_header((CACHE_CONTROL, if file.is_immutable { FOR_EVER } else { "no-cache" }))
-        .insert_header((ETAG, file.etag))
-        .insert_header((VARY, vary()))
-        .insert_header((CONTENT_SECURITY_POLICY, edge.config.page_policy.as_str()))
-        .insert_header((OPENER_POLICY, "same-origin"))
-        .insert_header((REFERRER_POLICY, "no-referrer"))
-        .insert_header((PERMISSIONS, "microphone=(self), camera=(self)"));
+    for (name, value) in file.fields(&edge.config.page_policy) {
+        // Those of the body go with a body.
+        if !(is_known && ["content-type", "content-encoding"].contains(&name)) {
+            answer.insert_header((name, value));
+        }
+    }
     if is_known {
         return answer.finish();
     }
-    match file.coding {
-        Coding::Brotli => drop(answer.insert_header((CONTENT_ENCODING, "br"))),
-        Coding::Gzip => drop(answer.insert_header((CONTENT_ENCODING, "gzip"))),
-        Coding::Identity => {}
-    }
-    answer.content_type(file.content_type).body(match file.bytes {
+    answer.body(match file.bytes {
         Cow::Borrowed(bytes) => Bytes::from_static(bytes),
         Cow::Owned(bytes) => bytes.into(),
     })
