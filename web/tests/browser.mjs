@@ -21,8 +21,9 @@ export async function launch(more = []) {
   return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args });
 }
 
-/** A page of a person of its own. `faults` fills with what must not happen; `checked` fails when anything has. */
-export async function person(browser, origin, options = {}) {
+/** A page of a person of its own. `faults` fills with what must not happen; `checked` fails when anything has. `server` is where the page
+ * may call, when that is not its own origin. */
+export async function person(browser, origin, { server = origin, ...options } = {}) {
   const context = await browser.newContext({ viewport: DESK, locale: "en-GB", ...options });
   context.setDefaultTimeout(SOON);
   const faults = [];
@@ -34,13 +35,14 @@ export async function person(browser, origin, options = {}) {
   });
   context.on("console", (message) => {
     // Chromium notes every status of the interface; the app asks for things that may not be there.
-    const isStatus = message.text().startsWith("Failed to load resource: the server responded") && new URL(message.location().url).pathname.startsWith("/v");
+    const isStatus = message.text().startsWith("Failed to load resource: the server responded")
+      && /^\/(v\d|server\.json$)/.test(new URL(message.location().url).pathname);
     if (message.type() === "error" && !isStatus) faults.push(`console: ${message.text()} ${message.location().url}`);
   });
   context.on("weberror", (error) => faults.push(`exception: ${error.error().stack}`));
   context.on("request", (request) => {
     const url = new URL(request.url());
-    if (url.protocol.startsWith("http") && url.origin !== origin) faults.push(`request to ${url.origin}`);
+    if (url.protocol.startsWith("http") && url.origin !== origin && url.origin !== server) faults.push(`request to ${url.origin}`);
   });
   const page = await context.newPage();
   return { context, page, faults, checked: () => assert.deepEqual(faults, []) };

@@ -2,6 +2,7 @@
 import { mayPass } from "@ensemble/client";
 import { Account, join, type NewWords, recover, type Recovering } from "@ensemble/client/account";
 import { IndexedDbStore } from "@ensemble/client/indexeddb";
+import { server } from "../base/server.ts";
 import { Store } from "../base/store.ts";
 import { tellSignedOut } from "../base/signed-out.ts";
 import { textOf } from "./failure.ts";
@@ -21,10 +22,9 @@ export const account = new Store<AccountState>({ state: "loading" });
 
 let opened: Account | undefined;
 let store: Promise<IndexedDbStore> | undefined;
-const base = (): string => location.origin;
 
 function kept(): Promise<IndexedDbStore> {
-  store ??= IndexedDbStore.open(base());
+  store ??= IndexedDbStore.open(server());
   return store;
 }
 
@@ -37,7 +37,7 @@ export function mine(): Account {
 /** Opens the account of this browser, if it has one. */
 export async function open(): Promise<void> {
   try {
-    const found = await Account.open({ base: base(), store: await kept() });
+    const found = await Account.open({ base: server(), store: await kept() });
     if (found) await show(found);
     else account.set({ state: "none" });
   } catch (error) {
@@ -48,7 +48,7 @@ export async function open(): Promise<void> {
 /** Makes a new account with this browser as its first device. Its recovery words are for a person to write down, and in force once
  * they are confirmed. */
 export async function create(name: string): Promise<NewWords> {
-  const made = await Account.create({ base: base(), store: await kept(), name });
+  const made = await Account.create({ base: server(), store: await kept(), name });
   // Without leave a browser may forget what a page keeps when the disk is full.
   await navigator.storage?.persist?.().catch(() => false);
   opened = made;
@@ -71,7 +71,7 @@ export async function joinAccount(address: string, name: string, onDigits: (digi
 
 /** Finds the account of recovery words. Nothing is changed yet. */
 export async function findAccount(words: string, name: string): Promise<Recovering> {
-  return recover(words, { base: base(), store: await kept(), name });
+  return recover(words, { base: server(), store: await kept(), name });
 }
 
 /** Makes this browser a primary device of the account that was found, and removes the devices that are lost. */

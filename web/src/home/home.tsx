@@ -2,6 +2,7 @@
 import { useDeferredValue, useMemo, useState } from "react";
 import { Link } from "wouter";
 import { Icon } from "../base/icons.tsx";
+import { server } from "../base/server.ts";
 import { useStore } from "../base/store.ts";
 import { useTitle } from "../base/title.ts";
 import { ago, folder } from "../base/words.ts";
@@ -104,7 +105,7 @@ function Empty() {
       <p>Start an agent in a terminal on one of your machines. It appears here at once.</p>
       <pre>ensemble claude</pre>
       <p>
-        The terminal must be a device of this account. Run <code>ensemble login --link --server {location.origin}</code> there, and take the
+        The terminal must be a device of this account. Run <code>ensemble login --link --server {server()}</code> there, and take the
         address for it from <Link href={paths.settings}>Settings, Add a device</Link>.
       </p>
     </div>

@@ -1,10 +1,11 @@
 /** The session behind a public link: to read, live, without an account. */
 import { useEffect, useMemo } from "react";
+import { server } from "../base/server.ts";
 import { PublicFeed } from "../data/public-feed.ts";
 import { Session } from "../session/page.tsx";
 
 export function PublicPage({ token }: { token: string }) {
-  const feed = useMemo(() => new PublicFeed(token, location.href), [token]);
+  const feed = useMemo(() => new PublicFeed(token, `${server()}${location.pathname}${location.hash}`), [token]);
   useEffect(() => feed.watch(), [feed]);
   return (
     <main className="main public" id="main">

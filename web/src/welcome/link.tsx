@@ -1,6 +1,7 @@
 /** Makes this browser a device of an account that is used elsewhere: the other device shows an address, and asks for the digits here. */
 import { type FormEvent, useEffect, useRef, useState } from "react";
 import { linkAddress } from "../base/link-address.ts";
+import { server } from "../base/server.ts";
 import { joinAccount } from "../data/account.ts";
 import { textOf } from "../data/failure.ts";
 import { suggestedName } from "./device-name.ts";
@@ -52,7 +53,7 @@ export function Link({ onBack, onDone }: { onBack: () => void; onDone: () => Pro
       <form onSubmit={submitted}>
         <label className="field">
           <span>Address</span>
-          <input className="input" value={address} required autoComplete="off" spellCheck={false} placeholder={`${location.origin}/link#v1.…`}
+          <input className="input" value={address} required autoComplete="off" spellCheck={false} placeholder={`${server()}/link#v1.…`}
             onChange={(event) => setAddress(event.target.value)} />
         </label>
         <DeviceName value={name} onChange={setName} />
