@@ -9,7 +9,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::commands::{
     acp, agent, apply, attach, cancel, completions, config, devices, diff, discard, r#do, doctor, link, login, logout,
     machine, open, output, plan, prompt, recovery, retry, run, runner, runs, say, session, sessions, share, show,
-    status, token, up, usage, whoami,
+    status, token, up, usage, web, whoami,
 };
 use crate::failure::detail;
 use crate::global::Global;
@@ -124,6 +124,8 @@ pub(crate) enum Command {
     Token(token::Token),
     /// Open the server's documentation in the browser
     Open(open::Open),
+    /// Serve the web app from this program to your browser
+    Web(web::Web),
     /// Print completions for a shell
     Completions(completions::Completions),
 }

@@ -43,6 +43,7 @@ pub(crate) mod submit;
 pub(crate) mod token;
 pub(crate) mod up;
 pub(crate) mod usage;
+pub(crate) mod web;
 pub(crate) mod whoami;
 
 /// Runs the command.
@@ -107,6 +108,7 @@ async fn execute(context: &Context, command: Command) -> Result {
         Command::Config(command) => command.run(context).await,
         Command::Token(command) => command.run(context).await,
         Command::Open(command) => command.run(context).await,
+        Command::Web(command) => command.run(context).await,
         Command::Completions(command) => command.run(),
     }
 }

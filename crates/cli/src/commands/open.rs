@@ -24,10 +24,15 @@ impl Open {
             return Ok(DONE);
         }
         print::line(&address)?;
-        if std::io::stdout().is_terminal() && has_display() {
-            browse(&address);
-        }
+        show(&address);
         Ok(DONE)
+    }
+}
+
+/// Opens an address that was printed, where a person has a browser.
+pub(crate) fn show(address: &str) {
+    if std::io::stdout().is_terminal() && has_display() {
+        browse(address);
     }
 }
 

@@ -40,6 +40,8 @@ mod lost_logs;
 #[cfg(feature = "up")]
 mod lying;
 #[cfg(feature = "up")]
+mod own_page;
+#[cfg(feature = "up")]
 mod page;
 mod plans;
 #[cfg(feature = "up")]

@@ -19,7 +19,7 @@ fn crates_depend_only_on_those_they_may() {
         ("screen", vec!["types", "transcript"]),
         ("client", vec!["types", "devices", "transcript"]),
         ("runner", vec!["types", "client", "transcript", "agent"]),
-        ("cli", vec!["types", "client", "runner", "all-in-one", "transcript", "agent", "screen"]),
+        ("cli", vec!["types", "client", "runner", "all-in-one", "transcript", "agent", "screen", "web"]),
         ("web", vec![]),
         ("testkit", vec!["types", "chassis", "store-kit", "rpc", "client"]),
     ]);

@@ -1,0 +1,89 @@
+//! `ensemble web`: the page from a person's own program, at work with a server elsewhere, and closed to everybody else.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::ensemble::{Running, User, up};
+
+/// Starts `ensemble web` on a free port. Its address.
+pub(crate) fn serve(user: &User, server: &str) -> (Running, String) {
+    let mut running = Running::start(user, &["--server", server, "web", "--port", "0", "--json"]);
+    let mut text = String::new();
+    while !text.ends_with("}\n") {
+        let line = running.line();
+        assert!(!line.is_empty(), "{text}");
+        text.push_str(&line);
+    }
+    let printed: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(printed["server"], server);
+    (running, printed["address"].as_str().unwrap().to_owned())
+}
+
+/// The whole answer to a request with these lines.
+fn ask(address: &str, lines: &[&str]) -> String {
+    let mut stream = TcpStream::connect(address.trim_start_matches("http://")).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    write!(stream, "{}\r\nConnection: close\r\n\r\n", lines.join("\r\n")).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn a_person_makes_an_account_on_the_page_of_the_own_program() {
+    let (owner, person) = (User::new(None), User::new(None));
+    let (_up, server) = up(&owner, &["--no-runner"]);
+    let (running, address) = serve(&person, &server);
+    let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web").canonicalize().unwrap();
+    let mut node = Command::new("node");
+    node.args(["--test", "--test-reporter=spec", "tests/story/own.test.mjs"]).current_dir(&web);
+    node.env("PAGE_URL", &address).env("ENSEMBLE_URL", &server);
+    let ended = node.status().expect("node must be installed, and `make web` must have run");
+    assert!(ended.success(), "the story failed; see above");
+    assert_eq!(running.interrupt(), 0);
+}
+
+#[test]
+fn only_the_printed_address_is_answered_and_only_reading() {
+    let person = User::new(None);
+    let (_running, address) = serve(&person, "http://127.0.0.1:9");
+    let host = format!("Host: {}", address.trim_start_matches("http://"));
+    let port = address.rsplit(':').next().unwrap();
+
+    let page = ask(&address, &["GET / HTTP/1.1", &host]);
+    assert!(page.starts_with("HTTP/1.1 200") && page.contains("<!doctype html>"), "{page}");
+    assert!(page.contains("connect-src 'self' http://127.0.0.1:9;"), "{page}");
+    // A place in the app is the page, a file that is not there is nothing.
+    let place = ask(&address, &["GET /sessions/0199 HTTP/1.1", &host]);
+    assert!(place.contains("<!doctype html>"), "{place}");
+    for path in ["/nothing.js", "/index.html.br", "/../Cargo.toml", "/assets/%2e%2e/index.html"] {
+        let answer = ask(&address, &[&format!("GET {path} HTTP/1.1"), &host]);
+        assert!(answer.starts_with("HTTP/1.1 404"), "{path}: {answer}");
+    }
+    let named = ask(&address, &["GET /server.json HTTP/1.1", &host]);
+    assert!(named.ends_with(r#"{"server":"http://127.0.0.1:9"}"#), "{named}");
+    assert!(!named.to_ascii_lowercase().contains("access-control"), "{named}");
+
+    // A name of somebody else's that leads here (DNS rebinding).
+    for other in ["evil.example", &format!("evil.example:{port}"), "127.0.0.1", &format!("localhost:{port}"), ""] {
+        let answer = ask(&address, &["GET /server.json HTTP/1.1", &format!("Host: {other}")]);
+        assert!(answer.starts_with("HTTP/1.1 4") && !answer.contains(":9\""), "{other}: {answer}");
+    }
+    let twice = ask(&address, &["GET /server.json HTTP/1.1", &host, "Host: evil.example"]);
+    assert!(twice.starts_with("HTTP/1.1 4"), "{twice}");
+    for method in ["POST", "PUT", "DELETE", "OPTIONS"] {
+        let answer = ask(&address, &[&format!("{method} / HTTP/1.1"), &host, "Content-Length: 0"]);
+        assert!(answer.starts_with("HTTP/1.1 405") && answer.contains("GET, HEAD"), "{method}: {answer}");
+    }
+    let head = ask(&address, &["HEAD / HTTP/1.1", &host]);
+    assert!(head.starts_with("HTTP/1.1 200") && head.ends_with("\r\n\r\n"), "{head}");
+
+    // The address stays one person's.
+    let taken = person.fail(&["web", "--port", port]);
+    assert!(taken.contains("--port"), "{taken}");
+}
