@@ -22,6 +22,7 @@ pub mod sse;
 
 mod accounts;
 pub mod devices;
+mod files;
 mod hints;
 mod leases;
 mod links;
@@ -39,6 +40,7 @@ pub use account_key::AccountKey;
 pub use credential::{Credential, Token};
 pub use devices::Known;
 pub use error::{Error, Result};
+pub use files::Sent;
 pub use idempotency::idempotency_key;
 pub use leases::HeldLease;
 pub use no_connection::NoConnection;

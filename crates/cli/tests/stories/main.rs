@@ -72,3 +72,5 @@ mod sessions;
 mod terminal;
 #[cfg(feature = "up")]
 mod typescript;
+#[cfg(feature = "up")]
+mod verified_page;

@@ -1,7 +1,11 @@
 //! `ensemble web`: the web app from this program instead of from a server.
 
 #[cfg(feature = "web")]
+mod compare;
+#[cfg(feature = "web")]
 mod serve;
+#[cfg(feature = "web")]
+mod verify;
 
 use clap::Args;
 
@@ -11,6 +15,7 @@ use crate::failure::{Failure, Result};
 /// Serves the web app that is inside this program to browsers on this computer. The page talks to your server, which then gives it data
 /// and no code. The browser keeps its keys for the address that is printed, so stay with one port. Ctrl-C stops it.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Web {
     /// The port on 127.0.0.1 (0: any free port). A browser has keys of its own for each, so stay with one
     #[arg(long, value_name = "PORT", default_value_t = 8090)]
@@ -18,6 +23,16 @@ pub(crate) struct Web {
     /// Also open the page in the browser
     #[arg(long)]
     open: bool,
+    #[cfg(feature = "web")]
+    #[command(subcommand)]
+    also: Option<Also>,
+}
+
+#[cfg(feature = "web")]
+#[derive(Debug, clap::Subcommand)]
+enum Also {
+    /// Check that a server serves the page of this program
+    Verify(verify::Verify),
 }
 
 #[cfg(not(feature = "web"))]
@@ -36,6 +51,9 @@ impl Web {
                 "This `ensemble` was built without the web app. Run `make web` where its source is, then build it again.",
             ));
         }
-        serve::run(context, self.port, self.open).await
+        match self.also {
+            Some(Also::Verify(command)) => command.run(context).await,
+            None => serve::run(context, self.port, self.open).await,
+        }
     }
 }

@@ -1,0 +1,212 @@
+//! One answer of a server against the file that it should be.
+
+use std::io::Read;
+
+use ensemble_client::Sent;
+use ensemble_web::File;
+use sha2::{Digest, Sha256};
+
+use crate::print;
+
+/// Fields that change what a browser does with a file, and that a server of ours never sends.
+const NEVER: [&str; 5] = ["refresh", "link", "service-worker-allowed", "sourcemap", "x-sourcemap"];
+
+/// What must come back.
+pub(super) struct Expected {
+    /// As it is when it is not compressed.
+    pub(super) file: File,
+    /// The page at a place of the app, where browsers ask for HTML.
+    pub(super) is_page: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    /// Each as the end of a sentence that begins with the path.
+    pub(super) differences: Vec<String>,
+    /// Where the page may connect to beside its server.
+    pub(super) connects: Vec<String>,
+}
+
+/// Compares an answer with a file; without one there must be no such file.
+pub(super) fn compare(sent: &Sent, expected: Option<&Expected>) -> Found {
+    let mut found = Found::default();
+    let Some(Expected { file, .. }) = expected else {
+        if sent.status != 404 {
+            found.differences.push(format!("must not be there, and is answered with status {}", sent.status));
+        }
+        return found;
+    };
+    match sent.status {
+        200 => {}
+        404 => {
+            found.differences.push("is missing".to_owned());
+            return found;
+        }
+        status => {
+            found.differences.push(format!("is answered with status {status} instead of the file"));
+            return found;
+        }
+    }
+    if let Some(difference) = contents(sent, file) {
+        found.differences.push(difference);
+    }
+    for (name, value) in file.fields(&ensemble_web::policy(&[])) {
+        // Caches on the way may change the others.
+        let matters = ["content-type", "cross-origin-opener-policy", "referrer-policy", "permissions-policy"];
+        if name == ensemble_web::POLICY {
+            match policy(sent, &value) {
+                Ok(connects) => found.connects = connects,
+                Err(difference) => found.differences.push(difference),
+            }
+        } else if matters.contains(&name) && values(sent, name) != [value.as_str()] {
+            let sent = shown(&values(sent, name).join(", "));
+            found.differences.push(format!("has {name}: {sent:?} instead of {value:?}"));
+        }
+    }
+    for name in NEVER.iter().filter(|name| !values(sent, name).is_empty()) {
+        found.differences.push(format!("comes with the field {name}, which a server of this program does not send"));
+    }
+    found
+}
+
+/// How the decoded contents differ.
+fn contents(sent: &Sent, file: &File) -> Option<String> {
+    let coding = values(sent, "content-encoding").join(", ");
+    let most = file.bytes.len();
+    let Some(body) = &sent.body else { return Some(format!("differs: it is longer than {most} bytes")) };
+    let Some(body) = decoded(&coding, body, most) else {
+        return Some(format!("cannot be decoded from {:?}", shown(&coding)));
+    };
+    let digest: [u8; 32] = Sha256::digest(&body).into();
+    let differs = || format!("differs: SHA-256 {} instead of {}", hex(&digest), hex(&file.sha256));
+    (digest != file.sha256).then(differs)
+}
+
+/// At most one byte more than `most`, which is enough to see a difference.
+fn decoded(coding: &str, body: &[u8], most: usize) -> Option<Vec<u8>> {
+    let most = u64::try_from(most).ok()?.saturating_add(1);
+    let mut out = Vec::new();
+    let read = match coding {
+        "" | "identity" => body.take(most).read_to_end(&mut out),
+        "gzip" => flate2::read::MultiGzDecoder::new(body).take(most).read_to_end(&mut out),
+        "br" => brotli_decompressor::Decompressor::new(body, 4096).take(most).read_to_end(&mut out),
+        _ => return None,
+    };
+    read.ok().map(|_| out)
+}
+
+/// Where the policy lets the page connect to beside its server, if it says otherwise what it should.
+fn policy(sent: &Sent, wanted: &str) -> Result<Vec<String>, String> {
+    let lines = values(sent, ensemble_web::POLICY);
+    let [line] = lines.as_slice() else {
+        return Err(format!("comes with {} fields {} instead of one", lines.len(), ensemble_web::POLICY));
+    };
+    let (mut connects, own) = (Vec::new(), "connect-src 'self'");
+    let rest: Vec<&str> = line.split("; ").collect();
+    let is_wanted = rest.len() == wanted.split("; ").count()
+        && rest.iter().zip(wanted.split("; ")).all(|(one, wanted)| match one.strip_prefix(own) {
+            Some(more) if wanted == own => {
+                connects.extend(more.split_whitespace().map(str::to_owned));
+                more.is_empty() || more.starts_with(' ')
+            }
+            _ => *one == wanted,
+        });
+    // Voice is one address of LiveKit.
+    let is_voice = |origin: &String| {
+        let host = origin.strip_prefix("wss://").or_else(|| origin.strip_prefix("ws://"));
+        host.is_some_and(|host| !host.is_empty() && !host.contains(['*', '/', '\'', ',']))
+    };
+    if is_wanted && connects.len() <= 1 && connects.iter().all(is_voice) {
+        Ok(connects)
+    } else {
+        Err(format!("has another {}: {}", ensemble_web::POLICY, shown(line)))
+    }
+}
+
+fn values<'a>(sent: &'a Sent, name: &str) -> Vec<&'a str> {
+    sent.fields.iter().filter(|(found, _)| found == name).map(|(_, value)| value.as_str()).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A text of the server, in one line of bounded length.
+pub(super) fn shown(text: &str) -> String {
+    print::short(text, 600)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(change: impl FnOnce(&mut Sent)) -> Vec<String> {
+        let file = ensemble_web::file("index.html", "").unwrap();
+        let fields = file.fields(&ensemble_web::policy(&["wss://voice.example.com"]));
+        let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let mut sent = Sent { status: 200, fields, body: Some(file.bytes.to_vec()) };
+        change(&mut sent);
+        compare(&sent, Some(&Expected { file, is_page: true })).differences
+    }
+
+    fn set(sent: &mut Sent, name: &str, value: String) {
+        sent.fields.retain(|(found, _)| found != name);
+        sent.fields.push((name.to_owned(), value));
+    }
+
+    #[test]
+    fn what_a_server_of_the_same_build_sends_is_the_same() {
+        assert_eq!(sent(|_| ()), Vec::<String>::new());
+        assert_eq!(sent(|sent| set(sent, "age", "4".to_owned())), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_change_is_found() {
+        let weaker = [
+            ensemble_web::policy(&[]).replace("script-src 'self'", "script-src 'self' 'unsafe-inline'"),
+            ensemble_web::policy(&["https://evil.example"]),
+            ensemble_web::policy(&["wss://*"]),
+            ensemble_web::policy(&["wss://voice.example.com", "wss://evil.example"]),
+            ensemble_web::policy(&[]).replace("connect-src 'self'", "connect-src 'self'wss://a"),
+            ensemble_web::policy(&[]).replace("; frame-ancestors 'none'", ""),
+            String::new(),
+        ];
+        for policy in weaker {
+            let differences = sent(|sent| set(sent, ensemble_web::POLICY, policy.clone()));
+            assert!(
+                differences.len() == 1 && differences[0].contains(ensemble_web::POLICY),
+                "{policy}: {differences:?}"
+            );
+        }
+        for (name, value) in
+            [("link", "</a.css>; rel=stylesheet"), ("content-type", "text/plain"), ("referrer-policy", "unsafe-url")]
+        {
+            assert_eq!(sent(|sent| set(sent, name, value.to_owned())).len(), 1, "{name}");
+        }
+        for change in [
+            (|sent| sent.body.as_mut().unwrap()[20] ^= 1) as fn(&mut Sent),
+            |sent| sent.body.as_mut().unwrap().push(b'\n'),
+            |sent| sent.body.as_mut().unwrap().truncate(10),
+            |sent| sent.body = None,
+            |sent| sent.status = 404,
+            |sent| sent.status = 302,
+            |sent| set(sent, "content-encoding", "br".to_owned()),
+            |sent| set(sent, "content-encoding", "zstd".to_owned()),
+        ] {
+            assert_eq!(sent(change).len(), 1);
+        }
+    }
+
+    #[test]
+    fn compressed_contents_are_those_of_the_file() {
+        for path in ensemble_web::paths() {
+            let plain = ensemble_web::file(&path, "").unwrap();
+            for coding in ["br", "gzip"] {
+                let packed = ensemble_web::file(&path, coding).unwrap();
+                let is_packed = packed.coding != ensemble_web::Coding::Identity;
+                let found = decoded(if is_packed { coding } else { "" }, &packed.bytes, plain.bytes.len()).unwrap();
+                assert_eq!(found, plain.bytes.as_ref(), "{path} {coding}");
+            }
+        }
+    }
+}
