@@ -1,9 +1,11 @@
 /**
  * Where the server is. A server that serves the page itself is at the page's own origin. `ensemble web` serves the page on this computer
- * for a server elsewhere, and names it in `/server.json`. Nothing else can: no query, no fragment and nothing that is stored.
+ * for a server elsewhere, and names it in `/server.json`. Nothing else can: no query and no fragment.
  */
 const OWN_COMPUTER = new Set(["127.0.0.1", "localhost", "[::1]"]);
 const WITHIN_MS = 30_000;
+/** What this origin named the last time, for when it does not answer. */
+const LAST = "server";
 
 let found: string | undefined;
 
@@ -13,9 +15,22 @@ export function server(): string {
   return found;
 }
 
-/** Reads the address once, before anything else starts. Fails where it cannot be read, because keys are kept under it. */
+/**
+ * Reads the address once, before anything else starts. Where nobody answers, as without a connection, it is what this origin said the
+ * last time. Fails when something else is answered, because keys are kept under the address.
+ */
 export async function findServer(): Promise<void> {
-  found = OWN_COMPUTER.has(location.hostname) ? ((await named()) ?? location.origin) : location.origin;
+  if (!OWN_COMPUTER.has(location.hostname)) {
+    found = location.origin;
+    return;
+  }
+  try {
+    found = (await named()) ?? location.origin;
+    localStorage.setItem(LAST, found);
+  } catch (error) {
+    if (!(error instanceof TypeError || error instanceof DOMException)) throw error;
+    found = localStorage.getItem(LAST) ?? location.origin;
+  }
 }
 
 /** What `/server.json` says. Nothing where there is none. */
@@ -24,7 +39,8 @@ async function named(): Promise<string | undefined> {
   if (answer.status === 404) return undefined;
   if (!answer.ok) throw new Error(`/server.json was answered with status ${answer.status}`);
   const said = ((await answer.json()) as { server?: unknown }).server;
-  const url = new URL(typeof said === "string" ? said : "");
+  if (typeof said !== "string" || !URL.canParse(said)) throw new Error("/server.json names no server");
+  const url = new URL(said);
   if (!/^https?:$/.test(url.protocol) || url.username || url.password || url.search || url.hash) throw new Error("/server.json names no server");
   return url.href.replace(/\/$/, "");
 }
