@@ -7,6 +7,9 @@ const WITHIN_MS = 30_000;
 /** What this origin named the last time, for when it does not answer. */
 const LAST = "server";
 
+/** A service worker has none, and without a connection nothing to ask the server for. */
+const { localStorage: storage } = globalThis as { localStorage?: { getItem(name: string): string | null; setItem(name: string, value: string): void } };
+
 let found: string | undefined;
 
 /** The server's base address, as in `https://ensemble.example.com`. It is known once {@link findServer} is done. */
@@ -26,10 +29,11 @@ export async function findServer(): Promise<void> {
   }
   try {
     found = (await named()) ?? location.origin;
-    localStorage.setItem(LAST, found);
+    storage?.setItem(LAST, found);
   } catch (error) {
     if (!(error instanceof TypeError || error instanceof DOMException)) throw error;
-    found = localStorage.getItem(LAST) ?? location.origin;
+    if (!storage) throw error;
+    found = storage.getItem(LAST) ?? location.origin;
   }
 }
 

@@ -4,6 +4,7 @@
  * disk's encryption. It is bounded, and wiped with the account.
  */
 import { IndexedDbStore } from "@ensemble/client/indexeddb";
+import { server } from "../base/server.ts";
 
 /** What was typed is dropped only for newer of its kind, what can be read again also when all of it is too large. */
 type Kind = "typed" | "seen";
@@ -35,7 +36,7 @@ const encoder = new TextEncoder();
 let opened: Promise<{ store: IndexedDbStore; key: CryptoKey }> | undefined;
 
 async function open(): Promise<{ store: IndexedDbStore; key: CryptoKey }> {
-  const store = await IndexedDbStore.open(`${location.origin} kept`);
+  const store = await IndexedDbStore.open(`${server()} kept`);
   const made = await crypto.subtle.generateKey({ name: "AES-GCM", length: 256 }, false, ["encrypt", "decrypt"]);
   let key: CryptoKey = made;
   // Another tab may have been faster.

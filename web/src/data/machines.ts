@@ -32,35 +32,21 @@ interface Listed {
 export const machines = new Store<Listed>({ rows: [], isLoaded: false, error: undefined });
 
 const KEPT = "machines";
-/** A runner that has just come says with one of its next heartbeats what it offers, and no hint tells of that. */
-const SETTLED_MS = 6_000;
 let isWanted = false;
-let settling: ReturnType<typeof setTimeout> | undefined;
 
 /** Lists them, and again when something changes, for as long as a screen shows them. */
 export function showMachines(): () => void {
   isWanted = true;
   void showKept();
   machinesChanged();
-  // A machine that goes silent makes no hint: who comes back to the page sees what is so now.
-  const look = (): void => {
-    if (!document.hidden) void read();
-  };
-  const over = new AbortController();
-  addEventListener("focus", look, { signal: over.signal });
-  document.addEventListener("visibilitychange", look, { signal: over.signal });
   return () => {
     isWanted = false;
-    clearTimeout(settling);
-    over.abort();
   };
 }
 
 export function machinesChanged(): void {
   if (!isWanted) return;
   void read();
-  clearTimeout(settling);
-  settling = setTimeout(() => void read(), SETTLED_MS);
 }
 
 async function showKept(): Promise<void> {

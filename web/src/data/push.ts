@@ -1,27 +1,12 @@
 /** Notifications that reach this device while no page is open: its subscription, and which kinds it wants. */
-import { type Client, isProblem } from "@ensemble/client";
+import { isProblem } from "@ensemble/client";
+import type { components } from "@ensemble/client";
 import { mine } from "./account.ts";
 
 export const KINDS = ["permission", "question", "finished", "failed", "away"] as const;
 export type Kind = (typeof KINDS)[number];
 
-interface Subscription {
-  endpoint: string;
-  keys: { p256dh: string; auth: string };
-}
-
-interface DeviceChange {
-  pushSubscription?: Subscription | null;
-  notify?: readonly Kind[];
-}
-
-/** The calls for it. */
-interface PushCalls {
-  GET(path: "/v1/devices/push"): Promise<{ data: { publicKey: string } }>;
-  GET(path: "/v1/devices"): Promise<{ data: { devices: { id: string; current: boolean; notify?: Kind[]; push?: boolean }[] } }>;
-  PATCH(path: "/v1/devices/{id}", init: { params: { path: { id: string } }; body: DeviceChange }): Promise<{ data: unknown }>;
-}
-const calls = ({ http }: Client): PushCalls => http as unknown as PushCalls;
+type Schemas = components["schemas"];
 
 export interface Notifications {
   /** Why they cannot be switched on here. */
@@ -39,8 +24,9 @@ function missing(): Notifications["missing"] {
   return Notification.permission === "denied" ? "denied" : undefined;
 }
 
-async function own(): Promise<{ id: string; notify?: Kind[]; push?: boolean }> {
-  const { devices } = (await calls(mine().client).GET("/v1/devices")).data;
+async function own(): Promise<Schemas["Device"]> {
+  const { client } = mine();
+  const { devices } = await client.data(client.http.GET("/v1/devices"));
   const found = devices.find(({ current }) => current);
   if (!found) throw new Error("This browser is not in your account's list of devices.");
   return found;
@@ -53,9 +39,10 @@ export async function notifications(): Promise<Notifications> {
   return { missing: why, isOn, kinds: notify ?? KINDS };
 }
 
-async function change(body: DeviceChange): Promise<void> {
+async function change(body: Schemas["UpdateDevice"]): Promise<void> {
   const { id } = await own();
-  await calls(mine().client).PATCH("/v1/devices/{id}", { params: { path: { id } }, body });
+  const { client } = mine();
+  await client.data(client.http.PATCH("/v1/devices/{id}", { params: { path: { id } }, body }));
 }
 
 /** Asks the person for leave, and subscribes. Only after a click: browsers ask for nothing otherwise. */
@@ -69,15 +56,16 @@ export async function switchOn(): Promise<void> {
   await change({ pushSubscription: subscriptionOf(made) });
 }
 
-async function serverKey(): Promise<{ publicKey: string }> {
+async function serverKey(): Promise<Schemas["PushKey"]> {
+  const { client } = mine();
   try {
-    return (await calls(mine().client).GET("/v1/devices/push")).data;
+    return await client.data(client.http.GET("/v1/devices/push"));
   } catch (error) {
     throw isProblem(error, "NOT_FOUND") ? new Error("This server sends no notifications.") : error;
   }
 }
 
-function subscriptionOf(made: PushSubscription): Subscription {
+function subscriptionOf(made: PushSubscription): Schemas["PushSubscription"] {
   const { endpoint, keys } = made.toJSON();
   const { p256dh, auth } = keys ?? {};
   if (endpoint === undefined || p256dh === undefined || auth === undefined) throw new Error("The browser's push service has given no keys.");
@@ -90,7 +78,7 @@ export async function switchOff(): Promise<void> {
 }
 
 export function setKinds(kinds: readonly Kind[]): Promise<void> {
-  return change({ notify: kinds });
+  return change({ notify: [...kinds] });
 }
 
 /** Ends the subscription in this browser. */

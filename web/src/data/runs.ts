@@ -15,6 +15,9 @@ export type Task = Schemas["Task"];
 const MOST_OUTPUT = 400_000;
 const PAGE = 50;
 
+/** How often any run of the account was said to have changed. */
+export const runChanges = new Store(0);
+
 /** A page of runs, newest first. */
 export async function runsPage(cursor?: string): Promise<{ runs: Run[]; nextCursor: string | undefined }> {
   const { client } = mine();

@@ -10,6 +10,7 @@ import { keep, recall } from "./kept.ts";
 import { machinesChanged } from "./machines.ts";
 import { closeAnswered } from "./notices.ts";
 import type { SessionRow } from "./row.ts";
+import { runChanges } from "./runs.ts";
 
 /** So many are listed. Older ones are reached by their address. */
 const MOST = 1_000;
@@ -65,6 +66,7 @@ function follow(signal: AbortSignal): Promise<void> {
     if (kind === "all") void readAll(signal);
     else if (kind === "session" && id) soon(id, signal);
     if (kind === "machine" || kind === "all") machinesChanged();
+    if (kind === "run" || kind === "all") runChanges.update((count) => count + 1);
   };
   return shareHints(client, { user: userId, signal, onState: connectionIs, onHint });
 }

@@ -1,11 +1,12 @@
 /** The runs of the account. */
-import { useCallback, useState } from "react";
+import { useCallback, useEffect, useState } from "react";
 import { Link } from "wouter";
 import { Icon } from "../base/icons.tsx";
+import { useStore } from "../base/store.ts";
 import { useTitle } from "../base/title.ts";
 import { ago } from "../base/words.ts";
 import { textOf } from "../data/failure.ts";
-import { type Run, runsPage } from "../data/runs.ts";
+import { type Run, runChanges, runsPage } from "../data/runs.ts";
 import { useLoaded } from "../data/use-loaded.ts";
 import { paths } from "../shell/route.ts";
 import { oneLine } from "../text/visible.ts";
@@ -16,7 +17,14 @@ export function Runs() {
   const [more, setMore] = useState<{ runs: Run[]; nextCursor: string | undefined }>();
   const [error, setError] = useState<string>();
   useTitle("Runs");
-  const runs = [...(first.value?.runs ?? []), ...(more?.runs ?? [])];
+  const changes = useStore(runChanges);
+  const { reload } = first;
+  useEffect(() => {
+    if (changes > 0) reload();
+  }, [changes, reload]);
+  const newest = first.value?.runs ?? [];
+  // A new run moves the page, so that its end may be on the next one, too.
+  const runs = [...newest, ...(more?.runs ?? []).filter(({ id }) => newest.every((run) => run.id !== id))];
   const next = more ? more.nextCursor : first.value?.nextCursor;
   const load = () => {
     runsPage(next).then(

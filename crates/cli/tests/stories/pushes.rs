@@ -46,12 +46,12 @@ fn a_closed_browser_is_notified_of_what_the_agent_asks() {
     assert!(place.file("made").exists());
     user.succeed(&["stop", &session]);
 
-    // A run that fails: its machine has no such program.
-    let plan = user.home().join("plan.yaml");
-    std::fs::write(&plan, "tasks: [{key: a, provider: claude, prompt: x, workingDirectory: /no/such/directory}]")
-        .unwrap();
-    let run = user.run(&["run", plan.to_str().unwrap(), "--json"]);
-    let given = runtime.block_on(pushed(&browser, 2));
-    let failed = given.iter().find(|one| one["kind"] == "failed").unwrap_or_else(|| panic!("{given:?}: {}", run.err));
+    // A run that fails.
+    let task = json!({ "provider": "claude", "prompt": "x", "workingDirectory": "/no/such/directory" });
+    let given = runtime.block_on(async {
+        api.post("/v1/orchestrator/runs", &json!({ "tasks": [task] })).await.expect(201);
+        pushed(&browser, 2).await
+    });
+    let failed = given.iter().find(|one| one["kind"] == "failed").unwrap_or_else(|| panic!("{given:?}"));
     assert!(failed["runId"].is_string(), "{failed}");
 }
