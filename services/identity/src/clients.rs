@@ -27,6 +27,8 @@ pub(crate) enum Sent {
     Refused,
     /// It may be taken later, at the earliest after this time.
     Later(Option<Duration>),
+    /// The push service did not answer.
+    Silent,
 }
 
 /// A notification for one device.
@@ -92,7 +94,7 @@ impl PushServices {
             Ok(answer) => outcome(answer.status(), retry_after(&answer)),
             Err(error) => {
                 tracing::debug!(error = %error.without_url(), "A push service could not be reached");
-                Sent::Later(None)
+                Sent::Silent
             }
         }
     }

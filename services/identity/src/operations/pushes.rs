@@ -119,7 +119,11 @@ pub(crate) async fn give(db: &Db, events: Vec<Event>) -> Result<(), StoreError> 
         let now = tx.now()?;
         for event in &events {
             match event.kind {
-                None => rows::withdraw(tx, event.user, &event.attention)?,
+                None => {
+                    // One that is given late is not sent any more.
+                    rows::insert_event(tx, event.user, &event.attention, now.plus(REMEMBERED))?;
+                    rows::withdraw(tx, event.user, &event.attention)?;
+                }
                 Some(kind) => store(tx, event, kind, now)?,
             }
         }
@@ -171,10 +175,10 @@ pub(crate) async fn take(db: &Db, limit: usize) -> Result<(Vec<Delivery>, Option
 
 /// Has a delivery tried later although nobody tried it, because its push service does not answer at present.
 pub(crate) async fn hold_back(db: &Db, delivery: &Delivery, wait: Duration) -> Result<(), StoreError> {
-    let (device, attention) = (delivery.device, delivery.attention.clone());
+    let (device, attention, tries) = (delivery.device, delivery.attention.clone(), delivery.tries);
     db.write("hold a notification back", move |tx| {
         let to = tx.now()?.plus(wait);
-        rows::postpone(tx, device, &attention, to)
+        rows::postpone(tx, device, &attention, (to, tries))
     })
     .await
 }
@@ -202,13 +206,15 @@ pub(crate) async fn record(db: &Db, delivery: Delivery, sent: Sent) -> Result<Ou
                 rows::unsubscribe_from(tx, delivery.device, &delivery.to.endpoint)?;
                 Ok(Outcome::Gone)
             }
-            Sent::Later(after) => {
-                let next = now.plus(wait(delivery.tries + 1, after));
+            Sent::Later(_) | Sent::Silent => {
+                let asked = if let Sent::Later(asked) = sent { asked } else { None };
+                let tries = delivery.tries + 1;
+                let next = now.plus(wait(tries, asked));
                 if next >= delivery.expires_at {
                     rows::delete_delivery(tx, delivery.device, &delivery.attention)?;
                     return Ok(Outcome::Expired);
                 }
-                rows::postpone(tx, delivery.device, &delivery.attention, next)?;
+                rows::postpone(tx, delivery.device, &delivery.attention, (next, tries))?;
                 Ok(Outcome::Later)
             }
         }

@@ -182,10 +182,16 @@ pub(crate) fn delete_delivery(tx: &mut Conn, device: DeviceId, attention: &str) 
     Ok(())
 }
 
-/// Has it tried again, at this time.
-pub(crate) fn postpone(tx: &mut Conn, device: DeviceId, attention: &str, to: Timestamp) -> Result<(), StoreError> {
+/// Has it tried again at this time, after so many tries.
+pub(crate) fn postpone(
+    tx: &mut Conn,
+    device: DeviceId,
+    attention: &str,
+    (to, tries): (Timestamp, i32),
+) -> Result<(), StoreError> {
     let this = push_deliveries::table.find((device.db(), attention));
-    on!(tx, |c| diesel::update(this).set(push_deliveries::due_at.eq(to.db())).execute(c))?;
+    let next = (push_deliveries::due_at.eq(to.db()), push_deliveries::tries.eq(tries));
+    on!(tx, |c| diesel::update(this).set(next).execute(c))?;
     Ok(())
 }
 

@@ -16,6 +16,10 @@ use crate::store::pushes::{Delivery, topic};
 
 /// At once.
 const MOST: usize = 8;
+/// Of them, to one push service.
+const MOST_TO_ONE: usize = 4;
+/// How long one waits for which there is no room.
+const NO_ROOM: Duration = Duration::from_millis(500);
 /// How long nothing is sent to a push service that did not answer.
 const COOL_DOWN: Duration = Duration::from_secs(10);
 /// The most push services whose silence is remembered.
@@ -36,9 +40,9 @@ impl PushSender {
     pub(crate) async fn run(self) {
         let mut given = self.db.notifier().subscribe(topic());
         let mut sending = FuturesUnordered::new();
-        let mut silent: HashMap<String, Instant> = HashMap::new();
+        let mut known = Known::default();
         while !self.drain.is_closing() {
-            let next = match self.fill(&mut silent, MOST - sending.len()).await {
+            let next = match self.fill(&mut known, MOST - sending.len()).await {
                 Ok((taken, next)) => {
                     sending.extend(taken.into_iter().map(|delivery| self.send(delivery)));
                     if sending.len() < MOST { next.unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT) } else { LONGEST_WAIT }
@@ -49,7 +53,7 @@ impl PushSender {
                 }
             };
             tokio::select! {
-                Some(quiet) = sending.next() => note(&mut silent, quiet),
+                Some((origin, is_silent)) = sending.next() => known.note(origin, is_silent),
                 () = given.changed() => {}
                 () = tokio::time::sleep(next) => {}
                 () = self.drain.closing() => break,
@@ -59,18 +63,14 @@ impl PushSender {
         while sending.next().await.is_some() {}
     }
 
-    /// Takes what is due, without what goes to a push service that does not answer.
-    async fn fill(
-        &self,
-        silent: &mut HashMap<String, Instant>,
-        free: usize,
-    ) -> Result<(Vec<Delivery>, Option<Duration>), StoreError> {
-        silent.retain(|_, until| *until > Instant::now());
+    /// Takes what is due, without what goes to a push service that does not answer, or that gets enough at present.
+    async fn fill(&self, known: &mut Known, free: usize) -> Result<(Vec<Delivery>, Option<Duration>), StoreError> {
+        known.silent.retain(|_, until| *until > Instant::now());
         let (taken, next) = pushes::take(&self.db, free).await?;
         let mut sent = Vec::new();
         for delivery in taken {
-            match silent.get(&origin(&delivery)) {
-                Some(until) => pushes::hold_back(&self.db, &delivery, *until - Instant::now()).await?,
+            match known.wait(origin(&delivery)) {
+                Some(wait) => pushes::hold_back(&self.db, &delivery, wait).await?,
                 None => sent.push(delivery),
             }
         }
@@ -98,7 +98,7 @@ impl PushSender {
             // It is taken again, and at worst sent a second time, which replaces the first.
             Err(error) => tracing::warn!(%error, "It could not be recorded what became of a notification"),
         }
-        (to, matches!(sent, Sent::Later(_)))
+        (to, sent == Sent::Silent)
     }
 }
 
@@ -106,10 +106,41 @@ fn origin(delivery: &Delivery) -> String {
     Url::parse(&delivery.to.endpoint).map(|url| url.origin().ascii_serialization()).unwrap_or_default()
 }
 
-fn note(silent: &mut HashMap<String, Instant>, (origin, is_silent): (String, bool)) {
-    if !is_silent {
-        silent.remove(&origin);
-    } else if silent.len() < MOST_SILENT {
-        silent.insert(origin, Instant::now() + COOL_DOWN);
+/// What is known of push services.
+#[derive(Default)]
+struct Known {
+    /// Those that did not answer, and until when nothing is sent there.
+    silent: HashMap<String, Instant>,
+    /// How many are being sent.
+    busy: HashMap<String, usize>,
+}
+
+impl Known {
+    /// How long one for this push service has to wait. `None`: it is sent now.
+    fn wait(&mut self, origin: String) -> Option<Duration> {
+        if let Some(until) = self.silent.get(&origin) {
+            return Some(until.saturating_duration_since(Instant::now()));
+        }
+        let busy = self.busy.entry(origin).or_default();
+        if *busy >= MOST_TO_ONE {
+            return Some(NO_ROOM);
+        }
+        *busy += 1;
+        None
+    }
+
+    /// One was sent.
+    fn note(&mut self, origin: String, is_silent: bool) {
+        if let Some(busy) = self.busy.get_mut(&origin) {
+            *busy -= 1;
+            if *busy == 0 {
+                self.busy.remove(&origin);
+            }
+        }
+        if !is_silent {
+            self.silent.remove(&origin);
+        } else if self.silent.len() < MOST_SILENT {
+            self.silent.insert(origin, Instant::now() + COOL_DOWN);
+        }
     }
 }

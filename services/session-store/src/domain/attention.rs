@@ -31,7 +31,12 @@ impl NewAttention {
         if (kind == AttentionKind::None) == id.is_some() {
             return Err(Invalid::new("/attention/id", "is needed, except with the kind none, which has none"));
         }
-        Ok(Self { kind, open, id: id.map(|id| id.into_string()), expected })
+        let id = id.map(|id| id.into_string());
+        let is_base64url = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if id.as_deref().is_some_and(|id| !id.bytes().all(is_base64url)) {
+            return Err(Invalid::new("/attention/id", "must be base64url"));
+        }
+        Ok(Self { kind, open, id, expected })
     }
 
     /// What the session wants after this.
@@ -73,6 +78,8 @@ mod tests {
             (r#"{"kind":"finished","open":1,"id":"AAAAAAAAAAA"}"#, "/attention/open"),
             (r#"{"kind":"none","open":1}"#, "/attention/open"),
             (r#"{"kind":"failed"}"#, "/attention/id"),
+            (r#"{"kind":"failed","id":"+++++++++++"}"#, "/attention/id"),
+            (r#"{"kind":"failed","id":"AAAAA AAAAA"}"#, "/attention/id"),
             (r#"{"kind":"none","id":"AAAAAAAAAAA"}"#, "/attention/id"),
         ] {
             assert_eq!(set(json, None), Err(pointer.to_owned()), "{json}");
