@@ -92,7 +92,7 @@ describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
     await pictures(page, "plan");
     await page.reload();
     // What was typed is still there.
-    await page.waitForFunction(() => document.querySelector("textarea").value.includes("From the page"));
+    await page.waitForFunction(() => document.querySelector("textarea")?.value.includes("From the page"));
     await begin.click();
     await page.getByRole("heading", { name: "From the page" }).waitFor();
     await page.getByText("Completed ·").waitFor();
@@ -179,7 +179,7 @@ describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
     await page.getByRole("region", { name: /The agent asks/ }).waitFor();
     await tabTo(/^(Yes|Allow)/);
     // Buttons take nothing just after they appeared.
-    await page.waitForFunction(() => document.activeElement.getAttribute("aria-disabled") === "false");
+    await page.waitForFunction(() => document.activeElement?.getAttribute("aria-disabled") === "false");
     await page.keyboard.press("Enter");
     await page.getByRole("log").getByText(/allowed by you/).first().waitFor();
     await phase(page, "Ready").waitFor();

@@ -103,7 +103,7 @@ describe("cards", { timeout: 300_000 }, () => {
       const isOff = (button) => button.evaluate(({ disabled }) => disabled);
       assert.deepEqual([await isOff(allow), await isOff(deny)], [true, false]);
       await further.click();
-      await page.waitForFunction((before) => Number.parseInt(document.querySelector(".unseen button").innerText, 10) < before, first);
+      await page.waitForFunction((before) => Number.parseInt(document.querySelector(".unseen button")?.innerText, 10) < before, first);
       assert.ok(await isOff(allow));
       for (let pages = 30; pages > 0 && (await further.count()) > 0; pages--) {
         await further.click();
