@@ -3,11 +3,14 @@ import "../../src/styles/base.css";
 import "../../src/start-styles.ts";
 import { readBody, View } from "@ensemble/client/transcript";
 import { createRoot } from "react-dom/client";
+import { findServer } from "../../src/base/server.ts";
 import { Store } from "../../src/base/store.ts";
 import type { FeedView, SessionFeed } from "../../src/data/feed.ts";
 import { Session } from "../../src/session/page.tsx";
 import * as made from "./bodies.ts";
 
+// What the page keeps is named after the server, which is this origin.
+await findServer();
 const COMMANDS = ["prompt", "answer", "control"];
 const given = (globalThis as { gallery?: { bodies?: object[]; frames?: typeof made.frames; title?: string } }).gallery ?? {};
 const show = new URLSearchParams(location.search).get("show") ?? "none";
