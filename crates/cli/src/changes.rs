@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ensemble_client::seal::TaskAction;
 use ensemble_types::changes::{ChangedFile, ChangesWaitFor, FileChange};
 use ensemble_types::ids::MachineId;
 use ensemble_types::runs::{ChangesState, Isolation, Run, Task, TaskChanges};
+use ensemble_types::signatures::ChangesOrder;
 
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
@@ -13,6 +15,7 @@ use crate::machines::Machines;
 use crate::plan::Draft;
 use crate::print;
 use crate::progress::name;
+use crate::sealing::sign_order;
 use crate::styled::{Styled, Tone, is_coloured};
 
 /// Files of a task that a summary names.
@@ -160,11 +163,16 @@ pub(crate) enum Wish {
 
 /// Gives the order, and waits until the machine has carried it out.
 pub(crate) async fn order(me: &Me, run: &Run, task: &Task, wish: Wish) -> Result<TaskChanges> {
+    let action = match wish {
+        Wish::Apply => TaskAction::Apply,
+        Wish::Discard => TaskAction::Discard,
+    };
+    let signed = ChangesOrder::from(sign_order(me, task, action, None)?);
     let begun = Instant::now();
     loop {
         let answer = match wish {
-            Wish::Apply => me.client.apply_changes(run.id, task.id, ONE_WAIT).await?,
-            Wish::Discard => me.client.discard_changes(run.id, task.id, ONE_WAIT).await?,
+            Wish::Apply => me.client.apply_changes(run.id, task.id, &signed, ONE_WAIT).await?,
+            Wish::Discard => me.client.discard_changes(run.id, task.id, &signed, ONE_WAIT).await?,
         };
         let Some(changes) = answer.changes else {
             return Err(Failure::message("The server does not know what the task changed. Update the server."));

@@ -1,14 +1,17 @@
 //! Seals tasks for machines of the account, so that the server in between can neither read nor change them.
 
-use ensemble_client::seal::{BoxPublicKey, SessionTask, seal_task};
+use std::time::Duration;
+
+use ensemble_client::seal::{BoxPublicKey, ClearTask, SessionTask, TaskAction, TaskOrder, seal_task, sign_clear};
 use ensemble_types::devices::Role;
 use ensemble_types::ids::MachineId;
-use ensemble_types::runs::{Permission, SealedTask};
+use ensemble_types::runs::{Permission, SealedTask, Signed, Task};
 
-use crate::context::Me;
+use crate::context::{Me, now};
 use crate::failure::{Failure, Result};
 use crate::machines::Machines;
 use crate::plan::Seal;
+use crate::print;
 
 /// Seals by the account's own list of devices.
 pub(crate) struct Sealing<'a> {
@@ -18,7 +21,46 @@ pub(crate) struct Sealing<'a> {
     pub(crate) machine: Option<MachineId>,
 }
 
+/// Signs what the owner wants of a task that there is, for the machine that has its agent's session or its worktree. `text`: what its agent
+/// is told.
+pub(crate) fn sign_order(me: &Me, task: &Task, action: TaskAction, text: Option<String>) -> Result<Signed> {
+    let at = now();
+    let order = TaskOrder {
+        action,
+        task_id: task.id,
+        text,
+        machine_id: task.machine_id.clone(),
+        nonce: SessionTask::nonce(),
+        at,
+        expires: at.plus(GOOD_FOR),
+    };
+    let body = serde_json::to_string(&order).map_err(|error| Failure::message(format!("The order {error}.")))?;
+    sign_clear(&body, task.machine_id.as_ref(), &me.key).map_err(|error| Failure::Seal("The order".to_owned(), error))
+}
+
+/// An order waits so long for its machine.
+const GOOD_FOR: Duration = Duration::from_secs(7 * 24 * 3_600);
+
+impl Sealing<'_> {
+    fn is_primary(&self) -> bool {
+        let device = self.me.own.list.device(&self.me.key.public_key());
+        device.is_some_and(|device| device.role == Role::Primary)
+    }
+}
+
 impl Seal for Sealing<'_> {
+    fn sign(&self, task: &ClearTask) -> Result<Option<Signed>> {
+        if task.permission == Some(Permission::Bypass) && !self.is_primary() {
+            print::note(
+                "This device is a linked one. A machine that takes signed tasks only lets an agent work in bypass where a primary device \
+                 has signed it, and will refuse this task.",
+            );
+        }
+        let failed = |error| Failure::Seal("The task".to_owned(), error);
+        let body = serde_json::to_string(task).map_err(|error| Failure::message(format!("The task {error}.")))?;
+        sign_clear(&body, task.machine_id.as_ref(), &self.me.key).map(Some).map_err(failed)
+    }
+
     fn machine(&self) -> Option<&MachineId> {
         self.machine.as_ref()
     }
@@ -26,8 +68,7 @@ impl Seal for Sealing<'_> {
     fn seal(&self, machine: &MachineId, task: &SessionTask) -> Result<SealedTask> {
         let Self { me, machines, .. } = self;
         let list = &me.own.list;
-        let is_primary = list.device(&me.key.public_key()).is_some_and(|device| device.role == Role::Primary);
-        if task.mode == Permission::Bypass && !is_primary {
+        if task.mode == Permission::Bypass && !self.is_primary() {
             return Err(Failure::message(
                 "This device is a linked one, and only a primary one starts a session in bypass. Take another mode, or do it on a \
                  primary device.",

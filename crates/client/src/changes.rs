@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ensemble_types::ids::{RunId, TaskId};
 use ensemble_types::runs::Task;
+use ensemble_types::signatures::ChangesOrder;
 use futures_util::{Stream, StreamExt};
 
 use crate::call::LONGEST_RECORD;
@@ -26,19 +27,33 @@ impl Client {
     }
 
     /// Lets the task's machine merge the changes into the working tree, and waits up to `wait` for it.
-    pub async fn apply_changes(&self, run: RunId, task: TaskId, wait: Duration) -> Result<Task> {
-        self.order(run, task, "apply", wait).await
+    /// `order` is empty, or signed.
+    pub async fn apply_changes(&self, run: RunId, task: TaskId, order: &ChangesOrder, wait: Duration) -> Result<Task> {
+        self.order(run, task, ("apply", order), wait).await
     }
 
     /// Lets the task's machine remove the worktree and its branch, and waits up to `wait` for it.
-    pub async fn discard_changes(&self, run: RunId, task: TaskId, wait: Duration) -> Result<Task> {
-        self.order(run, task, "discard", wait).await
+    /// `order` is empty, or signed.
+    pub async fn discard_changes(
+        &self,
+        run: RunId,
+        task: TaskId,
+        order: &ChangesOrder,
+        wait: Duration,
+    ) -> Result<Task> {
+        self.order(run, task, ("discard", order), wait).await
     }
 
-    async fn order(&self, run: RunId, task: TaskId, what: &str, wait: Duration) -> Result<Task> {
+    async fn order(
+        &self,
+        run: RunId,
+        task: TaskId,
+        (what, order): (&str, &ChangesOrder),
+        wait: Duration,
+    ) -> Result<Task> {
         let path = ["v1", "orchestrator", "runs", &run.to_string(), "tasks", &task.to_string(), what];
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(60_000);
         let call = self.post(&path, Repeat::Harmless).query("waitMs", Some(wait_ms));
-        call.waiting(wait).at_most(LONGEST_RECORD).send().await
+        call.json(order).waiting(wait).at_most(LONGEST_RECORD).send().await
     }
 }

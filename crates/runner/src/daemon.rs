@@ -34,6 +34,8 @@ pub enum RunError {
     },
     #[error("cannot set up the connection to the server")]
     Client(#[from] ensemble_client::Error),
+    #[error("the runner would do no task: {0}")]
+    NoOwner(&'static str),
     #[error("cannot listen for signals")]
     Signals(#[source] std::io::Error),
     /// A server that has deleted the machine answers so. Nobody would take what its agents do.
@@ -73,6 +75,7 @@ pub async fn run_until(config: Config, drain: Drain) -> Result<(), RunError> {
         host::run(Arc::new(config), drain, watch::Sender::new(None)).await;
         return Ok(());
     }
+    config.check_accept().map_err(RunError::NoOwner)?;
     let server = Arc::new(server::connect(&config)?);
     run_with(config, server, drain).await
 }

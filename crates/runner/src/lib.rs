@@ -26,7 +26,7 @@ mod spool;
 mod wake;
 mod workplace;
 
-pub use config::{AgentConfig, Config, ConfigErrors, Hosting};
+pub use config::{Accept, AgentConfig, Config, ConfigErrors, Hosting};
 pub use daemon::{RunError, run, run_until};
 pub use drain::Drain;
 pub use guard::{Limits, run_if_guard};

@@ -1,11 +1,14 @@
 //! Leases: a runner's exclusive right to one attempt of a task.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::changes::{Isolation, LeaseWaitsFor, ReportedChanges};
 use crate::ids::{LeaseId, MachineId, RunId, SessionId, TaskId};
 use crate::runs::{Permission, PermissionDenials, Provider, SealedTask, TaskError, TaskSession, TaskStatus, Usage};
+use crate::signatures::Signed;
 use crate::text::{Blob, Text};
 use crate::time::Timestamp;
 
@@ -59,6 +62,9 @@ pub struct Order {
     pub lease_id: Option<LeaseId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<i64>,
+    /// What a device of the owner has signed. Only of `apply` and `discard`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed: Option<Signed>,
 }
 
 /// The kind of an order.
@@ -92,6 +98,16 @@ pub struct Lease {
     pub sealed: Option<SealedTask>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<TaskSession>,
+    /// The task as a device of the owner has signed it. A runner that takes signed tasks only does this, and not what the other
+    /// members say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed: Option<Signed>,
+    /// With `followUp`: what the owner said to the agent, signed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed_message: Option<Signed>,
+    /// With `signed`: the outputs that its prompt has placeholders for, by task key. The runner fills them in.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub outputs: BTreeMap<String, String>,
     pub working_directory: Option<String>,
     pub timeout_ms: u64,
     /// What the attempt may cost: the rest of the task's `maxCostUsd`. The runner stops an agent that reports more.

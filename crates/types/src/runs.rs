@@ -8,6 +8,7 @@ use crate::ids::{MachineId, RunId, SessionId, TaskId};
 pub use crate::pends::{ChangedTask, Pend, Pended, WaitFor};
 pub use crate::permissions::{Permission, PermissionDenial, PermissionDenials};
 use crate::refs::Ref;
+pub use crate::signatures::{Signed, SignedBody, TaskSignature};
 pub use crate::states::{RunStatus, TaskStatus};
 pub use crate::task_sessions::{SealedTask, TaskSession};
 use crate::text::Text;
@@ -141,6 +142,12 @@ pub struct CreateTask {
     /// Only with `sealed`, and only `start`: this version has no tasks with `true` yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<TaskSession>,
+    /// A device of the owner has signed `signedBody`. A machine that takes signed tasks only does what is in there, whatever the
+    /// other fields say. Not with `sealed`, which has a signature of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<TaskSignature>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed_body: Option<SignedBody>,
 }
 
 impl CreateTask {
@@ -165,6 +172,8 @@ impl CreateTask {
             max_cost_usd: None,
             sealed: None,
             session: None,
+            signature: None,
+            signed_body: None,
         }
     }
 }
@@ -354,6 +363,11 @@ pub struct TaskMessage {
     pub text: Text<1, 65_536>,
     /// Chosen by the client. A message of the task with the same id does nothing again.
     pub message_id: Text<1, 128>,
+    /// As with tasks: the machine may take only what a device of the owner has signed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<TaskSignature>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signed_body: Option<SignedBody>,
 }
 
 /// A page of runs, newest first.

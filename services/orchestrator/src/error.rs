@@ -5,6 +5,7 @@ use ensemble_rpc::RpcError;
 use ensemble_store_kit::cursor::InvalidCursor;
 use ensemble_store_kit::{QuotaExceeded, StoreError};
 use ensemble_types::problem::{Code, Problem};
+use ensemble_types::signatures::OnlyOne;
 
 use crate::domain::{InvalidGraph, InvalidRun, NoFollowUp};
 
@@ -158,5 +159,12 @@ fn invalid_run(invalid: InvalidRun) -> Problem {
                 .with_field(format!("/tasks/{task}/dependsOn/{place}"), detail),
             }
         }
+    }
+}
+
+impl From<OnlyOne> for Error {
+    fn from(only: OnlyOne) -> Self {
+        let pointer = if only.lacks == "signature" { "/signature" } else { "/signedBody" };
+        Self::InvalidField(pointer, "must be given: a signature and what it signs come together")
     }
 }

@@ -12,6 +12,7 @@ use ensemble_types::problem::Code::{
     NotFound, QuotaExceeded, RangeNotSatisfiable,
 };
 use ensemble_types::runs::{CancelRun, CreateRun, Pend, Pended, RunPage, Task, TaskMessage, WholeRun};
+use ensemble_types::signatures::ChangesOrder;
 use ensemble_types::usage::UsageReport;
 
 use crate::handlers;
@@ -229,6 +230,8 @@ fn task_changes(routes: Routes) -> Routes {
                 .access(Access::User)
                 .summary(TAG, "Lets the task's machine merge what is in the task's worktree into the working tree.")
                 .query::<handlers::changes::WaitQuery>()
+                .optional_body::<ChangesOrder>()
+                .max_body(16 << 10)
                 .response::<Task>(200)
                 .errors(&[NotFound, Conflict])
                 .handler(handlers::changes::apply),
@@ -238,6 +241,8 @@ fn task_changes(routes: Routes) -> Routes {
                 .access(Access::User)
                 .summary(TAG, "Lets the task's machine remove the task's worktree and its branch.")
                 .query::<handlers::changes::WaitQuery>()
+                .optional_body::<ChangesOrder>()
+                .max_body(16 << 10)
                 .response::<Task>(200)
                 .errors(&[NotFound, Conflict])
                 .handler(handlers::changes::discard),

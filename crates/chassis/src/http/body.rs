@@ -113,7 +113,7 @@ impl<T: DeserializeOwned + Default + Send + 'static> FromRequest for OptionalJso
         let (request, payload) = (request.clone(), payload.take());
         Box::pin(async move {
             let bytes = read_body(&request, payload).await?;
-            if bytes.is_empty() {
+            if bytes.is_empty() || bytes.trim_ascii() == b"null" {
                 return Ok(Self(T::default()));
             }
             wants_json(&request)?;

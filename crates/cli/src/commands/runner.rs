@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use ensemble_runner::{Config, Hosting, RunError, offers, run};
+use ensemble_runner::{Accept, Config, Hosting, RunError, offers, run};
 use ensemble_types::ids::MachineId;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -251,7 +251,13 @@ impl Options {
 }
 
 async fn check(context: &Context, options: &Options) -> Result {
-    let offers = offers(&options.for_check(context)?).await;
+    let config = options.for_check(context)?;
+    if config.accepts() == Accept::Any {
+        print::note(
+            "Warning: `accept: any` in runner.yaml: a server that lies can make this machine do whatever its configuration allows.",
+        );
+    }
+    let offers = offers(&config).await;
     if context.json {
         let providers: Vec<_> = offers
             .iter()

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 use ensemble_client::idempotency_key;
-use ensemble_types::runs::{Run, Task, TaskMessage};
+use ensemble_client::seal::TaskAction;
+use ensemble_types::runs::{Run, Signed, Task, TaskMessage};
 use ensemble_types::text::Text;
 
 use super::DONE;
@@ -19,6 +20,7 @@ use crate::machines::Machines;
 use crate::plan::read_text;
 use crate::print;
 use crate::progress::name;
+use crate::sealing::sign_order;
 use crate::watching::{AllowDenials, Asked, INTERRUPTED, end_of, named, watch};
 
 /// Longer than any text that the server takes.
@@ -75,7 +77,10 @@ impl Say {
             )));
         }
         let task = find(&run, task)?;
-        let task = me.client.say(run.id, task.id, &TaskMessage { text, message_id }).await?;
+        let Signed { signature, signed_body } = sign_order(&me, task, TaskAction::Message, Some(text.to_string()))?;
+        let (signature, signed_body) = (Some(signature), Some(signed_body));
+        let message = TaskMessage { text, message_id, signature, signed_body };
+        let task = me.client.say(run.id, task.id, &message).await?;
         if self.detach {
             if context.json {
                 print::json(&named(&Machines::if_available(context, &me).await, &task), false)?;

@@ -52,7 +52,7 @@ mod services {
     use std::time::Duration;
 
     use ensemble_all_in_one::{Config, Stack};
-    use ensemble_runner::{Drain, offers, run_until};
+    use ensemble_runner::{Accept, Drain, offers, run_until};
     use tokio::signal::unix::{Signal, SignalKind, signal};
     use tokio::task::JoinHandle;
     use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -155,7 +155,9 @@ mod services {
         let me = context.begin(anonymous(server.to_owned())?, wanted).await?.me;
         let (runner, agents) = match options {
             Some(options) => {
-                let config = for_machine(&context.at(server), &me, &options).await?;
+                let mut config = for_machine(&context.at(server), &me, &options).await?;
+                // The server is this machine's own.
+                config.accept.get_or_insert(Accept::Any);
                 let ready = config.hosting.as_ref().map(|hosting| hosting.ready.clone());
                 let runner = start_runner(config.clone());
                 if let Some(ready) = ready {

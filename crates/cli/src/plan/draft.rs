@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use ensemble_client::seal::{ClearTask, SessionTask};
 use ensemble_types::ids::MachineId;
 use ensemble_types::placeholders::{doubtful, misspelt};
 use ensemble_types::runs::{CreateRun, CreateTask, Isolation, Permission, Provider, RetryPolicy};
@@ -11,7 +12,7 @@ use ensemble_types::text::Text;
 use super::fields::{absolute, checked_cost, filled, milliseconds, optional, tools};
 use super::file::{Defaults, Plan, Task, parse};
 use super::{PromptFiles, Seal, Variables, order, sessions};
-use crate::context::Context;
+use crate::context::{Context, now};
 use crate::cost;
 use crate::failure::{Failure, Result};
 
@@ -312,9 +313,10 @@ impl Draft {
     /// The request. `provider` is for tasks that do not name one.
     pub(crate) fn create(self, provider: Option<Provider>, by: &impl Seal) -> Result<CreateRun> {
         let name = self.name;
+        let keys: HashSet<String> = self.steps.iter().filter_map(|step| Some(step.key.as_ref()?.to_string())).collect();
         let tasks = self.steps.into_iter().map(|step| match step.provider.or(provider) {
             Some(provider) if step.is_session => step.sealed(provider, by),
-            Some(provider) => Ok(step.create(provider)),
+            Some(provider) => step.create(provider, by, &keys),
             None => Err(Failure::message(format!(
                 "{name}: task {}: it has no provider: claude, codex or gemini. Name one in the plan or with --provider.",
                 step.called
@@ -338,8 +340,27 @@ fn unkept(provider: Provider) -> String {
 }
 
 impl Step {
-    fn create(self, provider: Provider) -> CreateTask {
-        CreateTask {
+    fn create(self, provider: Provider, by: &impl Seal, keys: &HashSet<String>) -> Result<CreateTask> {
+        let at = now();
+        let task = ClearTask {
+            prompt: self.prompt.to_string(),
+            provider,
+            model: self.model.as_ref().map(|model| model.to_string()),
+            working_directory: Some(self.directory.to_string()),
+            permission: self.permission,
+            allowed_tools: self.allowed_tools.iter().flatten().map(|tool| tool.to_string()).collect(),
+            isolation: self.isolation.unwrap_or_default(),
+            base: self.base.as_ref().map(|base| base.to_string()),
+            base_is_task: self.base.as_ref().is_some_and(|base| keys.contains(&**base)),
+            machine_id: self.machine.as_ref().or(by.machine()).cloned(),
+            nonce: SessionTask::nonce(),
+            at,
+            expires: at.plus(sessions::GOOD_FOR),
+        };
+        let (signature, signed_body) = by.sign(&task)?.map(|signed| (signed.signature, signed.signed_body)).unzip();
+        Ok(CreateTask {
+            signature,
+            signed_body,
             prompt: Some(self.prompt),
             model: self.model,
             working_directory: Some(self.directory),
@@ -356,7 +377,7 @@ impl Step {
             base: self.base,
             max_cost_usd: self.max_cost_usd,
             ..CreateTask::of(provider)
-        }
+        })
     }
 }
 

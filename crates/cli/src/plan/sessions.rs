@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use ensemble_client::seal::SessionTask;
+use ensemble_client::seal::{ClearTask, SessionTask};
 use ensemble_types::ids::{MachineId, SessionId};
-use ensemble_types::runs::{CreateTask, Permission, Provider, SealedTask, TaskSession};
+use ensemble_types::runs::{CreateTask, Permission, Provider, SealedTask, Signed, TaskSession};
 use ensemble_types::text::Text;
 
 use super::draft::Step;
@@ -13,13 +13,15 @@ use crate::failure::{Failure, Result};
 use crate::print;
 
 /// Until then a machine begins with such a task.
-const GOOD_FOR: Duration = Duration::from_secs(7 * 24 * 3_600);
+pub(super) const GOOD_FOR: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 /// Seals a task for a machine.
 pub(crate) trait Seal {
     /// The machine of the tasks that name none.
     fn machine(&self) -> Option<&MachineId>;
     fn seal(&self, machine: &MachineId, task: &SessionTask) -> Result<SealedTask>;
+    /// Signs a task in the clear. `None` where nothing is submitted.
+    fn sign(&self, task: &ClearTask) -> Result<Option<Signed>>;
 }
 
 /// What such a task cannot have.

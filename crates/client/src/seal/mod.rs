@@ -13,6 +13,7 @@ mod link;
 mod recovery;
 mod ring;
 mod share;
+mod signed_task;
 mod task;
 mod wrap;
 
@@ -34,6 +35,7 @@ pub use link::LinkSecret;
 pub use recovery::{BadWords, RecoveryWords};
 pub use ring::KeyRing;
 pub use share::{Admin, Grant, SharedRing};
+pub use signed_task::{ClearTask, TaskAction, TaskOrder, open_clear, sign_clear};
 pub use task::{SessionTask, SignedTask, open_task, seal_task};
 pub use wrap::{Binding, SignedRing, open_client_state, open_ring, seal_client_state, seal_ring};
 

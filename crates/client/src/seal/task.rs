@@ -12,7 +12,7 @@ use super::wrap::{open_for, seal_for};
 use super::{Result, SealError};
 use crate::account_key::AccountKey;
 
-const PURPOSE: &str = "ensemble-task-v1";
+pub(super) const PURPOSE: &str = "ensemble-task-v1";
 
 /// A task that begins a live session, or is its first turn. A machine does nothing when it does not know a member: it could be a limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

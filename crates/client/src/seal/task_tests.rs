@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use ensemble_types::ids::{MachineId, UserId};
+use ensemble_types::runs::Signed;
 use serde::{Deserialize, Serialize};
 
 use super::encoding::{decode_array, encode};
@@ -21,7 +22,19 @@ struct Vectors {
     aad: String,
     body: String,
     sealed: String,
+    clear: Clear,
 }
+
+/// A task in the clear, signed for `machine` and for any machine.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Clear {
+    body: String,
+    for_machine: Signed,
+    for_any: Signed,
+}
+
+const CLEAR: &str = r#"{"prompt":"naïve 🙂 {{tasks.a.output}}","provider":"codex","workingDirectory":"/home/me/Größe","allowedTools":["Read"],"isolation":"worktree","base":"a","baseIsTask":true,"machineId":null,"nonce":"AAECAwQFBgcICQoLDA0ODw","at":"2026-11-23T14:05:00.000Z","expires":"2026-11-24T14:05:00.000Z"}"#;
 
 fn key(first: u8) -> AccountKey {
     let mut seed = [first; 32];
@@ -43,6 +56,11 @@ fn generate() -> Vectors {
         machine_box_key: boxed.to_text(),
         aad: format!("ensemble-task-v1\n{owner}\n{machine}"),
         sealed: seal_task(body, &boxed, (owner, &machine), &device).unwrap(),
+        clear: Clear {
+            body: CLEAR.to_owned(),
+            for_machine: sign_clear(CLEAR, Some(&machine), &device).unwrap(),
+            for_any: sign_clear(CLEAR, None, &device).unwrap(),
+        },
         body: body.to_owned(),
         owner,
         machine,
@@ -55,9 +73,19 @@ fn check(vectors: &Vectors) {
     assert_eq!(boxed.public().to_text(), vectors.machine_box_key);
     let opened = open_task(&vectors.sealed, &boxed, (vectors.owner, &vectors.machine)).unwrap();
     let key = of_seed(&vectors.device_seed).public_key();
-    assert_eq!(opened, SignedTask { body: vectors.body.clone(), key });
+    assert_eq!(opened, SignedTask { body: vectors.body.clone(), key: key.clone() });
     let task: SessionTask = serde_json::from_str(&opened.body).unwrap();
     assert_eq!(serde_json::to_string(&task).unwrap(), vectors.body);
+    let Clear { body, for_machine, for_any } = &vectors.clear;
+    let wanted = SignedTask { body: body.clone(), key };
+    let other: MachineId = "another".parse().unwrap();
+    for machine in [&vectors.machine, &other] {
+        let of_machine = open_clear(for_machine, machine);
+        assert_eq!(of_machine.as_ref().ok(), Some(&wanted).filter(|_| machine == &vectors.machine));
+        assert_eq!(open_clear(for_any, machine).as_ref(), Ok(&wanted));
+    }
+    let task: ClearTask = serde_json::from_str(body).unwrap();
+    assert_eq!(serde_json::to_string(&task).unwrap(), *body);
 }
 
 fn recorded() -> Vectors {

@@ -22,5 +22,15 @@ export async function check(given, assert) {
 
   const again = JSON.stringify({ body, key, sig: await seal.sign(signer, text) });
   made.sealed = await seal.sealRing(utf8.encode(again), box.public, given.aad, INFO);
+
+  // In the clear. Ed25519 gives one signature for one text.
+  const { clear } = given;
+  for (const [name, machine] of [["forMachine", given.machine], ["forAny", ""]]) {
+    const signed = `${INFO}\n${machine}\n${clear.body}`;
+    assert.equal(clear[name].signedBody, clear.body);
+    assert.equal(clear[name].signature.key, seal.toText(signer.public));
+    assert.ok(await seal.verify(clear[name].signature.key, clear[name].signature.sig, signed));
+    made.clear[name].signature.sig = await seal.sign(signer, signed);
+  }
   return made;
 }

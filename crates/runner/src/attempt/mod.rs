@@ -12,6 +12,7 @@ mod pump;
 mod run_attempt;
 mod sealed;
 mod session_turn;
+mod signed;
 mod slot;
 
 use std::sync::Arc;
@@ -33,6 +34,8 @@ use crate::workplace::{Orders, Workplaces};
 
 use heartbeat::Heartbeat;
 pub(crate) use held::Held;
+use signed::NotRun;
+pub(crate) use signed::refused_order;
 pub(crate) use slot::Slot;
 
 /// What every attempt of a runner needs.
@@ -86,7 +89,13 @@ pub(crate) async fn run(context: Context, lease: Lease, offer: Option<Offer>, mu
     let finish = if lease.sealed.is_some() || lease.session.is_some() {
         sealed::run_sealed(&context, &lease, offer, (&heartbeat, &mut slot)).await
     } else {
-        run_attempt::run_attempt(&context, &lease, offer, &record, (&output, &heartbeat, &mut slot)).await
+        match signed::as_signed(&context, &lease, &heartbeat).await {
+            Ok(signed) => {
+                run_attempt::run_attempt(&context, &signed, offer, &record, (&output, &heartbeat, &mut slot)).await
+            }
+            Err(NotRun::Lost) => None,
+            Err(NotRun::Ended(finish)) => Some(*finish),
+        }
     };
     output.close();
     let Some(finish) = finish else {

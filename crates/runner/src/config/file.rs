@@ -8,6 +8,7 @@
 //! | `ENSEMBLE_MACHINE_ACCOUNT` | `account`: the owner's account key. With it the machine hosts live sessions |
 //! | `ENSEMBLE_MACHINE_TOKEN` | a token itself, instead of `tokenFile` or a key |
 //! | `ENSEMBLE_RUNNER_STATE_DIR` | `stateDir` |
+//! | `ENSEMBLE_RUNNER_ACCEPT` | `accept`: `signed` or `any` |
 //! | `ENSEMBLE_RUNNER_CAPACITY` | `capacity` |
 //! | `ENSEMBLE_RUNNER_ROOTS` | `roots`, separated by colons |
 //! | `ENSEMBLE_RUNNER_<PROVIDER>_PROGRAM` | `providers.<provider>.program` |
@@ -25,7 +26,7 @@ use ensemble_types::runs::{Permission, Provider};
 use secrecy::zeroize::Zeroizing;
 use serde::Deserialize;
 
-use super::{AgentConfig, Config, Environment, Hosting, ProviderConfig, Timing};
+use super::{Accept, AgentConfig, Config, Environment, Hosting, ProviderConfig, Timing};
 use crate::guard::Limits;
 
 /// Everything that is wrong with a configuration, so that it can be corrected at once.
@@ -53,6 +54,7 @@ struct File {
     providers: BTreeMap<Provider, ProviderFile>,
     agents: BTreeMap<String, AgentConfig>,
     account: Option<String>,
+    accept: Option<Accept>,
     max_agents: Option<u32>,
     limits: Limits,
     allow_new_privileges: bool,
@@ -153,6 +155,7 @@ impl Reading<'_> {
             sessions_only: false,
             ready: Arc::default(),
         });
+        config.accept = self.parsed("ENSEMBLE_RUNNER_ACCEPT").or(file.accept);
         config.limits = file.limits;
         config.allow_new_privileges = file.allow_new_privileges;
         config.max_output_bytes = file.max_output_bytes.unwrap_or(config.max_output_bytes);

@@ -51,6 +51,8 @@ pub struct Config {
     pub guard: Vec<String>,
     /// The environment from which programs inherit the allowed variables.
     pub environment: Environment,
+    /// Which tasks are done. `None` is [`Accept::Signed`], which needs `hosting`.
+    pub accept: Option<Accept>,
     /// `None`: this machine hosts no live sessions.
     pub hosting: Option<Hosting>,
     /// Agents for sessions beside the providers, by name. They speak the Agent Client Protocol (agentclientprotocol.com).
@@ -58,6 +60,28 @@ pub struct Config {
     /// Agents of sessions that run at once. The default is one for each 600 MiB of memory.
     pub max_agents: Option<u32>,
     pub timing: Timing,
+}
+
+/// Which tasks a runner does, and which orders about their worktrees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Accept {
+    /// What a device of the owner has signed.
+    Signed,
+    /// Whatever the server says. A server that lies can make this machine do whatever its configuration allows.
+    Any,
+}
+
+impl std::str::FromStr for Accept {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "signed" => Ok(Self::Signed),
+            "any" => Ok(Self::Any),
+            _ => Err("must be signed or any"),
+        }
+    }
 }
 
 /// How a machine hosts live sessions.
@@ -112,6 +136,10 @@ pub struct ProviderConfig {
     pub allowed_tools: Vec<String>,
 }
 
+const NO_OWNER: &str = "it takes only tasks that its owner has signed, and knows no devices of its owner. Let `ensemble runner` or `ensemble runner \
+     link` register the machine, which gives it a key; or set `account` (the owner's account key) and `keyFile`. With `accept: any` in \
+     runner.yaml it takes unsigned tasks: then who controls the server controls what this machine does";
+
 impl ProviderConfig {
     pub fn of(provider: Provider) -> Self {
         Self {
@@ -150,11 +178,30 @@ impl Config {
             max_unsent_bytes: 64 << 20,
             guard: default_guard(),
             environment,
+            accept: None,
             hosting: None,
             agents: BTreeMap::new(),
             max_agents: None,
             timing: Timing::default(),
         }
+    }
+
+    pub fn accepts(&self) -> Accept {
+        self.accept.unwrap_or(Accept::Signed)
+    }
+
+    /// Why a runner with this configuration could do no task at all.
+    pub fn check_accept(&self) -> Result<(), &'static str> {
+        match self.accepts() {
+            Accept::Signed => self.check_owner(),
+            Accept::Any => Ok(()),
+        }
+    }
+
+    /// Whether the machine can know the devices of its owner.
+    pub(crate) fn check_owner(&self) -> Result<(), &'static str> {
+        let knows_owner = self.hosting.is_some() && matches!(self.credential, Credential::Device(_));
+        if knows_owner { Ok(()) } else { Err(NO_OWNER) }
     }
 
     pub(crate) fn search_path(&self) -> &str {

@@ -65,7 +65,7 @@ use crate::server;
 pub(crate) use core::TaskState;
 pub(crate) use kept::TaskEnd;
 pub(crate) use pause::Pause;
-pub(crate) use tasks::{Refused, TaskTurn};
+pub(crate) use tasks::{Refused, TaskTurn, filled};
 
 /// What all sessions of this machine share.
 pub(crate) struct Host {

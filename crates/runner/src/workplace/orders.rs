@@ -15,7 +15,7 @@ use super::apply::{Merged, apply};
 use super::git::GitError;
 use super::repository::Repository;
 use super::worktree::State;
-use crate::attempt::Context;
+use crate::attempt::{Context, refused_order};
 use crate::backoff::Backoff;
 use crate::server::ServerError;
 use crate::wake;
@@ -52,7 +52,10 @@ impl Orders {
         }
         let (context, orders) = (context.clone(), self.clone());
         tokio::spawn(async move {
-            let result = context.workplaces.carry_out(order.kind, order.task_id).await;
+            let result = match refused_order(&context, &order).await {
+                Some(refused) => refused,
+                None => context.workplaces.carry_out(order.kind, order.task_id).await,
+            };
             tracing::info!(order.id = order.id, task.id = %order.task_id, kind = ?order.kind, outcome = ?result.outcome,
                 "Carried out an order");
             report(&context, &order.id, &result).await;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ensemble_types::ids::{MachineId, TaskId};
 use ensemble_types::runs::{
-    CreateRun, CreateTask, Isolation, Permission, Provider, RetryPolicy, SealedTask, TaskSession,
+    CreateRun, CreateTask, Isolation, Permission, Provider, RetryPolicy, SealedTask, Signed, TaskSession,
 };
 use ensemble_types::text::Text;
 
@@ -19,6 +19,8 @@ const MAX_TASKS: usize = 10_000;
 const MAX_DEPENDENCIES: usize = 100_000;
 const DEFAULT_CONCURRENCY: u32 = 4;
 pub(super) const DEFAULT_TIMEOUT_MS: u64 = 3_600_000;
+/// A lease with a longer signed task counts as one of the few large ones of an answer.
+const LONG_BODY: usize = 32 << 10;
 /// What a task, a dependency and an attempt count for the account's quota beside their texts: about as much as their rows and
 /// index entries take. Without it, many small tasks would fill the disk and count almost nothing.
 const TASK_BYTES: i64 = 512;
@@ -47,7 +49,9 @@ pub(crate) struct TaskDraft {
     /// What its machine does, sealed for it.
     pub(crate) sealed: Option<SealedTask>,
     pub(crate) session: Option<TaskSession>,
-    /// The prompt contains placeholders for the outputs of other tasks.
+    /// The task as a device of the owner has signed it, for its machine.
+    pub(crate) signed: Option<Signed>,
+    /// The prompt contains placeholders for the outputs of other tasks, or the signed task is long: a lease of it is a large one.
     pub(crate) templated: bool,
     pub(crate) provider: Provider,
     pub(crate) model: Option<String>,
@@ -158,7 +162,9 @@ impl TaskDraft {
         // What a run says for its tasks is not for those that say it under their seal.
         let is_clear = task.sealed.is_none();
         let prompt = task.prompt.map(Text::into_string).unwrap_or_default();
-        let templated = !Template::parse(&prompt).is_plain(&prompt);
+        let signed = Signed::of(task.signature, task.signed_body).ok().flatten();
+        let is_long = signed.as_ref().is_some_and(|signed| signed.signed_body.len() > LONG_BODY);
+        let templated = is_long || !Template::parse(&prompt).is_plain(&prompt);
         Self {
             id: TaskId::generate(),
             key: task.task_key.map(|key| key.into_string()),
@@ -167,6 +173,7 @@ impl TaskDraft {
             prompt,
             sealed: task.sealed,
             session: task.session,
+            signed,
             provider: task.provider,
             model: task.model.map(|model| model.into_string()),
             working_directory: task.working_directory.map(|path| path.into_string()),
@@ -193,7 +200,8 @@ impl TaskDraft {
             [key, title, model, working_directory, base].into_iter().map(|text| length(text.as_ref())).sum();
         let tools: usize = self.allowed_tools.iter().map(String::len).sum();
         let sealed = self.sealed.as_ref().map_or(0, |sealed| sealed.len());
-        self.prompt.len() + sealed + optional + tools
+        let signed = self.signed.as_ref().map_or(0, |signed| signed.signed_body.len());
+        self.prompt.len() + sealed + signed + optional + tools
     }
 }
 

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 
 use ensemble_types::placeholders::misspelt;
 use ensemble_types::runs::{CreateTask, Permission};
+use ensemble_types::task_key::{MAX_TASK_KEY, is_task_key};
 use ensemble_types::text::Text;
 
 use super::draft::DEFAULT_TIMEOUT_MS;
-use super::task_key::{MAX_TASK_KEY, is_task_key};
 use super::{TaskGraph, Template};
 
 const MAX_DEPENDENCIES_OF_TASK: usize = 256;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::task_key::is_task_key;
+use ensemble_types::task_key::is_task_key;
 
 /// For each task, by position: the positions of its dependencies, in the order in which they were named.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The checks of sealed tasks, of which the service knows only the machine, the provider and what becomes of them.
 
-use ensemble_types::runs::{CreateTask, TaskSession};
+use ensemble_types::runs::{CreateTask, Signed, TaskSession};
 
 use super::draft_checks::FieldErrors;
 use super::{InvalidGraph, TaskGraph, Template};
@@ -10,6 +10,9 @@ pub(super) fn check_sealed(task: &CreateTask, at: usize, is_pinned: bool, errors
     let mut require = |valid: bool, field: &str, detail: &str| {
         errors.require(valid, &format!("/tasks/{at}/{field}"), || detail.to_owned());
     };
+    if let Err(only) = Signed::of(task.signature.clone(), task.signed_body.clone()) {
+        require(false, only.lacks, &only.to_string());
+    }
     if task.sealed.is_none() {
         require(task.prompt.is_some(), "prompt", "must be given, or `sealed`");
         require(task.session.is_none(), "session", "needs `sealed`: what a session does is for its machine only");
@@ -23,6 +26,7 @@ pub(super) fn check_sealed(task: &CreateTask, at: usize, is_pinned: bool, errors
         ("allowedTools", task.allowed_tools.is_some()),
         ("isolation", task.isolation.is_some()),
         ("base", task.base.is_some()),
+        ("signature", task.signature.is_some()),
     ] {
         require(!is_given, field, "must not be given beside `sealed`, which has it");
     }

@@ -5,10 +5,11 @@ use std::time::Duration;
 use actix_web::HttpResponse;
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use bytes::Bytes;
-use ensemble_chassis::{Caller, HandlerResult, Json, Path, Query, State};
+use ensemble_chassis::{Caller, HandlerResult, Json, OptionalJson, Path, Query, State};
 use ensemble_types::changes::{LeaseDiff, LeaseDiffTaken, OrderResult, OrderResultTaken};
 use ensemble_types::ids::{LeaseId, OrderId, RunId, TaskId};
 use ensemble_types::runs::Task;
+use ensemble_types::signatures::ChangesOrder;
 use futures_util::stream;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep_until};
@@ -39,8 +40,9 @@ pub(crate) async fn apply(
     caller: Caller,
     Path(task): Path<(RunId, TaskId)>,
     Query(query): Query<WaitQuery>,
+    OptionalJson(body): OptionalJson<ChangesOrder>,
 ) -> HandlerResult<Json<Task>> {
-    order(service, caller, task, query, ChangesWish::Apply).await
+    order(service, caller, task, query, (ChangesWish::Apply, body)).await
 }
 
 pub(crate) async fn discard(
@@ -48,8 +50,9 @@ pub(crate) async fn discard(
     caller: Caller,
     Path(task): Path<(RunId, TaskId)>,
     Query(query): Query<WaitQuery>,
+    OptionalJson(body): OptionalJson<ChangesOrder>,
 ) -> HandlerResult<Json<Task>> {
-    order(service, caller, task, query, ChangesWish::Discard).await
+    order(service, caller, task, query, (ChangesWish::Discard, body)).await
 }
 
 async fn order(
@@ -57,7 +60,7 @@ async fn order(
     caller: Caller,
     (run, task): (RunId, TaskId),
     query: WaitQuery,
-    wish: ChangesWish,
+    (wish, body): (ChangesWish, ChangesOrder),
 ) -> HandlerResult<Json<Task>> {
     let wait_ms = query.wait_ms.unwrap_or(0);
     if wait_ms > LONGEST_WAIT_MS {
@@ -66,7 +69,7 @@ async fn order(
     let deadline = Instant::now() + Duration::from_millis(wait_ms.into());
     let mut changes = service.db.notifier().subscribe(run_changed(run));
     let mut token = TokenWatch::new(&service, caller.clone());
-    let mut found = task_changes::ask(&service.db, caller.user, run, task, wish).await?;
+    let mut found = task_changes::ask(&service.db, (caller.user, run, task), wish, body).await?;
     loop {
         let is_open = found.changes.as_ref().is_some_and(|changes| changes.state.is_ordered());
         if !is_open || Instant::now() >= deadline || service.drain.is_closing() {

@@ -3,7 +3,7 @@
 use ensemble_store_kit::{Conn, Db, Quota};
 use ensemble_types::changes::ChangesState;
 use ensemble_types::ids::{MachineId, RunId, TaskId, UserId};
-use ensemble_types::runs::{Task, TaskMessage, TaskStatus};
+use ensemble_types::runs::{Signed, Task, TaskMessage, TaskStatus};
 
 use super::changes::{count, save_run, transition};
 use super::runs::{check_unfinished, reserve};
@@ -11,6 +11,7 @@ use crate::domain::{ATTEMPT_BYTES, Continuation, NoFollowUp, RunEvent, TaskEvent
 use crate::error::Error;
 use crate::store::follow_ups::{self, Addressed};
 use crate::store::runs::LockedRun;
+use crate::store::signatures::{self, About};
 use crate::store::{costs, deleted_machines, permissions, refusals, run_views, runs, task_changes, task_sessions};
 
 /// The task, and the run that it must belong to.
@@ -25,16 +26,20 @@ pub(crate) async fn say(
     message: TaskMessage,
 ) -> Result<Task, Error> {
     let quota = quota.clone();
+    let signed = Signed::of(message.signature.clone(), message.signed_body.clone())?;
     db.write("say something to a task", move |tx| {
         let mut run = runs::lock(tx, run)?.filter(|run| run.owner == owner).ok_or(Error::NotFound)?;
         let addressed = follow_ups::find(tx, run.id, task)?.ok_or(Error::NotFound)?;
         if follow_ups::record(tx, task, &message.message_id)? {
             check(tx, &run, task, &addressed)?;
             check_unfinished(tx, owner, 1, max_unfinished)?;
-            let before = addressed.follow_up.as_ref().map_or(0, String::len);
-            let more = bytes(message.text.len()) - bytes(before);
+            let before =
+                addressed.follow_up.as_ref().map_or(0, String::len) + signatures::stored(tx, task, About::Message)?;
+            let more = bytes(message.text.len() + signed.as_ref().map_or(0, |signed| signed.signed_body.len()))
+                - bytes(before);
             drop(reserve(tx, &quota, owner, ATTEMPT_BYTES.saturating_add(more))?);
             run.stored_bytes = run.stored_bytes.saturating_add(more);
+            signatures::replace(tx, task, About::Message, signed.as_ref())?;
             go_on(tx, &mut run, task, &addressed, &message.text)?;
         }
         let view = run_views::run(tx, owner, run.id)?.ok_or(Error::NotFound)?;

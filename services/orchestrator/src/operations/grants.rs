@@ -1,6 +1,6 @@
 //! Grants leases in one transaction: chooses tasks, stores their leases, and renders their prompts.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use ensemble_store_kit::{Conn, StoreError};
 use ensemble_types::ids::{LeaseId, RunId, TaskId};
@@ -14,9 +14,11 @@ use crate::domain::{ATTEMPT_BYTES, RunEvent, RunnerRequest, TaskEvent, Template,
 use crate::store::grants::{LeasedTask, ReadyTask, lease_tasks, leased_tasks, outputs_of_dependencies, ready_tasks};
 use crate::store::leases::{self, NewLease};
 use crate::store::runs::{self, LockedRun};
+use crate::store::signatures::{self, About};
 use crate::store::{deleted_machines, follow_ups, task_sessions};
 
-/// A filled prompt has up to 1 MiB, any other and a sealed task 64 KiB. So an answer has at most 8 MiB, whatever the capacity.
+/// A filled prompt has up to 1 MiB, and so have a signed one with its outputs; any other lease has about 64 KiB. So an answer has at most
+/// 10 MiB, whatever the capacity.
 const FILLED_PROMPTS: usize = 4;
 
 /// What the agent is told when an attempt was lost after it had been told what was said to it.
@@ -134,6 +136,9 @@ fn insert_leases(
 /// Fills the outputs of dependencies into the prompts that use them.
 fn render(tx: &mut Conn, leased: Vec<LeasedTask>) -> Result<Granted, StoreError> {
     let mut granted = Granted::default();
+    let ids: Vec<TaskId> = leased.iter().map(|task| task.task).collect();
+    let mut signed = signatures::of_tasks(tx, &ids, About::Task)?;
+    let mut messages = signatures::of_tasks(tx, &ids, About::Message)?;
     for task in leased {
         // Every other task has a prompt.
         if task.prompt.is_empty()
@@ -143,17 +148,32 @@ fn render(tx: &mut Conn, leased: Vec<LeasedTask>) -> Result<Granted, StoreError>
             granted.leases.push(Lease { sealed: Some(sealed), session: Some(session), ..lease });
             continue;
         }
+        let (signed, message) = (signed.remove(&task.task), messages.remove(&task.task));
+        let mut used = BTreeMap::new();
         let prompt = if let Some(text) = &task.follow_up {
             let is_told = follow_ups::was_told(tx, task.task, task.follow_up_fence.unwrap_or(0))?;
             Some(if is_told { INTERRUPTED.to_owned() } else { text.clone() })
         } else if task.templated {
             let outputs = outputs_of_dependencies(tx, task.task)?;
-            Template::parse(&task.prompt).render(|key| outputs.get(key).map_or("", String::as_str))
+            let template = Template::parse(&task.prompt);
+            let filled = template.render(|key| outputs.get(key).map_or("", String::as_str));
+            match signed {
+                // The machine fills in itself what was signed, so that it can tell the agent what is data.
+                Some(_) => {
+                    let has_place = |key: &String| template.keys().any(|used| used == key);
+                    used = outputs.into_iter().filter(|(key, _)| has_place(key)).collect();
+                    filled.map(|_| task.prompt.clone())
+                }
+                None => filled,
+            }
         } else {
             Some(task.prompt.clone())
         };
         match prompt {
-            Some(prompt) => granted.leases.push(lease(task, prompt)),
+            Some(prompt) => {
+                let signed_message = message.filter(|_| task.follow_up.is_some());
+                granted.leases.push(Lease { signed, signed_message, outputs: used, ..lease(task, prompt) });
+            }
             None => granted.too_large.push((task.lease, i64::from(task.attempt))),
         }
     }
@@ -179,6 +199,9 @@ fn lease(task: LeasedTask, prompt: String) -> Lease {
         prompt,
         sealed: None,
         session: None,
+        signed: None,
+        signed_message: None,
+        outputs: BTreeMap::new(),
         working_directory: task.working_directory,
         timeout_ms: u64::try_from(task.timeout_ms).unwrap_or(0),
         follow_up: task.follow_up.is_some(),

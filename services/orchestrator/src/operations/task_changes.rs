@@ -5,11 +5,14 @@ use std::time::Duration;
 use ensemble_store_kit::{Db, StoreError};
 use ensemble_types::changes::OrderOutcome;
 use ensemble_types::ids::{MachineId, OrderId, RunId, TaskId, UserId};
-use ensemble_types::runs::{ChangesState, Task};
+use ensemble_types::runs::{ChangesState, Signed, Task};
+use ensemble_types::signatures::ChangesOrder;
 
+use super::follow_ups::Place;
 use super::topics::{notify_run, work_for};
 use crate::domain::{ChangesWish, WishOutcome, lost_with_machine, settled, wish};
 use crate::error::Error;
+use crate::store::signatures::{self, About};
 use crate::store::{diffs, run_views, runs, task_changes};
 
 /// An order waits so long for its machine.
@@ -18,7 +21,13 @@ const ORDER_WAITS: Duration = Duration::from_secs(24 * 60 * 60);
 const BATCH: i64 = 64;
 
 /// Gives the machine that has the worktree an order, unless that was done before.
-pub(crate) async fn ask(db: &Db, owner: UserId, run: RunId, task: TaskId, what: ChangesWish) -> Result<Task, Error> {
+pub(crate) async fn ask(
+    db: &Db,
+    (owner, run, task): Place,
+    what: ChangesWish,
+    ChangesOrder { signature, signed_body }: ChangesOrder,
+) -> Result<Task, Error> {
+    let signed = Signed::of(signature, signed_body)?;
     db.write("order what becomes of changes", move |tx| {
         let run = runs::lock(tx, run)?.filter(|run| run.owner == owner).ok_or(Error::NotFound)?;
         let (now, wanted) = (run.now, run_views::task(tx, owner, run.id, task)?.ok_or(Error::NotFound)?);
@@ -31,6 +40,11 @@ pub(crate) async fn ask(db: &Db, owner: UserId, run: RunId, task: TaskId, what: 
             WishOutcome::Impossible(why) => return Err(Error::NothingToApply(why)),
             WishOutcome::Ordered(state) => {
                 task_changes::order(tx, &changes, state, now.plus(ORDER_WAITS))?;
+                let length = |length: usize| i64::try_from(length).unwrap_or(i64::MAX);
+                let before = signatures::stored(tx, task, About::Order)?;
+                let now = signed.as_ref().map_or(0, |signed| signed.signed_body.len());
+                diffs::count(tx, run.id, length(now) - length(before))?;
+                signatures::replace(tx, task, About::Order, signed.as_ref())?;
                 task_changes::touch(tx, &run, task)?;
                 notify_run(tx, run.id, run.owner, run.now);
                 tx.notify(work_for(owner, changes.machine()));

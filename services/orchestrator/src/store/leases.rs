@@ -333,6 +333,7 @@ pub(crate) fn cancel_orders(c: &mut Conn, owner: UserId, machine: &MachineId) ->
         run_id,
         task_id,
         lease_id: Some(lease_id),
+        signed: None,
         fence: Some(fence.into()),
     };
     Ok(rows.into_iter().map(order).collect())

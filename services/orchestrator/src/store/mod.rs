@@ -36,6 +36,7 @@ mod run_rows;
 pub(crate) mod run_views;
 pub(crate) mod runners;
 pub(crate) mod runs;
+pub(crate) mod signatures;
 pub(crate) mod task_changes;
 pub(crate) mod task_sessions;
 pub(crate) mod tasks;

@@ -12,7 +12,7 @@ use ensemble_types::runs::{Isolation, Permission, RunStatus, TaskStatus};
 use ensemble_types::time::Timestamp;
 
 use super::schema::{dependencies, runs, task_specs, tasks};
-use super::task_sessions;
+use super::{signatures, task_sessions};
 use crate::domain::{RunDraft, TaskDraft};
 
 /// Rows in one statement. SQLite allows 32,766 values in a statement, and a task has 19.
@@ -134,6 +134,7 @@ pub(crate) fn insert(
         on!(tx, |c| diesel::insert_into(task_specs::table).values(rows).execute(c))?;
     }
     task_sessions::insert(tx, &draft.tasks)?;
+    signatures::insert(tx, &draft.tasks)?;
     for rows in edge_rows(draft).chunks(CHUNK) {
         on!(tx, |c| diesel::insert_into(dependencies::table).values(rows).execute(c))?;
     }

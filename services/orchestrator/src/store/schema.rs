@@ -144,6 +144,19 @@ table! {
 }
 
 table! {
+    use diesel::sql_types::Text;
+    use ensemble_store_kit::types::Uid;
+
+    task_signatures (task_id, kind) {
+        task_id -> Uid,
+        kind -> Text,
+        key -> Text,
+        sig -> Text,
+        body -> Text,
+    }
+}
+
+table! {
     use diesel::sql_types::Integer;
     use ensemble_store_kit::types::Uid;
 

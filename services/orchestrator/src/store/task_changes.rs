@@ -17,6 +17,7 @@ use super::columns::ChangesStateColumn;
 use super::diffs;
 use super::runs::LockedRun;
 use super::schema::{runs, task_changes, tasks};
+use super::signatures::{self, About};
 use crate::domain::RunnerRequest;
 
 /// Orders in one answer.
@@ -179,13 +180,16 @@ pub(crate) fn open_orders(c: &mut Conn, to: &RunnerRequest) -> Result<Vec<Order>
         .limit(MOST_ORDERS)
         .select((task_changes::order_id, task_changes::run_id, task_changes::task_id, task_changes::state))
         .load(c))?;
+    let ids: Vec<TaskId> = rows.iter().map(|(_, _, task, _)| *task).collect();
+    let mut signed = signatures::of_tasks(c, &ids, About::Order)?;
     let order = |(id, run_id, task_id, state): (Option<OrderId>, RunId, TaskId, ChangesStateColumn)| {
         let kind = match ChangesState::from(state) {
             ChangesState::Applying => OrderKind::Apply,
             ChangesState::Discarding => OrderKind::Discard,
             _ => return None,
         };
-        Some(Order { id: id?.to_string(), kind, run_id, task_id, lease_id: None, fence: None })
+        let signed = signed.remove(&task_id);
+        Some(Order { id: id?.to_string(), kind, run_id, task_id, lease_id: None, fence: None, signed })
     };
     Ok(rows.into_iter().filter_map(order).collect())
 }

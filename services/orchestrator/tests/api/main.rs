@@ -30,6 +30,7 @@ mod run_deletion;
 mod runs;
 mod scale;
 mod sealed;
+mod signed;
 mod task_changes;
 mod usage;
 mod waiting;

@@ -109,7 +109,7 @@ impl Runner {
         let agent = json!({ "program": std::env::current_exe()?, "env": { AGENT: ended_at } });
         let others = json!({ "enabled": false });
         let config = json!({
-            "stateDir": folder.join("state"), "capacity": 4,
+            "stateDir": folder.join("state"), "capacity": 4, "accept": "any",
             "providers": { "claude": agent, "codex": others, "gemini": others },
         });
         std::fs::write(&file, config.to_string())?;

@@ -124,6 +124,7 @@ impl Runner {
             .env("ENSEMBLE_SERVER", server.trim_end_matches('/'))
             .env("ENSEMBLE_MACHINE_ID", "laptop")
             .env("ENSEMBLE_MACHINE_TOKEN", token)
+            .env("ENSEMBLE_RUNNER_ACCEPT", "any")
             .env("ENSEMBLE_RUNNER_STATE_DIR", folder.path().join("state"))
             .env("ENSEMBLE_RUNNER_ROOTS", folder.path())
             .env("ENSEMBLE_RUNNER_CLAUDE_PROGRAM", &agent)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ensemble_client::seal::SessionTask;
-use ensemble_types::runs::{SealedTask, TaskSession};
+use ensemble_types::runs::{SealedTask, Signed, TaskSession};
 
 use super::*;
 
@@ -30,6 +30,10 @@ impl Seal for NoMachine {
     fn seal(&self, _: &MachineId, _: &SessionTask) -> Result<SealedTask> {
         unreachable!("there is no machine")
     }
+
+    fn sign(&self, _: &ClearTask) -> Result<Option<Signed>> {
+        Ok(None)
+    }
 }
 
 /// Seals into plain sight.
@@ -42,6 +46,10 @@ impl Seal for Clear {
 
     fn seal(&self, machine: &MachineId, task: &SessionTask) -> Result<SealedTask> {
         Ok(SealedTask::new(format!("{machine} {}", serde_json::to_string(task).unwrap())).unwrap())
+    }
+
+    fn sign(&self, _: &ClearTask) -> Result<Option<Signed>> {
+        Ok(None)
     }
 }
 

@@ -29,6 +29,19 @@ impl Refused {
         Self { code: "TASK_NOT_SIGNED", sentence, why: why.into() }
     }
 
+    /// A task or an order in the clear that nobody has signed as it is.
+    pub(crate) fn clear(why: impl Into<String>) -> Self {
+        let sentence = "The machine does only what a primary or linked device of its owner has signed for it, once, and without permission \
+                        checks only what a primary device has signed. It has done nothing. Submit it with `ensemble`, which signs. `accept: any` \
+                        in runner.yaml on the machine takes unsigned tasks too: then who controls the server controls what the machine does.";
+        Self { code: "TASK_NOT_SIGNED", sentence, why: why.into() }
+    }
+
+    /// The owner's devices are not known here.
+    pub(crate) fn no_list(sentence: &'static str) -> Self {
+        Self { code: "HOST_BUSY", sentence, why: "the owner's devices are not known".to_owned() }
+    }
+
     pub(super) fn expired(why: &str) -> Self {
         let sentence = "By the clock of the machine the task is too old, from the future, or good for longer than 7 days. Submit it anew.";
         Self { code: "EXPIRED", sentence, why: why.to_owned() }
@@ -52,10 +65,7 @@ pub(super) fn check(
     (provider, session): (Provider, TaskSession),
     now: Timestamp,
 ) -> Result<SessionTask, Refused> {
-    let role = list.device(&opened.key).map(|device| device.role);
-    if !matches!(role, Some(Role::Primary | Role::Linked)) {
-        return Err(Refused::not_signed(format!("{} is no primary or linked device of the owner", opened.key)));
-    }
+    let role = signer(&opened.key, list)?;
     let task: SessionTask =
         serde_json::from_str(&opened.body).map_err(|error| Refused::unsupported(error.to_string()))?;
     match (task.session, &task.prompt) {
@@ -66,20 +76,33 @@ pub(super) fn check(
     if task.session != session {
         return Err(Refused::not_signed("the server says that it is another kind of task than its signer"));
     }
-    if task.mode == Permission::Bypass && role != Some(Role::Primary) {
+    if task.mode == Permission::Bypass && role != Role::Primary {
         return Err(Refused::not_signed("only a primary device starts a session in bypass"));
     }
     if task.provider != provider {
         return Err(Refused::not_signed(format!("the server says {provider}, and its signer {}", task.provider)));
     }
-    if task.at > now.plus(CLOCKS) {
+    check_time(task.at, task.expires, now)?;
+    Ok(task)
+}
+
+/// The role of a device that may have this machine do something.
+pub(super) fn signer(key: &str, list: &List) -> Result<Role, Refused> {
+    match list.device(key).map(|device| device.role) {
+        Some(role @ (Role::Primary | Role::Linked)) => Ok(role),
+        _ => Err(Refused::not_signed(format!("{key} is no primary or linked device of the owner"))),
+    }
+}
+
+pub(super) fn check_time(at: Timestamp, expires: Timestamp, now: Timestamp) -> Result<(), Refused> {
+    if at > now.plus(CLOCKS) {
         return Err(Refused::expired("it is from the future"));
     }
-    if task.expires <= now {
+    if expires <= now {
         return Err(Refused::expired("it has expired"));
     }
-    if task.expires > task.at.plus(LONGEST_LIFE) {
+    if expires > at.plus(LONGEST_LIFE) {
         return Err(Refused::expired("it is good for longer than 7 days"));
     }
-    Ok(task)
+    Ok(())
 }

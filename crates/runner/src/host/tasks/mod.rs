@@ -1,15 +1,20 @@
 //! Sealed tasks: what the owner's devices have this machine do through a server that cannot read or change it.
 
 mod check;
+mod clear;
+#[cfg(test)]
+mod clear_tests;
 mod nonces;
 #[cfg(test)]
 mod tests;
 mod turn;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use ensemble_client::Error;
+use ensemble_client::devices::List;
 use ensemble_client::seal::{SessionTask, open_task};
 use ensemble_transcript::words::Mode;
 use ensemble_types::ids::SessionId;
@@ -19,8 +24,14 @@ use super::local::Start;
 use super::{Host, NotBegun};
 pub(crate) use check::Refused;
 pub(super) use nonces::Nonces;
+use nonces::Once;
 pub(crate) use turn::TaskTurn;
 pub(super) use turn::{Ends, Order, Sessions};
+
+/// Fills the outputs of other tasks into a prompt, marked as data. `None`: it would be too long.
+pub(crate) fn filled(prompt: &str, outputs: &BTreeMap<String, String>) -> Option<String> {
+    clear::filled(prompt, outputs, &SessionTask::nonce())
+}
 
 impl Host {
     /// What a sealed task has this machine do, if its owner has signed it. The task can be done only under its own id from now on.
@@ -33,6 +44,24 @@ impl Host {
             Ok(opened) => opened,
             Err(error) => return Ok(Err(Refused::not_signed(error.to_string()))),
         };
+        let list = match self.newest_list().await? {
+            Ok(list) => list,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let now = self.now();
+        let Some(session) = lease.session else {
+            return Ok(Err(Refused::unsupported("the server says that it is no session")));
+        };
+        let task = match check::check(&opened, &list, (lease.provider, session), now) {
+            Ok(task) => task,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        let once = Once { nonce: &task.nonce, at: task.at, expires: task.expires };
+        Ok(self.nonces.take(&once, lease.task_id, now).await.map(|()| task))
+    }
+
+    /// The list by which signers are judged.
+    async fn newest_list(&self) -> Result<Result<List, Refused>, Error> {
         let list = match self.lists.refreshed().await {
             // A server that shows an old list does not bring a removed device back.
             Err(error @ (Error::OldDeviceList | Error::DeviceList(_))) => {
@@ -43,15 +72,7 @@ impl Host {
         if self.lists.lacks_newest().await {
             return Ok(Err(Refused::not_signed("the server keeps the newest device list of the owner back")));
         }
-        let now = self.now();
-        let Some(session) = lease.session else {
-            return Ok(Err(Refused::unsupported("the server says that it is no session")));
-        };
-        let task = match check::check(&opened, &list, (lease.provider, session), now) {
-            Ok(task) => task,
-            Err(refused) => return Ok(Err(refused)),
-        };
-        Ok(self.nonces.take(&task, lease.task_id, now).await.map(|()| task))
+        Ok(Ok(list))
     }
 
     /// Whether another agent could run beside those that work or ask.

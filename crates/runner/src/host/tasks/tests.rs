@@ -11,11 +11,11 @@ use ensemble_types::runs::{Permission, Provider, TaskSession};
 use ensemble_types::time::Timestamp;
 
 use super::check::{Refused, check};
-use super::nonces::Nonces;
+use super::nonces::{Nonces, Once};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-fn now() -> Timestamp {
+pub(super) fn now() -> Timestamp {
     Timestamp::from_unix_seconds(1_800_000_000)
 }
 
@@ -24,19 +24,19 @@ fn before(at: Timestamp, by: Duration) -> Timestamp {
 }
 
 /// An account with three devices, one that was removed, and a machine.
-struct Account {
-    owner: UserId,
-    machine: MachineId,
-    primary: AccountKey,
-    linked: AccountKey,
-    removed: AccountKey,
-    recovery: AccountKey,
-    runner: AccountKey,
-    list: List,
+pub(super) struct Account {
+    pub(super) owner: UserId,
+    pub(super) machine: MachineId,
+    pub(super) primary: AccountKey,
+    pub(super) linked: AccountKey,
+    pub(super) removed: AccountKey,
+    pub(super) recovery: AccountKey,
+    pub(super) runner: AccountKey,
+    pub(super) list: List,
 }
 
 impl Account {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let key = AccountKey::generate;
         let (primary, linked, removed, recovery, runner) = (key(), key(), key(), key(), key());
         let machine = MachineId::generate();
@@ -175,7 +175,8 @@ fn what_is_not_known_is_not_done() {
 }
 
 async fn take(nonces: &Nonces, task: &SessionTask, id: TaskId, at: Timestamp) -> Result<(), &'static str> {
-    nonces.take(task, id, at).await.map_err(|Refused { code, .. }| code)
+    let once = Once { nonce: &task.nonce, at: task.at, expires: task.expires };
+    nonces.take(&once, id, at).await.map_err(|Refused { code, .. }| code)
 }
 
 #[tokio::test]
@@ -202,8 +203,17 @@ async fn a_task_is_done_under_one_id() {
 }
 
 #[tokio::test]
+async fn a_new_machine_does_what_was_signed_before_its_first_start() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("sessions")).unwrap();
+    let nonces = Nonces::open(folder.path(), now().plus(HOUR)).unwrap();
+    assert_eq!(take(&nonces, &task(), TaskId::generate(), now()).await, Ok(()));
+}
+
+#[tokio::test]
 async fn a_machine_that_has_lost_its_memory_does_nothing_from_before() {
     let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("pid"), "1").unwrap();
     let nonces = Nonces::open(folder.path(), now().plus(HOUR)).unwrap();
     let later = now().plus(HOUR * 2);
     assert_eq!(take(&nonces, &task(), TaskId::generate(), later).await, Err("EXPIRED"));

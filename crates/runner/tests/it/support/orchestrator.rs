@@ -118,7 +118,7 @@ impl Orchestrator {
     /// Gives an order about a task, and waits for its result.
     pub(crate) async fn order(&self, kind: OrderKind, run_id: RunId, task_id: TaskId) -> OrderResult {
         let id = LeaseId::generate().to_string();
-        let order = Order { id: id.clone(), kind, run_id, task_id, lease_id: None, fence: None };
+        let order = Order { id: id.clone(), kind, run_id, task_id, lease_id: None, fence: None, signed: None };
         self.shared.lock().orders.push(order);
         self.shared.ready.notify_waiters();
         eventually_some(super::SOON, async || self.shared.lock().results.get(&id).cloned()).await
@@ -191,6 +191,9 @@ pub(crate) fn task(prompt: impl Into<String>) -> Lease {
         prompt: prompt.into(),
         sealed: None,
         session: None,
+        signed: None,
+        signed_message: None,
+        outputs: Default::default(),
         working_directory: None,
         timeout_ms: 120_000,
         permission: None,

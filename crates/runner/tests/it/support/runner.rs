@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use ensemble_runner::config::{Environment, ProviderConfig};
+use ensemble_runner::config::{Accept, Environment, ProviderConfig};
 use ensemble_runner::{Config, Drain, run_until};
 use ensemble_types::runs::Provider;
 use nix::sys::signal::{Signal, kill};
@@ -31,6 +31,7 @@ pub(crate) fn config(server: &Orchestrator, agent: &ScriptAgent, state: &Path) -
         state.join("state"),
         environment,
     );
+    config.accept = Some(Accept::Any);
     config.guard = vec![PROGRAM.to_owned(), "runner".to_owned(), "guard".to_owned()];
     config.roots = vec![state.to_owned()];
     for (provider, entry) in &mut config.providers {
@@ -111,7 +112,7 @@ impl RunnerProcess {
         });
         all.as_object_mut().unwrap().extend(timing.as_object().unwrap().clone());
         let file = json!({
-            "server": server.url, "machineId": "test-machine", "stateDir": state.join("state"), "roots": [state],
+            "server": server.url, "accept": "any", "machineId": "test-machine", "stateDir": state.join("state"), "roots": [state],
             "providers": {
                 "claude": {"program": agent.program()}, "codex": {"enabled": false}, "gemini": {"enabled": false},
             },

@@ -1,10 +1,10 @@
 //! Prompts with placeholders for the outputs of other tasks: `{{tasks.<taskKey>.output}}`.
 
-use super::task_key::{MAX_TASK_KEY, is_task_key};
+use crate::task_key::{MAX_TASK_KEY, is_task_key};
 
 /// A prompt, split at its placeholders.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Template<'a> {
+pub struct Template<'a> {
     parts: Vec<Part<'a>>,
 }
 
@@ -15,11 +15,11 @@ enum Part<'a> {
 }
 
 /// The largest prompt after rendering, in bytes.
-pub(crate) const MAX_PROMPT: usize = 1 << 20;
+pub const MAX_PROMPT: usize = 1 << 20;
 
 impl<'a> Template<'a> {
     /// A malformed placeholder is literal text. `\{{` stands for a literal `{{`.
-    pub(crate) fn parse(prompt: &'a str) -> Self {
+    pub fn parse(prompt: &'a str) -> Self {
         let mut parts = Vec::new();
         let mut rest = prompt;
         while let Some(at) = rest.find("{{") {
@@ -45,12 +45,12 @@ impl<'a> Template<'a> {
     }
 
     /// Whether rendering would not change the prompt.
-    pub(crate) fn is_plain(&self, prompt: &str) -> bool {
+    pub fn is_plain(&self, prompt: &str) -> bool {
         !prompt.contains("\\{{") && self.keys().next().is_none()
     }
 
     /// The keys of the tasks whose outputs the prompt uses.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &'a str> {
+    pub fn keys(&self) -> impl Iterator<Item = &'a str> {
         self.parts.iter().filter_map(|part| match part {
             Part::Output(key) => Some(*key),
             Part::Literal(_) => None,
@@ -59,7 +59,7 @@ impl<'a> Template<'a> {
 
     /// The prompt with the outputs filled in. `None` when it would be larger than [`MAX_PROMPT`]. Placeholders inside
     /// outputs are not expanded.
-    pub(crate) fn render<'b>(&self, output: impl Fn(&str) -> &'b str) -> Option<String> {
+    pub fn render<'b>(&self, output: impl Fn(&str) -> &'b str) -> Option<String> {
         let mut prompt = String::new();
         for part in &self.parts {
             let piece = match part {

@@ -1,0 +1,119 @@
+//! What a device of the owner has signed is done, and nothing else, where the runner's configuration says so.
+
+use std::time::Duration;
+
+use ensemble_client::Error;
+use ensemble_types::changes::{OrderOutcome, OrderResult};
+use ensemble_types::leases::{Lease, LeaseFinish, Order};
+use tokio::time::{Instant, sleep_until};
+
+use super::Context;
+use super::heartbeat::{Heartbeat, LeaseState};
+use super::run_attempt::FIRST_BEAT;
+use crate::config::Accept;
+use crate::drain::Phase;
+use crate::host::{Host, Pause, Refused};
+use crate::provider::Outcome;
+
+/// A runner that has just started asks the server who its owner is.
+const HOST_WITHIN: Duration = Duration::from_secs(60);
+const AWAY: &str = "The machine could not ask the server for its owner's devices in time.";
+const NO_LIST: &str = "The runner of the machine takes signed tasks only, and cannot read the list of its owner's devices. Its log says why.";
+
+/// A lease that is not run.
+pub(super) enum NotRun {
+    Lost,
+    Ended(Box<LeaseFinish>),
+}
+
+/// The lease with what was signed. Where the runner takes any task, the lease as it is.
+pub(super) async fn as_signed(context: &Context, lease: &Lease, heartbeat: &Heartbeat) -> Result<Lease, NotRun> {
+    if context.config.accepts() == Accept::Any && !is_checked(context, is_signed(lease)) {
+        return filled_in(lease).map_err(|outcome| NotRun::Ended(Box::new(outcome.report(lease.fence, None))));
+    }
+    // If the machine slept after it received the lease, another runner may already have the task.
+    if heartbeat.first(FIRST_BEAT).await == LeaseState::Lost {
+        return Err(NotRun::Lost);
+    }
+    let deadline = Instant::now() + Duration::from_millis(lease.timeout_ms);
+    let checked = tokio::select! {
+        checked = check(context, lease) => checked,
+        () = heartbeat.reached(LeaseState::Lost) => return Err(NotRun::Lost),
+        () = heartbeat.reached(LeaseState::CancelRequested) => Err(Outcome::cancelled()),
+        () = context.drain.reached(Phase::Draining) => Err(Outcome::handed_back()),
+        () = sleep_until(deadline) => Err(Outcome::refused("HOST_BUSY", AWAY)),
+    };
+    checked.map_err(|outcome| NotRun::Ended(Box::new(outcome.report(lease.fence, None))))
+}
+
+/// Whether a runner that takes any task checks one: what is signed must be signed well, where the owner's devices are known.
+fn is_checked(context: &Context, is_signed: bool) -> bool {
+    is_signed && context.config.check_owner().is_ok()
+}
+
+fn is_signed(lease: &Lease) -> bool {
+    lease.signed.is_some() && (!lease.follow_up || lease.signed_message.is_some())
+}
+
+/// A prompt that was signed comes with its placeholders, also to a runner that does not ask for the signature.
+fn filled_in(lease: &Lease) -> Result<Lease, Outcome> {
+    if lease.signed.is_none() || lease.follow_up {
+        return Ok(lease.clone());
+    }
+    let prompt = crate::host::filled(&lease.prompt, &lease.outputs);
+    let too_long =
+        || Outcome::not_startable("PROMPT_TOO_LARGE", "The prompt is too long with the outputs of other tasks.");
+    Ok(Lease { prompt: prompt.ok_or_else(too_long)?, ..lease.clone() })
+}
+
+async fn check(context: &Context, lease: &Lease) -> Result<Lease, Outcome> {
+    let mut pause = Pause::of(&context.config.timing);
+    let checked = match host(context).await {
+        Ok(host) => loop {
+            match host.as_signed(lease).await {
+                Ok(checked) => break checked,
+                Err(error) => wait(&mut pause, &error).await,
+            }
+        },
+        Err(why) => Err(why),
+    };
+    checked.map_err(|why| {
+        tracing::warn!(lease.id = %lease.id, task.id = %lease.task_id, code = why.code, "A task is not done: {}", why.why);
+        Outcome::refused(why.code, why.sentence)
+    })
+}
+
+/// Whether an order about a worktree is carried out. `Some`: it is not, and this is its result.
+pub(crate) async fn refused_order(context: &Context, order: &Order) -> Option<OrderResult> {
+    if context.config.accepts() == Accept::Any && !is_checked(context, order.signed.is_some()) {
+        return None;
+    }
+    let mut pause = Pause::of(&context.config.timing);
+    let checked = match host(context).await {
+        Ok(host) => loop {
+            match host.check_order(order).await {
+                Ok(checked) => break checked,
+                Err(error) => wait(&mut pause, &error).await,
+            }
+        },
+        Err(why) => Err(why),
+    };
+    let why = checked.err()?;
+    tracing::warn!(order.id = order.id, task.id = %order.task_id, code = why.code, "An order is not carried out: {}. {}", why.why, why.sentence);
+    Some(OrderResult { outcome: OrderOutcome::Failed, files: Vec::new() })
+}
+
+/// Who knows the owner's devices.
+async fn host(context: &Context) -> Result<std::sync::Arc<Host>, Refused> {
+    let mut hosts = context.host.clone();
+    match tokio::time::timeout(HOST_WITHIN, hosts.wait_for(Option::is_some)).await {
+        Ok(Ok(host)) => host.clone().ok_or_else(|| Refused::no_list(NO_LIST)),
+        Ok(Err(_)) | Err(_) => Err(Refused::no_list(NO_LIST)),
+    }
+}
+
+/// Until the server is asked again for the owner's newest list.
+async fn wait(pause: &mut Pause, error: &Error) {
+    pause.say(&format!("A task waits for the device list of its owner: {error}"));
+    pause.wait().await;
+}

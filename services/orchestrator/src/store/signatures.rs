@@ -1,0 +1,101 @@
+//! What devices of owners have signed about tasks, for the machines of the tasks only.
+
+use std::collections::HashMap;
+
+use diesel::prelude::*;
+use ensemble_store_kit::types::{DbId, IntoDb};
+use ensemble_store_kit::{Conn, StoreError, on};
+use ensemble_types::ids::TaskId;
+use ensemble_types::runs::{Signed, SignedBody, TaskSignature};
+use ensemble_types::text::Blob;
+
+use super::schema::task_signatures;
+use crate::domain::TaskDraft;
+
+/// What was signed about a task. Of each there is one, the newest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum About {
+    Task,
+    Message,
+    Order,
+}
+
+impl About {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Task => "task",
+            Self::Message => "message",
+            Self::Order => "order",
+        }
+    }
+}
+
+#[derive(Insertable)]
+#[diesel(table_name = task_signatures)]
+struct NewRow<'a> {
+    task_id: DbId,
+    kind: &'static str,
+    key: &'a str,
+    sig: &'a str,
+    body: &'a str,
+}
+
+impl<'a> NewRow<'a> {
+    fn of(task: TaskId, about: About, signed: &'a Signed) -> Self {
+        let Signed { signature: TaskSignature { key, sig }, signed_body: body } = signed;
+        Self { task_id: task.db(), kind: about.as_str(), key, sig, body }
+    }
+}
+
+/// Inserts what was signed with new tasks.
+pub(crate) fn insert(tx: &mut Conn, tasks: &[TaskDraft]) -> Result<(), StoreError> {
+    /// Each row has up to 384 KiB.
+    const CHUNK: usize = 50;
+    let of = |task: &'_ TaskDraft| task.signed.is_some();
+    let signed: Vec<&TaskDraft> = tasks.iter().filter(|task| of(task)).collect();
+    for tasks in signed.chunks(CHUNK) {
+        let rows: Vec<NewRow<'_>> =
+            tasks.iter().filter_map(|task| Some(NewRow::of(task.id, About::Task, task.signed.as_ref()?))).collect();
+        on!(tx, |c| diesel::insert_into(task_signatures::table).values(&rows).execute(c))?;
+    }
+    Ok(())
+}
+
+/// Puts this in the place of what was signed before. `None`: what is done now is not signed.
+pub(crate) fn replace(tx: &mut Conn, task: TaskId, about: About, signed: Option<&Signed>) -> Result<(), StoreError> {
+    on!(tx, |c| diesel::delete(task_signatures::table.find((task.db(), about.as_str()))).execute(c))?;
+    let Some(signed) = signed else { return Ok(()) };
+    let row = NewRow::of(task, about, signed);
+    on!(tx, |c| diesel::insert_into(task_signatures::table).values(&row).execute(c)).map(drop)
+}
+
+/// What was signed about these tasks.
+pub(crate) fn of_tasks(c: &mut Conn, of: &[TaskId], about: About) -> Result<HashMap<TaskId, Signed>, StoreError> {
+    if of.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let ids: Vec<DbId> = of.iter().map(|id| id.db()).collect();
+    let rows: Vec<(TaskId, String, String, String)> = on!(c, |c| task_signatures::table
+        .filter(task_signatures::task_id.eq_any(ids).and(task_signatures::kind.eq(about.as_str())))
+        .select((task_signatures::task_id, task_signatures::key, task_signatures::sig, task_signatures::body))
+        .load(c))?;
+    let operation = c.operation();
+    let signed = |(task, key, sig, body): (TaskId, String, String, String)| {
+        let bad = |error| StoreError::bad_row(operation, error);
+        let signature = TaskSignature { key: Blob::new(key).map_err(bad)?, sig: Blob::new(sig).map_err(bad)? };
+        Ok((task, Signed { signature, signed_body: SignedBody::new(body).map_err(bad)? }))
+    };
+    rows.into_iter().map(signed).collect()
+}
+
+/// The length of a body in bytes, as the account's quota counts it. 0 when nothing is signed.
+pub(crate) fn stored(c: &mut Conn, task: TaskId, about: About) -> Result<usize, StoreError> {
+    Ok(of_tasks(c, &[task], about)?.get(&task).map_or(0, |signed| signed.signed_body.len()))
+}
+
+/// Removes what was signed about tasks that are deleted.
+pub(crate) fn forget(tx: &mut Conn, of: &[TaskId]) -> Result<(), StoreError> {
+    let ids: Vec<DbId> = of.iter().map(|id| id.db()).collect();
+    on!(tx, |c| diesel::delete(task_signatures::table.filter(task_signatures::task_id.eq_any(ids))).execute(c))
+        .map(drop)
+}
