@@ -5,7 +5,7 @@ import { existsSync } from "node:fs";
 import { join as path } from "node:path";
 import test, { after, before } from "node:test";
 import { followHints } from "@ensemble/client";
-import { Account, join, MemoryStore, type LiveSession } from "@ensemble/client/account";
+import { Account, join, MemoryStore, signRun, type LiveSession } from "@ensemble/client/account";
 import type { Shown } from "@ensemble/client/transcript";
 import { claude, startModel } from "./model.js";
 import { startServer, type Server } from "./server.js";
@@ -17,7 +17,7 @@ let owner: Account;
 
 before(async () => {
   model = await startModel();
-  server = await startServer({ runner: {}, env: claude(model.url) });
+  server = await startServer({ runner: { accept: "signed" }, env: claude(model.url) });
   owner = await linked("primary");
 });
 after(async () => {
@@ -168,4 +168,20 @@ test("a machine says what it is and what it offers", async () => {
   assert.ok(host && by);
   const claude = owner.machines.state(one)?.providers.find(({ provider }) => provider === "claude");
   assert.deepEqual([one.id, await owner.machines.isListed(one.id), claude?.offered], [await machine(), true, true]);
+});
+
+test("a machine does the tasks of a run that is signed, and no others", async () => {
+  const machineId = (await owner.machines.all())[0]?.id ?? "";
+  const task = { provider: "claude" as const, model: "claude-sonnet-4-5", prompt: "[[say signed]]", workingDirectory: path(server.home("up"), "work"), permission: "plan" as const };
+  const run = { machineId, permission: "plan" as const, tasks: [{ ...task, taskKey: "a", dependsOn: [] }, { ...task, taskKey: "b", dependsOn: ["a"], prompt: "[[say two]] {{tasks.a.output}}" }] };
+  const ended = async (body: Parameters<typeof signRun>[1]): Promise<(string | undefined)[]> => {
+    const { client } = owner;
+    const { id } = await client.data(client.http.POST("/v1/orchestrator/runs", { params: { header: {} }, body }));
+    const wait = { waitFor: "terminal" as const, timeoutMs: 60_000 };
+    await client.data(client.http.POST("/v1/orchestrator/runs/{id}/pend", { params: { path: { id } }, body: wait }));
+    const { tasks } = await client.data(client.http.GET("/v1/orchestrator/runs/{id}", { params: { path: { id } } }));
+    return tasks.map(({ status, error }) => error?.code ?? status);
+  };
+  assert.deepEqual(await ended(await signRun(owner, run)), ["completed", "completed"]);
+  assert.equal((await ended(run))[0], "TASK_NOT_SIGNED");
 });

@@ -110,6 +110,18 @@ test("tasks for a machine", async () => {
   }
 });
 
+test("tasks in the clear", async () => {
+  const { deviceSeed, machine, clear } = vectors("crates/client/vectors/tasks.json");
+  const device = await seal.SigningKey.fromSeed(bytes(deviceSeed));
+  for (const [signed, forMachine] of [[clear.forMachine, machine], [clear.forAny, null]]) {
+    assert.deepEqual(await seal.signTask(clear.body, forMachine, device), signed);
+    assert.ok(await seal.isSignedTask(signed, machine));
+    assert.ok(!(await seal.isSignedTask({ ...signed, signedBody: `${clear.body} ` }, machine)));
+  }
+  assert.ok(!(await seal.isSignedTask(clear.forMachine, "another")));
+  assert.ok(await seal.isSignedTask(clear.forAny, "another"));
+});
+
 test("keys of small order are refused, and signatures with them", async () => {
   const zero = encode(new Uint8Array(32));
   for (const weak of [zero, encode(Uint8Array.of(1, ...new Uint8Array(31))), encode(Uint8Array.of(...new Uint8Array(31), 0x80))]) {

@@ -1,5 +1,6 @@
 /** Runs of tasks: their list, and one of them followed live. */
 import { followRun, newId } from "@ensemble/client";
+import { signRun } from "@ensemble/client/account";
 import type { components } from "@ensemble/client";
 import { Store } from "../base/store.ts";
 import { mine } from "./account.ts";
@@ -27,14 +28,16 @@ export async function runsPage(cursor?: string): Promise<{ runs: Run[]; nextCurs
 }
 
 /** What was sent and not answered: the same plan again is the same run. */
-let sent: { plan: string; key: string } | undefined;
+let sent: { plan: string; key: string; body: Schemas["CreateRun"] } | undefined;
 
 /** Begins a run, and gives its id. */
 export async function submitPlan(body: Schemas["CreateRun"]): Promise<string> {
   const plan = JSON.stringify(body);
-  if (sent?.plan !== plan) sent = { plan, key: newId() };
-  const { client } = mine();
-  const run = await client.data(client.http.POST("/v1/orchestrator/runs", { body, params: { header: { "Idempotency-Key": sent.key } } }));
+  const account = mine();
+  const { client } = account;
+  if (sent?.plan !== plan) sent = { plan, key: newId(), body: await signRun(account, body) };
+  const params = { header: { "Idempotency-Key": sent.key } };
+  const run = await client.data(client.http.POST("/v1/orchestrator/runs", { body: sent.body, params }));
   sent = undefined;
   return run.id;
 }

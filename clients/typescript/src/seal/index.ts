@@ -24,4 +24,4 @@ export { RecoveryWords } from "./recovery.js";
 export { epochOf, KeyRing, openContent, openJson, purposes, sealContent, sealJson, type Purpose } from "./ring.js";
 export { Admin, SharedRing, type Grant, type ShareLevel } from "./share.js";
 export { bindings, openClientState, openRing, sealClientState, sealRing, type SignedRing } from "./signed-ring.js";
-export { newNonce, openTask, sealTask, type SessionTask } from "./task.js";
+export { isSignedTask, newNonce, openTask, sealTask, signTask, type ClearTask, type SessionTask, type Signed } from "./task.js";

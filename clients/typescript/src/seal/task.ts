@@ -28,10 +28,46 @@ export interface SessionTask {
   expires: string;
 }
 
+/** A task in the clear, as it is signed. A machine does nothing when it does not know a member. */
+export interface ClearTask {
+  /** As it was submitted: with its placeholders. */
+  prompt: string;
+  provider: string;
+  model?: string;
+  workingDirectory?: string;
+  permission?: "plan" | "ask" | "edit" | "bypass";
+  allowedTools?: string[];
+  isolation: "none" | "worktree" | "shared";
+  base?: string;
+  /** `base` is the key of another task of the run, and no git ref. */
+  baseIsTask?: true;
+  /** `null`: any machine of the owner. */
+  machineId: string | null;
+  nonce: string;
+  at: string;
+  expires: string;
+}
+
 export const newNonce = (): string => encode(random(16));
 
 const binding = (owner: string, machine: string): string => `${PURPOSE}\n${owner}\n${machine}`;
-const signedText = (machine: string, body: string): Bytes => utf8(`${PURPOSE}\n${machine}\n${body}`);
+const signedText = (machine: string | null, body: string): Bytes => utf8(`${PURPOSE}\n${machine ?? ""}\n${body}`);
+
+/** What was signed in the clear, as the interface takes it. */
+export interface Signed {
+  signature: { key: string; sig: string };
+  signedBody: string;
+}
+
+/** Signs a task in the clear for its machine. `null`: for any machine of the owner. */
+export async function signTask(body: string, machine: string | null, signer: Signer): Promise<Signed> {
+  return { signature: { key: signer.publicKey, sig: encode(await signer.sign(signedText(machine, body))) }, signedBody: body };
+}
+
+/** Whether this was signed for this machine, or for any. Whether the signer may have it done is for the caller to say. */
+export async function isSignedTask({ signature: { key, sig }, signedBody }: Signed, machine: string): Promise<boolean> {
+  return (await isSigned(key, signedText(machine, signedBody), sig)) || isSigned(key, signedText(null, signedBody), sig);
+}
 
 /** Seals a task to the machine's box key from the owner's checked device list. */
 export async function sealTask(body: string, to: string, owner: string, machine: string, signer: Signer): Promise<string> {

@@ -1,0 +1,48 @@
+// Runs of tasks whose server can read them and cannot change what a machine does: each task is signed here.
+
+import { newNonce, signTask, type ClearTask } from "../seal/task.js";
+import type { Account } from "./account.js";
+import type { components } from "../openapi.js";
+
+type Schemas = components["schemas"];
+type CreateRun = Schemas["CreateRun"];
+type CreateTask = Schemas["CreateTask"];
+
+/** The longest time for which a machine takes a task, in milliseconds. */
+const GOOD_FOR = 7 * 24 * 3_600_000;
+
+/** The same run with each task signed by this device. What the run says for all of its tasks is signed with each of them. Sealed tasks have
+ * a signature of their own. A machine lets an agent work in `bypass` only where a primary device has signed it. */
+export async function signRun(account: Account, run: CreateRun): Promise<CreateRun> {
+  const keys = new Set(run.tasks.flatMap(({ taskKey }) => taskKey ?? []));
+  const now = Date.now();
+  const sign = async (task: CreateTask): Promise<CreateTask> => {
+    if (task.sealed !== undefined && task.sealed !== null) return task;
+    const body = bodyOf(task, run, keys, now);
+    return { ...task, ...(await signTask(JSON.stringify(body), body.machineId, account.keys.signer)) };
+  };
+  const tasks: CreateTask[] = [];
+  for (const task of run.tasks) tasks.push(await sign(task));
+  return { ...run, tasks };
+}
+
+function bodyOf(task: CreateTask, run: CreateRun, keys: ReadonlySet<string>, now: number): ClearTask {
+  const { prompt, provider, model, workingDirectory, base, isolation } = task;
+  const permission = task.permission ?? run.permission;
+  const allowedTools = task.allowedTools ?? run.allowedTools ?? [];
+  return {
+    prompt: prompt ?? "",
+    provider,
+    ...(model != null && { model }),
+    ...(workingDirectory != null && { workingDirectory }),
+    ...(permission != null && { permission }),
+    ...(allowedTools.length > 0 && { allowedTools }),
+    isolation: isolation ?? "none",
+    ...(base != null && { base }),
+    ...(base != null && keys.has(base) && { baseIsTask: true as const }),
+    machineId: task.machineId ?? run.machineId ?? null,
+    nonce: newNonce(),
+    at: new Date(now).toISOString(),
+    expires: new Date(now + GOOD_FOR).toISOString(),
+  };
+}
