@@ -69,6 +69,8 @@ mod session_tasks;
 #[cfg(feature = "up")]
 mod sessions;
 #[cfg(feature = "up")]
+mod signed_tasks;
+#[cfg(feature = "up")]
 mod terminal;
 #[cfg(feature = "up")]
 mod typescript;

@@ -15,14 +15,14 @@ use crate::lying::LyingServer;
 use crate::runs::program;
 
 /// The real `claude`, and a model for it.
-struct Agent {
-    programs: TempDir,
+pub(crate) struct Agent {
+    pub(crate) programs: TempDir,
     _model: StandIn,
     _runtime: tokio::runtime::Runtime,
 }
 
 impl Agent {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let model = runtime.block_on(async { StandIn::start().unwrap() });
         let programs = tempfile::tempdir().unwrap();
