@@ -44,6 +44,8 @@ pub enum Event {
         /// Of the turn, in US dollars.
         cost_usd: Option<f64>,
     },
+    /// What the turn that runs has cost so far, in US dollars.
+    Cost(f64),
     /// A part of the turn grows. Parts are numbered from 0 in each turn.
     Delta {
         part: u32,

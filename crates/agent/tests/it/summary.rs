@@ -79,6 +79,7 @@ pub(crate) fn line(event: &Event) -> Option<String> {
         }
         Event::Retrying { code, .. } => format!("retrying: {}", code.as_str()),
         Event::Note(note) => format!("note: {note}"),
+        Event::Cost(usd) => format!("cost so far: {usd}"),
     })
 }
 

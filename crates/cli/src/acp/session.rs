@@ -164,6 +164,7 @@ async fn begin(context: &Context, me: &Me, which: &Which, cwd: PathBuf) -> Resul
         model: which.model.clone(),
         title: None,
         resume: None,
+        max_cost_usd: None,
     };
     host::start(context, me, start).await
 }

@@ -18,6 +18,7 @@ use super::attach;
 use super::run::here;
 use super::sessions::card;
 use super::share::With;
+use super::submit::max_cost;
 use crate::context::{Context, Me};
 use crate::failure::{Failure, Result};
 use crate::live::{Live, host};
@@ -47,6 +48,9 @@ pub(crate) struct Agent {
     /// Start it and print its ref
     #[arg(long, short)]
     detach: bool,
+    /// Ask before another turn begins when it has cost this many US dollars
+    #[arg(long, value_name = "USD", value_parser = max_cost, conflicts_with = "continues")]
+    max_cost: Option<f64>,
     /// Share it with this user from the beginning: view, edit or admin; can be repeated
     #[arg(long, value_name = "USER:LEVEL", conflicts_with = "continues")]
     share: Vec<With>,
@@ -101,6 +105,7 @@ impl Agent {
             model: self.model,
             title: self.title.or_else(|| title(&text)),
             resume: self.resume,
+            max_cost_usd: self.max_cost,
         };
         let id = host::start(context, &me, start).await?;
         // This machine may have become one of the account's devices just now.

@@ -252,7 +252,7 @@ fn permission(text: &str) -> Result<Permission, &'static str> {
     found.ok_or("must be plan, edit or bypass")
 }
 
-fn max_cost(text: &str) -> Result<f64, &'static str> {
+pub(super) fn max_cost(text: &str) -> Result<f64, &'static str> {
     text.parse().ok().filter(|max| is_cost(*max)).ok_or(BOUNDS_OF_COST)
 }
 

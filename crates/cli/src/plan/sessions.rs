@@ -30,7 +30,6 @@ pub(super) fn check(step: &Step) -> std::result::Result<(), String> {
         ("allowedTools, which a session asks for", step.allowed_tools.is_some()),
         ("isolation", step.isolation.is_some()),
         ("base", step.base.is_some()),
-        ("maxCostUsd", step.max_cost_usd.is_some()),
     ];
     if let Some((field, _)) = refused.into_iter().find(|(_, is_there)| *is_there) {
         return Err(format!("a task with `session: true` cannot have {field}"));
@@ -60,6 +59,7 @@ impl Step {
             mode: self.permission.unwrap_or(Permission::Ask),
             model: self.model.map(Text::into_string),
             title: self.title.as_ref().map(|title| title.to_string()).or_else(|| Some(print::short(&self.prompt, 60))),
+            max_cost_usd: self.max_cost_usd,
             nonce: SessionTask::nonce(),
             at,
             expires: at.plus(GOOD_FOR),

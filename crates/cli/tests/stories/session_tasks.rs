@@ -124,3 +124,24 @@ fn a_task_that_is_a_session_goes_on_after_its_machine_died() {
     crate::live::assert_whole(&log);
     assert_eq!(task(user, 0)["sessionId"].as_str().unwrap(), session, "the same session");
 }
+
+#[test]
+fn people_are_asked_when_a_session_has_cost_what_it_may() {
+    let place = Place::new();
+    let user = &place.user;
+    let (_up, _url) = up(user, &[]);
+    wait_for_runner(user);
+    let start = ["claude", "--model", "claude-sonnet-4-5", "--dir", "work", "--max-cost", "0.0001", "--detach"];
+    let session = user.succeed(&[&start[..], &["[[say one]]"]].concat());
+    let session = session.trim();
+    turns(user, session, 1);
+    user.succeed(&["prompt", session, "[[say two]]"]);
+    let asked = request(user, session);
+    let shown = user.succeed(&["log", session]);
+    assert!(shown.contains("The session has cost $") && !shown.contains("two\n\n"), "{shown}");
+    assert!(user.succeed(&["sessions", "--needs-me"]).contains("[[say one]]"));
+    user.succeed(&["answer", session, "allow", "--request", &asked]);
+    let log = turns(user, session, 2);
+    let costs: Vec<f64> = log.iter().filter_map(|body| body["costUsd"].as_f64()).collect();
+    assert!(costs.iter().all(|cost| *cost > 0.0) && costs.len() >= 2, "{costs:?}");
+}

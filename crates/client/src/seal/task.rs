@@ -33,6 +33,9 @@ pub struct SessionTask {
     pub model: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
+    /// When the session has cost so much, in US dollars, its people are asked before another turn begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_cost_usd: Option<f64>,
     /// 16 random bytes, base64url. The machine does nothing else under the same one.
     pub nonce: String,
     /// The signer's clock.

@@ -62,9 +62,28 @@ pub(crate) struct Kept {
     /// The agent was ended in the middle of a turn, and has not been told.
     #[serde(default)]
     pub(crate) cut_off: bool,
+    /// What the session may cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) limit: Option<CostLimit>,
     /// The newest prompt of the task that this session is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) task: Option<TaskTurn>,
+}
+
+/// What a session may cost before its people are asked, in US dollars.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct CostLimit {
+    /// As it was given. An answer adds it again.
+    pub(crate) each: f64,
+    /// The cost at which they are asked next.
+    pub(crate) until: f64,
+}
+
+impl CostLimit {
+    pub(crate) fn new(each: f64) -> Self {
+        Self { each, until: each }
+    }
 }
 
 /// A prompt of the task that a session is, and what has become of it.
@@ -192,6 +211,7 @@ pub(crate) enum Change {
     /// The next start begins a conversation with this id.
     Forget(Uuid),
     Cost(f64),
+    Limit(CostLimit),
     Process(Uuid),
     Ended(bool),
     CutOff(bool),
@@ -233,6 +253,7 @@ impl Kept {
             process: None,
             ended: false,
             cut_off: false,
+            limit: None,
             task: None,
         }
     }
@@ -281,6 +302,7 @@ impl Kept {
                 self.cut_off = false;
             }
             Change::Cost(usd) => self.cost_usd = Some(usd),
+            Change::Limit(limit) => self.limit = Some(limit),
             Change::Process(id) => self.process = Some(id),
             Change::Ended(ended) => self.ended = ended,
             Change::CutOff(is_cut_off) => self.cut_off = is_cut_off,

@@ -43,6 +43,9 @@ pub struct Start {
     /// The agent's own id of a conversation to go on with.
     #[serde(default)]
     pub resume: Option<String>,
+    /// People are asked before a turn begins when the session has cost so much, in US dollars.
+    #[serde(default)]
+    pub max_cost_usd: Option<f64>,
 }
 
 /// What the host answers.

@@ -49,7 +49,7 @@ use tokio::time::{Instant, timeout_at};
 use self::account::Lists;
 use self::agents::Agent;
 use self::hints::Wakers;
-use self::kept::Kept;
+use self::kept::{CostLimit, Kept};
 use self::keys::Keys;
 use self::local::Start;
 use self::reopen::Reopened;
@@ -348,8 +348,9 @@ impl Host {
             tag: None,
         };
         let host_key = Keys::seal_own(&ring, (&self.key, &self.boxed), id, machine).map_err(sealed)?;
-        let (mode, model, resume) = (start.mode, start.model, start.resume);
-        let kept = Kept { mode, model, resume, ..Kept::new(id, start.agent, directory, host_key) };
+        let (mode, model, resume, limit) = (start.mode, start.model, start.resume, start.max_cost_usd);
+        let limit = limit.filter(|usd| *usd > 0.0 && usd.is_finite()).map(CostLimit::new);
+        let kept = Kept { mode, model, resume, limit, ..Kept::new(id, start.agent, directory, host_key) };
         // On disk first: a session that the server has and the disk has not would have no host.
         let (folder, written) = (self.sessions.clone(), kept.clone());
         let spool = on_disk(move || Spool::create(&folder, &written)).await;

@@ -77,6 +77,10 @@ impl Acp {
                 let is_dollars = matches!(text(update, "/cost/currency"), "" | "USD");
                 let cost = update.pointer("/cost/amount").and_then(Value::as_f64);
                 self.cost = cost.filter(|cost| is_dollars && cost.is_finite()).or(self.cost);
+                let of_turn = self.cost.unwrap_or(0.0) - self.counted.unwrap_or(0.0);
+                if of_turn > 0.0 && self.core.turn.is_some() {
+                    self.core.say(Event::Cost(of_turn));
+                }
             }
             _ => {}
         }

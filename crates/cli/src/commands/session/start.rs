@@ -12,7 +12,7 @@ use ensemble_types::runs::{CreateRun, CreateTask, Pend, Provider, SealedTask, Ta
 
 use crate::commands::agent::{Choice, begun, first_prompt, title};
 use crate::commands::run::here;
-use crate::commands::submit::provider;
+use crate::commands::submit::{max_cost, provider};
 use crate::complete;
 use crate::context::{Context, Me, interrupts, now};
 use crate::failure::{Failure, Result};
@@ -53,6 +53,9 @@ pub(crate) struct Start {
     /// The title of the session; it is encrypted
     #[arg(long, short)]
     title: Option<String>,
+    /// Ask before another turn begins when it has cost this many US dollars
+    #[arg(long, value_name = "USD", value_parser = max_cost)]
+    max_cost: Option<f64>,
     /// Start it and print its ref
     #[arg(long, short)]
     detach: bool,
@@ -67,7 +70,7 @@ impl Start {
         model: Option<String>,
         mode: Choice,
     ) -> Self {
-        Self { prompt: Vec::new(), machine, dir, provider, model, mode, title: None, detach: true }
+        Self { prompt: Vec::new(), machine, dir, provider, model, mode, title: None, max_cost: None, detach: true }
     }
 
     pub(super) async fn run(self, context: &Context, me: &Me) -> Result {
@@ -110,6 +113,7 @@ impl Start {
             mode: self.mode.permission(),
             model: self.model.clone(),
             title: self.title.clone().or(title),
+            max_cost_usd: self.max_cost,
             nonce: SessionTask::nonce(),
             at,
             expires: at.plus(if within.is_some() { GOOD_FOR_A_PROGRAM } else { GOOD_FOR }),

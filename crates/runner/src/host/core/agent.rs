@@ -44,6 +44,7 @@ impl Core {
                     });
                 }
             }
+            Event::Cost(usd) => self.turn_has_cost(usd),
             Event::Delta { part, kind, text } => {
                 self.parts.grow(part, &text, kind == ensemble_agent::PartKind::Thought);
             }
@@ -197,7 +198,7 @@ impl About {
     fn is_of(&self, driver_request: &str) -> bool {
         match self {
             Self::Agent { request, .. } | Self::Question { request } => request == driver_request,
-            Self::Guest { .. } => false,
+            Self::Guest { .. } | Self::Cost => false,
         }
     }
 }

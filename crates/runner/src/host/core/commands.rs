@@ -6,13 +6,12 @@ use ensemble_agent::{Command as Order, Prompt as ForAgent, Refused, Reply};
 use ensemble_transcript::body::{
     Answer, Content, Control, Message, Permission, PermissionOption, Receipt, Resolved, SetMode,
 };
-use ensemble_transcript::rules::{Decision, OpenRequest, Right, Signer, Situation};
-use ensemble_transcript::visible;
+use ensemble_transcript::rules::{Decision, Right, Signer, Situation};
 use ensemble_transcript::words::{ErrorCode, OptionKind, Outcome, ReceiptCode, ReceiptOutcome, When};
 use ensemble_types::ids::unique;
 
-use super::prompts::{queued, whole};
-use super::{About, Asked, Core, MOST_QUEUED, Open};
+use super::prompts::queued;
+use super::{About, Asked, Core, MOST_QUEUED};
 use crate::host::kept::{Change, Queued, TakenCommand};
 
 /// A message of a person whose signature is good.
@@ -35,12 +34,8 @@ pub(super) enum Done {
     Rejected(ReceiptCode, Option<String>),
 }
 
-/// Prompts of one guest that wait for the owner.
-const MOST_ASKED: usize = 3;
 pub(super) const WITHHELD: &str = "The server does not show this machine the newest list of your devices, so the machine does nothing. If it \
                         stays so, do not trust the server.";
-const ALLOW: &str = "allow";
-const DENY: &str = "deny";
 
 impl Core {
     /// The message with this `seq` was dealt with.
@@ -156,7 +151,7 @@ impl Core {
         self.queue(prompt)
     }
 
-    fn queue(&mut self, prompt: Queued) -> Done {
+    pub(super) fn queue(&mut self, prompt: Queued) -> Done {
         let (key, local_id) = (prompt.key.clone(), prompt.local_id.clone());
         self.crashes = 0;
         self.change(Change::Queue(prompt));
@@ -171,41 +166,6 @@ impl Core {
             (true, false) => Done::Queued,
             (false, false) => Done::Now,
         }
-    }
-
-    /// In this mode the agent asks nothing, so the owner is asked whether this person's prompt may be done.
-    pub(super) fn ask_owner(&mut self, prompt: Queued) -> Done {
-        let is_same = |open: &Open| matches!(&open.about, About::Guest { prompt: other } if other.user == prompt.user);
-        if self.open.values().filter(|open| is_same(open)).count() >= MOST_ASKED {
-            let text = "The owner has not decided about your other prompts yet.".to_owned();
-            return Done::Rejected(ReceiptCode::Busy, Some(text));
-        }
-        let option =
-            |id: &str, name: &str, kind| PermissionOption { option_id: id.to_owned(), name: name.to_owned(), kind };
-        let (detail, cut) = ensemble_transcript::detail(&whole(&prompt));
-        let mut options = vec![
-            option(ALLOW, "Let the agent do it", OptionKind::AllowOnce),
-            option(DENY, "Do not", OptionKind::RejectOnce),
-        ];
-        options.retain(|option| cut.is_none() || option.option_id == DENY);
-        let request_id = unique().to_string();
-        let permission = Permission {
-            request_id: request_id.clone(),
-            tool_call_id: None,
-            title: format!("A prompt of the guest {} in the mode {}", prompt.user, visible(self.mode().as_str())),
-            detail,
-            cut,
-            content: Vec::new(),
-            options: options.clone(),
-        };
-        let Some(digest) = self.say_whole(Content::Permission(Box::new(permission))) else {
-            let text = "It is too long to be shown to the owner.".to_owned();
-            return Done::Rejected(ReceiptCode::Unsupported, Some(text));
-        };
-        self.change(Change::Ask(request_id.clone(), false));
-        let asked = OpenRequest { digest, options: Some(options) };
-        self.open.insert(request_id, Open { asked, about: About::Guest { prompt } });
-        Done::Later
     }
 
     fn answer(&mut self, answer: Answer, signer: &Signer) -> Done {
@@ -230,13 +190,12 @@ impl Core {
             About::Guest { prompt } => {
                 let prompt = prompt.clone();
                 self.resolve(resolved);
-                let (local_id, key) = (prompt.local_id.clone(), prompt.key.clone());
-                let done = if option_id.as_deref() == Some(ALLOW) {
-                    self.queue(Queued { is_approved: true, ..prompt })
-                } else {
-                    Done::Rejected(ReceiptCode::NotAllowed, Some("The owner did not let the agent do it.".to_owned()))
-                };
-                self.receipt(local_id, key, done);
+                self.guest_is_answered(prompt, option_id.as_deref());
+                return Done::Now;
+            }
+            About::Cost => {
+                self.resolve(resolved);
+                self.cost_is_answered(option_id.as_deref());
                 return Done::Now;
             }
             About::Agent { request, change, permission } => {
@@ -277,14 +236,6 @@ impl Core {
                 }
                 rejected(&refused)
             }
-        }
-    }
-
-    /// A guest's prompt that nobody has decided about is not done.
-    pub(super) fn guest_is_refused(&mut self, open: Open, reason: &str) {
-        if let About::Guest { prompt } = open.about {
-            let why = format!("Nobody has decided about it: {reason}.");
-            self.refuse(prompt, ReceiptCode::Superseded, why);
         }
     }
 

@@ -56,6 +56,10 @@ impl Core {
     /// Begins: the agent is started, so that people see what can be chosen.
     pub(crate) fn begin(&mut self) {
         self.start();
+        if self.kept.limit.is_some() && self.abilities.is_some_and(|abilities| !abilities.says_cost) {
+            let text = "The agent does not say what it costs, so the limit of its cost holds nothing back.";
+            self.fail(ErrorCode::Unknown, text);
+        }
     }
 
     /// A line of the agent's standard output.
@@ -223,7 +227,7 @@ impl Core {
         }
         while self.is_ready && self.in_flight.is_none() && self.kept.turn.is_none() {
             let Some(prompt) = self.kept.queue.front().cloned() else { return };
-            if !self.is_judged(&prompt) || !self.give(prompt) {
+            if !self.is_judged(&prompt) || !self.may_cost_more() || !self.give(prompt) {
                 return;
             }
         }

@@ -4,6 +4,7 @@
 //! Every call leaves its [`Effects`]. The caller writes the changes to disk first, then carries out the rest.
 
 mod agent;
+mod asking;
 mod commands;
 mod diffs;
 mod judge;
@@ -152,6 +153,8 @@ enum About {
     Guest {
         prompt: Queued,
     },
+    /// The session has cost as much as it may.
+    Cost,
 }
 
 /// Makes the driver of an agent.

@@ -101,6 +101,7 @@ fn task() -> SessionTask {
         mode: Permission::Ask,
         model: None,
         title: None,
+        max_cost_usd: None,
         nonce: SessionTask::nonce(),
         at: now(),
         expires: now().plus(HOUR),

@@ -18,6 +18,7 @@ use serde_json::json;
 use super::*;
 
 mod commands;
+mod cost;
 mod life;
 mod lost;
 mod tasks;
@@ -107,6 +108,7 @@ impl Driver for Scripted {
                 self.has_turn = false;
                 vec![Event::TurnEnded { stop: StopReason::EndTurn, usage: None, cost_usd: Some(0.5) }]
             }
+            "cost" => vec![Event::Cost(rest.parse().unwrap())],
             _ => Vec::new(),
         };
         Output { events, ..Output::default() }
