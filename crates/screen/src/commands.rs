@@ -12,6 +12,7 @@ const OWN: &[(&str, &str, Level)] = &[
     ("model", "choose the model", Level::Approve),
     ("stop", "end the agent", Level::Owner),
     ("resume", "start the agent again", Level::Owner),
+    ("insert", "write the last messages into this field, for an agent that has lost them", Level::Prompt),
     ("leave", "close this screen; the session goes on", Level::Read),
     ("help", "all keys", Level::Read),
 ];
@@ -25,6 +26,7 @@ pub(crate) enum Command {
     Model(String),
     Stop,
     Resume,
+    Insert,
     Leave,
     Help,
 }
@@ -69,6 +71,7 @@ pub(crate) fn parse(text: &str, state: Option<&State>) -> Parsed {
         }
         ("stop", "") => Command::Stop,
         ("resume", "") => Command::Resume,
+        ("insert", "") => Command::Insert,
         ("leave", "") => Command::Leave,
         ("help", "") => Command::Help,
         (name, _) => {

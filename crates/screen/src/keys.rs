@@ -11,6 +11,7 @@ use crate::action::Action;
 use crate::cards::Pressed;
 use crate::commands::{Command, Parsed, parse};
 use crate::composer::Typed;
+use crate::last;
 use crate::screen::{Arrow, Screen};
 use crate::status::is_busy;
 
@@ -198,6 +199,7 @@ impl Screen {
                 (Level::Owner, "Only the session's owner may do this.")
             }
             Command::Model(_) => (Level::Approve, "You may not choose the model of this session."),
+            Command::Insert => (Level::Prompt, "You may not write in this session."),
             Command::Leave | Command::Help => (Level::Read, ""),
         };
         if about.level < needs {
@@ -210,6 +212,13 @@ impl Screen {
             Command::Model(model) => Some(Action::SetModel(model)),
             Command::Stop => Some(Action::Stop),
             Command::Resume => Some(Action::Resume),
+            Command::Insert => {
+                match last::messages(view) {
+                    Some(text) => self.composer.set(&text),
+                    None => self.notice("Nothing was said yet."),
+                }
+                None
+            }
             Command::Leave => Some(Action::Leave),
             Command::Help => {
                 self.help = Some(0);

@@ -12,6 +12,7 @@ mod composer;
 mod diff;
 mod help;
 mod keys;
+mod last;
 mod markdown;
 mod paint;
 mod plan;

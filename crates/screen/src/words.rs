@@ -81,12 +81,14 @@ pub(crate) fn failure(failure: &Failure) -> String {
         ErrorCode::Login => "The agent is not signed in",
         ErrorCode::Quota => "The agent's limit is reached",
         ErrorCode::Overloaded => "The model is overloaded",
-        ErrorCode::Context => "The conversation is too long for the model",
+        ErrorCode::Context => "The conversation is lost, or too long for the model",
         ErrorCode::Crashed => "The agent ended unexpectedly",
         _ => "The agent failed",
     };
     let retry = failure.retry_at.map(|at| format!(" (again at {at})")).unwrap_or_default();
-    format!("{what}: {}{retry}", line(&failure.text, 2_000))
+    let advice =
+        if failure.code == ErrorCode::Context { " /insert writes the last messages into the field." } else { "" };
+    format!("{what}: {}{retry}{advice}", line(&failure.text, 2_000))
 }
 
 pub(crate) fn note(note: &Note) -> String {

@@ -15,6 +15,7 @@ import { oneLine, visible } from "../text/visible.ts";
 import { ShareDialog } from "../share/dialog.tsx";
 import { Composer } from "./composer.tsx";
 import { Details } from "./details.tsx";
+import { hasLost, lastMessages } from "./last-messages.ts";
 import { MOST_PICTURES, type Picture } from "./pictures.ts";
 import { Phase } from "./phase.tsx";
 import { Plan } from "./plan.tsx";
@@ -66,7 +67,7 @@ export function Session({ feed, isPublic = false }: { feed: SessionFeed; isPubli
 }
 
 function Dock({ feed }: { feed: SessionFeed }) {
-  const { plan, state, may, isHosted } = useStore(feed.view);
+  const { plan, state, may, isHosted, items } = useStore(feed.view);
   const [images, setImages] = useState<readonly Picture[]>([]);
   const me = useStore(account);
   const [draft, setDraft] = useState(() => draftOf(feed.id) ?? "");
@@ -99,6 +100,12 @@ function Dock({ feed }: { feed: SessionFeed }) {
           write(draft === "" ? text : `${text}\n${draft}`);
           setImages((before) => [...(attachments ?? []).flatMap((one) => (one.type === "image" ? [one] : [])), ...before].slice(0, MOST_PICTURES));
         }} />
+        {may.prompt && isHosted && draft === "" && hasLost(items) && (
+          <p className="banner">
+            <span>The agent does not know what was said above.</span>
+            <button type="button" className="button small" onClick={() => write(lastMessages(items))}>Insert the last messages</button>
+          </p>
+        )}
         {may.own && state?.phase === "ended" && (
           <p className="banner">
             <span>The agent has ended.</span>

@@ -29,6 +29,22 @@ describe("what is shown", () => {
     await context.close();
   });
 
+  test("an agent that has lost the conversation is told the last messages", async () => {
+    const lost = { type: "error", code: "context", text: "It begins a new one." };
+    const bodies = [{ type: "prompt", text: "Where is it?", when: "next" }, says("In the barn.\nBehind the door."), lost];
+    const { page, context, checked } = await shown.open({ bodies });
+    await page.getByRole("button", { name: "Insert the last messages" }).click();
+    assert.equal(await page.getByLabel("Prompt").inputValue(), "This is what was said last, before you lost the conversation:\n\nA person:\n> Where is it?\n\nYou:\n> In the barn.\n> Behind the door.\n\n");
+    await page.getByRole("button", { name: "Insert the last messages" }).waitFor({ state: "detached" });
+    checked();
+    await context.close();
+    // After the next prompt it is not offered.
+    const later = await shown.open({ bodies: [...bodies, { type: "prompt", text: "Look again.", when: "next" }] });
+    await later.page.getByText("Look again.").waitFor();
+    assert.equal(await later.page.getByRole("button", { name: "Insert the last messages" }).count(), 0);
+    await later.context.close();
+  });
+
   test("a change stands side by side where there is room, and is remembered so", async () => {
     const change = { type: "diff", path: "/w/limits.rs", oldText: "one\ntwo\nthree\n", newText: "one\n2\nmore\nthree\n" };
     const call = { type: "tool_call", turnId: "t", toolCallId: "a", title: "Edit", kind: "edit", status: "completed", content: [change] };

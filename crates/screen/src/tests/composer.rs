@@ -224,6 +224,23 @@ fn help_shows_the_keys_and_any_key_closes_it() {
 }
 
 #[test]
+fn an_agent_that_has_lost_the_conversation_is_told_the_last_messages() {
+    let mut session = Session::new(60, 20);
+    session.host(is_in(Phase::Idle));
+    session.types("/insert");
+    assert_eq!(session.key(KeyCode::Enter), None);
+    assert!(session.text().contains("Nothing was said yet."));
+    session.mine("p", prompt("Where is it?"));
+    session.host(super::session::text(0, "In the barn.\nBehind the door."));
+    session.types("/insert");
+    assert_eq!(session.key(KeyCode::Enter), None);
+    session.types("Go on.");
+    let Some(Action::Prompt { text, .. }) = session.key(KeyCode::Enter) else { panic!("no prompt") };
+    assert!(text.contains("A person:\n> Where is it?\n"), "{text}");
+    assert!(text.ends_with("You:\n> In the barn.\n> Behind the door.\n\nGo on."), "{text}");
+}
+
+#[test]
 fn a_prompt_to_an_ended_session_stays_here() {
     let mut session = Session::new(60, 20);
     session.host(is_in(Phase::Ended));
