@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+pub use ensemble_chassis::process::TlsSettings;
 use ensemble_chassis::process::install_providers;
 use ensemble_chassis::{Clock, Listeners, Running, Service, Vars, start};
 use ensemble_edge_proxy::EdgeProxy;
@@ -34,11 +35,13 @@ pub struct Config {
     /// Variables that override those of the process. A variable applies to all services, or to one service when its
     /// name is the prefix (`SESSION_STORE_DATABASE_URL`).
     pub vars: Vec<(String, String)>,
+    /// HTTPS at an address of its own, beside `listen`.
+    pub tls: Option<TlsSettings>,
 }
 
 impl Config {
     pub fn new(data: impl Into<PathBuf>, listen: SocketAddr) -> Self {
-        Self { data: data.into(), listen, clock: Clock::system(), vars: Vec::new() }
+        Self { data: data.into(), listen, clock: Clock::system(), vars: Vec::new(), tls: None }
     }
 }
 
@@ -53,8 +56,17 @@ pub struct Stack {
 
 impl Stack {
     /// Starts everything, and returns when the edge answers.
-    pub async fn start(config: Config) -> Result<Self> {
+    pub async fn start(mut config: Config) -> Result<Self> {
         install_providers();
+        if let Some(tls) = &config.tls {
+            tls.check()?;
+            let values = [
+                ("LISTEN", tls.listen.to_string()),
+                ("CERTIFICATE", tls.certificate.display().to_string()),
+                ("CERTIFICATE_KEY", tls.key.display().to_string()),
+            ];
+            config.vars.extend(values.map(|(name, value)| (format!("EDGE_PROXY_TLS_{name}"), value)));
+        }
         // A start that fails because of its address leaves no folder.
         let edge = Listeners::bind(config.listen, ([127, 0, 0, 1], 0).into())
             .with_context(|| format!("cannot listen on {}; choose another address with --listen", config.listen))?;

@@ -8,8 +8,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
     acp, agent, apply, attach, cancel, completions, config, devices, diff, discard, r#do, doctor, link, login, logout,
-    machine, open, output, plan, prompt, recovery, retry, run, runner, runs, say, session, sessions, share, show,
-    status, token, up, usage, web, whoami,
+    machine, open, output, phone, plan, prompt, recovery, retry, run, runner, runs, say, session, sessions, share,
+    show, status, token, up, usage, web, whoami,
 };
 use crate::failure::detail;
 use crate::global::Global;
@@ -51,6 +51,8 @@ pub(crate) enum Command {
     Devices(devices::Devices),
     /// Add a device to your account
     Link(link::Link),
+    /// Bring the page of this server to a phone
+    Phone(phone::Phone),
     /// Make words that bring your account back
     Recovery(recovery::Recovery),
     /// Register, list and delete your machines

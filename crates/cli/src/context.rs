@@ -218,9 +218,14 @@ pub(crate) fn anonymous(server: String) -> Result<Client> {
     Ok(builder(server).build()?)
 }
 
+/// The same, and each call is tried once.
+pub(crate) fn once(server: String) -> Result<Client> {
+    Ok(builder(server).retry(Retry::never()).build()?)
+}
+
 /// Whether a server answers at this address now.
 pub(crate) async fn answers(server: &str) -> bool {
-    match builder(server.to_owned()).retry(Retry::never()).build() {
+    match once(server.to_owned()) {
         Ok(client) => client.version().await.is_ok(),
         Err(_) => false,
     }

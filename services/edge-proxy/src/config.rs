@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ensemble_chassis::Vars;
-use ensemble_chassis::process::ServerSettings;
+use ensemble_chassis::process::{ServerSettings, TlsSettings};
 use ipnet::IpNet;
 
 use crate::domain::client_address;
@@ -22,6 +22,8 @@ pub struct Config {
     pub upstream: UpstreamLimits,
     pub head: HeadLimits,
     pub server: ServerSettings,
+    /// HTTPS beside the plain listener.
+    pub tls: Option<TlsSettings>,
     /// How long a client may take nothing of its answer.
     pub send_stall: Duration,
     pub connections_per_address: usize,
@@ -64,6 +66,7 @@ impl Config {
                 bytes: vars.parse("MAX_HEAD_BYTES", "bytes of a request's header fields", 32 * 1024),
             },
             server: server(vars),
+            tls: TlsSettings::read(vars),
             send_stall: vars.millis("SEND_STALL_MS", "how long a client may take nothing of an answer", 30_000),
             connections_per_address: vars.parse(
                 "MAX_CONNECTIONS_PER_ADDRESS",

@@ -29,7 +29,7 @@ use actix_web::middleware::Next;
 use actix_web::rt::net::TcpStream;
 use actix_web::{Route, web};
 use ensemble_chassis::auth::{AuthContext, FixedKeys};
-use ensemble_chassis::process::ServerSettings;
+use ensemble_chassis::process::{ServerSettings, TlsFront, prepare_connection, raise_file_limit};
 use ensemble_chassis::{Drain, KeySet, KeySource, Routes, Service, ServiceContext, StartError, Vars, Worker};
 use tokio::time::timeout;
 
@@ -55,6 +55,7 @@ pub struct EdgeProxy {
     streams: Arc<Shares<LimitKey>>,
     uploads: Arc<Shares<LimitKey>>,
     connections: Arc<Shares<IpAddr>>,
+    tls: Option<TlsFront>,
     metrics: EdgeMetrics,
     client: Client,
     replicas: PerUpstream<Arc<Replicas>>,
@@ -89,6 +90,7 @@ impl Service for EdgeProxy {
             streams: Shares::new(config.streams_per_caller, usize::MAX),
             connections: Shares::new(config.connections_per_address, usize::MAX),
             uploads: Shares::new(config.uploads_per_caller, config.uploads),
+            tls: config.tls.clone().map(TlsFront::bind).transpose()?,
             share_page: SharePage::new(&config.public_base_url),
             client: upstream::send::client(config.upstream),
             drain: context.drain,
@@ -97,7 +99,10 @@ impl Service for EdgeProxy {
             metrics,
             replicas,
         };
-        let workers = edge.workers(context.http);
+        let mut workers = edge.workers(context.http);
+        if let Some(tls) = edge.tls.clone() {
+            workers.push(Worker::new("https", tls.run(context.public_addr, edge.drain.clone())));
+        }
         Ok((Arc::new(edge), workers))
     }
 
@@ -110,9 +115,10 @@ impl Service for EdgeProxy {
     }
 
     fn on_connect(&self, connection: &TcpStream, data: &mut Extensions) {
-        connections::prepare(connection, self.config.send_stall);
+        prepare_connection(connection, self.config.send_stall);
         if let Ok(peer) = connection.peer_addr() {
-            data.insert(Rc::new(Connection::open(self, peer.ip())));
+            let client = self.tls.as_ref().map_or(peer, |tls| tls.client(peer));
+            data.insert(Rc::new(Connection::open(self, client, peer)));
         }
     }
 
@@ -149,16 +155,5 @@ impl EdgeProxy {
 async fn forget(limiter: Arc<Limiter>, drain: Drain) {
     while timeout(FORGET, drain.closing()).await.is_err() {
         limiter.sweep();
-    }
-}
-
-/// Each stream is two files, so the limit that a shell sets is soon reached; a program may raise it up to the hard one.
-fn raise_file_limit() {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    if let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE)
-        && soft < hard
-        && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
-    {
-        tracing::debug!(%error, "The limit of open files stays as it is");
     }
 }

@@ -1,12 +1,14 @@
 //! What the edge knows of a request beside its head: who sent it, from where, and what it counts as.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
 
 use actix_web::dev::ServiceRequest;
 use actix_web::http::Method;
 use ensemble_chassis::auth::bearer;
 
 use crate::EdgeProxy;
+use crate::connections::Connection;
 use crate::domain::client_address;
 use crate::domain::route_table::{self, Class, Upstream};
 use crate::limits::LimitKey;
@@ -27,12 +29,14 @@ pub(crate) struct RequestContext {
 
 impl RequestContext {
     pub(crate) fn of(request: &ServiceRequest, edge: &EdgeProxy) -> Self {
-        let peer = request.peer_addr().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
+        let connection = request.conn_data::<Rc<Connection>>();
+        let peer = connection.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |connection| connection.peer);
         let trusted = &edge.config.trusted_proxies;
         let headers = request.headers();
         let forwarded: Vec<&str> = headers.get_all("x-forwarded-for").filter_map(|value| value.to_str().ok()).collect();
         let client = client_address::client(peer, forwarded.into_iter(), trusted);
-        let is_https = edge.config.public_base_url.starts_with("https://")
+        let is_https = connection.is_some_and(|connection| connection.is_https)
+            || edge.config.public_base_url.starts_with("https://")
             || (client != peer.to_canonical()
                 && headers.get("x-forwarded-proto").is_some_and(|scheme| scheme.as_bytes() == b"https"));
         // A JWT begins with an encoded brace; anything else, a voice key for instance, need not be parsed.

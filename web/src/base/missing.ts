@@ -25,7 +25,7 @@ export function explain(what: string[]): void {
   const ways = element(
     "ul",
     "",
-    element("li", "Give the server https: a reverse proxy such as Caddy with a domain, or a tunnel that brings a certificate."),
+    element("li", "Give the server https: a reverse proxy such as Caddy with a domain, or a tunnel that brings a certificate. On its machine, ensemble phone shows the ways."),
     element(
       "li",
       "Or reach it through ssh, then open ",

@@ -46,14 +46,24 @@ enum Kind {
 }
 
 impl Link {
+    /// For a browser, which is linked.
+    pub(crate) fn for_browser() -> Self {
+        Self { role: Some(Kind::Linked) }
+    }
+
     pub(crate) async fn run(self, context: &Context) -> Result {
         let me = context.me().await?;
-        check_primary(&me)?;
+        self.show_at(context, &me, me.client.origin()).await
+    }
+
+    /// `origin` is the address at which the new device reaches the server.
+    pub(crate) async fn show_at(self, context: &Context, me: &Me, origin: &str) -> Result {
+        check_primary(me)?;
         let mut interrupt = interrupts()?;
         let created = me.client.create_device_link().await?;
-        let code = LinkCode::new(me.client.origin(), &created.id);
+        let code = LinkCode::new(origin, &created.id);
         let ended = tokio::select! {
-            ended = self.add_one(context, &me, &code) => ended,
+            ended = self.add_one(context, me, &code) => ended,
             _ = interrupt.recv() => Err(Failure::message(
                 "The linking was ended. If a device had been added by then, `ensemble devices` shows it.",
             )),

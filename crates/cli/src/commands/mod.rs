@@ -26,6 +26,7 @@ pub(crate) mod logout;
 pub(crate) mod machine;
 pub(crate) mod open;
 pub(crate) mod output;
+pub(crate) mod phone;
 pub(crate) mod plan;
 pub(crate) mod prompt;
 pub(crate) mod recovery;
@@ -74,6 +75,7 @@ async fn execute(context: &Context, command: Command) -> Result {
         Command::Devices(command) => command.run(context).await,
         Command::Recovery(command) => command.run(context).await,
         Command::Link(command) => command.run(context).await,
+        Command::Phone(command) => command.run(context).await,
         Command::Machine(command) => command.run(context).await,
         Command::Runner(command) => command.run(context).await,
         Command::Do(command) => command.run(context).await,

@@ -20,6 +20,15 @@ pub(crate) struct Up {
     /// it listens on all addresses, those of this machine]
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
+    /// The file of a certificate and its chain, in PEM: serves HTTPS, too. It needs --public-url
+    #[arg(long, value_name = "FILE", requires_all = ["tls_key", "public_url"])]
+    tls_cert: Option<PathBuf>,
+    /// The file of the certificate's private key, in PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Where to serve HTTPS
+    #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:8443", value_parser = address, requires = "tls_cert")]
+    tls_listen: SocketAddr,
     /// The directory of databases and keys [default: `data` beside the account key]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -40,7 +49,18 @@ fn address(text: &str) -> Result<SocketAddr, &'static str> {
 #[cfg(not(feature = "up"))]
 impl Up {
     pub(crate) async fn run(self, _context: &Context) -> Result {
-        let _ = (self.listen, self.public_url, self.data, self.no_runner, self.new_account, self.runner, DONE);
+        let _ = (
+            self.listen,
+            self.public_url,
+            self.tls_cert,
+            self.tls_key,
+            self.tls_listen,
+            self.data,
+            self.no_runner,
+            self.new_account,
+            self.runner,
+            DONE,
+        );
         Err(Failure::message(
             "This `ensemble` was built without the services. Build it with the feature `up`, or use --server.",
         ))
@@ -51,7 +71,7 @@ impl Up {
 mod services {
     use std::time::Duration;
 
-    use ensemble_all_in_one::{Config, Stack};
+    use ensemble_all_in_one::{Config, Stack, TlsSettings};
     use ensemble_runner::{Accept, Drain, offers, run_until};
     use tokio::signal::unix::{Signal, SignalKind, signal};
     use tokio::task::JoinHandle;
@@ -81,6 +101,8 @@ mod services {
             let wanted = context.wanted_by_up(self.new_account)?;
             let data = self.data.unwrap_or_else(|| context.home.path().join("data"));
             let mut config = Config::new(&data, self.listen);
+            let files = self.tls_cert.zip(self.tls_key);
+            config.tls = files.map(|(certificate, key)| TlsSettings { listen: self.tls_listen, certificate, key });
             config.vars.extend(self.public_url.map(|url| ("PUBLIC_BASE_URL".to_owned(), url)));
             let stack = tokio::select! {
                 stack = Stack::start(config) => match stack {
@@ -196,8 +218,8 @@ mod services {
         }
         if stack.for_others().iter().any(|address| address.starts_with("http://")) {
             print::line(
-                "  Warning: this is plain HTTP. Others in the network can read tokens, prompts and output. Put a proxy with\n  \
-                 TLS before it, and name its address: --public-url https://…",
+                "  Warning: this is plain HTTP. Others in the network can read tokens, prompts and output, and browsers on other\n  \
+                 machines show nothing. `ensemble phone` shows the ways to HTTPS.",
             )?;
         }
         print::line("\nIn another terminal:")?;

@@ -38,6 +38,7 @@ fn help_and_completions_contain_every_command() {
         "share",
         "config",
         "token",
+        "phone",
         "open",
         "completions",
     ];

@@ -88,7 +88,12 @@ impl Drop for Dialog {
 
 /// `ensemble link` and the address that it shows.
 pub(crate) fn link(user: &User, more: &[&str]) -> (Dialog, String) {
-    let mut dialog = Dialog::start(user, &[&["link"], more].concat());
+    code_of(user, &[&["link"], more].concat())
+}
+
+/// A command that shows the code of a linking, and the address in it.
+pub(crate) fn code_of(user: &User, arguments: &[&str]) -> (Dialog, String) {
+    let mut dialog = Dialog::start(user, arguments);
     dialog.until("/link#v1.");
     dialog.until("\n");
     let address = dialog.text.lines().find(|line| line.contains("/link#v1.")).unwrap().to_owned();

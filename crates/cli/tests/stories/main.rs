@@ -43,6 +43,8 @@ mod lying;
 mod own_page;
 #[cfg(feature = "up")]
 mod page;
+#[cfg(feature = "up")]
+mod phone;
 mod plans;
 #[cfg(feature = "up")]
 mod prompts;

@@ -1,0 +1,190 @@
+//! `ensemble phone`: from a server on this machine to its page on a phone. Browsers have cryptography at `https://` only, so it names the ways
+//! to get there, checks the address that comes of it, and shows the code of `ensemble link` for it.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use clap::Args;
+use ensemble_client::{Client, Credential, Error};
+use ensemble_types::problem::Code;
+use serde::Deserialize;
+use tokio::process::Command;
+
+use super::DONE;
+use super::link::Link;
+use crate::context::{Context, Me, anonymous, once};
+use crate::failure::{Failure, Result, is_loopback};
+use crate::print;
+
+/// A program that shows its state answers within this time.
+const SHOWS_WITHIN: Duration = Duration::from_secs(10);
+const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+
+/// Brings the page to a phone: says how to reach this server by https, checks the address, and shows a code that the phone scans to
+/// become a device of your account.
+#[derive(Debug, Args)]
+pub(crate) struct Phone {
+    /// The address at which the phone is to reach the server, as in https://ensemble.example.com
+    #[arg(value_name = "URL")]
+    url: Option<String>,
+    /// Check the address, and add no device
+    #[arg(long)]
+    check: bool,
+}
+
+impl Phone {
+    pub(crate) async fn run(self, context: &Context) -> Result {
+        let me = context.me().await?;
+        let here = me.client.origin().to_owned();
+        let found = match self.url {
+            Some(url) => Some(url),
+            None if here.starts_with("https://") => Some(here.clone()),
+            None => served_by_tailscale(&here).await,
+        };
+        let Some(url) = found else {
+            ways(&here)?;
+            return Ok(DONE);
+        };
+        let client = check(&me, &url).await?;
+        print::line(format!("{} is this server, by https, and accepts sign-ins there.", client.origin()))?;
+        if self.check {
+            return Ok(DONE);
+        }
+        print::line("Scan the code with the phone's camera. The phone becomes a device of your account.\n")?;
+        Link::for_browser().show_at(context, &me, client.origin()).await
+    }
+}
+
+/// Whether a phone can use the server at this address: https with a certificate that browsers trust, this very server, and sign-ins there.
+async fn check(me: &Me, url: &str) -> Result<Client> {
+    let client = anonymous(url.to_owned())?;
+    let origin = client.origin().to_owned();
+    if !origin.starts_with("https://") && !is_loopback(&origin) {
+        return Err(Failure::message(format!(
+            "{origin} is not https, and a browser has no cryptography there. `ensemble phone` without an address shows the ways to https."
+        )));
+    }
+    let client = once(url.to_owned())?;
+    let late = || Failure::message(format!("{origin} did not answer within {} s.", ANSWERS_WITHIN.as_secs()));
+    let version = tokio::time::timeout(ANSWERS_WITHIN, client.version()).await.map_err(|_| late())?;
+    version.map_err(|error| unreached(&origin, &error))?;
+    let signed_in = client.with_credential(Credential::Device(me.key.clone()));
+    let token = tokio::time::timeout(ANSWERS_WITHIN, signed_in.sign_in()).await.map_err(|_| late())?;
+    match token {
+        Ok(token) if token.user_id == me.id => Ok(signed_in),
+        Ok(_) => Err(other(&origin, me)),
+        Err(error) if error.is(Code::UserNotFound) => Err(other(&origin, me)),
+        Err(error @ (Error::Problem(_) | Error::WrongOrigin { .. })) => Err(Failure::message(format!(
+            "{origin} answers, and takes no sign-ins for this address: {}. Start the server with its address: `ensemble up \
+             --public-url {origin}`, or PUBLIC_BASE_URL={origin}.",
+            error.to_string().trim_end_matches('.')
+        ))),
+        Err(error) => Err(unreached(&origin, &error)),
+    }
+}
+
+fn other(origin: &str, me: &Me) -> Failure {
+    Failure::message(format!(
+        "{origin} is another server than {}: it does not have your account. Nothing was sent to it but a signature for its own address.",
+        me.client.origin()
+    ))
+}
+
+fn unreached(origin: &str, error: &Error) -> Failure {
+    let causes: Vec<String> = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source())
+        .map(ToString::to_string)
+        .collect();
+    let why = causes.join(": ");
+    let advice = if why.contains("ertificate") {
+        "A phone would refuse this certificate, too: it must be of an authority that browsers know, for this name, and not expired."
+    } else {
+        "Is the way that leads there still running? `ensemble phone` without an address shows the ways."
+    };
+    Failure::message(format!("{origin} cannot be used: {why}. {advice}"))
+}
+
+/// What `tailscale status --json` says of this machine.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Status {
+    #[serde(rename = "Self")]
+    this: Machine,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Machine {
+    #[serde(rename = "DNSName")]
+    dns_name: String,
+}
+
+/// The address at which Tailscale serves this server already, if it does.
+async fn served_by_tailscale(server: &str) -> Option<String> {
+    let serves = printed("tailscale", &["serve", "status", "--json"]).await?;
+    let port = format!(":{}", server.rsplit(':').next()?);
+    serves.contains(&port).then_some(())?;
+    tailnet_name().await
+}
+
+async fn tailnet_name() -> Option<String> {
+    let status: Status = serde_json::from_str(&printed("tailscale", &["status", "--json"]).await?).ok()?;
+    let name = status.this.dns_name.trim_end_matches('.').to_owned();
+    let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c));
+    is_name.then(|| format!("https://{name}"))
+}
+
+/// What a program prints, if it is there and succeeds in time.
+async fn printed(program: &str, arguments: &[&str]) -> Option<String> {
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+    let output = tokio::time::timeout(SHOWS_WITHIN, command.output()).await.ok()?.ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn is_there(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder: PathBuf| folder.join(program).is_file())
+}
+
+/// The ways to https, those whose programs are here first.
+fn ways(server: &str) -> Result<()> {
+    let address = server.trim_start_matches("http://");
+    let port = address.rsplit(':').next().unwrap_or("8080");
+    let mut ways = [
+        (
+            is_there("tailscale"),
+            "Tailscale, for the devices of your own network",
+            format!("tailscale serve --bg {port}"),
+            "It prints the address, https://NAME.ts.net.",
+        ),
+        (
+            is_there("cloudflared"),
+            "A tunnel of Cloudflare, for everybody who knows the address",
+            format!("cloudflared tunnel --url http://{address}"),
+            "It prints the address, which is a new one each time.",
+        ),
+        (
+            is_there("caddy"),
+            "Caddy, with a domain that leads to this machine",
+            format!("caddy reverse-proxy --from NAME --to {address}"),
+            "It gets a certificate for the domain by itself.",
+        ),
+        (
+            false,
+            "A certificate of your own",
+            "ensemble up --public-url https://NAME:8443 --tls-cert FILE --tls-key FILE".to_owned(),
+            "Both files are PEM. A new certificate is used within a minute.",
+        ),
+    ];
+    ways.sort_by_key(|(is_here, ..)| !is_here);
+    print::line(format!("A phone needs https, and {server} is plain HTTP. Ways to get there:\n"))?;
+    for (number, (is_here, name, command, note)) in ways.iter().enumerate() {
+        let here = if *is_here { " (installed here)" } else { "" };
+        print::line(format!("  {}. {name}{here}\n       {command}\n     {note}\n", number + 1))?;
+    }
+    print::line(
+        "Then start the server with that address, `ensemble up --public-url https://NAME`, and run `ensemble phone https://NAME`: it checks the\n\
+         address and shows the code for the phone.",
+    )
+}
