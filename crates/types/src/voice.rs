@@ -54,6 +54,8 @@ pub struct VoiceStart {
     /// The `wss` address of the room service.
     pub room_url: Option<String>,
     pub participant_identity: Option<String>,
+    /// Under which the agent joins: the person's client answers the tools of nobody else.
+    pub agent_identity: Option<String>,
     /// A JWT for this room only, valid until `expiresAt`. A secret.
     pub participant_token: Option<String>,
     /// When the session and the token end.
@@ -70,6 +72,13 @@ impl fmt::Debug for VoiceStart {
             .field("expires_at", &self.expires_at)
             .finish_non_exhaustive()
     }
+}
+
+/// What an application sends as `X-Voice-Key`. It proves nothing about a person, whose token goes beside it.
+#[derive(Clone, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct VoiceKey {
+    pub voice_key: String,
 }
 
 /// Why a start was refused.

@@ -4,7 +4,7 @@ use ensemble_chassis::{Access, Routes, get, post};
 use ensemble_types::problem::Code;
 use ensemble_types::voice::{
     SendVoiceContext, SendVoiceText, StartVoiceSession, StopVoiceSession, VoiceAgentEvent, VoiceAgentHeard,
-    VoiceContext, VoicePulledText, VoiceStart, VoiceStatus, VoiceStop, VoiceText,
+    VoiceContext, VoiceKey, VoicePulledText, VoiceStart, VoiceStatus, VoiceStop, VoiceText,
 };
 
 use crate::handlers::{agent, hooks, injections, sessions};
@@ -48,6 +48,14 @@ pub(crate) fn table() -> Routes {
                 .response::<VoiceStatus>(200)
                 .errors(&[Code::NotFound])
                 .handler(sessions::status),
+        )
+        .row(
+            get("/v1/voice/key")
+                .access(Access::User)
+                .summary(VOICE, "The voice key of this server's own page and program. 404: the server has no voice.")
+                .response::<VoiceKey>(200)
+                .errors(&[Code::NotFound])
+                .handler(sessions::key),
         )
         .row(
             post("/v1/voice/session/text")

@@ -20,6 +20,8 @@ struct Metadata<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     welcome_message: Option<&'a str>,
     human_identity: &'a str,
+    /// The agent joins under it, and the person's client takes calls from it only.
+    agent_identity: String,
     expires_at: Timestamp,
     gateway: Gateway<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,6 +87,7 @@ pub(crate) fn metadata(
         language: session.language.as_deref(),
         welcome_message: session.welcome_message.as_deref(),
         human_identity: &session.human_identity,
+        agent_identity: session.agent_identity(),
         expires_at: session.expires_at,
         gateway: Gateway {
             context_url: context_url(base, session),

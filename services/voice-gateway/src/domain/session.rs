@@ -95,6 +95,11 @@ impl VoiceSession {
         self.human_identity = format!("human_{}", simple.get(simple.len() - SHORT_ID..).unwrap_or(&simple));
     }
 
+    /// Under which the agent joins. A later agent of the session puts an earlier one out.
+    pub(crate) fn agent_identity(&self) -> String {
+        format!("agent_{}", self.human_identity.trim_start_matches("human_"))
+    }
+
     /// Whether a start without the user's token would take this session's place. It may not.
     pub(crate) fn is_kept_from(&self, newcomer: &VoiceSession) -> bool {
         self.user_proven && !newcomer.user_proven

@@ -59,6 +59,8 @@ fn address(request: &HttpRequest) -> Option<IpAddr> {
 /// The voice keys of applications. Several are valid during a rotation.
 pub(crate) struct VoiceKeys {
     digests: Vec<KeyDigest>,
+    /// The key of our own page and program, which they ask for with a person's token.
+    own: Option<String>,
     rates: Arc<Rates>,
 }
 
@@ -70,7 +72,16 @@ struct Credentials {
 
 impl VoiceKeys {
     pub(crate) fn new(keys: &[String], rates: Arc<Rates>) -> Self {
-        Self { digests: keys.iter().map(|key| Sha256::digest(key.as_bytes()).into()).collect(), rates }
+        Self {
+            own: keys.first().cloned(),
+            digests: keys.iter().map(|key| Sha256::digest(key.as_bytes()).into()).collect(),
+            rates,
+        }
+    }
+
+    /// `None`: voice is off.
+    pub(crate) fn own(&self) -> Option<&str> {
+        self.own.as_deref()
     }
 
     fn credentials(&self, request: &HttpRequest) -> Option<Credentials> {

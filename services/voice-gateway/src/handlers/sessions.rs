@@ -1,7 +1,8 @@
-//! Start, stop, status.
+//! Start, stop, status, and the key that all three need.
 
 use ensemble_chassis::{HandlerResult, IdempotentJson, Json, Path, State};
-use ensemble_types::voice::{StartVoiceSession, StopVoiceSession, VoiceStart, VoiceStatus, VoiceStop};
+use ensemble_types::problem::Problem;
+use ensemble_types::voice::{StartVoiceSession, StopVoiceSession, VoiceKey, VoiceStart, VoiceStatus, VoiceStop};
 
 use crate::VoiceGateway;
 use crate::domain::caller::VoiceCaller;
@@ -30,4 +31,10 @@ pub(crate) async fn status(
     Path(id): Path<String>,
 ) -> HandlerResult<Json<VoiceStatus>> {
     Ok(Json(service.status(&caller, &id).await?))
+}
+
+/// The key for our own page and program. Applications of others get theirs from the operator.
+pub(crate) async fn key(service: State<VoiceGateway>) -> HandlerResult<Json<VoiceKey>> {
+    let voice_key = service.voice_keys.own().ok_or_else(Problem::not_found)?.to_owned();
+    Ok(Json(VoiceKey { voice_key }))
 }

@@ -203,6 +203,7 @@ impl VoiceGateway {
             room_name: Some(session.room_name.clone()),
             room_url: Some(self.livekit_ws_url.clone()),
             participant_identity: Some(session.human_identity.clone()),
+            agent_identity: Some(session.agent_identity()),
             participant_token: Some(token),
             expires_at: Some(session.expires_at),
         })
@@ -226,6 +227,7 @@ impl VoiceGateway {
             room_name: None,
             room_url: None,
             participant_identity: None,
+            agent_identity: None,
             participant_token: None,
             expires_at: None,
         }

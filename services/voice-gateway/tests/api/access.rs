@@ -29,6 +29,19 @@ on_both_databases! {
         }
     }
 
+    async fn a_signed_in_person_gets_the_key_of_our_own_page(on: Backend) {
+        let fixture = Fixture::new(on).await;
+        let without_key = Api::new(&fixture.gateway.public_url());
+        let user = without_key.with_token(&fixture.peers.issuer().user(fixture.peers.new_user()));
+        assert_eq!(user.get("/v1/voice/key").await.expect(200), json!({ "voiceKey": VOICE_KEY }));
+        for caller in [without_key.clone(), without_key.with_token(VOICE_KEY)] {
+            caller.get("/v1/voice/key").await.problem(401, "UNAUTHENTICATED");
+        }
+        let off = Fixture::with(on, &[("VOICE_PUBLIC_KEY", "")]).await;
+        let user = Api::new(&off.gateway.public_url()).with_token(&off.peers.issuer().user(off.peers.new_user()));
+        user.get("/v1/voice/key").await.problem(404, "NOT_FOUND");
+    }
+
     async fn both_headers_and_all_keys_are_valid(on: Backend) {
         let fixture = Fixture::with(on, &[("VOICE_MAX_SESSIONS_PER_USER", "0")]).await;
         let without_key = Api::new(&fixture.gateway.public_url());

@@ -229,6 +229,7 @@ const ROWS: &[Row] = &[
     of_machine("POST", "/v1/orchestrator/orders/{id}/result", 404).with(|_| json!({ "outcome": "applied" })),
     of_machine("POST", "/v1/orchestrator/leases/{id}/finish", 404).with(|_| json!({ "fence": 1, "status": "completed" })),
     // voice-gateway: there is no LiveKit in this stack
+    of_user("GET", "/v1/voice/key", 200),
     of_voice("POST", "/v1/voice/session/start", 503).with(|w| json!({ "userId": w.owner.id, "sessionId": w.session })),
     of_voice("POST", "/v1/voice/session/stop", 200).with(|_| json!({ "gatewaySessionId": UNKNOWN_ID })),
     of_voice("GET", "/v1/voice/session/{gatewaySessionId}/status", 404),
