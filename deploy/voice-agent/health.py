@@ -5,6 +5,7 @@ A worker can stay registered and answer no job at all; a health check that asks 
 
 from __future__ import annotations
 
+import json
 import logging
 import socket
 import threading
@@ -45,7 +46,8 @@ class Jobs:
         """Accepts a job, which returns when the job's process has it."""
         self._begun[request.id] = self._clock()
         try:
-            await request.accept()
+            identity = identity_of(request.job.metadata)
+            await (request.accept(identity=identity) if identity else request.accept())
             self._failures = 0
         except Exception:
             self._failures += 1
@@ -62,6 +64,15 @@ class Jobs:
         if self._failures >= FAILURES_MAX:
             return f"{self._failures} jobs in a row were not started"
         return None
+
+
+def identity_of(metadata: str) -> str:
+    """The name that the gateway gave this agent, by which the person's client knows it. Empty: an older gateway gave none."""
+    try:
+        identity = json.loads(metadata or "{}").get("agentIdentity", "")
+    except (ValueError, AttributeError):
+        return ""
+    return identity if isinstance(identity, str) else ""
 
 
 class Processors:

@@ -4,6 +4,7 @@ import asyncio
 import sys
 import unittest
 from pathlib import Path
+from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -11,10 +12,12 @@ from health import FAILURES_MAX, STUCK_SECONDS, Jobs  # noqa: E402
 
 
 class Request:
-    def __init__(self, name, outcome):
+    def __init__(self, name, outcome, metadata=""):
         self.id, self.outcome = name, outcome
+        self.job, self.identity = SimpleNamespace(metadata=metadata), None
 
-    async def accept(self):
+    async def accept(self, identity=None):
+        self.identity = identity
         await self.outcome()
 
 
@@ -55,6 +58,12 @@ class TestJobs(unittest.IsolatedAsyncioTestCase):
         self.assertIn("in a row", self.jobs.trouble())
         await self.jobs.take(Request("b", works))
         self.assertIsNone(self.jobs.trouble())
+
+    async def test_the_agent_joins_under_the_name_that_the_gateway_gave_it(self):
+        for metadata, identity in [('{"agentIdentity": "agent_1"}', "agent_1"), ("{}", None), ("", None), ("[", None), ('{"agentIdentity": 1}', None)]:
+            request = Request("c", works, metadata)
+            await self.jobs.take(request)
+            self.assertEqual(request.identity, identity)
 
 
 if __name__ == "__main__":
