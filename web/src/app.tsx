@@ -52,6 +52,7 @@ function Open() {
         <Route path={paths.home} component={Home} />
         <Route path="/link" component={Home} />
         <Route path="/sessions/:id">{({ id }) => <SessionPage id={id} />}</Route>
+        <Route path="/sessions/:id/talk">{({ id }) => <SessionPage id={id} isTalking />}</Route>
         <Route path={paths.machines} component={Machines} />
         <Route path={paths.runs} component={Runs} />
         <Route path={paths.plan} component={NewPlan} />

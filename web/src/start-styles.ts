@@ -5,3 +5,4 @@ import "./styles/home.css";
 import "./styles/welcome.css";
 import "./styles/dialog.css";
 import "./styles/runs.css";
+import "./styles/voice.css";

@@ -1,5 +1,5 @@
 /** The page of one session. */
-import { useCallback, useEffect, useState } from "react";
+import { lazy, Suspense, useCallback, useEffect, useState } from "react";
 import { Link } from "wouter";
 import { Icon } from "../base/icons.tsx";
 import { useStore } from "../base/store.ts";
@@ -10,6 +10,7 @@ import { draftOf, keptDraft, saveDraft } from "../data/drafts.ts";
 import type { SessionFeed } from "../data/feed.ts";
 import { nameOf } from "../data/people.ts";
 import { useFeed } from "../data/use-feed.ts";
+import { askForVoice, voiceKey } from "../data/voice.ts";
 import { paths } from "../shell/route.ts";
 import { oneLine, visible } from "../text/visible.ts";
 import { ShareDialog } from "../share/dialog.tsx";
@@ -23,18 +24,30 @@ import { Requests } from "./requests.tsx";
 import { Transcript } from "./transcript.tsx";
 import { sendPrompt, Unsent } from "./unsent.tsx";
 
-export function SessionPage({ id }: { id: string }) {
+/** Loaded when somebody talks. */
+const Talk = lazy(() => import("../voice/talk.tsx"));
+
+export function SessionPage({ id, isTalking = false }: { id: string; isTalking?: boolean }) {
   const feed = useFeed(id);
-  return <Session key={feed.id} feed={feed} />;
+  useEffect(askForVoice, []);
+  return <Session key={feed.id} feed={feed} isTalking={isTalking} />;
 }
 
-export function Session({ feed, isPublic = false }: { feed: SessionFeed; isPublic?: boolean }) {
+interface SessionProps {
+  feed: SessionFeed;
+  isPublic?: boolean;
+  isTalking?: boolean;
+}
+
+export function Session({ feed, isPublic = false, isTalking = false }: SessionProps) {
   const view = useStore(feed.view);
   const { row, state } = view;
   const title = row ? oneLine(row.title, 200) : "Session";
   useTitle(title);
   const [shown, setShown] = useState<"details" | "share">();
   const close = () => setShown(undefined);
+  const hasVoice = useStore(voiceKey) !== undefined;
+  const [wanted, setWanted] = useState<string>();
   const loadOlder = useCallback(() => feed.loadOlder(), [feed]);
   const about = [state?.agent, state ? folder(state.directory) : row?.directory && folder(row.directory), state?.branch, row?.host]
     .filter((text) => text !== undefined && text !== "");
@@ -47,6 +60,9 @@ export function Session({ feed, isPublic = false }: { feed: SessionFeed; isPubli
           <span className="about" title={visible(state?.directory ?? "")}><bdi>{oneLine(about.join(" · "), 200)}</bdi></span>
         </div>
         {view.keptAt === undefined && view.isHosted && <Phase row={row} state={state} />}
+        {row && !isPublic && !isTalking && hasVoice && view.isHosted && (
+          <Link href={paths.talk(feed.id)} className="icon-button" aria-label="Talk" title="Talk"><Icon name="voice" /></Link>
+        )}
         {row && view.may.own && (
           <button type="button" className="icon-button" aria-label="Share" title="Share" onClick={() => setShown("share")}><Icon name="share" /></button>
         )}
@@ -59,14 +75,15 @@ export function Session({ feed, isPublic = false }: { feed: SessionFeed; isPubli
         <Transcript items={view.items} growing={view.growing} turnId={view.turnId} hasOlder={view.hasOlder} loadOlder={loadOlder}
           isWorking={state?.phase === "working"} nameOf={nameOf} />
       )}
-      {view.isOpen && !isPublic && <Dock feed={feed} />}
+      {isTalking && <Suspense fallback={<p className="older" role="status">Opening…</p>}><Talk feed={feed} show={setWanted} /></Suspense>}
+      {view.isOpen && !isPublic && <Dock feed={feed} wanted={wanted} />}
       {row && shown === "details" && <Details row={row} state={state} isOwner={view.may.own} onClose={close} />}
       {row && shown === "share" && <ShareDialog row={row} onClose={close} />}
     </div>
   );
 }
 
-function Dock({ feed }: { feed: SessionFeed }) {
+function Dock({ feed, wanted }: { feed: SessionFeed; wanted: string | undefined }) {
   const { plan, state, may, isHosted, items } = useStore(feed.view);
   const [images, setImages] = useState<readonly Picture[]>([]);
   const me = useStore(account);
@@ -93,7 +110,7 @@ function Dock({ feed }: { feed: SessionFeed }) {
   return (
     <div className="dock">
       <div className="inner">
-        <Requests feed={feed} />
+        <Requests feed={feed} wanted={wanted} />
         {plan.length > 0 && <Plan entries={plan} />}
         {error !== undefined && <p className="banner bad" role="alert">{visible(error)}</p>}
         <Unsent feed={feed} onEdit={({ text, attachments }) => {

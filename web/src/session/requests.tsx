@@ -1,14 +1,15 @@
-/** The oldest open request of a session as a card, with how many wait behind it. */
+/** The oldest open request of a session as a card, or the one that was brought up, with how many wait behind it. */
 import { useEffect, useState } from "react";
 import { useStore } from "../base/store.ts";
 import type { SessionFeed } from "../data/feed.ts";
 import { type Pending, PermissionCard, QuestionCard } from "./request.tsx";
 import type { Answers } from "./types.ts";
 
-export function Requests({ feed }: { feed: SessionFeed }) {
+/** `wanted` is a request that was brought up, for as long as it is open. */
+export function Requests({ feed, wanted }: { feed: SessionFeed; wanted?: string | undefined }) {
   const { open, may, rejected } = useStore(feed.view);
   const [pending, setPending] = useState<{ requestId: string } & Pending>();
-  const card = open[0];
+  const card = open.find(({ requestId }) => requestId === wanted) ?? open[0];
   useEffect(() => {
     // The machine did not take it: the card can be answered again.
     if (rejected && pending && rejected.requestId === pending.requestId && pending.error === undefined) {

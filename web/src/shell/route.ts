@@ -3,6 +3,7 @@
 export const paths = {
   home: "/",
   session: (id: string) => `/sessions/${id}`,
+  talk: (id: string) => `/sessions/${id}/talk`,
   machines: "/machines",
   runs: "/runs",
   run: (id: string) => `/runs/${id}`,

@@ -1,0 +1,166 @@
+/** Talking about a session: over the requests and the field to write in, which stay as they are. */
+import { useEffect, useRef, useState } from "react";
+import { Link } from "wouter";
+import { look } from "../base/look.ts";
+import { useStore } from "../base/store.ts";
+import type { SessionFeed } from "../data/feed.ts";
+import { askForVoice, voiceKey } from "../data/voice.ts";
+import { paths } from "../shell/route.ts";
+import { oneLine, visible } from "../text/visible.ts";
+import { Conversation, type TalkView } from "./conversation.ts";
+import type { Call, Held, Method } from "./tools.ts";
+
+const AGENT: Record<string, string> = {
+  initializing: "The voice gets ready", idle: "The voice waits", listening: "The voice listens", thinking: "The voice thinks", speaking: "The voice speaks",
+};
+
+const METHOD: Record<Method, string> = {
+  "session.send": "Message", "session.read": "Read the session", "permission.deny": "Deny", "permission.show": "Bring up",
+};
+
+interface Props {
+  feed: SessionFeed;
+  /** Brings a request up. */
+  show: (requestId: string) => void;
+}
+
+export default function Talk({ feed, show }: Props) {
+  const [talk] = useState(() => new Conversation(feed, show));
+  const view = useStore(talk.view);
+  const hasVoice = useStore(voiceKey) !== undefined;
+  const { language } = useStore(look);
+  useEffect(askForVoice, []);
+  // Who leaves the screen has ended the conversation.
+  useEffect(() => () => void talk.end(), [talk]);
+  const begin = () => void talk.begin(language || navigator.language);
+  return (
+    <section className="talk" aria-label="Talk">
+      <div className="inner">
+        {view.phase === "asking" && <Ask hasVoice={hasVoice} onAgree={begin} sessionId={feed.id} />}
+        {(view.phase === "starting" || view.phase === "talking") && <Talking view={view} talk={talk} />}
+        {view.phase === "over" && <Over view={view} talk={talk} onAgain={begin} sessionId={feed.id} />}
+        {view.held && <Shown held={view.held} />}
+        <Words view={view} />
+        {view.calls.length > 0 && <Calls calls={view.calls} />}
+      </div>
+    </section>
+  );
+}
+
+function Ask({ hasVoice, onAgree, sessionId }: { hasVoice: boolean; onAgree: () => void; sessionId: string }) {
+  return (
+    <>
+      <h2>Talk about this session</h2>
+      <p>
+        <strong>The voice service will hear and read this session.</strong> What you say goes to the server and to the makers of its models, and so does
+        what the voice reads out of the session. It can send messages, which you can take back for 3 seconds, read, deny requests and bring them up.
+        It cannot allow anything: only you can, by hand.
+      </p>
+      {!hasVoice && <p role="status">This server has no voice, or has not said so yet.</p>}
+      <div className="actions">
+        <button type="button" className="button primary" disabled={!hasVoice} onClick={onAgree}>Agree and talk</button>
+        <Link href={paths.session(sessionId)} className="button plain">Not now</Link>
+      </div>
+    </>
+  );
+}
+
+function Talking({ view, talk }: { view: TalkView; talk: Conversation }) {
+  const agent = view.agent === undefined ? "No voice agent is here yet" : view.speaking.agent ? AGENT["speaking"] : (AGENT[view.agent] ?? "The voice is here");
+  return (
+    <>
+      <div className="who" role="status">
+        {view.phase === "starting" ? <span>Connecting…</span> : (
+          <>
+            <span className={view.speaking.me ? "speaks" : ""}>{view.isMuted ? "You are muted" : view.speaking.me ? "You speak" : "Your microphone is on"}</span>
+            <span className={view.speaking.agent ? "speaks" : ""}>{agent}</span>
+          </>
+        )}
+      </div>
+      {view.notice !== undefined && <p className="banner" role="alert">{visible(view.notice)}</p>}
+      <div className="actions">
+        {view.phase === "talking" && <button type="button" className="button" aria-pressed={view.isMuted} onClick={() => void talk.mute(!view.isMuted)}>Mute</button>}
+        {!view.mayPlay && <button type="button" className="button primary" onClick={() => talk.play()}>Switch sound on</button>}
+        <button type="button" className="button danger" onClick={() => void talk.end()}>End</button>
+      </div>
+    </>
+  );
+}
+
+interface OverProps {
+  view: TalkView;
+  talk: Conversation;
+  onAgain: () => void;
+  sessionId: string;
+}
+
+function Over({ view, talk, onAgain, sessionId }: OverProps) {
+  return (
+    <>
+      <h2>The conversation is over</h2>
+      {view.trouble !== undefined && <p className="banner bad" role="alert">{visible(view.trouble)}</p>}
+      {view.notice !== undefined && <p className="banner" role="alert">{visible(view.notice)}</p>}
+      {view.lines.length > 0 && (
+        <p>
+          {view.kept === "kept" ? "The words are kept in the session." : "The words are on this screen only. To keep them, they are sealed into the session as a message of yours, which its agent reads too."}
+        </p>
+      )}
+      <div className="actions">
+        <button type="button" className="button primary" onClick={onAgain}>Agree and talk again</button>
+        {view.lines.length > 0 && view.kept !== "kept" && (
+          <button type="button" className="button" disabled={view.kept === "being kept"} onClick={() => void talk.keep()}>Keep the words in the session</button>
+        )}
+        <Link href={paths.session(sessionId)} className="button plain">Close</Link>
+      </div>
+    </>
+  );
+}
+
+/** A message of the voice that is sent in a moment. Escape takes it back as well. */
+function Shown({ held }: { held: Held }) {
+  useEffect(() => {
+    const keyed = (event: KeyboardEvent) => {
+      if (event.key !== "Escape") return;
+      event.preventDefault();
+      held.undo();
+    };
+    addEventListener("keydown", keyed, { capture: true });
+    return () => removeEventListener("keydown", keyed, { capture: true });
+  }, [held]);
+  return (
+    <div className="banner held" role="alert">
+      <p>Is sent in your name in 3 seconds:</p>
+      <p className="text" tabIndex={0} role="group" aria-label="The message"><bdi>{visible(held.text)}</bdi></p>
+      <button type="button" className="button" onClick={held.undo}>Undo (Esc)</button>
+    </div>
+  );
+}
+
+function Words({ view }: { view: TalkView }) {
+  const end = useRef<HTMLOListElement>(null);
+  const newest = view.lines.at(-1);
+  useEffect(() => {
+    end.current?.scrollTo({ top: end.current.scrollHeight });
+  }, [newest]);
+  if (view.lines.length === 0) return null;
+  return (
+    <ol className="words" ref={end} tabIndex={0} aria-label="What was said">
+      {view.lines.map(({ segment, isMe, text, isFinal }) => (
+        <li key={`${isMe} ${segment}`} className={isFinal ? "" : "grows"}><span className="whose">{isMe ? "You" : "Voice"}</span> <bdi>{visible(text)}</bdi></li>
+      ))}
+    </ol>
+  );
+}
+
+function Calls({ calls }: { calls: readonly Call[] }) {
+  return (
+    <details className="calls" open>
+      <summary>What the voice did ({calls.length})</summary>
+      <ul role="log" aria-label="What the voice did" tabIndex={0}>
+        {calls.map(({ id, method, about, outcome }) => (
+          <li key={id}>{METHOD[method]}{about !== "" && <>: <bdi>{oneLine(about, 120)}</bdi></>} <span className="outcome">{oneLine(outcome, 120)}</span></li>
+        ))}
+      </ul>
+    </details>
+  );
+}
