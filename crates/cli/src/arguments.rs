@@ -9,7 +9,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::commands::{
     acp, agent, apply, attach, cancel, completions, config, devices, diff, discard, r#do, doctor, link, login, logout,
     machine, open, output, phone, plan, prompt, recovery, retry, run, runner, runs, say, session, sessions, share,
-    show, status, token, up, usage, web, whoami,
+    show, status, talk, token, up, usage, web, whoami,
 };
 use crate::failure::detail;
 use crate::global::Global;
@@ -112,6 +112,8 @@ pub(crate) enum Command {
     Interrupt(prompt::Which),
     /// End the agent of a live session
     Stop(prompt::Which),
+    /// Talk about a live session, in the web app
+    Talk(talk::Talk),
     /// Print the transcript of a live session
     Log(attach::Log),
     /// Create, read and write encrypted sessions

@@ -2,8 +2,8 @@
 
 use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::voice::{
-    SendVoiceContext, SendVoiceText, StartVoiceSession, StopVoiceSession, VoiceContext, VoiceStart, VoiceStatus,
-    VoiceStop, VoiceText,
+    SendVoiceContext, SendVoiceText, StartVoiceSession, StopVoiceSession, VoiceContext, VoiceKey, VoiceStart,
+    VoiceStatus, VoiceStop, VoiceText,
 };
 
 use crate::error::Result;
@@ -11,6 +11,11 @@ use crate::retry::Repeat;
 use crate::transport::Client;
 
 impl Client {
+    /// The voice key of the server's own page and program. Not found: the server has no voice.
+    pub async fn voice_key(&self) -> Result<VoiceKey> {
+        self.get(&["v1", "voice", "key"]).send().await
+    }
+
     /// Starts a voice session. Check `allowed` first. The same key returns the same session with a fresh token.
     pub async fn start_voice(&self, start: &StartVoiceSession, key: &str) -> Result<VoiceStart> {
         let call = self.post(&["v1", "voice", "session", "start"], Repeat::Harmless);

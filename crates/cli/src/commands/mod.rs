@@ -41,6 +41,7 @@ pub(crate) mod share;
 pub(crate) mod show;
 pub(crate) mod status;
 pub(crate) mod submit;
+pub(crate) mod talk;
 pub(crate) mod token;
 pub(crate) mod up;
 pub(crate) mod usage;
@@ -102,6 +103,7 @@ async fn execute(context: &Context, command: Command) -> Result {
         Command::Answer(command) => command.run(context).await,
         Command::Interrupt(command) => command.interrupt(context).await,
         Command::Stop(command) => command.stop(context).await,
+        Command::Talk(command) => command.run(context).await,
         Command::Log(command) => command.run(context).await,
         Command::Session(command) => command.run(context).await,
         Command::Share(command) => command.run(context).await,

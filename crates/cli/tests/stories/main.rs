@@ -73,6 +73,8 @@ mod sessions;
 #[cfg(feature = "up")]
 mod signed_tasks;
 #[cfg(feature = "up")]
+mod talking;
+#[cfg(feature = "up")]
 mod terminal;
 #[cfg(feature = "up")]
 mod typescript;

@@ -25,7 +25,11 @@ fn a_person_does_the_rest_of_the_page() {
 fn tell(story: &str) {
     let server = User::new(None);
     let (_up, url) = up(&server, &["--no-runner"]);
-    let place = Place::new();
+    told(story, &url, &Place::new(), &[]);
+}
+
+/// The same with a server that runs, and with more for the story's environment.
+pub(crate) fn told(story: &str, url: &str, place: &Place, more: &[(&str, &str)]) {
     let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web").canonicalize().unwrap();
     let mut node = Command::new("node");
     for (name, value) in place.user.command(&[]).get_envs() {
@@ -35,7 +39,8 @@ fn tell(story: &str) {
         };
     }
     node.args(["--test", "--test-reporter=spec"]).arg(format!("tests/story/{story}.test.mjs")).current_dir(&web);
-    node.env("ENSEMBLE", env!("CARGO_BIN_EXE_ensemble")).env("ENSEMBLE_URL", &url);
+    node.env("ENSEMBLE", env!("CARGO_BIN_EXE_ensemble")).env("ENSEMBLE_URL", url);
+    node.envs(more.iter().copied());
     let ended = node.status().expect("node must be installed, and `make web` must have run");
     assert!(ended.success(), "the story failed; see above");
 }

@@ -1,0 +1,51 @@
+//! Voice in the page and in the terminal. With a LiveKit server at LIVEKIT_URL (and VOICE_AGENT_PYTHON, a Python with the libraries of
+//! `deploy/voice-agent`) the page's story goes on in a real room; `make test-livekit` tells it so.
+
+use crate::ensemble::{User, up};
+use crate::live::Place;
+use crate::page;
+
+const KEY: &str = "voice-key-of-the-page-story";
+
+/// A server with voice: at the LiveKit of the environment, or at one that does not answer.
+fn server() -> User {
+    let or =
+        |name: &str, other: &str| -> &'static str { std::env::var(name).unwrap_or_else(|_| other.to_owned()).leak() };
+    let own: &'static str = format!("story{}", std::process::id()).leak();
+    User::new(None)
+        .with_variable("VOICE_PUBLIC_KEY", KEY)
+        .with_variable("LIVEKIT_URL", or("LIVEKIT_URL", "ws://127.0.0.1:9"))
+        .with_variable("LIVEKIT_API_KEY", or("LIVEKIT_API_KEY", "devkey"))
+        .with_variable("LIVEKIT_API_SECRET", or("LIVEKIT_API_SECRET", "a-secret-that-is-long-enough-for-livekit"))
+        .with_variable("LIVEKIT_AGENT_NAME", own)
+        // Rooms under the prefix of another gateway would be deleted.
+        .with_variable("VOICE_ROOM_PREFIX", format!("{own}_").leak())
+        .with_variable("VOICE_RECONCILE_SECONDS", "2")
+}
+
+#[test]
+fn a_person_talks_about_a_session_in_the_page() {
+    let server = server();
+    let (_up, url) = up(&server, &["--no-runner"]);
+    page::told("talk", &url, &Place::new(), &[("AGENT_NAME", &format!("story{}", std::process::id()))]);
+}
+
+#[test]
+fn the_terminal_leads_to_the_screen_where_one_talks() {
+    let owner = server();
+    let (_up, url) = up(&owner, &["--no-runner"]);
+    let session =
+        owner.json(&["session", "create", "--title", "Talk of it"])["session"]["id"].as_str().unwrap().to_owned();
+    let address = format!("{url}/sessions/{session}/talk");
+    assert_eq!(owner.succeed(&["talk", "last"]).trim(), address);
+    assert_eq!(owner.json(&["talk", &session])["address"], *address);
+}
+
+#[test]
+fn a_server_without_voice_says_so() {
+    let owner = User::new(None);
+    let (_up, _) = up(&owner, &["--no-runner"]);
+    owner.succeed(&["session", "create", "--title", "Talk of it"]);
+    let said = owner.fail(&["talk", "last"]);
+    assert!(said.contains("has no voice") && said.contains("VOICE_PUBLIC_KEY"), "{said}");
+}
