@@ -3,7 +3,7 @@ import { Store } from "../base/store.ts";
 import type { SessionFeed } from "../data/feed.ts";
 import { textOf } from "../data/failure.ts";
 import { NotGranted, startTalk, stopTalk } from "../data/voice.ts";
-import type { LeftWhy, NoMicrophone, Said, VoiceRoom } from "./room.ts";
+import type { LeftWhy, Microphone, NoMicrophone, Said, VoiceRoom } from "./room.ts";
 import { type Call, type Held, PersonTools } from "./tools.ts";
 
 /** So much is shown and kept of one conversation. */
@@ -72,10 +72,15 @@ export class Conversation {
     const round = this.#round;
     const isNow = () => round === this.#round;
     this.view.set({ ...BEGIN, phase: "starting", lines: this.view.get().lines, kept: this.view.get().kept });
+    let microphone: Microphone | undefined;
     try {
-      const [granted, { VoiceRoom: Room }] = await Promise.all([startTalk(this.#feed.id, language), import("./room.ts")]);
+      const { openMicrophone, VoiceRoom: Room } = await import("./room.ts");
+      // Before the server begins anything, because a person may have to be asked.
+      microphone = await openMicrophone();
+      if (!isNow()) return;
+      const granted = await startTalk(this.#feed.id, language);
+      if (!isNow()) return await stopTalk(granted.id).catch(() => undefined);
       this.#id = granted.id;
-      if (!isNow()) return await this.#stop();
       const set = (change: Partial<TalkView>) => isNow() && this.#set(change);
       const tools = new PersonTools({
         feed: this.#feed, agentIdentity: granted.agentIdentity, hasAgreed: isNow, show: this.#show,
@@ -94,10 +99,14 @@ export class Conversation {
       });
       this.#room = room;
       this.#waiting = setTimeout(() => set({ notice: "No voice agent has come yet. Wait a little, or end and begin again." }), AGENT_WITHIN_MS);
-      await room.join();
+      await room.join(microphone);
+      if (isNow()) microphone = undefined;
       set({ phase: "talking" });
     } catch (error) {
       if (isNow()) await this.#over(troubleOf(error));
+    } finally {
+      // The room ends it where it has it.
+      microphone?.stop();
     }
   }
 

@@ -1,5 +1,5 @@
 /** The room of one conversation on LiveKit. The only file that knows livekit-client, and it is loaded when somebody talks. */
-import { DisconnectReason, MediaDeviceFailure, ParticipantKind, Room, RoomEvent, RpcError, Track, type TextStreamReader } from "livekit-client";
+import { createLocalAudioTrack, DisconnectReason, type LocalAudioTrack, type LocalTrack, MediaDeviceFailure, ParticipantKind, Room, RoomEvent, RpcError, Track, type TextStreamReader } from "livekit-client";
 import { METHODS, type PersonTools, Refusal } from "./tools.ts";
 
 /** Where LiveKit says what was said, and its names of what goes with it. */
@@ -39,6 +39,22 @@ export class NoMicrophone extends Error {
   constructor(why: NoMicrophone["why"]) {
     super(`no microphone: ${why}`);
     this.why = why;
+  }
+}
+
+export type Microphone = LocalAudioTrack;
+
+const FAILURES: Partial<Record<MediaDeviceFailure, NoMicrophone["why"]>> = {
+  [MediaDeviceFailure.PermissionDenied]: "refused", [MediaDeviceFailure.NotFound]: "missing", [MediaDeviceFailure.DeviceInUse]: "in use",
+};
+
+/** The microphone, which the browser may ask the person about. Fails with {@link NoMicrophone}. */
+export async function openMicrophone(): Promise<Microphone> {
+  try {
+    return await createLocalAudioTrack();
+  } catch (error) {
+    const failure = MediaDeviceFailure.getFailure(error);
+    throw new NoMicrophone((failure && FAILURES[failure]) ?? "other");
   }
 }
 
@@ -86,16 +102,11 @@ export class VoiceRoom {
     }
   }
 
-  /** Joins and begins to listen. Fails with {@link NoMicrophone}, or because the room cannot be reached. */
-  async join(): Promise<void> {
+  /** Joins with the microphone. Fails because the room cannot be reached. */
+  async join(microphone: Microphone): Promise<void> {
     await this.#room.connect(this.#place.url, this.#place.token, { autoSubscribe: true });
     this.#tellAgent();
-    try {
-      await this.#room.localParticipant.setMicrophoneEnabled(true);
-    } catch (error) {
-      const failure = MediaDeviceFailure.getFailure(error);
-      throw new NoMicrophone(failure === MediaDeviceFailure.PermissionDenied ? "refused" : failure === MediaDeviceFailure.NotFound ? "missing" : failure === MediaDeviceFailure.DeviceInUse ? "in use" : "other");
-    }
+    await this.#room.localParticipant.publishTrack(microphone as LocalTrack);
     this.#events.mayPlay(this.#room.canPlaybackAudio);
   }
 

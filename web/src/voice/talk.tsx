@@ -144,7 +144,7 @@ function Words({ view }: { view: TalkView }) {
   }, [newest]);
   if (view.lines.length === 0) return null;
   return (
-    <ol className="words" ref={end} tabIndex={0} aria-label="What was said">
+    <ol className="spoken" ref={end} tabIndex={0} aria-label="Words">
       {view.lines.map(({ segment, isMe, text, isFinal }) => (
         <li key={`${isMe} ${segment}`} className={isFinal ? "" : "grows"}><span className="whose">{isMe ? "You" : "Voice"}</span> <bdi>{visible(text)}</bdi></li>
       ))}
@@ -156,11 +156,13 @@ function Calls({ calls }: { calls: readonly Call[] }) {
   return (
     <details className="calls" open>
       <summary>What the voice did ({calls.length})</summary>
-      <ul role="log" aria-label="What the voice did" tabIndex={0}>
-        {calls.map(({ id, method, about, outcome }) => (
-          <li key={id}>{METHOD[method]}{about !== "" && <>: <bdi>{oneLine(about, 120)}</bdi></>} <span className="outcome">{oneLine(outcome, 120)}</span></li>
-        ))}
-      </ul>
+      <div role="log" aria-label="What the voice did" tabIndex={0}>
+        <ul>
+          {calls.map(({ id, method, about, outcome }) => (
+            <li key={id}>{METHOD[method]}{about !== "" && <>: <bdi>{oneLine(about, 120)}</bdi></>} <span className="outcome">{oneLine(outcome, 120)}</span></li>
+          ))}
+        </ul>
+      </div>
     </details>
   );
 }
