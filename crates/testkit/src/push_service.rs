@@ -34,6 +34,8 @@ pub enum PushAnswer {
     Status(u16),
     /// The status, with `Retry-After` in seconds.
     Later(u16, u32),
+    /// To the same place, by 307.
+    Redirect,
     Never,
 }
 
@@ -160,6 +162,7 @@ async fn take(request: HttpRequest, body: web::Bytes, inner: web::Data<Inner>) -
         PushAnswer::Later(code, after) => {
             HttpResponse::build(status(code)).insert_header(("retry-after", after.to_string())).finish()
         }
+        PushAnswer::Redirect => HttpResponse::TemporaryRedirect().insert_header(("location", path)).finish(),
         PushAnswer::Never => {
             // The caller gives up long before.
             tokio::time::sleep(Duration::from_secs(600)).await;

@@ -7,6 +7,8 @@ use std::time::Duration;
 use ensemble_types::time::Timestamp;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::{Client, StatusCode, Url};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc2822;
 use web_push_native::{Auth, encrypt};
 
 use crate::domain::{Subscription, TrustedOrigins, is_public};
@@ -91,7 +93,7 @@ impl PushServices {
             .header("urgency", if notification.is_urgent { "high" } else { "normal" })
             .body(body);
         match request.send().await {
-            Ok(answer) => outcome(answer.status(), retry_after(&answer)),
+            Ok(answer) => outcome(answer.status(), retry_after(&answer, now)),
             Err(error) => {
                 tracing::debug!(error = %error.without_url(), "A push service could not be reached");
                 Sent::Silent
@@ -110,9 +112,20 @@ fn outcome(status: StatusCode, after: Option<Duration>) -> Sent {
     }
 }
 
-fn retry_after(answer: &reqwest::Response) -> Option<Duration> {
-    let seconds: u64 = answer.headers().get("retry-after")?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds.min(LONGEST_WAIT)))
+fn retry_after(answer: &reqwest::Response, now: Timestamp) -> Option<Duration> {
+    waits(answer.headers().get("retry-after")?.to_str().ok()?.trim(), now)
+}
+
+/// Seconds, or a date (RFC 9110, section 10.2.3).
+fn waits(text: &str, now: Timestamp) -> Option<Duration> {
+    let wait = match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => {
+            let at = OffsetDateTime::parse(text, &Rfc2822).ok()?;
+            Timestamp::from_unix_seconds(at.unix_timestamp()).since(now)
+        }
+    };
+    Some(wait.min(Duration::from_secs(LONGEST_WAIT)))
 }
 
 /// Resolves names to public addresses only, at the time of each connection.
@@ -136,6 +149,22 @@ mod tests {
     use std::str::FromStr;
 
     use super::*;
+
+    #[test]
+    fn a_push_service_asks_for_seconds_or_names_a_date() {
+        let now = Timestamp::from_unix_seconds(784_111_777 - 60);
+        for (text, expected) in [
+            ("5", Some(5)),
+            ("99999999", Some(LONGEST_WAIT)),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(60)),
+            ("Sat, 05 Nov 1994 08:49:37 GMT", Some(0)),
+            ("Sun, 06 Nov 2094 08:49:37 GMT", Some(LONGEST_WAIT)),
+            ("-1", None),
+            ("soon", None),
+        ] {
+            assert_eq!(waits(text, now), expected.map(Duration::from_secs), "{text}");
+        }
+    }
 
     #[tokio::test]
     async fn a_name_of_this_machine_leads_nowhere() {

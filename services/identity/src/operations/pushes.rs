@@ -166,7 +166,7 @@ pub(crate) async fn take(db: &Db, limit: usize) -> Result<(Vec<Delivery>, Option
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     db.write("take notifications to send", move |tx| {
         let now = tx.now()?;
-        let taken = if limit > 0 { rows::take(tx, limit, now.plus(TAKEN))? } else { Vec::new() };
+        let taken = if limit > 0 { rows::take(tx, limit, (now, now.plus(TAKEN)))? } else { Vec::new() };
         let next = rows::next_due(tx)?.map(|due| due.since(now));
         Ok((taken, next))
     })

@@ -147,7 +147,11 @@ pub(crate) fn withdraw(tx: &mut Conn, user: UserId, attention: &str) -> Result<(
 }
 
 /// Takes deliveries that are due; nobody else takes them before `until`.
-pub(crate) fn take(tx: &mut Conn, limit: i64, until: Timestamp) -> Result<Vec<Delivery>, StoreError> {
+pub(crate) fn take(
+    tx: &mut Conn,
+    limit: i64,
+    (now_is, until): (Timestamp, Timestamp),
+) -> Result<Vec<Delivery>, StoreError> {
     let due =
         push_deliveries::table.filter(push_deliveries::due_at.le(now())).order(push_deliveries::due_at).limit(limit);
     let rows: Vec<DeliveryRow> = on!(
@@ -157,6 +161,11 @@ pub(crate) fn take(tx: &mut Conn, limit: i64, until: Timestamp) -> Result<Vec<De
     )?;
     let mut taken = Vec::new();
     for row in rows {
+        if row.expires_at <= now_is {
+            // Nothing was sent for a day: nobody wants it any more.
+            delete_delivery(tx, row.device_id, &row.attention)?;
+            continue;
+        }
         let this = push_deliveries::table.find((row.device_id.db(), row.attention.clone()));
         let next = (push_deliveries::due_at.eq(until.db()), push_deliveries::tries.eq(row.tries + 1));
         on!(tx, |c| diesel::update(this).set(next).execute(c))?;

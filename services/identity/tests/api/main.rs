@@ -39,7 +39,7 @@ struct Fixture {
     api: Api,
     vars: Vec<(String, String)>,
     /// Removed when dropped.
-    _database: TestDatabase,
+    database: TestDatabase,
 }
 
 impl Fixture {
@@ -65,7 +65,7 @@ impl Fixture {
         vars.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
         let service = start_service::<Identity>(vars.clone()).await;
         let api = Api::new(&service.public_url());
-        Self { service, api, vars, _database: database }
+        Self { service, api, vars, database }
     }
 
     /// Another replica on the same database.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use diesel::prelude::*;
 use ensemble_rpc::RpcError;
 use ensemble_rpc::identity::{GivePushesRequest, PushEvent, Pushes as _, PushesClient};
 use ensemble_testkit::peers::channel_to;
@@ -63,6 +64,35 @@ impl Place {
         let identity = PushesClient::new(channel_to(&self.fixture.service.internal_url()));
         identity.give(GivePushesRequest { events }).await.unwrap();
     }
+}
+
+#[derive(QueryableByName)]
+struct Number {
+    #[diesel(sql_type = diesel::sql_types::BigInt)]
+    n: i64,
+}
+
+/// Does this in the database of the service.
+macro_rules! in_database {
+    ($place:expr, |$c:ident| $call:expr) => {{
+        let url = &$place.fixture.database.url;
+        match url.strip_prefix("sqlite:") {
+            Some(file) => {
+                let $c = &mut SqliteConnection::establish(file).unwrap();
+                $call.unwrap()
+            }
+            None => {
+                let $c = &mut PgConnection::establish(url).unwrap();
+                $call.unwrap()
+            }
+        }
+    }};
+}
+
+/// How many rows there are.
+fn count(place: &Place, rows: &str) -> i64 {
+    let text = format!("SELECT count(*) AS n FROM {rows}");
+    in_database!(place, |c| diesel::sql_query(&text).get_result::<Number>(c)).n
 }
 
 async fn pushed(subscriber: &Subscriber, count: usize) -> Vec<Pushed> {
@@ -145,6 +175,33 @@ on_both_databases! {
         place.give(vec![place.event("failed", TWO)]).await;
         eventually(SOON, async || browser.calls() > calls).await;
         let kinds: Vec<Value> = browser.pushed()[calls..].iter().map(|one| one.payload["kind"].clone()).collect();
+        assert_eq!(kinds, ["failed"]);
+    }
+
+    async fn a_redirect_is_not_followed(on: Backend) {
+        let place = Place::new(on).await;
+        let browser = place.subscribe("browser").await;
+        browser.answer(PushAnswer::Redirect);
+        place.give(vec![place.event("permission", ONE)]).await;
+        eventually(SOON, async || count(&place, "push_deliveries") == 0).await;
+        assert_eq!(browser.calls(), 1, "it is refused for good");
+    }
+
+    async fn what_was_not_sent_in_a_day_is_not_sent_at_all(on: Backend) {
+        let place = Place::new(on).await;
+        let browser = place.subscribe("browser").await;
+        browser.answer(PushAnswer::Later(503, 2));
+        place.give(vec![place.event("permission", ONE)]).await;
+        eventually(SOON, async || browser.calls() == 1).await;
+        browser.answer(PushAnswer::Status(201));
+        // As after a day without this service.
+        eventually(SOON, async || count(&place, "push_deliveries WHERE tries = 1") == 1).await;
+        let age = "UPDATE push_deliveries SET expires_at = due_at";
+        assert_eq!(in_database!(place, |c| diesel::sql_query(age).execute(c)), 1);
+        eventually(SOON, async || count(&place, "push_deliveries") == 0).await;
+        place.give(vec![place.event("failed", TWO)]).await;
+        eventually(SOON, async || browser.calls() >= 2).await;
+        let kinds: Vec<Value> = browser.pushed()[1..].iter().map(|one| one.payload["kind"].clone()).collect();
         assert_eq!(kinds, ["failed"]);
     }
 

@@ -93,10 +93,10 @@ on_both_databases! {
 
     async fn the_service_does_not_start_with_another_key_encryption_key(on: Backend) {
         let fixture = Fixture::new(on).await;
-        let other = fixture._database.folder.path().join("other");
+        let other = fixture.database.folder.path().join("other");
         std::fs::write(&other, [8; 32]).unwrap();
         std::fs::set_permissions(&other, std::os::unix::fs::PermissionsExt::from_mode(0o400)).unwrap();
-        let own = fixture._database.folder.path().join("key-encryption-key").display().to_string();
+        let own = fixture.database.folder.path().join("key-encryption-key").display().to_string();
         let mut vars = fixture.vars.clone();
         assert!(fixture.service.stop().await);
         vars.push(("KEY_ENCRYPTION_KEY_FILE".to_owned(), other.display().to_string()));
