@@ -35,6 +35,9 @@ class Jobs:
 
     def load(self, server: Any) -> float:
         """The load for LiveKit. `load_max` is reached with the last conversation that is allowed."""
+        if self._load_max >= 1:
+            # All of the processors are allowed, and LiveKit sends nothing to a worker whose load is 1.
+            return self.share(len(server.active_jobs))
         if self._processors is None:
             self._processors = Processors()
         return max(self._processors.load(), self.share(len(server.active_jobs)))

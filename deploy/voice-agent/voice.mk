@@ -12,19 +12,27 @@ $(VOICE_VENV)/.made: deploy/voice-agent/requirements.txt deploy/voice-agent/cons
 	$(VOICE_VENV)/bin/pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
+# With the plugins of model providers, for the story of the page.
+$(VOICE_VENV)-models/.made: deploy/voice-agent/requirements-models.txt deploy/voice-agent/requirements.txt deploy/voice-agent/constraints.txt
+	python3 -m venv $(VOICE_VENV)-models
+	$(VOICE_VENV)-models/bin/pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
 test-agent-rules:
 	python3 -m unittest discover -q -s deploy/voice-agent/tests
 
 test-voice-agent: $(VOICE_VENV)/.made ## all tests of the reference agent, with its libraries
 	$(VOICE_VENV)/bin/python -m unittest discover -s deploy/voice-agent/tests
 
-test-livekit: ## the voice scenario against the LiveKit server at LIVEKIT_URL, with the reference agent
+test-livekit: ## the voice scenario against the LiveKit server at LIVEKIT_URL, with the reference agent, then the page's
 ifeq ($(LIVEKIT_URL),)
 	@echo "skipped: test-livekit (set LIVEKIT_URL, LIVEKIT_API_KEY and LIVEKIT_API_SECRET; see services/voice-gateway/README.md)"
 else
 	@$(MAKE) --no-print-directory $(VOICE_VENV)/.made
 	$(CARGO) build --locked -p ensemble-voice-gateway
 	VOICE_GATEWAY_BIN=target/debug/ensemble-voice-gateway $(VOICE_VENV)/bin/python deploy/voice-agent/e2e.py
+	@$(MAKE) --no-print-directory $(VOICE_VENV)-models/.made web
+	VOICE_AGENT_PYTHON=$(abspath $(VOICE_VENV)-models/bin/python) $(CARGO) test --locked --workspace --test stories -- a_person_talks_about_a_session
 endif
 
 voice-agent: $(VOICE_VENV)/.made ## runs the reference agent (echo mode) against LIVEKIT_URL

@@ -38,6 +38,10 @@ class TestJobs(unittest.IsolatedAsyncioTestCase):
         self.assertEqual((self.jobs.share(0), self.jobs.share(8)), (0.0, 0.7))
         self.assertLess(self.jobs.share(7), 0.7)
 
+    def test_where_all_of_the_processors_are_allowed_only_conversations_count(self):
+        jobs = Jobs(4, 1.0)
+        self.assertEqual([jobs.load(SimpleNamespace(active_jobs=[None] * running)) for running in (0, 2, 4)], [0.0, 0.5, 1.0])
+
     async def test_a_worker_whose_jobs_do_not_start_is_not_healthy(self):
         never = asyncio.Event()
         stuck = asyncio.create_task(self.jobs.take(Request("a", never.wait)))

@@ -58,6 +58,8 @@ export class Conversation {
   #waiting: ReturnType<typeof setTimeout> | undefined;
   /** Counts what was begun, so that what is over changes nothing. */
   #round = 0;
+  /** Counts the beginnings only: how a call ends is still told when the conversation is over. */
+  #begun = 0;
 
   constructor(feed: SessionFeed, show: (requestId: string) => void) {
     this.#feed = feed;
@@ -70,6 +72,8 @@ export class Conversation {
     if (phase === "starting" || phase === "talking") return;
     this.#round += 1;
     const round = this.#round;
+    this.#begun += 1;
+    const begun = this.#begun;
     const isNow = () => round === this.#round;
     this.view.set({ ...BEGIN, phase: "starting", lines: this.view.get().lines, kept: this.view.get().kept });
     let microphone: Microphone | undefined;
@@ -84,7 +88,7 @@ export class Conversation {
       const set = (change: Partial<TalkView>) => isNow() && this.#set(change);
       const tools = new PersonTools({
         feed: this.#feed, agentIdentity: granted.agentIdentity, hasAgreed: isNow, show: this.#show,
-        hold: (held) => set({ held }), called: (call) => isNow() && this.#called(call),
+        hold: (held) => set({ held }), called: (call) => begun === this.#begun && this.#called(call),
       });
       this.#tools = tools;
       const room = new Room(granted, tools, {

@@ -1,5 +1,5 @@
 /** The room of one conversation on LiveKit. The only file that knows livekit-client, and it is loaded when somebody talks. */
-import { createLocalAudioTrack, DisconnectReason, type LocalAudioTrack, type LocalTrack, MediaDeviceFailure, ParticipantKind, Room, RoomEvent, RpcError, Track, type TextStreamReader } from "livekit-client";
+import { ConnectionState, createLocalAudioTrack, DisconnectReason, type LocalAudioTrack, type LocalTrack, MediaDeviceFailure, ParticipantKind, Room, RoomEvent, RpcError, Track, type TextStreamReader } from "livekit-client";
 import { METHODS, type PersonTools, Refusal } from "./tools.ts";
 
 /** Where LiveKit says what was said, and its names of what goes with it. */
@@ -93,11 +93,11 @@ export class VoiceRoom {
     for (const method of METHODS) {
       room.registerRpcMethod(method, async ({ callerIdentity, payload }) => {
         const isAgent = room.remoteParticipants.get(callerIdentity)?.kind === ParticipantKind.AGENT;
-        try {
-          return await tools.call(method, { identity: callerIdentity, isAgent }, payload);
-        } catch (error) {
-          throw error instanceof Refusal ? new RpcError(error.code, error.message) : error;
-        }
+        const [answer, error] = await tools.call(method, { identity: callerIdentity, isAgent }, payload).then((text) => [text, undefined] as const, (caught: unknown) => ["", caught] as const);
+        // The library fails where nobody can catch it when it answers into a room that is closed.
+        if (this.#isLeaving || room.state === ConnectionState.Disconnected) return new Promise<never>(() => undefined);
+        if (error !== undefined) throw error instanceof Refusal ? new RpcError(error.code, error.message) : error;
+        return answer;
       });
     }
   }
@@ -140,7 +140,7 @@ export class VoiceRoom {
       this.#events.said({ segment, isMe, text, isFinal: false });
     }
     // What was understood so far of the person is sent again and again; what the agent says is one stream.
-    this.#events.said({ segment, isMe, text, isFinal: attributes[FINAL] !== "false" });
+    this.#events.said({ segment, isMe, text, isFinal: !isMe || attributes[FINAL] !== "false" });
   }
 }
 

@@ -118,6 +118,10 @@ function Over({ view, talk, onAgain, sessionId }: OverProps) {
 
 /** A message of the voice that is sent in a moment. Escape takes it back as well. */
 function Shown({ held }: { held: Held }) {
+  const element = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    element.current?.scrollIntoView({ block: "nearest" });
+  }, [held]);
   useEffect(() => {
     const keyed = (event: KeyboardEvent) => {
       if (event.key !== "Escape") return;
@@ -128,7 +132,7 @@ function Shown({ held }: { held: Held }) {
     return () => removeEventListener("keydown", keyed, { capture: true });
   }, [held]);
   return (
-    <div className="banner held" role="alert">
+    <div className="banner held" role="alert" ref={element}>
       <p>Is sent in your name in 3 seconds:</p>
       <p className="text" tabIndex={0} role="group" aria-label="The message"><bdi>{visible(held.text)}</bdi></p>
       <button type="button" className="button" onClick={held.undo}>Undo (Esc)</button>

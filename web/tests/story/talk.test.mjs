@@ -26,13 +26,13 @@ describe("talking about a session", { timeout: 10 * 60_000 }, () => {
   });
 
   const step = steps();
+  const call = (name, body) => fetch(`${origin}/v1/voice/session/${name}`, {
+    method: "POST", body: JSON.stringify({ gatewaySessionId: started.gatewaySessionId, ...body }),
+    headers: { "content-type": "application/json", "x-voice-key": chosen["x-voice-key"], authorization: chosen.authorization },
+  });
   /** Something for the acted model to do, as a text of the person to the voice. */
   const tell = async (wish) => {
-    const { gatewaySessionId } = started;
-    const answer = await fetch(`${origin}/v1/voice/session/text`, {
-      method: "POST", body: JSON.stringify({ gatewaySessionId, text: typeof wish === "string" ? wish : JSON.stringify(wish) }),
-      headers: { "content-type": "application/json", "x-voice-key": chosen["x-voice-key"], authorization: chosen.authorization },
-    });
+    const answer = await call("text", { text: typeof wish === "string" ? wish : JSON.stringify(wish) });
     assert.equal(answer.status, 200, await answer.text());
   };
   const agree = async (name) => {
@@ -65,10 +65,22 @@ describe("talking about a session", { timeout: 10 * 60_000 }, () => {
     checked();
   });
 
+  step("a limit that is reached says when to come again", async () => {
+    await me.context.grantPermissions(["microphone"], { origin });
+    for (const [reason, said, button] of [["user_daily_seconds", "used up", "Agree and talk"], ["agent_unavailable", "No voice agent answers", "Agree and talk again"]]) {
+      const nothing = { allowed: false, reason, gatewaySessionId: null, roomName: null, roomUrl: null, participantIdentity: null, agentIdentity: null, participantToken: null, expiresAt: null };
+      await me.context.route(`${origin}/v1/voice/session/start`, (route) => route.fulfill({ json: nothing }), { times: 1 });
+      await talk.getByRole("button", { name: button }).click();
+      await talk.getByRole("alert").getByText(said).waitFor();
+    }
+    await me.context.clearPermissions();
+    me.checked();
+  });
+
   if (!process.env.LIVEKIT_URL) {
     step("without LiveKit the page says so, and what to do", async () => {
       await me.context.grantPermissions(["microphone"], { origin });
-      await talk.getByRole("button", { name: "Agree and talk" }).click();
+      await talk.getByRole("button", { name: "Agree and talk again" }).click();
       await talk.getByRole("heading", { name: "The conversation is over" }).waitFor();
       assert.notEqual((await talk.getByRole("alert").innerText()).trim(), "");
       await talk.getByRole("button", { name: "Agree and talk again" }).waitFor();
@@ -81,7 +93,7 @@ describe("talking about a session", { timeout: 10 * 60_000 }, () => {
   step("without leave to use the microphone the page says where it is given", async () => {
     [model, agent] = [await actModel(), undefined];
     agent = await startAgent(model.address);
-    await talk.getByRole("button", { name: "Agree and talk" }).click();
+    await talk.getByRole("button", { name: "Agree and talk again" }).click();
     await talk.getByRole("alert").getByText("The browser may not use the microphone.").waitFor();
     await accessible(me.page, "talk, refused");
     await me.context.grantPermissions(["microphone"], { origin });
@@ -156,5 +168,18 @@ describe("talking about a session", { timeout: 10 * 60_000 }, () => {
     await talk.getByRole("button", { name: "Keep the words in the session" }).click();
     await talk.getByText("The words are kept in the session.").waitFor();
     assert.match(await ensemble(["log", session, "--json"]), /For the record: what was said by voice/);
+  });
+
+  step("a conversation that the server ends says so, and what was shown then is not sent", async () => {
+    await agree("Agree and talk again");
+    await talk.getByText(/The voice (listens|waits|is here)/).waitFor();
+    await tell({ tool: "send_to_session", arguments: { text: "[[say too late]]" } });
+    await talk.getByRole("alert").getByText("[[say too late]]").waitFor();
+    const stopped = await call("stop", {});
+    assert.equal(stopped.status, 200);
+    await talk.getByRole("alert").getByText("The server has ended the conversation").waitFor();
+    await talk.getByText("taken back").last().waitFor();
+    assert.doesNotMatch(await ensemble(["log", session, "--json"]), /say too late/);
+    me.checked();
   });
 });

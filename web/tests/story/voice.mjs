@@ -45,6 +45,7 @@ export async function actModel() {
 /** Starts the agent, and waits until it takes conversations. */
 export async function startAgent(model) {
   const child = spawn(process.env.VOICE_AGENT_PYTHON, [join(import.meta.dirname, "../../../deploy/voice-agent/agent.py"), "start"], {
+    // However busy the machine is, it takes each conversation.
     env: {
       ...process.env, LIVEKIT_AGENT_NAME: process.env.AGENT_NAME, VOICE_AGENT_MODE: "models", VOICE_LLM: "openai:acted", VOICE_LLM_BASE_URL: model,
       VOICE_LLM_API_KEY: "acted", VOICE_AGENT_PORT: "0", VOICE_AGENT_LOAD_MAX: "1",
