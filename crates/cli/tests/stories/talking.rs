@@ -9,8 +9,10 @@ const KEY: &str = "voice-key-of-the-page-story";
 
 /// A server with voice: at the LiveKit of the environment, or at one that does not answer.
 fn server() -> User {
-    let or =
-        |name: &str, other: &str| -> &'static str { std::env::var(name).unwrap_or_else(|_| other.to_owned()).leak() };
+    let or = |name: &str, other: &str| -> &'static str {
+        let set = std::env::var_os(name).and_then(|value| value.into_string().ok());
+        set.unwrap_or_else(|| other.to_owned()).leak()
+    };
     let own: &'static str = format!("story{}", std::process::id()).leak();
     User::new(None)
         .with_variable("VOICE_PUBLIC_KEY", KEY)
