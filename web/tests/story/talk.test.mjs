@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { after, before, describe } from "node:test";
 import { accessible, launch, person, pictures } from "../browser.mjs";
-import { exists, signUp, steps } from "./people.mjs";
+import { exists, phase, signUp, steps } from "./people.mjs";
 import { ensemble } from "./terminal.mjs";
 import { actModel, startAgent } from "./voice.mjs";
 
@@ -163,6 +163,7 @@ describe("talking about a session", { timeout: 10 * 60_000 }, () => {
     const { page } = me;
     await talk.getByRole("button", { name: "End" }).click();
     await talk.getByRole("heading", { name: "The conversation is over" }).waitFor();
+    await phase(page, "Ready").waitFor();
     await accessible(page, "talk, over");
     await pictures(page, "talk-over");
     await talk.getByRole("button", { name: "Keep the words in the session" }).click();
