@@ -119,6 +119,16 @@ capabilities: { drop: [ALL] }
 {{- if eq $name "identity" }}
 - { name: KEY_ENCRYPTION_KEY_FILE, value: /etc/ensemble/secrets/key-encryption-key }
 - { name: REGISTRATION, value: {{ $root.Values.registration | quote }} }
+{{- with $root.Values.push.contact }}
+- { name: PUSH_CONTACT, value: {{ . | quote }} }
+{{- end }}
+{{- with $root.Values.push.trustedOrigins }}
+- { name: PUSH_TRUSTED_ORIGINS, value: {{ join "," . | quote }} }
+{{- end }}
+{{- end }}
+{{- if eq $name "session-store" }}
+- { name: PUSH_AFTER_MS, value: {{ int $root.Values.push.afterMs | quote }} }
+- { name: PUSH_LONG_TURN_MS, value: {{ int $root.Values.push.longTurnMs | quote }} }
 {{- end }}
 {{- if and (eq $name "voice-gateway") $root.Values.livekit.url }}
 - { name: VOICE_PUBLIC_KEY_FILE, value: /etc/ensemble/secrets/voice-public-key }
