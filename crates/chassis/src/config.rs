@@ -128,8 +128,12 @@ impl Vars {
         if let Some(value) = self.read(name, &format!("{meaning} (or {file_name}: the file that holds it)"), "none") {
             return Some(value.into());
         }
-        let file = (self.source)(&file_name)?;
+        let file = (self.source)(&file_name).filter(|file| !file.is_empty())?;
         match std::fs::read_to_string(&file) {
+            Ok(text) if text.trim().is_empty() => {
+                self.add_error(&file_name, &format!("names {file}, which is empty"));
+                None
+            }
             Ok(text) => Some(text.trim_end_matches(['\r', '\n']).to_owned().into()),
             Err(error) => {
                 self.add_error(&file_name, &format!("names {file}, which cannot be read: {error}"));
@@ -189,5 +193,29 @@ mod tests {
             assert!(report.contains(name), "{report}");
         }
         assert_eq!(vars.known().len(), 4);
+    }
+
+    #[test]
+    fn a_secret_comes_from_a_file_and_an_empty_one_is_a_mistake() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        let (good, empty) = (file("good", "s3cret\r\n"), file("empty", "\n"));
+        let vars =
+            [("A_FILE", good.as_str()), ("B_FILE", &empty), ("C_FILE", "/nonexistent"), ("D", ""), ("D_FILE", "")];
+        let mut vars = Vars::from_pairs(vars);
+        assert_eq!(vars.secret("A", "a").unwrap().expose_secret(), "s3cret");
+        for name in ["B", "C", "D"] {
+            assert!(vars.secret(name, name).is_none(), "{name}");
+        }
+        let report = vars.finish().unwrap_err().to_string();
+        assert!(
+            report.contains("B_FILE names") && report.contains("which is empty") && report.contains("C_FILE"),
+            "{report}"
+        );
+        assert!(!report.contains("D_FILE"), "{report}");
     }
 }
