@@ -80,7 +80,6 @@ fn a_session_has_what_the_interface_gives_it() {
     for (fields, part) in [
         ("isolation: worktree", "isolation"),
         ("allowedTools: [Read]", "allowedTools"),
-        ("maxCostUsd: 1", "maxCostUsd"),
         ("prompt: '{{tasks.a.output}}', dependsOn: [a]", "sealed"),
     ] {
         let prompt = if fields.starts_with("prompt") { "" } else { "prompt: x, " };

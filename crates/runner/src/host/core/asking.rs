@@ -21,6 +21,11 @@ fn option(id: &str, name: &str) -> PermissionOption {
     PermissionOption { option_id: id.to_owned(), name: name.to_owned(), kind }
 }
 
+/// Amounts below a dime need more digits to differ.
+fn dollars(usd: f64) -> String {
+    if usd < 0.1 { format!("${usd:.4}") } else { format!("${usd:.2}") }
+}
+
 impl Core {
     /// In this mode the agent asks nothing, so the owner is asked whether this person's prompt may be done.
     pub(super) fn ask_owner(&mut self, prompt: Queued) -> Done {
@@ -86,11 +91,11 @@ impl Core {
         let permission = Permission {
             request_id: unique().to_string(),
             tool_call_id: None,
-            title: format!("The session has cost ${cost:.2} of at most ${:.2}", limit.until),
-            detail: "What waits is done when it may cost more.".to_owned(),
+            title: format!("The session has cost {} of at most {}", dollars(cost), dollars(limit.until)),
+            detail: "Your prompt waits until you say whether the session may cost more.".to_owned(),
             cut: None,
             content: Vec::new(),
-            options: vec![option(ALLOW, &format!("Go on until ${next:.2}")), option(DENY, "Do not go on")],
+            options: vec![option(ALLOW, &format!("Go on until {}", dollars(next))), option(DENY, "Do not go on")],
         };
         self.ask_people(permission, About::Cost);
         false
@@ -102,7 +107,7 @@ impl Core {
             return self.change(Change::Limit(CostLimit { until: self.cost() + limit.each, ..limit }));
         }
         for prompt in self.kept.queue.clone().into_iter().filter(|prompt| !prompt.is_given) {
-            let why = format!("The session has cost ${:.2}, and it was not allowed to cost more.", self.cost());
+            let why = format!("The session has cost {}, and it was not allowed to cost more.", dollars(self.cost()));
             self.refuse(prompt, ReceiptCode::NotAllowed, why);
         }
     }
@@ -112,7 +117,7 @@ impl Core {
         let is_over = |limit: CostLimit| self.cost() + usd >= limit.until;
         if self.kept.limit.is_some_and(is_over) && self.has_turn() && !self.is_interrupting() {
             let text =
-                format!("The session has cost ${:.2}, its limit, so the turn is interrupted.", self.cost() + usd);
+                format!("The session has cost {}, its limit, so the turn is interrupted.", dollars(self.cost() + usd));
             self.fail(ensemble_transcript::words::ErrorCode::Quota, &text);
             self.interrupt();
         }
