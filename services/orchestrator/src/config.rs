@@ -24,6 +24,8 @@ pub struct Config {
     /// `ORCHESTRATOR_SWEEP_LATE_MS`: a sweep that is late by more than this means that the service was stopped, so no
     /// heartbeat could arrive.
     pub(crate) sweep_late: Duration,
+    /// `RUN_RETENTION_DAYS`: how long a run is kept after its end. `None`: until it is deleted.
+    pub(crate) keep_runs: Option<Duration>,
     /// `ORCHESTRATOR_MACHINE_CACHE_MS`: how long the owner of a machine is cached.
     pub(crate) machine_cache: Duration,
 }
@@ -63,9 +65,18 @@ impl Config {
                 "a sweep that is late by more than this extends every lease",
                 10_000,
             ),
+            keep_runs: days(vars.parse(
+                "RUN_RETENTION_DAYS",
+                "days after which a run that has ended is deleted with its output; 0 keeps it",
+                0,
+            )),
             machine_cache: vars.millis("ORCHESTRATOR_MACHINE_CACHE_MS", "how long a machine's owner is cached", 30_000),
         }
     }
+}
+
+fn days(count: u32) -> Option<Duration> {
+    (count > 0).then(|| Duration::from_secs(u64::from(count) * 24 * 60 * 60))
 }
 
 impl Limits {

@@ -97,7 +97,8 @@ impl Service for Orchestrator {
             drain: drain.clone(),
         };
         let gauges = gauges::run(db.clone(), metrics.clone(), drain.clone());
-        let purge = purge::run(db.clone(), drain.clone());
+        let run_bytes = Quota::new("runBytes", config.limits.max_run_bytes);
+        let purge = purge::run(db.clone(), (config.keep_runs, run_bytes.clone()), drain.clone());
         let pushes = pushes::run(db.clone(), PushGiver::new(&context, &config.identity), drain.clone());
         let sender = HintSender::new(&context, &config.session_store);
         let closing = async move { drain.closing().await };
@@ -109,7 +110,6 @@ impl Service for Orchestrator {
             Worker::new("hints", hints),
             Worker::new("pushes", pushes),
         ];
-        let run_bytes = Quota::new("runBytes", config.limits.max_run_bytes);
         let service = Self {
             lease_reports: LeaseReports::start(&db, config.limits, run_bytes.clone(), config.database.timeout)?,
             per_account_lock: PerAccountLock::default(),

@@ -35,6 +35,8 @@ pub struct Config {
     pub(crate) sweep_every: Duration,
     /// `PURGE_MS`: how often deleted sessions are looked for. A deletion in this process starts the purge at once.
     pub(crate) purge_every: Duration,
+    /// `SESSION_RETENTION_DAYS`: how long a session that has ended, or is archived, is kept after its last change.
+    pub(crate) keep_sessions: Option<Duration>,
 }
 
 impl Config {
@@ -105,6 +107,15 @@ impl Config {
                 5_000,
             ),
             purge_every: vars.millis("PURGE_MS", "how often deleted sessions are looked for", 60_000),
+            keep_sessions: days(vars.parse(
+                "SESSION_RETENTION_DAYS",
+                "days without a change after which a session that has ended, or is archived, is deleted; 0 keeps it",
+                0,
+            )),
         }
     }
+}
+
+fn days(count: u32) -> Option<Duration> {
+    (count > 0).then(|| Duration::from_secs(u64::from(count) * 24 * 60 * 60))
 }

@@ -94,15 +94,17 @@ impl Service for SessionStore {
         let drain = context.drain.clone();
         let live_feeds = LiveFeeds::new(matches!(config.database.url, DatabaseUrl::Postgres(_)));
         let hint_readers = HintReaders::default();
+        let quotas = Quotas::new(config.quotas);
+        let keeping = (config.keep_sessions, quotas.clone());
+        let purge = workers::purge::run(db.clone(), keeping, config.purge_every, drain.clone());
         let workers = vec![
             Worker::new("hints", workers::hints::run(db.clone(), hint_readers.clone(), drain.clone())),
             Worker::new("live", workers::live::run(db.clone(), live_feeds.clone(), drain.clone())),
             Worker::new("pushes", workers::pushes::give(db.clone(), push_giver, drain.clone())),
             Worker::new("absences", workers::pushes::note_absent(db.clone(), config.online_for, drain.clone())),
-            Worker::new("sweep", workers::sweep::run(db.clone(), config.sweep_every, drain.clone())),
-            Worker::new("purge", workers::purge::run(db.clone(), config.purge_every, drain)),
+            Worker::new("sweep", workers::sweep::run(db.clone(), config.sweep_every, drain)),
+            Worker::new("purge", purge),
         ];
-        let quotas = Quotas::new(config.quotas);
         let metrics = AppendMetrics::new(&context.metrics)?;
         let service = Self {
             appender: Appender::start(&db, config.append, quotas.message_bytes.clone(), metrics)?,

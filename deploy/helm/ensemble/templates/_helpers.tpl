@@ -129,6 +129,10 @@ capabilities: { drop: [ALL] }
 {{- if eq $name "session-store" }}
 - { name: PUSH_AFTER_MS, value: {{ int $root.Values.push.afterMs | quote }} }
 - { name: PUSH_LONG_TURN_MS, value: {{ int $root.Values.push.longTurnMs | quote }} }
+- { name: SESSION_RETENTION_DAYS, value: {{ int $root.Values.retention.sessionDays | quote }} }
+{{- end }}
+{{- if eq $name "orchestrator" }}
+- { name: RUN_RETENTION_DAYS, value: {{ int $root.Values.retention.runDays | quote }} }
 {{- end }}
 {{- if and (eq $name "voice-gateway") $root.Values.livekit.url }}
 - { name: VOICE_PUBLIC_KEY_FILE, value: /etc/ensemble/secrets/voice-public-key }

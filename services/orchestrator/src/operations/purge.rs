@@ -1,16 +1,21 @@
 //! Removes the tasks and the output of deleted runs, in small transactions that do not delay others: a run can have 10,000
 //! tasks and gigabytes of output.
 
-use ensemble_store_kit::{Conn, Db, StoreError, Subscription};
+use std::time::Duration;
+
+use ensemble_store_kit::{Conn, Db, Quota, StoreError, Subscription};
 use ensemble_types::ids::RunId;
 
-use super::topics::run_deleted;
-use crate::store::purge;
+use super::topics::{notify_run, run_deleted, run_ended};
+use crate::store::runs::LockedRun;
+use crate::store::{purge, runs};
 
 /// Tasks, and attempts of them, that one transaction removes at most.
 const ROWS: i64 = 50;
 /// Pieces of output, each of at most 1 MiB, that one transaction removes at most.
 const PIECES: usize = 100;
+/// Old runs that one transaction deletes at most.
+const OLD_RUNS: i64 = 20;
 
 /// Completes when runs were deleted.
 pub(crate) fn subscribe(db: &Db) -> Subscription {
@@ -25,6 +30,31 @@ pub(crate) async fn step(db: &Db) -> Result<bool, StoreError> {
         Ok(true)
     })
     .await
+}
+
+/// Deletes some runs that ended longer ago than they are kept. Returns how many.
+pub(crate) async fn expire(db: &Db, quota: &Quota, kept: Duration) -> Result<usize, StoreError> {
+    let owners = db.write("delete old runs", move |tx| {
+        let cutoff = tx.now()?.minus(kept);
+        let mut owners = Vec::new();
+        for id in purge::ended_before(tx, cutoff, OLD_RUNS)? {
+            let Some(run) = runs::lock(tx, id)?.filter(|run| run.status.is_terminal()) else { continue };
+            delete_run(tx, &run)?;
+            owners.push(run.owner);
+        }
+        Ok::<_, StoreError>(owners)
+    });
+    let owners = owners.await?;
+    owners.iter().for_each(|owner| quota.forget(*owner));
+    Ok(owners.len())
+}
+
+/// Deletes a locked run that has ended: everybody is told, and what belongs to it is purged later.
+pub(super) fn delete_run(tx: &mut Conn, run: &LockedRun) -> Result<(), StoreError> {
+    purge::delete_run(tx, run)?;
+    notify_run(tx, run.id, run.owner, run.now);
+    [run_ended(run.id), run_deleted()].into_iter().for_each(|topic| tx.notify(topic));
+    Ok(())
 }
 
 fn remove_some(tx: &mut Conn, run: RunId) -> Result<(), StoreError> {

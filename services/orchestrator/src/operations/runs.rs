@@ -12,14 +12,14 @@ use ensemble_types::time::Timestamp;
 
 use super::changes::{count, save_run, transition};
 use super::machines::{fail_stranded, find_gone};
+use super::purge::delete_run;
 use super::quota;
-use super::topics::{notify_run, run_deleted, run_ended, work, work_for};
+use super::topics::{notify_run, work, work_for};
 use crate::clients::Machines;
 use crate::domain::{ATTEMPT_BYTES, RunDraft, RunEvent, TaskEvent};
 use crate::error::Error;
 use crate::store::{
-    costs, deleted_machines, follow_ups, leases, new_run, permissions, purge, refusals, run_views, runs, task_changes,
-    tasks,
+    costs, deleted_machines, follow_ups, leases, new_run, permissions, refusals, run_views, runs, task_changes, tasks,
 };
 
 pub(crate) use crate::store::run_views::{Filter, RunView};
@@ -223,10 +223,7 @@ pub(crate) async fn delete(db: &Db, quota: &Quota, owner: UserId, id: RunId) -> 
         if !run.status.is_terminal() {
             return Err(Error::NotEnded);
         }
-        purge::delete_run(tx, &run)?;
-        notify_run(tx, id, owner, run.now);
-        [run_ended(id), run_deleted()].into_iter().for_each(|topic| tx.notify(topic));
-        Ok(())
+        Ok(delete_run(tx, &run)?)
     })
     .await?;
     // What the run took is free now, and not when it is purged.

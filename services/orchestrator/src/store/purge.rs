@@ -4,6 +4,7 @@ use diesel::prelude::*;
 use ensemble_store_kit::types::{DbId, IntoDb};
 use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::ids::{LeaseId, RunId, TaskId};
+use ensemble_types::time::Timestamp;
 
 use super::runs::LockedRun;
 use super::schema::{deleted_runs, dependencies, leases, output_chunks, runs, task_specs, tasks};
@@ -14,6 +15,16 @@ pub(crate) fn delete_run(tx: &mut Conn, run: &LockedRun) -> Result<(), StoreErro
     let id = run.id.db();
     on!(tx, |c| diesel::delete(runs::table.find(id)).execute(c))?;
     on!(tx, |c| diesel::insert_into(deleted_runs::table).values(deleted_runs::run_id.eq(id)).execute(c)).map(drop)
+}
+
+/// Locks some runs that ended before this time. Skips those that somebody is working on.
+pub(crate) fn ended_before(tx: &mut Conn, cutoff: Timestamp, limit: i64) -> Result<Vec<RunId>, StoreError> {
+    let query = runs::table
+        .filter(runs::finished_at.lt(Some(cutoff.db())))
+        .order(runs::finished_at)
+        .limit(limit)
+        .select(runs::id);
+    on!(tx, Pg | c | query.for_update().skip_locked().load(c), Sqlite | c | query.load(c))
 }
 
 /// Locks a deleted run of which something is left. Skips those that another replica is working on.

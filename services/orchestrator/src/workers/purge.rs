@@ -1,9 +1,10 @@
-//! Purges deleted runs: at once when one was deleted, and at a fixed interval for notifications that were missed.
+//! Purges deleted runs: at once when one was deleted, and at a fixed interval for notifications that were missed. Runs that are not kept any
+//! longer are deleted at the same interval.
 
 use std::time::Duration;
 
 use ensemble_chassis::Drain;
-use ensemble_store_kit::Db;
+use ensemble_store_kit::{Db, Quota, StoreError};
 use tokio::time::timeout;
 
 use crate::operations::purge;
@@ -13,12 +14,23 @@ const EVERY: Duration = Duration::from_secs(60);
 /// Pause between two batches, so that the purge does not slow down other work.
 const BATCH_PAUSE: Duration = Duration::from_millis(5);
 
-pub(crate) async fn run(db: Db, drain: Drain) {
+/// `kept`: how long runs are kept after their end. `None`: for good.
+pub(crate) async fn run(db: Db, (kept, quota): (Option<Duration>, Quota), drain: Drain) {
     let mut deletions = purge::subscribe(&db);
     while !drain.is_closing() {
         let pause = match purge::step(&db).await {
             Ok(true) => BATCH_PAUSE,
-            Ok(false) => EVERY,
+            Ok(false) => match expire(&db, &quota, kept).await {
+                Ok(0) => EVERY,
+                Ok(count) => {
+                    tracing::info!(count, "Deleted runs that are not kept any longer");
+                    BATCH_PAUSE
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "Could not delete old runs");
+                    EVERY
+                }
+            },
             Err(error) => {
                 tracing::warn!(%error, "Could not purge deleted runs");
                 EVERY
@@ -29,5 +41,12 @@ pub(crate) async fn run(db: Db, drain: Drain) {
             // The timeout is the normal end of the pause.
             _ = timeout(pause, drain.closing()) => {}
         }
+    }
+}
+
+async fn expire(db: &Db, quota: &Quota, kept: Option<Duration>) -> Result<usize, StoreError> {
+    match kept {
+        Some(kept) => purge::expire(db, quota, kept).await,
+        None => Ok(0),
     }
 }

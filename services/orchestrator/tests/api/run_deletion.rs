@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ensemble_testkit::{Events, eventually, on_both_databases};
+use ensemble_testkit::{Backend, Events, eventually, on_both_databases};
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, RUNS, execute, number, path, task};
@@ -106,6 +106,33 @@ on_both_databases! {
             fixture.api.delete(&path(&run, "")).await.expect(200);
         }
         fixture.submit_run(large).await;
+    }
+
+    async fn a_run_is_kept_after_its_end_for_as_long_as_the_operator_says(on: Backend) {
+        let mut fixture = Fixture::new(on).await;
+        let (old, new) = (completed_run(&fixture).await, completed_run(&fixture).await);
+        let running = fixture.submit(json!([task("a")])).await;
+        let longer = match on {
+            Backend::Postgres => "finished_at - interval '8 days'",
+            Backend::Sqlite => "finished_at - 691200000000",
+        };
+        let set = format!("UPDATE runs SET finished_at = {longer}, created_at = created_at");
+        execute(&fixture.url, &format!("{set} WHERE finished_at = (SELECT min(finished_at) FROM runs)")).await;
+        // By default everything is kept.
+        fixture.stop().await;
+        fixture.start(&[]).await;
+        fixture.api.get(&path(&old, "")).await.expect(200);
+        fixture.stop().await;
+        fixture.start(&[("RUN_RETENTION_DAYS", "7")]).await;
+        eventually(Duration::from_secs(60), async || fixture.api.get(&path(&old, "")).await.status == 404).await;
+        for kept in [&new, &running] {
+            fixture.api.get(&path(kept, "")).await.expect(200);
+        }
+        // With all that belonged to it.
+        eventually(Duration::from_secs(60), async || rows(&fixture).await[..3] == [2, 3, 3]).await;
+        fixture.stop().await;
+        fixture.start(&[("RUN_RETENTION_DAYS", "1")]).await;
+        assert_eq!(fixture.api.get(&path(&new, "")).await.status, 200, "it ended a moment ago");
     }
 
     async fn a_repeated_submission_does_not_bring_a_run_back(on: Backend) {

@@ -1,14 +1,19 @@
 //! Removes what deleted sessions and finished viewings leave behind, in small transactions that do not delay others.
 
+use std::time::Duration;
+
 use ensemble_store_kit::{Db, Subscription};
 
-use super::deletions_topic;
+use super::quotas::Quotas;
+use super::{deletions_topic, publish_deletion, pushes};
 use crate::domain::public_link::VIEWING;
 use crate::error::Error;
 use crate::store;
 
 /// The most messages that one transaction removes.
 const BATCH: i64 = 500;
+/// The most old sessions that one transaction deletes.
+const OLD_SESSIONS: i64 = 50;
 
 /// What one step of the purge did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +39,28 @@ pub(crate) async fn step(db: &Db) -> Result<Purged, Error> {
         Ok(Purged::Some)
     })
     .await
+}
+
+/// Deletes some sessions that are over, and have not changed for longer than they are kept. Returns how many.
+pub(crate) async fn expire(db: &Db, quotas: &Quotas, kept: Duration) -> Result<usize, Error> {
+    let owners = db.write("delete old sessions", move |tx| {
+        let cutoff = tx.now()?.minus(kept);
+        let mut owners = Vec::new();
+        for id in store::purge::over_since(tx, cutoff, OLD_SESSIONS)? {
+            let Some(session) = store::sessions::lock(tx, id)? else { continue };
+            store::purge::mark_expired(tx, id)?;
+            publish_deletion(tx, &session)?;
+            pushes::forget(tx, &session)?;
+            owners.push(session.owner_id);
+        }
+        Ok::<_, Error>(owners)
+    });
+    let owners = owners.await?;
+    for owner in &owners {
+        quotas.sessions.forget(*owner);
+        quotas.message_bytes.forget(*owner);
+    }
+    Ok(owners.len())
 }
 
 /// Removes viewings that are over.

@@ -1,9 +1,10 @@
 //! Removal of what deleted sessions leave behind.
 
 use diesel::prelude::*;
-use ensemble_store_kit::types::IntoDb;
+use ensemble_store_kit::types::{IntoDb, now};
 use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::ids::SessionId;
+use ensemble_types::time::Timestamp;
 
 use super::schema::{links, messages, session_contents, sessions, shares, viewings};
 
@@ -15,6 +16,23 @@ pub(crate) fn next_deleted(tx: &mut Conn) -> Result<Option<SessionId>, StoreErro
         .limit(1)
         .select(sessions::id);
     on!(tx, Pg | c | query.for_update().skip_locked().first(c).optional(), Sqlite | c | query.first(c).optional())
+}
+
+/// Some sessions that have ended or are archived, and have not changed since this time.
+pub(crate) fn over_since(tx: &mut Conn, cutoff: Timestamp, limit: i64) -> Result<Vec<SessionId>, StoreError> {
+    let is_over = sessions::ended_at.is_not_null().or(sessions::archived);
+    let query = sessions::table
+        .filter(is_over.and(sessions::deleted_at.is_null()).and(sessions::updated_at.lt(cutoff.db())))
+        .order(sessions::updated_at)
+        .limit(limit)
+        .select(sessions::id);
+    on!(tx, Pg | c | query.for_no_key_update().skip_locked().load(c), Sqlite | c | query.load(c))
+}
+
+/// Hides a session that is not kept any longer.
+pub(crate) fn mark_expired(tx: &mut Conn, id: SessionId) -> Result<(), StoreError> {
+    on!(tx, |c| diesel::update(sessions::table.find(id.db())).set(sessions::deleted_at.eq(now().nullable())).execute(c))
+        .map(drop)
 }
 
 /// Removes up to `limit` of a session's oldest messages. False when there was none.

@@ -8,13 +8,31 @@ use ensemble_store_kit::Db;
 use super::pause;
 use crate::operations::live;
 use crate::operations::purge::{self, Purged};
+use crate::operations::quotas::Quotas;
 
 /// Pause between two batches, so that the purge does not slow down other work.
 const BATCH_PAUSE: Duration = Duration::from_millis(5);
 
-pub(crate) async fn run(db: Db, every: Duration, drain: Drain) {
+/// `kept`: how long sessions that are over are kept. `None`: for good.
+pub(crate) async fn run(db: Db, (kept, quotas): (Option<Duration>, Quotas), every: Duration, drain: Drain) {
     let mut deletions = purge::subscribe(&db);
     loop {
+        // What was deleted by this is purged at once.
+        while let Some(kept) = kept {
+            match purge::expire(&db, &quotas, kept).await {
+                Ok(0) => break,
+                Ok(count) => {
+                    tracing::info!(count, "Deleted sessions that are not kept any longer");
+                    if !pause(BATCH_PAUSE, &drain).await {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(?error, "Could not delete old sessions");
+                    break;
+                }
+            }
+        }
         loop {
             match purge::step(&db).await {
                 Ok(Purged::Some) if pause(BATCH_PAUSE, &drain).await => {}

@@ -30,6 +30,37 @@ fn members(answer: &Answer) -> (Value, Value, Value) {
 }
 
 on_both_databases! {
+    async fn a_session_that_is_over_is_kept_for_as_long_as_the_operator_says(on: Backend) {
+        let fixture = Fixture::start(on).await;
+        let owner = fixture.client();
+        let (ended, archived, live) = (owner.session().await, owner.session().await, owner.session().await);
+        owner.fill(&ended, 3).await;
+        let path = |id: &str| format!("/v1/sessions/{id}");
+        owner.api.patch(&path(&ended), &json!({ "status": "ended" })).await.expect(200);
+        owner.api.patch(&path(&archived), &json!({ "archived": true })).await.expect(200);
+        let before = match on {
+            Backend::Postgres => "updated_at - interval '8 days'",
+            Backend::Sqlite => "updated_at - 691200000000",
+        };
+        fixture.execute(&format!("UPDATE sessions SET updated_at = {before}")).await;
+        let recent = owner.session().await;
+        owner.api.patch(&path(&recent), &json!({ "status": "ended" })).await.expect(200);
+        // By default everything is kept.
+        let fixture = fixture.restart("SELECT 1", &[]).await;
+        let api = owner.api.at(&fixture.service.public_url());
+        api.get(&path(&ended)).await.expect(200);
+        let fixture = fixture.restart("SELECT 1", &[("SESSION_RETENTION_DAYS", "7")]).await;
+        let api = owner.api.at(&fixture.service.public_url());
+        for gone in [&ended, &archived] {
+            eventually(Duration::from_secs(60), async || api.get(&path(gone)).await.status == 404).await;
+        }
+        let rows = async |table: &str| fixture.number(&format!("SELECT count(*) FROM {table}")).await;
+        eventually(Duration::from_secs(60), async || rows("sessions").await == 2 && rows("messages").await == 0).await;
+        for kept in [&live, &recent] {
+            api.get(&path(kept)).await.expect(200);
+        }
+    }
+
     async fn an_account_has_so_many_sessions(on: Backend) {
         let fixture = Fixture::start_with(on, &[("QUOTA_SESSIONS", "2")]).await;
         let (owner, other) = (fixture.client(), fixture.client());
