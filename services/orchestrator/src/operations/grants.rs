@@ -138,7 +138,8 @@ fn render(tx: &mut Conn, leased: Vec<LeasedTask>) -> Result<Granted, StoreError>
     let mut granted = Granted::default();
     let ids: Vec<TaskId> = leased.iter().map(|task| task.task).collect();
     let mut signed = signatures::of_tasks(tx, &ids, About::Task)?;
-    let mut messages = signatures::of_tasks(tx, &ids, About::Message)?;
+    let told: Vec<TaskId> = leased.iter().filter(|task| task.follow_up.is_some()).map(|task| task.task).collect();
+    let mut messages = signatures::of_tasks(tx, &told, About::Message)?;
     for task in leased {
         // Every other task has a prompt.
         if task.prompt.is_empty()
@@ -171,8 +172,7 @@ fn render(tx: &mut Conn, leased: Vec<LeasedTask>) -> Result<Granted, StoreError>
         };
         match prompt {
             Some(prompt) => {
-                let signed_message = message.filter(|_| task.follow_up.is_some());
-                granted.leases.push(Lease { signed, signed_message, outputs: used, ..lease(task, prompt) });
+                granted.leases.push(Lease { signed, signed_message: message, outputs: used, ..lease(task, prompt) });
             }
             None => granted.too_large.push((task.lease, i64::from(task.attempt))),
         }
