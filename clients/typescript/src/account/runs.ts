@@ -1,5 +1,6 @@
 // Runs of tasks whose server can read them and cannot change what a machine does: each task is signed here.
 
+import { Refused } from "../errors.js";
 import { newNonce, signTask, type ClearTask } from "../seal/task.js";
 import type { Account } from "./account.js";
 import type { components } from "../openapi.js";
@@ -12,8 +13,13 @@ type CreateTask = Schemas["CreateTask"];
 const GOOD_FOR = 7 * 24 * 3_600_000;
 
 /** The same run with each task signed by this device. What the run says for all of its tasks is signed with each of them. Sealed tasks have
- * a signature of their own. A machine lets an agent work in `bypass` only where a primary device has signed it. */
+ * a signature of their own. A machine lets an agent work in `bypass` only where a primary device has signed it, so a linked one is
+ * refused here. */
 export async function signRun(account: Account, run: CreateRun): Promise<CreateRun> {
+  const isBypass = [run, ...run.tasks].some(({ permission }) => permission === "bypass");
+  if (isBypass && !(await account.isPrimary())) {
+    throw new Refused("This device is a linked one, and only a primary one lets an agent work without permission checks. Take another permission.");
+  }
   const keys = new Set(run.tasks.flatMap(({ taskKey }) => taskKey ?? []));
   const now = Date.now();
   const sign = async (task: CreateTask): Promise<CreateTask> => {
