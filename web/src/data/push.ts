@@ -1,7 +1,7 @@
 /** Notifications that reach this device while no page is open: its subscription, and which kinds it wants. */
-import { isProblem } from "@ensemble/client";
 import type { components } from "@ensemble/client";
 import { mine } from "./account.ts";
+import { changeDevice, ownDevice, subscribe } from "./subscription.ts";
 
 export const KINDS = ["permission", "question", "finished", "failed", "away"] as const;
 export type Kind = (typeof KINDS)[number];
@@ -24,52 +24,22 @@ function missing(): Notifications["missing"] {
   return Notification.permission === "denied" ? "denied" : undefined;
 }
 
-async function own(): Promise<Schemas["Device"]> {
-  const { client } = mine();
-  const { devices } = await client.data(client.http.GET("/v1/devices"));
-  const found = devices.find(({ current }) => current);
-  if (!found) throw new Error("This browser is not in your account's list of devices.");
-  return found;
-}
-
 export async function notifications(): Promise<Notifications> {
-  const { notify, push } = await own();
+  const { notify, push } = await ownDevice(mine().client);
   const why = missing();
   const isOn = push === true && why === undefined && Notification.permission === "granted";
   return { missing: why, isOn, kinds: notify ?? KINDS };
 }
 
-async function change(body: Schemas["UpdateDevice"]): Promise<void> {
-  const { id } = await own();
-  const { client } = mine();
-  await client.data(client.http.PATCH("/v1/devices/{id}", { params: { path: { id } }, body }));
+function change(body: Schemas["UpdateDevice"]): Promise<void> {
+  return changeDevice(mine().client, body);
 }
 
 /** Asks the person for leave, and subscribes. Only after a click: browsers ask for nothing otherwise. */
 export async function switchOn(): Promise<void> {
   if ((await Notification.requestPermission()) !== "granted") throw new Error("The browser was told not to show notifications of this page. Allow them beside its address.");
-  const { publicKey } = await serverKey();
   const { pushManager } = await navigator.serviceWorker.ready;
-  // A subscription to another key is of no use.
-  await (await pushManager.getSubscription())?.unsubscribe();
-  const made = await pushManager.subscribe({ userVisibleOnly: true, applicationServerKey: publicKey });
-  await change({ pushSubscription: subscriptionOf(made) });
-}
-
-async function serverKey(): Promise<Schemas["PushKey"]> {
-  const { client } = mine();
-  try {
-    return await client.data(client.http.GET("/v1/devices/push"));
-  } catch (error) {
-    throw isProblem(error, "NOT_FOUND") ? new Error("This server sends no notifications.") : error;
-  }
-}
-
-function subscriptionOf(made: PushSubscription): Schemas["PushSubscription"] {
-  const { endpoint, keys } = made.toJSON();
-  const { p256dh, auth } = keys ?? {};
-  if (endpoint === undefined || p256dh === undefined || auth === undefined) throw new Error("The browser's push service has given no keys.");
-  return { endpoint, keys: { p256dh, auth } };
+  await subscribe(mine().client, pushManager);
 }
 
 export async function switchOff(): Promise<void> {

@@ -4,6 +4,8 @@
  */
 import type { ToWorker } from "../base/worker-words.ts";
 import { answerTo, digest, install, tidy } from "./files.ts";
+import { subscribe } from "../data/subscription.ts";
+import { account, soon } from "./account.ts";
 import { clicked } from "./clicked.ts";
 import { pushed } from "./pushed.ts";
 
@@ -22,3 +24,7 @@ self.addEventListener("message", (event) => {
 });
 self.addEventListener("push", (event) => event.waitUntil(pushed(event.data)));
 self.addEventListener("notificationclick", (event) => event.waitUntil(clicked(event.notification, event.action)));
+// The browser has ended the subscription. Without a new one notifications would stop, and nobody would know.
+self.addEventListener("pushsubscriptionchange", (event) => {
+  (event as ExtendableEvent).waitUntil(soon(account().then(({ client }) => subscribe(client, self.registration.pushManager))));
+});

@@ -214,6 +214,28 @@ describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
     checked();
   });
 
+  step("a subscription that the browser has ended is made again", async () => {
+    const { checked } = me;
+    const [found] = me.context.serviceWorkers();
+    // No push service is reached from a test, so the browser's part is made up.
+    await found.evaluate(async () => {
+      const encode = (bytes) => btoa(String.fromCharCode(...new Uint8Array(bytes))).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+      const { publicKey } = await crypto.subtle.generateKey({ name: "ECDH", namedCurve: "P-256" }, true, ["deriveBits"]);
+      const keys = { p256dh: encode(await crypto.subtle.exportKey("raw", publicKey)), auth: encode(crypto.getRandomValues(new Uint8Array(16))) };
+      PushManager.prototype.getSubscription = async () => null;
+      PushManager.prototype.subscribe = async (options) => {
+        globalThis.subscribed = options;
+        return { toJSON: () => ({ endpoint: "https://push.example.com/again", keys }) };
+      };
+      dispatchEvent(new ExtendableEvent("pushsubscriptionchange"));
+    });
+    const devices = async () => JSON.parse(await ensemble(["devices", "--json"])).devices;
+    await until(devices, (all) => all.some(({ push }) => push === true));
+    const { userVisibleOnly, applicationServerKey } = await found.evaluate(() => globalThis.subscribed);
+    assert.deepEqual([userVisibleOnly, applicationServerKey.length], [true, 87]);
+    checked();
+  });
+
   step("notifications are switched on with a click, by kind", async () => {
     const { context, checked } = me;
     const page = await context.newPage();
