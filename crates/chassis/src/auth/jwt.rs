@@ -92,14 +92,24 @@ pub fn install_provider() {
 
 /// Signs claims with the key that is published as `kid`.
 pub fn sign(claims: &Claims, kid: &str, key: &SigningKey) -> Result<String, Error> {
+    sign_as(TOKEN_TYPE, claims, kid, key)
+}
+
+/// The same for a token of another `typ`, so that none is taken for one of the other kind (RFC 8725, section 3.11).
+pub(super) fn sign_as(typ: &str, claims: &impl Serialize, kid: &str, key: &SigningKey) -> Result<String, Error> {
     let mut header = Header::new(Algorithm::EdDSA);
-    header.typ = Some(TOKEN_TYPE.to_owned());
+    header.typ = Some(typ.to_owned());
     header.kid = Some(kid.to_owned());
     jsonwebtoken::encode(&header, claims, &EncodingKey::from_ed_der(key.as_bytes()))
 }
 
-/// The `kid` of a token that has the right form; its signature is not checked yet.
+/// The `kid` of an access token that has the right form; its signature is not checked yet.
 pub(super) fn key_id(token: &str) -> Result<String, BadToken> {
+    key_id_as(TOKEN_TYPE, token)
+}
+
+/// The same for a token of another `typ`.
+pub(super) fn key_id_as(typ: &str, token: &str) -> Result<String, BadToken> {
     if token.len() > MAX_TOKEN_BYTES {
         return Err(BadToken::Form);
     }
@@ -110,7 +120,7 @@ pub(super) fn key_id(token: &str) -> Result<String, BadToken> {
         || header.x5u.is_some()
         || header.x5c.is_some()
         || header.crit.is_some();
-    let is_ours = header.alg == Algorithm::EdDSA && header.typ.as_deref() == Some(TOKEN_TYPE);
+    let is_ours = header.alg == Algorithm::EdDSA && header.typ.as_deref() == Some(typ);
     match header.kid {
         Some(kid) if is_ours && !brings_key => Ok(kid),
         _ => Err(BadToken::Form),

@@ -8,6 +8,7 @@ mod device;
 mod gate;
 mod jwt;
 mod keys;
+mod voice_tools;
 
 pub use access::Access;
 pub use caller::{AuthContext, Caller, bearer, caller_of};
@@ -18,6 +19,7 @@ pub use jwt::{
     SCOPE_USER, install_provider, sign,
 };
 pub use keys::{FixedKeys, KeySet, KeySource, KeysUnavailable};
+pub use voice_tools::{AUDIENCE_VOICE_TOOLS, VoiceToolClaims};
 
 #[cfg(test)]
 mod tests;

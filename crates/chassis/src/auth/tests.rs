@@ -1,6 +1,7 @@
 //! Which tokens are accepted, until when, and what each kind of route asks for.
 
 mod devices;
+mod voice_tools;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
