@@ -26,7 +26,7 @@ use std::sync::Arc;
 use ensemble_chassis::http::turns_of_callers;
 use ensemble_chassis::{Drain, KeySource, Routes, RpcMount, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::HintSender;
-use ensemble_rpc::identity::{mount_accounts, mount_keys, mount_pushes};
+use ensemble_rpc::identity::{mount_accounts, mount_keys, mount_pushes, mount_voice_tokens};
 use ensemble_store_kit::{Db, Migrations, hints};
 use futures_util::future::BoxFuture;
 
@@ -123,7 +123,8 @@ impl Service for Identity {
         let server = Arc::new(rpc::RpcServer { db: self.db.clone(), ring: Arc::clone(&self.ring) });
         let mut mounts = mount_keys(Arc::clone(&server) as Arc<dyn ensemble_rpc::identity::Keys>);
         mounts.extend(mount_accounts(Arc::clone(&server) as Arc<dyn ensemble_rpc::identity::Accounts>));
-        mounts.extend(mount_pushes(server));
+        mounts.extend(mount_pushes(Arc::clone(&server) as Arc<dyn ensemble_rpc::identity::Pushes>));
+        mounts.extend(mount_voice_tokens(server));
         mounts
     }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use ensemble_rpc::RpcError;
 use ensemble_rpc::identity::{
-    Accounts, GetAccountRequest, GetAccountResponse, GivePushesRequest, GivePushesResponse, Keys, PushEvent, Pushes,
-    RevokeMachineTokensRequest, RevokeMachineTokensResponse, SnapshotRequest, SnapshotResponse,
+    Accounts, GetAccountRequest, GetAccountResponse, GivePushesRequest, GivePushesResponse, Keys,
+    MintVoiceTokenRequest, MintVoiceTokenResponse, PushEvent, Pushes, RevokeMachineTokensRequest,
+    RevokeMachineTokensResponse, SnapshotRequest, SnapshotResponse, VoiceTokens,
 };
 use ensemble_store_kit::{Db, StoreError};
 use ensemble_types::ids::{RunId, SessionId, UserId};
@@ -51,6 +52,18 @@ impl Accounts for RpcServer {
             let revoked = tokens::revoke_of_machine(&self.db, user, machine, until).await.map_err(Error::from)?;
             tracing::info!(machine.id = %request.machine_id, revoked, "Revoked the tokens of a deleted machine");
             Ok(RevokeMachineTokensResponse { revoked: u32::try_from(revoked).unwrap_or(u32::MAX) })
+        })
+    }
+}
+
+impl VoiceTokens for RpcServer {
+    fn mint(&self, request: MintVoiceTokenRequest) -> BoxFuture<'_, Result<MintVoiceTokenResponse, RpcError>> {
+        Box::pin(async move {
+            let voice_session = request.voice_session_id.parse().map_err(|_| malformed())?;
+            let until = Timestamp::from_micros(request.expires_at);
+            let user = user(&request.user_id)?;
+            let token = tokens::mint_for_voice(&self.db, &self.ring, user, voice_session, until).await?;
+            Ok(MintVoiceTokenResponse { token })
         })
     }
 }

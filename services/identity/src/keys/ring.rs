@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ed25519_dalek::{SigningKey, VerifyingKey};
-use ensemble_chassis::auth::{Claims, DeviceKey, sign};
+use ensemble_chassis::auth::{Claims, DeviceKey, VoiceToolClaims, sign};
 use ensemble_chassis::{KeySet, KeySource, KeysUnavailable};
 use ensemble_rpc::identity::{SnapshotResponse, VerificationKey};
 use ensemble_store_kit::StoreError;
@@ -102,6 +102,12 @@ impl KeyRing {
     /// A machine's token. The device is the one that asked for it.
     pub(crate) fn machine_token(&self, token: &MachineToken, device: Option<DeviceKey>) -> Result<String, RingError> {
         self.loaded()?.signer.sign(&claims::of_machine(token, device))
+    }
+
+    /// The token of a voice session's agent.
+    pub(crate) fn voice_token(&self, claims: &VoiceToolClaims) -> Result<String, RingError> {
+        let loaded = self.loaded()?;
+        claims.sign(&loaded.signer.key_id, &loaded.signer.key).map_err(|error| RingError::Sign(error.to_string()))
     }
 
     pub(crate) fn jwks(&self) -> Result<Jwks, RingError> {

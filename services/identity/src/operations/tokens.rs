@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use ensemble_chassis::Caller;
+use ensemble_chassis::auth::VoiceToolClaims;
 use ensemble_store_kit::{Db, StoreError};
-use ensemble_types::ids::{MachineId, TokenId, UserId};
+use ensemble_types::ids::{GatewaySessionId, MachineId, TokenId, UserId};
 use ensemble_types::time::Timestamp;
 
 use super::devices::calling;
@@ -12,9 +13,13 @@ use super::signing_keys;
 use crate::Identity;
 use crate::domain::{CallingDevice, MachineToken};
 use crate::error::Error;
+use crate::keys::KeyRing;
 pub(crate) use crate::store::tokens::After;
 use crate::store::tokens::Page;
-use crate::store::{devices, revocations, tokens};
+use crate::store::{accounts, devices, revocations, tokens};
+
+/// No voice session lasts longer.
+const VOICE_TOKEN_LASTS: Duration = Duration::from_secs(86_400);
 
 /// Makes a token for a machine. It is returned once and not stored.
 pub(crate) async fn create(
@@ -55,6 +60,25 @@ async fn record(
         Ok(token)
     })
     .await
+}
+
+/// The token with which the agent of a voice session reads for its user. It is not stored: the gateway, which verifies it, knows when
+/// the session has ended.
+pub(crate) async fn mint_for_voice(
+    db: &Db,
+    ring: &KeyRing,
+    user: UserId,
+    voice_session: GatewaySessionId,
+    until: Timestamp,
+) -> Result<String, Error> {
+    let now = db
+        .read("read an account for its voice", move |c| {
+            accounts::find(c, user)?.ok_or(Error::AccountNotFound)?;
+            Ok::<_, Error>(c.now()?)
+        })
+        .await?;
+    let claims = VoiceToolClaims::new(user, voice_session, now, until.min(now.plus(VOICE_TOKEN_LASTS)));
+    Ok(ring.voice_token(&claims)?)
 }
 
 /// The valid machine tokens of an account, newest first.

@@ -16,6 +16,7 @@ mod registration;
 mod rotation;
 mod sign_in;
 mod tokens;
+mod voice_tokens;
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
