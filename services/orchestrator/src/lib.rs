@@ -27,7 +27,7 @@ use ensemble_chassis::http::turns_of_callers;
 use ensemble_chassis::live::LongEvents;
 use ensemble_chassis::{Clock, Drain, KeySource, Routes, RpcMount, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::machines::MachineDirectoryClient;
-use ensemble_rpc::orchestrator::{MachineLeases, mount_machine_leases};
+use ensemble_rpc::orchestrator::{MachineLeases, mount_machine_leases, mount_run_reader};
 use ensemble_rpc::{Channel, HintSender, PushGiver, RemoteKeys};
 use ensemble_store_kit::{Db, Migrations, Quota, hints};
 use futures_util::future::BoxFuture;
@@ -36,7 +36,7 @@ use crate::clients::Machines;
 use crate::config::{Config, Limits};
 use crate::metrics::RunMetrics;
 use crate::operations::{LeaseReports, PerAccountLock};
-use crate::rpc::MachineDeletions;
+use crate::rpc::{Briefs, MachineDeletions};
 use crate::workers::{ActiveRunners, Alarm, Timers, gauges, purge, pushes};
 
 /// The fuzz tests parse ranges too.
@@ -143,7 +143,9 @@ impl Service for Orchestrator {
             machines: self.machines.clone(),
             active_runners: self.active_runners.clone(),
         };
-        mount_machine_leases(Arc::new(deletions) as Arc<dyn MachineLeases>)
+        let mut mounts = mount_machine_leases(Arc::new(deletions) as Arc<dyn MachineLeases>);
+        mounts.extend(mount_run_reader(Arc::new(Briefs(self.db.clone()))));
+        mounts
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<(), String>> {

@@ -1,7 +1,10 @@
-//! The internal interface: machine-registry reports here that a machine was deleted.
+//! The internal interface: machine-registry reports here that a machine was deleted, and voice-gateway reads runs for their owner.
 
 use ensemble_rpc::RpcError;
-use ensemble_rpc::orchestrator::{EndMachineLeasesRequest, EndMachineLeasesResponse, MachineLeases};
+use ensemble_rpc::orchestrator::{
+    EndMachineLeasesRequest, EndMachineLeasesResponse, ListRunsRequest, ListRunsResponse, MachineLeases, RunReader,
+    ShowRunRequest, ShowRunResponse,
+};
 use ensemble_store_kit::{Db, StoreError};
 use ensemble_types::ids::{MachineId, UserId};
 use ensemble_types::time::Timestamp;
@@ -9,6 +12,7 @@ use futures_util::future::BoxFuture;
 
 use crate::clients::Machines;
 use crate::error::Error;
+use crate::operations::briefs;
 use crate::operations::machines::end_leases;
 use crate::workers::ActiveRunners;
 
@@ -36,6 +40,32 @@ impl MachineLeases for MachineDeletions {
     }
 }
 
+/// The most runs of one answer.
+const MOST_RUNS: u32 = 20;
+
+pub(crate) struct Briefs(pub(crate) Db);
+
+impl RunReader for Briefs {
+    fn list(&self, request: ListRunsRequest) -> BoxFuture<'_, Result<ListRunsResponse, RpcError>> {
+        Box::pin(async move {
+            let owner: UserId = request.user_id.parse().map_err(|_| malformed("account"))?;
+            if !(1..=MOST_RUNS).contains(&request.limit) {
+                return Err(RpcError::Invalid(format!("the limit must be 1 to {MOST_RUNS}")));
+            }
+            briefs::list(&self.0, owner, request.active_only, request.limit).await.map_err(failed)
+        })
+    }
+
+    fn show(&self, request: ShowRunRequest) -> BoxFuture<'_, Result<ShowRunResponse, RpcError>> {
+        Box::pin(async move {
+            let owner: UserId = request.user_id.parse().map_err(|_| malformed("account"))?;
+            let unknown = || RpcError::NotFound("no such run".to_owned());
+            let run = request.run.parse().map_err(|_| unknown())?;
+            briefs::show(&self.0, owner, run).await.map_err(failed)
+        })
+    }
+}
+
 fn malformed(what: &str) -> RpcError {
     RpcError::Invalid(format!("the id of the {what} is malformed"))
 }
@@ -45,6 +75,7 @@ fn failed(error: Error) -> RpcError {
         Error::Store(StoreError::Unavailable { .. } | StoreError::Busy { .. }) | Error::Peer(_) => {
             RpcError::Unavailable(error.to_string())
         }
+        Error::NotFound => RpcError::NotFound(error.to_string()),
         other => RpcError::Internal(other.to_string()),
     }
 }

@@ -1,6 +1,7 @@
 //! What the service does: each operation loads, applies the rules of `domain/` and stores, in one transaction.
 
 pub(crate) mod attempts;
+pub(crate) mod briefs;
 pub(crate) mod diffs;
 pub(crate) mod follow_ups;
 pub(crate) mod leases;

@@ -3,6 +3,7 @@
 
 mod fixture;
 
+mod briefs;
 mod cancelling;
 mod cost;
 mod deletion_races;
