@@ -27,7 +27,7 @@ use ensemble_chassis::live::LongEvents;
 use ensemble_chassis::{Clock, Drain, KeySource, Routes, RpcMount, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::identity::AccountsClient;
 use ensemble_rpc::machines::MachineDirectoryClient;
-use ensemble_rpc::sessions::mount_account_hints;
+use ensemble_rpc::sessions::{mount_account_hints, mount_session_reader};
 use ensemble_rpc::{Channel, PushGiver, RemoteKeys};
 use ensemble_store_kit::{DatabaseUrl, Db, Migrations};
 use futures_util::future::BoxFuture;
@@ -134,7 +134,9 @@ impl Service for SessionStore {
     }
 
     fn rpc(self: &Arc<Self>) -> Vec<RpcMount> {
-        mount_account_hints(Arc::new(rpc::Hints(self.db.clone())))
+        let mut mounts = mount_account_hints(Arc::new(rpc::Hints(self.db.clone())));
+        mounts.extend(mount_session_reader(Arc::new(rpc::Briefs(Arc::clone(self)))));
+        mounts
     }
 
     fn ready(&self) -> BoxFuture<'_, Result<(), String>> {

@@ -5,6 +5,7 @@
 mod fixture;
 
 mod bad_input;
+mod briefs;
 mod crash;
 mod hints;
 mod history;
