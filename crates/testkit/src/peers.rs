@@ -1,6 +1,8 @@
 //! The peers of the service under test: the generated contracts, implemented in memory and served on one internal
 //! listener. Each peer can be made unavailable.
 
+mod readers;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,6 +50,7 @@ struct Inner {
     ended_machines: Mutex<Vec<EndMachineLeasesRequest>>,
     hints: Mutex<Vec<AccountHint>>,
     pushes: Mutex<Vec<PushEvent>>,
+    work: readers::Work,
 }
 
 impl Peers {
@@ -64,6 +67,7 @@ impl Peers {
             ended_machines: Mutex::default(),
             hints: Mutex::default(),
             pushes: Mutex::default(),
+            work: readers::Work::default(),
         });
         let mut mounts = mount_keys(Arc::clone(&inner) as Arc<dyn Keys>);
         mounts.extend(mount_accounts(Arc::clone(&inner) as Arc<dyn Accounts>));
@@ -71,6 +75,7 @@ impl Peers {
         mounts.extend(mount_machine_leases(Arc::clone(&inner) as Arc<dyn MachineLeases>));
         mounts.extend(mount_account_hints(Arc::clone(&inner) as Arc<dyn AccountHints>));
         mounts.extend(mount_pushes(Arc::clone(&inner) as Arc<dyn Pushes>));
+        mounts.extend(readers::mounts(&inner));
         let url = serve(mounts).unwrap_or_else(|error| panic!("no stand-in peers: {error}"));
         Self { inner, url }
     }

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ed25519_dalek::{Signer, SigningKey};
 use ensemble_chassis::auth::{
     self as jwt, AUDIENCE_MACHINE, AUDIENCE_USER, Claims, DeviceKey, FixedKeys, ISSUER, SCOPE_MACHINE, SCOPE_USER,
+    VoiceToolClaims,
 };
 use ensemble_chassis::{Clock, KeySet};
 use ensemble_types::ids::{MachineId, TokenId, UserId};
@@ -103,6 +104,11 @@ impl Issuer {
 
     pub fn sign(&self, claims: &Claims) -> String {
         sign(claims, KID, &self.key)
+    }
+
+    /// The token of a voice session's agent.
+    pub fn voice_tools(&self, claims: &VoiceToolClaims) -> String {
+        claims.sign(KID, &self.key).unwrap_or_else(|error| panic!("a token cannot be signed: {error}"))
     }
 
     /// Tokens that must all be refused with 401, each with the name of its fault.
