@@ -37,3 +37,4 @@ pub mod text;
 pub mod time;
 pub mod usage;
 pub mod voice;
+pub mod voice_tools;

@@ -170,6 +170,9 @@ pub struct VoiceStatus {
     pub participants: Vec<VoiceParticipant>,
     pub agent: VoiceAgent,
     pub pending: VoicePending,
+    /// How often the agent has called its tools of the server, which read for the user.
+    #[serde(default)]
+    pub tool_calls: u64,
     /// Whether the room service confirmed this within the last few seconds. False after the end of the session.
     pub live: bool,
 }

@@ -1,6 +1,7 @@
 //! Every error of this service and the problem that the client gets. The only file that knows problem codes.
 
 use ensemble_chassis::IntoProblem;
+use ensemble_rpc::RpcError;
 use ensemble_store_kit::StoreError;
 use ensemble_types::problem::{Code, Problem};
 
@@ -11,6 +12,8 @@ use crate::domain::tool_bridge::BadToolBridge;
 pub(crate) enum Error {
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    Peer(#[from] RpcError),
     #[error("the room service failed")]
     RoomService(#[source] CallError),
     #[error("a message could not be encoded as JSON")]
@@ -32,6 +35,8 @@ pub(crate) enum Error {
     QueueFull,
     #[error("too many requests")]
     TooMany { retry_after: u32 },
+    #[error("the agent has called its tools too often")]
+    ToolCallsUsedUp,
     #[error("the room of this session is still being created")]
     TooEarly,
     /// The person's token belongs to another user than `userId`.
@@ -49,6 +54,7 @@ impl IntoProblem for Error {
     fn into_problem(self) -> Problem {
         match self {
             Self::Store(error) => error.into_problem(),
+            Self::Peer(error) => error.into_problem(),
             Self::RoomService(error) => room_service(&error),
             Self::Encode(error) => {
                 tracing::error!(%error, "A message could not be encoded as JSON");
@@ -85,6 +91,10 @@ impl IntoProblem for Error {
                 "Too many requests for this voice session. Wait for the seconds in `Retry-After`.",
             )
             .with_retry_after(retry_after),
+            Self::ToolCallsUsedUp => Problem::new(
+                Code::RateLimited,
+                "The agent of this voice session has called its tools as often as it may. Start another session.",
+            ),
             Self::TooEarly | Self::CallerGone => {
                 Problem::new(Code::Unavailable, "The room is still being created. Send the request again in a moment.")
                     .with_retry_after(1)

@@ -29,6 +29,7 @@ use ensemble_store_kit::{Db, Migrations, migrations};
 use futures_util::future::BoxFuture;
 
 use crate::absence::Absences;
+use crate::clients::directory::Directory;
 use crate::clients::livekit::{ApiKey, Breaker, LiveKit, Twirp, WebhookKeys};
 use crate::clients::tool_bridge::ToolBridgeKey;
 pub use crate::config::VoiceConfig;
@@ -66,6 +67,7 @@ pub struct VoiceGateway {
     tool_bridge_key: Option<ToolBridgeKey>,
     /// Where agents reach us, without a slash at the end.
     public_url: String,
+    directory: Directory,
     metrics: VoiceMetrics,
     clock: Clock,
     drain: Drain,
@@ -100,7 +102,7 @@ impl Service for VoiceGateway {
         let livekit = config.livekit;
         let breaker = Breaker::new(livekit.breaker_failures, livekit.breaker_probe);
         let twirp = Twirp::new(context.http.clone(), &livekit.url, livekit.key.clone(), breaker, metrics.clone());
-        let keys = RemoteKeys::start(&context, &config.identity, config.keys).await?;
+        let keys = RemoteKeys::start(&context, &config.peers.identity, config.keys).await?;
         let public_url = config.public_url.unwrap_or_else(|| format!("http://{}", context.public_addr));
         let service = Arc::new(Self {
             db,
@@ -124,6 +126,7 @@ impl Service for VoiceGateway {
             tool_bridge_default: config.tool_bridge.default_url,
             tool_bridge_key: config.tool_bridge.key.map(ToolBridgeKey),
             public_url: public_url.trim_end_matches('/').to_owned(),
+            directory: Directory::new(&context, &config.peers),
             metrics,
             clock: context.clock,
             drain: context.drain,

@@ -18,6 +18,7 @@ pub(crate) struct VoiceMetrics {
     ends: IntCounterVec,
     webhooks: IntCounterVec,
     agent_events: IntCounterVec,
+    tool_calls: IntCounterVec,
 }
 
 const SECONDS: &[f64] = &[0.25, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 40.0, 60.0, 120.0];
@@ -68,6 +69,7 @@ impl VoiceMetrics {
             ends: counters("voice_ends_total", "Voice sessions that ended, by reason.", &["reason"])?,
             webhooks: counters("voice_webhooks_total", "Webhooks, by result.", &["result"])?,
             agent_events: counters("voice_agent_events_total", "Events from agents, by type.", &["type"])?,
+            tool_calls: counters("voice_tool_calls_total", "Calls of the agents' tools, by tool.", &["tool"])?,
         })
     }
 
@@ -106,6 +108,10 @@ impl VoiceMetrics {
 
     pub(crate) fn webhook(&self, result: &str) {
         self.webhooks.with_label_values(&[result]).inc();
+    }
+
+    pub(crate) fn tool_call(&self, tool: &str) {
+        self.tool_calls.with_label_values(&[tool]).inc();
     }
 
     pub(crate) fn agent_event(&self, kind: &str) {

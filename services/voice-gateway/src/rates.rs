@@ -17,6 +17,7 @@ pub(crate) struct Rates {
     addresses: PerMinute<IpAddr>,
     wrong_keys: PerMinute<IpAddr>,
     injections: PerMinute<GatewaySessionId>,
+    tool_calls: PerMinute<GatewaySessionId>,
 }
 
 /// `None`: no limit.
@@ -30,6 +31,7 @@ impl Rates {
             addresses: PerMinute::new(config.per_address),
             wrong_keys: PerMinute::new(config.wrong_keys),
             injections: PerMinute::new(config.injections),
+            tool_calls: PerMinute::new(config.tool_calls),
         }
     }
 
@@ -49,6 +51,10 @@ impl Rates {
         self.injections.check(&session)
     }
 
+    pub(crate) fn tool_call(&self, session: GatewaySessionId) -> Result<(), u32> {
+        self.tool_calls.check(&session)
+    }
+
     /// Removes entries that have not been used for a while.
     pub(crate) fn remove_idle(&self) {
         self.keys.remove_idle();
@@ -56,6 +62,7 @@ impl Rates {
         self.addresses.remove_idle();
         self.wrong_keys.remove_idle();
         self.injections.remove_idle();
+        self.tool_calls.remove_idle();
     }
 }
 

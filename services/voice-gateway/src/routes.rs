@@ -6,8 +6,10 @@ use ensemble_types::voice::{
     SendVoiceContext, SendVoiceText, StartVoiceSession, StopVoiceSession, VoiceAgentEvent, VoiceAgentHeard,
     VoiceContext, VoiceKey, VoicePulledText, VoiceStart, VoiceStatus, VoiceStop, VoiceText,
 };
+use ensemble_types::voice_tools::{VoiceToolRunDetail, VoiceToolRuns, VoiceToolSessions};
 
-use crate::handlers::{agent, hooks, injections, sessions};
+use crate::handlers::tools::{ToolListQuery, ToolRunQuery};
+use crate::handlers::{agent, hooks, injections, sessions, tools};
 
 const VOICE: &str = "Voice";
 const AGENT: &str = "Voice agents";
@@ -112,5 +114,33 @@ pub(crate) fn table() -> Routes {
                 .response::<VoiceAgentHeard>(200)
                 .errors(&[Code::NotFound, Code::Unavailable])
                 .handler(agent::event),
+        )
+        .row(
+            get("/v1/voice/tools/runs.list")
+                .access(Access::SignedRequest)
+                .summary(AGENT, "The newest runs of the user, by the token of the voice session's agent.")
+                .query::<ToolListQuery>()
+                .response::<VoiceToolRuns>(200)
+                .handler(tools::runs),
+        )
+        .row(
+            get("/v1/voice/tools/runs.show")
+                .access(Access::SignedRequest)
+                .summary(AGENT, "One run of the user, by the token of the voice session's agent.")
+                .query::<ToolRunQuery>()
+                .response::<VoiceToolRunDetail>(200)
+                .errors(&[Code::NotFound])
+                .handler(tools::run),
+        )
+        .row(
+            get("/v1/voice/tools/sessions.list")
+                .access(Access::SignedRequest)
+                .summary(
+                    AGENT,
+                    "The sessions of the user without what is sealed, by the token of the voice session's agent.",
+                )
+                .query::<ToolListQuery>()
+                .response::<VoiceToolSessions>(200)
+                .handler(tools::sessions),
         )
 }

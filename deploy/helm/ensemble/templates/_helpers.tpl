@@ -6,7 +6,7 @@ machine-registry: { port: 8082, database: true, secrets: [INTERNAL_TOKEN], calls
 session-store: { port: 8083, database: true, secrets: [INTERNAL_TOKEN], calls: [], rpc: [identity, machine-registry] }
 orchestrator: { port: 8084, database: true, secrets: [INTERNAL_TOKEN], calls: [], rpc: [identity, machine-registry, session-store] }
 {{- if .Values.voice.enabled }}
-voice-gateway: { port: 8085, database: true, secrets: [INTERNAL_TOKEN], calls: [], rpc: [identity] }
+voice-gateway: { port: 8085, database: true, secrets: [INTERNAL_TOKEN], calls: [], rpc: [identity, session-store, orchestrator] }
 {{- end }}
 {{- end -}}
 

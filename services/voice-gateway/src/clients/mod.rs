@@ -1,4 +1,5 @@
-//! LiveKit, and the credential for the tool bridge that the agent calls.
+//! LiveKit, the services from which an agent's tools read, and the credential for a tool bridge of somebody else's.
 
+pub(crate) mod directory;
 pub(crate) mod livekit;
 pub(crate) mod tool_bridge;

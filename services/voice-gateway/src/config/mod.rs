@@ -9,6 +9,7 @@ use ensemble_store_kit::{DatabaseConfig, database_config};
 use ensemble_types::ids::GatewaySessionId;
 use secrecy::{ExposeSecret, SecretString};
 
+use crate::clients::directory::DirectoryPeers;
 use crate::domain::limits::Limits;
 use crate::domain::state::Rules;
 use crate::domain::tool_bridge::AllowedOrigins;
@@ -36,7 +37,8 @@ pub struct VoiceConfig {
     pub(crate) timing: TimingConfig,
     /// The address at which agents reach the gateway; `None`: the address to which it was bound.
     pub(crate) public_url: Option<String>,
-    pub(crate) identity: Peer,
+    /// `IDENTITY_RPC_URL`, `ORCHESTRATOR_RPC_URL` and `SESSION_STORE_RPC_URL`.
+    pub(crate) peers: DirectoryPeers,
     pub(crate) keys: KeyRefresh,
 }
 
@@ -103,7 +105,11 @@ impl VoiceConfig {
                     "where agents reach this gateway; default: PUBLIC_BASE_URL, else where it was bound",
                 )
                 .or(public_base_url),
-            identity: Peer::identity(vars),
+            peers: DirectoryPeers {
+                identity: Peer::identity(vars),
+                orchestrator: Peer::orchestrator(vars),
+                session_store: Peer::session_store(vars),
+            },
             keys: KeyRefresh::configure(vars),
             livekit,
         }

@@ -17,6 +17,8 @@ pub(crate) struct Rates {
     pub(crate) wrong_keys: u32,
     /// Texts and contexts of one session.
     pub(crate) injections: u32,
+    /// Calls of one session's agent.
+    pub(crate) tool_calls: u32,
 }
 
 #[derive(Clone)]
@@ -118,6 +120,11 @@ pub(super) fn rates(vars: &mut Vars) -> Rates {
             "VOICE_INJECTIONS_PER_MINUTE",
             "texts and contexts per minute and voice session, on each replica; 0: no limit",
             600,
+        ),
+        tool_calls: vars.parse(
+            "VOICE_TOOL_CALLS_PER_MINUTE",
+            "calls of the agent's tools per minute and voice session, on each replica; 0: no limit",
+            30,
         ),
     }
 }

@@ -25,6 +25,8 @@ struct Metadata<'a> {
     expires_at: Timestamp,
     gateway: Gateway<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<Tools<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     tool_bridge: Option<ToolBridge<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<Context<'a>>,
@@ -39,6 +41,16 @@ struct Gateway<'a> {
     token: &'a str,
 }
 
+/// The tools of this server, which read for the user.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Tools<'a> {
+    base_url: String,
+    /// A JWT of identity for this user and voice session that ends with the session.
+    token: &'a str,
+}
+
+/// The tools of somebody else's server.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ToolBridge<'a> {
@@ -60,6 +72,7 @@ struct Context<'a> {
 /// The credentials in the metadata.
 pub(crate) struct Credentials<'a> {
     pub(crate) agent: &'a str,
+    pub(crate) tools: Option<&'a str>,
     pub(crate) tool_bridge: Option<&'a str>,
 }
 
@@ -94,6 +107,7 @@ pub(crate) fn metadata(
             events_url: events_url(base, session),
             token: credentials.agent,
         },
+        tools: credentials.tools.map(|token| Tools { base_url: format!("{base}/v1/voice/tools"), token }),
         tool_bridge: session
             .tool_bridge
             .as_deref()

@@ -12,4 +12,5 @@ pub(crate) mod packet;
 pub(crate) mod session;
 pub(crate) mod state;
 pub(crate) mod tool_bridge;
+pub(crate) mod tool_call;
 pub(crate) mod webhook;

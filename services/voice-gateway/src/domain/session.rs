@@ -35,6 +35,9 @@ pub(crate) struct VoiceSession {
     /// The last state that the agent reported.
     pub(crate) agent_state: Option<String>,
     pub(crate) context: ContextMarks,
+    /// How often the agent has called its tools of the server.
+    #[serde(default)]
+    pub(crate) tool_calls: i64,
 }
 
 /// A session to be recorded. The transaction that records it sets its times.
@@ -84,6 +87,7 @@ impl VoiceSession {
             observed_at: None,
             agent_state: None,
             context: ContextMarks { version: i64::from(has_context), ..ContextMarks::default() },
+            tool_calls: 0,
         }
     }
 

@@ -5,3 +5,4 @@ pub(crate) mod caller;
 pub(crate) mod hooks;
 pub(crate) mod injections;
 pub(crate) mod sessions;
+pub(crate) mod tools;

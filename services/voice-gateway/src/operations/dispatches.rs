@@ -13,7 +13,7 @@ use crate::error::Error;
 
 impl VoiceGateway {
     /// The metadata of the agent's dispatch, with its credentials.
-    pub(super) fn agent_metadata(
+    pub(super) async fn agent_metadata(
         &self,
         session: &VoiceSession,
         context: Option<&str>,
@@ -22,8 +22,19 @@ impl VoiceGateway {
         // A voice key proves nothing about the user, so it does not get an agent that may act as them.
         let key = self.tool_bridge_key.as_ref().filter(|_| session.user_proven);
         let tool_bridge = key.and_then(|key| key.credential(session, self.clock.now()));
-        let credentials = Credentials { agent: &credential.0, tool_bridge: tool_bridge.as_deref() };
+        let tools = self.tools_token(session).await;
+        let credentials =
+            Credentials { agent: &credential.0, tools: tools.as_deref(), tool_bridge: tool_bridge.as_deref() };
         metadata(session, context, &credentials, &self.public_url).map_err(Error::Encode)
+    }
+
+    /// The token for the tools of this server. A conversation without them is better than none.
+    async fn tools_token(&self, session: &VoiceSession) -> Option<String> {
+        if !session.user_proven {
+            return None;
+        }
+        let minted = self.directory.token(session).await;
+        minted.inspect_err(|error| tracing::warn!(voice.session = %session.id, %error, "The agent gets no tools")).ok()
     }
 }
 

@@ -13,5 +13,6 @@ mod rooms;
 mod sessions;
 mod starts;
 mod timers;
+mod tools;
 mod watchdog;
 mod webhooks;

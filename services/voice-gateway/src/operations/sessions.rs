@@ -113,6 +113,7 @@ fn status(session: &VoiceSession, queued: u64, now: Timestamp, live: bool) -> Vo
             context_version: version(session.context.version),
             delivered_context_version: version(session.context.delivered),
         },
+        tool_calls: u64::try_from(session.tool_calls).unwrap_or(0),
         live,
     }
 }

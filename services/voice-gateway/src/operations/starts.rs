@@ -112,7 +112,7 @@ impl VoiceGateway {
         let room = NewRoom {
             name: &session.room_name,
             agent_name: &session.agent_name,
-            agent_metadata: self.agent_metadata(&session, context, credential)?,
+            agent_metadata: self.agent_metadata(&session, context, credential).await?,
             empty_timeout: self.rules.human_join,
             departure_timeout: self.rules.human_return,
         };

@@ -48,7 +48,7 @@ impl VoiceGateway {
         };
         self.metrics.redispatched();
         tracing::info!(voice.session = %session.id, agent = session.agent_name, "Dispatching an agent again");
-        let metadata = self.agent_metadata(&session, context.as_deref(), &credential)?;
+        let metadata = self.agent_metadata(&session, context.as_deref(), &credential).await?;
         if let Err(error) = self.livekit.delete_idle_dispatches(&session.room_name).await {
             // A worker that registers late may then take the old dispatch as well. Only the newest agent is used.
             tracing::debug!(voice.session = %session.id, %error, "Old dispatches could not be deleted");

@@ -10,6 +10,7 @@ mod schema;
 pub(crate) mod sessions;
 mod stored;
 pub(crate) mod texts;
+pub(crate) mod tool_calls;
 pub(crate) mod usage;
 pub(crate) mod webhooks;
 

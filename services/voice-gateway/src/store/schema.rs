@@ -79,6 +79,19 @@ diesel::table! {
 }
 
 diesel::table! {
+    use diesel::sql_types::{BigInt, Nullable, Text};
+    use ensemble_store_kit::types::{Moment, Uid};
+
+    voice_tool_calls (session, seq) {
+        session -> Uid,
+        seq -> BigInt,
+        name -> Text,
+        subject -> Nullable<Text>,
+        called_at -> Moment,
+    }
+}
+
+diesel::table! {
     use diesel::sql_types::Text;
     use ensemble_store_kit::types::Moment;
 

@@ -62,6 +62,7 @@ fn no_secret_is_written_down() {
         let started = Started::of(&Api::send(request.json(&body)).await);
         let metadata: Value = serde_json::from_str(&double.dispatch_metadata(&started.room).unwrap()).unwrap();
         let agent_token = metadata["gateway"]["token"].as_str().unwrap().to_owned();
+        let tools_token = metadata["tools"]["token"].as_str().unwrap().to_owned();
         let bridge_token = metadata["toolBridge"]["token"].as_str().unwrap().to_owned();
         double.join(&started.token).unwrap();
         let status_path = format!("/v1/voice/session/{}/status", started.id);
@@ -89,6 +90,9 @@ fn no_secret_is_written_down() {
             json!({ "type": "error", "code": "stt", "message": CANARY }),
         ] {
             answers.push(agent.post(&events, &event).await.text);
+        }
+        for (token, path) in [(&tools_token, "runs.list"), (&tools_token, "runs.show?run=x"), (&person, "runs.list")] {
+            answers.push(public.with_token(token).get(&format!("/v1/voice/tools/{path}")).await.text);
         }
         answers.push(public.with_token("wrong-voice-key-000").get(&status_path).await.text);
         answers.push(api.get(&status_path).await.text);
@@ -118,6 +122,7 @@ fn no_secret_is_written_down() {
             &started.token,
             &agent_token,
             &bridge_token,
+            &tools_token,
             &person,
             "Bearer ey",
         ];

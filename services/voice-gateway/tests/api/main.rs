@@ -13,4 +13,5 @@ mod limits;
 mod outage;
 mod races;
 mod sessions;
+mod tools;
 mod webhooks;

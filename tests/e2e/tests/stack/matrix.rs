@@ -239,6 +239,9 @@ const ROWS: &[Row] = &[
     of_anyone("GET", "/agent/v1/sessions/{id}/context", 401),
     of_anyone("POST", "/agent/v1/sessions/{id}/events", 401).with(|_| json!({ "kind": "ready" })),
     of_anyone("GET", "/agent/v1/sessions/{id}/texts/{seq}", 401),
+    of_anyone("GET", "/v1/voice/tools/runs.list", 401),
+    of_anyone("GET", "/v1/voice/tools/runs.show", 401),
+    of_anyone("GET", "/v1/voice/tools/sessions.list", 401),
     // edge-proxy
     of_anyone("GET", "/", 0),
     of_anyone("GET", "/openapi.json", 200),
