@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 import aiohttp
+import server
 from livekit.agents import NOT_GIVEN, Agent, AgentSession, JobContext, function_tool, llm
 from livekit.agents.voice import room_io
 
@@ -30,7 +31,7 @@ class Spoken:
     async def start(self) -> None:
         models = session_models(self._job.get("language"))
         self._session = AgentSession(**models)
-        self._agent = Agent(instructions=instructions(self._job), tools=tools(self._job, self._http) + self._persons_tools())
+        self._agent = Agent(instructions=instructions(self._job), tools=self._tools())
         self._session.on("agent_state_changed", lambda event: self._report({"type": "state", "state": event.new_state}))
         self._session.on("conversation_item_added", lambda event: self._on_item(event.item))
         self._session.on("error", lambda event: self._on_error(event.error))
@@ -47,10 +48,14 @@ class Spoken:
         elif welcome and speaks:
             self._session.generate_reply(instructions=f"Say exactly this, and nothing else: {welcome}")
 
-    def _persons_tools(self) -> list[Any]:
-        if not self._job.get("humanIdentity"):
-            return []
-        return [function_tool(one) for one in functions(Person(lambda: self._ctx.room.local_participant, self._job))]
+    def _tools(self) -> list[Any]:
+        """Those of the operator's bridge, of the person's client and of the server, as far as the dispatch names them."""
+        ours = []
+        if self._job.get("humanIdentity"):
+            ours += functions(Person(lambda: self._ctx.room.local_participant, self._job))
+        if reading := self._job.get("tools"):
+            ours += server.functions(server.Server(self._http, reading))
+        return tools(self._job, self._http) + [function_tool(one) for one in ours]
 
     def _report(self, event: dict[str, Any]) -> None:
         task = asyncio.ensure_future(self._gateway.report(event, attempts=1))
