@@ -37,4 +37,5 @@ pub mod text;
 pub mod time;
 pub mod usage;
 pub mod voice;
+pub mod voice_history;
 pub mod voice_tools;

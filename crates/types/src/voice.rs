@@ -13,6 +13,7 @@ use crate::free::FreeObject;
 use crate::ids::GatewaySessionId;
 use crate::text::{Blob, Text};
 use crate::time::Timestamp;
+use crate::voice_history::VoiceError;
 
 /// An id of the calling application, at most 64 characters.
 pub type ApplicationId = Text<1, 64>;
@@ -170,6 +171,9 @@ pub struct VoiceStatus {
     pub participants: Vec<VoiceParticipant>,
     pub agent: VoiceAgent,
     pub pending: VoicePending,
+    /// The last failure that an agent of the session reported.
+    #[serde(default)]
+    pub last_error: Option<VoiceError>,
     /// How often the agent has called its tools of the server, which read for the user.
     #[serde(default)]
     pub tool_calls: u64,
@@ -278,11 +282,15 @@ pub enum VoiceAgentEvent {
     State {
         state: Text<1, 32>,
     },
-    /// One finished utterance. It is counted and not stored.
+    /// One finished utterance. The newest 500 are kept until ten minutes after the session.
     Transcript {
         role: Text<1, 32>,
         text: Blob<0, 65_536>,
+        /// Chosen by the agent. A second one with the same id is a repetition.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<Text<1, 64>>,
     },
+    /// Why the agent does not work, as far as it is no secret and nothing that was said. The session's status shows it.
     Error {
         code: Text<1, 64>,
         #[serde(default, skip_serializing_if = "Option::is_none")]

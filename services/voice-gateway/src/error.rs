@@ -3,6 +3,7 @@
 use ensemble_chassis::IntoProblem;
 use ensemble_rpc::RpcError;
 use ensemble_store_kit::StoreError;
+use ensemble_store_kit::cursor::InvalidCursor;
 use ensemble_types::problem::{Code, Problem};
 
 use crate::clients::livekit::CallError;
@@ -12,6 +13,10 @@ use crate::domain::tool_bridge::BadToolBridge;
 pub(crate) enum Error {
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    InvalidCursor(#[from] InvalidCursor),
+    #[error("the transcript was deleted")]
+    TranscriptGone,
     #[error(transparent)]
     Peer(#[from] RpcError),
     #[error("the room service failed")]
@@ -54,6 +59,11 @@ impl IntoProblem for Error {
     fn into_problem(self) -> Problem {
         match self {
             Self::Store(error) => error.into_problem(),
+            Self::InvalidCursor(error) => Problem::field("?cursor", error.to_string()),
+            Self::TranscriptGone => Problem::new(
+                Code::NotFound,
+                "What was said in this voice session has been deleted. It is kept until a while after its end.",
+            ),
             Self::Peer(error) => error.into_problem(),
             Self::RoomService(error) => room_service(&error),
             Self::Encode(error) => {

@@ -6,10 +6,12 @@ use ensemble_types::voice::{
     SendVoiceContext, SendVoiceText, StartVoiceSession, StopVoiceSession, VoiceAgentEvent, VoiceAgentHeard,
     VoiceContext, VoiceKey, VoicePulledText, VoiceStart, VoiceStatus, VoiceStop, VoiceText,
 };
+use ensemble_types::voice_history::{VoiceSessionPage, VoiceTranscript};
 use ensemble_types::voice_tools::{VoiceToolRunDetail, VoiceToolRuns, VoiceToolSessions};
 
+use crate::handlers::history::{TranscriptQuery, VoiceSessionQuery};
 use crate::handlers::tools::{ToolListQuery, ToolRunQuery};
-use crate::handlers::{agent, hooks, injections, sessions, tools};
+use crate::handlers::{agent, history, hooks, injections, sessions, tools};
 
 const VOICE: &str = "Voice";
 const AGENT: &str = "Voice agents";
@@ -52,6 +54,23 @@ pub(crate) fn table() -> Routes {
                 .handler(sessions::status),
         )
         .row(
+            get("/v1/voice/session/{gatewaySessionId}/transcript")
+                .access(Access::VoiceKey)
+                .summary(VOICE, "What was said, and what the agent read. Only with the token of the session's user beside the voice key.")
+                .query::<TranscriptQuery>()
+                .response::<VoiceTranscript>(200)
+                .errors(&[Code::NotFound])
+                .handler(history::transcript),
+        )
+        .row(
+            get("/v1/voice/sessions")
+                .access(Access::VoiceKey)
+                .summary(VOICE, "The user's voice sessions, newest first. Only with the user's token beside the voice key.")
+                .query::<VoiceSessionQuery>()
+                .response::<VoiceSessionPage>(200)
+                .handler(history::list),
+        )
+        .row(
             get("/v1/voice/key")
                 .access(Access::User)
                 .summary(VOICE, "The voice key of this server's own page and program. 404: the server has no voice.")
@@ -62,7 +81,11 @@ pub(crate) fn table() -> Routes {
         .row(
             post("/v1/voice/session/text")
                 .access(Access::VoiceKey)
-                .summary(VOICE, "Sends a text to the agent. Texts are delivered once and in order.")
+                .summary(
+                    VOICE,
+                    "Sends a text to the agent. Texts are delivered once and in order. While 32 of a session wait \
+                     (VOICE_QUEUE_MAX), the next one is 429 with Retry-After.",
+                )
                 .body::<SendVoiceText>()
                 .response::<VoiceText>(200)
                 .errors(&[Code::NotFound, Code::SessionNotActive, Code::RateLimited])

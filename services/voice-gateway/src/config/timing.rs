@@ -26,6 +26,8 @@ pub(crate) struct TimingConfig {
     pub(crate) reconcile: Duration,
     pub(crate) sweep: Duration,
     pub(crate) keep: Duration,
+    /// How long after the end of a session what was said in it is kept.
+    pub(crate) keep_transcript: Duration,
     /// Before a status is answered, LiveKit is asked if the last observation is older than this.
     pub(crate) fresh: Duration,
     pub(crate) fresh_budget: Duration,
@@ -134,6 +136,12 @@ pub(super) fn timing(vars: &mut Vars, livekit: &LiveKitConfig) -> TimingConfig {
         reconcile: seconds(vars, "VOICE_RECONCILE_SECONDS", "how often all rooms are compared with LiveKit", 15.0),
         sweep: vars.millis("VOICE_SWEEP_MS", "how often timers query the database when nothing wakes them", 5_000),
         keep: seconds(vars, "VOICE_KEEP_SECONDS", "how long the records of ended sessions are kept", 2_592_000.0),
+        keep_transcript: seconds(
+            vars,
+            "VOICE_TRANSCRIPT_KEEP_SECONDS",
+            "how long what was said is kept after the end of its session",
+            600.0,
+        ),
         fresh: vars.millis(
             "VOICE_STATUS_FRESH_MS",
             "LiveKit is asked before a status is answered if the last observation is older",

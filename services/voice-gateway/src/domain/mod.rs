@@ -4,6 +4,7 @@ pub(crate) mod caller;
 pub(crate) mod context;
 pub(crate) mod dispatch;
 pub(crate) mod due_action;
+pub(crate) mod history;
 pub(crate) mod limits;
 mod live;
 pub(crate) mod observation;

@@ -10,6 +10,7 @@ use ensemble_types::voice::{
 use serde::{Deserialize, Serialize};
 
 use super::context::ContextMarks;
+use super::history::LastError;
 use super::state::{Agent, Event, Human, Refused, Rules, State};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,6 +39,11 @@ pub(crate) struct VoiceSession {
     /// How often the agent has called its tools of the server.
     #[serde(default)]
     pub(crate) tool_calls: i64,
+    /// How many utterances were reported.
+    #[serde(default)]
+    pub(crate) utterances: i64,
+    #[serde(default)]
+    pub(crate) last_error: Option<LastError>,
 }
 
 /// A session to be recorded. The transaction that records it sets its times.
@@ -88,6 +94,8 @@ impl VoiceSession {
             agent_state: None,
             context: ContextMarks { version: i64::from(has_context), ..ContextMarks::default() },
             tool_calls: 0,
+            utterances: 0,
+            last_error: None,
         }
     }
 

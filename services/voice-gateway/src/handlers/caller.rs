@@ -8,6 +8,7 @@ use actix_web::dev::Payload;
 use actix_web::{FromRequest, HttpRequest, web};
 use ensemble_chassis::auth::{bearer, caller_of};
 use ensemble_chassis::{ApiError, Gate};
+use ensemble_types::ids::UserId;
 use ensemble_types::problem::{Code, Problem};
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConstantTimeEq};
@@ -27,6 +28,26 @@ impl FromRequest for VoiceCaller {
     }
 }
 
+/// A person with their own token beside the voice key, which alone is not enough.
+pub(crate) struct VoicePerson(pub(crate) UserId);
+
+impl FromRequest for VoicePerson {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let person = read(request).and_then(|caller| caller.user.ok_or_else(needs_user));
+        ready(person.map(Self).map_err(ApiError::from))
+    }
+}
+
+fn needs_user() -> Problem {
+    Problem::new(
+        Code::Unauthenticated,
+        "Send the user's token as `Authorization: Bearer <token>`, and the voice key as `X-Voice-Key`.",
+    )
+}
+
 fn read(request: &HttpRequest) -> Result<VoiceCaller, Problem> {
     let Some(service) = request.app_data::<web::Data<VoiceGateway>>() else { return Err(Problem::unauthenticated()) };
     let credentials = service.voice_keys.credentials(request).ok_or_else(Problem::unauthenticated)?;
@@ -40,10 +61,7 @@ fn read(request: &HttpRequest) -> Result<VoiceCaller, Problem> {
         None
     };
     if user.is_none() && service.require_user {
-        return Err(Problem::new(
-            Code::Unauthenticated,
-            "Send the user's token as `Authorization: Bearer <token>`, and the voice key as `X-Voice-Key`.",
-        ));
+        return Err(needs_user());
     }
     Ok(VoiceCaller { key: credentials.key, user, address: address(request) })
 }

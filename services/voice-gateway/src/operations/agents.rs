@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::VoiceGateway;
+use crate::domain::history::Utterance;
 use crate::domain::session::VoiceSession;
 use crate::domain::state::{Event, State};
 use crate::error::Error;
@@ -63,11 +64,17 @@ impl VoiceGateway {
                 })
                 .await?;
             }
-            VoiceAgentEvent::Transcript { .. } => self.metrics.agent_event("transcript"),
-            VoiceAgentEvent::Error { .. } => {
+            VoiceAgentEvent::Transcript { role, text, id: agent_id } => {
+                self.metrics.agent_event("transcript");
+                let agent_id = agent_id.map(|id| id.into_string());
+                self.record_utterance(id, Utterance::new(role.into_string(), text.into_string(), agent_id)).await?;
+            }
+            VoiceAgentEvent::Error { code, message } => {
                 // The error's text may contain what was said, so it is not logged.
                 self.metrics.agent_event("error");
                 tracing::warn!(voice.session = %id, "The agent reported an error");
+                let message = message.map(|text| text.into_string());
+                self.record_agent_error(id, code.into_string(), message).await?;
             }
         }
         Ok(())

@@ -32,6 +32,7 @@ impl VoiceGateway {
                 }
             }
         }
+        self.delete_transcripts().await?;
         let purge: Result<bool, Error> =
             self.db.write("claim the purge", |tx| Ok(chores::claim(tx, Chore::Purge, PURGE_EVERY)?)).await;
         if purge? {

@@ -5,6 +5,7 @@ mod agents;
 mod change;
 pub(crate) mod deliveries;
 mod dispatches;
+mod history;
 mod injections;
 mod maintenance;
 mod observations;

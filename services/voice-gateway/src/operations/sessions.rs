@@ -3,6 +3,7 @@
 use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::time::Timestamp;
 use ensemble_types::voice::{VoicePending, VoiceState, VoiceStatus, VoiceStop};
+use ensemble_types::voice_history::VoiceError;
 
 use crate::VoiceGateway;
 use crate::domain::caller::VoiceCaller;
@@ -40,8 +41,7 @@ impl VoiceGateway {
     pub(crate) async fn status(&self, caller: &VoiceCaller, id: &str) -> Result<VoiceStatus, Error> {
         let Found { mut session, mut queued, now } =
             self.find_visible(caller, id).await?.ok_or(Error::Unknown("found"))?;
-        let fresh = |session: &VoiceSession| session.observed_at.is_some_and(|at| at.plus(self.timing.fresh) >= now);
-        if session.state.live().is_some() && !fresh(&session) {
+        if session.state.live().is_some() && !self.is_fresh(&session, now) {
             match self.observe(&session, now, Some(self.timing.fresh_budget / 2)).await {
                 Ok(_) => {
                     if let Some(found) = self.find(session.id).await? {
@@ -53,8 +53,13 @@ impl VoiceGateway {
                 }
             }
         }
-        let live = session.state.live().is_some() && fresh(&session);
-        Ok(status(&session, queued, now, live))
+        let live = session.state.live().is_some() && self.is_fresh(&session, now);
+        Ok(status(&session, queued, now, live, caller.user.is_some()))
+    }
+
+    /// Whether LiveKit confirmed the session lately.
+    pub(super) fn is_fresh(&self, session: &VoiceSession, now: Timestamp) -> bool {
+        session.observed_at.is_some_and(|at| at.plus(self.timing.fresh) >= now)
     }
 
     /// Ends the session and waits a moment for its room to be deleted. A session that is unknown to the caller counts as
@@ -91,7 +96,8 @@ impl VoiceGateway {
     }
 }
 
-fn status(session: &VoiceSession, queued: u64, now: Timestamp, live: bool) -> VoiceStatus {
+/// `for_user`: the session's user reads it, and not only an application.
+pub(super) fn status(session: &VoiceSession, queued: u64, now: Timestamp, live: bool, for_user: bool) -> VoiceStatus {
     let version = |version: i64| u64::try_from(version).unwrap_or(0);
     VoiceStatus {
         found: true,
@@ -113,6 +119,11 @@ fn status(session: &VoiceSession, queued: u64, now: Timestamp, live: bool) -> Vo
             context_version: version(session.context.version),
             delivered_context_version: version(session.context.delivered),
         },
+        last_error: session.last_error.clone().map(|error| VoiceError {
+            code: error.code,
+            message: error.message.filter(|_| for_user),
+            at: error.at,
+        }),
         tool_calls: u64::try_from(session.tool_calls).unwrap_or(0),
         live,
     }

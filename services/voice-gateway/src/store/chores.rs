@@ -12,6 +12,7 @@ use super::schema::voice_chores::{self, dsl};
 pub(crate) enum Chore {
     Reconcile,
     Purge,
+    Transcripts,
 }
 
 impl Chore {
@@ -19,6 +20,7 @@ impl Chore {
         match self {
             Self::Reconcile => "reconcile",
             Self::Purge => "purge",
+            Self::Transcripts => "transcripts",
         }
     }
 }

@@ -12,6 +12,7 @@ mod stored;
 pub(crate) mod texts;
 pub(crate) mod tool_calls;
 pub(crate) mod usage;
+pub(crate) mod utterances;
 pub(crate) mod webhooks;
 
 use ensemble_store_kit::Topic;

@@ -92,6 +92,23 @@ diesel::table! {
 }
 
 diesel::table! {
+    use diesel::sql_types::{BigInt, Bool, Nullable, Text};
+    use ensemble_store_kit::types::{Moment, Uid};
+
+    voice_utterances (session, seq) {
+        session -> Uid,
+        seq -> BigInt,
+        agent_id -> Nullable<Text>,
+        role -> Text,
+        body -> Text,
+        cut -> Bool,
+        said_at -> Moment,
+    }
+}
+
+diesel::allow_tables_to_appear_in_same_query!(voice_sessions, voice_utterances);
+
+diesel::table! {
     use diesel::sql_types::Text;
     use ensemble_store_kit::types::Moment;
 

@@ -131,6 +131,30 @@ pub(crate) fn open_among(c: &mut Conn, ids: &[GatewaySessionId]) -> Result<Vec<G
     on!(c, |c| dsl::voice_sessions.filter(dsl::id.eq_any(&ids).and(is_open())).select(dsl::id).load(c))
 }
 
+/// The sessions of a user, newest first, after the one that was created at this time and has this id.
+pub(crate) fn of_user(
+    c: &mut Conn,
+    user: &str,
+    after: Option<(Timestamp, GatewaySessionId)>,
+    limit: i64,
+) -> Result<Vec<StoredSession>, StoreError> {
+    use voice_sessions::dsl;
+    let rows: Vec<Row> = on!(c, |c| {
+        let mut query = dsl::voice_sessions
+            .filter(dsl::user_id.eq(user))
+            .order((dsl::created_at.desc(), dsl::id.desc()))
+            .limit(limit)
+            .select(Row::as_select())
+            .into_boxed();
+        if let Some((at, id)) = after {
+            let older = dsl::created_at.lt(at.db()).or(dsl::created_at.eq(at.db()).and(dsl::id.lt(id.db())));
+            query = query.filter(older);
+        }
+        query.load(c)
+    })?;
+    rows.into_iter().map(|row| row.into_stored(c.operation())).collect()
+}
+
 /// How many sessions are open, and how many texts wait in them.
 pub(crate) fn count_open(c: &mut Conn) -> Result<(i64, i64), StoreError> {
     use voice_sessions::dsl;

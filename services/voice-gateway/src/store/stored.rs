@@ -124,6 +124,9 @@ pub(crate) fn save(
     after.plan_delivery(now, became_reachable);
     if !before.is_over() && after.session.is_over() {
         after.session.welcome_message = None;
+        if let Some(error) = &mut after.session.last_error {
+            error.message = None;
+        }
         contexts::delete(tx, after.session.id)?;
         if after.next_seq > 1 {
             texts::empty_bodies(tx, after.session.id)?;

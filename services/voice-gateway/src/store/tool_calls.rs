@@ -5,6 +5,7 @@ use ensemble_store_kit::types::IntoDb;
 use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::time::Timestamp;
+use ensemble_types::voice_history::VoiceToolCall;
 
 use super::schema::voice_tool_calls::{self, dsl};
 
@@ -26,4 +27,21 @@ pub(crate) fn insert(
         ))
         .execute(c))
     .map(drop)
+}
+
+/// The newest calls after `seq`, at most `limit`, oldest first.
+pub(crate) fn newest(
+    c: &mut Conn,
+    id: GatewaySessionId,
+    seq: i64,
+    limit: i64,
+) -> Result<Vec<VoiceToolCall>, StoreError> {
+    let rows: Vec<(i64, String, Option<String>, Timestamp)> = on!(c, |c| voice_tool_calls::table
+        .filter(dsl::session.eq(id.db()).and(dsl::seq.gt(seq)))
+        .order(dsl::seq.desc())
+        .limit(limit)
+        .select((dsl::seq, dsl::name, dsl::subject, dsl::called_at))
+        .load(c))?;
+    let read = |(seq, name, run, at)| VoiceToolCall { seq: u64::try_from(seq).unwrap_or(0), name, run, at };
+    Ok(rows.into_iter().rev().map(read).collect())
 }

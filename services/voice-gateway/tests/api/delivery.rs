@@ -58,6 +58,9 @@ on_both_databases! {
         let body = json!({ "gatewaySessionId": started.id, "text": "three" });
         let answer = fixture.api.post("/v1/voice/session/text", &body).await;
         assert_eq!(answer.problem(429, "RATE_LIMITED")["accepted"], false);
+        let interface: Value = serde_json::from_str(include_str!("../../../../docs/openapi.json")).unwrap();
+        let summary = interface["paths"]["/v1/voice/session/text"]["post"]["summary"].as_str().unwrap();
+        assert!(summary.contains("While 32 of a session wait (VOICE_QUEUE_MAX), the next one is 429"), "{summary}");
         assert!(answer.header("retry-after").is_some());
         // The status counts undelivered texts even after the end.
         fixture.stop(&started.id).await;

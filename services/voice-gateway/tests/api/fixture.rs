@@ -20,7 +20,7 @@ pub(crate) struct Fixture {
     pub(crate) double: Double,
     pub(crate) gateway: Running,
     pub(crate) peers: Peers,
-    _database: TestDatabase,
+    database: TestDatabase,
     pub(crate) api: Api,
     pub(crate) vars: Vec<(String, String)>,
 }
@@ -37,7 +37,7 @@ impl Fixture {
         let gateway = start_service::<VoiceGateway>(vars.clone()).await;
         double.send_webhooks_to(format!("{}/hooks/livekit", gateway.public_url()));
         let api = Api::new(&gateway.public_url()).with_token(VOICE_KEY);
-        Self { double, gateway, peers, _database: database, api, vars }
+        Self { double, gateway, peers, database, api, vars }
     }
 
     /// One more gateway on the same database; PostgreSQL only.
@@ -119,6 +119,25 @@ impl Fixture {
         self.double.join(&started.token).unwrap();
         self.status_becomes(&started.id, |status| status["state"] == "active").await;
         started
+    }
+
+    /// How many utterances the database holds.
+    pub(crate) async fn utterances(&self) -> i64 {
+        use diesel::prelude::*;
+        #[derive(QueryableByName)]
+        struct Number {
+            #[diesel(sql_type = diesel::sql_types::BigInt)]
+            n: i64,
+        }
+        let url = self.database.url.clone();
+        let count = move || {
+            let count = diesel::sql_query("SELECT count(*) AS n FROM voice_utterances");
+            match url.strip_prefix("sqlite:") {
+                Some(file) => count.get_result::<Number>(&mut SqliteConnection::establish(file).unwrap()),
+                None => count.get_result::<Number>(&mut PgConnection::establish(&url).unwrap()),
+            }
+        };
+        tokio::task::spawn_blocking(count).await.unwrap().unwrap().n
     }
 
     pub(crate) async fn metrics(&self) -> String {

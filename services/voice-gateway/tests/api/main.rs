@@ -9,6 +9,7 @@ mod crash;
 mod delivery;
 mod faults;
 mod fixture;
+mod history;
 mod limits;
 mod outage;
 mod races;

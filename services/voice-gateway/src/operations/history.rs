@@ -1,0 +1,142 @@
+//! A user's voice sessions, and what was said in one. Only the user reads them, with their own token.
+
+use std::time::Duration;
+
+use ensemble_store_kit::cursor;
+use ensemble_types::ids::{GatewaySessionId, UserId};
+use ensemble_types::time::Timestamp;
+use ensemble_types::voice_history::{VoiceSessionPage, VoiceTranscript};
+
+use super::sessions::status;
+use crate::VoiceGateway;
+use crate::domain::history::{LastError, MOST_UTTERANCES, Utterance};
+use crate::domain::session::VoiceSession;
+use crate::error::Error;
+use crate::store::chores::{self, Chore};
+use crate::store::{sessions, tool_calls, utterances};
+
+/// The name of the list in its cursors.
+const LIST: &str = "voice sessions";
+/// Tool calls of one answer.
+const MOST_CALLS: i64 = 100;
+/// Sessions whose transcripts are deleted in one transaction.
+const BATCH: i64 = 100;
+
+impl VoiceGateway {
+    /// A page of the user's sessions, newest first.
+    pub(crate) async fn list_sessions(
+        &self,
+        user: UserId,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Result<VoiceSessionPage, Error> {
+        let after: Option<(i64, GatewaySessionId)> = after.map(|text| cursor::decode(LIST, text)).transpose()?;
+        let after = after.map(|(at, id)| (Timestamp::from_micros(at), id));
+        let (found, now) = self
+            .db
+            .read("list voice sessions", move |c| {
+                let found = sessions::of_user(c, &user.to_string(), after, i64::from(limit) + 1)?;
+                Ok::<_, Error>((found, c.now()?))
+            })
+            .await?;
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let last = found.get(limit.saturating_sub(1)).filter(|_| found.len() > limit);
+        let next_cursor =
+            last.map(|stored| cursor::encode(LIST, &(stored.session.created_at.micros(), stored.session.id)));
+        let entry = |stored: &crate::store::StoredSession| {
+            let live = stored.session.state.live().is_some() && self.is_fresh(&stored.session, now);
+            status(&stored.session, u64::try_from(stored.queued).unwrap_or(0), now, live, true)
+        };
+        Ok(VoiceSessionPage { sessions: found.iter().take(limit).map(entry).collect(), next_cursor })
+    }
+
+    /// What was said after the utterance `after`.
+    pub(crate) async fn transcript(
+        &self,
+        user: UserId,
+        id: GatewaySessionId,
+        after: i64,
+        limit: u32,
+    ) -> Result<VoiceTranscript, Error> {
+        let keep = self.timing.keep_transcript;
+        self.db
+            .read("read a transcript", move |c| {
+                let (stored, now) = sessions::read(c, id)?.ok_or(Error::Unknown("found"))?;
+                if stored.session.user_id != user.to_string() {
+                    return Err(Error::Unknown("found"));
+                }
+                let deleted_at = deleted_at(&stored.session, keep);
+                if deleted_at.is_some_and(|at| at <= now) {
+                    return Err(Error::TranscriptGone);
+                }
+                let limit_rows = i64::from(limit) + 1;
+                let mut said = utterances::after(c, id, after, limit_rows)?;
+                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+                let more = said.len() > limit;
+                said.truncate(limit);
+                let tool_calls = tool_calls::newest(c, id, 0, MOST_CALLS)?;
+                Ok(VoiceTranscript { utterances: said, more, tool_calls, deleted_at })
+            })
+            .await
+    }
+
+    /// Keeps an utterance that the agent reports, unless the session is over or it was reported before.
+    pub(super) async fn record_utterance(&self, id: GatewaySessionId, said: Utterance) -> Result<(), Error> {
+        self.change("record an utterance", id, move |tx, stored, now| {
+            let known = said.id.as_deref().map(|agent_id| utterances::is_known(tx, id, agent_id)).transpose()?;
+            if stored.session.is_over() || known == Some(true) {
+                return Ok(());
+            }
+            stored.session.utterances += 1;
+            let seq = stored.session.utterances;
+            utterances::insert(tx, id, seq, &said, now)?;
+            if seq > MOST_UTTERANCES {
+                utterances::delete_until(tx, id, seq - MOST_UTTERANCES)?;
+            }
+            Ok(())
+        })
+        .await
+        .map(drop)
+    }
+
+    pub(super) async fn record_agent_error(
+        &self,
+        id: GatewaySessionId,
+        code: String,
+        message: Option<String>,
+    ) -> Result<(), Error> {
+        self.change("record an agent's error", id, move |_, stored, now| {
+            if !stored.session.is_over() {
+                stored.session.last_error = Some(LastError::new(code.clone(), message.clone(), now));
+            }
+            Ok(())
+        })
+        .await
+        .map(drop)
+    }
+
+    /// Deletes the transcripts whose time is over, if no other replica has lately.
+    pub(super) async fn delete_transcripts(&self) -> Result<(), Error> {
+        let keep = self.timing.keep_transcript;
+        let every = keep.min(Duration::from_secs(60));
+        let claimed: Result<bool, Error> = self
+            .db
+            .write("claim the deletion of transcripts", move |tx| Ok(chores::claim(tx, Chore::Transcripts, every)?))
+            .await;
+        if claimed? {
+            let delete = move || {
+                self.db.write("delete transcripts", move |tx| {
+                    let before = tx.now()?.minus(keep);
+                    Ok::<_, Error>(utterances::purge(tx, before, BATCH)? > 0)
+                })
+            };
+            while delete().await? {}
+        }
+        Ok(())
+    }
+}
+
+/// When the transcript of a session is deleted.
+fn deleted_at(session: &VoiceSession, keep: Duration) -> Option<Timestamp> {
+    session.ended_at().map(|at| at.plus(keep))
+}
