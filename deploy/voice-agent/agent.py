@@ -67,7 +67,14 @@ def serve_health() -> None:
 async def converse(ctx: JobContext) -> None:
     job = json.loads(ctx.job.metadata or "{}")
     http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10))
-    ctx.add_shutdown_callback(http.close)
+    partner: Echo | Spoken | None = None
+
+    async def close(_: str = "") -> None:
+        if partner is not None:
+            await partner.close()
+        await http.close()
+
+    ctx.add_shutdown_callback(close)
     callers = Callers(job.get("humanIdentity", ""))
     ctx.room.on("participant_connected", lambda participant: callers.joined(participant.identity))
     await ctx.connect()
@@ -75,7 +82,7 @@ async def converse(ctx: JobContext) -> None:
         callers.joined(identity)
     gateway = Gateway(job, http)
     if MODE == "models":
-        partner: Echo | Spoken = Spoken(ctx, job, gateway, http)
+        partner = Spoken(ctx, job, gateway, http)
     else:
         partner = Echo(ctx.room, job)
     inbox = Inbox(gateway, partner)

@@ -55,6 +55,9 @@ class Echo:
         async for event in rtc.AudioStream(track, sample_rate=SAMPLE_RATE, num_channels=1):
             await self._source.capture_frame(event.frame)
 
+    async def close(self) -> None:
+        """Nothing waits here."""
+
     async def on_text(self, message_id: str, seq: int, text: str) -> None:
         await self._send({"kind": "text", "id": message_id, "seq": seq, "text": text})
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import Any
 
@@ -14,6 +13,7 @@ from livekit.agents.voice import room_io
 from gateway import Gateway
 from models import session_models
 from person import Person, functions
+from reports import Reports
 
 # More than a model should be made to read at once.
 TOOL_ANSWER_MAX = 65_536
@@ -25,14 +25,14 @@ class Spoken:
     """Talks, with the models that the configuration names."""
 
     def __init__(self, ctx: JobContext, job: dict[str, Any], gateway: Gateway, http: aiohttp.ClientSession) -> None:
-        self._ctx, self._job, self._gateway, self._http = ctx, job, gateway, http
-        self._reports: set[asyncio.Task[None]] = set()
+        self._ctx, self._job, self._http = ctx, job, http
+        self._reports = Reports(gateway)
 
     async def start(self) -> None:
         models = session_models(self._job.get("language"))
         self._session = AgentSession(**models)
         self._agent = Agent(instructions=instructions(self._job), tools=self._tools())
-        self._session.on("agent_state_changed", lambda event: self._report({"type": "state", "state": event.new_state}))
+        self._session.on("agent_state_changed", lambda event: self._reports.add({"type": "state", "state": event.new_state}))
         self._session.on("conversation_item_added", lambda event: self._on_item(event.item))
         self._session.on("error", lambda event: self._on_error(event.error))
         self._session.on("close", lambda event: self._on_error(event.error, closed=True) if event.error else None)
@@ -57,20 +57,18 @@ class Spoken:
             ours += server.functions(server.Server(self._http, reading))
         return tools(self._job, self._http) + [function_tool(one) for one in ours]
 
-    def _report(self, event: dict[str, Any]) -> None:
-        task = asyncio.ensure_future(self._gateway.report(event, attempts=1))
-        self._reports.add(task)
-        task.add_done_callback(self._reports.discard)
-
     def _on_item(self, item: Any) -> None:
         if text := getattr(item, "text_content", None):
-            self._report({"type": "transcript", "role": item.role, "text": text})
+            self._reports.add({"type": "transcript", "role": item.role, "text": text, "id": item.id[:64]})
 
     def _on_error(self, error: Any, closed: bool = False) -> None:
         """Says what failed, and not the failure's text, which may contain a key or what was said."""
         kind = getattr(error, "type", "model_error")
         cause = type(getattr(error, "error", error)).__name__
-        self._report({"type": "error", "code": kind, "message": f"{cause}{'; the conversation ended' if closed else ''}"})
+        self._reports.add({"type": "error", "code": kind, "message": f"{cause}{'; the conversation ended' if closed else ''}"})
+
+    async def close(self) -> None:
+        await self._reports.drain()
 
     async def on_text(self, message_id: str, seq: int, text: str) -> None:
         self._session.interrupt()
