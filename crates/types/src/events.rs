@@ -11,6 +11,8 @@ use crate::live::LiveFrame;
 use crate::messages::Message;
 use crate::pends::Pended;
 use crate::sessions::Session;
+use crate::voice::VoiceStatus;
+use crate::voice_history::{VoiceToolCall, VoiceUtterance};
 
 /// The data of the last event, `end`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -55,5 +57,17 @@ pub enum AccountEvent {
 #[serde(tag = "event", content = "data", rename_all = "lowercase")]
 pub enum RunEvent {
     Change(Box<Pended>),
+    End(StreamEnd),
+}
+
+/// An event of a voice session's stream. The id is `<seq of the newest utterance>.<seq of the newest tool call>`.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "event", content = "data", rename_all = "lowercase")]
+pub enum VoiceSessionEvent {
+    /// With the connection, and with each change.
+    Status(Box<VoiceStatus>),
+    Utterance(VoiceUtterance),
+    /// The agent called one of the server's tools.
+    Tool(VoiceToolCall),
     End(StreamEnd),
 }

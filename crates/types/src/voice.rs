@@ -237,6 +237,21 @@ pub struct SendVoiceText {
     pub message_id: Option<Text<1, 64>>,
 }
 
+/// Words that the agent speaks as they are. They are no turn of the person.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SayVoiceText {
+    pub gateway_session_id: ApplicationId,
+    /// 1 byte to 8 KiB.
+    pub text: Blob<1, 8192>,
+    /// Ends what the agent says just now. Otherwise it speaks the words after that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupt: Option<bool>,
+    /// Two texts with the same id count as one: the second is treated as a repetition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message_id: Option<Text<1, 64>>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VoiceText {

@@ -1,17 +1,18 @@
 //! The table of routes: method, path, access, shapes, errors, handler.
 
 use ensemble_chassis::{Access, Routes, get, post};
+use ensemble_types::events::VoiceSessionEvent;
 use ensemble_types::problem::Code;
 use ensemble_types::voice::{
-    SendVoiceContext, SendVoiceText, StartVoiceSession, StopVoiceSession, VoiceAgentEvent, VoiceAgentHeard,
-    VoiceContext, VoiceKey, VoicePulledText, VoiceStart, VoiceStatus, VoiceStop, VoiceText,
+    SayVoiceText, SendVoiceContext, SendVoiceText, StartVoiceSession, StopVoiceSession, VoiceAgentEvent,
+    VoiceAgentHeard, VoiceContext, VoiceKey, VoicePulledText, VoiceStart, VoiceStatus, VoiceStop, VoiceText,
 };
 use ensemble_types::voice_history::{VoiceSessionPage, VoiceTranscript};
 use ensemble_types::voice_tools::{VoiceToolRunDetail, VoiceToolRuns, VoiceToolSessions};
 
 use crate::handlers::history::{TranscriptQuery, VoiceSessionQuery};
 use crate::handlers::tools::{ToolListQuery, ToolRunQuery};
-use crate::handlers::{agent, history, hooks, injections, sessions, tools};
+use crate::handlers::{agent, events, history, hooks, injections, sessions, tools};
 
 const VOICE: &str = "Voice";
 const AGENT: &str = "Voice agents";
@@ -63,6 +64,18 @@ pub(crate) fn table() -> Routes {
                 .handler(history::transcript),
         )
         .row(
+            get("/v1/voice/session/{gatewaySessionId}/events")
+                .access(Access::VoiceKey)
+                .summary(
+                    VOICE,
+                    "Server-Sent Events: `status` with each change, `utterance` and `tool`. Only with the token of the \
+                     session's user beside the voice key.",
+                )
+                .events::<VoiceSessionEvent>()
+                .errors(&[Code::NotFound])
+                .handler(events::stream),
+        )
+        .row(
             get("/v1/voice/sessions")
                 .access(Access::VoiceKey)
                 .summary(VOICE, "The user's voice sessions, newest first. Only with the user's token beside the voice key.")
@@ -90,6 +103,19 @@ pub(crate) fn table() -> Routes {
                 .response::<VoiceText>(200)
                 .errors(&[Code::NotFound, Code::SessionNotActive, Code::RateLimited])
                 .handler(injections::text),
+        )
+        .row(
+            post("/v1/voice/session/say")
+                .access(Access::VoiceKey)
+                .summary(
+                    VOICE,
+                    "Words that the agent speaks as they are, in order with the texts and in the same queue. Only with the \
+                     token of the session's user beside the voice key.",
+                )
+                .body::<SayVoiceText>()
+                .response::<VoiceText>(200)
+                .errors(&[Code::NotFound, Code::SessionNotActive, Code::RateLimited])
+                .handler(injections::say),
         )
         .row(
             post("/v1/voice/session/context")

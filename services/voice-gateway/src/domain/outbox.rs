@@ -5,7 +5,7 @@ use std::time::Duration;
 /// What is delivered next.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Item {
-    Text { seq: i64, message_id: String, text: String, created_at: ensemble_types::time::Timestamp },
+    Text { seq: i64, message_id: String, text: String, created_at: ensemble_types::time::Timestamp, speech: Speech },
     Context { version: i64, body: String },
 }
 
@@ -16,6 +16,15 @@ impl std::fmt::Debug for Item {
             Self::Context { version, body } => write!(f, "Context(version {version}, {} bytes)", body.len()),
         }
     }
+}
+
+/// What a text is to the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Speech {
+    /// A turn of the person, which it answers.
+    Turn,
+    /// Words that it speaks as they are. `interrupt`: at once, instead of after what it says just now.
+    Say { interrupt: bool },
 }
 
 /// How an attempt to deliver went.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use super::outbox::Item;
+use super::outbox::{Item, Speech};
 use super::session::VoiceSession;
 
 /// LiveKit's limit for the payload of one RPC.
@@ -18,6 +18,7 @@ const ENVELOPE: usize = 1_024;
 
 /// The RPC methods that the agent registers.
 pub(crate) const TEXT_METHOD: &str = "voice.text";
+pub(crate) const SAY_METHOD: &str = "voice.say";
 pub(crate) const CONTEXT_METHOD: &str = "voice.context";
 
 /// A packet for the agent, and whether it contains the item itself.
@@ -42,6 +43,8 @@ struct Wire<'a> {
     /// The field from which older agents read the text.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interrupt: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<&'a RawValue>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
@@ -105,16 +108,22 @@ pub(crate) fn pack(
         version: None,
         text: None,
         message: None,
+        interrupt: None,
         payload: None,
         pointer: None,
         about: None,
     };
     match item {
-        Item::Text { seq, message_id, text, created_at } => {
-            let envelope = Wire { id: message_id, seq: Some(*seq), about: about(Some(*created_at)), ..empty };
+        Item::Text { seq, message_id, text, created_at, speech } => {
+            let (kind, interrupt) = match speech {
+                Speech::Turn => ("text", None),
+                Speech::Say { interrupt } => ("say", Some(*interrupt)),
+            };
+            let about = about(Some(*created_at));
+            let envelope = Wire { id: message_id, seq: Some(*seq), interrupt, about, ..empty };
             let whole = match transport {
                 Transport::Rpc => Wire { text: Some(text), ..envelope },
-                Transport::Data => Wire { kind: Some("text"), message: Some(text), ..envelope },
+                Transport::Data => Wire { kind: Some(kind), message: Some(text), ..envelope },
             };
             let body = serde_json::to_string(&whole)?;
             if body.len() <= PACKET_MAX {

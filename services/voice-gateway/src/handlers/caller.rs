@@ -29,15 +29,21 @@ impl FromRequest for VoiceCaller {
 }
 
 /// A person with their own token beside the voice key, which alone is not enough.
-pub(crate) struct VoicePerson(pub(crate) UserId);
+pub(crate) struct VoicePerson {
+    pub(crate) user: UserId,
+    pub(crate) caller: VoiceCaller,
+}
 
 impl FromRequest for VoicePerson {
     type Error = ApiError;
     type Future = Ready<Result<Self, ApiError>>;
 
     fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
-        let person = read(request).and_then(|caller| caller.user.ok_or_else(needs_user));
-        ready(person.map(Self).map_err(ApiError::from))
+        let person = read(request).and_then(|caller| {
+            let user = caller.user.ok_or_else(needs_user)?;
+            Ok(Self { user, caller })
+        });
+        ready(person.map_err(ApiError::from))
     }
 }
 

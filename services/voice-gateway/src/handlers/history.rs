@@ -35,7 +35,7 @@ pub(crate) struct TranscriptQuery {
 
 pub(crate) async fn list(
     service: State<VoiceGateway>,
-    VoicePerson(user): VoicePerson,
+    VoicePerson { user, .. }: VoicePerson,
     Query(query): Query<VoiceSessionQuery>,
 ) -> HandlerResult<Json<VoiceSessionPage>> {
     Ok(Json(service.list_sessions(user, query.cursor.as_deref(), query.limit.get()).await?))
@@ -43,7 +43,7 @@ pub(crate) async fn list(
 
 pub(crate) async fn transcript(
     service: State<VoiceGateway>,
-    VoicePerson(user): VoicePerson,
+    VoicePerson { user, .. }: VoicePerson,
     Path(id): Path<GatewaySessionId>,
     Query(query): Query<TranscriptQuery>,
 ) -> HandlerResult<Json<VoiceTranscript>> {

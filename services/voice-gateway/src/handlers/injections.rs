@@ -1,8 +1,9 @@
 //! Texts and contexts for the agent.
 
 use ensemble_chassis::{HandlerResult, Json, State};
-use ensemble_types::voice::{SendVoiceContext, SendVoiceText, VoiceContext, VoiceText};
+use ensemble_types::voice::{SayVoiceText, SendVoiceContext, SendVoiceText, VoiceContext, VoiceText};
 
+use super::caller::VoicePerson;
 use crate::VoiceGateway;
 use crate::domain::caller::VoiceCaller;
 
@@ -12,6 +13,14 @@ pub(crate) async fn text(
     Json(body): Json<SendVoiceText>,
 ) -> HandlerResult<Json<VoiceText>> {
     Ok(Json(service.send_text(&caller, body).await?))
+}
+
+pub(crate) async fn say(
+    service: State<VoiceGateway>,
+    VoicePerson { caller, .. }: VoicePerson,
+    Json(body): Json<SayVoiceText>,
+) -> HandlerResult<Json<VoiceText>> {
+    Ok(Json(service.say(&caller, body).await?))
 }
 
 pub(crate) async fn context(

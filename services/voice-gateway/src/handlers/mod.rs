@@ -2,6 +2,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod caller;
+pub(crate) mod events;
 pub(crate) mod history;
 pub(crate) mod hooks;
 pub(crate) mod injections;

@@ -11,8 +11,8 @@ use sha2::{Digest, Sha256};
 
 use crate::VoiceGateway;
 use crate::clients::livekit::CallError;
-use crate::domain::outbox::{Item, Outcome, backoff};
-use crate::domain::packet::{CONTEXT_METHOD, TEXT_METHOD, Transport, pack};
+use crate::domain::outbox::{Item, Outcome, Speech, backoff};
+use crate::domain::packet::{CONTEXT_METHOD, SAY_METHOD, TEXT_METHOD, Transport, pack};
 use crate::domain::session::VoiceSession;
 use crate::error::Error;
 use crate::store::{StoredSession, sessions, texts};
@@ -113,7 +113,8 @@ impl VoiceGateway {
         let packet = pack(&delivery.item, session, Transport::Rpc, self.delivery.rpc_inline_max, &self.public_url)
             .map_err(Error::Encode)?;
         let method = match delivery.item {
-            Item::Text { .. } => TEXT_METHOD,
+            Item::Text { speech: Speech::Turn, .. } => TEXT_METHOD,
+            Item::Text { speech: Speech::Say { .. }, .. } => SAY_METHOD,
             Item::Context { .. } => CONTEXT_METHOD,
         };
         match self.livekit.perform_rpc(&session.room_name, agent, method, packet.body).await {
@@ -204,7 +205,8 @@ fn nonce(delivery: &Delivery) -> [u8; 16] {
 
 fn kind(item: &Item) -> &'static str {
     match item {
-        Item::Text { .. } => "text",
+        Item::Text { speech: Speech::Turn, .. } => "text",
+        Item::Text { speech: Speech::Say { .. }, .. } => "say",
         Item::Context { .. } => "context",
     }
 }

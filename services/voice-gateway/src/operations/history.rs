@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use ensemble_store_kit::cursor;
+use ensemble_store_kit::{Conn, Subscription, cursor};
 use ensemble_types::ids::{GatewaySessionId, UserId};
 use ensemble_types::time::Timestamp;
-use ensemble_types::voice_history::{VoiceSessionPage, VoiceTranscript};
+use ensemble_types::voice::VoiceStatus;
+use ensemble_types::voice_history::{VoiceSessionPage, VoiceToolCall, VoiceTranscript, VoiceUtterance};
 
 use super::sessions::status;
 use crate::VoiceGateway;
@@ -13,7 +14,7 @@ use crate::domain::history::{LastError, MOST_UTTERANCES, Utterance};
 use crate::domain::session::VoiceSession;
 use crate::error::Error;
 use crate::store::chores::{self, Chore};
-use crate::store::{sessions, tool_calls, utterances};
+use crate::store::{StoredSession, sessions, tool_calls, topic, utterances};
 
 /// The name of the list in its cursors.
 const LIST: &str = "voice sessions";
@@ -22,7 +23,56 @@ const MOST_CALLS: i64 = 100;
 /// Sessions whose transcripts are deleted in one transaction.
 const BATCH: i64 = 100;
 
+/// Rows of one read of a stream.
+const PIECE: i64 = 50;
+
+/// How far a reader of a stream has come, by the numbers of utterances and tool calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Read {
+    pub(crate) utterance: i64,
+    pub(crate) tool_call: i64,
+}
+
+/// What a reader does not know yet, and the present status.
+pub(crate) struct News {
+    pub(crate) status: VoiceStatus,
+    pub(crate) is_over: bool,
+    pub(crate) utterances: Vec<VoiceUtterance>,
+    pub(crate) tool_calls: Vec<VoiceToolCall>,
+    /// There is more to read.
+    pub(crate) more: bool,
+}
+
 impl VoiceGateway {
+    /// Tells each change of a session.
+    pub(crate) fn changes_of(&self, id: GatewaySessionId) -> Subscription {
+        self.db.notifier().subscribe(topic(id))
+    }
+
+    /// What has happened in a session of this user since a reader last read.
+    pub(crate) async fn news(&self, user: UserId, id: GatewaySessionId, read: Read) -> Result<News, Error> {
+        let keep = self.timing.keep_transcript;
+        let (stored, now, said, calls) = self
+            .db
+            .read("read a voice session's news", move |c| {
+                let (stored, now) = own(c, user, id)?;
+                let is_gone = deleted_at(&stored.session, keep).is_some_and(|at| at <= now);
+                let said = if is_gone { Vec::new() } else { utterances::after(c, id, read.utterance, PIECE)? };
+                let calls = tool_calls::after(c, id, read.tool_call, PIECE)?;
+                Ok::<_, Error>((stored, now, said, calls))
+            })
+            .await?;
+        let live = stored.session.state.live().is_some() && self.is_fresh(&stored.session, now);
+        let is_full = |rows: usize| i64::try_from(rows).is_ok_and(|rows| rows >= PIECE);
+        Ok(News {
+            status: status(&stored.session, u64::try_from(stored.queued).unwrap_or(0), now, live, true),
+            is_over: stored.session.is_over(),
+            more: is_full(said.len()) || is_full(calls.len()),
+            utterances: said,
+            tool_calls: calls,
+        })
+    }
+
     /// A page of the user's sessions, newest first.
     pub(crate) async fn list_sessions(
         &self,
@@ -43,7 +93,7 @@ impl VoiceGateway {
         let last = found.get(limit.saturating_sub(1)).filter(|_| found.len() > limit);
         let next_cursor =
             last.map(|stored| cursor::encode(LIST, &(stored.session.created_at.micros(), stored.session.id)));
-        let entry = |stored: &crate::store::StoredSession| {
+        let entry = |stored: &StoredSession| {
             let live = stored.session.state.live().is_some() && self.is_fresh(&stored.session, now);
             status(&stored.session, u64::try_from(stored.queued).unwrap_or(0), now, live, true)
         };
@@ -61,10 +111,7 @@ impl VoiceGateway {
         let keep = self.timing.keep_transcript;
         self.db
             .read("read a transcript", move |c| {
-                let (stored, now) = sessions::read(c, id)?.ok_or(Error::Unknown("found"))?;
-                if stored.session.user_id != user.to_string() {
-                    return Err(Error::Unknown("found"));
-                }
+                let (stored, now) = own(c, user, id)?;
                 let deleted_at = deleted_at(&stored.session, keep);
                 if deleted_at.is_some_and(|at| at <= now) {
                     return Err(Error::TranscriptGone);
@@ -74,7 +121,7 @@ impl VoiceGateway {
                 let limit = usize::try_from(limit).unwrap_or(usize::MAX);
                 let more = said.len() > limit;
                 said.truncate(limit);
-                let tool_calls = tool_calls::newest(c, id, 0, MOST_CALLS)?;
+                let tool_calls = tool_calls::newest(c, id, MOST_CALLS)?;
                 Ok(VoiceTranscript { utterances: said, more, tool_calls, deleted_at })
             })
             .await
@@ -134,6 +181,12 @@ impl VoiceGateway {
         }
         Ok(())
     }
+}
+
+/// A session of this user, and the database's time.
+fn own(c: &mut Conn, user: UserId, id: GatewaySessionId) -> Result<(StoredSession, Timestamp), Error> {
+    let found = sessions::read(c, id)?.filter(|(stored, _)| stored.session.user_id == user.to_string());
+    found.ok_or(Error::Unknown("found"))
 }
 
 /// When the transcript of a session is deleted.

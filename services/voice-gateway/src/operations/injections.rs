@@ -5,11 +5,12 @@ use std::time::Duration;
 use ensemble_store_kit::Conn;
 use ensemble_types::ids::{GatewaySessionId, MessageId};
 use ensemble_types::time::Timestamp;
-use ensemble_types::voice::{SendVoiceContext, SendVoiceText, VoiceContext, VoiceDelivery, VoiceText};
+use ensemble_types::voice::{SayVoiceText, SendVoiceContext, SendVoiceText, VoiceContext, VoiceDelivery, VoiceText};
 use tokio::time::{Instant, timeout_at};
 
 use crate::VoiceGateway;
 use crate::domain::caller::VoiceCaller;
+use crate::domain::outbox::Speech;
 use crate::error::Error;
 use crate::store::{StoredSession, contexts, texts, topic};
 
@@ -24,11 +25,30 @@ struct QueuedText {
 impl VoiceGateway {
     pub(crate) async fn send_text(&self, caller: &VoiceCaller, body: SendVoiceText) -> Result<VoiceText, Error> {
         let id = self.session_to_address(caller, &body.gateway_session_id).await?;
-        let message_id = body.message_id.map_or_else(|| MessageId::generate().to_string(), |id| id.into_string());
-        let (known_as, text, queue_max) = (message_id.clone(), body.text.into_string(), self.delivery.queue_max);
+        let message_id = body.message_id.map(|id| id.into_string());
+        self.send(id, message_id, body.text.into_string(), Speech::Turn).await
+    }
+
+    /// Words that the agent speaks as they are.
+    pub(crate) async fn say(&self, caller: &VoiceCaller, body: SayVoiceText) -> Result<VoiceText, Error> {
+        let id = self.session_to_address(caller, &body.gateway_session_id).await?;
+        let message_id = body.message_id.map(|id| id.into_string());
+        let speech = Speech::Say { interrupt: body.interrupt.unwrap_or(false) };
+        self.send(id, message_id, body.text.into_string(), speech).await
+    }
+
+    async fn send(
+        &self,
+        id: GatewaySessionId,
+        message_id: Option<String>,
+        text: String,
+        speech: Speech,
+    ) -> Result<VoiceText, Error> {
+        let message_id = message_id.unwrap_or_else(|| MessageId::generate().to_string());
+        let (known_as, queue_max) = (message_id.clone(), self.delivery.queue_max);
         let change = self
             .change("accept a text", id, move |tx, stored, now| {
-                accept_text(tx, stored, now, &known_as, &text, queue_max)
+                accept_text(tx, stored, now, &known_as, (&text, speech), queue_max)
             })
             .await?;
         let accepted = change.ok_or(Error::Unknown("accepted"))?.result;
@@ -111,7 +131,7 @@ fn accept_text(
     stored: &mut StoredSession,
     now: Timestamp,
     message_id: &str,
-    text: &str,
+    (text, speech): (&str, Speech),
     queue_max: i64,
 ) -> Result<QueuedText, Error> {
     let (id, reachable) = (stored.session.id, stored.session.reachable_agent().is_some());
@@ -128,7 +148,7 @@ fn accept_text(
         return Err(Error::QueueFull);
     }
     let seq = stored.next_seq;
-    texts::insert(tx, id, seq, message_id, text, now)?;
+    texts::insert(tx, id, seq, message_id, (text, speech), now)?;
     stored.next_seq += 1;
     stored.queued += 1;
     Ok(QueuedText { seq, delivery: VoiceDelivery::Queued, reachable })

@@ -5,7 +5,7 @@ mod agents;
 mod change;
 pub(crate) mod deliveries;
 mod dispatches;
-mod history;
+pub(crate) mod history;
 mod injections;
 mod maintenance;
 mod observations;

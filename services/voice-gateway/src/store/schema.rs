@@ -34,7 +34,7 @@ diesel::table! {
 }
 
 diesel::table! {
-    use diesel::sql_types::{BigInt, Nullable, Text};
+    use diesel::sql_types::{BigInt, Bool, Nullable, Text};
     use ensemble_store_kit::types::{Moment, Uid};
 
     voice_texts (session, seq) {
@@ -44,6 +44,7 @@ diesel::table! {
         body -> Text,
         created_at -> Moment,
         delivery -> Nullable<Text>,
+        say -> Nullable<Bool>,
     }
 }
 

@@ -8,14 +8,14 @@ use ensemble_types::time::Timestamp;
 use ensemble_types::voice::VoiceDelivery;
 
 use super::schema::voice_texts::{self, dsl};
-use crate::domain::outbox::Item;
+use crate::domain::outbox::{Item, Speech};
 
 pub(crate) fn insert(
     tx: &mut Conn,
     id: GatewaySessionId,
     seq: i64,
     message_id: &str,
-    text: &str,
+    (text, speech): (&str, Speech),
     now: Timestamp,
 ) -> Result<(), StoreError> {
     on!(tx, |c| diesel::insert_into(voice_texts::table)
@@ -24,6 +24,10 @@ pub(crate) fn insert(
             dsl::seq.eq(seq),
             dsl::message_id.eq(message_id),
             dsl::body.eq(text),
+            dsl::say.eq(match speech {
+                Speech::Turn => None,
+                Speech::Say { interrupt } => Some(interrupt),
+            }),
             dsl::created_at.eq(now.db()),
         ))
         .execute(c))
@@ -59,13 +63,16 @@ pub(crate) fn body(c: &mut Conn, id: GatewaySessionId, seq: i64) -> Result<Optio
 
 /// The first text that waits.
 pub(super) fn next_queued(c: &mut Conn, id: GatewaySessionId) -> Result<Option<Item>, StoreError> {
-    let text: Option<(i64, String, String, Timestamp)> = on!(c, |c| voice_texts::table
+    let text: Option<(i64, String, String, Timestamp, Option<bool>)> = on!(c, |c| voice_texts::table
         .filter(dsl::session.eq(id.db()).and(dsl::delivery.is_null()))
         .order(dsl::seq)
-        .select((dsl::seq, dsl::message_id, dsl::body, dsl::created_at))
+        .select((dsl::seq, dsl::message_id, dsl::body, dsl::created_at, dsl::say))
         .first(c)
         .optional())?;
-    Ok(text.map(|(seq, message_id, text, created_at)| Item::Text { seq, message_id, text, created_at }))
+    Ok(text.map(|(seq, message_id, text, created_at, say)| {
+        let speech = say.map_or(Speech::Turn, |interrupt| Speech::Say { interrupt });
+        Item::Text { seq, message_id, text, created_at, speech }
+    }))
 }
 
 /// Marks a text that waits as delivered or sent. False: it was marked before.

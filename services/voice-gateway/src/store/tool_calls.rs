@@ -29,19 +29,35 @@ pub(crate) fn insert(
     .map(drop)
 }
 
-/// The newest calls after `seq`, at most `limit`, oldest first.
-pub(crate) fn newest(
+/// The newest calls, at most `limit`, oldest first.
+pub(crate) fn newest(c: &mut Conn, id: GatewaySessionId, limit: i64) -> Result<Vec<VoiceToolCall>, StoreError> {
+    let rows: Vec<Row> = on!(c, |c| voice_tool_calls::table
+        .filter(dsl::session.eq(id.db()))
+        .order(dsl::seq.desc())
+        .limit(limit)
+        .select((dsl::seq, dsl::name, dsl::subject, dsl::called_at))
+        .load(c))?;
+    Ok(rows.into_iter().rev().map(read).collect())
+}
+
+/// Those after `seq`, oldest first.
+pub(crate) fn after(
     c: &mut Conn,
     id: GatewaySessionId,
     seq: i64,
     limit: i64,
 ) -> Result<Vec<VoiceToolCall>, StoreError> {
-    let rows: Vec<(i64, String, Option<String>, Timestamp)> = on!(c, |c| voice_tool_calls::table
+    let rows: Vec<Row> = on!(c, |c| voice_tool_calls::table
         .filter(dsl::session.eq(id.db()).and(dsl::seq.gt(seq)))
-        .order(dsl::seq.desc())
+        .order(dsl::seq)
         .limit(limit)
         .select((dsl::seq, dsl::name, dsl::subject, dsl::called_at))
         .load(c))?;
-    let read = |(seq, name, run, at)| VoiceToolCall { seq: u64::try_from(seq).unwrap_or(0), name, run, at };
-    Ok(rows.into_iter().rev().map(read).collect())
+    Ok(rows.into_iter().map(read).collect())
+}
+
+type Row = (i64, String, Option<String>, Timestamp);
+
+fn read((seq, name, run, at): Row) -> VoiceToolCall {
+    VoiceToolCall { seq: u64::try_from(seq).unwrap_or(0), name, run, at }
 }

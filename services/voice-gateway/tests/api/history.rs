@@ -1,55 +1,10 @@
 //! What only a session's user reads: their list of sessions, what was said, what the agent read, and why it does not work.
 
 use ensemble_testkit::*;
-use ensemble_types::ids::UserId;
 use serde_json::{Value, json};
 
-use crate::fixture::{Fixture, Started, TIMEOUT, VOICE_KEY};
-
-/// A signed-in person with the voice key, and what they do.
-struct Person<'a> {
-    fixture: &'a Fixture,
-    api: Api,
-    id: UserId,
-}
-
-impl<'a> Person<'a> {
-    fn new(fixture: &'a Fixture) -> Self {
-        let id = fixture.peers.new_user();
-        let api = Api::new(&fixture.gateway.public_url()).with_token(&fixture.peers.issuer().user(id));
-        Self { fixture, api, id }
-    }
-
-    async fn get(&self, path: &str) -> Answer {
-        let ask = async || Api::send(self.api.request("GET", path).header("x-voice-key", VOICE_KEY)).await;
-        self.fixture.retry(ask).await
-    }
-
-    async fn start(&self, session: &str) -> Started {
-        let body = json!({ "userId": self.id, "sessionId": session });
-        Started::of(&self.fixture.as_user(self.id, "/v1/voice/session/start", &body).await)
-    }
-
-    async fn talk(&self, session: &str) -> Started {
-        let started = self.start(session).await;
-        self.fixture.double.join(&started.token).unwrap();
-        self.fixture.status_becomes(&started.id, |status| status["state"] == "active").await;
-        started
-    }
-}
-
-/// Reports as the session's agent does.
-async fn report(fixture: &Fixture, started: &Started, event: &Value) -> Answer {
-    let metadata: Value = serde_json::from_str(&fixture.double.dispatch_metadata(&started.room).unwrap()).unwrap();
-    let agent = Api::new(&fixture.gateway.public_url()).with_token(metadata["gateway"]["token"].as_str().unwrap());
-    let path = format!("/agent/v1/sessions/{}/events", started.id);
-    fixture.retry(async || agent.post(&path, event).await).await
-}
-
-async fn say(fixture: &Fixture, started: &Started, role: &str, text: &str, id: &str) {
-    let event = json!({ "type": "transcript", "role": role, "text": text, "id": id });
-    report(fixture, started, &event).await.expect(200);
-}
+use crate::fixture::{Fixture, Started, TIMEOUT};
+use crate::person::{Person, metadata, report, said};
 
 fn transcript(started: &Started) -> String {
     format!("/v1/voice/session/{}/transcript", started.id)
@@ -71,12 +26,12 @@ on_both_databases! {
         let fixture = Fixture::new(on).await;
         let (alice, bob) = (Person::new(&fixture), Person::new(&fixture));
         let started = alice.talk("session-1").await;
-        say(&fixture, &started, "user", "Are the tests green?", "u1").await;
-        say(&fixture, &started, "assistant", "Two fail.", "a1").await;
-        say(&fixture, &started, "assistant", "Two fail.", "a1").await;
+        said(&fixture, &started, "user", "Are the tests green?", "u1").await;
+        said(&fixture, &started, "assistant", "Two fail.", "a1").await;
+        said(&fixture, &started, "assistant", "Two fail.", "a1").await;
         report(&fixture, &started, &json!({ "type": "transcript", "role": "user", "text": "é".repeat(3_000) })).await.expect(200);
-        let metadata: Value = serde_json::from_str(&fixture.double.dispatch_metadata(&started.room).unwrap()).unwrap();
-        let tools = Api::new(&fixture.gateway.public_url()).with_token(metadata["tools"]["token"].as_str().unwrap());
+        let token = metadata(&fixture, &started)["tools"]["token"].as_str().unwrap().to_owned();
+        let tools = Api::new(&fixture.gateway.public_url()).with_token(&token);
         tools.get("/v1/voice/tools/runs.show?run=4wz9k2xq").await.problem(404, "NOT_FOUND");
 
         let read = alice.get(&transcript(&started)).await.expect(200);
@@ -104,7 +59,7 @@ on_both_databases! {
         let alice = Person::new(&fixture);
         let started = alice.talk("session-1").await;
         for number in 1..=502 {
-            say(&fixture, &started, "user", &number.to_string(), &number.to_string()).await;
+            said(&fixture, &started, "user", &number.to_string(), &number.to_string()).await;
         }
         let first = alice.get(&format!("{}?limit=200", transcript(&started))).await.expect(200);
         assert_eq!((texts(&first)[0].as_str(), &first["more"]), ("3 user: 3", &json!(true)));
@@ -117,7 +72,7 @@ on_both_databases! {
         let alice = Person::new(&fixture);
         let (ends, lives) = (alice.talk("session-1").await, alice.talk("session-2").await);
         for started in [&ends, &lives] {
-            say(&fixture, started, "user", "a secret", "u1").await;
+            said(&fixture, started, "user", "a secret", "u1").await;
         }
         fixture.stop(&ends.id).await;
         let read = alice.get(&transcript(&ends)).await;

@@ -233,7 +233,9 @@ const ROWS: &[Row] = &[
     of_voice("POST", "/v1/voice/session/start", 503).with(|w| json!({ "userId": w.owner.id, "sessionId": w.session })),
     of_voice("POST", "/v1/voice/session/stop", 200).with(|_| json!({ "gatewaySessionId": UNKNOWN_ID })),
     of_voice("GET", "/v1/voice/session/{gatewaySessionId}/status", 404),
-    // The voice key alone is not enough for these two.
+    // The voice key alone is not enough for these.
+    of_voice("POST", "/v1/voice/session/say", 401).with(|_| json!({ "gatewaySessionId": UNKNOWN_ID, "text": "x" })),
+    of_voice("GET", "/v1/voice/session/{gatewaySessionId}/events", 401),
     of_voice("GET", "/v1/voice/session/{gatewaySessionId}/transcript", 401),
     of_voice("GET", "/v1/voice/sessions", 401),
     of_voice("POST", "/v1/voice/session/text", 404).with(|_| json!({ "gatewaySessionId": UNKNOWN_ID, "text": "x" })),

@@ -1,0 +1,1 @@
+ALTER TABLE voice_texts DROP COLUMN say;
