@@ -123,6 +123,7 @@ def listen(room: rtc.Room, inbox: Inbox, callers: Callers) -> None:
         room.local_participant.register_rpc_method(f"voice.{kind}", call)
 
     method("text")
+    method("say")
     method("context")
 
 

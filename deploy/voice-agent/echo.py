@@ -61,6 +61,9 @@ class Echo:
     async def on_text(self, message_id: str, seq: int, text: str) -> None:
         await self._send({"kind": "text", "id": message_id, "seq": seq, "text": text})
 
+    async def on_say(self, message_id: str, text: str, interrupt: bool) -> None:
+        await self._send({"kind": "say", "id": message_id, "text": text, "interrupt": interrupt})
+
     async def on_context(self, version: int, body: bytes) -> None:
         digest = hashlib.sha256(body).hexdigest()
         await self._send({"kind": "context", "version": version, "bytes": len(body), "sha256": digest})

@@ -29,6 +29,7 @@ class Partner(Protocol):
     """Takes up what has arrived."""
 
     async def on_text(self, message_id: str, seq: int, text: str) -> None: ...
+    async def on_say(self, message_id: str, text: str, interrupt: bool) -> None: ...
     async def on_context(self, version: int, body: bytes) -> None: ...
 
 
@@ -53,8 +54,8 @@ class Inbox:
         while True:
             kind, message = await self._work.get()
             try:
-                if kind == "text":
-                    await self._text(message)
+                if kind in ("text", "say"):
+                    await self._text(kind, message)
                 else:
                     await self._context(message)
             except Exception as error:  # one bad message must not end the conversation
@@ -67,11 +68,14 @@ class Inbox:
         """Waits until everything that was taken is worked off."""
         await self._work.join()
 
-    async def _text(self, message: dict[str, Any]) -> None:
+    async def _text(self, kind: str, message: dict[str, Any]) -> None:
         text = message.get("text")
         if text is None:
             text = await self._source.text(message)
-        await self._partner.on_text(message["id"], message.get("seq", 0), text)
+        if kind == "say":
+            await self._partner.on_say(message["id"], text, message.get("interrupt") is True)
+        else:
+            await self._partner.on_text(message["id"], message.get("seq", 0), text)
 
     async def _context(self, message: dict[str, Any]) -> None:
         version = message["version"]

@@ -38,15 +38,21 @@ class Spoken:
         self._session.on("close", lambda event: self._on_error(event.error, closed=True) if event.error else None)
         person = room_io.RoomOptions(participant_identity=self._job.get("humanIdentity") or NOT_GIVEN)
         await self._session.start(agent=self._agent, room=self._ctx.room, room_options=person)
-        speaks = "tts" in models or is_realtime(models["llm"])
+        self._reads_out = "tts" in models
+        speaks = self._reads_out or is_realtime(models["llm"])
         if not speaks:
             # Without a speech model its answers are text only.
             self._session.output.set_audio_enabled(False)
         welcome = self._job.get("welcomeMessage")
-        if welcome and "tts" in models:
-            self._session.say(welcome)
-        elif welcome and speaks:
-            self._session.generate_reply(instructions=f"Say exactly this, and nothing else: {welcome}")
+        if welcome and speaks:
+            self._say(welcome)
+
+    def _say(self, words: str) -> None:
+        """Speaks the words as they are. A speech-to-speech model can only be asked to."""
+        if self._reads_out or not self._session.output.audio_enabled:
+            self._session.say(words)
+        else:
+            self._session.generate_reply(instructions=f"Say exactly this, and nothing else: {words}")
 
     def _tools(self) -> list[Any]:
         """Those of the operator's bridge, of the person's client and of the server, as far as the dispatch names them."""
@@ -73,6 +79,11 @@ class Spoken:
     async def on_text(self, message_id: str, seq: int, text: str) -> None:
         self._session.interrupt()
         self._session.generate_reply(user_input=text)
+
+    async def on_say(self, message_id: str, text: str, interrupt: bool) -> None:
+        if interrupt:
+            self._session.interrupt()
+        self._say(text)
 
     async def on_context(self, version: int, body: bytes) -> None:
         chat = self._agent.chat_ctx.copy()

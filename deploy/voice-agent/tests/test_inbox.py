@@ -16,6 +16,7 @@ class Recorder:
 
     def __init__(self):
         self.texts, self.contexts, self.reports, self.stored = [], [], [], (b"{}", 0)
+        self.said = []
 
     async def text(self, message):
         return message["fetched"]
@@ -25,6 +26,9 @@ class Recorder:
 
     async def report(self, event, attempts=8):
         self.reports.append(event)
+
+    async def on_say(self, message_id, text, interrupt):
+        self.said.append((message_id, text, interrupt))
 
     async def on_text(self, message_id, seq, text):
         if text == "bad":
@@ -60,6 +64,15 @@ class TestInbox(unittest.IsolatedAsyncioTestCase):
         await self.worked_off()
         self.assertEqual(self.recorder.texts, [("2", 2, "long")])
         self.assertEqual(self.recorder.reports, [{"type": "error", "code": "text_failed", "message": "ValueError"}])
+
+    async def test_words_to_speak_are_no_turn_of_the_person(self):
+        self.inbox.take("text", {"id": "1", "seq": 1, "text": "a"})
+        self.inbox.take("say", {"id": "2", "seq": 2, "text": "It is done.", "interrupt": False})
+        self.inbox.take("say", {"id": "3", "seq": 3, "url": "…", "fetched": "Long.", "interrupt": True})
+        self.assertTrue(json.loads(self.inbox.take("say", {"id": "2", "text": "It is done."}))["duplicate"])
+        await self.worked_off()
+        self.assertEqual(self.recorder.texts, [("1", 1, "a")])
+        self.assertEqual(self.recorder.said, [("2", "It is done.", False), ("3", "Long.", True)])
 
     async def test_contexts_only_upward(self):
         self.inbox.take("context", {"id": "c2", "version": 2, "payload": {"v": 2}})
