@@ -123,7 +123,7 @@ done_after outage
 step "a backup, everything removed, the backup restored"
 COMPOSE="${compose[*]}" deploy/compose/backup.sh "$work/backup"
 dc down --volumes --timeout 20 >/dev/null 2>&1
-COMPOSE="${compose[*]}" deploy/compose/restore.sh "$work/backup"
+COMPOSE="${compose[*]}" deploy/compose/restore.sh "$work"/backup/*
 dc up -d >/dev/null 2>&1
 healthy "$(containers edge-proxy)"
 python3 deploy/test/scenario.py check "$url" "$work/outage.json"
