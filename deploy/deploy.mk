@@ -4,7 +4,7 @@ BUILD_PROFILE ?= dist
 HELM_VERSION ?= latest
 DEPLOY_TOOLS := $(CACHE)/deploy
 
-.PHONY: dist images compose-test upgrade-test compose-file-test chart-test chart-readme chart-package dashboards
+.PHONY: dist images compose-test upgrade-test compose-file-test backup-test chart-test chart-readme chart-package dashboards
 
 dist: ## a release archive with the one program, its SBOM and checksums, in dist/
 	@deploy/dist/dist.sh
@@ -20,6 +20,9 @@ upgrade-test: ## deploy/compose/upgrade.sh on an engine, with small stand-ins fo
 
 compose-test: ## docker compose up, the whole scenario through its port, faults, rolling restart
 	@deploy/test/compose.sh
+
+backup-test: ## backups of a real PostgreSQL: encrypted, refused, restored, removed; needs target/debug
+	@deploy/test/backup.sh
 
 chart-test: $(DEPLOY_TOOLS)/ready ## renders the chart and checks it strictly against the last three Kubernetes
 	@$(DEPLOY_TOOLS)/venv/bin/python deploy/test/chart.py --tools $(DEPLOY_TOOLS)
