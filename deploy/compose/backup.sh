@@ -27,6 +27,7 @@ begin_backup "$folder"
 for database in identity machine_registry session_store orchestrator voice_gateway; do
     "${compose[@]}" exec -T postgres pg_dump -U postgres --format custom --lock-wait-timeout 60s "$database" | keep_file "$database.dump"
 done
-"${compose[@]}" run --rm --no-deps -T --entrypoint tar secrets -C /secrets -c . | keep_file secrets.tar
+# Without the folder itself, which is read-only where it is restored.
+"${compose[@]}" run --rm --no-deps -T --entrypoint sh secrets -c 'cd /secrets && exec tar -c *' | keep_file secrets.tar
 complete_backup
 [ ${#recipients[@]} -gt 0 ] || echo "keep secrets.tar where the dumps are not"

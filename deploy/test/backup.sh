@@ -27,10 +27,10 @@ case $1 in
     exec) shift 3 ;;
     run)
         while [ "$1" != --entrypoint ]; do shift; done
+        [ "$3" != postgres ] || exit "${NOT_EMPTY:-0}"
         program=$2
         shift 3
-        if [ "$program" = sh ]; then exit "${NOT_EMPTY:-0}"; fi
-        set -- "$program" "${@/#\/secrets/$SECRETS}"
+        set -- "$program" "${@/\/secrets/$SECRETS}"
         ;;
     up) exit 0 ;;
 esac

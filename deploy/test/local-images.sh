@@ -54,7 +54,7 @@ SH
 FROM debian:bookworm-slim
 RUN groupadd --gid 999 postgres && useradd --uid 999 --gid 999 postgres \
  && apt-get update && apt-get install -y --no-install-recommends postgresql-15 && rm -rf /var/lib/apt/lists/* /var/lib/postgresql/15 \
- && install -d -o postgres -g postgres /var/run/postgresql /var/lib/postgresql/data
+ && install -d -o postgres -g postgres -m 3777 /var/run/postgresql && install -d -o postgres -g postgres /var/lib/postgresql/data
 ENV PATH=/usr/lib/postgresql/15/bin:$PATH PGDATA=/var/lib/postgresql/data LANG=C.UTF-8
 COPY entrypoint /usr/local/bin/entrypoint
 STOPSIGNAL SIGINT
