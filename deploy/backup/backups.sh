@@ -2,7 +2,7 @@
 # complete; SHA256SUMS in it names its files. Each file is encrypted while it is written: no clear text is ever on the disk.
 #
 #   BACKUP_RECIPIENT   public keys of age, separated by commas; empty: nothing is encrypted
-#   BACKUP_KEEP        how many backups stay, 1 or more; empty: all of them
+#   BACKUP_KEEP        how many backups stay, 1 or more; empty: all of them; not set: 14
 
 fail() {
     echo "$*" >&2
@@ -12,6 +12,7 @@ fail() {
 # Before anything is read: whether the settings can be used.
 check_settings() {
     local keys key
+    BACKUP_KEEP=${BACKUP_KEEP-14}
     case ${BACKUP_KEEP:-} in
         0* | *[!0-9]*) fail "BACKUP_KEEP is how many backups stay: 1 or more, or empty for all" ;;
     esac

@@ -5,7 +5,7 @@
 #   deploy/compose/backup.sh <folder>
 #
 #   BACKUP_RECIPIENT=age1…   whom it is encrypted for (age-keygen); without it everything is in clear
-#   BACKUP_KEEP=7            how many stay; without it all do
+#   BACKUP_KEEP=7            how many stay: 14 when it is not set, all when it is empty
 #
 # Both may be in .env. The program age has to be on this machine.
 set -euo pipefail
@@ -18,7 +18,7 @@ source deploy/backup/backups.sh
 
 # What is not in the environment is taken from .env, without quotes and comments, as Compose does.
 for name in BACKUP_RECIPIENT BACKUP_KEEP; do
-    [ -n "${!name+set}" ] || [ ! -f .env ] || printf -v "$name" %s \
+    [ -n "${!name+set}" ] || ! grep -qs "^$name=" .env || printf -v "$name" %s \
         "$(sed -n "s/^$name=//p" .env | tail -n 1 | sed "s/[[:space:]]#.*//; s/[[:space:]]*\$//; s/^\([\"']\)\(.*\)\1\$/\2/")"
 done
 

@@ -37,6 +37,7 @@ chosen internal-token "${INTERNAL_TOKEN:-}"
 chosen livekit-api-secret "${LIVEKIT_API_SECRET:-}"
 chosen voice-public-key "${VOICE_PUBLIC_KEY:-}"
 
+secret postgres/backup.role "$(random)"
 for service in edge-proxy identity machine-registry session-store orchestrator voice-gateway; do
     give made/internal-token "$service/internal-token"
 done
@@ -44,6 +45,7 @@ for service in identity machine-registry session-store orchestrator voice-gatewa
     role=$(echo "$service" | tr - _)
     secret "postgres/$role.role" "$(random)"
     printf 'postgres://%s:%s@postgres:5432/%s' "$role" "$(cat "postgres/$role.role")" "$role" > "$service/database-url"
+    printf 'postgres://backup:%s@postgres:5432/%s' "$(cat postgres/backup.role)" "$role" > "backup/$role.url"
 done
 # The key that seals identity's signing keys. Lost, all signing keys are lost with it: put it into your backup.
 if [ ! -s identity/key-encryption-key ]; then
@@ -59,7 +61,7 @@ case $key in *[!A-Za-z0-9_-]*) echo "LIVEKIT_API_KEY may have letters, digits, _
 printf '%s: "%s"\n' "$key" "$(sed 's/[\\"]/\\&/g' made/livekit-api-secret)" > livekit/keys.yaml
 sed "s/^  api_key: .*/  api_key: $key/" /ensemble/livekit.yaml > livekit/livekit.yaml
 
-for service in edge-proxy identity machine-registry session-store orchestrator voice-gateway voice-agent; do
+for service in edge-proxy identity machine-registry session-store orchestrator voice-gateway voice-agent backup; do
     chown -R "$reader:$reader" "$service"
     chmod 0500 "$service"
     chmod 0400 "$service"/*

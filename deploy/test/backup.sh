@@ -173,7 +173,7 @@ works "the dumps, and the secrets of another backup" env BACKUP_SECRETS="$first/
 is "bring both" "$(rows | md5sum) $(cat "$work/secrets/identity/key-encryption-key")" "$(md5sum <<<"$before") seal"
 
 # --- how many stay --------------------------------------------------------------------------------------------------------------
-export BACKUP_RECIPIENT BACKUP_KEEP
+export BACKUP_KEEP
 for BACKUP_KEEP in 0 -1 two 1.5; do says "BACKUP_KEEP=$BACKUP_KEEP" "1 or more" $backup "$work/backups"; done
 mkdir "$work/backups/mine" && mv "$first" "$work/backups/20200101T000000Z"
 for day in 02 03 04; do cp -r "$work/backups/20200101T000000Z" "$work/backups/202001${day}T000000Z"; done
@@ -194,4 +194,110 @@ BACKUP_KEEP=
     flock 9
     says "two at once" "another backup is being written" $backup "$work/backups"
 )
+
+# --- by itself ------------------------------------------------------------------------------------------------------------------
+run=$work/repository/deploy/backup/run.sh
+sql postgres -c "CREATE ROLE backup LOGIN" -c "GRANT pg_read_all_data TO backup"
+export BACKUP_FOLDER=$work/by-itself BACKUP_URLS=$work/urls
+mkdir "$BACKUP_FOLDER" "$BACKUP_URLS"
+for database in $databases; do printf 'postgres://backup:a%%40%%25b\\@%s:%s/%s' "$PGHOST" "$PGPORT" "$database" >"$BACKUP_URLS/$database.url"; done
+says "without a backup it is not healthy" "no backup yet" "$run" healthcheck
+works "a role that only reads makes one" "$run" once
+is "of the five databases" "$(ls "$(newest "$BACKUP_FOLDER")" | tr '\n' ' ')" \
+    "SHA256SUMS identity.dump.age machine_registry.dump.age orchestrator.dump.age session_store.dump.age voice_gateway.dump.age "
+works "with it, it is healthy" "$run" healthcheck
+mv "$(newest "$BACKUP_FOLDER")" "$BACKUP_FOLDER/$(date -u -d '47 hours ago' +%Y%m%dT%H%M%SZ)"
+works "after 47 hours still" "$run" healthcheck
+mv "$(newest "$BACKUP_FOLDER")" "$BACKUP_FOLDER/$(date -u -d '49 hours ago' +%Y%m%dT%H%M%SZ)"
+says "after 49 not" "is 49 hours old" "$run" healthcheck
+works "unless one each week is wanted" env BACKUP_EVERY=168 "$run" healthcheck
+says "an hour that is none" "BACKUP_AT is a time" env BACKUP_AT=24:00 "$run" once
+says "a part of an hour" "BACKUP_EVERY is a number" env BACKUP_EVERY=0.5 "$run" once
+mv "$BACKUP_URLS/orchestrator.url" "$work/"
+says "a database without an address" "orchestrator.url" "$run" once
+mv "$work/orchestrator.url" "$BACKUP_URLS/"
+is "leaves nothing" "$(ls "$BACKUP_FOLDER" | wc -l)" 1
+
+# until_ <what> <command…>: within a minute.
+until_() {
+    local what=$1 deadline=$((SECONDS + 60))
+    shift
+    until "$@"; do
+        [ $SECONDS -lt $deadline ] || wrong "$what: not within a minute"
+        sleep 0.1
+    done
+    ok "$what"
+}
+has_backups() { [ "$(backups "$BACKUP_FOLDER" | wc -l)" = "$1" ]; }
+waits_for_lock() { [ "$(sql postgres -c "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = 'pg_dump'")" = 1 ]; }
+# A time of the day that has passed since the backup of 49 hours ago, and one that is not.
+for at in "$(date -u -d '1 hour ago' +%H:%M)" ""; do
+    count=$(backups "$BACKUP_FOLDER" | wc -l)
+    BACKUP_AT=$at "$run" schedule >"$work/log" 2>&1 &
+    child=$!
+    until_ "the schedule makes one that is due${at:+ at a time}" has_backups $((count + 1))
+    kill "$child" && wait "$child"
+    is "and ends when it is told to" "$?" 0
+    for name in $(backups "$BACKUP_FOLDER" | tail -n 1); do mv "$BACKUP_FOLDER/$name" "$BACKUP_FOLDER/$(date -u -d "$((50 + count)) hours ago" +%Y%m%dT%H%M%SZ)"; done
+done
+psql -qAt --no-psqlrc -U postgres -d session_store >/dev/null <<<"BEGIN; LOCK TABLE kept; SELECT pg_sleep(600);" 2>/dev/null &
+locker=$!
+setsid "$run" once >"$work/log" 2>&1 &
+child=$!
+until_ "a backup that waits for a lock" waits_for_lock
+kill -TERM -- "-$child"
+if wait "$child"; then wrong "a backup that was ended says that it is complete"; fi
+sql postgres -c "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep%' AND pid <> pg_backend_pid()" >/dev/null
+wait "$locker" || true
+is "and is ended leaves nothing" "$(find "$BACKUP_FOLDER" -name 'partial*')" ""
+echo "backup-test: everything holds without an engine"
+
+# --- the profile, in containers -------------------------------------------------------------------------------------------------
+need_compose "the profile backup"
+image=${POSTGRES_IMAGE:-postgres:17-bookworm}
+has_image "$image" || skip "the profile backup" "$image can be had from no registry; deploy/test/local-images.sh makes one"
+export COMPOSE_PROJECT_NAME=ensemble-backup-test ENSEMBLE_VERSION=backup-test BACKUP_FOLDER=$work/profile BACKUP_KEEP=2 BACKUP_AT= PULL_POLICY=never
+unset PGHOST PGPORT
+export COMPOSE="${compose[*]}"
+dc() { "${compose[@]}" --profile backup "$@"; }
+finish() {
+    status=$?
+    if [ $status -ne 0 ]; then dc logs --tail 15 2>/dev/null || true; fi
+    dc down --volumes --timeout 10 >/dev/null 2>&1 || true
+    rm -rf "$work"
+    exit $status
+}
+trap finish EXIT
+DOCKER_BUILDKIT=$buildkit "$docker" build --quiet --network "${BUILD_NETWORK:-default}" --build-arg "POSTGRES_IMAGE=$image" \
+    -t "${IMAGE_PREFIX:-localhost/ensemble/}backup:$ENSEMBLE_VERSION" deploy/backup >/dev/null
+sql() { # <database> <psql's arguments…>
+    local database=$1
+    shift
+    dc exec -T postgres psql -qAt --no-psqlrc --set ON_ERROR_STOP=1 -U postgres -d "$database" "$@"
+}
+within_backup() { dc exec -T backup sh -c "$1"; }
+works "PostgreSQL and its databases" dc up -d postgres databases
+has_databases() { sql postgres -c "SELECT 1 FROM pg_database WHERE datname = 'voice_gateway'" 2>/dev/null | grep -q 1; }
+until_ "are there" has_databases
+make_rows
+before=$(rows)
+works "the profile" dc up -d backup
+is_healthy() { [ "$("$docker" inspect --format '{{.State.Health.Status}}' "$(dc ps -q backup)")" = healthy ]; }
+until_ "makes a backup at once" has_backups 1
+until_ "and is healthy" is_healthy
+is "as its own user, for it alone" "$(stat -c '%u %a' "$BACKUP_FOLDER")" "10001 700"
+if clear_text "$BACKUP_FOLDER"; then wrong "clear text is in the profile's backup"; fi
+is "it sees its own addresses only" "$(within_backup 'ls /secrets' | tr '\n' ' ')" "identity.url machine_registry.url orchestrator.url session_store.url voice_gateway.url "
+says "and writes to no database" "permission denied" within_backup 'PGOPTIONS="-c default_transaction_read_only=off" psql "$(cat /secrets/identity.url)" -c "DELETE FROM kept"'
+says "nor to its own root" "Read-only file system" within_backup 'touch /opt/ensemble/x'
+works "the secrets, by the script" deploy/compose/backup.sh "$work/full"
+profile=$(newest "$BACKUP_FOLDER")
+full=$(newest "$work/full")
+says "a volume with data is refused" "volume is not empty" deploy/compose/restore.sh "$full"
+works "everything removed" dc down --volumes --timeout 10
+works "the profile's backup with those secrets is restored" env BACKUP_SECRETS="$full/secrets.tar.age" deploy/compose/restore.sh "$profile"
+is "with the same rows" "$(rows)" "$before"
+works "everything removed again" dc down --volumes --timeout 10
+works "the script's is restored" deploy/compose/restore.sh "$full"
+is "with the same rows, too" "$(rows)" "$before"
 echo "backup-test: everything holds"

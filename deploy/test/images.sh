@@ -69,5 +69,16 @@ if has_image python:3.12-slim-bookworm; then
 else
     echo "skipped: image voice-agent (python:3.12-slim-bookworm can be had from no registry)"
 fi
+image=${prefix}backup:$version
+postgres=${POSTGRES_IMAGE:-postgres:17-bookworm}
+if has_image "$postgres"; then
+    DOCKER_BUILDKIT=$buildkit "$docker" build --quiet --network "$network" -t "$image" --build-arg "POSTGRES_IMAGE=$postgres" \
+        --build-arg "VERSION=$version" deploy/backup >/dev/null
+    echo "$image is $((($(inspect '{{.Size}}') - $("$docker" image inspect --format '{{.Size}}' "$postgres")) / 1048576)) MiB beyond $postgres"
+    [ "$(inspect '{{.Config.User}}')" = 10001:10001 ] || wrong "backup does not run as 10001"
+    within 'pg_dump --version >/dev/null && age --version >/dev/null' || wrong "backup has no pg_dump or no age"
+else
+    echo "skipped: image backup ($postgres can be had from no registry)"
+fi
 [ $failed = 0 ] && echo "images: all hold"
 exit $failed
