@@ -44,13 +44,15 @@ export class Starting {
 
   static async prepare(account: Account, start: Start): Promise<Starting> {
     const { keys, userId } = account;
-    const { list } = await account.own(10_000);
     const { machineId, mode = "ask" } = start;
     if (mode === "bypass" && !(await account.isPrimary())) {
       throw new Refused("This device is a linked one, and only a primary one starts a session in bypass. Take another mode.");
     }
-    const machine = list.machine(machineId);
-    if (!machine) throw new Refused("This machine has no key in your list of devices, so nothing can be sealed for it. Link it first.");
+    // A machine that has only just joined is not in a list that was read before.
+    const machine = (await account.own(10_000)).list.machine(machineId) ?? (await account.own(0)).list.machine(machineId);
+    if (!machine) {
+      throw new Refused("This machine has no key in your list of devices, so nothing can be sealed for it. Run `ensemble runner` there on a primary device, or link it in the settings.");
+    }
     if (!start.directory.startsWith("/")) throw new Refused("The directory must be an absolute path on the machine.");
     const now = Date.now();
     const task: SessionTask = {
