@@ -64,7 +64,7 @@ function follow(signal: AbortSignal): Promise<void> {
   const { client, userId } = mine();
   const onHint = ({ kind, id }: Hint): void => {
     if (kind === "all") void readAll(signal);
-    else if (kind === "session" && id) soon(id, signal);
+    else if ((kind === "session" || kind === "share") && id) soon(id, signal);
     if (kind === "machine" || kind === "all") machinesChanged();
     if (kind === "run" || kind === "all") runChanges.update((count) => count + 1);
   };
