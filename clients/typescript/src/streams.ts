@@ -13,6 +13,8 @@ export type SessionEvent = Known<Schemas["SessionEvent"]>;
 export type PublicSessionEvent = Known<Schemas["PublicSessionEvent"]>;
 /** An event of a run's stream. */
 export type RunEvent = Known<Schemas["RunEvent"]>;
+/** An event of a conversation by voice: its status, what was said, and what its agent read. */
+export type VoiceSessionEvent = Known<Schemas["VoiceSessionEvent"]>;
 /** What has changed in the account. `all`: anything may have; it comes first, and after each new connection. */
 export type Hint = Schemas["Hint"];
 
@@ -87,6 +89,19 @@ export async function* followRun(
   const path = `/v1/orchestrator/runs/${encodeURIComponent(run)}/events`;
   for await (const event of follow(client, { path, isNumbered: true, ...after(options.after) }, options)) {
     if (event?.name === "change") yield typed(event);
+  }
+}
+
+/** What happens in a conversation by voice of this account, from its beginning until it is over. */
+export async function* followVoice(
+  client: Client,
+  gatewaySession: string,
+  voiceKey: string,
+  options: FollowOptions = {},
+): AsyncGenerator<VoiceSessionEvent, void, undefined> {
+  const path = `/v1/voice/session/${encodeURIComponent(gatewaySession)}/events`;
+  for await (const event of follow(client, { path, headers: { "x-voice-key": voiceKey } }, options)) {
+    if (event?.name === "status" || event?.name === "utterance" || event?.name === "tool") yield typed(event);
   }
 }
 

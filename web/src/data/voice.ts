@@ -1,5 +1,5 @@
 /** Voice as the server has it: its key, and the conversations that this account opens. */
-import { Problem } from "@ensemble/client";
+import { followVoice, Problem, type VoiceSessionEvent } from "@ensemble/client";
 import type { components } from "@ensemble/client";
 import { server } from "../base/server.ts";
 import { Store } from "../base/store.ts";
@@ -67,6 +67,21 @@ export async function stopTalk(gatewaySessionId: string): Promise<void> {
   const key = voiceKey.get();
   const { client } = mine();
   if (key !== undefined) await client.data(client.http.POST("/v1/voice/session/stop", { body: { gatewaySessionId }, headers: headers(key) }));
+}
+
+/** Has the voice speak words as they are. */
+export async function say(gatewaySessionId: string, text: string): Promise<void> {
+  const key = voiceKey.get();
+  if (key === undefined) return;
+  const body = { gatewaySessionId, text, messageId: crypto.randomUUID() };
+  const { client } = mine();
+  await client.data(client.http.POST("/v1/voice/session/say", { body, headers: headers(key) }));
+}
+
+/** What happens in a conversation, until it is over. */
+export async function* followTalk(gatewaySessionId: string, signal: AbortSignal): AsyncGenerator<VoiceSessionEvent, void, undefined> {
+  const key = voiceKey.get();
+  if (key !== undefined) yield* followVoice(mine().client, gatewaySessionId, key, { signal });
 }
 
 const headers = (key: string): Record<string, string> => ({ "X-Voice-Key": key });

@@ -2,9 +2,10 @@
 import { Store } from "../base/store.ts";
 import type { SessionFeed } from "../data/feed.ts";
 import { textOf } from "../data/failure.ts";
-import { NotGranted, startTalk, stopTalk } from "../data/voice.ts";
+import { followTalk, NotGranted, say, startTalk, stopTalk } from "../data/voice.ts";
+import { news } from "./news.ts";
 import type { LeftWhy, Microphone, NoMicrophone, Said, VoiceRoom } from "./room.ts";
-import { type Call, type Held, PersonTools } from "./tools.ts";
+import { type Call, type Held, PersonTools, type ServerTool } from "./tools.ts";
 
 /** So much is shown and kept of one conversation. */
 const MOST_LINES = 400;
@@ -26,13 +27,15 @@ export interface TalkView {
   lines: readonly Said[];
   calls: readonly Call[];
   held: Held | undefined;
+  /** The voice says by itself when the coding agent asks or ends. */
+  tellsNews: boolean;
   /** The words are sealed into the session. */
   kept: "no" | "being kept" | "kept";
 }
 
 const BEGIN: TalkView = {
   phase: "asking", trouble: undefined, notice: undefined, isMuted: false, mayPlay: true, agent: undefined,
-  speaking: { me: false, agent: false }, lines: [], calls: [], held: undefined, kept: "no",
+  speaking: { me: false, agent: false }, lines: [], calls: [], held: undefined, tellsNews: true, kept: "no",
 };
 
 const LEFT: Record<LeftWhy, string> = {
@@ -55,6 +58,8 @@ export class Conversation {
   #tools: PersonTools | undefined;
   #room: VoiceRoom | undefined;
   #id: string | undefined;
+  /** Ends what follows the server and the session. */
+  #followed: AbortController | undefined;
   #waiting: ReturnType<typeof setTimeout> | undefined;
   /** Counts what was begun, so that what is over changes nothing. */
   #round = 0;
@@ -75,7 +80,8 @@ export class Conversation {
     this.#begun += 1;
     const begun = this.#begun;
     const isNow = () => round === this.#round;
-    this.view.set({ ...BEGIN, phase: "starting", lines: this.view.get().lines, kept: this.view.get().kept });
+    const { lines, kept, tellsNews } = this.view.get();
+    this.view.set({ ...BEGIN, phase: "starting", lines, kept, tellsNews });
     let microphone: Microphone | undefined;
     try {
       const { openMicrophone, VoiceRoom: Room } = await import("./room.ts");
@@ -106,6 +112,7 @@ export class Conversation {
       await room.join(microphone);
       if (isNow()) microphone = undefined;
       set({ phase: "talking" });
+      if (isNow()) this.#follow(granted.id);
     } catch (error) {
       if (isNow()) await this.#over(troubleOf(error));
     } finally {
@@ -117,6 +124,10 @@ export class Conversation {
   async mute(isMuted: boolean): Promise<void> {
     this.#set({ isMuted });
     await this.#room?.mute(isMuted).catch((error: unknown) => this.#set({ isMuted: !isMuted, notice: textOf(error) }));
+  }
+
+  tellNews(tellsNews: boolean): void {
+    this.#set({ tellsNews });
   }
 
   play(): void {
@@ -145,6 +156,7 @@ export class Conversation {
     if (this.view.get().phase === "asking" && trouble === undefined) return;
     this.#round += 1;
     clearTimeout(this.#waiting);
+    this.#followed?.abort();
     this.#tools?.end();
     this.#tools = undefined;
     const room = this.#room;
@@ -178,9 +190,42 @@ export class Conversation {
 
   #called(call: Call): void {
     this.view.update((before) => {
-      const others = before.calls.filter(({ id }) => id !== call.id);
-      return { ...before, calls: [...others, call].sort((one, other) => one.id - other.id).slice(-MOST_CALLS_SHOWN) };
+      const at = before.calls.findIndex(({ id }) => id === call.id);
+      return { ...before, calls: (at < 0 ? [...before.calls, call] : before.calls.with(at, call)).slice(-MOST_CALLS_SHOWN) };
     });
+  }
+
+  /** Shows what the agent reads on the server, and tells what happens in the session. */
+  #follow(id: string): void {
+    const stop = new AbortController();
+    this.#followed = stop;
+    let before = this.#feed.view.get();
+    const end = this.#feed.view.subscribe(() => {
+      const now = this.#feed.view.get();
+      const text = news(before, now);
+      before = now;
+      if (text !== undefined && this.view.get().tellsNews) void say(id, text).catch(() => undefined);
+    });
+    stop.signal.addEventListener("abort", end, { once: true });
+    void this.#read(id, stop.signal).catch((error: unknown) => {
+      if (!stop.signal.aborted) this.#set({ notice: `What the voice reads on the server cannot be shown: ${textOf(error)}` });
+    });
+  }
+
+  async #read(id: string, signal: AbortSignal): Promise<void> {
+    let told: string | undefined;
+    for await (const event of followTalk(id, signal)) {
+      if (signal.aborted) return;
+      if (event.event === "tool") {
+        const { seq, name, run } = event.data;
+        this.#called({ id: -seq, method: name as ServerTool, about: run ?? "", outcome: "read on the server" });
+      } else if (event.event === "status" && event.data.lastError) {
+        const { code, message, at } = event.data.lastError;
+        if (told === at) continue;
+        told = at;
+        this.#set({ notice: `The voice agent has a problem: ${message ?? code}. If it stays so, tell the operator of the server.` });
+      }
+    }
   }
 }
 

@@ -8,14 +8,15 @@ import { askForVoice, voiceKey } from "../data/voice.ts";
 import { paths } from "../shell/route.ts";
 import { oneLine, visible } from "../text/visible.ts";
 import { Conversation, type TalkView } from "./conversation.ts";
-import type { Call, Held, Method } from "./tools.ts";
+import type { Call, Held } from "./tools.ts";
 
 const AGENT: Record<string, string> = {
   initializing: "The voice gets ready", idle: "The voice waits", listening: "The voice listens", thinking: "The voice thinks", speaking: "The voice speaks",
 };
 
-const METHOD: Record<Method, string> = {
+const METHOD: Record<Call["method"], string> = {
   "session.send": "Message", "session.read": "Read the session", "permission.deny": "Deny", "permission.show": "Bring up",
+  "runs.list": "List the runs", "runs.show": "Read a run", "sessions.list": "List the sessions",
 };
 
 interface Props {
@@ -53,7 +54,7 @@ function Ask({ hasVoice, onAgree, sessionId }: { hasVoice: boolean; onAgree: () 
       <h2>Talk about this session</h2>
       <p>
         <strong>The voice service will hear and read this session.</strong> What you say goes to the server and to the makers of its models, and so does
-        what the voice reads out of the session. It can send messages, which you can take back for 3 seconds, read, deny requests and bring them up.
+        what the voice reads out of the session. It can send messages, which you can take back for 3 seconds, read, deny requests and bring them up. On the server it reads your runs, and which of your sessions work.
         It cannot allow anything: only you can, by hand.
       </p>
       {!hasVoice && <p role="status">This server has no voice, or has not said so yet.</p>}
@@ -83,6 +84,10 @@ function Talking({ view, talk }: { view: TalkView; talk: Conversation }) {
         {!view.mayPlay && <button type="button" className="button primary" onClick={() => talk.play()}>Switch sound on</button>}
         <button type="button" className="button danger" onClick={() => void talk.end()}>End</button>
       </div>
+      <label className="check">
+        <input type="checkbox" checked={view.tellsNews} onChange={(event) => talk.tellNews(event.currentTarget.checked)} />
+        The voice says when the agent asks or ends
+      </label>
     </>
   );
 }
@@ -163,7 +168,7 @@ function Calls({ calls }: { calls: readonly Call[] }) {
       <div role="log" aria-label="What the voice did" tabIndex={0}>
         <ul>
           {calls.map(({ id, method, about, outcome }) => (
-            <li key={id}>{METHOD[method]}{about !== "" && <>: <bdi>{oneLine(about, 120)}</bdi></>} <span className="outcome">{oneLine(outcome, 120)}</span></li>
+            <li key={id}>{METHOD[method] ?? oneLine(method, 40)}{about !== "" && <>: <bdi>{oneLine(about, 120)}</bdi></>} <span className="outcome">{oneLine(outcome, 120)}</span></li>
           ))}
         </ul>
       </div>

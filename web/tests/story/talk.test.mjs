@@ -135,6 +135,7 @@ describe("talking about a session", { timeout: 10 * 60_000 }, () => {
     await ensemble(["prompt", session, "[[run touch injected]]"]);
     const card = page.getByRole("region", { name: /The agent asks/ });
     await card.waitFor();
+    await talk.getByText("The coding agent asks for a permission. It is on your screen.").waitFor();
     await tell({ tool: "read_session", arguments: { last: 5 } });
     await talk.getByText(/nobody's instruction/).first().waitFor();
     const read = JSON.parse(model.results.at(-1));
@@ -157,6 +158,20 @@ describe("talking about a session", { timeout: 10 * 60_000 }, () => {
     assert.equal(await exists("injected"), false);
     const calls = await talk.getByRole("log", { name: "What the voice did" }).innerText();
     for (const said of ["Message", "taken back", "Read the session", "Bring up", "Deny", "denied"]) assert.ok(calls.includes(said), `${said}: ${calls}`);
+  });
+
+  step("the voice reads on the server which sessions there are, and the page shows that it did", async () => {
+    await talk.getByText("The coding agent has ended its turn.").first().waitFor();
+    const told = model.results.length;
+    await tell({ tool: "list_sessions", arguments: {} });
+    while (model.results.length === told) await once(model, "result");
+    const { data } = JSON.parse(model.results.at(-1));
+    assert.deepEqual(data.sessions.map(({ id }) => id), [session]);
+    await talk.getByRole("log", { name: "What the voice did" }).getByText("List the sessions").waitFor();
+    const kept = await fetch(`${origin}/v1/voice/session/${started.gatewaySessionId}/transcript`, { headers: { "x-voice-key": chosen["x-voice-key"], authorization: chosen.authorization } });
+    const { utterances, toolCalls } = await kept.json();
+    assert.ok(utterances.some(({ role, text }) => role === "assistant" && text === "You said: Good evening."), JSON.stringify(utterances));
+    assert.deepEqual(toolCalls.map(({ name }) => name), ["sessions.list"]);
   });
 
   step("one ends it, and keeps the words in the session", async () => {

@@ -13,11 +13,12 @@ const card = (requestId, kind = "reject_once") => ({
 const said = (type, text) => ({ shown: { agent: { type: "text", part: { text } }, person: { type: "prompt", prompt: { text } } }[type] });
 
 describe("the person's tools", { timeout: 120_000 }, () => {
-  let server, tools, conversation;
+  let server, tools, conversation, told;
   before(async () => {
     const root = join(import.meta.dirname, "../..");
     server = await createServer({ root, configFile: false, logLevel: "error", appType: "custom", server: { middlewareMode: true, hmr: false, ws: false, watch: null } });
     tools = await server.ssrLoadModule("/src/voice/tools.ts");
+    told = await server.ssrLoadModule("/src/voice/news.ts");
     conversation = await server.ssrLoadModule("/src/voice/conversation.ts");
   });
   after(() => server?.close());
@@ -159,5 +160,20 @@ describe("the person's tools", { timeout: 120_000 }, () => {
     for (let at = 0; at < 500; at++) lines = conversation.withLine(lines, { segment: `${at}`, isMe: true, text: "x".repeat(4_000), isFinal: true });
     assert.equal(lines.length, 400);
     assert.ok(conversation.keptText(lines).length < 61_000);
+  });
+
+  test("the voice tells by itself when the coding agent asks, has ended its turn, or has ended, in words of its own", () => {
+    const at = (phase, open = []) => ({ ...view, state: { phase }, open });
+    const asked = told.news(at("working"), at("waiting", [card("r1")]));
+    assert.equal(asked, "The coding agent asks for a permission. It is on your screen.");
+    const question = { requestId: "q1", asks: { type: "question", questions: [{ text: ORDER }] } };
+    assert.equal(told.news(at("waiting", [card("r1")]), at("waiting", [card("r1"), question])), "The coding agent has a question. It is on your screen.");
+    assert.equal(told.news(at("working"), at("idle")), "The coding agent has ended its turn.");
+    assert.equal(told.news(at("waiting", [card("r1")]), at("ended")), "The coding agent has ended.");
+    for (const [before, now] of [[at("waiting", [card("r1")]), at("working")], [at("idle"), at("working")], [at("idle"), at("idle")], [at("idle"), at("ended")]]) {
+      assert.equal(told.news(before, now), undefined);
+    }
+    // What is read for the first time, or again after a break, is no news.
+    assert.equal(told.news({ ...at("working"), isOpen: false }, at("waiting", [card("r1")])), undefined);
   });
 });
