@@ -77,7 +77,7 @@ export function Start() {
             </label>
             <label className="field">
               <span>Directory</span>
-              <input className="input mono" value={where} required pattern="/.*" placeholder="/home/me/project" list="recent" autoComplete="off" spellCheck={false}
+              <input className="input mono" value={where} required pattern="/.*" title="The path of a folder on that machine, from / on" placeholder="/home/me/project" list="recent" autoComplete="off" spellCheck={false}
                 onChange={(event) => setDirectory(event.target.value)} />
               <datalist id="recent">{recent.map((path) => <option key={path} value={path} />)}</datalist>
             </label>
@@ -103,9 +103,10 @@ export function Start() {
               <span>First prompt</span>
               <textarea className="input" rows={5} value={prompt} maxLength={600_000} dir="auto" onChange={(event) => setPrompt(event.target.value)} />
             </label>
+            {!agent && <p className="muted" role="status">No agent can be started on this machine: the list of agents says why.</p>}
             {error !== undefined && <p className="error-text" role="alert">{error}</p>}
             <div className="actions">
-              <button type="submit" className="button primary" disabled={said !== undefined || !agent || where.trim() === ""}>Start</button>
+              <button type="submit" className="button primary" disabled={said !== undefined || !agent}>Start</button>
               {said !== undefined && <span className="soft" role="status">{said}</span>}
             </div>
           </form>
