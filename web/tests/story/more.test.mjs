@@ -1,4 +1,4 @@
-// What the other stories leave out: pictures, plans, people without an agent, looks, machines; and everything by keys alone.
+// What the other stories leave out: pictures, plans, people without an agent, looks, machines.
 //
 // `crates/cli/tests/stories/page.rs` runs this as it runs the first one.
 import assert from "node:assert/strict";
@@ -144,73 +144,10 @@ describe("the rest of the page", { timeout: 10 * 60_000 }, () => {
     checked();
   });
 
-  step("all of it is done by keys alone", async () => {
-    const { page, checked } = me;
-    /** Moves the focus on until it is on what has this name. */
-    const tabTo = async (name) => {
-      for (let count = 0; count < 80; count++) {
-        await page.keyboard.press("Tab");
-        const at = await page.evaluate(() => {
-          const one = document.activeElement;
-          const label = one?.labels?.[0]?.textContent ?? "";
-          return { name: `${one?.getAttribute("aria-label") ?? ""} ${label} ${one?.textContent ?? ""}`.trim(), isShown: one ? getComputedStyle(one).outlineStyle !== "none" || one.matches("textarea, input") : false };
-        });
-        if (!name.test(at.name)) continue;
-        assert.ok(at.isShown, `nobody sees where the focus is: ${at.name}`);
-        return;
-      }
-      assert.fail(`the focus does not come to ${name}`);
-    };
-    await page.goto(origin);
-    await page.getByRole("main").getByRole("link", { name: /The rest/ }).waitFor();
-    await page.keyboard.press("Tab");
-    await page.keyboard.press("Enter");
-    await page.keyboard.press("Control+k");
-    await page.keyboard.type("the rest");
-    await page.getByRole("option", { name: /The rest/ }).waitFor();
-    await page.keyboard.press("Enter");
-    await page.getByRole("heading", { name: "The rest" }).waitFor();
-    await phase(page, /Ready|Parked/).waitFor();
-    await tabTo(/^Prompt/);
-    await page.keyboard.type("[[run touch keys]]");
-    await page.keyboard.press("Enter");
-    await page.getByRole("region", { name: /The agent asks/ }).waitFor();
-    await page.goto(page.url());
-    await page.getByRole("region", { name: /The agent asks/ }).waitFor();
-    await tabTo(/^(Yes|Allow)/);
-    // Buttons take nothing just after they appeared.
-    await page.waitForFunction(() => document.activeElement?.getAttribute("aria-disabled") === "false");
-    await page.keyboard.press("Enter");
-    await page.getByRole("log").getByText(/allowed by you/).first().waitFor();
-    await phase(page, "Ready").waitFor();
-    assert.ok(await exists("keys"));
-    await tabTo(/^Details/);
-    await page.keyboard.press("Enter");
-    await page.getByRole("dialog", { name: "Session" }).waitFor();
-    await tabTo(/Title/);
-    await page.keyboard.press("Control+a");
-    await page.keyboard.type("By keys");
-    await page.keyboard.press("Enter");
-    await page.getByRole("heading", { name: "By keys" }).waitFor();
-    await page.keyboard.press("Control+k");
-    await page.keyboard.type("machines");
-    await page.keyboard.press("Enter");
-    await page.getByRole("heading", { name: "Machines" }).waitFor();
-    await page.getByRole("button", { name: /^Delete/ }).first().waitFor();
-    await tabTo(/^Delete/);
-    await page.keyboard.press("Enter");
-    await page.getByText("Its sessions stay to be read.").waitFor();
-    await accessible(page, "deleting a machine");
-    await pictures(page, "machine-delete");
-    await tabTo(/^Keep/);
-    await page.keyboard.press("Enter");
-    await page.getByText("Its sessions stay to be read.").waitFor({ state: "detached" });
-    checked();
-  });
-
   step("a machine is deleted", async () => {
     const { page, checked } = me;
     runner.kill();
+    await page.goto(`${origin}/machines`);
     const machine = page.getByRole("main").getByRole("listitem");
     await machine.getByRole("button", { name: /^Delete/ }).first().click();
     await machine.getByRole("button", { name: "Delete it" }).click();

@@ -21,6 +21,11 @@ fn a_person_does_the_rest_of_the_page() {
     tell("more");
 }
 
+#[test]
+fn a_person_does_all_of_it_by_keys_alone() {
+    tell("keys");
+}
+
 /// Tells one of the stories, with a server and a terminal of its own.
 fn tell(story: &str) {
     let server = User::new(None);
