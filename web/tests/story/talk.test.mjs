@@ -161,12 +161,13 @@ describe("talking about a session", { timeout: 10 * 60_000 }, () => {
   });
 
   step("the voice reads on the server which sessions there are, and the page shows that it did", async () => {
-    await talk.getByText("The coding agent has ended its turn.").first().waitFor();
+    // As the last words: a text that comes while they are spoken ends them.
+    await talk.getByRole("list", { name: "Words" }).locator("li:last-child", { hasText: "The coding agent has ended its turn." }).waitFor();
     const told = model.results.length;
     await tell({ tool: "list_sessions", arguments: {} });
     while (model.results.length === told) await once(model, "result");
     const { data } = JSON.parse(model.results.at(-1));
-    assert.deepEqual(data.sessions.map(({ id }) => id), [session]);
+    assert.deepEqual(data.sessions.map(({ ref }) => ref), [session]);
     await talk.getByRole("log", { name: "What the voice did" }).getByText("List the sessions").waitFor();
     const kept = await fetch(`${origin}/v1/voice/session/${started.gatewaySessionId}/transcript`, { headers: { "x-voice-key": chosen["x-voice-key"], authorization: chosen.authorization } });
     const { utterances, toolCalls } = await kept.json();
