@@ -34,6 +34,9 @@ RENDERINGS = {
                    "--set-json", 'defaults.extraVolumes=[{"name":"ca","configMap":{"name":"database-ca"}}]',
                    "--set-json", 'defaults.extraVolumeMounts=[{"name":"ca","mountPath":"/etc/database-ca","readOnly":true}]',
                    "--set-json", 'extraObjects=[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"{{ .Release.Name }}-mine"}}]'],
+    "voice-agent": BASE + ["--set", "livekit.url=wss://livekit.example.com", "--set", "livekit.wsUrl=wss://livekit.example.com", "--set", "voiceAgent.enabled=true",
+                           "--set", "voiceAgent.existingSecret=voice-agent", "--set", "voiceAgent.env.VOICE_AGENT_MAX_JOBS=3", "--set", "voiceAgent.env.VOICE_LLM=openai:gpt",
+                           "--set", "voiceAgent.autoscaling.enabled=true", "--set", "monitoring.serviceMonitor.enabled=true"],
     "no-policies-no-migrations": BASE + ["--set", "networkPolicy.enabled=false", "--set", "migrations.mode=off", "--set", "drain.preStopSeconds=0"],
 }
 WRONG_VALUES = [
@@ -45,6 +48,9 @@ WRONG_VALUES = [
     (["--set", "ingress.enabled=true"], "host"),
     (["--set", "telemetry.sampleRatio=2"], "sampleRatio"),
     (["--set", "publicBaseUrl=ensemble.example.com"], "publicBaseUrl"),
+    (["--set", "voiceAgent.enabled=true"], "existingSecret"),
+    (["--set", "voiceAgent.enabled=true", "--set", "voiceAgent.existingSecret=a"], "livekit.url"),
+    (["--set", "voiceAgent.env.LIVEKIT_API_SECRET=x"], "LIVEKIT_API_SECRET"),
     (["--set", "image.registry="], "registry"),
     (["--set", "image.registry=registry.example.com"], "registry"),
     (["--set", "image.digests.identity=latest"], "digests"),
@@ -183,7 +189,7 @@ def keeps_promises(checks, name, objects, values):
         for kind in ("Service", "ServiceAccount", "PodDisruptionBudget") + (("NetworkPolicy",) if "NetworkPolicy" in by_kind else ()):
             checks.that(full in by_kind[kind], f"{name}: {service} has no {kind}")
         checks.that(by_kind["Service"][full]["spec"]["selector"].items() <= labels.items(), f"{name}: Service of {service}")
-        if "HorizontalPodAutoscaler" in by_kind:
+        if "HorizontalPodAutoscaler" in by_kind and name != "voice-agent":
             checks.that(full in by_kind["HorizontalPodAutoscaler"] and "replicas" not in deployment["spec"], f"{name}: autoscaling of {service}")
         if "ServiceMonitor" in by_kind:
             wanted = by_kind["ServiceMonitor"][full]["spec"]["selector"]["matchLabels"]
@@ -194,6 +200,10 @@ def keeps_promises(checks, name, objects, values):
             checks.that((f"ensemble-migrate-{service}" in jobs) == (service != "edge-proxy"), f"{name}: migration of {service}")
     if name == "own":
         has_its_own(checks, by_kind)
+    if name == "voice-agent":
+        talks(checks, by_kind)
+    else:
+        checks.that("ensemble-voice-agent" not in by_kind["Deployment"], f"{name}: a voice agent that nobody asked for")
     if name == "10k-users":
         for rule in [rule for group in by_kind["PrometheusRule"]["ensemble"]["spec"]["groups"] for rule in group["rules"]]:
             asked = re.findall(r"ensemble_[a-z0-9_]+(.{0,22})", rule["expr"])
@@ -223,6 +233,25 @@ def has_its_own(checks, by_kind):
     voice = [f"{kind} {thing}" for kind, things in by_kind.items() for thing in things if "voice" in thing]
     edge = json.dumps(by_kind["Deployment"]["ensemble-edge-proxy"])
     checks.that(not voice and "VOICE_GATEWAY_URL" not in edge, f"voice is off and there is {voice}")
+
+
+def talks(checks, by_kind):
+    """The voice agent has a secret of its own and none of the services', and ends after its conversations."""
+    spec = by_kind["Deployment"]["ensemble-voice-agent"]["spec"]["template"]["spec"]
+    container = spec["containers"][0]
+    env = {e["name"]: e["value"] for e in container["env"]}
+    checks.that(container["envFrom"] == [{"secretRef": {"name": "voice-agent"}}], f"secrets of the voice agent: {container['envFrom']}")
+    checks.that("ensemble-secrets" not in json.dumps(spec), "the voice agent can read the services' secret")
+    checks.that(spec["terminationGracePeriodSeconds"] == 3630, "the voice agent is killed in a conversation")
+    checks.that(env["LIVEKIT_URL"] == "wss://livekit.example.com" and env["VOICE_AGENT_MAX_JOBS"] == "3" and env["VOICE_LLM"] == "openai:gpt", f"{env}")
+    checks.that(container["image"].startswith("registry.example.com/ensemble/voice-agent:"), container["image"])
+    checks.that(container["livenessProbe"].get("tcpSocket") is not None, "LiveKit's absence ends conversations")
+    scaler = by_kind["HorizontalPodAutoscaler"]["ensemble-voice-agent"]["spec"]
+    checks.that(scaler["metrics"][0]["resource"]["target"]["averageUtilization"] < 100 * float(env["VOICE_AGENT_LOAD_MAX"]), "more agents come when those there take nothing")
+    ingress = by_kind["NetworkPolicy"]["ensemble-voice-agent"]["spec"]["ingress"]
+    checks.that([p["port"] for rule in ingress for p in rule["ports"]] == [8095] and all(rule.get("from") for rule in ingress), f"who reaches the voice agent: {ingress}")
+    reached = json.dumps([by_kind["NetworkPolicy"][f"ensemble-{service}"] for service in SERVICES if service != "edge-proxy"])
+    checks.that("voice-agent" not in reached, "the voice agent reaches a service beside the edge")
 
 
 def reaches_internal(checks, name, by_kind):

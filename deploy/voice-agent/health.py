@@ -30,17 +30,26 @@ class Jobs:
     def __init__(self, most: int, load_max: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._most, self._load_max, self._clock = most, load_max, clock
         self._begun: dict[str, float] = {}
+        self._running = 0
         self._failures = 0
         self._processors: Processors | None = None
 
     def load(self, server: Any) -> float:
         """The load for LiveKit. `load_max` is reached with the last conversation that is allowed."""
+        self._running = len(server.active_jobs)
         if self._load_max >= 1:
             # All of the processors are allowed, and LiveKit sends nothing to a worker whose load is 1.
-            return self.share(len(server.active_jobs))
+            return self.share(self._running)
         if self._processors is None:
             self._processors = Processors()
-        return max(self._processors.load(), self.share(len(server.active_jobs)))
+        return max(self._processors.load(), self.share(self._running))
+
+    def metrics(self) -> str:
+        """What autoscalers and dashboards read (Prometheus' text format)."""
+        return (
+            f"# TYPE voice_agent_jobs gauge\nvoice_agent_jobs {self._running}\n"
+            f"# TYPE voice_agent_jobs_max gauge\nvoice_agent_jobs_max {self._most}\n"
+        )
 
     def share(self, running: int) -> float:
         return self._load_max * running / self._most
@@ -103,7 +112,7 @@ def free_port() -> int:
 
 
 async def serve(jobs: Jobs, host: str, port: int, library_port: int) -> None:
-    """Answers 200 on `/` as long as the worker is registered and takes jobs, else 503 with the reason."""
+    """Answers 200 on `/` as long as the worker is registered and takes jobs, else 503 with the reason; `/metrics` has how many it does."""
     import aiohttp
     from aiohttp import web
 
@@ -119,8 +128,11 @@ async def serve(jobs: Jobs, host: str, port: int, library_port: int) -> None:
                 reason = "the worker does not answer"
         return web.Response(status=503, text=reason) if reason else web.Response(text="OK")
 
+    async def metrics(_: web.Request) -> web.Response:
+        return web.Response(text=jobs.metrics())
+
     app = web.Application()
-    app.add_routes([web.get("/", healthy)])
+    app.add_routes([web.get("/", healthy), web.get("/metrics", metrics)])
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, host, port).start()

@@ -42,6 +42,12 @@ class TestJobs(unittest.IsolatedAsyncioTestCase):
         jobs = Jobs(4, 1.0)
         self.assertEqual([jobs.load(SimpleNamespace(active_jobs=[None] * running)) for running in (0, 2, 4)], [0.0, 0.5, 1.0])
 
+    def test_the_number_of_conversations_is_a_metric(self):
+        jobs = Jobs(4, 1.0)
+        jobs.load(SimpleNamespace(active_jobs=[None] * 3))
+        self.assertIn("\nvoice_agent_jobs 3\n", jobs.metrics())
+        self.assertIn("\nvoice_agent_jobs_max 4\n", jobs.metrics())
+
     async def test_a_worker_whose_jobs_do_not_start_is_not_healthy(self):
         never = asyncio.Event()
         stuck = asyncio.create_task(self.jobs.take(Request("a", never.wait)))
