@@ -50,6 +50,7 @@ server = AgentServer(
     # A conversation that ends its process, as an overloaded join can (livekit/python-sdks#785), ends no other one.
     job_executor_type=JobExecutorType.PROCESS,
     num_idle_processes=IDLE_PROCESSES,
+    drain_timeout=int(os.environ.get("VOICE_AGENT_DRAIN_SECONDS") or 3600),
     load_fnc=jobs.load,
     load_threshold=LOAD_MAX,
     host="127.0.0.1",
