@@ -1,6 +1,9 @@
 /** The room of one conversation on LiveKit. The only file that knows livekit-client, and it is loaded when somebody talks. */
-import { ConnectionState, createLocalAudioTrack, DisconnectReason, type LocalAudioTrack, type LocalTrack, MediaDeviceFailure, ParticipantKind, Room, RoomEvent, RpcError, Track, type TextStreamReader } from "livekit-client";
+import { ConnectionState, createLocalAudioTrack, DisconnectReason, type LocalAudioTrack, type LocalTrack, MediaDeviceFailure, ParticipantKind, Room, RoomEvent, RpcError, setLogLevel, Track, type TextStreamReader } from "livekit-client";
 import { METHODS, type PersonTools, Refusal } from "./tools.ts";
+
+// It writes errors about connections that the server has ended in good order. What goes wrong is said on the screen.
+setLogLevel("silent");
 
 /** Where LiveKit says what was said, and its names of what goes with it. */
 const TRANSCRIPTION = "lk.transcription";
