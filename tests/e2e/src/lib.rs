@@ -52,6 +52,7 @@ impl Stack {
             ("LIMIT_DEVICE_LINK", "0"),
             ("LIMIT_NEW_ACCOUNTS", "0"),
             ("MAX_CONNECTIONS_PER_ADDRESS", "20000"),
+            ("VOICE_WRONG_KEYS_PER_MINUTE", "0"),
             ("VOICE_PUBLIC_KEY", VOICE_KEY),
             ("LIVEKIT_URL", "http://127.0.0.1:9"),
             ("LIVEKIT_API_KEY", "test-key"),

@@ -27,6 +27,15 @@ fn texts<'a>(log: &'a [Value], kind: &str) -> Vec<&'a str> {
     log.iter().filter(|body| body["type"] == kind).filter_map(|body| body["text"].as_str()).collect()
 }
 
+/// Whether a file below the folder has the text.
+fn has_text(folder: &Path, text: &str) -> bool {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).any(|path| match path.is_dir() {
+        true => has_text(&path, text),
+        false => fs::read_to_string(&path).is_ok_and(|content| content.contains(text)),
+    })
+}
+
 /// A session with a turn that has ended, and one in which the agent asks.
 fn asks(user: &User, place: &Place) -> String {
     let session = place.start(&["claude", "[[say first]]"]);
@@ -144,6 +153,9 @@ fn of_two_copies_of_a_machine_the_one_that_was_started_last_hosts() {
     let session = first.start(&["claude", "[[say first]]"]);
     turns(user, &session, 1);
     assert!(runs_in(user.home()));
+    // claude writes its conversation a moment after it was said.
+    let conversations = user.home().join(".claude/projects");
+    until("the conversation in claude's files", || has_text(&conversations, r#""text":"first""#).then_some(()));
     let mut cp = std::process::Command::new("cp");
     assert!(cp.args(["-a", "-T"]).args([user.home(), copy.home()]).status().unwrap().success());
 

@@ -41,7 +41,7 @@ fn every_operation_has_an_id_of_its_own_and_every_stream_a_schema() {
             streams += 1;
         }
     }
-    assert_eq!(streams, 4);
+    assert_eq!(streams, 5);
 }
 
 #[test]
