@@ -1,11 +1,10 @@
 #!/bin/sh
-# One role and one database for each service; none can open another's, but the role of backups, which reads them all. Runs at every start and changes only what is
-# missing, so that a service that is added later gets its database, too.
+# One role and one database for each service, and none can open another's; the role of backups reads them all. Runs at every
+# start and changes only what is missing, so that a service that is added later gets its database, too.
 set -eu
 export PGHOST=postgres PGUSER=postgres PGPASSWORD PGCONNECT_TIMEOUT=5
 PGPASSWORD=$(cat /secrets/postgres/password)
 
-# The role of backups reads all of them and changes nothing.
 psql --quiet --no-psqlrc --set ON_ERROR_STOP=1 --set password="$(cat /secrets/postgres/backup.role)" <<'SQL'
 SELECT 'CREATE ROLE backup LOGIN' WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'backup') \gexec
 ALTER ROLE backup PASSWORD :'password';
