@@ -47,8 +47,8 @@ class Jobs:
     def metrics(self) -> str:
         """What autoscalers and dashboards read (Prometheus' text format)."""
         return (
-            f"# TYPE voice_agent_jobs gauge\nvoice_agent_jobs {self._running}\n"
-            f"# TYPE voice_agent_jobs_max gauge\nvoice_agent_jobs_max {self._most}\n"
+            f"# TYPE ensemble_voice_agent_jobs gauge\nensemble_voice_agent_jobs {self._running}\n"
+            f"# TYPE ensemble_voice_agent_jobs_max gauge\nensemble_voice_agent_jobs_max {self._most}\n"
         )
 
     def share(self, running: int) -> float:

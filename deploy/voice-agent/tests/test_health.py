@@ -45,8 +45,8 @@ class TestJobs(unittest.IsolatedAsyncioTestCase):
     def test_the_number_of_conversations_is_a_metric(self):
         jobs = Jobs(4, 1.0)
         jobs.load(SimpleNamespace(active_jobs=[None] * 3))
-        self.assertIn("\nvoice_agent_jobs 3\n", jobs.metrics())
-        self.assertIn("\nvoice_agent_jobs_max 4\n", jobs.metrics())
+        self.assertIn("\nensemble_voice_agent_jobs 3\n", jobs.metrics())
+        self.assertIn("\nensemble_voice_agent_jobs_max 4\n", jobs.metrics())
 
     async def test_a_worker_whose_jobs_do_not_start_is_not_healthy(self):
         never = asyncio.Event()
