@@ -7,7 +7,9 @@ mod answer;
 mod apis;
 mod directive;
 mod server;
+mod stored;
 
 pub use apis::Api;
 pub use directive::Directive;
 pub use server::{ModelRequest, StandIn};
+pub use stored::claude_has_stored;

@@ -235,11 +235,10 @@ impl Live<'_> {
         }
     }
 
-    /// Reads until the program's own files have the text. claude writes its conversation a moment after it was said.
+    /// Reads until claude's own files have the text.
     pub(crate) fn until_stored(&mut self, text: &str) {
         let deadline = Instant::now() + SOON;
-        let folder = self.place.home.path().join(".claude/projects");
-        while !has_text(&folder, text) {
+        while !ensemble_model_stand_in::claude_has_stored(self.place.home.path(), text) {
             assert!(Instant::now() < deadline, "{text} is not stored within {SOON:?}: {:#?}", self.events);
             match self.output.recv_timeout(Duration::from_millis(10)) {
                 Ok(bytes) => self.feed(&bytes),
@@ -325,15 +324,6 @@ impl Drop for Live<'_> {
             let _ = self.child.wait();
         }
     }
-}
-
-/// Whether a file below the folder has the text.
-fn has_text(folder: &Path, text: &str) -> bool {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).any(|path| match path.is_dir() {
-        true => has_text(&path, text),
-        false => std::fs::read_to_string(&path).is_ok_and(|content| content.contains(text)),
-    })
 }
 
 /// Beside the target folder: codex warns about homes in the folder for temporary files.

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ensemble_model_stand_in::claude_has_stored;
 use serde_json::Value;
 
 use crate::ensemble::{User, up};
@@ -25,15 +26,6 @@ fn end(user: &User) {
 
 fn texts<'a>(log: &'a [Value], kind: &str) -> Vec<&'a str> {
     log.iter().filter(|body| body["type"] == kind).filter_map(|body| body["text"].as_str()).collect()
-}
-
-/// Whether a file below the folder has the text.
-fn has_text(folder: &Path, text: &str) -> bool {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).any(|path| match path.is_dir() {
-        true => has_text(&path, text),
-        false => fs::read_to_string(&path).is_ok_and(|content| content.contains(text)),
-    })
 }
 
 /// A session with a turn that has ended, and one in which the agent asks.
@@ -153,9 +145,7 @@ fn of_two_copies_of_a_machine_the_one_that_was_started_last_hosts() {
     let session = first.start(&["claude", "[[say first]]"]);
     turns(user, &session, 1);
     assert!(runs_in(user.home()));
-    // claude writes its conversation a moment after it was said.
-    let conversations = user.home().join(".claude/projects");
-    until("the conversation in claude's files", || has_text(&conversations, r#""text":"first""#).then_some(()));
+    until("the conversation in claude's files", || claude_has_stored(user.home(), r#""text":"first""#).then_some(()));
     let mut cp = std::process::Command::new("cp");
     assert!(cp.args(["-a", "-T"]).args([user.home(), copy.home()]).status().unwrap().success());
 
