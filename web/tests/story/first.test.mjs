@@ -8,7 +8,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe } from "node:test";
 import { accessible, launch, person, PHONE, pictures } from "../browser.mjs";
-import { exists, phase, steps, typeThree } from "./people.mjs";
+import { exists, phase, somebodyElse, steps, typeThree } from "./people.mjs";
 import { ensemble } from "./terminal.mjs";
 
 const origin = new URL(process.env.ENSEMBLE_URL).origin;
@@ -164,19 +164,11 @@ describe("the page and a terminal of one account", { timeout: 10 * 60_000 }, () 
 
   step("somebody else gets it, reads it, and then may write", async () => {
     const { page, checked } = me;
-    const guest = await person(browser, origin);
-    await guest.page.goto(origin);
-    await guest.page.getByRole("button", { name: "Make an account" }).click();
-    const wordList = guest.page.getByRole("list", { name: "Recovery words" });
-    await wordList.waitFor();
-    await typeThree(guest.page, await wordList.getByRole("listitem").allInnerTexts());
-    await guest.page.getByRole("heading", { name: "No sessions yet" }).waitFor();
-    await guest.page.goto(`${origin}/settings`);
-    await guest.page.getByText("Account id").waitFor();
+    const guest = await somebodyElse(browser, origin);
     await guest.page.getByLabel("Your name").fill("Gast \u202E<b>");
     await guest.page.getByRole("button", { name: "Save" }).click();
     await guest.page.getByText("Saved").waitFor();
-    const [fingerprint, id] = await guest.page.locator("dd code").allInnerTexts();
+    const { fingerprint, id } = guest;
 
     await page.getByRole("button", { name: "Share" }).click();
     const dialog = page.getByRole("dialog", { name: "Share this session" });

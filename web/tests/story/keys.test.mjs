@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { after, before, describe } from "node:test";
 import { accessible, launch, person, pictures } from "../browser.mjs";
 import { focused, jump, press, tabTo, write } from "./keys.mjs";
-import { exists, phase, steps, typeThree } from "./people.mjs";
+import { exists, phase, somebodyElse, steps } from "./people.mjs";
 import { ensemble } from "./terminal.mjs";
 
 const origin = new URL(process.env.ENSEMBLE_URL).origin;
@@ -112,16 +112,7 @@ describe("everything by keys alone", { timeout: 10 * 60_000 }, () => {
 
   step("a person is added by their account id, after a look at the fingerprint, and removed", async () => {
     const { page, checked } = me;
-    const guest = await person(browser, origin);
-    await guest.page.goto(origin);
-    await guest.page.getByRole("button", { name: "Make an account" }).click();
-    const list = guest.page.getByRole("list", { name: "Recovery words" });
-    await list.waitFor();
-    await typeThree(guest.page, await list.getByRole("listitem").allInnerTexts());
-    await guest.page.getByRole("heading", { name: "No sessions yet" }).waitFor();
-    await guest.page.goto(`${origin}/settings`);
-    await guest.page.getByText("Account id").waitFor();
-    const id = (await guest.page.locator("dd code").nth(1).innerText()).trim();
+    const guest = await somebodyElse(browser, origin);
     await press(page, "button", /^Share/);
     const dialog = page.getByRole("dialog", { name: "Share this session" });
     await write(page, /Account id of the person/, "nobody");
@@ -130,7 +121,7 @@ describe("everything by keys alone", { timeout: 10 * 60_000 }, () => {
     await page.keyboard.press("Shift+Tab");
     await page.keyboard.press("Shift+Tab");
     await page.keyboard.press("Control+a");
-    await page.keyboard.type(id);
+    await page.keyboard.type(guest.id);
     await page.keyboard.press("Enter");
     await dialog.getByText("Their fingerprint is").waitFor();
     await press(page, "button", /It is the same/);

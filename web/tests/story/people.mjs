@@ -4,6 +4,7 @@ import { access } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { person } from "../browser.mjs";
 import { ensemble } from "./terminal.mjs";
 
 /** Whether there is a file of this name where the agent works. */
@@ -22,8 +23,8 @@ export async function typeThree(page, words) {
   await goOn.click();
 }
 
-/** Makes an account in the page, and makes the terminal a device of it. */
-export async function signUp(page, origin) {
+/** Makes an account in the page, and gives its recovery words. */
+async function makeAccount(page, origin) {
   await page.goto(origin);
   await page.getByRole("button", { name: "Make an account" }).click();
   const list = page.getByRole("list", { name: "Recovery words" });
@@ -31,7 +32,23 @@ export async function signUp(page, origin) {
   const words = await list.getByRole("listitem").allInnerTexts();
   await typeThree(page, words);
   await page.getByRole("heading", { name: "No sessions yet" }).waitFor();
+  return words;
+}
+
+/** The same, and makes the terminal a device of it. */
+export async function signUp(page, origin) {
+  const words = await makeAccount(page, origin);
   await ensemble(["login", "--recover", "--server", origin], `${words.join(" ")}\n`);
+}
+
+/** Somebody else with an account, in the settings, which have its fingerprint and its id. */
+export async function somebodyElse(browser, origin) {
+  const guest = await person(browser, origin);
+  await makeAccount(guest.page, origin);
+  await guest.page.goto(`${origin}/settings`);
+  await guest.page.getByText("Account id").waitFor();
+  const [fingerprint, id] = await guest.page.locator("dd code").allInnerTexts();
+  return { ...guest, fingerprint: fingerprint.trim(), id: id.trim() };
 }
 
 /** The steps of one story. Those after one that has failed fail at once. */
