@@ -103,7 +103,7 @@ export function Start() {
               <span>First prompt</span>
               <textarea className="input" rows={5} value={prompt} maxLength={600_000} dir="auto" onChange={(event) => setPrompt(event.target.value)} />
             </label>
-            {!agent && <p className="muted" role="status">No agent can be started on this machine: the list of agents says why.</p>}
+            {!agent && <p className="muted" role="status">{offers.length > 0 ? "No agent can be started on this machine: the list of agents says why." : "The machine has not said yet which agents it has."}</p>}
             {error !== undefined && <p className="error-text" role="alert">{error}</p>}
             <div className="actions">
               <button type="submit" className="button primary" disabled={said !== undefined || !agent}>Start</button>

@@ -5,7 +5,7 @@ import { textOf } from "../data/failure.ts";
 import { followTalk, NotGranted, say, startTalk, stopTalk } from "../data/voice.ts";
 import { news } from "./news.ts";
 import type { LeftWhy, Microphone, NoMicrophone, Said, VoiceRoom } from "./room.ts";
-import { type Call, type Held, PersonTools, type ServerTool } from "./tools.ts";
+import { type Call, type Held, PersonTools } from "./tools.ts";
 
 /** So much is shown and kept of one conversation. */
 const MOST_LINES = 400;
@@ -199,17 +199,18 @@ export class Conversation {
   #follow(id: string): void {
     const stop = new AbortController();
     this.#followed = stop;
+    const failed = (what: string) => (error: unknown): void => {
+      if (!stop.signal.aborted) this.#set({ notice: `${what}: ${textOf(error)}` });
+    };
     let before = this.#feed.view.get();
     const end = this.#feed.view.subscribe(() => {
       const now = this.#feed.view.get();
       const text = news(before, now);
       before = now;
-      if (text !== undefined && this.view.get().tellsNews) void say(id, text).catch(() => undefined);
+      if (text !== undefined && this.view.get().tellsNews) say(id, text).catch(failed("The voice could not be told what the coding agent does"));
     });
     stop.signal.addEventListener("abort", end, { once: true });
-    void this.#read(id, stop.signal).catch((error: unknown) => {
-      if (!stop.signal.aborted) this.#set({ notice: `What the voice reads on the server cannot be shown: ${textOf(error)}` });
-    });
+    this.#read(id, stop.signal).catch(failed("What the voice reads on the server cannot be shown"));
   }
 
   async #read(id: string, signal: AbortSignal): Promise<void> {
@@ -218,7 +219,7 @@ export class Conversation {
       if (signal.aborted) return;
       if (event.event === "tool") {
         const { seq, name, run } = event.data;
-        this.#called({ id: -seq, method: name as ServerTool, about: run ?? "", outcome: "read on the server" });
+        this.#called({ id: -seq, method: name, about: run ?? "", outcome: "read on the server" });
       } else if (event.event === "status" && event.data.lastError) {
         const { code, message, at } = event.data.lastError;
         if (told === at) continue;

@@ -14,7 +14,7 @@ const AGENT: Record<string, string> = {
   initializing: "The voice gets ready", idle: "The voice waits", listening: "The voice listens", thinking: "The voice thinks", speaking: "The voice speaks",
 };
 
-const METHOD: Record<Call["method"], string> = {
+const METHOD: Record<string, string> = {
   "session.send": "Message", "session.read": "Read the session", "permission.deny": "Deny", "permission.show": "Bring up",
   "runs.list": "List the runs", "runs.show": "Read a run", "sessions.list": "List the sessions",
 };
@@ -54,7 +54,8 @@ function Ask({ hasVoice, onAgree, sessionId }: { hasVoice: boolean; onAgree: () 
       <h2>Talk about this session</h2>
       <p>
         <strong>The voice service will hear and read this session.</strong> What you say goes to the server and to the makers of its models, and so does
-        what the voice reads out of the session. It can send messages, which you can take back for 3 seconds, read, deny requests and bring them up. On the server it reads your runs, and which of your sessions work.
+        what the voice reads out of the session. It can send messages, which you can take back for 3 seconds, read, deny requests and bring them up. On the server it reads your
+        runs, and which of your sessions work. The server keeps the words until ten minutes after the end.
         It cannot allow anything: only you can, by hand.
       </p>
       {!hasVoice && <p role="status">This server has no voice, or has not said so yet.</p>}

@@ -38,14 +38,12 @@ export interface Caller {
   isAgent: boolean;
 }
 
-/** What the voice reads on the server, without this browser. */
-export type ServerTool = "runs.list" | "runs.show" | "sessions.list";
-
 /** One call, for the list on the screen. */
 export interface Call {
   /** Those of this browser count from 1 upwards, those of the server from -1 downwards. */
   id: number;
-  method: Method | ServerTool;
+  /** One of ours, or what the voice reads on the server without this browser. */
+  method: string;
   /** What it was about: a message, the title of a request. Text of others. */
   about: string;
   outcome: string;
