@@ -142,6 +142,13 @@ impl Vars {
         }
     }
 
+    /// The same where a file that is not there counts as absent: a cluster makes no file for an optional key of a secret.
+    pub fn optional_secret(&mut self, name: &str, meaning: &str) -> Option<SecretString> {
+        let file = (self.source)(&format!("{name}_FILE")).filter(|file| !file.is_empty());
+        let is_absent = file.is_some_and(|file| !std::path::Path::new(&file).exists());
+        if is_absent { self.optional(name, meaning).map(SecretString::from) } else { self.secret(name, meaning) }
+    }
+
     pub fn required_secret(&mut self, name: &str, meaning: &str) -> SecretString {
         self.secret(name, meaning).unwrap_or_else(|| {
             self.add_error(name, &format!("is required: {meaning}"));
@@ -217,5 +224,27 @@ mod tests {
             "{report}"
         );
         assert!(!report.contains("D_FILE"), "{report}");
+    }
+
+    #[test]
+    fn an_optional_secret_may_have_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (there, empty) = (folder.path().join("there"), folder.path().join("empty"));
+        std::fs::write(&there, "s3cret\n").unwrap();
+        std::fs::write(&empty, "").unwrap();
+        let vars = [
+            ("A_FILE", there.to_str().unwrap()),
+            ("B_FILE", "/nonexistent"),
+            ("C_FILE", "/nonexistent"),
+            ("C", "value"),
+            ("D_FILE", empty.to_str().unwrap()),
+        ];
+        let mut vars = Vars::from_pairs(vars);
+        assert_eq!(vars.optional_secret("A", "a").unwrap().expose_secret(), "s3cret");
+        assert!(vars.optional_secret("B", "b").is_none());
+        assert_eq!(vars.optional_secret("C", "c").unwrap().expose_secret(), "value");
+        assert!(vars.finish().is_ok());
+        assert!(vars.optional_secret("D", "d").is_none());
+        assert!(vars.finish().unwrap_err().to_string().contains("which is empty"));
     }
 }

@@ -32,7 +32,8 @@ impl LiveKitConfig {
         let default_ws = url.replacen("http", "ws", usize::from(url.starts_with("http")));
         let ws_url = vars.text("LIVEKIT_WS_URL", "LiveKit's address for clients; default: LIVEKIT_URL", &default_ws);
         let key = vars
-            .optional("LIVEKIT_API_KEY", "LiveKit's API key; required when VOICE_PUBLIC_KEY is set")
+            .secret("LIVEKIT_API_KEY", "LiveKit's API key; required when VOICE_PUBLIC_KEY is set")
+            .map(|key| key.expose_secret().to_owned())
             .unwrap_or_default();
         let secret = vars.secret("LIVEKIT_API_SECRET", "the secret of LIVEKIT_API_KEY").unwrap_or_default();
         if wanted {

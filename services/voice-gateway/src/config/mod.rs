@@ -229,7 +229,7 @@ fn tool_bridge(vars: &mut Vars, public_base_url: Option<&str>) -> ToolBridgeConf
         // Normalised like the addresses of callers, because the address is part of the credential.
         default_url: default_url.and_then(|url| origins.check(&url).ok()),
         origins,
-        key: vars.secret(
+        key: vars.optional_secret(
             "TOOL_BRIDGE_API_KEY",
             "shared with the tool bridge; signs the agent's credential and is never sent",
         ),
