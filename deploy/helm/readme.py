@@ -22,7 +22,7 @@ helm install ensemble . -n ensemble --set publicBaseUrl=https://ensemble.example
 helm test ensemble -n ensemble
 ```
 
-`values-small-team.yaml` and `values-10k-users.yaml` are examples. Upgrades, rotation, alerts and LiveKit: docs/OPERATIONS.md of the repository.
+`values-small-team.yaml`, `values-10k-users.yaml`, `values-managed-postgres.yaml` and `values-cloudnativepg.yaml` are examples. Upgrades, rotation, alerts and LiveKit: docs/OPERATIONS.md of the repository.
 
 ## Values
 

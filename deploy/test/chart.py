@@ -13,6 +13,8 @@ import re
 import subprocess
 import sys
 
+import chart_backup
+import chart_postgres
 import jsonschema
 import yaml
 
@@ -20,10 +22,15 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHART = ROOT / "deploy/helm/ensemble"
 SERVICES = {"edge-proxy": 8080, "identity": 8081, "machine-registry": 8082, "session-store": 8083, "orchestrator": 8084, "voice-gateway": 8085}
 BASE = ["--set", "publicBaseUrl=https://ensemble.example.com", "--set", "image.registry=registry.example.com/"]
+# What the services read as files only.
+SECRETS = {"INTERNAL_TOKEN", "INTERNAL_TOKEN_PREVIOUS", "DATABASE_URL", "KEY_ENCRYPTION_KEY", "VOICE_PUBLIC_KEY", "LIVEKIT_API_KEY", "LIVEKIT_API_SECRET",
+           "TOOL_BRIDGE_API_KEY"}
 DIGEST = "sha256:" + "a" * 64
 RENDERINGS = {
     "small-team": ["-f", str(CHART / "values-small-team.yaml")],
     "10k-users": ["-f", str(CHART / "values-10k-users.yaml")],
+    "cloudnativepg": ["-f", str(CHART / "values-cloudnativepg.yaml")],
+    "managed-postgres": ["-f", str(CHART / "values-managed-postgres.yaml")],
     "bare": BASE,
     "own-name-server": BASE + ["--set-json", 'networkPolicy.dnsTo=[{"ipBlock":{"cidr":"10.0.0.10/32"}}]'],
     "ingress": BASE + ["--set", "ingress.enabled=true", "--set", "ingress.host=ensemble.example.com", "--set", "ingress.className=traefik"],
@@ -31,12 +38,14 @@ RENDERINGS = {
     "own": BASE + ["--set", "services.identity.env.RUST_LOG=debug", "--set", "services.identity.env.REGISTRATION=closed", "--set", f"image.digests.identity={DIGEST}",
                    "--set", "voice.enabled=false", "--set", "monitoring.prometheusRule.enabled=true",
                    "--set", "monitoring.prometheusRule.runbookBaseUrl=https://runbooks.example.com/OPERATIONS.md", "--set", "defaults.serviceAccountAnnotations.example\\.com/role=ensemble",
+                   "--set", "defaults.annotations.secret\\.reloader\\.stakater\\.com/reload=ensemble-secrets",
                    "--set-json", 'defaults.extraVolumes=[{"name":"ca","configMap":{"name":"database-ca"}}]',
                    "--set-json", 'defaults.extraVolumeMounts=[{"name":"ca","mountPath":"/etc/database-ca","readOnly":true}]',
                    "--set-json", 'extraObjects=[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"{{ .Release.Name }}-mine"}}]'],
     "voice-agent": BASE + ["--set", "livekit.url=wss://livekit.example.com", "--set", "livekit.wsUrl=wss://livekit.example.com", "--set", "voiceAgent.enabled=true",
                            "--set", "voiceAgent.existingSecret=voice-agent", "--set", "voiceAgent.env.VOICE_AGENT_MAX_JOBS=3", "--set", "voiceAgent.env.VOICE_LLM=openai:gpt",
                            "--set", "voiceAgent.autoscaling.enabled=true", "--set", "monitoring.serviceMonitor.enabled=true"],
+    "backup": BASE + chart_backup.VALUES,
     "no-policies-no-migrations": BASE + ["--set", "networkPolicy.enabled=false", "--set", "migrations.mode=off", "--set", "drain.preStopSeconds=0"],
 }
 WRONG_VALUES = [
@@ -56,7 +65,7 @@ WRONG_VALUES = [
     (["--set", "image.digests.identity=latest"], "digests"),
     (["--set", "services.identity.env.DRAIN_DELAY_MS=1"], "DRAIN_DELAY_MS"),
     (["--set", "monitoring.prometheusRule.enabled=true"], "runbookBaseUrl"),
-]
+] + chart_backup.WRONG
 
 
 class Checks:
@@ -108,7 +117,7 @@ def definitions(tools):
     known = {}
     # PyYAML has no opinion on a bare `=`, which YAML 1.1 gives a meaning and these files do not.
     yaml.SafeLoader.add_constructor("tag:yaml.org,2002:value", lambda loader, node: node.value)
-    paths = [path for path in (tools / "definitions").glob("*/*.yaml") if any(kind in path.name for kind in ("httproutes", "servicemonitor", "prometheusrule"))]
+    paths = [path for path in (tools / "definitions").glob("*/*.yaml") if any(kind in path.name for kind in ("httproutes", "servicemonitor", "podmonitor", "prometheusrule", "cnpg.io"))]
     for path in sorted(paths):
         for document in yaml.safe_load_all(path.read_text()):
             if not document or document.get("kind") != "CustomResourceDefinition":
@@ -133,6 +142,8 @@ def pods(objects):
     for thing in objects:
         if thing["kind"] in ("Deployment", "Job"):
             yield thing, thing["spec"]["template"]
+        elif thing["kind"] == "CronJob":
+            yield thing, thing["spec"]["jobTemplate"]["spec"]["template"]
         elif thing["kind"] == "Pod":
             yield thing, thing
 
@@ -146,7 +157,7 @@ def is_restricted(checks, name, objects):
         checks.that(context.get("seccompProfile", {}).get("type") == "RuntimeDefault", f"{where} has no seccomp profile")
         checks.that(spec.get("automountServiceAccountToken") is False, f"{where} gets a token of the cluster")
         checks.that(not any(spec.get(key) for key in ("hostNetwork", "hostPID", "hostIPC")), f"{where} shares the host")
-        checks.that(all(set(v) & {"secret", "emptyDir", "configMap"} for v in spec.get("volumes", [])), f"{where} has other volumes")
+        checks.that(all(set(v) & {"secret", "projected", "emptyDir", "configMap", "persistentVolumeClaim"} for v in spec.get("volumes", [])), f"{where} has other volumes")
         for container in spec["containers"]:
             own = container.get("securityContext", {})
             checks.that(own.get("allowPrivilegeEscalation") is False and own.get("readOnlyRootFilesystem") is True
@@ -155,8 +166,8 @@ def is_restricted(checks, name, objects):
             names = [e["name"] for e in container.get("env", [])]
             checks.that(len(names) == len(set(names)), f"{where} has a variable twice, which a server-side apply refuses: {names}")
             checks.that(container["image"].startswith("registry.example.com/"), f"{where} has the image {container['image']}")
-            secrets = [e["name"] for e in container.get("env", []) if e["name"] in ("INTERNAL_TOKEN", "DATABASE_URL", "KEY_ENCRYPTION_KEY", "VOICE_PUBLIC_KEY") and "value" in e]
-            checks.that(not secrets, f"{where} has secrets as values: {secrets}")
+            secrets = [e["name"] for e in container.get("env", []) if e["name"] in SECRETS or "valueFrom" in e]
+            checks.that(not secrets, f"{where} has secrets in its environment: {secrets}")
 
 
 def keeps_promises(checks, name, objects, values):
@@ -181,7 +192,13 @@ def keeps_promises(checks, name, objects, values):
         checks.that(container["livenessProbe"]["httpGet"]["path"] == "/healthz" and container["readinessProbe"]["httpGet"]["path"] == "/readyz", f"{name}: probes of {service}")
         if service != "edge-proxy":
             checks.that(env.get("MIGRATE") == "check" and env.get("DATABASE_URL_FILE"), f"{name}: {service} migrates by itself")
-        items = {item["key"] for volume in spec["volumes"] for item in volume.get("secret", {}).get("items", [])}
+        sources = [source["secret"] for volume in spec["volumes"] for source in volume.get("projected", {}).get("sources", [])]
+        items = {item["key"] for source in sources for item in source["items"]}
+        optional = {item["key"] for source in sources if source.get("optional") for item in source["items"]}
+        checks.that(optional == {"INTERNAL_TOKEN_PREVIOUS"} | ({"TOOL_BRIDGE_API_KEY"} if service == "voice-gateway" else set()), f"{name}: {service} starts without {optional}")
+        files = {f'/etc/ensemble/secrets/{item["path"]}' for source in sources for item in source["items"]}
+        named = {value for key, value in env.items() if key.endswith("_FILE")}
+        checks.that(named <= files, f"{name}: {service} looks for {named - files}, which no key makes")
         foreign = {item for item in items if item.endswith("_DATABASE_URL") and not item.startswith(service.upper().replace("-", "_"))}
         checks.that(not foreign and ("KEY_ENCRYPTION_KEY" not in items or service == "identity"), f"{name}: {service} can read {items}")
         labels, selector = pod["metadata"]["labels"], deployment["spec"]["selector"]["matchLabels"]
@@ -200,6 +217,8 @@ def keeps_promises(checks, name, objects, values):
             checks.that((f"ensemble-migrate-{service}" in jobs) == (service != "edge-proxy"), f"{name}: migration of {service}")
     if name == "own":
         has_its_own(checks, by_kind)
+    chart_backup.check(checks, name, by_kind)
+    chart_postgres.check(checks, name, by_kind, ROOT)
     if name == "voice-agent":
         talks(checks, by_kind)
     else:
@@ -227,6 +246,8 @@ def has_its_own(checks, by_kind):
         checks.that(spec["containers"][0]["image"] == f"registry.example.com/ensemble/identity@{DIGEST}", f"digest of {spec['containers'][0]['image']}")
         checks.that(any(v["name"] == "ca" for v in spec["volumes"]) and any(m["name"] == "ca" for m in spec["containers"][0]["volumeMounts"]), "a volume of one's own")
     checks.that(by_kind["ServiceAccount"]["ensemble-identity"]["metadata"].get("annotations") == {"example.com/role": "ensemble"}, "annotations of a service account")
+    annotations = by_kind["Deployment"]["ensemble-identity"]["metadata"].get("annotations")
+    checks.that(annotations == {"secret.reloader.stakater.com/reload": "ensemble-secrets"}, f"annotations of a Deployment: {annotations}")
     checks.that("ensemble-mine" in by_kind["ConfigMap"], "an object of one's own")
     absent = [rule["expr"] for group in by_kind["PrometheusRule"]["ensemble"]["spec"]["groups"] for rule in group["rules"] if rule["alert"] == "EnsembleServiceAbsent"]
     checks.that(len(absent) == 1 and "orchestrator" in absent[0] and "voice-gateway" not in absent[0], f"voice is off and its absence wakes: {absent}")
@@ -350,7 +371,8 @@ def rendered(checks, tools):
     versions = minors(tools)
     known = definitions(tools)
     if not known:
-        checks.skip("objects of the Gateway API and the Prometheus operator", "their definitions could not be fetched")
+        checks.skip("objects of the Gateway API, the Prometheus operator and CloudNativePG", "their definitions could not be fetched")
+    against_definitions(checks, known, "cloudnativepg.yaml", chart_postgres.example(ROOT))
     ran = subprocess.run([tools / "bin/helm", "lint", CHART, "-f", CHART / "values-small-team.yaml", "--strict", "--kube-version", versions[-1]], capture_output=True, text=True)
     checks.that(ran.returncode == 0, ran.stdout + ran.stderr)
     for name, values in RENDERINGS.items():

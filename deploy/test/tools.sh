@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Brings what `make chart-test` uses into one folder: helm, kubernetes-validate, the resource definitions of the Gateway API
-# and the Prometheus operator, promtool. What cannot be had is left out; the test says so.
+# Brings what `make chart-test` uses into one folder: helm, kubernetes-validate, the resource definitions of the Gateway API,
+# the Prometheus operator and CloudNativePG, promtool. What cannot be had is left out; the test says so.
 set -euo pipefail
 tools=$(mkdir -p "$1" && cd "$1" && pwd)
 here=$(cd "$(dirname "$0")" && pwd)
@@ -36,6 +36,7 @@ definitions() {
 }
 definitions gateway-api sigs.k8s.io/gateway-api v1.2.1 config/crd/standard
 definitions prometheus-operator github.com/prometheus-operator/prometheus-operator v0.79.2 example/prometheus-operator-crd
+definitions cloudnative-pg github.com/cloudnative-pg/cloudnative-pg v1.27.0 config/crd/bases
 
 if [ ! -x "$tools/bin/promtool" ]; then
     if command -v promtool >/dev/null; then

@@ -60,15 +60,32 @@ capabilities: { drop: [ALL] }
 {{- $url := urlParse . -}}{{ $url.scheme }}://{{ $url.host }}
 {{- end -}}
 
-{{/* Keys of the secret that a service reads, those that it can do without among them. */}}
+{{/* Keys of the secret that a service cannot do without. */}}
 {{- define "ensemble.secretItems" -}}
 {{- $items := list (dict "key" "INTERNAL_TOKEN" "path" "internal-token") -}}
 {{- if eq .name "identity" -}}{{- $items = append $items (dict "key" "KEY_ENCRYPTION_KEY" "path" "key-encryption-key") -}}{{- end -}}
 {{- if .component.database -}}{{- $items = append $items (dict "key" (printf "%s_DATABASE_URL" (.name | upper | replace "-" "_")) "path" "database-url") -}}{{- end -}}
 {{- if and (eq .name "voice-gateway") .root.Values.livekit.url -}}
-{{- $items = concat $items (list (dict "key" "VOICE_PUBLIC_KEY" "path" "voice-public-key") (dict "key" "LIVEKIT_API_SECRET" "path" "livekit-api-secret")) -}}
+{{- $items = concat $items (list (dict "key" "VOICE_PUBLIC_KEY" "path" "voice-public-key") (dict "key" "LIVEKIT_API_KEY" "path" "livekit-api-key") (dict "key" "LIVEKIT_API_SECRET" "path" "livekit-api-secret")) -}}
 {{- end -}}
 {{- $items | toYaml -}}
+{{- end -}}
+
+{{/* The volume with them. A key that may be absent makes no file. */}}
+{{- define "ensemble.secretVolume" -}}
+{{- $optional := list (dict "key" "INTERNAL_TOKEN_PREVIOUS" "path" "internal-token-previous") -}}
+{{- if eq .name "voice-gateway" -}}{{- $optional = append $optional (dict "key" "TOOL_BRIDGE_API_KEY" "path" "tool-bridge-api-key") -}}{{- end -}}
+- name: secrets
+  projected:
+    defaultMode: 0400
+    sources:
+      - secret:
+          name: {{ .root.Values.secrets.existingSecret }}
+          items: {{- include "ensemble.secretItems" . | nindent 12 }}
+      - secret:
+          name: {{ .root.Values.secrets.existingSecret }}
+          optional: true
+          items: {{- toYaml $optional | nindent 12 }}
 {{- end -}}
 
 {{/* The variables of a service, each once: `services.<name>.env` replaces what the chart sets itself. A server-side apply
@@ -80,15 +97,14 @@ capabilities: { drop: [ALL] }
 {{- toYaml $env -}}
 {{- end -}}
 
-{{/* Those that the chart sets. Secrets are files; what may be absent is an optional reference. */}}
+{{/* Those that the chart sets. Secrets are files. */}}
 {{- define "ensemble.chartEnv" -}}
 {{- $root := .root -}}{{- $name := .name -}}{{- $full := include "ensemble.fullname" $root -}}
 {{- $components := include "ensemble.components" $root | fromYaml -}}
 - { name: LOG_FORMAT, value: {{ $root.Values.logging.format | quote }} }
 - { name: RUST_LOG, value: {{ $root.Values.logging.filter | quote }} }
 - { name: INTERNAL_TOKEN_FILE, value: /etc/ensemble/secrets/internal-token }
-- name: INTERNAL_TOKEN_PREVIOUS
-  valueFrom: { secretKeyRef: { name: {{ $root.Values.secrets.existingSecret }}, key: INTERNAL_TOKEN_PREVIOUS, optional: true } }
+- { name: INTERNAL_TOKEN_PREVIOUS_FILE, value: /etc/ensemble/secrets/internal-token-previous }
 {{- if .component.database }}
 - { name: DATABASE_URL_FILE, value: /etc/ensemble/secrets/database-url }
 - { name: DATABASE_POOL_SIZE, value: {{ .settings.databasePoolSize | quote }} }
@@ -137,10 +153,8 @@ capabilities: { drop: [ALL] }
 {{- if and (eq $name "voice-gateway") $root.Values.livekit.url }}
 - { name: VOICE_PUBLIC_KEY_FILE, value: /etc/ensemble/secrets/voice-public-key }
 - { name: LIVEKIT_API_SECRET_FILE, value: /etc/ensemble/secrets/livekit-api-secret }
-- name: LIVEKIT_API_KEY
-  valueFrom: { secretKeyRef: { name: {{ $root.Values.secrets.existingSecret }}, key: LIVEKIT_API_KEY } }
-- name: TOOL_BRIDGE_API_KEY
-  valueFrom: { secretKeyRef: { name: {{ $root.Values.secrets.existingSecret }}, key: TOOL_BRIDGE_API_KEY, optional: true } }
+- { name: LIVEKIT_API_KEY_FILE, value: /etc/ensemble/secrets/livekit-api-key }
+- { name: TOOL_BRIDGE_API_KEY_FILE, value: /etc/ensemble/secrets/tool-bridge-api-key }
 - { name: LIVEKIT_URL, value: {{ $root.Values.livekit.url | quote }} }
 - { name: LIVEKIT_WS_URL, value: {{ required "livekit.wsUrl: say how browsers reach LiveKit" $root.Values.livekit.wsUrl | quote }} }
 - { name: LIVEKIT_AGENT_NAME, value: {{ $root.Values.livekit.agentName | quote }} }
