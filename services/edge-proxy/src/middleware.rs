@@ -45,7 +45,7 @@ pub(crate) async fn around(request: ServiceRequest, next: Next<BoxBody>) -> Resu
         set(headers, "access-control-expose-headers", cors::EXPOSED_HEADERS);
     }
     add_safety(headers, &context);
-    edge.metrics.record(context.upstream, status, started.elapsed());
+    edge.metrics.record(context.route.map(|(_, upstream)| upstream), status, started.elapsed());
     Ok(response)
 }
 

@@ -18,8 +18,8 @@ use crate::limits::LimitKey;
 pub(crate) struct RequestContext {
     pub(crate) client: IpAddr,
     pub(crate) is_https: bool,
-    /// The service that answers; none for the edge's own pages and for paths that do not exist.
-    pub(crate) upstream: Option<Upstream>,
+    /// The service that answers, and the prefix of its paths; none for the edge's own pages and for paths that do not exist.
+    pub(crate) route: Option<(&'static str, Upstream)>,
     pub(crate) is_long_poll: bool,
     /// Whether the request may be sent again when its connection broke before the answer.
     pub(crate) is_repeatable: bool,
@@ -48,7 +48,7 @@ impl RequestContext {
         Self {
             client,
             is_https,
-            upstream: route_table::upstream(path),
+            route: route_table::route(path),
             is_long_poll: route_table::is_long_poll(path),
             is_repeatable: route_table::is_repeatable(request.method().is_safe(), path),
             class: route_table::class(*request.method() == Method::POST, path),

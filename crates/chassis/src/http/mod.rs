@@ -29,7 +29,7 @@ pub use large_answer::LargeAnswer;
 pub(crate) use large_answer::{LargeAnswers, count_block};
 pub use large_work::Heavy;
 pub(crate) use large_work::LargeWork;
-pub use observe::{InFlight, InFlightGuard, RequestId, request_id};
+pub use observe::{InFlight, InFlightGuard, RequestId, Route, request_id};
 pub use params::{Path, Query};
 pub use response::{Created, Upserted};
 

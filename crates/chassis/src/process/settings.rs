@@ -48,7 +48,10 @@ impl ProcessConfig {
         let mut tokens =
             vec![vars.required_secret("INTERNAL_TOKEN", "what services show each other on their internal listeners")];
         tokens.extend(
-            vars.optional_secret("INTERNAL_TOKEN_PREVIOUS", "the token before, still accepted while it is being replaced"),
+            vars.optional_secret(
+                "INTERNAL_TOKEN_PREVIOUS",
+                "the token before, still accepted while it is being replaced",
+            ),
         );
         Self {
             workers: vars.parse("WORKERS", "threads that serve requests", cores.min(8)).max(1),

@@ -66,9 +66,9 @@ const TABLE: [(&str, Upstream); 15] = [
     ("/.well-known/jwks.json", Upstream::Identity),
 ];
 
-/// The service that answers a path; none for the edge's own pages and for what is no path.
-pub fn upstream(path: &str) -> Option<Upstream> {
-    TABLE.iter().find(|(prefix, _)| is_under(path, prefix)).map(|(_, upstream)| *upstream)
+/// The service that answers a path, and the prefix by which it has it; none for the edge's own pages and for what is no path.
+pub fn route(path: &str) -> Option<(&'static str, Upstream)> {
+    TABLE.into_iter().find(|(prefix, _)| is_under(path, prefix))
 }
 
 fn is_under(path: &str, prefix: &str) -> bool {
@@ -148,7 +148,7 @@ mod tests {
             ("/v1/users/x", Upstream::Identity),
             ("/.well-known/jwks.json", Upstream::Identity),
         ] {
-            assert_eq!(super::upstream(path), Some(upstream), "{path}");
+            assert_eq!(route(path).map(|(_, found)| found), Some(upstream), "{path}");
         }
     }
 
@@ -167,7 +167,7 @@ mod tests {
             "/v4/sessions",
             "/.well-known/x",
         ] {
-            assert_eq!(upstream(path), None, "{path}");
+            assert_eq!(route(path), None, "{path}");
         }
     }
 

@@ -9,7 +9,7 @@ use actix_web::http::{ConnectionType, Method, StatusCode, Version};
 use actix_web::web::Payload;
 use actix_web::{HttpMessage, HttpRequest, HttpResponse};
 use ensemble_chassis::State;
-use ensemble_chassis::http::{BodyLimits, BoundedBody, absent, problem_response, request_id};
+use ensemble_chassis::http::{BodyLimits, BoundedBody, Route, absent, problem_response, request_id};
 use ensemble_types::problem::{Code, Problem};
 use hyper::Response;
 use hyper::body::Incoming;
@@ -33,16 +33,17 @@ const ACCEL_BUFFERING: &str = "x-accel-buffering";
 pub(crate) async fn forward(edge: State<EdgeProxy>, request: HttpRequest, payload: Payload) -> HttpResponse {
     let id = request_id(&request);
     let context = request.extensions().get::<RequestContext>().cloned();
-    let Some((context, upstream)) = context.and_then(|context| Some((context.clone(), context.upstream?))) else {
+    let Some((context, (prefix, upstream))) = context.and_then(|context| Some((context.clone(), context.route?)))
+    else {
         if let Some(answer) = crate::pages::web::other(&edge, &request) {
             return answer;
         }
         let problem = Problem::new(Code::NotFound, "There is no such path. /openapi.json lists all there are.");
         return problem_response(problem, &id);
     };
-    let span = tracing::Span::current();
-    span.record("peer.service", upstream.name());
-    span.record("otel.name", format!("{} {}", request.method(), upstream.name()));
+    tracing::Span::current().record("peer.service", upstream.name());
+    // A path can hold a link's token, so it is named by its prefix.
+    Route(prefix).name(&request);
     match exchange(&edge, &request, &context, payload, upstream).await {
         Ok(response) => response,
         Err(failure) => {

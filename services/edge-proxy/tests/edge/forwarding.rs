@@ -224,3 +224,19 @@ async fn a_path_leads_to_its_service_however_it_is_encoded_and_arrives_unchanged
     let absolute = edge.ask("GET http://edge/v1/%73essions?z HTTP/1.1\r\nHost: edge\r\n\r\n").await;
     assert_eq!((absolute.status, stub.last().line()), (200, "GET /v1/%73essions?z HTTP/1.1"));
 }
+
+#[tokio::test]
+async fn metrics_name_the_prefix_and_never_the_path() {
+    let stub = Stub::echo().await;
+    let edge = Edge::before(&stub).await;
+    for path in ["/v1/public-sessions/secret-link", "/v1/orchestrator/runs/secret-run", "/nothing/secret"] {
+        edge.get(path).await;
+    }
+    let mut internal = crate::raw::Raw::connect(edge.running.internal_addr).await;
+    internal.send(b"GET /metrics HTTP/1.1\r\nHost: edge\r\n\r\n").await;
+    let metrics = internal.answer().await.text();
+    for route in ["/v1/public-sessions/", "/v1/orchestrator/", "unmatched"] {
+        assert!(metrics.contains(&format!(r#"route="{route}""#)), "{route}: {metrics}");
+    }
+    assert!(!metrics.contains("secret"), "{metrics}");
+}
