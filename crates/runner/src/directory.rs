@@ -9,6 +9,15 @@ use crate::provider::Outcome;
 /// The longest path that the interface allows.
 const LONGEST: usize = 4096;
 
+/// `~` and `~/…` are the home of the machine's user, whose path people do not know by heart. Any other path stays as it is.
+pub(crate) fn from_home(wanted: &str, home: Option<&str>) -> PathBuf {
+    let below = wanted.strip_prefix('~').filter(|below| below.is_empty() || below.starts_with('/'));
+    match (home, below) {
+        (Some(home), Some(below)) => Path::new(home).join(below.trim_start_matches('/')),
+        _ => PathBuf::from(wanted),
+    }
+}
+
 /// Finds the directory. The guard enters it so that a symbolic link that is added later cannot redirect it.
 pub(crate) fn find(wanted: &Path, roots: &[PathBuf]) -> Result<Directory, Outcome> {
     let refuse =
@@ -48,6 +57,22 @@ mod tests {
 
     fn code(found: Result<Directory, Outcome>) -> String {
         found.unwrap_err().error.unwrap().code.into_string()
+    }
+
+    #[test]
+    fn a_tilde_is_the_home_of_the_machines_user() {
+        for (wanted, found) in [
+            ("~", "/home/me/"),
+            ("~/a b/c", "/home/me/a b/c"),
+            ("~//c", "/home/me/c"),
+            ("~other/c", "~other/c"),
+            ("/a/~/c", "/a/~/c"),
+        ] {
+            assert_eq!(from_home(wanted, Some("/home/me")), Path::new(found), "{wanted}");
+        }
+        assert_eq!(code(find(&from_home("~/c", None), &[])), "WORKING_DIRECTORY_INVALID");
+        // What leads out of the home leads out of the roots, too.
+        assert_eq!(code(find(&from_home("~/../c", Some("/home/me")), &[])), "WORKING_DIRECTORY_INVALID");
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! The attempt of a sealed task: a live session is begun or goes on, or nothing is done. The server gets a code and a fixed sentence, because a
 //! path or an error's text is none of its business.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,9 +105,11 @@ async fn permit(context: &Context, lease: &Lease, offer: Option<Offer>) -> Resul
             }
         }
     };
-    let (wanted, mut roots) = (task.working_directory.clone(), context.config.roots.clone());
+    let wanted =
+        directory::from_home(&task.working_directory, context.config.environment.get("HOME").map(String::as_str));
+    let mut roots = context.config.roots.clone();
     roots.push(context.spool.workspaces());
-    let found = on_disk(move || Ok(directory::find(Path::new(&wanted), &roots))).await;
+    let found = on_disk(move || Ok(directory::find(&wanted, &roots))).await;
     let directory = found.unwrap_or_else(|error| Err(Outcome::refused("RUNNER_DISK", error.to_string())));
     match directory {
         Ok(directory) => Ok(Permitted { host, task, directory }),
