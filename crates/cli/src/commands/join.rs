@@ -177,7 +177,10 @@ impl Home {
 fn typed_code() -> Result<LinkCode> {
     let stdin = io::stdin();
     let typed = if stdin.is_terminal() {
-        write!(io::stderr(), "The address that `ensemble link` shows (it is not shown here): ")?;
+        write!(
+            io::stderr(),
+            "The address that `ensemble link`, or Add a device in the web app, shows (it is not shown here): "
+        )?;
         let typed = without_echo()?;
         writeln!(io::stderr())?;
         typed
@@ -188,7 +191,7 @@ fn typed_code() -> Result<LinkCode> {
     };
     if typed.trim().is_empty() {
         return Err(Failure::message(
-            "No address was typed. `ensemble link` on a primary device of the account shows it.",
+            "No address was typed. A primary device of the account shows it: `ensemble link`, or Settings, Add a device, in the web app.",
         ));
     }
     LinkCode::from_address(&typed).map_err(|_| {

@@ -16,6 +16,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use super::DONE;
 use super::install::{Install, Uninstall};
 use super::join;
+use super::link::check_primary;
 use super::machine::{Register, Registered, Secret};
 use crate::context::{Context, Me};
 use crate::devices::List;
@@ -132,10 +133,24 @@ pub(crate) async fn for_machine(context: &Context, me: &Me, options: &Options) -
     let origin = me.client.origin();
     let mut config = options.of(context, me.client.base().as_str(), &machine.id, &credential)?;
     config.hosting = Some(hosting(context, &machine.id, &me.own.list));
+    if config.check_accept().is_err() && check_primary(me).is_err() {
+        return Err(is_linked(context));
+    }
     context.home.change_settings(|settings| {
         settings.runner_roots.insert(origin.to_owned(), config.roots.clone());
     })?;
     Ok(config)
+}
+
+/// Why a linked device's computer has no runner, and what to do.
+fn is_linked(context: &Context) -> Failure {
+    let key = context.home.key_path();
+    let key = key.display();
+    Failure::message(format!(
+        "This computer is a linked device of its account, which cannot give its runner a key. Add it again: `mv {key} \
+         {key}.linked`, then `ensemble login --link`, and on the other device allow it to add devices (`ensemble link --role primary`, \
+         or the box in the web app). Or add the runner alone: `ensemble runner link` here, `ensemble link` on a computer that may add devices."
+    ))
 }
 
 /// This machine's live sessions. The owner's account key is the one that this computer has checked.

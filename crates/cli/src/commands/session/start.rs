@@ -9,6 +9,7 @@ use ensemble_client::idempotency_key;
 use ensemble_client::seal::SessionTask;
 use ensemble_types::ids::{MachineId, RunId, SessionId};
 use ensemble_types::runs::{CreateRun, CreateTask, Pend, Provider, SealedTask, Task, TaskSession, TaskStatus, WaitFor};
+use ensemble_types::text::Text;
 
 use crate::commands::agent::{Choice, begun, first_prompt, title};
 use crate::commands::run::here;
@@ -99,9 +100,9 @@ impl Start {
             Some(this) if this == machine => here()?.join(&self.dir),
             _ => self.dir.clone(),
         };
-        let directory = directory.to_str().filter(|path| path.starts_with('/'));
-        let directory = directory.ok_or_else(|| {
-            Failure::message("The directory must be an absolute path on the machine: --dir /srv/project.")
+        let is_there = |path: &&str| path.starts_with('/') || path.starts_with("~/") || *path == "~";
+        let directory = directory.to_str().filter(is_there).ok_or_else(|| {
+            Failure::message("The directory must be a path on the machine: --dir /srv/project, or --dir '~/project'.")
         })?;
         let at = now();
         let task = SessionTask {
@@ -145,7 +146,8 @@ fn plan(task: &SessionTask, machine: &MachineId, sealed: SealedTask) -> CreateRu
         session: Some(task.session),
         ..CreateTask::of(task.provider)
     };
-    CreateRun { tasks: vec![task], ..CreateRun::default() }
+    // The server knows that it is one; the session's own title is sealed.
+    CreateRun { tasks: vec![task], title: Text::new("Start of a session").ok(), ..CreateRun::default() }
 }
 
 /// Waits until the machine has begun the session. Ctrl-C takes the task back, and so does the end of `within`.
