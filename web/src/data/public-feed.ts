@@ -13,7 +13,6 @@ export class PublicFeed implements SessionFeed {
   readonly view = new Store<FeedView>(NOTHING);
   readonly #address: string;
   #shown: PublicSession | undefined;
-  #hasOlder = true;
 
   /** @param address The whole of it: the key is behind its #, which no server sees. */
   constructor(token: string, address: string) {
@@ -39,7 +38,7 @@ export class PublicFeed implements SessionFeed {
 
   async loadOlder(): Promise<void> {
     if (!this.#shown) return;
-    this.#hasOlder = await this.#shown.loadOlder();
+    await this.#shown.loadOlder();
     this.#draw(this.#shown);
   }
 
@@ -73,12 +72,11 @@ export class PublicFeed implements SessionFeed {
     this.view.update((before) => ({ ...before, row, isHosted: row.hosted }));
   }
 
-  #draw({ view, said: texts, session }: PublicSession): void {
+  #draw({ view, said: texts, session, hasOlder }: PublicSession): void {
     const items = session.hosted ? view.items.slice() : texts.map(itemOf);
     const turn = items.findLast(({ shown }) => shown.type === "turn")?.shown;
-    const first = items[0]?.seq ?? 1;
     this.view.update((before) => ({
-      ...before, isOpen: true, state: view.state, items, plan: view.plan?.entries ?? [], open: view.open, hasOlder: this.#hasOlder && first > 1,
+      ...before, isOpen: true, state: view.state, items, plan: view.plan?.entries ?? [], open: view.open, hasOlder,
       growing: view.growing().map(([part, { text, isThought }]) => ({ part, text, isThought })),
       turnId: turn?.type === "turn" && turn.turn.state === "started" ? turn.turn.turnId : undefined,
     }));

@@ -102,12 +102,21 @@ function Empty() {
   return (
     <div className="empty">
       <h2>No sessions yet</h2>
-      <p>Start an agent in a terminal on one of your machines. It appears here at once.</p>
-      <pre>ensemble claude</pre>
-      <p>
-        The terminal must be a device of this account. Run <code>ensemble login --link --server {server()}</code> there, and take the
-        address for it from <Link href={paths.settings}>Settings, Add a device</Link>.
-      </p>
+      <p>Agents work on your computers. On one that has the program <code>ensemble</code>:</p>
+      <ol className="steps">
+        <li>
+          Make its terminal a device of this account, with the address from <Link href={paths.settings}>Settings, Add a device</Link>:
+          <pre>ensemble login --link --server {server()}</pre>
+        </li>
+        <li>
+          Start an agent there. It appears here at once:
+          <pre>ensemble claude</pre>
+        </li>
+        <li>
+          Or start agents from here, as long as its runner works:
+          <pre>ensemble runner install</pre>
+        </li>
+      </ol>
     </div>
   );
 }

@@ -40,8 +40,9 @@ function Entry({ row }: { row: MachineRow }) {
     say(`Deleted: ${oneLine(row.name, 60)}`);
   });
   const about = [row.system, row.ref].filter((text) => text !== undefined && text !== "").join(" · ");
+  const missing = row.online ? row.offers.filter((one) => !one.offered) : [];
   return (
-    <div className={asks ? "entry asks" : "entry"}>
+    <div className={asks ? "entry asks machine" : "entry machine"}>
       <span className={row.online ? "dot idle" : "dot"} />
       <span className="what">
         <bdi className="name">{oneLine(row.name, 120)}</bdi>
@@ -51,12 +52,19 @@ function Entry({ row }: { row: MachineRow }) {
         {row.online && row.offers.length > 0 && (
           <span className="tags">
             {row.offers.map((one) => (
-              <span key={one.provider} className={one.offered ? "tag" : "tag off"} title={one.reason ? oneLine(one.reason, 200) : undefined}>
-                {oneLine(one.provider, 40)}{!one.offered && <span className="hidden-label"> not there{one.reason ? `: ${oneLine(one.reason, 120)}` : ""}</span>}
+              <span key={one.provider} className={one.offered ? "tag" : "tag off"}>
+                {oneLine(one.provider, 40)}{!one.offered && <span className="hidden-label"> not there</span>}
               </span>
             ))}
           </span>
         )}
+        {missing.length > 0 && (
+          <details className="about wraps">
+            <summary>Why not {missing.map((one) => oneLine(one.provider, 40)).join(", ")}?</summary>
+            {missing.map((one) => <p key={one.provider}><b>{oneLine(one.provider, 40)}</b>: <bdi>{oneLine(one.reason ?? "the machine does not say", 300)}</bdi></p>)}
+          </details>
+        )}
+        {!row.online && !asks && <span className="about wraps">Starts no sessions from here. On it: <code>ensemble runner install</code></span>}
       </span>
       {!asks && <span className="state">{row.online ? "Runner online" : row.lastActiveAt ? <>Runner last seen {ago(row.lastActiveAt)}</> : "No runner"}</span>}
       {!asks && <button type="button" className="button small plain" aria-label={`Delete ${oneLine(row.name, 60)}`} onClick={() => setAsks(true)}>Delete</button>}

@@ -2,18 +2,21 @@
 import type { Asking, Linking } from "@ensemble/client/account";
 import { type FormEvent, useEffect, useRef, useState } from "react";
 import { Dialog } from "../base/dialog.tsx";
+import { server } from "../base/server.ts";
 import { say } from "../base/toast.tsx";
 import { beginLinking } from "../data/devices.ts";
 import { textOf } from "../data/failure.ts";
 import { Address } from "../share/address.tsx";
 import { oneLine } from "../text/visible.ts";
 
-const KINDS: Record<string, string> = { web: "A browser", cli: "A terminal", runner: "A machine" };
+const KINDS: Record<string, string> = { web: "A browser", cli: "A terminal" };
+const NO_RUNNER = "A runner asked to be added, which this page cannot do. Run `ensemble login --link` on that computer in place of it, then `ensemble runner`.";
 
 export function AddDevice({ onClose, onAdded }: { onClose: () => void; onAdded: () => void }) {
   const [linking, setLinking] = useState<Linking>();
   const [asking, setAsking] = useState<Asking>();
   const [digits, setDigits] = useState("");
+  const [isPrimary, setPrimary] = useState(false);
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<string>();
   const isAdded = useRef(false);
@@ -24,7 +27,14 @@ export function AddDevice({ onClose, onAdded }: { onClose: () => void; onAdded: 
       begun = await beginLinking();
       if (stop.signal.aborted) return;
       setLinking(begun);
-      setAsking(await begun.asked(stop.signal));
+      const asks = await begun.asked(stop.signal);
+      if (asks.kind === "runner") {
+        await begun.refuse();
+        return setError(NO_RUNNER);
+      }
+      // A computer needs it: only such a device gives the computer's runner a key.
+      setPrimary(asks.kind === "cli");
+      setAsking(asks);
     };
     run().catch((caught: unknown) => {
       if (!stop.signal.aborted) setError(textOf(caught));
@@ -39,7 +49,7 @@ export function AddDevice({ onClose, onAdded }: { onClose: () => void; onAdded: 
     if (!asking) return;
     setBusy(true);
     setError(undefined);
-    asking.approve(digits, "linked").then((isRight) => {
+    asking.approve(digits, isPrimary ? "primary" : "linked").then((isRight) => {
       if (!isRight) return setError("These are not the digits that it shows. Look again.");
       isAdded.current = true;
       say(`Added: ${oneLine(asking.name, 60)}`);
@@ -51,7 +61,7 @@ export function AddDevice({ onClose, onAdded }: { onClose: () => void; onAdded: 
     <Dialog title="Add a device" onClose={onClose}>
       {!asking && linking && (
         <section aria-label="How to add it">
-          <p>Open this on the other device, with its camera or in its browser. In a terminal run <code>ensemble login --link</code>, and paste it there.</p>
+          <p>Open this on the other device, with its camera or in its browser. In a terminal run <code>ensemble login --link --server {server()}</code>, and paste it there.</p>
           <Address address={linking.address} />
           <p className="muted" role="status">Waiting for the other device. The address is a secret, and good for ten minutes.</p>
         </section>
@@ -65,7 +75,11 @@ export function AddDevice({ onClose, onAdded }: { onClose: () => void; onAdded: 
               onChange={(event) => setDigits(event.target.value)} />
             <button type="submit" className="button primary" disabled={isBusy || digits.replace(/\D/g, "").length !== 6}>{isBusy ? "Adding…" : "Add it"}</button>
           </div>
-          <small>It can read, write and approve. It cannot add or remove devices.</small>
+          <label className="check">
+            <input type="checkbox" checked={isPrimary} onChange={(event) => setPrimary(event.target.checked)} />
+            <span>It may add and remove devices, and run agents on its computer</span>
+          </label>
+          <small>It can read, write and approve.{isPrimary ? " Choose this for a computer of your own only." : " It cannot add or remove devices, and no runner of its computer can be added."}</small>
         </form>
       )}
       {error !== undefined && <p className="error-text" role="alert">{error}</p>}

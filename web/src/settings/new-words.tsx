@@ -6,6 +6,7 @@ import { say } from "../base/toast.tsx";
 import { newWords } from "../data/devices.ts";
 import { textOf } from "../data/failure.ts";
 import { AskedWords } from "../welcome/asked-words.tsx";
+import { CopyWords } from "../welcome/copy-words.tsx";
 
 export function NewWords({ onClose, onMade }: { onClose: () => void; onMade: () => void }) {
   const [made, setMade] = useState<Made>();
@@ -35,6 +36,7 @@ export function NewWords({ onClose, onMade }: { onClose: () => void; onMade: () 
         {isAsked
           ? <button type="button" className="button primary" disabled={!isRight || isBusy} onClick={confirm}>{isBusy ? "Putting them in force…" : "Put them in force"}</button>
           : <button type="button" className="button primary" disabled={!made} onClick={() => setAsked(true)}>I have written them down</button>}
+        {made && !isAsked && <CopyWords words={made.words} />}
       </div>
       {isBusy && <p className="muted" role="status">Where words are replaced, sessions get new keys: this takes some seconds.</p>}
     </Dialog>

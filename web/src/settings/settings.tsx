@@ -17,7 +17,7 @@ import { oneLine } from "../text/visible.ts";
 import { useLoaded } from "../data/use-loaded.ts";
 
 const ROLES: Record<string, string> = {
-  primary: "can add and remove devices", linked: "was added by another device", machine: "runs agents", recovery: "on paper",
+  primary: "can add and remove devices", linked: "can read, write and approve", machine: "runs agents", recovery: "on paper",
 };
 
 export function Settings() {

@@ -18,11 +18,18 @@ export function Address({ address }: { address: string }) {
   const copy = () => {
     navigator.clipboard.writeText(address).then(() => setCopied("Copied"), () => setCopied("Select it, and copy it"));
   };
+  const send = () => {
+    // It ends with an error when the person closes the telephone's dialog, too.
+    navigator.share({ url: address }).catch(() => undefined);
+  };
   return (
     <div className="address">
       <code tabIndex={0} aria-label="Address">{address}</code>
+      <div className="row">
+        <button type="button" className="button" onClick={copy} aria-live="polite">{copied ?? "Copy"}</button>
+        {typeof navigator.share === "function" && <button type="button" className="button" onClick={send}>Send…</button>}
+      </div>
       {code && <svg className="qr" viewBox={`0 0 ${code.size} ${code.size}`} role="img" aria-label="The address as a code" shapeRendering="crispEdges"><path d={code.path} /></svg>}
-      <div className="row"><button type="button" className="button" onClick={copy} aria-live="polite">{copied ?? "Copy"}</button></div>
     </div>
   );
 }

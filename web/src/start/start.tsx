@@ -77,8 +77,9 @@ export function Start() {
             </label>
             <label className="field">
               <span>Directory</span>
-              <input className="input mono" value={where} required pattern="/.*" title="The path of a folder on that machine, from / on" placeholder="/home/me/project" list="recent" autoComplete="off" spellCheck={false}
+              <input className="input mono" value={where} required pattern="(/|~/|~$).*" title="The path of a folder on that machine, from / or from ~/ on" placeholder="~/project" list="recent" autoComplete="off" spellCheck={false}
                 onChange={(event) => setDirectory(event.target.value)} />
+              <small>A folder on that machine; ~ is its user's home.</small>
               <datalist id="recent">{recent.map((path) => <option key={path} value={path} />)}</datalist>
             </label>
             <div className="pair">

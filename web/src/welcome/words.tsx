@@ -3,6 +3,7 @@ import type { NewWords } from "@ensemble/client/account";
 import { useState } from "react";
 import { textOf } from "../data/failure.ts";
 import { AskedWords } from "./asked-words.tsx";
+import { CopyWords } from "./copy-words.tsx";
 import { Frame } from "./welcome.tsx";
 
 export function Words({ made, onDone }: { made: NewWords; onDone: () => Promise<void> }) {
@@ -44,6 +45,7 @@ export function Words({ made, onDone }: { made: NewWords; onDone: () => Promise<
       <ol className="words" aria-label="Recovery words">{made.words.map((word, at) => <li key={at}>{word}</li>)}</ol>
       <div className="actions">
         <button type="button" className="button primary" onClick={() => setAsked(true)}>I have written them down</button>
+        <CopyWords words={made.words} />
       </div>
     </Frame>
   );

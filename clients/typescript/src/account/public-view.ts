@@ -66,10 +66,16 @@ export class PublicSession {
     return openJson(this.ring, purposes.sessionMetadata(this.session.id), this.session.metadata);
   }
 
+  /** Whether there are messages before the first one that was taken. */
+  get hasOlder(): boolean {
+    return this.#first !== undefined && this.#first > 1;
+  }
+
   /** Takes the messages before the first one. False: there are none. */
   async loadOlder(): Promise<boolean> {
-    if (this.#first === undefined || this.#first <= 1) return false;
-    const query = { limit: PAGE, before: this.#first };
+    const first = this.#first;
+    if (first === undefined || !this.hasOlder) return false;
+    const query = { limit: PAGE, before: first };
     const headers = { "x-view-token": this.viewToken };
     const params = { path: { token: this.token }, query };
     const page = await this.client.data(this.client.http.GET("/v1/public-sessions/{token}", { params, headers }));

@@ -53,7 +53,7 @@ export class Starting {
     if (!machine) {
       throw new Refused("This machine has no key in your list of devices, so nothing can be sealed for it. Run `ensemble runner` there on a primary device, or link it in the settings.");
     }
-    if (!start.directory.startsWith("/")) throw new Refused("The directory must be an absolute path on the machine.");
+    if (!/^(\/|~(\/|$))/.test(start.directory)) throw new Refused("The directory must be a path on the machine that begins with / or with ~/.");
     const now = Date.now();
     const task: SessionTask = {
       session: "start",
@@ -77,7 +77,7 @@ export class Starting {
     const { account, sessionId, sealed } = this;
     const { client, userId } = account;
     const { provider, machineId } = this.start;
-    const body = { tasks: [{ provider, machineId, timeoutMs: TIMEOUT, sealed, session: "start" as const, dependsOn: [] }] };
+    const body = { title: "Start of a session", tasks: [{ provider, machineId, timeoutMs: TIMEOUT, sealed, session: "start" as const, dependsOn: [] }] };
     const header = { "Idempotency-Key": this.#key };
     const run = await client.data(client.http.POST("/v1/orchestrator/runs", { params: { header }, body }));
     const done = await begun(account, run.id, this.start, signal);

@@ -26,6 +26,11 @@ fn a_person_does_all_of_it_by_keys_alone() {
     tell("keys");
 }
 
+#[test]
+fn a_person_begins_on_a_phone() {
+    tell("phone");
+}
+
 /// Tells one of the stories, with a server and a terminal of its own.
 fn tell(story: &str) {
     let server = User::new(None);

@@ -1,0 +1,138 @@
+// A person who begins on a phone: the account is made there, the computer is added from there, and its agents are started from there.
+//
+// `crates/cli/tests/stories/page.rs` runs this as it runs the first one.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { rename } from "node:fs/promises";
+import { homedir } from "node:os";
+import { after, before, describe } from "node:test";
+import { accessible, launch, person, PHONE, SOON } from "../browser.mjs";
+import { exists, steps, typeThree } from "./people.mjs";
+import { ensemble } from "./terminal.mjs";
+
+const origin = new URL(process.env.ENSEMBLE_URL).origin;
+const AS_PHONE = { viewport: PHONE, hasTouch: true, isMobile: true, permissions: ["clipboard-read", "clipboard-write"] };
+
+/** Begins `ensemble login --link` with the address that the phone shows. `digits` are those that it prints; `ended` waits for its end. */
+function joins(address) {
+  const child = spawn(process.env.ENSEMBLE, ["login", "--link", "--server", origin], { cwd: homedir(), timeout: SOON });
+  child.stdin.end(`${address}\n`);
+  let said = "";
+  const digits = new Promise((resolve) => {
+    for (const stream of [child.stdout, child.stderr]) stream.on("data", (piece) => {
+      said += piece;
+      const found = /\b\d{3} \d{3}\b/.exec(said);
+      if (found) resolve(found[0]);
+    });
+  });
+  const ended = new Promise((resolve) => child.on("close", (code) => resolve({ code, said })));
+  return { digits: Promise.race([digits, ended.then(({ said }) => assert.fail(said))]), ended };
+}
+
+describe("a person who begins on a phone", { timeout: 10 * 60_000 }, () => {
+  let browser, me, runner;
+  before(async () => {
+    browser = await launch();
+    me = await person(browser, origin, AS_PHONE);
+  });
+  after(async () => {
+    for (const { id } of JSON.parse(await ensemble(["sessions", "--json"]).catch(() => "{}")).sessions ?? []) await ensemble(["stop", id]).catch(() => undefined);
+    runner?.kill();
+    await browser?.close();
+  });
+  const step = steps();
+
+  /** Adds the terminal, with or without the right to add devices. */
+  async function addTerminal(isPrimary) {
+    const { page } = me;
+    await page.getByRole("button", { name: "Add a device" }).tap();
+    const dialog = page.getByRole("dialog", { name: "Add a device" });
+    await dialog.getByText(`ensemble login --link --server ${origin}`).waitFor();
+    const terminal = joins(await dialog.getByLabel("Address", { exact: true }).innerText());
+    const digits = await terminal.digits;
+    await dialog.getByLabel("Six digits").fill(digits);
+    const box = dialog.getByRole("checkbox");
+    assert.equal(await box.isChecked(), true, "a terminal may add its runner unless it is told otherwise");
+    await accessible(page, "add a terminal");
+    if (!isPrimary) await box.uncheck();
+    await dialog.getByRole("button", { name: "Add it" }).tap();
+    const { code, said } = await terminal.ended;
+    assert.equal(code, 0, said);
+    await dialog.waitFor({ state: "detached" });
+  }
+
+  step("the account is made, and the words go to a password manager", async () => {
+    const { page, checked } = me;
+    await page.goto(origin);
+    await page.getByRole("button", { name: "Make an account" }).tap();
+    const list = page.getByRole("list", { name: "Recovery words" });
+    await list.waitFor();
+    const words = await list.getByRole("listitem").allInnerTexts();
+    await page.getByRole("button", { name: "Copy for a password manager" }).tap();
+    await page.getByRole("button", { name: "Copied" }).waitFor();
+    assert.equal(await page.evaluate(() => navigator.clipboard.readText()), words.join(" "));
+    await typeThree(page, words);
+    await page.getByRole("heading", { name: "No sessions yet" }).waitFor();
+    await page.getByText(`ensemble login --link --server ${origin}`).waitFor();
+    await accessible(page, "home without a computer");
+    checked();
+  });
+
+  step("a computer that was added without the right to add devices says so, and is added anew", async () => {
+    const { page, checked } = me;
+    await page.getByRole("link", { name: "Settings, Add a device" }).tap();
+    await addTerminal(false);
+    await page.getByText("can read, write and approve").waitFor();
+    const refused = await ensemble(["runner"]).then(() => assert.fail("the runner works"), ({ message }) => message);
+    const [, from, to] = /`mv (\S+) (\S+)`, then `ensemble login --link`/.exec(refused) ?? assert.fail(refused);
+    await rename(from, to);
+    await page.reload();
+    await addTerminal(true);
+    checked();
+  });
+
+  step("a session is begun on it, in the home of its user", async () => {
+    const { page, checked } = me;
+    runner = spawn(process.env.ENSEMBLE, ["runner"], { cwd: homedir(), stdio: "ignore" });
+    await page.goto(`${origin}/start`);
+    await page.getByRole("button", { name: "Start", exact: true }).and(page.locator(":enabled")).waitFor();
+    await page.getByLabel("Directory").fill("~/work");
+    await page.getByLabel("Agent").selectOption("claude");
+    await page.getByLabel("First prompt").fill("[[run touch made-from-a-phone]]");
+    await page.getByRole("button", { name: "Start", exact: true }).tap();
+    const card = page.getByRole("region", { name: /The agent asks/ });
+    await card.getByRole("button", { name: "Allow once" }).tap();
+    await exists("made-from-a-phone");
+    await page.getByText("Ready", { exact: true }).waitFor();
+    await accessible(page, "a session on a phone");
+    checked();
+  });
+
+  step("somebody without an account reads it whole", async () => {
+    const { page, checked } = me;
+    await page.getByRole("button", { name: "Share" }).tap();
+    const dialog = page.getByRole("dialog", { name: "Share this session" });
+    await dialog.getByRole("button", { name: "Make a link" }).tap();
+    const address = await dialog.getByLabel("Address", { exact: true }).innerText();
+    await dialog.getByRole("button", { name: "Close" }).tap();
+    const reader = await person(browser, origin, AS_PHONE);
+    await reader.page.goto(address);
+    await reader.page.getByText("allowed by").waitFor();
+    assert.equal(await reader.page.getByRole("button", { name: "Show what was before" }).count(), 0, "there is nothing before");
+    await accessible(reader.page, "a shared session on a phone");
+    reader.checked();
+    await reader.context.close();
+    checked();
+  });
+
+  step("the runs say what the start was, and the machine says what it misses", async () => {
+    const { page, checked } = me;
+    await page.goto(`${origin}/runs`);
+    await page.getByRole("link", { name: /Start of a session/ }).waitFor();
+    runner.kill("SIGTERM");
+    await page.goto(`${origin}/machines`);
+    await page.getByText("ensemble runner install").waitFor();
+    await accessible(page, "a machine without a runner");
+    checked();
+  });
+});
