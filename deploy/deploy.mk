@@ -4,7 +4,8 @@ BUILD_PROFILE ?= dist
 HELM_VERSION ?= latest
 DEPLOY_TOOLS := $(CACHE)/deploy
 
-.PHONY: dist images compose-test upgrade-test compose-file-test backup-test chart-test chart-readme chart-package dashboards
+.PHONY: dist images compose-test upgrade-test compose-file-test backup-test chart-test chart-readme chart-package dashboards release-check \
+	publish publish-builder publish-login
 
 dist: ## a release archive with the one program, its SBOM and checksums, in dist/
 	@deploy/dist/dist.sh
@@ -33,6 +34,18 @@ chart-readme: ## writes the chart's README.md with its table of values
 chart-package: $(DEPLOY_TOOLS)/ready ## the chart as one file in dist/, to be pushed with `helm push FILE oci://REGISTRY`
 	@mkdir -p dist
 	@$(DEPLOY_TOOLS)/bin/helm package deploy/helm/ensemble --destination dist
+
+release-check: $(DEPLOY_TOOLS)/ready ## what a release is made with, up to the push
+	@deploy/test/release.sh $(DEPLOY_TOOLS)
+
+publish: $(DEPLOY_TOOLS)/ready ## pushes and signs images and chart: REGISTRY=registry.example.com/ (DRY_RUN=1 says what it would do)
+	@VERSION=$(if $(filter command line environment,$(origin VERSION)),$(VERSION)) deploy/release/publish.sh
+
+publish-builder: ## makes the builder for several processors that publish uses
+	@deploy/release/builder.sh
+
+publish-login: $(DEPLOY_TOOLS)/ready ## signs in at REGISTRY with REGISTRY_USER and REGISTRY_PASSWORD
+	@deploy/release/login.sh
 
 dashboards: ## writes Grafana's dashboards anew
 	python3 deploy/grafana/dashboards.py

@@ -22,6 +22,14 @@ if [ ! -x "$tools/bin/helm" ]; then
     fi
 fi
 
+if [ ! -x "$tools/bin/actionlint" ]; then
+    if command -v go >/dev/null; then
+        GOBIN="$tools/bin" go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.7 || missing actionlint "go install failed"
+    else
+        missing actionlint "needs go"
+    fi
+fi
+
 # name module version folder-of-definitions
 definitions() {
     [ -d "$tools/definitions/$1" ] && return
