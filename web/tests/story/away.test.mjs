@@ -121,6 +121,30 @@ describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
     checked();
   });
 
+  step("after a minute without an answer it is not sent, and is sent again with its id when the person wants it", async () => {
+    const { page, context, checked } = me;
+    const prompt = page.getByLabel("Prompt");
+    await context.setOffline(true);
+    await page.getByText(/^No connection to the server since/).waitFor();
+    await prompt.fill("[[say a minute later]]");
+    await prompt.press("Enter");
+    const begun = Date.now();
+    await page.getByText("Being sent…").waitFor();
+    const failed = page.getByRole("alert").filter({ hasText: "Not sent" });
+    await failed.waitFor();
+    assert.ok(Date.now() - begun > 50_000, `it was given up after ${Date.now() - begun} ms`);
+    await accessible(page, "a prompt that was not sent");
+    await context.setOffline(false);
+    await page.getByText(/^No connection/).waitFor({ state: "detached" });
+    await failed.getByRole("button", { name: "Send again" }).click();
+    await page.getByRole("log").getByText("a minute later", { exact: true }).waitFor();
+    await failed.waitFor({ state: "detached" });
+    const log = (await ensemble(["log", session, "--json"])).split("\n").map((line) => JSON.parse(line).body);
+    assert.equal(log.filter(({ type, text }) => type === "prompt" && text === "[[say a minute later]]").length, 1);
+    withoutLosses();
+    checked();
+  });
+
   /** The worker of the page, and how something is pushed to it. */
   async function worker() {
     const [found] = me.context.serviceWorkers();
@@ -207,6 +231,26 @@ describe("the page and a person who is away", { timeout: 10 * 60_000 }, () => {
     await pushes.push({ kind: "finished", sessionId, attention: attention.id });
     const [done] = await until(pushes.shown, (all) => all.length > 0);
     assert.deepEqual([done.title, done.body, done.tag, done.actions], ["Far away", "It is done.", attention.id, ["open"]]);
+    // *Open* leads to the session: to a new tab, or to the one that shows it.
+    const opened = () => me.context.serviceWorkers()[0].evaluate(() => globalThis.opened);
+    await me.context.serviceWorkers()[0].evaluate(() => {
+      // Browsers open and show tabs after a real click only.
+      globalThis.opened = [];
+      self.clients.openWindow = async (path) => void globalThis.opened.push(["new", path]);
+      WindowClient.prototype.focus = async function focus() {
+        globalThis.opened.push(["there", new URL(this.url).pathname]);
+      };
+    });
+    await pushes.click("open");
+    assert.deepEqual(await until(opened, (all) => all.length === 1), [["new", `/sessions/${sessionId}`]]);
+    const other = await me.context.newPage();
+    await pushes.push({ kind: "finished", sessionId, attention: "AAAAAAAAAAB" });
+    await until(pushes.shown, (all) => all.length > 0);
+    await other.goto(`${origin}/sessions/${sessionId}`);
+    await page.bringToFront();
+    await pushes.click("");
+    assert.deepEqual((await until(opened, (all) => all.length === 2))[1], ["there", `/sessions/${sessionId}`]);
+    await other.close();
     // What cannot be read is shown all the same.
     await pushes.push("{");
     const all = await until(pushes.shown, (some) => some.some(({ tag }) => tag === "ensemble"));

@@ -11,7 +11,8 @@ import { exists, steps, typeThree } from "./people.mjs";
 import { ensemble } from "./terminal.mjs";
 
 const origin = new URL(process.env.ENSEMBLE_URL).origin;
-const AS_PHONE = { viewport: PHONE, hasTouch: true, isMobile: true, permissions: ["clipboard-read", "clipboard-write"] };
+const IPHONE = "Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/18.5 Mobile/15E148 Safari/604.1";
+const AS_PHONE = { userAgent: IPHONE, viewport: PHONE, hasTouch: true, isMobile: true, permissions: ["clipboard-read", "clipboard-write"] };
 
 /** Begins `ensemble login --link` with the address that the phone shows. `digits` are those that it prints; `ended` waits for its end. */
 function joins(address) {
@@ -83,6 +84,8 @@ describe("a person who begins on a phone", { timeout: 10 * 60_000 }, () => {
     await page.getByRole("link", { name: "Settings, Add a device" }).tap();
     await addTerminal(false);
     await page.getByText("can read, write and approve").waitFor();
+    // Apple lets only pages on the home screen notify.
+    await page.getByText("Add Ensemble to your home screen first").waitFor();
     const refused = await ensemble(["runner"]).then(() => assert.fail("the runner works"), ({ message }) => message);
     const [, from, to] = /`mv (\S+) (\S+)`, then `ensemble login --link`/.exec(refused) ?? assert.fail(refused);
     await rename(from, to);
