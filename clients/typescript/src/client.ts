@@ -20,6 +20,8 @@ export interface ClientOptions {
 
 /** The largest answer that is read as a whole, in bytes: a run of 10,000 tasks. A limit against a server that is not ours. */
 const LONGEST = 512 * 1_024 * 1_024;
+const NOT_OURS = "Something else than this service answered, as the sign-in page of a network does, or only half an answer came. Try again.";
+
 /** These need no token. */
 const WITHOUT_TOKEN = /^\/v1\/(auth$|auth\/challenge$|auth\/links\/[^/]+\/request$|public-sessions\/)/;
 
@@ -56,7 +58,13 @@ export class Client {
 
   /** What a call of `http` answers with. */
   async data<R extends { data?: unknown }>(call: Promise<R>): Promise<Exclude<R["data"], undefined>> {
-    return (await call).data as Exclude<R["data"], undefined>;
+    try {
+      return (await call).data as Exclude<R["data"], undefined>;
+    } catch (error) {
+      // A body that is not JSON, or ends in the middle of it.
+      if (error instanceof SyntaxError) throw new NoAnswer("foreign", NOT_OURS, true);
+      throw error;
+    }
   }
 
   /** Takes all pages of a list, one after the other. */

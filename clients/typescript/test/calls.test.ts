@@ -143,3 +143,14 @@ test("a redirect does not get the token, and only http is an address", async () 
   });
   for (const base of ["ftp://x", "javascript:alert(1)", "localhost:8080"]) assert.throws(() => new Client({ base }), TypeError, base);
 });
+
+test("a page of a network, and half an answer, are no answers", async () => {
+  for (const body of ["<h1>Sign in to the hotel's network</h1>", '{"id":"a', ""]) {
+    await using((_, response) => void response.writeHead(200, { "content-type": "application/json" }).end(body), async ({ url }) => {
+      const client = new Client({ base: url, credential: "t", retryFor: 100 });
+      const call = client.data(client.http.GET("/v1/account"));
+      if (body === "") return assert.equal(await call, undefined);
+      await assert.rejects(call, { name: "NoAnswer", why: "foreign" });
+    });
+  }
+});
