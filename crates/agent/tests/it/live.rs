@@ -24,6 +24,9 @@ const SOON: Duration = Duration::from_secs(90);
 /// An agent's home, its work and its model.
 pub(crate) struct Place {
     pub(crate) kind: Kind,
+    /// Of the program, in the folder of the installed ones, and of the folder of its recorded wires.
+    program: &'static str,
+    folder: &'static str,
     home: TempDir,
     pub(crate) model: StandIn,
     _runtime: tokio::runtime::Runtime,
@@ -46,13 +49,28 @@ pub(crate) struct Live<'a> {
 
 impl Place {
     pub(crate) fn new(kind: Kind, case: &'static str) -> Self {
+        let name = match kind {
+            Kind::Claude => "claude",
+            Kind::Codex => "codex",
+            Kind::Gemini => "gemini",
+            Kind::Opencode | Kind::Acp => "opencode",
+        };
+        Self::of(kind, (name, name), case)
+    }
+
+    /// With the newest claude, where [`Place::new`] has the one that npm gives to Node.js 20.
+    pub(crate) fn newest_claude(case: &'static str) -> Self {
+        Self::of(Kind::Claude, ("newest/claude", "claude-newest"), case)
+    }
+
+    fn of(kind: Kind, (program, folder): (&'static str, &'static str), case: &'static str) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let guard = runtime.enter();
         let model = StandIn::start().unwrap();
         drop(guard);
         let home = tempfile::Builder::new().prefix("agent").tempdir_in(base()).unwrap();
         std::fs::create_dir(home.path().join("work")).unwrap();
-        Self { kind, home, model, _runtime: runtime, entries: Vec::new(), case }
+        Self { kind, program, folder, home, model, _runtime: runtime, entries: Vec::new(), case }
     }
 
     pub(crate) fn directory(&self) -> PathBuf {
@@ -78,6 +96,7 @@ impl Place {
             resume: None,
             cost_before: 0.0,
             as_root: nix::unistd::geteuid().is_root(),
+            checkpoint: None,
         }
     }
 
@@ -90,7 +109,7 @@ impl Place {
 
     pub(crate) fn spawn(&mut self, start: Start) -> Live<'_> {
         let how = launch(self.kind, &start).unwrap();
-        let mut process = Process::new(program(self.kind));
+        let mut process = Process::new(program(self.program));
         process.args(&how.args).args(self.more_args()).env_clear().envs(self.environment()).envs(how.env);
         process.current_dir(self.directory()).process_group(0);
         process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -171,8 +190,7 @@ impl Drop for Place {
         if std::thread::panicking() || !is_wanted || self.entries.is_empty() {
             return;
         }
-        let agent = format!("{:?}", self.kind).to_lowercase();
-        let path = wire::folder().join(agent).join(format!("{}.jsonl", self.case));
+        let path = wire::folder().join(self.folder).join(format!("{}.jsonl", self.case));
         let home = self.home.path().to_str().unwrap().to_owned();
         let names = [(home, "/home/ann"), (self.model.url(), "http://model")];
         wire::write(&path, &self.entries, &names);
@@ -338,10 +356,9 @@ fn search_path() -> String {
     inherited.unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".to_owned())
 }
 
-pub(crate) fn program(kind: Kind) -> PathBuf {
-    let name = format!("{kind:?}").to_lowercase();
+pub(crate) fn program(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/provider-clis");
-    let program = folder.join("node_modules/.bin").join(&name);
+    let program = folder.join("node_modules/.bin").join(name);
     assert!(
         program.exists(),
         "\n\nThe real {name} program is not installed, and this test drives it.\n\

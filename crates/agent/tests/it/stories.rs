@@ -10,6 +10,14 @@ use crate::live::{Live, Place};
 macro_rules! each_agent {
     ($($test:ident),* $(,)?) => {
         mod claude { $(each_agent!(@ $test Claude);)* }
+        mod newest_claude {
+            $(
+                #[test]
+                fn $test() {
+                    super::$test(super::Place::newest_claude(stringify!($test)));
+                }
+            )*
+        }
         mod codex { $(each_agent!(@ $test Codex);)* }
         mod gemini { $(each_agent!(@ $test Gemini);)* }
         mod opencode { $(each_agent!(@ $test Opencode);)* }

@@ -27,8 +27,17 @@ impl Place {
         Self::with(&[])
     }
 
+    /// With the newest claude, where the others have the one that npm gives to Node.js 20.
+    fn with_newest_claude() -> Self {
+        Self::of(&programs().join("newest"), &[])
+    }
+
     /// With these environment variables.
     pub(crate) fn with(variables: &[(&'static str, &'static str)]) -> Self {
+        Self::of(&programs(), variables)
+    }
+
+    fn of(programs: &Path, variables: &[(&'static str, &'static str)]) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let guard = runtime.enter();
         let model = StandIn::start().unwrap();
@@ -40,7 +49,7 @@ impl Place {
         let opencode = json!({"model": "stub/stub-model", "small_model": "stub/stub-model", "provider": provider});
         let user = variables.iter().fold(User::new(None), |user, (name, value)| user.with_variable(name, value));
         let user = user
-            .with_programs(&programs())
+            .with_programs(programs)
             .with_variable("ANTHROPIC_BASE_URL", url)
             .with_variable("ANTHROPIC_API_KEY", "stand-in")
             .with_variable("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
@@ -69,6 +78,8 @@ impl Place {
         std::fs::create_dir_all(user.files()).unwrap();
         std::fs::write(user.files().join("runner.yaml"), file.to_string()).unwrap();
         std::fs::create_dir(user.home().join("work")).unwrap();
+        // Codex makes it itself, but not in a folder for temporary files.
+        std::fs::create_dir(user.home().join(".codex")).unwrap();
         Self { user, _model: model, _runtime: runtime }
     }
 
@@ -163,8 +174,7 @@ pub(crate) fn assert_whole(log: &[Value]) {
     }
 }
 
-fn works_live(agent: &[&str]) {
-    let place = Place::new();
+fn works_live(place: &Place, agent: &[&str]) {
     let user = &place.user;
     let (_up, _url) = up(user, &[]);
     let mut start = agent.to_vec();
@@ -213,22 +223,27 @@ fn works_live(agent: &[&str]) {
 
 #[test]
 fn claude_works_live() {
-    works_live(&["claude"]);
+    works_live(&Place::new(), &["claude"]);
+}
+
+#[test]
+fn the_newest_claude_works_live() {
+    works_live(&Place::with_newest_claude(), &["claude"]);
 }
 
 #[test]
 fn codex_works_live() {
-    works_live(&["codex"]);
+    works_live(&Place::new(), &["codex"]);
 }
 
 #[test]
 fn gemini_works_live() {
-    works_live(&["gemini"]);
+    works_live(&Place::new(), &["gemini"]);
 }
 
 #[test]
 fn an_agent_that_speaks_acp_works_live() {
-    works_live(&["agent", "opencode"]);
+    works_live(&Place::new(), &["agent", "opencode"]);
 }
 
 /// A guest of the owner's server, with an id.
