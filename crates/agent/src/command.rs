@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ensemble_transcript::body::Attachment;
 use ensemble_transcript::words::Mode;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// How a session begins.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,7 +28,15 @@ pub struct Start {
     /// The host runs as root: claude wants a confirmation for `bypass` then.
     #[serde(default)]
     pub as_root: bool,
+    /// The turn of that conversation that has gone on without a host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Checkpoint>,
 }
+
+/// What a driver has said of the turn that runs, for the next driver to go on with. Only the driver of the same agent reads it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Checkpoint(pub(crate) Value);
 
 /// An order of the host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

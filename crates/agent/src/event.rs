@@ -5,6 +5,7 @@ use ensemble_transcript::body::{
 };
 use ensemble_transcript::words::{Cause, ErrorCode, Mode, StopReason};
 use ensemble_types::time::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// What a call of a driver gives.
@@ -18,7 +19,7 @@ pub struct Output {
 }
 
 /// Whether a text is said or thought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum PartKind {
     Text,
     Thought,

@@ -1,6 +1,7 @@
 //! How each agent's program is started.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use ensemble_transcript::words::Mode;
 
@@ -50,13 +51,24 @@ pub fn launch(kind: Kind, start: &Start) -> Result<Launch, Refused> {
     })
 }
 
+/// How to start the agent as a server for many sessions: each of them connects to this Unix socket by WebSocket (RFC 6455) and exchanges
+/// one text message for each line. The turns of a session go on while nobody is connected. `None`: the agent has no such server.
+pub fn serve(kind: Kind, socket: &Path) -> Option<Launch> {
+    match kind {
+        Kind::Codex => Some(codex::serve(socket)),
+        // Sessions of ACP share one standard input, so one that hangs would hold up the others, and none outlives its host.
+        Kind::Claude | Kind::Gemini | Kind::Opencode | Kind::Acp => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn start(mode: Mode) -> Start {
         let (session_id, directory) = ("s-1".to_owned(), "/w".to_owned());
-        Start { directory, session_id, mode, model: None, resume: None, cost_before: 0.0, as_root: true }
+        let (model, resume, checkpoint) = Default::default();
+        Start { directory, session_id, mode, model, resume, cost_before: 0.0, as_root: true, checkpoint }
     }
 
     #[test]

@@ -13,8 +13,8 @@ mod lines;
 mod texts;
 mod tools;
 
-pub use command::{Command, Exit, Prompt, Refused, Reply, Start};
+pub use command::{Checkpoint, Command, Exit, Prompt, Refused, Reply, Start};
 pub use drivers::{Abilities, Driver, Kind, driver};
 pub use event::{Event, Output, PartKind, Permission, Question, StateChange};
-pub use launch::{Launch, launch};
+pub use launch::{Launch, launch, serve};
 pub use lines::{LONGEST, Line, Lines};

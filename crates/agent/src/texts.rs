@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ensemble_transcript::bounds::{MOST_TEXT, split, written_size};
+use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, PartKind};
 
@@ -10,13 +11,13 @@ use crate::event::{Event, PartKind};
 const MOST_OPEN: usize = 32;
 
 /// The parts of the turn that runs.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Texts {
     next: u32,
     open: BTreeMap<String, Growing>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Growing {
     part: u32,
     /// The part with which the text began, when this one continues it.

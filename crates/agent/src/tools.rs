@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ensemble_transcript::body::{ToolCall, ToolContent};
 use ensemble_transcript::bounds::{beginning, end};
 use ensemble_transcript::words::{ToolKind, ToolStatus};
+use serde::{Deserialize, Serialize};
 
 use crate::event::Event;
 
@@ -16,13 +17,13 @@ pub(crate) const MOST_CONTENT: usize = 64 << 10;
 const MOST_CONTENTS: usize = 32;
 
 /// The calls that have no end yet, and what is known of each.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Tools {
     open: BTreeMap<String, Known>,
 }
 
 /// A call that has no end yet.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Known {
     pub(crate) title: String,
     pub(crate) kind: ToolKind,

@@ -7,7 +7,7 @@ mod rpc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::command::{Command, Exit, Refused, Start};
+use crate::command::{Checkpoint, Command, Exit, Refused, Start};
 use crate::event::Output;
 use crate::lines::Line;
 
@@ -33,7 +33,7 @@ pub struct Abilities {
     pub steers: bool,
     /// A conversation can be gone on with after the process has ended.
     pub resumes: bool,
-    /// One process can hold several sessions. A driver is for one of them.
+    /// One process can hold several sessions. A driver is for one of them. See [`crate::serve`].
     pub shares_process: bool,
     /// A refusal can carry a message for the agent.
     pub refuses_with_message: bool,
@@ -59,6 +59,12 @@ pub trait Driver: Send {
 
     /// The process has ended. Nothing is open after it.
     fn exited(&mut self, exit: &Exit) -> Output;
+
+    /// What another driver needs to go on with the turn that runs, where the agent works on while nobody is connected. `None`: no
+    /// turn runs, or something is under way that only this driver knows.
+    fn checkpoint(&self) -> Option<Checkpoint> {
+        None
+    }
 }
 
 /// The driver for a session with this agent.

@@ -34,6 +34,11 @@ impl<C> Calls<C> {
         Some(json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params}))
     }
 
+    /// Whether every request was answered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// The request that this id answers.
     pub(crate) fn end(&mut self, id: &Value) -> Option<C> {
         self.waiting.remove(&id.as_u64()?)

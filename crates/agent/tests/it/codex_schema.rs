@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use ensemble_agent::Kind;
 use jsonschema::Validator;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -52,7 +51,7 @@ impl Schemas {
     fn print() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let search_path = std::env::vars().find(|(name, _)| name == "PATH").unwrap().1;
-        let status = Command::new(program(Kind::Codex))
+        let status = Command::new(program("codex"))
             .args(["app-server", "generate-json-schema", "--out"])
             .arg(folder.path())
             .env_clear()
@@ -126,4 +125,11 @@ fn what_is_written_and_read_is_in_the_schema_of_the_program() {
         "threadId": "s", "expectedTurnId": "t", "input": [{"type": "text", "text": "x", "text_elements": []}],
     }});
     assert!(request.is_valid(&steer));
+    // A turn that has gone on alone is listed.
+    for (method, params) in [
+        ("thread/turns/list", json!({"threadId": "s", "limit": 8, "itemsView": "notLoaded"})),
+        ("thread/items/list", json!({"threadId": "s", "turnId": "t", "cursor": "c"})),
+    ] {
+        assert!(request.is_valid(&json!({"id": 1, "method": method, "params": params})), "{method}");
+    }
 }

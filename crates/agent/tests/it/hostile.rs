@@ -23,6 +23,7 @@ fn start() -> Start {
         resume: None,
         cost_before: 0.0,
         as_root: false,
+        checkpoint: None,
     }
 }
 
@@ -347,4 +348,24 @@ fn an_acp_turn_that_was_cancelled_is_cancelled_whatever_its_agent_says() {
         _ => None,
     });
     assert_eq!(ended, Some(&StopReason::Cancelled));
+}
+
+#[test]
+fn what_a_conversation_has_cost_before_is_not_counted_again() {
+    let mut driver = driver(Kind::Opencode, Start { resume: Some("s".to_owned()), cost_before: 3.0, ..start() });
+    driver.begin();
+    say(&mut driver, &json!({"id": 1, "result": {"agentCapabilities": {"loadSession": true}}}));
+    say(&mut driver, &json!({"id": 2, "result": {"modes": {"availableModes": [{"id": "build"}]}}}));
+    driver
+        .command(Command::Prompt(Prompt {
+            id: "p".to_owned(),
+            text: "go".to_owned(),
+            attachments: Vec::new(),
+            steer: false,
+        }))
+        .unwrap();
+    let usage =
+        json!({"sessionUpdate": "usage_update", "used": 1, "size": 9, "cost": {"amount": 3.25, "currency": "USD"}});
+    let said = say(&mut driver, &json!({"method": "session/update", "params": {"sessionId": "s", "update": usage}}));
+    assert!(said.events.contains(&Event::Cost(0.25)), "{said:?}");
 }

@@ -11,6 +11,8 @@ mod wire;
 #[cfg(test)]
 mod codex_schema;
 #[cfg(test)]
+mod following;
+#[cfg(test)]
 mod hostile;
 #[cfg(test)]
 mod replay;

@@ -87,7 +87,8 @@ impl Acp {
             is_cancelled: false,
             usage: None,
             cost: None,
-            counted: None,
+            // The agent counts the whole conversation.
+            counted: start.resume.as_ref().map(|_| start.cost_before),
             start,
         }
     }

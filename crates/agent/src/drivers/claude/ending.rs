@@ -140,6 +140,7 @@ mod tests {
             resume: resume.then(|| "s".to_owned()),
             cost_before: 0.5,
             as_root: false,
+            checkpoint: None,
         }
     }
 

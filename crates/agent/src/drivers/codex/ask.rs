@@ -167,7 +167,7 @@ impl Codex {
         if let (Some(message), Some(thread), Some(turn)) = (message, self.thread.clone(), self.turn.clone()) {
             let input = json!([{"type": "text", "text": message, "text_elements": []}]);
             let params = json!({"threadId": thread, "expectedTurnId": turn, "input": input});
-            self.call(Call::Interrupt, "turn/steer", params);
+            self.call(Call::Order, "turn/steer", params);
         }
         Ok(())
     }

@@ -20,6 +20,11 @@ impl Codex {
         if id.is_empty() {
             return;
         }
+        if !is_complete {
+            self.has_begun(id);
+        } else {
+            self.done.insert(id.to_owned());
+        }
         match text(item, "/type") {
             "agentMessage" | "plan" if is_complete => self.core.whole(id, PartKind::Text, text(item, "/text"), None),
             "reasoning" if is_complete => {

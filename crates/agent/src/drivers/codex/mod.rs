@@ -2,17 +2,19 @@
 //! `codex app-server generate-json-schema` prints.
 
 mod ask;
+mod follow;
 mod item;
 mod notice;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use ensemble_transcript::body::{Attachment, Usage};
 use ensemble_transcript::words::{Cause, Mode};
 use ensemble_types::time::Timestamp;
 use serde_json::{Value, json};
 
-use crate::command::{Command, Exit, Prompt, Refused, Start};
+use crate::command::{Checkpoint, Command, Exit, Prompt, Refused, Start};
 use crate::core::{Core, choices};
 use crate::drivers::rpc::{self, Calls};
 use crate::drivers::{Abilities, Driver};
@@ -22,6 +24,7 @@ use crate::launch::Launch;
 use crate::lines::Line;
 
 use ask::About;
+use follow::Following;
 
 /// One thread of an app server.
 pub(crate) struct Codex {
@@ -42,6 +45,10 @@ pub(crate) struct Codex {
     before: Option<Usage>,
     /// When a limit that is reached ends.
     retry_at: Option<Timestamp>,
+    /// The items of the turn that are complete.
+    done: BTreeSet<String>,
+    /// The turn has run while nobody was connected.
+    following: Option<Following>,
 }
 
 /// A request of ours that waits for its answer.
@@ -54,12 +61,23 @@ enum Call {
     /// With the id of the prompt.
     Turn(String),
     Steer(String),
-    Interrupt,
+    /// An order whose answer says nothing.
+    Order,
+    /// The newest turns, and the items of the one that is followed.
+    Turns,
+    Items,
 }
 
 /// `plugins` are off: with them the program asks servers of the vendor at its start.
+const QUIET: [&str; 4] = ["--disable", "plugins", "-c", "check_for_update_on_startup=false"];
+
 pub(crate) fn launch(_: &Start) -> Launch {
-    Launch::default().args(["app-server", "--disable", "plugins", "-c", "check_for_update_on_startup=false"])
+    Launch::default().args(["app-server"]).args(QUIET)
+}
+
+pub(crate) fn serve(socket: &Path) -> Launch {
+    let address = format!("unix://{}", socket.display());
+    Launch::default().args(["app-server", "--listen", &address]).args(QUIET)
 }
 
 /// What the program may do in a mode: when it asks, and what its sandbox allows.
@@ -74,8 +92,9 @@ fn policy(mode: &Mode) -> (&'static str, &'static str, Value) {
 }
 
 impl Codex {
-    pub(crate) fn new(start: Start) -> Self {
-        Self {
+    pub(crate) fn new(mut start: Start) -> Self {
+        let checkpoint = start.checkpoint.take();
+        let mut codex = Self {
             core: Core::default(),
             calls: Calls::default(),
             thread: None,
@@ -87,8 +106,12 @@ impl Codex {
             total: None,
             before: None,
             retry_at: None,
+            done: BTreeSet::new(),
+            following: None,
             start,
-        }
+        };
+        checkpoint.into_iter().for_each(|checkpoint| codex.follow(checkpoint));
+        codex
     }
 
     fn call(&mut self, call: Call, method: &str, params: Value) {
@@ -104,6 +127,9 @@ impl Codex {
     }
 
     fn read(&mut self, message: &Value) {
+        if message.get("method").is_some() && self.holds(message) {
+            return;
+        }
         let params = message.get("params").unwrap_or(&Value::Null);
         match (message.get("id"), some(message, "/method")) {
             (Some(id), Some(method)) => self.request(id, method, params),
@@ -136,7 +162,9 @@ impl Codex {
                 self.began(text(result, "/turn/id"));
             }
             Call::Steer(prompt) => self.core.say(Event::Taken(prompt)),
-            Call::Interrupt => {}
+            Call::Turns => self.turns_listed(result),
+            Call::Items => self.items_listed(result),
+            Call::Order => {}
         }
     }
 
@@ -150,7 +178,9 @@ impl Codex {
                 self.core.fail(code, &text, None);
                 self.core.end_turn(ensemble_transcript::words::StopReason::Error, None, None);
             }
-            Call::Models | Call::Steer(_) | Call::Interrupt => {
+            Call::Turns => self.lost_the_turn(&format!("The agent does not say what it has done: {text}")),
+            Call::Items => self.items_not_listed(&text),
+            Call::Models | Call::Steer(_) | Call::Order => {
                 self.core.note(format!("The agent refused an order: {text}"));
             }
         }
@@ -194,6 +224,9 @@ impl Codex {
             ..StateChange::default()
         });
         self.call(Call::Models, "model/list", json!({}));
+        if let Some(thread) = self.thread.clone() {
+            self.catch_up(&thread);
+        }
     }
 
     /// A turn of this thread runs.
@@ -201,6 +234,8 @@ impl Codex {
         if self.core.turn.is_none() && !turn.is_empty() {
             self.turn = Some(turn.to_owned());
             self.before = self.total;
+            self.done.clear();
+            self.following = None;
             self.core.begin_turn(Cause::Prompt);
         }
     }
@@ -235,7 +270,7 @@ impl Codex {
     fn interrupt(&mut self) {
         self.core.withdraw_all("the turn was interrupted");
         if let (Some(thread), Some(turn)) = (self.thread.clone(), self.turn.clone()) {
-            self.call(Call::Interrupt, "turn/interrupt", json!({"threadId": thread, "turnId": turn}));
+            self.call(Call::Order, "turn/interrupt", json!({"threadId": thread, "turnId": turn}));
         }
     }
 }
@@ -307,8 +342,13 @@ impl Driver for Codex {
         Ok(self.core.take())
     }
 
+    fn checkpoint(&self) -> Option<Checkpoint> {
+        self.said_so_far()
+    }
+
     fn exited(&mut self, exit: &Exit) -> Output {
         self.core.exited(exit);
+        self.following = None;
         (self.thread, self.turn, self.calls) = (None, None, Calls::default());
         self.core.take()
     }

@@ -33,10 +33,10 @@ impl Codex {
             "turn/completed" if self.turn.as_deref() == some(params, "/turn/id") => self.completed(params),
             "item/started" if self.core.turn.is_some() => self.item(item, false),
             "item/completed" if self.core.turn.is_some() => self.item(item, true),
-            "item/agentMessage/delta" | "item/plan/delta" if self.core.turn.is_some() => {
+            "item/agentMessage/delta" | "item/plan/delta" if self.core.turn.is_some() && self.is_whole(key) => {
                 self.core.delta(key, PartKind::Text, text(params, "/delta"));
             }
-            "item/reasoning/summaryTextDelta" if self.core.turn.is_some() => {
+            "item/reasoning/summaryTextDelta" if self.core.turn.is_some() && self.is_whole(key) => {
                 self.core.delta(key, PartKind::Thought, text(params, "/delta"));
             }
             "item/commandExecution/outputDelta" => self.core.output(key, text(params, "/delta")),
@@ -57,7 +57,7 @@ impl Codex {
         self.core.withdraw_agents(&id);
     }
 
-    fn completed(&mut self, params: &Value) {
+    pub(super) fn completed(&mut self, params: &Value) {
         let stop = match text(params, "/turn/status") {
             "completed" => StopReason::EndTurn,
             "interrupted" => StopReason::Cancelled,
