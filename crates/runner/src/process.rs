@@ -16,7 +16,7 @@ use tokio::process::{Child, ChildStderr, ChildStdout, Command};
 use uuid::Uuid;
 
 use crate::config::Config;
-use crate::guard::{CLOSE, Directory, Launch, Order, Report, STAGE, STOP, WRITE};
+use crate::guard::{CLOSE, Directory, Launch, Order, Report, STAGE, STAY, STOP, WRITE};
 use crate::orphans;
 use crate::provider::Exit;
 
@@ -29,13 +29,22 @@ pub(crate) struct Start {
     pub(crate) prompt: String,
     /// The standard input stays open, for [`Process::write`].
     pub(crate) interactive: bool,
+    /// Where another runner takes the program over. See [`Process::stay`].
+    pub(crate) door: Option<PathBuf>,
+}
+
+/// The guard's process.
+enum Guard {
+    Ours(Child),
+    /// Another runner has started it.
+    Adopted(Option<Pid>),
 }
 
 /// A guard and the program under it.
 pub(crate) struct Process {
     /// The lease or the start of a session that it is for. Every process of it has it in its environment.
     id: Uuid,
-    guard: Child,
+    guard: Guard,
     /// Closing it ends the attempt.
     orders: OwnedWriteHalf,
     reports: Lines<BufReader<OwnedReadHalf>>,
@@ -43,6 +52,8 @@ pub(crate) struct Process {
     /// The guard's last report. It is stored here because the future that waits for the guard may be dropped and
     /// created again.
     end: Option<Result<Exit, String>>,
+    /// The end of the program's standard error, where the guard keeps it.
+    said: String,
 }
 
 /// Only one guard is started at a time, so that a new descriptor is not inherited by another guard. Linux sets
@@ -60,16 +71,59 @@ impl Process {
         id: Uuid,
         start: Start,
     ) -> std::io::Result<(Self, ChildStdout, ChildStderr)> {
-        let (mut guard, ours) = spawn_guard(config, id)?;
+        let (mut guard, ours) = spawn_guard(config, id, Stdio::piped)?;
         let pipes = guard.stdout.take().zip(guard.stderr.take());
         let (stdout, stderr) = pipes.ok_or_else(|| std::io::Error::other("the guard has no pipes"))?;
-        let (read, mut orders) = ours.into_split();
-        let order = order(config, id, start);
-        let mut line = serde_json::to_vec(&order).map_err(std::io::Error::other)?;
-        line.push(b'\n');
-        orders.write_all(&line).await?;
+        let process = Self::of(id, Guard::Ours(guard), ours, Some(order(config, id, start))).await?;
+        Ok((process, stdout, stderr))
+    }
+
+    /// Starts a program that may outlive this one: none of its pipes leads here.
+    pub(crate) async fn serve(config: &Config, id: Uuid, start: Start) -> std::io::Result<Self> {
+        let (guard, ours) = spawn_guard(config, id, Stdio::null)?;
+        Self::of(id, Guard::Ours(guard), ours, Some(order(config, id, start))).await
+    }
+
+    /// Takes a program over whose guard listens here.
+    pub(crate) async fn adopt(id: Uuid, stream: UnixStream) -> std::io::Result<Self> {
+        let pid = stream.peer_cred()?.pid().map(Pid::from_raw);
+        Self::of(id, Guard::Adopted(pid), stream, None).await
+    }
+
+    async fn of(id: Uuid, guard: Guard, socket: UnixStream, order: Option<Order>) -> std::io::Result<Self> {
+        let (read, mut orders) = socket.into_split();
+        if let Some(order) = order {
+            let mut line = serde_json::to_vec(&order).map_err(std::io::Error::other)?;
+            line.push(b'\n');
+            orders.write_all(&line).await?;
+        }
         let reports = BufReader::new(read).lines();
-        Ok((Self { id, guard, orders, reports, pid: None, end: None }, stdout, stderr))
+        Ok(Self { id, guard, orders, reports, pid: None, end: None, said: String::new() })
+    }
+
+    /// Lets the program go on without this one. Another one has to take it over within this time.
+    ///
+    /// # Errors
+    /// The guard does not agree, and the program ends with this one.
+    pub(crate) async fn stay(&mut self, time: Duration) -> std::io::Result<()> {
+        self.orders.write_all(format!("{STAY} {}\n", time.as_millis()).as_bytes()).await?;
+        while let Some(line) = self.reports.next_line().await? {
+            match serde_json::from_str(&line) {
+                Ok(Report::Stays) => return Ok(()),
+                Ok(Report::Started { pid }) => self.pid = Some(pid),
+                _ => break,
+            }
+        }
+        Err(std::io::Error::other("the guard does not stay"))
+    }
+
+    /// The end of the program's standard error, where the guard keeps it. Known when it has ended.
+    pub(crate) fn said(&self) -> &str {
+        &self.said
+    }
+
+    pub(crate) fn id(&self) -> Uuid {
+        self.id
     }
 
     /// Orders the guard to end the attempt. The guard sends KILL after this grace period.
@@ -95,7 +149,11 @@ impl Process {
     /// Kills a guard that does not answer. Its program ends with it (Linux), or by its process group.
     pub(crate) fn kill_guard(&mut self) {
         // A guard that has ended already is what is wanted.
-        let _ = self.guard.start_kill();
+        match &mut self.guard {
+            Guard::Ours(guard) => drop(guard.start_kill()),
+            Guard::Adopted(Some(pid)) => drop(nix::sys::signal::kill(*pid, Signal::SIGKILL)),
+            Guard::Adopted(None) => {}
+        }
     }
 
     /// Waits until no process of the attempt is left. `Err`: the program could not be started.
@@ -104,14 +162,17 @@ impl Process {
     pub(crate) async fn ended(&mut self) -> Result<Exit, String> {
         loop {
             if let Some(end) = &self.end {
-                let _ = self.guard.wait().await;
-                return end.clone();
+                let end = end.clone();
+                self.guard_ends().await;
+                return end;
             }
             let line = self.reports.next_line().await.ok().flatten();
             match line.as_deref().and_then(|line| serde_json::from_str(line).ok()) {
                 Some(Report::Started { pid }) => self.pid = Some(pid),
                 Some(Report::NotStarted { reason }) => self.end = Some(Err(reason)),
-                Some(Report::Ended { code, signal }) => {
+                Some(Report::Stays) => {}
+                Some(Report::Ended { code, signal, said }) => {
+                    self.said = said;
                     self.end = Some(Ok(match (code, signal) {
                         (Some(code), _) => Exit::Code(code),
                         (None, Some(signal)) => Exit::Signal(signal),
@@ -123,10 +184,16 @@ impl Process {
         }
     }
 
+    async fn guard_ends(&mut self) {
+        if let Guard::Ours(guard) = &mut self.guard {
+            let _ = guard.wait().await;
+        }
+    }
+
     /// Ends what is left after the guard died without a report.
     async fn after_guard_death(&mut self) -> Exit {
         tracing::error!(attempt.id = %self.id, "A guard died; ending its attempt");
-        let _ = self.guard.wait().await;
+        self.guard_ends().await;
         if let Some(pid) = self.pid {
             // On Linux the program died with the guard, but its process group may have other members.
             let _ = killpg(Pid::from_raw(pid), Signal::SIGKILL);
@@ -136,7 +203,7 @@ impl Process {
     }
 }
 
-fn spawn_guard(config: &Config, id: Uuid) -> std::io::Result<(Child, UnixStream)> {
+fn spawn_guard(config: &Config, id: Uuid, output: fn() -> Stdio) -> std::io::Result<(Child, UnixStream)> {
     let (program, args) = config.guard.split_first().ok_or_else(|| std::io::Error::other("no guard is configured"))?;
     let _alone = STARTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
@@ -147,8 +214,8 @@ fn spawn_guard(config: &Config, id: Uuid) -> std::io::Result<(Child, UnixStream)
         .env(orphans::LEASE_VARIABLE, id.to_string())
         .env(ALLOCATOR.0, ALLOCATOR.1)
         .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
+        .stdout(output())
+        .stderr(output())
         .spawn()?;
     if let Some(stdout) = &guard.stdout {
         widen(stdout);
@@ -183,6 +250,7 @@ fn order(config: &Config, id: Uuid, start: Start) -> Order {
         },
         prompt: start.prompt,
         interactive: start.interactive,
+        door: start.door,
         grace_ms: millis(config.timing.term_grace),
         leftover_grace_ms: millis(config.timing.leftover_grace),
     }
@@ -202,9 +270,10 @@ mod tests {
         let guard_input = guard.stdin.take();
         let (read, orders) = ours.into_split();
         let reports = BufReader::new(read).lines();
-        let mut process = Process { id: ensemble_types::ids::unique(), guard, orders, reports, pid: None, end: None };
+        let (id, guard) = (ensemble_types::ids::unique(), Guard::Ours(guard));
+        let mut process = Process { id, guard, orders, reports, pid: None, end: None, said: String::new() };
         let (_, mut guard_end) = theirs.into_split();
-        let mut line = serde_json::to_vec(&Report::Ended { code: Some(0), signal: None }).unwrap();
+        let mut line = serde_json::to_vec(&Report::Ended { code: Some(0), signal: None, said: String::new() }).unwrap();
         line.push(b'\n');
         guard_end.write_all(&line).await.unwrap();
         while process.end.is_none() {

@@ -204,11 +204,13 @@ fn run(commands: &Commands) -> Result<()> {
     Ok(())
 }
 
+/// Only the runner gets signals (systemd.kill(5)): the guards of its agents end these themselves, and what may go on until the next start
+/// stays.
 fn unit(service: &Service) -> String {
     let arguments: Vec<String> = service.arguments.iter().map(|argument| quoted(argument).replace('$', "$$")).collect();
     format!(
         "[Unit]\nDescription=Ensemble runner\n\n[Service]\nExecStart={}\nEnvironment={}\nRestart=on-failure\nRestartSec=5\n\
-         KillMode=mixed\nTimeoutStopSec={}\n\n[Install]\nWantedBy=default.target\n",
+         KillMode=process\nTimeoutStopSec={}\n\n[Install]\nWantedBy=default.target\n",
         arguments.join(" "),
         quoted(&format!("PATH={}", service.path)),
         service.stop_after.as_secs(),

@@ -61,6 +61,8 @@ mod screen;
 #[cfg(feature = "up")]
 mod scripted;
 #[cfg(feature = "up")]
+mod served;
+#[cfg(feature = "up")]
 mod servers;
 #[cfg(feature = "up")]
 mod service;

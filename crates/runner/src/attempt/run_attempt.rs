@@ -244,6 +244,7 @@ impl Prepared<'_> {
             directory: self.directory.clone(),
             prompt: if resume.is_some() && !lease.follow_up { CONTINUE.to_owned() } else { lease.prompt.clone() },
             interactive: false,
+            door: None,
         }
     }
 }
@@ -324,6 +325,10 @@ impl Execution {
                 _ = check.tick(), if saved_session.is_none() => {
                     saved_session = self.save_session(record).await;
                     if let Some(session) = &saved_session {
+                        let host = context.host.borrow().clone();
+                        if let Some(host) = host {
+                            host.worked_in(record.task(), session).await;
+                        }
                         heartbeat.set_session(session);
                     }
                     continue;

@@ -33,6 +33,9 @@ pub struct Timing {
     /// How long the turns of sessions may continue after the runner was asked to stop. Then they are interrupted.
     #[serde(rename = "turnGraceMs", with = "millis")]
     pub turn_grace: Duration,
+    /// How long a turn goes on while no program hosts its session, with an agent that can (codex). Then it is ended.
+    #[serde(rename = "leftAloneMs", with = "millis")]
+    pub left_alone: Duration,
     /// An agent of a session that has had nothing to do for so long is ended, and started again by the next prompt.
     #[serde(rename = "parkAfterMs", with = "millis")]
     pub park_after: Duration,
@@ -75,6 +78,7 @@ impl Default for Timing {
             lost_grace: Duration::from_secs(2),
             drain_grace: Duration::from_secs(60),
             turn_grace: Duration::from_secs(600),
+            left_alone: Duration::from_secs(600),
             park_after: Duration::from_secs(1_800),
             rest_after: Duration::from_secs(60),
             linger: Duration::from_secs(600),

@@ -1,6 +1,8 @@
 //! The guard: a small process between the runner and a provider's program. If the runner dies, the guard ends the
 //! program.
 //!
+//! A program that serves many sessions may outlive its runner for a while: the runner says so, and another one takes it over.
+//!
 //! It runs in its own session, so that signals to the runner do not reach the attempt. It ends every process of the
 //! attempt (TERM, a grace period, KILL) when the runner orders it, when the runner's end of their socket closes, or
 //! when the program exits. On Linux the guard is a subreaper: processes that daemonise become its children and end too.
@@ -8,6 +10,7 @@
 //!
 //! It never has the server's token: the runner starts it with an environment of its own.
 
+mod door;
 mod orders;
 mod signals;
 mod stage;
@@ -15,7 +18,7 @@ mod tree;
 mod watch;
 
 pub use orders::Limits;
-pub(crate) use orders::{CLOSE, Directory, EXIT_STAGE, Launch, Order, Report, STAGE, STOP, WRITE};
+pub(crate) use orders::{CLOSE, Directory, EXIT_STAGE, Launch, Order, Report, STAGE, STAY, STOP, WRITE};
 
 /// The arguments before those of [`guard_main`].
 const COMMAND: [&str; 2] = ["runner", "guard"];

@@ -21,6 +21,9 @@ pub(crate) const WRITE: &str = "write";
 /// The line that closes an interactive program's standard input.
 pub(crate) const CLOSE: &str = "close";
 
+/// The line after which the program outlives the runner. It is followed by the milliseconds in which another runner has to connect.
+pub(crate) const STAY: &str = "stay";
+
 /// What to run. The first line from the runner.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
@@ -32,6 +35,9 @@ pub(crate) struct Order {
     /// The standard input stays open after the prompt, and [`WRITE`] adds to it.
     #[serde(default)]
     pub(crate) interactive: bool,
+    /// The Unix socket at which another runner connects after [`STAY`]. The guard keeps what such a program writes to standard error.
+    #[serde(default)]
+    pub(crate) door: Option<PathBuf>,
     /// Milliseconds between TERM and KILL when the end is not ordered by the runner.
     pub(crate) grace_ms: u64,
     /// The same for processes that are left after the program has exited.
@@ -79,5 +85,13 @@ pub(crate) enum Report {
     /// The program could not be started.
     NotStarted { reason: String },
     /// The program ended with a code or by a signal, and none of its processes is left.
-    Ended { code: Option<i32>, signal: Option<i32> },
+    Ended {
+        code: Option<i32>,
+        signal: Option<i32>,
+        /// The end of its standard error, where the guard keeps it.
+        #[serde(default)]
+        said: String,
+    },
+    /// The guard listens for another runner.
+    Stays,
 }

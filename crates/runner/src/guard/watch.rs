@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -22,9 +23,11 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::task::LocalSet;
 use tokio::time::{Instant, timeout};
 
-use super::orders::{CLOSE, Launch, Order, Report, STOP, WRITE};
+use super::door::{Door, Said};
+use super::orders::{CLOSE, Launch, Order, Report, STAY, STOP, WRITE};
 use super::signals::Ending;
 use super::tree::Tree;
 
@@ -50,7 +53,7 @@ enum Event {
 
 pub(super) fn watch() -> i32 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
-    match runtime.and_then(|runtime| runtime.block_on(guard())) {
+    match runtime.and_then(|runtime| LocalSet::new().block_on(&runtime, guard())) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("the guard could not be set up: {error}");
@@ -84,13 +87,19 @@ async fn guard() -> io::Result<i32> {
     let leader = Pid::from_raw(i32::try_from(child.id()).unwrap_or(i32::MAX));
     report(&mut runner, &Report::Started { pid: leader.as_raw() }).await;
     let (writes, to_write) = mpsc::channel(WRITES);
-    let Order { launch, prompt, interactive, grace_ms, leftover_grace_ms, .. } = order;
+    let said = Said::default();
+    if let Some(stderr) = child.stderr.take() {
+        tokio::task::spawn_local(said.clone().keep(pipe::Receiver::from_owned_fd(OwnedFd::from(stderr))?));
+    }
+    let Order { launch, prompt, interactive, grace_ms, leftover_grace_ms, door, .. } = order;
     feed(&mut child, &launch, prompt, to_write);
     drop(launch);
     let writes = interactive.then_some(writes);
-    let events = Events { lines: Some(lines), writes, ending, children, leader, reaped: VecDeque::new() };
+    let at = Doorway { path: door, open: None };
+    let mut events =
+        Events { lines: Some(lines), runner, at, said, writes, ending, children, leader, reaped: VecDeque::new() };
     let ended = events.end(Duration::from_millis(grace_ms), Duration::from_millis(leftover_grace_ms)).await;
-    report(&mut runner, &ended).await;
+    report(&mut events.runner, &ended).await;
     Ok(0)
 }
 
@@ -104,7 +113,13 @@ async fn report(runner: &mut OwnedWriteHalf, report: &Report) {
 
 fn start(order: &Order) -> io::Result<Child> {
     let (program, args) = order.stage.split_first().ok_or_else(|| io::Error::other("no program to start"))?;
-    Command::new(program).args(args).env_clear().stdin(Stdio::piped()).process_group(0).spawn()
+    let mut command = Command::new(program);
+    command.args(args).env_clear().stdin(Stdio::piped()).process_group(0);
+    if order.door.is_some() {
+        // The runner's pipes would break with it.
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+    }
+    command.spawn()
 }
 
 /// Writes the launch, the prompt and what follows beside the rest, so that a program that does not read cannot block the
@@ -130,10 +145,19 @@ fn feed(child: &mut Child, launch: &Launch, prompt: String, mut to_write: Receiv
     });
 }
 
+/// Where another runner may take over.
+struct Doorway {
+    path: Option<PathBuf>,
+    open: Option<Door>,
+}
+
 /// What the guard waits for while the program runs.
 struct Events {
     /// The orders of the runner, until it has gone.
     lines: Option<Lines<BufReader<OwnedReadHalf>>>,
+    runner: OwnedWriteHalf,
+    at: Doorway,
+    said: Said,
     /// For the standard input of an interactive program, until it is closed.
     writes: Option<Sender<String>>,
     ending: Ending,
@@ -150,13 +174,24 @@ impl Events {
                 return event;
             }
             tokio::select! {
-                line = next_line(&mut self.lines) => {
-                    if line.is_none() {
-                        self.lines = None;
-                        return Event::End(None);
+                line = next_line(&mut self.lines) => match line {
+                    Some(line) => {
+                        if let Some(end) = self.order(&line).await {
+                            return end;
+                        }
                     }
-                    if let Some(end) = line.and_then(|line| self.order(&line)) {
-                        return end;
+                    None => {
+                        self.lines = None;
+                        if self.at.open.is_none() {
+                            return Event::End(None);
+                        }
+                    }
+                },
+                next = next_runner(&self.at.open), if self.lines.is_none() => {
+                    self.at.open = None;
+                    match next {
+                        Some(stream) => self.serve(stream).await,
+                        None => return Event::End(None),
                     }
                 }
                 () = self.ending.received() => return Event::End(None),
@@ -165,8 +200,24 @@ impl Events {
         }
     }
 
+    /// Takes the orders of another runner.
+    async fn serve(&mut self, stream: UnixStream) {
+        let (read, write) = stream.into_split();
+        (self.lines, self.runner) = (Some(BufReader::new(read).lines()), write);
+        report(&mut self.runner, &Report::Started { pid: self.leader.as_raw() }).await;
+    }
+
     /// Carries out an order of the runner.
-    fn order(&mut self, line: &str) -> Option<Event> {
+    async fn order(&mut self, line: &str) -> Option<Event> {
+        if let Some(time) = line.strip_prefix(STAY) {
+            let time = time.trim().parse().ok().map(Duration::from_millis);
+            let opened = self.at.path.as_ref().zip(time).and_then(|(path, time)| Door::open(path, time).ok());
+            if opened.is_some() {
+                self.at.open = opened;
+                report(&mut self.runner, &Report::Stays).await;
+            }
+            return None;
+        }
         if let Some(grace) = line.strip_prefix(STOP) {
             return Some(Event::End(grace.trim().parse().ok().map(Duration::from_millis)));
         }
@@ -197,7 +248,7 @@ impl Events {
     }
 
     /// Waits for a reason to end, ends all processes, and returns how the program ended.
-    async fn end(mut self, grace: Duration, leftover_grace: Duration) -> Report {
+    async fn end(&mut self, grace: Duration, leftover_grace: Duration) -> Report {
         let leader = self.leader;
         let mut tree = Tree::of(leader);
         let mut ended = None;
@@ -215,8 +266,8 @@ impl Events {
         tree.signal(Signal::SIGTERM);
         let mut deadline = Instant::now() + wanted.unwrap_or(leftover_grace);
         loop {
-            if let Some(ended) = ended.as_ref().filter(|_| tree.is_empty()) {
-                return Report::clone(ended);
+            if let Some((code, signal)) = ended.filter(|_| tree.is_empty()) {
+                return Report::Ended { code, signal, said: self.said.text() };
             }
             let killing = Instant::now() >= deadline;
             match timeout(if killing { KILL_INTERVAL } else { POLL_INTERVAL }, self.next()).await {
@@ -237,6 +288,13 @@ impl Events {
     }
 }
 
+async fn next_runner(door: &Option<Door>) -> Option<UnixStream> {
+    match door {
+        Some(door) => door.next().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// The next order. Without a runner there is none.
 async fn next_line(lines: &mut Option<Lines<BufReader<OwnedReadHalf>>>) -> Option<String> {
     match lines {
@@ -245,12 +303,11 @@ async fn next_line(lines: &mut Option<Lines<BufReader<OwnedReadHalf>>>) -> Optio
     }
 }
 
-fn exit_of(leader: Pid, status: WaitStatus) -> Option<Report> {
+/// The code or the signal with which the program ended.
+fn exit_of(leader: Pid, status: WaitStatus) -> Option<(Option<i32>, Option<i32>)> {
     match status {
-        WaitStatus::Exited(pid, code) if pid == leader => Some(Report::Ended { code: Some(code), signal: None }),
-        WaitStatus::Signaled(pid, signal, _) if pid == leader => {
-            Some(Report::Ended { code: None, signal: Some(signal as i32) })
-        }
+        WaitStatus::Exited(pid, code) if pid == leader => Some((Some(code), None)),
+        WaitStatus::Signaled(pid, signal, _) if pid == leader => Some((None, Some(signal as i32))),
         _ => None,
     }
 }

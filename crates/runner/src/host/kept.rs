@@ -12,6 +12,8 @@ use ensemble_types::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::served::Left;
+
 /// Commands are remembered for a day and some minutes; see `ensemble_transcript::rules`.
 const REMEMBERED: Duration = Duration::from_secs(25 * 3_600);
 
@@ -68,6 +70,9 @@ pub(crate) struct Kept {
     /// The newest prompt of the task that this session is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) task: Option<TaskTurn>,
+    /// The turn that runs goes on while no program hosts the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) left: Option<Left>,
 }
 
 /// What a session may cost before its people are asked, in US dollars.
@@ -217,6 +222,7 @@ pub(crate) enum Change {
     CutOff(bool),
     HostKey(String),
     Task(TaskTurn),
+    Left(Option<Box<Left>>),
 }
 
 impl TaskEnd {
@@ -255,6 +261,7 @@ impl Kept {
             cut_off: false,
             limit: None,
             task: None,
+            left: None,
         }
     }
 
@@ -308,6 +315,7 @@ impl Kept {
             Change::CutOff(is_cut_off) => self.cut_off = is_cut_off,
             Change::HostKey(sealed) => self.host_key = sealed,
             Change::Task(task) => self.task = Some(task),
+            Change::Left(left) => self.left = left.map(|left| *left),
         }
     }
 

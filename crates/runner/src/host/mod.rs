@@ -21,6 +21,7 @@ mod reopen;
 mod rest;
 mod room;
 mod running;
+mod served;
 mod session;
 mod shown;
 mod socket;
@@ -54,6 +55,7 @@ use self::keys::Keys;
 use self::local::Start;
 use self::reopen::Reopened;
 use self::room::Room;
+use self::served::Servers;
 use self::session::Session;
 use self::spool::Spool;
 use self::tasks::{Nonces, Sessions};
@@ -83,6 +85,7 @@ pub(crate) struct Host {
     wakers: Wakers,
     hosted: Sessions,
     room: Room,
+    servers: Servers,
     /// Each session that has not ended holds one.
     unended: Arc<()>,
     /// Is notified when a session has ended.
@@ -140,7 +143,9 @@ async fn host(
         },
     };
     let ((begun, mut begins), (rested, mut rests)) = (mpsc::channel(16), mpsc::channel(16));
-    let opened = open(&config, &hosting, (folder.clone(), key), (&drain, begun, rested));
+    // Before the server is asked: it may be away, and their guards do not wait for ever.
+    let servers = Servers::open(&config, folder.clone()).await;
+    let opened = open(&config, &hosting, (folder.clone(), key, servers), (&drain, begun, rested));
     let host = tokio::select! {
         host = opened => Arc::new(host?),
         () = drain.reached(Phase::Draining) => return Ok(()),
@@ -160,6 +165,7 @@ async fn host(
     let listener = socket::listen(&folder).map_err(|error| format!("{}: {error}", local::socket(&folder).display()))?;
     let mut asked = JoinSet::new();
     asked.spawn(hints::run(host.clone()));
+    asked.spawn(let_go(host.clone()));
     tracing::info!(sessions = sessions.len(), "This machine hosts sessions");
     hosting.ready.notify_one();
     hosts.send_replace(Some(host.clone()));
@@ -197,7 +203,14 @@ async fn host(
         }
     }
     let _ = fs::remove_file(local::socket(&folder));
+    host.servers.part(config.timing.left_alone).await;
     Ok(())
+}
+
+/// The sessions of an earlier process connect to their agents' servers within the time for which these go on alone.
+async fn let_go(host: Arc<Host>) {
+    tokio::time::sleep(host.config.timing.left_alone).await;
+    host.servers.let_go().await;
 }
 
 /// After a session was lost.
@@ -214,7 +227,7 @@ async fn after_a_while(id: SessionId) -> SessionId {
 async fn open(
     config: &Arc<Config>,
     hosting: &Hosting,
-    (folder, key): (PathBuf, AccountKey),
+    (folder, key, servers): (PathBuf, AccountKey, Servers),
     (drain, begun, rested): (&Drain, mpsc::Sender<Session>, mpsc::Sender<SessionId>),
 ) -> Result<Host, String> {
     let client = server::connect(config).map_err(|error| error.to_string())?;
@@ -252,6 +265,7 @@ async fn open(
         hosted: Sessions::default(),
         unended: Arc::default(),
         used: Notify::new(),
+        servers,
         room: Room::new(config.max_agents.unwrap_or_else(Room::usual)),
         begun,
         rested,
@@ -349,7 +363,10 @@ impl Host {
         };
         let host_key = Keys::seal_own(&ring, (&self.key, &self.boxed), id, machine).map_err(sealed)?;
         let (mode, model, resume, limit) = (start.mode, start.model, start.resume, start.max_cost_usd);
-        let limit = limit.filter(|usd| *usd > 0.0 && usd.is_finite()).map(CostLimit::new);
+        if limit.is_some_and(|usd| usd <= 0.0 || !usd.is_finite()) {
+            return Err("The limit of the cost must be more than 0 dollars.".to_owned());
+        }
+        let limit = limit.map(CostLimit::new);
         let kept = Kept { mode, model, resume, limit, ..Kept::new(id, start.agent, directory, host_key) };
         // On disk first: a session that the server has and the disk has not would have no host.
         let (folder, written) = (self.sessions.clone(), kept.clone());

@@ -100,6 +100,12 @@ impl Host {
         let (card, why) = match opened {
             Opened::Whole(spool, kept) => {
                 self.end_agent(kept.process).await;
+                let left = match &kept.left {
+                    Some(left) => {
+                        self.servers.adopted(left.server).await.map(|server| (server, left.checkpoint.clone()))
+                    }
+                    None => None,
+                };
                 let keys = self.keys(id, &kept.host_key)?;
                 let epoch = keys.ring().epoch();
                 let shown = self.shown(&keys, id, Some(kept.n)).await?;
@@ -107,8 +113,19 @@ impl Host {
                     let mut core = self.core(*kept, epoch).await;
                     let (epoch, sealed) = keys.changes().borrow().clone();
                     core.set_key(epoch, sealed);
-                    core.recover();
-                    return self.session(core, spool, keys).await;
+                    let follows = match left {
+                        Some((server, checkpoint)) => {
+                            core.follow(checkpoint);
+                            Some(server)
+                        }
+                        None => {
+                            core.recover();
+                            None
+                        }
+                    };
+                    let mut session = self.session(core, spool, keys).await?;
+                    session.follows = follows;
+                    return Ok(session);
                 }
                 (spool.card().clone(), OLD.to_owned())
             }

@@ -1,4 +1,4 @@
-//! The process of an agent, with its pipes.
+//! The process of an agent with its pipes, or a session's connection to an agent that is a server.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,6 +9,7 @@ use tokio::process::{ChildStderr, ChildStdout};
 use uuid::Uuid;
 
 use super::agents::Agent;
+use super::served::{Connection, Server};
 use crate::config::Config;
 use crate::guard::Directory;
 use crate::process::{self, Process};
@@ -21,7 +22,13 @@ const STDERR: usize = 8 << 10;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// An agent that runs.
-pub(crate) struct Running {
+pub(crate) enum Running {
+    Piped(Box<Piped>),
+    Served(Box<Connection>),
+}
+
+/// A process of the session's own.
+pub(crate) struct Piped {
     process: Process,
     stdout: ChildStdout,
     /// The output has ended, or is not waited for any more.
@@ -38,6 +45,54 @@ pub(crate) enum Happened {
 }
 
 impl Running {
+    pub(crate) async fn write(&mut self, lines: &[String]) {
+        match self {
+            Self::Piped(piped) => piped.write(lines).await,
+            Self::Served(connection) => connection.write(lines).await,
+        }
+    }
+
+    pub(crate) async fn close_input(&mut self) {
+        match self {
+            Self::Piped(piped) => piped.process.close_input().await,
+            Self::Served(connection) => connection.close().await,
+        }
+    }
+
+    /// Ends the agent and all that it has started. A server ends for all its sessions.
+    pub(crate) async fn stop(&mut self, grace: Duration) {
+        match self {
+            Self::Piped(piped) => piped.process.stop(grace).await,
+            Self::Served(connection) => connection.stop().await,
+        }
+    }
+
+    /// Ends the guard itself, and with it the agent.
+    pub(crate) fn kill(&mut self) {
+        match self {
+            Self::Piped(piped) => piped.process.kill_guard(),
+            Self::Served(connection) => connection.kill(),
+        }
+    }
+
+    /// The next lines, or the end. Cancel safe. Without `reads` only the end is waited for.
+    pub(crate) async fn next(&mut self, reads: bool) -> Happened {
+        match self {
+            Self::Piped(piped) => piped.next(reads).await,
+            Self::Served(connection) => connection.next(reads).await,
+        }
+    }
+
+    /// The server, if the agent is one.
+    pub(crate) fn server(&self) -> Option<&Arc<Server>> {
+        match self {
+            Self::Piped(_) => None,
+            Self::Served(connection) => Some(connection.server()),
+        }
+    }
+}
+
+impl Piped {
     /// Starts the agent under a guard. `id` marks all of its processes.
     pub(crate) async fn start(
         config: &Config,
@@ -58,6 +113,7 @@ impl Running {
             directory: Directory { root, below: std::path::PathBuf::new() },
             prompt: String::new(),
             interactive: true,
+            door: None,
         };
         let (process, stdout, stderr) = Process::start(config, id, what).await.map_err(|error| error.to_string())?;
         let kept = Arc::new(Mutex::new(Vec::new()));
@@ -66,28 +122,13 @@ impl Running {
         Ok(Self { process, stdout, is_silent: false, lines, chunk, stderr: kept })
     }
 
-    pub(crate) async fn write(&mut self, lines: &[String]) {
+    async fn write(&mut self, lines: &[String]) {
         for line in lines {
             self.process.write(&format!("{line}\n")).await;
         }
     }
 
-    pub(crate) async fn close_input(&mut self) {
-        self.process.close_input().await;
-    }
-
-    /// Ends the agent and all that it has started.
-    pub(crate) async fn stop(&mut self, grace: Duration) {
-        self.process.stop(grace).await;
-    }
-
-    /// Ends the guard itself, and with it the agent.
-    pub(crate) fn kill(&mut self) {
-        self.process.kill_guard();
-    }
-
-    /// The next lines, or the end. Cancel safe. Without `reads` only the end is waited for.
-    pub(crate) async fn next(&mut self, reads: bool) -> Happened {
+    async fn next(&mut self, reads: bool) -> Happened {
         loop {
             tokio::select! {
                 biased;
@@ -135,12 +176,16 @@ impl Running {
 
     fn exit(&self, exit: Result<provider::Exit, String>) -> Exit {
         let said = self.stderr.lock().unwrap_or_else(PoisonError::into_inner);
-        let stderr = String::from_utf8_lossy(&said).into_owned();
-        match exit {
-            Ok(provider::Exit::Code(code)) => Exit { code: Some(code), stderr },
-            Ok(_) => Exit { code: None, stderr },
-            Err(why) => Exit { code: None, stderr: why },
-        }
+        exit_of(exit, &String::from_utf8_lossy(&said))
+    }
+}
+
+/// How a process ended, and the end of its standard error.
+pub(super) fn exit_of(exit: Result<provider::Exit, String>, stderr: &str) -> Exit {
+    match exit {
+        Ok(provider::Exit::Code(code)) => Exit { code: Some(code), stderr: stderr.to_owned() },
+        Ok(_) => Exit { code: None, stderr: stderr.to_owned() },
+        Err(why) => Exit { code: None, stderr: why },
     }
 }
 

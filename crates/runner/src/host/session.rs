@@ -20,7 +20,8 @@ use super::kept::Change;
 use super::keys::Keys;
 use super::receive::{self, Received, What};
 use super::room::Permit;
-use super::running::{Happened, Running};
+use super::running::{Happened, Piped, Running};
+use super::served::{NotServed, Server};
 use super::spool::Spool;
 use super::status::{self, Status};
 use super::tasks::{Ends, Order};
@@ -41,6 +42,8 @@ pub(crate) struct Session {
     pub(super) keys: Keys,
     pub(super) outbox: Outbox,
     pub(super) agent: Option<Running>,
+    /// The server that has gone on with the turn.
+    pub(super) follows: Option<Arc<Server>>,
     /// Of the agent that runs.
     permit: Option<Permit>,
     /// Another session needs the room of this one's agent.
@@ -69,6 +72,8 @@ pub(crate) struct Session {
 enum End {
     /// The host stops, and another one goes on.
     Drained,
+    /// The same, and the turn that runs goes on meanwhile.
+    Left,
     /// It was deleted.
     Gone,
     /// It has ended, and nobody goes on with it.
@@ -92,6 +97,7 @@ impl Session {
             keys,
             outbox,
             agent: None,
+            follows: None,
             permit: None,
             park: Arc::new(Notify::new()),
             deadlines: Deadlines::default(),
@@ -126,6 +132,12 @@ impl Session {
             }
             if self.host.drain.phase() > Phase::Serving && !self.core.runs() {
                 break End::Drained;
+            }
+            if self.leaves() {
+                match self.perform().await {
+                    Ok(()) => break End::Left,
+                    Err(_) => break End::Lost,
+                }
             }
             self.rests_at = self.may_rest().then(|| self.rests_at.unwrap_or_else(|| self.rests_later()));
             let reads = self.core.kept.unsent_bytes() < MOST_UNSENT;
@@ -202,7 +214,7 @@ impl Session {
                 _ = &mut beats => break End::Lost,
                 () = self.host.drain.reached(Phase::Draining), if !self.core.drains() => {
                     self.tick();
-                    self.core.drain();
+                    self.core.drain(self.agent.as_ref().is_some_and(|agent| agent.server().is_some()));
                     let grace = self.host.config.timing.turn_grace;
                     self.deadlines.interrupted = Some(Instant::now() + grace);
                     self.deadlines.killed = Some(Instant::now() + grace + INTERRUPTED_WITHIN * 2);
@@ -225,6 +237,13 @@ impl Session {
         let id = matches!(end, End::Lost).then_some(self.id);
         self.finish(end, tasks, delivered).await;
         id
+    }
+
+    /// Leaves the turn to the agent's server while the host stops.
+    fn leaves(&mut self) -> bool {
+        let server = self.agent.as_ref().and_then(|agent| agent.server()).map(|server| server.id());
+        let is_leaving = self.core.drains() && self.host.drain.phase() < Phase::HandingBack;
+        server.filter(|_| is_leaving).is_some_and(|server| self.core.leave(server))
     }
 
     pub(super) fn tick(&mut self) {
@@ -327,11 +346,24 @@ impl Session {
             Ok(permit) => Some(permit),
             Err(why) => return Ok(Err(why)),
         };
-        let id = unique();
-        self.core.process(id);
-        let changes = self.core.take_changes();
-        self.write(&changes).await?;
-        match Running::start(&self.host.config, &agent, (&start, launch), id).await {
+        let served = match self.follows.take() {
+            Some(server) => server.connect().await.map_err(NotServed::Failed),
+            None => self.host.servers.connect(&self.host.config, &self.core.kept.agent, &agent).await,
+        };
+        let running = match served {
+            Ok(connection) => Ok(Running::Served(Box::new(connection))),
+            Err(NotServed::Failed(why)) => Err(why),
+            Err(NotServed::Unknown) => {
+                let id = unique();
+                self.core.process(id);
+                let changes = self.core.take_changes();
+                self.write(&changes).await?;
+                Piped::start(&self.host.config, &agent, (&start, launch), id)
+                    .await
+                    .map(|piped| Running::Piped(Box::new(piped)))
+            }
+        };
+        match running {
             Ok(running) => self.agent = Some(running),
             Err(why) => return Ok(Err(why)),
         }
@@ -342,14 +374,27 @@ impl Session {
 
     async fn finish(mut self, end: End, mut tasks: JoinSet<()>, mut delivered: mpsc::Receiver<Delivered>) {
         let timing = self.host.config.timing;
-        if let Some(agent) = &mut self.agent {
-            if tokio::time::timeout(WRITTEN_WITHIN, agent.stop(timing.term_grace)).await.is_err() {
-                agent.kill();
+        match self.agent.take() {
+            Some(Running::Served(mut connection)) => {
+                if matches!(end, End::Left) {
+                    self.host.servers.leave_to(connection.server()).await;
+                } else {
+                    self.core.interrupt();
+                    let lines = self.core.take_effects().lines;
+                    let _ = tokio::time::timeout(WRITTEN_WITHIN, connection.write(&lines)).await;
+                }
+                let _ = tokio::time::timeout(WRITTEN_WITHIN, connection.close()).await;
             }
-            while let Happened::Lines(_) = agent.next(true).await {}
+            Some(mut agent) => {
+                if tokio::time::timeout(WRITTEN_WITHIN, agent.stop(timing.term_grace)).await.is_err() {
+                    agent.kill();
+                }
+                while let Happened::Lines(_) = agent.next(true).await {}
+            }
+            None => {}
         }
         match end {
-            End::Drained => {
+            End::Drained | End::Left => {
                 let deadline = Instant::now() + timing.deliver_grace;
                 while !self.outbox.is_empty() {
                     let Ok(Some(Delivered::Upto(n))) = tokio::time::timeout_at(deadline, delivered.recv()).await else {

@@ -33,7 +33,14 @@ impl Core {
             Event::ResumeFailed(why) => self.begin_anew(&why),
             // The turn that begins with it names it.
             Event::Taken(_) => {}
-            Event::TurnStarted(cause) => self.begin_turn(cause),
+            Event::TurnStarted(cause) => {
+                let is_asked_for = self.in_flight.is_some();
+                self.begin_turn(cause);
+                if !is_asked_for {
+                    // The agent has begun it by itself.
+                    self.turn_has_cost(0.0);
+                }
+            }
             Event::TurnEnded { stop, usage, cost_usd } => {
                 if let Some(cost) = cost_usd {
                     self.change(Change::Cost(self.kept.cost_usd.unwrap_or_default() + cost));

@@ -11,7 +11,7 @@ use ensemble_transcript::words::{ErrorCode, OptionKind, Outcome, ReceiptCode, Re
 use ensemble_types::ids::unique;
 
 use super::prompts::queued;
-use super::{About, Asked, Core, MOST_QUEUED};
+use super::{About, Asked, Core, MOST_OF_GUEST, MOST_QUEUED};
 use crate::host::kept::{Change, Queued, TakenCommand};
 
 /// A message of a person whose signature is good.
@@ -140,7 +140,16 @@ impl Core {
             let text = format!("{MOST_QUEUED} prompts wait already. Send it again when some of them are done.");
             return Done::Rejected(ReceiptCode::Busy, Some(text));
         }
-        if *when == When::Now && self.kept.turn.is_some() && self.abilities.is_some_and(|abilities| abilities.steers) {
+        let of_guest = self.kept.queue.iter().filter(|waits| waits.user == prompt.user).count();
+        if prompt.user != self.rules.owner() && of_guest >= MOST_OF_GUEST {
+            let text =
+                format!("{MOST_OF_GUEST} prompts of yours wait already. Send it again when some of them are done.");
+            return Done::Rejected(ReceiptCode::Busy, Some(text));
+        }
+        // What an agent makes of it may be a turn of its own, which nobody has asked whether it may cost more.
+        let is_bounded = self.kept.limit.is_some() && self.abilities.is_some_and(|abilities| abilities.says_cost);
+        let steers = self.abilities.is_some_and(|abilities| abilities.steers) && !is_bounded;
+        if *when == When::Now && self.kept.turn.is_some() && steers {
             let id = unique().to_string();
             let order =
                 ForAgent { id, text: prompt.text.clone(), attachments: prompt.attachments.clone(), steer: true };

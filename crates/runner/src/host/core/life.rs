@@ -1,20 +1,27 @@
 //! The agent's process: when it starts, when it gets a prompt, and when it ends.
 
-use ensemble_agent::Refused;
+use ensemble_agent::{Checkpoint, Refused};
 use ensemble_transcript::rules::Right;
 use ensemble_transcript::words::ReceiptCode;
 
 use super::commands::{Done, WITHHELD};
 use super::*;
+use crate::host::served::Left;
 
 /// What the agent is told with the first prompt after an end in the middle of a turn.
 const CUT_OFF: &str =
     "(Your process was ended in the middle of your last turn and started again: look what is done before you go on.)";
 
+/// Why a request is closed that is asked again.
+const STARTED_AGAIN: &str = "the program on the machine starts again, and the agent asks anew";
+
 impl Core {
     /// A host process before this one has ended while something was under way. Its agent does not run any more.
     pub(crate) fn recover(&mut self) {
         self.close_open("agent restarted");
+        if self.kept.left.is_some() {
+            self.change(Change::Left(None));
+        }
         if let Some(turn) = self.kept.turn.clone() {
             let text = "The program that runs the agent on its machine has ended in the middle of a turn. Send a prompt to go on.";
             self.fail(ErrorCode::Crashed, text);
@@ -22,6 +29,24 @@ impl Core {
             self.change(Change::CutOff(true));
         }
         self.refuse_given();
+    }
+
+    /// The turn has gone on since the last host process ended. Its agent is connected to again.
+    pub(crate) fn follow(&mut self, checkpoint: Checkpoint) {
+        self.close_open(STARTED_AGAIN);
+        self.change(Change::Left(None));
+        self.start_with(Some(checkpoint));
+    }
+
+    /// Leaves the turn that runs to the agent's server, so that the next host process goes on with it. False: that cannot be done now.
+    pub(crate) fn leave(&mut self, server: Uuid) -> bool {
+        if self.kept.turn.is_none() || self.in_flight.is_some() || self.is_interrupting || self.kept.task.is_some() {
+            return false;
+        }
+        let Some(checkpoint) = self.driver.as_ref().and_then(|driver| driver.checkpoint()) else { return false };
+        self.close_open(STARTED_AGAIN);
+        self.change(Change::Left(Some(Box::new(Left { server, checkpoint }))));
+        true
     }
 
     /// The log was lost, and what is kept is what the server has shown. The agent does not run. `unanswered` are the key and `localId`
@@ -93,6 +118,9 @@ impl Core {
         self.driver = None;
         self.crashes = MOST_CRASHES;
         self.fail(ErrorCode::Crashed, &format!("The agent could not be started: {why}"));
+        if let Some(turn) = self.kept.turn.clone() {
+            self.end_turn(turn, StopReason::Error);
+        }
     }
 
     /// Ends the agent until somebody sends a prompt. Nothing is done while a turn runs.
@@ -107,9 +135,12 @@ impl Core {
         self.abilities.is_some_and(|abilities| abilities.resumes)
     }
 
-    /// No turn begins any more. The agent is ended as soon as it is idle.
-    pub(crate) fn drain(&mut self) {
+    /// No turn begins any more. The agent is ended as soon as it is idle. `goes_on`: a turn that runs is left to it.
+    pub(crate) fn drain(&mut self, goes_on: bool) {
         self.is_draining = true;
+        if goes_on && self.kept.task.is_none() {
+            return;
+        }
         // A turn that waits for an answer would wait for ever.
         let waits = !self.open.is_empty();
         self.close_open("the program on the machine is ending");
@@ -178,6 +209,10 @@ impl Core {
 
     /// Starts the agent's process, unless it runs.
     pub(super) fn start(&mut self) {
+        self.start_with(None);
+    }
+
+    fn start_with(&mut self, checkpoint: Option<Checkpoint>) {
         if self.driver.is_some() || self.is_draining {
             return;
         }
@@ -189,6 +224,7 @@ impl Core {
             resume: self.kept.resume.clone(),
             cost_before: self.kept.cost_usd.unwrap_or_default(),
             as_root: self.as_root,
+            checkpoint,
         };
         let mut driver = (self.driver_of)(self.kind, start.clone());
         self.abilities = Some(driver.abilities());

@@ -42,6 +42,8 @@ pub(crate) use tasks::TaskState;
 
 /// Prompts that may wait in a session.
 const MOST_QUEUED: usize = 100;
+/// Those of one guest.
+const MOST_OF_GUEST: usize = 20;
 /// An agent that ends by itself so often, and begins no turn, is not started again until somebody asks for it.
 const MOST_CRASHES: u32 = 3;
 

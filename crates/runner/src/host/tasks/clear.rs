@@ -53,11 +53,24 @@ impl Host {
                 self.nonces.take(&once(message), lease.task_id, now).await?;
             }
             None => {
-                let once = Once { nonce: &task.nonce, at: task.at, expires: task.expires };
+                let once = Once { nonce: &task.nonce, at: task.at, expires: task.expires, is_order: false };
                 self.nonces.take(&once, lease.task_id, now).await?;
             }
         }
-        signed_lease(lease, task, message)
+        // A conversation of another task may have been allowed something else.
+        let known = self.nonces.conversation(lease.task_id).await;
+        let resume = lease.resume.clone().filter(|resume| known.as_deref() == Some(resume));
+        if lease.resume.is_some() && resume.is_none() {
+            tracing::warn!(lease.id = %lease.id, task.id = %lease.task_id, "The server names a conversation in which this machine has not worked on the task");
+        }
+        signed_lease(&Lease { resume, ..lease.clone() }, task, message)
+    }
+
+    /// A task has been worked on in this conversation of its provider.
+    pub(crate) async fn worked_in(&self, task: TaskId, conversation: &str) {
+        if let Err(error) = self.nonces.worked_in(task, conversation).await {
+            tracing::warn!(task.id = %task, "The conversation of a task cannot be remembered, so it will not be gone on with: {error}");
+        }
     }
 
     /// Checks an order about the changes of a task.
@@ -85,7 +98,7 @@ impl Host {
 }
 
 fn once(order: &TaskOrder) -> Once<'_> {
-    Once { nonce: &order.nonce, at: order.at, expires: order.expires }
+    Once { nonce: &order.nonce, at: order.at, expires: order.expires, is_order: true }
 }
 
 /// Checks what was signed, without what the machine remembers.

@@ -56,7 +56,7 @@ impl Host {
             Ok(task) => task,
             Err(refused) => return Ok(Err(refused)),
         };
-        let once = Once { nonce: &task.nonce, at: task.at, expires: task.expires };
+        let once = Once { nonce: &task.nonce, at: task.at, expires: task.expires, is_order: false };
         Ok(self.nonces.take(&once, lease.task_id, now).await.map(|()| task))
     }
 

@@ -176,7 +176,7 @@ fn what_is_not_known_is_not_done() {
 }
 
 async fn take(nonces: &Nonces, task: &SessionTask, id: TaskId, at: Timestamp) -> Result<(), &'static str> {
-    let once = Once { nonce: &task.nonce, at: task.at, expires: task.expires };
+    let once = Once { nonce: &task.nonce, at: task.at, expires: task.expires, is_order: false };
     nonces.take(&once, id, at).await.map_err(|Refused { code, .. }| code)
 }
 
@@ -201,6 +201,35 @@ async fn a_task_is_done_under_one_id() {
         let bad = SessionTask { nonce: nonce.to_owned(), ..task.clone() };
         assert_eq!(take(&nonces, &bad, first, now()).await, Err("TASK_NOT_SIGNED"), "{nonce:?}");
     }
+}
+
+#[tokio::test]
+async fn an_id_has_one_task_and_what_was_said_about_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let nonces = Nonces::open(folder.path(), before(now(), HOUR)).unwrap();
+    let (id, task) = (TaskId::generate(), task());
+    assert_eq!(take(&nonces, &task, id, now()).await, Ok(()));
+    let another = SessionTask { nonce: SessionTask::nonce(), ..task.clone() };
+    assert_eq!(take(&nonces, &another, id, now()).await, Err("TASK_NOT_SIGNED"), "one with other permissions, perhaps");
+    let order = SessionTask::nonce();
+    let once = Once { nonce: &order, at: now(), expires: now().plus(HOUR), is_order: true };
+    nonces.take(&once, id, now()).await.unwrap();
+    assert!(nonces.was_taken(&task.nonce, id).await && !nonces.was_taken(&order, id).await);
+    let as_task = Once { is_order: false, ..once };
+    assert_eq!(nonces.take(&as_task, id, now()).await.unwrap_err().code, "TASK_NOT_SIGNED", "an order is no task");
+
+    // The conversation is that of this task alone, also after a restart.
+    assert_eq!(nonces.conversation(id).await, None);
+    nonces.worked_in(id, "c-1").await.unwrap();
+    nonces.worked_in(TaskId::generate(), "c-2").await.unwrap();
+    drop(nonces);
+    // What a kill has cut off was not answered.
+    let log = folder.path().join("tasks.log");
+    let torn = [std::fs::read(&log).unwrap(), b"{\"nonce\":\"".to_vec()].concat();
+    std::fs::write(&log, torn).unwrap();
+    let nonces = Nonces::open(folder.path(), now()).unwrap();
+    assert_eq!(nonces.conversation(id).await.as_deref(), Some("c-1"));
+    assert!(nonces.was_taken(&task.nonce, id).await && !log.exists());
 }
 
 #[tokio::test]

@@ -284,3 +284,23 @@ fn a_prompt_that_waited_is_done_when_its_device_is_still_listed() {
     assert!(room.said.iter().any(|said| matches!(&said.content,
         Content::Receipt(receipt) if receipt.command_id == "c3" && receipt.code == Some(ReceiptCode::Busy))));
 }
+
+#[test]
+fn a_guest_does_not_take_all_the_places_of_prompts() {
+    let mut room = room();
+    room.begin();
+    let guest = UserId::generate();
+    room.grant(guest, May::Prompt, 1);
+    room.prompt("one");
+    room.line("turn");
+    let outcomes: Vec<_> = (0..MOST_OF_GUEST + 1)
+        .map(|number| {
+            let signer = room.signer(guest, Role::Linked);
+            room.now = room.now.plus(Duration::from_secs(10));
+            room.send_as(signer, prompt(&format!("p{number}"))).unwrap().outcome
+        })
+        .collect();
+    assert!(outcomes[..MOST_OF_GUEST].iter().all(|outcome| *outcome == ReceiptOutcome::Queued), "{outcomes:?}");
+    assert_eq!(outcomes[MOST_OF_GUEST], ReceiptOutcome::Rejected);
+    assert_eq!(room.prompt("two").outcome, ReceiptOutcome::Queued, "the owner still has places");
+}

@@ -92,3 +92,28 @@ fn a_turn_that_says_what_it_costs_is_interrupted_at_the_limit() {
     assert_eq!(room.lines.iter().filter(|line| *line == "interrupt").count(), 1);
     assert!(room.types().contains("error"));
 }
+
+#[test]
+fn nothing_is_put_into_a_turn_past_the_limit() {
+    let mut room = with_limit(0.8);
+    let guest = UserId::generate();
+    room.grant(guest, May::Prompt, 1);
+    room.prompt("one");
+    room.line("turn");
+    // An agent may make a turn of its own of it.
+    let steer = Content::Prompt(Wanted { text: "more".into(), attachments: Vec::new(), when: When::Now });
+    let signer = room.signer(guest, Role::Linked);
+    let receipt = room.send_as(signer, steer).unwrap();
+    assert_eq!(receipt.outcome, ReceiptOutcome::Queued);
+    assert!(!room.lines.iter().any(|line| line.starts_with("steer")), "{:?}", room.lines);
+    room.line("end");
+    turn(&mut room);
+    assert_eq!(given(&room), ["one", "more"]);
+
+    // A turn that the agent begins by itself, with a dollar of at most 0.8.
+    room.line("turn");
+    assert_eq!(room.lines.iter().filter(|line| *line == "interrupt").count(), 1);
+    room.line("end");
+    room.prompt("two");
+    assert_eq!(room.wants.kind, AttentionKind::Permission);
+}

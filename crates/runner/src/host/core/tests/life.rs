@@ -122,13 +122,81 @@ fn a_host_that_ends_waits_for_the_turn_and_begins_no_other() {
     room.prompt("one");
     room.line("turn");
     room.prompt("two");
-    room.core.drain();
+    room.core.drain(false);
     room.settle();
     assert!(!room.closed, "the turn goes on");
     room.line("end");
     assert!(room.closed, "and the next one does not begin");
     room.exit();
     assert!(!room.core.runs() && room.core.kept.queue.len() == 1);
+}
+
+#[test]
+fn a_turn_is_left_to_its_agent_and_gone_on_with() {
+    let mut room = room();
+    room.begin();
+    room.prompt("one");
+    let server = unique();
+    room.core.drain(true);
+    assert!(!room.core.leave(server), "nobody knows whether the agent has begun");
+    room.line("turn");
+    room.line("ask hi");
+    let (request, turn) = (room.core.kept.open.clone(), room.core.kept.turn.clone());
+    assert_eq!(request.len(), 1, "it waits for an answer until the end");
+    assert!(room.core.leave(server));
+    room.settle();
+    assert!(room.core.kept.open.is_empty() && !room.lines.iter().any(|line| line == "interrupt") && !room.closed);
+
+    // The next process has what was written down.
+    let kept: Kept = serde_json::from_value(serde_json::to_value(&room.core.kept).unwrap()).unwrap();
+    let left = kept.left.clone().unwrap();
+    assert_eq!((left.server, &kept.turn), (server, &turn));
+    let mut next = room_by(room.owner, kept.clone());
+    next.core.follow(left.checkpoint.clone());
+    next.settle();
+    assert_eq!(next.starts[0].checkpoint.as_ref(), Some(&left.checkpoint));
+    assert_eq!(next.starts[0].resume.as_deref(), Some("conversation"));
+    assert_eq!(next.state().phase, Phase::Working);
+    next.prompt("two");
+    next.line("ready");
+    assert!(next.lines.iter().all(|line| line == "begin"), "the turn still runs: {:?}", next.lines);
+    next.line("ask hi");
+    assert_eq!(next.core.kept.open.len(), 1, "it asks anew");
+    next.line("end");
+    assert_eq!(next.lines.last().unwrap(), "prompt two");
+    let ended = |said: &[Message]| {
+        said.iter().filter(|one| matches!(&one.content, Content::Turn(turn) if turn.stop_reason.is_some())).count()
+    };
+    assert_eq!(ended(&next.said), 1);
+    assert!(next.core.kept.left.is_none());
+
+    // Without the agent it was interrupted, as after a crash.
+    let mut lost = room_by(room.owner, kept);
+    lost.core.recover();
+    lost.settle();
+    assert!(lost.core.kept.turn.is_none() && lost.core.kept.left.is_none() && lost.core.kept.cut_off);
+}
+
+#[test]
+fn a_turn_that_cannot_be_gone_on_with_ends() {
+    let mut room = room();
+    room.begin();
+    room.prompt("one");
+    room.line("turn");
+    room.core.drain(true);
+    assert!(room.core.leave(unique()));
+    room.settle();
+    let kept = room.core.kept.clone();
+    let checkpoint = kept.left.clone().unwrap().checkpoint;
+    let mut next = room_by(room.owner, kept);
+    next.core.follow(checkpoint);
+    next.settle();
+    next.core.not_started("its server cannot be reached");
+    next.settle();
+    assert!(next.core.kept.turn.is_none() && !next.core.runs());
+    next.prompt("two");
+    assert_eq!(next.starts.len(), 2, "the next prompt begins anew");
+    assert!(next.starts[1].checkpoint.is_none());
 }
 
 #[test]
@@ -219,7 +287,7 @@ fn a_host_that_ends_does_not_wait_for_an_answer() {
     room.prompt("one");
     room.line("turn");
     room.line("question why?");
-    room.core.drain();
+    room.core.drain(false);
     room.settle();
     assert_eq!(room.lines.last().unwrap(), "interrupt");
     room.line("end");

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ensemble_agent::{
-    Abilities, Command as Order, Event, PartKind, Permission as Asked, Question as Questions, Refused, Reply,
-    StateChange,
+    Abilities, Checkpoint, Command as Order, Event, PartKind, Permission as Asked, Question as Questions, Refused,
+    Reply, StateChange,
 };
 use ensemble_transcript::body::{
     AccessGrant, Answer, Control, PermissionOption, Prompt as Wanted, QuestionItem, Receipt, SetMode,
@@ -33,8 +33,8 @@ struct Scripted {
 }
 
 fn scripted(_: Kind, start: Start) -> Box<dyn Driver> {
-    let directory = start.directory.clone();
-    Box::new(Scripted { resumes: start.resume, asked: 0, has_turn: false, open: Vec::new(), directory })
+    let (directory, has_turn) = (start.directory.clone(), start.checkpoint.is_some());
+    Box::new(Scripted { resumes: start.resume, asked: 0, has_turn, open: Vec::new(), directory })
 }
 
 fn option(id: &str, kind: OptionKind) -> PermissionOption {
@@ -143,6 +143,10 @@ impl Driver for Scripted {
 
     fn exited(&mut self, _: &Exit) -> Output {
         Output::default()
+    }
+
+    fn checkpoint(&self) -> Option<Checkpoint> {
+        self.has_turn.then(|| serde_json::from_value(json!({"said": self.asked})).unwrap())
     }
 }
 
