@@ -194,6 +194,7 @@ async fn read(mut live: Live<'_>, is_new: bool, reports: &Reports) -> Result<()>
         }
     }
     reports.say(Report::Event(id, Event::CaughtUp)).await;
+    let _devices = live.follow_devices();
     let mut watch = Watch::new(client, id, after);
     loop {
         let report = match watch.next().await? {

@@ -25,6 +25,7 @@ use ensemble_types::problem::Code;
 use ensemble_types::sessions::Session;
 use ensemble_types::text::{Blob, Text};
 use futures_util::StreamExt;
+use tokio::task::JoinSet;
 
 use crate::context::{Context, Me, now};
 use crate::devices::List;
@@ -94,6 +95,11 @@ impl<'a> Live<'a> {
 
     pub(crate) fn sender(&self) -> Sender<'a> {
         Sender { context: self.context, me: self.me, session: self.session.id, owner: self.owner.clone() }
+    }
+
+    /// Notices devices of the account that come and go, until the returned set is dropped. Nothing tells of those of other accounts.
+    pub(crate) fn follow_devices(&self) -> JoinSet<()> {
+        if self.session.owner_id == self.me.id { self.owner.follow() } else { JoinSet::new() }
     }
 
     /// The session's title, or its directory.

@@ -1,17 +1,23 @@
 //! The device list of a session's owner. Messages name the newest one that their signer knows, and a program may be open for days.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ensemble_client::{Client, Known};
 use ensemble_transcript::body::KnownList;
+use ensemble_types::hints::HintKind;
 use ensemble_types::ids::UserId;
-use tokio::time::Instant;
+use futures_util::StreamExt;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
 
 use crate::devices::List;
 
 /// A list that is older than this is read again before it is named.
 const GOOD_FOR: Duration = Duration::from_secs(3_600);
+
+/// After the stream of hints has failed.
+const FOLLOWS_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 pub(super) struct Owner {
     client: Client,
@@ -41,6 +47,25 @@ impl Owner {
         self.lock().read = None;
     }
 
+    /// Reads the account's hints until the returned set is dropped: the next message names a list that has changed. The hints are
+    /// those of the caller, so this is for the owner's own programs.
+    pub(super) fn follow(self: &Arc<Self>) -> JoinSet<()> {
+        let owner = self.clone();
+        let mut task = JoinSet::new();
+        task.spawn(async move {
+            loop {
+                let mut hints = std::pin::pin!(owner.client.follow_hints());
+                while let Some(Ok(hint)) = hints.next().await {
+                    if matches!(hint.kind, HintKind::Device | HintKind::All) {
+                        owner.may_have_changed();
+                    }
+                }
+                sleep(FOLLOWS_AGAIN_AFTER).await;
+            }
+        });
+        task
+    }
+
     /// The newest list, which is read again when it may have changed, or is an hour old. While the server does not show a good one
     /// it is the one that is known.
     pub(super) async fn named(&self) -> KnownList {
@@ -67,14 +92,12 @@ impl Owner {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader, Write};
-    use std::net::TcpListener;
-    use std::sync::Arc;
-
     use ensemble_client::AccountKey;
     use ensemble_client::seal::{BoxKeyPair, ContentRing};
     use ensemble_types::devices::{DeviceList, ListedDevice, Role, SignedList};
     use ensemble_types::time::Timestamp;
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
 
     use super::*;
     use crate::devices;

@@ -35,6 +35,7 @@ pub(crate) async fn show(mut live: Live<'_>, title: &str) -> Result<()> {
     let mut terminal = Terminal::open().map_err(unusable)?;
     let mut keys = EventStream::new();
     let client = live.me.client.clone();
+    let _devices = live.follow_devices();
     let mut watch = Watch::new(client, live.session.id, after);
     let (mut is_connected, mut seen) = (true, Instant::now());
     let sender = live.sender();
