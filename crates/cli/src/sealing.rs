@@ -38,8 +38,8 @@ pub(crate) fn sign_order(me: &Me, task: &Task, action: TaskAction, text: Option<
     sign_clear(&body, task.machine_id.as_ref(), &me.key).map_err(|error| Failure::Seal("The order".to_owned(), error))
 }
 
-/// An order waits so long for its machine.
-const GOOD_FOR: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// An order waits so long for its machine. It names a task and not what its worktree holds then, so it is not good for longer.
+const GOOD_FOR: Duration = Duration::from_secs(24 * 3_600);
 
 impl Sealing<'_> {
     fn is_primary(&self) -> bool {
