@@ -2,12 +2,16 @@
 
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
+use ensemble_chassis::process::TlsLimits;
+use ensemble_chassis::shares::Share;
+use ipnet::IpNet;
 use prometheus::IntGauge;
 
 use crate::EdgeProxy;
+use crate::config::Config;
 use crate::domain::client_address::limit_address;
-use ensemble_chassis::shares::Share;
 
 /// One connection of a client.
 #[derive(Debug)]
@@ -30,17 +34,33 @@ impl Connection {
         let (peer, is_https) = (client.ip(), client != socket);
         let gauge = edge.metrics.connections.clone();
         gauge.inc();
-        // Proxies before the edge carry the connections of many clients and are not counted.
-        let is_trusted = edge.config.trusted_proxies.iter().any(|network| network.contains(&peer.to_canonical()));
-        let share = if is_trusted { None } else { edge.connections.take(limit_address(peer)) };
+        let holder = holder(&edge.config.trusted_proxies, peer);
+        let share = holder.and_then(|holder| edge.connections.take(holder));
         Self {
-            is_admitted: is_trusted || share.is_some(),
+            is_admitted: holder.is_none() || share.is_some(),
             _share: share,
             is_refused: Cell::new(false),
             peer,
             is_https,
             gauge,
         }
+    }
+}
+
+/// For whom a connection counts. Proxies before the edge carry the connections of many clients and are not counted.
+fn holder(trusted: &[IpNet], peer: IpAddr) -> Option<IpAddr> {
+    let is_trusted = trusted.iter().any(|network| network.contains(&peer.to_canonical()));
+    (!is_trusted).then(|| limit_address(peer))
+}
+
+/// The same bounds for the edge's own HTTPS, whose connections count from their first byte.
+pub(crate) fn of_https(config: &Config) -> TlsLimits {
+    let trusted = config.trusted_proxies.clone();
+    TlsLimits {
+        per_holder: config.connections_per_address,
+        holder: Arc::new(move |peer| holder(&trusted, peer)),
+        stall: config.send_stall,
+        ..TlsLimits::default()
     }
 }
 

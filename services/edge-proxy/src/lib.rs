@@ -29,7 +29,7 @@ use actix_web::middleware::Next;
 use actix_web::rt::net::TcpStream;
 use actix_web::{Route, web};
 use ensemble_chassis::auth::{AuthContext, FixedKeys};
-use ensemble_chassis::process::{ServerSettings, TlsFront, prepare_connection, raise_file_limit};
+use ensemble_chassis::process::{ServerSettings, TlsFront, TlsLimits, prepare_connection, raise_file_limit};
 use ensemble_chassis::{Drain, KeySet, KeySource, Routes, Service, ServiceContext, StartError, Vars, Worker};
 use tokio::time::timeout;
 
@@ -90,7 +90,7 @@ impl Service for EdgeProxy {
             streams: Shares::new(config.streams_per_caller, usize::MAX),
             connections: Shares::new(config.connections_per_address, usize::MAX),
             uploads: Shares::new(config.uploads_per_caller, config.uploads),
-            tls: config.tls.clone().map(TlsFront::bind).transpose()?,
+            tls: config.tls.clone().map(|tls| TlsFront::bind(tls, connections::of_https(&config))).transpose()?,
             share_page: SharePage::new(&config.public_base_url),
             client: upstream::send::client(config.upstream),
             drain: context.drain,

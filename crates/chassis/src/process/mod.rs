@@ -3,6 +3,7 @@
 mod commands;
 mod drain;
 mod internal;
+mod pipe;
 mod serve;
 mod settings;
 mod sockets;
@@ -22,7 +23,7 @@ pub use serve::{Listeners, start};
 pub use settings::ServerSettings;
 pub use sockets::{prepare_connection, raise_file_limit};
 pub use stop::Running;
-pub use tls::{TlsFront, TlsSettings};
+pub use tls::{TlsFront, TlsLimits, TlsSettings};
 
 /// Installs what a process needs once: the TLS provider and the token provider. Safe to call again.
 pub fn install_providers() {

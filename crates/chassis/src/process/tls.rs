@@ -11,20 +11,16 @@ use anyhow::{Context, Result};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::Drain;
+use super::{Drain, pipe, prepare_connection};
 use crate::config::Vars;
+use crate::shares::Shares;
 
-/// A client that has not finished its handshake by then is no client.
-const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// Connections at one time. Each holds two buffers of 8 KiB and the state of TLS.
-const MOST: usize = 4_096;
 /// A new certificate is looked for so often at most, when somebody connects.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 /// After an accept that failed: no file was free.
@@ -75,6 +71,36 @@ impl TlsSettings {
     }
 }
 
+/// What clients may hold of the listener, and for how long.
+#[derive(Clone)]
+pub struct TlsLimits {
+    /// At one time. Each holds two buffers of 8 KiB and the state of TLS.
+    pub connections: usize,
+    /// Of them, of one holder, those included whose handshake is not finished.
+    pub per_holder: usize,
+    /// For whom a connection from this address counts. `None`: for nobody, as those of a proxy.
+    pub holder: Arc<dyn Fn(IpAddr) -> Option<IpAddr> + Send + Sync>,
+    /// A client that has not finished its handshake by then is no client.
+    pub handshake: Duration,
+    /// How long a client may take nothing of an answer.
+    pub stall: Duration,
+    /// How long a client may take for the last bytes after the service has ended.
+    pub last_bytes: Duration,
+}
+
+impl Default for TlsLimits {
+    fn default() -> Self {
+        Self {
+            connections: 4_096,
+            per_holder: 256,
+            holder: Arc::new(Some),
+            handshake: Duration::from_secs(10),
+            stall: Duration::from_secs(30),
+            last_bytes: Duration::from_secs(5),
+        }
+    }
+}
+
 /// The listener for HTTPS, and who is behind each connection that it makes to the service.
 #[derive(Clone)]
 pub struct TlsFront(Arc<Front>);
@@ -88,6 +114,8 @@ struct Front {
     /// By the address of this side.
     clients: Mutex<HashMap<SocketAddr, SocketAddr>>,
     open: Arc<Semaphore>,
+    shares: Arc<Shares<IpAddr>>,
+    limits: TlsLimits,
 }
 
 struct Current {
@@ -101,7 +129,7 @@ impl TlsFront {
     ///
     /// # Errors
     /// The files cannot be read, do not belong together, or the address is taken.
-    pub fn bind(settings: TlsSettings) -> Result<Self> {
+    pub fn bind(settings: TlsSettings, limits: TlsLimits) -> Result<Self> {
         let config = load(&settings)?;
         let bound = Bound::bind(settings.listen).with_context(|| {
             format!("cannot listen on {} for HTTPS; choose another address (TLS_LISTEN, --tls-listen)", settings.listen)
@@ -115,7 +143,9 @@ impl TlsFront {
             bound: Mutex::new(Some(bound)),
             current: Mutex::new(current),
             clients: Mutex::default(),
-            open: Arc::new(Semaphore::new(MOST)),
+            open: Arc::new(Semaphore::new(limits.connections)),
+            shares: Shares::new(limits.per_holder, usize::MAX),
+            limits,
         })))
     }
 
@@ -151,29 +181,36 @@ impl TlsFront {
                     continue;
                 }
             };
-            // One too many is closed at once.
+            // One too many, of its holder or of all, is closed at once.
+            let share = match (self.0.limits.holder)(client.ip()).map(|holder| self.0.shares.take(holder)) {
+                Some(None) => continue,
+                Some(share) => share,
+                None => None,
+            };
             let Ok(permit) = self.0.open.clone().try_acquire_owned() else { continue };
             let front = self.clone();
             tokio::spawn(async move {
                 if let Err(error) = front.pass_on(stream, client, service).await {
                     tracing::debug!(%error, %client, "A connection ended");
                 }
-                drop(permit);
+                drop((permit, share));
             });
         }
     }
 
     async fn pass_on(&self, stream: TcpStream, client: SocketAddr, service: SocketAddr) -> Result<()> {
+        let limits = &self.0.limits;
         stream.set_nodelay(true)?;
+        prepare_connection(&stream, limits.stall);
         let acceptor = TlsAcceptor::from(self.config());
-        let mut stream = timeout(HANDSHAKE_WITHIN, acceptor.accept(stream)).await.context("no handshake in time")??;
+        let stream = timeout(limits.handshake, acceptor.accept(stream)).await.context("no handshake in time")??;
         let socket = if service.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.bind(SocketAddr::new(service.ip(), 0))?;
         // The service may ask who it is as soon as it has the connection.
         let known = Known::new(&self.0, socket.local_addr()?, client);
-        let mut behind = timeout(CONNECT_WITHIN, socket.connect(service)).await??;
+        let behind = timeout(CONNECT_WITHIN, socket.connect(service)).await??;
         behind.set_nodelay(true)?;
-        copy_bidirectional(&mut stream, &mut behind).await?;
+        pipe::pass_on(stream, &behind, limits.last_bytes).await?;
         drop((behind, known));
         Ok(())
     }
