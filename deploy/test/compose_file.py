@@ -18,11 +18,14 @@ SECRETS = {
     "INTERNAL_TOKEN": {*SERVICES, "secrets"},
     "INTERNAL_TOKEN_PREVIOUS": set(SERVICES),
     "VOICE_PUBLIC_KEY": {"voice-gateway", "secrets"},
-    "LIVEKIT_API_SECRET": {"voice-gateway", "voice-agent", "livekit", "secrets"},
+    "LIVEKIT_API_SECRET": {"voice-gateway", "voice-agent", "voice-agent-local", "livekit", "secrets"},
     "LIVEKIT_WEBHOOK_API_SECRET": {"voice-gateway"},
     "TOOL_BRIDGE_API_KEY": {"voice-gateway"},
 }
-FOREIGN_VOLUMES = {"postgres": {"secrets-postgres"}, "livekit": {"secrets-livekit"}, "databases": {"secrets-postgres"}}
+FOREIGN_VOLUMES = {
+    "postgres": {"secrets-postgres"}, "livekit": {"secrets-livekit"}, "databases": {"secrets-postgres"},
+    "voice-agent-local": {"secrets-voice-agent"},
+}
 INNER = re.compile(r"\$\{([A-Z_]+)(:?-)([^{}]*)\}")
 
 
@@ -93,6 +96,27 @@ def changes():
     return faults
 
 
+def local_models():
+    """The local voice talks to the local models in each role, unless .env says otherwise, and they reach nothing."""
+    faults, own, file = [], composed({}), yaml.safe_load(filled((ROOT / "docker-compose.yml").read_text(), {}))
+    agent, models = own["voice-agent-local"], own["voice-local"]
+    holds = agent["environment"]
+    for role in ("STT", "LLM", "TTS"):
+        if not holds[f"VOICE_{role}"].startswith("openai:") or holds[f"VOICE_{role}_BASE_URL"] != "http://voice-local:8096/v1":
+            faults.append(f"voice-agent-local has {holds[f'VOICE_{role}']} at {holds[f'VOICE_{role}_BASE_URL']}")
+    if holds["VOICE_AGENT_MODE"] != "models" or agent["profiles"] != ["voice-local"] or models["profiles"] != ["voice-local"]:
+        faults.append("the profile voice-local is not the agent and its models")
+    if missing := own["voice-agent"]["environment"].keys() - holds.keys():
+        faults.append(f"voice-agent-local does not get {sorted(missing)}")
+    reached = {network for network in models["networks"] if not (file["networks"][network] or {}).get("internal")}
+    if reached or "ports" in models or "models" not in agent["networks"]:
+        faults.append("voice-local is reached by others than the agent, or reaches out")
+    other = composed({"VOICE_LLM": "openai:other", "VOICE_LLM_BASE_URL": "http://elsewhere/v1"})["voice-agent-local"]["environment"]
+    if (other["VOICE_LLM"], other["VOICE_LLM_BASE_URL"]) != ("openai:other", "http://elsewhere/v1"):
+        faults.append("a language model of .env is not taken by voice-agent-local")
+    return faults
+
+
 def containers():
     faults = []
     for name, container in composed({}).items():
@@ -116,7 +140,7 @@ def containers():
 
 def main():
     folder = pathlib.Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else ROOT / "target/debug"
-    faults = environments(folder) + changes() + containers()
+    faults = environments(folder) + changes() + local_models() + containers()
     for fault in faults:
         print(f"FAILED {fault}")
     if not faults:

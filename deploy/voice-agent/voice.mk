@@ -2,9 +2,9 @@
 VOICE_VENV := $(CACHE)/venv-voice
 
 # The rules of the agent that need no library are part of `make test`; the others are skipped by name without aiohttp.
-test: test-agent-rules
+test: test-agent-rules test-voice-local
 
-.PHONY: test-agent-rules test-voice-agent test-livekit voice-agent bench-voice
+.PHONY: test-agent-rules test-voice-agent test-voice-local test-livekit voice-agent voice-local bench-voice
 
 # Made anew when the requirements change.
 $(VOICE_VENV)/.made: deploy/voice-agent/requirements.txt deploy/voice-agent/constraints.txt
@@ -23,6 +23,19 @@ test-agent-rules:
 
 test-voice-agent: $(VOICE_VENV)/.made ## all tests of the reference agent, with its libraries
 	$(VOICE_VENV)/bin/python -m unittest discover -s deploy/voice-agent/tests
+
+test-voice-local: ## the protocol of the local models, with acted engines
+	python3 -m unittest discover -q -s deploy/voice-local/tests
+
+# The models and what runs them, about 700 MB.
+$(VOICE_VENV)-local/.made: deploy/voice-local/requirements.txt deploy/voice-local/requirements-alone.txt deploy/voice-local/constraints.txt
+	python3 -m venv $(VOICE_VENV)-local
+	$(VOICE_VENV)-local/bin/pip install --quiet --disable-pip-version-check -r $<
+	$(VOICE_VENV)-local/bin/pip install --quiet --disable-pip-version-check --no-deps -r deploy/voice-local/requirements-alone.txt
+	touch $@
+
+voice-local: $(VOICE_VENV)-local/.made ## runs the local models at http://127.0.0.1:8096/v1
+	HF_HUB_OFFLINE=1 $(VOICE_VENV)-local/bin/python deploy/voice-local/server.py
 
 test-livekit: ## the voice scenario against the LiveKit server at LIVEKIT_URL, with the reference agent, then the page's
 ifeq ($(LIVEKIT_URL),)

@@ -11,7 +11,7 @@ ROOT = AGENT.parents[1]
 class TestCompose(unittest.TestCase):
     def setUp(self):
         compose = (ROOT / "docker-compose.yml").read_text()
-        self.service = re.search(r"\n  voice-agent:\n((?:    .*\n|\n)+)", compose)[1]
+        self.service = re.search(r"\n  voice-agent:.*\n((?:    .*\n|\n)+)", compose)[1]
         self.variables = set(re.findall(r"^      ([A-Z_]+): ", self.service, re.M))
 
     def test_no_file_of_variables_and_no_secret_of_others(self):
