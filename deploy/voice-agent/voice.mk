@@ -12,7 +12,7 @@ $(VOICE_VENV)/.made: deploy/voice-agent/requirements.txt deploy/voice-agent/cons
 	$(VOICE_VENV)/bin/pip install --quiet --disable-pip-version-check -r $<
 	touch $@
 
-# With the plugins of model providers, for the story of the page.
+# With the plugins of model providers, for the stories of the page and the terminal.
 $(VOICE_VENV)-models/.made: deploy/voice-agent/requirements-models.txt deploy/voice-agent/requirements.txt deploy/voice-agent/constraints.txt
 	python3 -m venv $(VOICE_VENV)-models
 	$(VOICE_VENV)-models/bin/pip install --quiet --disable-pip-version-check -r $<
@@ -37,7 +37,7 @@ $(VOICE_VENV)-local/.made: deploy/voice-local/requirements.txt deploy/voice-loca
 voice-local: $(VOICE_VENV)-local/.made ## runs the local models at http://127.0.0.1:8096/v1
 	HF_HUB_OFFLINE=1 $(VOICE_VENV)-local/bin/python deploy/voice-local/server.py
 
-test-livekit: ## the voice scenario against the LiveKit server at LIVEKIT_URL, with the reference agent, then the page's
+test-livekit: ## the voice scenario against the LiveKit server at LIVEKIT_URL, with the reference agent, then the page and the terminal (espeak-ng)
 ifeq ($(LIVEKIT_URL),)
 	@echo "skipped: test-livekit (set LIVEKIT_URL, LIVEKIT_API_KEY and LIVEKIT_API_SECRET; see services/voice-gateway/README.md)"
 else

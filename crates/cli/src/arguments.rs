@@ -112,7 +112,7 @@ pub(crate) enum Command {
     Interrupt(prompt::Which),
     /// End the agent of a live session
     Stop(prompt::Which),
-    /// Talk about a live session, in the web app
+    /// Talk about a live session by voice
     Talk(talk::Talk),
     /// Print the transcript of a live session
     Log(attach::Log),

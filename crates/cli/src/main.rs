@@ -35,6 +35,7 @@ mod settings;
 mod sharing;
 mod styled;
 mod table;
+mod talk;
 mod vault;
 mod watching;
 mod when;

@@ -49,3 +49,4 @@ pub use retry::Retry;
 pub use server::Version;
 pub use sessions::{SessionEvent, SessionFilter, Window};
 pub use transport::{Client, ClientBuilder};
+pub use voice::VoiceEvent;

@@ -109,22 +109,27 @@ impl Client {
 
     /// The same server and connections with another credential.
     pub fn with_credential(&self, credential: Credential) -> Self {
-        self.varied(credential, None)
+        self.varied(credential, None, self.0.voice_key.clone())
     }
 
     /// The same credential with a token from an earlier process, so that no sign-in is needed.
     pub fn with_token(&self, token: Token) -> Self {
-        self.varied(self.0.credential.clone(), Some(token))
+        self.varied(self.0.credential.clone(), Some(token), self.0.voice_key.clone())
     }
 
-    fn varied(&self, credential: Credential, token: Option<Token>) -> Self {
+    /// The same server, connections and credential, with a key for the voice gateway.
+    pub fn with_voice_key(&self, key: SecretString) -> Self {
+        self.varied(self.0.credential.clone(), None, Some(key))
+    }
+
+    fn varied(&self, credential: Credential, token: Option<Token>, voice_key: Option<SecretString>) -> Self {
         let this = &self.0;
         Self(Arc::new(Inner {
             http: this.http.clone(),
             base: this.base.clone(),
             origin: this.origin.clone(),
             credential,
-            voice_key: this.voice_key.clone(),
+            voice_key,
             token: Mutex::new(token),
             retry: this.retry,
             answer_within: this.answer_within,

@@ -19,6 +19,7 @@ mod plan;
 mod rule;
 mod screen;
 mod status;
+mod talk;
 mod terminal;
 #[cfg(test)]
 mod tests;
@@ -30,4 +31,5 @@ pub use about::{About, Connection, Level, Look, Me};
 pub use action::Action;
 pub use crossterm::event::{Event, EventStream};
 pub use screen::Screen;
+pub use talk::{Held, Talk, TalkAction, Talking, Words};
 pub use terminal::Terminal;

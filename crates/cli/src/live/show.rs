@@ -19,7 +19,7 @@ use crate::failure::{Failure, Result};
 use crate::print;
 
 /// A session counts as online for a minute after a sign of its machine (docs/openapi.json, `Session.online`).
-const SILENT: Duration = Duration::from_secs(65);
+pub(crate) const SILENT: Duration = Duration::from_secs(65);
 
 /// A command on its way, and what it was.
 type Sending<'a> = Pin<Box<dyn Future<Output = (Action, Result<()>)> + 'a>>;
@@ -162,7 +162,7 @@ async fn has_seen(live: &mut Live<'_>) {
 }
 
 /// Signs and sends what the person wants.
-async fn carry_out(sender: Sender<'_>, action: Action) -> (Action, Result<()>) {
+pub(crate) async fn carry_out(sender: Sender<'_>, action: Action) -> (Action, Result<()>) {
     let content = match action.clone() {
         Action::Prompt { text, now } => {
             let when = if now { When::Now } else { When::Next };
@@ -183,7 +183,7 @@ async fn carry_out(sender: Sender<'_>, action: Action) -> (Action, Result<()>) {
 }
 
 /// What this person may command, as far as the machine has said it.
-fn level(live: &Live<'_>) -> Level {
+pub(crate) fn level(live: &Live<'_>) -> Level {
     if live.session.access_level == AccessLevel::Owner {
         return Level::Owner;
     }

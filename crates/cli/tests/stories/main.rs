@@ -5,6 +5,8 @@
 mod accounts;
 #[cfg(feature = "up")]
 mod acp;
+#[cfg(feature = "up")]
+mod acted_room;
 mod alone;
 #[cfg(feature = "up")]
 mod canaries;
@@ -76,6 +78,8 @@ mod sessions;
 mod signed_tasks;
 #[cfg(feature = "up")]
 mod talking;
+#[cfg(feature = "up")]
+mod talking_here;
 #[cfg(feature = "up")]
 mod terminal;
 #[cfg(feature = "up")]

@@ -52,7 +52,7 @@ impl Cards {
         let mut body = self.body_lines(card, setting);
         let (mut below, mut focus) = match (&card.asks, &self.choosing) {
             (Asks::Permission(permission), _) => (permission_options(permission, setting), None),
-            (Asks::Question(_), Some(choosing)) => question_options(choosing, setting),
+            (Asks::Question(_), Some(choosing)) => question_options(choosing, !self.has_no_text, setting),
             (Asks::Question(_), None) => (Vec::new(), None),
         };
         below.extend(self.hint(card, setting, typing));
@@ -211,7 +211,7 @@ fn question_lines(choosing: &Choosing, setting: &Setting<'_>) -> Vec<Line<'stati
 }
 
 /// The options of the question that is shown, and the line with the mark.
-fn question_options(choosing: &Choosing, setting: &Setting<'_>) -> (Vec<Line<'static>>, Option<usize>) {
+fn question_options(choosing: &Choosing, has_text: bool, setting: &Setting<'_>) -> (Vec<Line<'static>>, Option<usize>) {
     let Some(question) = choosing.question() else { return (Vec::new(), None) };
     let (paint, mut lines, mut focus) = (setting.paint, vec![Line::default()], None);
     let options = question.options.as_deref().unwrap_or_default();
@@ -238,18 +238,20 @@ fn question_options(choosing: &Choosing, setting: &Setting<'_>) -> (Vec<Line<'st
     }
     if has_keys {
         let indent = Span::raw("  ");
-        let keys = Span::styled(keys(question, choosing.count()), paint.dim());
+        let keys = Span::styled(keys(question, choosing.count(), has_text), paint.dim());
         lines.extend(wrap(&[keys], setting.width, Break::Words, &indent, &indent));
     }
     (lines, focus)
 }
 
-fn keys(question: &QuestionItem, count: usize) -> String {
+fn keys(question: &QuestionItem, count: usize, has_text: bool) -> String {
     let has_options = question.options.as_ref().is_some_and(|options| !options.is_empty());
-    let choose = match (has_options, question.multiple) {
-        (false, _) => "type an answer",
-        (true, false) => "number or enter, or type an answer",
-        (true, true) => "number or space, then enter",
+    let choose = match (has_options, question.multiple, has_text) {
+        (false, _, true) => "type an answer",
+        (false, _, false) => "`ensemble attach` takes a text for it",
+        (true, false, true) => "number or enter, or type an answer",
+        (true, false, false) => "number or enter",
+        (true, true, _) => "number or space, then enter",
     };
     let others = if count > 1 { ", left and right: the others" } else { "" };
     format!("{choose}; 0: no answer{others}")

@@ -41,6 +41,8 @@ pub(crate) struct Cards {
     rows: usize,
     /// The options were on the screen. They are not at once where there are only a few rows.
     has_shown_options: bool,
+    /// There is no field for texts below.
+    has_no_text: bool,
 }
 
 /// The card that the last frame showed.
@@ -68,6 +70,16 @@ pub(crate) struct Typing {
 }
 
 impl Cards {
+    /// Cards of a screen where no text can be typed.
+    pub(crate) fn without_text() -> Self {
+        Self { has_no_text: true, ..Self::default() }
+    }
+
+    /// Shows the card of this request.
+    pub(crate) fn bring_up(&mut self, request_id: &str) {
+        self.chosen = Some(request_id.to_owned());
+    }
+
     /// The card that is shown: the one that was chosen, or the oldest that waits for this person.
     pub(crate) fn current<'a>(&self, view: &'a View) -> Option<&'a Card> {
         let chosen = self.chosen.as_ref().and_then(|id| view.open().find(|card| card.request_id == *id));

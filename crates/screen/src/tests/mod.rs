@@ -5,4 +5,5 @@ mod composer;
 mod hostile;
 mod random;
 mod session;
+mod talk;
 mod transcript;

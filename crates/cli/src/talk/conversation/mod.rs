@@ -1,0 +1,315 @@
+//! One conversation from the moment that the room is joined to its end: what the room, the session, the server and the person say, one after
+//! the other.
+
+mod calls;
+mod session;
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use ensemble_client::{Client, VoiceEvent};
+use ensemble_screen::{About, Connection, Me};
+use ensemble_transcript::body::{Content, Prompt};
+use ensemble_transcript::words::When;
+use ensemble_types::ids::GatewaySessionId;
+use futures_util::StreamExt;
+use futures_util::stream::{BoxStream, FuturesUnordered};
+use tokio::signal::unix::Signal;
+use tokio::time::{sleep_until, timeout};
+
+use super::news::Known;
+use super::room::{Event, Left, Room, Said};
+use super::rules::{Caller, Rules};
+use super::shown::{Holding, Out, State};
+use crate::failure::{Failure, Result};
+use crate::live::show::{SILENT, level};
+use crate::live::{Live, Watch};
+
+/// So long a message is shown before it is sent.
+const HELD: Duration = Duration::from_secs(3);
+/// So long a command may take: the voice waits 20 s for all of it.
+const WITHIN: Duration = Duration::from_secs(12);
+/// An agent that has not come after this is said to be missing. The server tries three times.
+const AGENT_WITHIN: Duration = Duration::from_secs(45);
+/// A room that is not joined by then cannot be reached.
+const JOIN_WITHIN: Duration = Duration::from_secs(40);
+/// A server that stays away so long ends the conversation: nothing can be sent or read.
+const AWAY: Duration = Duration::from_secs(30);
+
+/// How the person wants it.
+#[derive(Clone, Debug)]
+pub(super) struct Wishes {
+    pub(super) input: Option<PathBuf>,
+    pub(super) output: Option<PathBuf>,
+    /// How long to go on after the file in place of the microphone is over.
+    pub(super) listen: Duration,
+    pub(super) tells_news: bool,
+}
+
+/// What ends a program from outside.
+pub(super) struct Signals {
+    pub(super) interrupt: Signal,
+    pub(super) terminate: Signal,
+    pub(super) hang_up: Signal,
+}
+
+/// Something on its way, and what becomes of it.
+type Sending<'a> = Pin<Box<dyn Future<Output = Sent> + 'a>>;
+
+enum Sent {
+    Message { call: u64, done: Result<()> },
+    Denied { call: u64, request_id: String, title: String, done: Result<()> },
+    Answered { request_id: Option<String>, done: Result<()> },
+    Told(Result<()>),
+}
+
+pub(super) struct Conversation<'a> {
+    live: Live<'a>,
+    me: Me,
+    title: String,
+    voice: Client,
+    id: GatewaySessionId,
+    room: Room,
+    rules: Rules,
+    known: Known,
+    watch: Watch,
+    /// What happens in the voice session. `None`: it is not followed any more.
+    events: Option<BoxStream<'static, ensemble_client::Result<VoiceEvent>>>,
+    sending: FuturesUnordered<Sending<'a>>,
+    held: Option<Holding>,
+    pub(super) state: State,
+    out: Out,
+    wishes: Wishes,
+    begun: Instant,
+    /// When the server went away.
+    away: Option<Instant>,
+    /// When the machine was last seen.
+    seen: Instant,
+    /// When it is over after the file.
+    until: Option<Instant>,
+}
+
+/// Whether it goes on.
+enum Then {
+    GoesOn,
+    Ends,
+}
+
+impl<'a> Conversation<'a> {
+    /// `after` is what [`Live::load`] returned, and `rules` are those of the start's answer.
+    pub(super) fn new(
+        live: Live<'a>,
+        (voice, id): (Client, GatewaySessionId),
+        (room, rules): (Room, Rules),
+        out: Out,
+        wishes: Wishes,
+        after: i64,
+    ) -> Self {
+        let now = Instant::now();
+        let state = State { tells_news: wishes.tells_news, plays_file: wishes.input.is_some(), ..State::default() };
+        Self {
+            me: Me { user: live.me.id, key: live.me.key.public_key() },
+            title: live.title(),
+            known: Known::of(&live.view),
+            watch: Watch::new(live.me.client.clone(), live.session.id, after),
+            events: Some(voice.follow_voice(id).boxed()),
+            sending: FuturesUnordered::new(),
+            held: None,
+            live,
+            voice,
+            id,
+            room,
+            rules,
+            state,
+            out,
+            wishes,
+            begun: now,
+            away: None,
+            seen: now,
+            until: None,
+        }
+    }
+
+    /// Goes on until the person ends it.
+    ///
+    /// # Errors
+    /// The room, the server or the program that joined the room ended it.
+    pub(super) async fn run(&mut self, signals: &mut Signals) -> Result<()> {
+        loop {
+            self.draw()?;
+            let next = self.next_time();
+            let then = tokio::select! {
+                event = self.room.next() => self.in_room(event?).await?,
+                key = self.out.key() => self.keyed(&key?).await?,
+                watched = self.watch.next() => {
+                    self.in_session(watched?).await?;
+                    Then::GoesOn
+                }
+                event = async {
+                    match &mut self.events {
+                        Some(events) => events.next().await,
+                        None => std::future::pending().await,
+                    }
+                } => {
+                    self.on_server(event)?;
+                    Then::GoesOn
+                }
+                Some(sent) = self.sending.next() => {
+                    self.sent(sent).await?;
+                    Then::GoesOn
+                }
+                () = sleep_until(next.into()) => self.on_time().await?,
+                _ = signals.interrupt.recv() => Then::Ends,
+                _ = signals.terminate.recv() => Then::Ends,
+                _ = signals.hang_up.recv() => Then::Ends,
+            };
+            if matches!(then, Then::Ends) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Leaves the room. Nothing that is still shown is sent, and the terminal is given back.
+    pub(super) async fn end(mut self) -> (Client, GatewaySessionId, State) {
+        self.rules.end();
+        self.held = None;
+        drop(self.out);
+        self.room.leave().await;
+        (self.voice, self.id, self.state)
+    }
+
+    fn connection(&self) -> Connection {
+        match (self.away, self.live.session.online) {
+            (Some(_), _) => Connection::Connecting,
+            (None, false) => Connection::MachineAway,
+            (None, true) => Connection::Online,
+        }
+    }
+
+    fn draw(&mut self) -> Result<()> {
+        let (level, connection) = (level(&self.live), self.connection());
+        let name = |user| self.live.known_name(user);
+        let about = About { title: &self.title, connection, level, me: &self.me, name: &name, now: Instant::now() };
+        self.out.draw(&self.live.view, &about, &self.state, self.held.as_ref())
+    }
+
+    /// When something is due, or the seconds on the screen change.
+    fn next_time(&self) -> Instant {
+        let now = Instant::now();
+        let held =
+            self.held.as_ref().and_then(|held| held.until).map(|until| until.min(now + Duration::from_millis(500)));
+        let silent = (self.away.is_none() && self.live.session.online).then_some(self.seen + SILENT);
+        let missing = self.state.agent.is_none().then_some(self.begun + AGENT_WITHIN).filter(|at| *at > now);
+        let join = (!self.state.is_joined).then_some(self.begun + JOIN_WITHIN);
+        let away = self.away.map(|away| away + AWAY);
+        let last = now + Duration::from_secs(60);
+        [held, silent, missing, join, away, self.until].into_iter().flatten().fold(last, Instant::min)
+    }
+
+    async fn on_time(&mut self) -> Result<Then> {
+        let now = Instant::now();
+        if self.until.is_some_and(|until| until <= now) {
+            return Ok(Then::Ends);
+        }
+        if !self.state.is_joined && self.begun + JOIN_WITHIN <= now {
+            return Err(Failure::message(
+                "The voice service does not let this program in. Try again; if it stays so, tell the operator of the server.",
+            ));
+        }
+        if self.away.is_some_and(|away| away + AWAY <= now) {
+            return Err(Failure::message(
+                "The server is away, so the conversation has ended. Nothing that was still shown is sent.",
+            ));
+        }
+        if self.state.agent.is_none() && self.begun + AGENT_WITHIN <= now {
+            self.notice("No voice agent has come yet. Wait a little, or end and begin again.")?;
+        }
+        if self.away.is_none() && self.live.session.online && self.seen + SILENT <= now {
+            // The server says that a machine is away when it has been silent for a minute, and tells nobody.
+            let _unknown = self.live.refresh().await;
+            self.seen = now;
+        }
+        if let Some(held) = self.held.as_mut().filter(|held| held.until.is_some_and(|until| until <= now)) {
+            held.until = None;
+            let (call, text) = (held.id, held.text.clone());
+            let content = Content::Prompt(Prompt { text, attachments: Vec::new(), when: When::Next });
+            let sender = self.live.sender();
+            self.sending.push(Box::pin(async move {
+                let done = within(async { sender.send(content).await.map(drop) }).await;
+                Sent::Message { call, done }
+            }));
+        }
+        Ok(Then::GoesOn)
+    }
+
+    fn notice(&mut self, text: &str) -> Result<()> {
+        if self.state.notice.as_deref() != Some(text) {
+            self.out.happens("notice", text)?;
+            self.state.notice = Some(text.to_owned());
+        }
+        Ok(())
+    }
+
+    async fn in_room(&mut self, event: Event) -> Result<Then> {
+        match event {
+            Event::Open => {}
+            Event::Joined => self.state.is_joined = true,
+            Event::Agent { state } => self.agent(state)?,
+            Event::Speaking { me, agent } => (self.state.i_speak, self.state.agent_speaks) = (me, agent),
+            Event::Said(said) => self.said(said)?,
+            Event::Call { id, method, caller, is_agent, payload } => {
+                let caller = Caller { identity: &caller, is_agent };
+                self.called(id, &method, caller, &payload).await?;
+            }
+            Event::Mending { mending: true } => self.notice("The connection broke. It is being mended.")?,
+            Event::Mending { mending: false } => self.state.notice = None,
+            Event::Played => self.until = Some(Instant::now() + self.wishes.listen),
+            Event::Left { why } => return Err(Failure::message(left(why))),
+            Event::Failed { what, why } => return Err(super::failed(&what, &why)),
+        }
+        Ok(Then::GoesOn)
+    }
+
+    fn agent(&mut self, state: Option<String>) -> Result<()> {
+        let was_here = self.state.agent.is_some();
+        match &state {
+            None if was_here => {
+                self.notice("The voice agent has left. Another one may come; or end and begin again.")?
+            }
+            Some(_) if !was_here => {
+                self.state.notice = None;
+                self.out.happens("agent", "the voice is here")?;
+            }
+            _ => {}
+        }
+        self.state.agent = state;
+        Ok(())
+    }
+
+    fn said(&mut self, said: Said) -> Result<()> {
+        self.out.said(&said)?;
+        self.state.said(said);
+        Ok(())
+    }
+}
+
+/// A command to the session that has to be over before the voice stops waiting.
+async fn within(done: impl Future<Output = Result<()>>) -> Result<()> {
+    timeout(WITHIN, done)
+        .await
+        .unwrap_or_else(|_| Err(Failure::message("The server has not answered. It may have been done.")))
+}
+
+fn left(why: Left) -> &'static str {
+    match why {
+        Left::Closed => {
+            "The server has ended the conversation: its time is over, or no voice agent came. You can begin another one."
+        }
+        Left::Elsewhere => "This conversation goes on in another place.",
+        Left::Lost => {
+            "The connection to the voice service broke and did not come back. Check your network, then begin again."
+        }
+    }
+}

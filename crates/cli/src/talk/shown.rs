@@ -1,0 +1,200 @@
+//! What a person sees of a conversation: on the screen of the terminal, or as lines where there is none.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use ensemble_screen::{About, Event, EventStream, Held, Talk, TalkAction, Talking, Terminal, Words};
+use ensemble_transcript::view::{Card, View};
+use futures_util::StreamExt;
+use serde_json::json;
+
+use super::room::Said;
+use crate::failure::{Failure, Result};
+use crate::live::text;
+use crate::print;
+
+/// So much is shown and kept of one conversation.
+const MOST_WORDS: usize = 400;
+const MOST_CALLS: usize = 100;
+
+/// What the conversation is like now.
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) is_joined: bool,
+    pub(super) is_muted: bool,
+    pub(super) plays_file: bool,
+    pub(super) agent: Option<String>,
+    pub(super) i_speak: bool,
+    pub(super) agent_speaks: bool,
+    pub(super) tells_news: bool,
+    pub(super) notice: Option<String>,
+    words: VecDeque<Said>,
+    calls: VecDeque<Call>,
+}
+
+/// What the voice did, or tries to.
+struct Call {
+    /// Of a call of this program's tools.
+    id: Option<u64>,
+    text: String,
+    outcome: String,
+}
+
+/// A message that is shown before it is sent.
+pub(super) struct Holding {
+    /// Of the call.
+    pub(super) id: u64,
+    pub(super) text: String,
+    /// `None`: it is being sent.
+    pub(super) until: Option<Instant>,
+}
+
+/// Where it is shown.
+pub(super) enum Out {
+    Screen(Box<OnScreen>),
+    Lines { is_json: bool },
+}
+
+pub(super) struct OnScreen {
+    screen: Talk,
+    terminal: Terminal,
+    keys: EventStream,
+}
+
+fn unusable(error: std::io::Error) -> Failure {
+    Failure::message(format!("The terminal cannot be used: {error}."))
+}
+
+impl State {
+    /// The newest words, with this utterance in place of what was understood of it before.
+    pub(super) fn said(&mut self, said: Said) {
+        if said.text.trim().is_empty() {
+            return;
+        }
+        match self.words.iter_mut().rfind(|one| one.segment == said.segment && one.me == said.me) {
+            Some(known) => *known = said,
+            None => self.words.push_back(said),
+        }
+        if self.words.len() > MOST_WORDS {
+            self.words.pop_front();
+        }
+    }
+
+    pub(super) fn words(&self) -> impl Iterator<Item = &Said> {
+        self.words.iter()
+    }
+
+    /// A call has come, or is over: the same id again.
+    pub(super) fn called(&mut self, id: Option<u64>, text: String, outcome: &str) {
+        let outcome = outcome.to_owned();
+        match self.calls.iter_mut().rfind(|call| id.is_some() && call.id == id) {
+            Some(call) => *call = Call { id, text, outcome },
+            None => self.calls.push_back(Call { id, text, outcome }),
+        }
+        if self.calls.len() > MOST_CALLS {
+            self.calls.pop_front();
+        }
+    }
+
+    fn talking<'a>(&'a self, held: Option<&'a Holding>) -> Talking<'a> {
+        let seconds = |until: Instant| until.saturating_duration_since(Instant::now()).as_millis().div_ceil(1_000);
+        Talking {
+            is_connected: self.is_joined,
+            is_muted: self.is_muted,
+            plays_file: self.plays_file,
+            agent: self.agent.as_deref(),
+            i_speak: self.i_speak,
+            agent_speaks: self.agent_speaks,
+            tells_news: self.tells_news,
+            words: self.words.iter().map(|said| Words { is_mine: said.me, text: &said.text }).collect(),
+            calls: self.calls.iter().map(|call| format!("{}: {}", call.text, call.outcome)).collect(),
+            held: held.map(|held| {
+                let seconds = held.until.map(|until| u64::try_from(seconds(until)).unwrap_or(u64::MAX));
+                Held { text: &held.text, seconds }
+            }),
+            notice: self.notice.as_deref(),
+        }
+    }
+}
+
+impl Out {
+    pub(super) fn screen() -> Result<Self> {
+        let screen = Talk::new(ensemble_screen::Look::of(|name| std::env::var_os(name)?.into_string().ok()));
+        let terminal = Terminal::open().map_err(unusable)?;
+        Ok(Self::Screen(Box::new(OnScreen { screen, terminal, keys: EventStream::new() })))
+    }
+
+    pub(super) fn draw(&mut self, view: &View, about: &About<'_>, state: &State, held: Option<&Holding>) -> Result<()> {
+        let Self::Screen(out) = self else { return Ok(()) };
+        let (screen, talking) = (&mut out.screen, state.talking(held));
+        out.terminal.draw(|frame| screen.draw(frame, view, about, &talking)).map_err(unusable)
+    }
+
+    /// The next key. Never, where there is no screen. Cancel safe.
+    pub(super) async fn key(&mut self) -> Result<Event> {
+        match self {
+            Self::Screen(out) => match out.keys.next().await {
+                Some(event) => event.map_err(unusable),
+                None => Err(Failure::message("The terminal is gone.")),
+            },
+            Self::Lines { .. } => std::future::pending().await,
+        }
+    }
+
+    /// What the person wants with a key.
+    pub(super) fn wish(&mut self, event: &Event, view: &View, about: &About<'_>) -> Option<TalkAction> {
+        match self {
+            Self::Screen(out) => out.screen.event(event, view, about),
+            Self::Lines { .. } => None,
+        }
+    }
+
+    /// Brings a request up.
+    pub(super) fn bring_up(&mut self, card: &Card) -> Result<()> {
+        match self {
+            Self::Screen(out) => out.screen.bring_up(&card.request_id),
+            Self::Lines { is_json: false } => print::line(text::card(card))?,
+            Self::Lines { is_json: true } => {
+                print::json(
+                    &json!({ "event": "request", "requestId": card.request_id, "card": text::card(card) }),
+                    true,
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn not_sent(&mut self, request_id: &str) {
+        if let Self::Screen(out) = self {
+            out.screen.not_sent(request_id);
+        }
+    }
+
+    /// Words that were said, where there is no screen.
+    pub(super) fn said(&self, said: &Said) -> Result<()> {
+        let who = if said.me { "me" } else { "voice" };
+        match self {
+            Self::Lines { .. } if !said.is_final || said.text.trim().is_empty() => Ok(()),
+            Self::Lines { is_json: true } => {
+                print::json(&json!({ "event": "said", "by": who, "text": said.text }), true)
+            }
+            Self::Lines { is_json: false } => {
+                let who = if said.me { "You" } else { "Voice" };
+                print::line(format!("{who}: {}", print::inline(&said.text)))
+            }
+            Self::Screen(_) => Ok(()),
+        }
+    }
+
+    /// What happens beside that, where there is no screen.
+    pub(super) fn happens(&self, event: &str, about: &str) -> Result<()> {
+        match self {
+            Self::Lines { is_json: true } => print::json(&json!({ "event": event, "about": about }), true),
+            Self::Lines { is_json: false } => {
+                print::note(format!("({event}: {})", print::inline(about)));
+                Ok(())
+            }
+            Self::Screen(_) => Ok(()),
+        }
+    }
+}
