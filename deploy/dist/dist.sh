@@ -19,6 +19,9 @@ cargo_home=${CARGO_HOME:-$HOME/.cargo}
 export RUSTFLAGS="--remap-path-prefix=$PWD=/src --remap-path-prefix=$cargo_home=/cargo"
 export CFLAGS="-ffile-prefix-map=$PWD=/src -ffile-prefix-map=$cargo_home=/cargo"
 export CARGO_INCREMENTAL=0
+# What the program says of itself; `ensemble web verify` compares it with the server's.
+BUILD_COMMIT=$(git rev-parse HEAD)
+export BUILD_COMMIT
 make --no-print-directory web
 cargo build --locked --profile "$profile" -p ensemble-cli --bin ensemble
 

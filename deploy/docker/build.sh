@@ -24,6 +24,8 @@ case $step in
         find "target/$folder" -maxdepth 1 -name 'ensemble-*' -type f -delete
         ;;
     programs)
+        # What the programs say of themselves; not in the step before, whose layer outlives a commit.
+        if [ "${REVISION:-unknown}" != unknown ]; then export BUILD_COMMIT="$REVISION"; fi
         # shellcheck disable=SC2086
         cargo build --locked --profile "$profile" $packages --bins
         mkdir -p "$3"

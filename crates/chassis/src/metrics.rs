@@ -40,7 +40,8 @@ impl Metrics {
             registry.register(Box::new(spans.lost.clone()))?;
         }
         let build = Opts::new("build_info", "Always 1; says which build this is.")
-            .const_label("version", env!("CARGO_PKG_VERSION"));
+            .const_label("version", env!("CARGO_PKG_VERSION"))
+            .const_label("commit", option_env!("BUILD_COMMIT").unwrap_or_default());
         let build = Gauge::with_opts(build)?;
         build.set(1.0);
         registry.register(Box::new(build))?;

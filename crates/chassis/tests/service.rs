@@ -377,7 +377,12 @@ async fn the_internal_listener_requires_its_token() {
     assert_eq!(client.post(&url).bearer_auth("wrong").send().await.unwrap().status(), 401);
     assert_eq!(client.post(&url).bearer_auth("internal").send().await.unwrap().status(), 404);
     let metrics = reqwest::get(format!("{}/metrics", notes.internal_url())).await.unwrap().text().await.unwrap();
-    assert!(metrics.contains("ensemble_build_info"), "{metrics}");
+    let commit = option_env!("BUILD_COMMIT").unwrap_or_default();
+    let build = format!(
+        "ensemble_build_info{{commit=\"{commit}\",service=\"notes\",version=\"{}\"}} 1",
+        env!("CARGO_PKG_VERSION")
+    );
+    assert!(metrics.contains(&build), "{metrics}");
     for (name, kind) in [
         ("process_cpu_seconds_total", "counter"),
         ("process_resident_memory_bytes", "gauge"),
