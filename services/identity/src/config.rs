@@ -87,9 +87,10 @@ impl Config {
             previous_key_file: vars
                 .optional(
                     "KEY_ENCRYPTION_KEY_PREVIOUS_FILE",
-                    "the file that was used before, until the signing keys that it sealed no longer sign",
+                    "the file that was used before, or will be next: what it sealed can be opened; may be absent",
                 )
-                .map(PathBuf::from),
+                .map(PathBuf::from)
+                .filter(|path| path.exists()),
             schedule: Schedule { rotate_every, publish_before, keep_after },
             ring_refresh: vars.millis("KEY_RING_REFRESH_MS", "how often keys and revocations are loaded", 2_000),
             keys_trusted_for: vars.millis(

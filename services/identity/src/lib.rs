@@ -74,6 +74,9 @@ impl Service for Identity {
         let db =
             Db::open_measured(&config.database, migrations(), context.metrics.registry(), turns_of_callers).await?;
         let ring = Arc::new(KeyRing::new(vault.clone(), config.schedule, config.keys_trusted_for));
+        if vault.is_replaced() {
+            signing_keys::reseal(&db, &vault).await?;
+        }
         signing_keys::refresh(&db, &ring).await?;
         let challenges = Arc::<OpenChallenges>::default();
         let metrics = IdentityMetrics::new(&context.metrics, &ring, &challenges)?;

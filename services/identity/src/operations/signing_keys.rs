@@ -3,7 +3,7 @@
 use ensemble_store_kit::{Conn, Db, StoreError};
 
 use crate::domain::Published;
-use crate::keys::{KeyRing, RingError};
+use crate::keys::{CannotOpen, KeyRing, RingError, Vault};
 use crate::store::{devices, revocations, signing_keys};
 use crate::store::{signing_keys::KeyRow, signing_keys::KeyTable};
 
@@ -39,4 +39,26 @@ async fn rotate(db: &Db, made: Option<KeyRow>, dropped: Vec<i64>) -> Result<(), 
         Ok(())
     })
     .await
+}
+
+/// Seals with the current key-encryption key what the previous one has sealed, so that the previous one is not needed afterwards.
+pub(crate) async fn reseal(db: &Db, vault: &Vault) -> Result<(), ResealError> {
+    let sealed_anew = |row: KeyRow| {
+        let sealed = vault.seal(&row.key_id, &vault.open(&row.key_id, &row.sealed)?)?;
+        Ok::<_, CannotOpen>((row.published.generation, sealed))
+    };
+    let rows = load(db).await?.keys.into_iter().map(sealed_anew).collect::<Result<Vec<_>, _>>()?;
+    db.write("seal the signing keys anew", move |tx| {
+        rows.iter().try_for_each(|(generation, sealed)| signing_keys::reseal(tx, *generation, sealed))
+    })
+    .await?;
+    Ok(())
+}
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ResealError {
+    #[error(transparent)]
+    Sealed(#[from] CannotOpen),
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }

@@ -72,3 +72,9 @@ pub(crate) fn delete(tx: &mut Conn, generations: &[i64]) -> Result<(), StoreErro
     }
     Ok(())
 }
+
+/// Replaces the sealed form of a key.
+pub(crate) fn reseal(tx: &mut Conn, generation: i64, sealed: &[u8]) -> Result<(), StoreError> {
+    let row = diesel::update(signing_keys::table.find(generation));
+    on!(tx, |c| row.set(signing_keys::sealed.eq(sealed)).execute(c)).map(drop)
+}

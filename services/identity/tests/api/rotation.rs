@@ -11,7 +11,7 @@ use ensemble_identity::Identity;
 use ensemble_rpc::identity::KeysClient;
 use ensemble_rpc::{KeyRefresh, RemoteKeys};
 use ensemble_testkit::peers::channel_to;
-use ensemble_testkit::{eventually, on_both_databases, start_service};
+use ensemble_testkit::{Api, eventually, on_both_databases, start_service};
 use serde_json::Value;
 
 use crate::{Fixture, TIMEOUT, new_key};
@@ -32,6 +32,10 @@ async fn published(fixture: &Fixture) -> Vec<String> {
         assert!(key.get("d").is_none(), "the private key is not published");
     }
     keys.iter().map(|key| key["kid"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn keys_at(api: &Api, url: &str) -> Value {
+    api.at(url).get("/.well-known/jwks.json").await.expect(200)
 }
 
 on_both_databases! {
@@ -97,7 +101,7 @@ on_both_databases! {
         std::fs::write(&other, [8; 32]).unwrap();
         std::fs::set_permissions(&other, std::os::unix::fs::PermissionsExt::from_mode(0o400)).unwrap();
         let own = fixture.database.folder.path().join("key-encryption-key").display().to_string();
-        let mut vars = fixture.vars.clone();
+        let (mut vars, api) = (fixture.vars.clone(), fixture.api.clone());
         assert!(fixture.service.stop().await);
         vars.push(("KEY_ENCRYPTION_KEY_FILE".to_owned(), other.display().to_string()));
         let listeners = ensemble_chassis::Listeners::loopback().unwrap();
@@ -107,8 +111,15 @@ on_both_databases! {
         ).await;
         assert!(refused.unwrap_err().to_string().contains("key-encryption key"));
         vars.push(("KEY_ENCRYPTION_KEY_PREVIOUS_FILE".to_owned(), own));
-        let replaced = start_service::<Identity>(vars).await;
+        let replaced = start_service::<Identity>(vars.clone()).await;
+        let keys = keys_at(&api, &replaced.public_url()).await;
         assert!(replaced.stop().await);
+        // That start has sealed everything anew: the old key is not needed any more. A file that is not there is no key.
+        let gone = fixture.database.folder.path().join("gone").display().to_string();
+        vars.push(("KEY_ENCRYPTION_KEY_PREVIOUS_FILE".to_owned(), gone));
+        let without = start_service::<Identity>(vars).await;
+        assert_eq!(keys_at(&api, &without.public_url()).await, keys);
+        assert!(without.stop().await);
     }
 }
 

@@ -48,10 +48,10 @@ impl LiveKitConfig {
         let key = ApiKey { key, secret };
         let mut webhook_keys = vec![key.clone()];
         if let (Some(key), Some(secret)) = (
-            vars.optional("LIVEKIT_WEBHOOK_API_KEY", "another key that webhooks may be signed with"),
-            vars.secret("LIVEKIT_WEBHOOK_API_SECRET", "its secret"),
+            vars.optional_secret("LIVEKIT_WEBHOOK_API_KEY", "another key that webhooks may be signed with"),
+            vars.optional_secret("LIVEKIT_WEBHOOK_API_SECRET", "its secret"),
         ) {
-            webhook_keys.push(ApiKey { key, secret });
+            webhook_keys.push(ApiKey { key: key.expose_secret().to_owned(), secret });
         }
         Self {
             url,
