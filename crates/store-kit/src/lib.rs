@@ -86,6 +86,7 @@ mod notifier;
 mod pool;
 mod problem;
 mod quota;
+mod retention;
 pub mod types;
 
 pub use batcher::{BatchConfig, Batcher};
@@ -98,3 +99,4 @@ pub use migrate::{Migrations, OpenError};
 pub use notifier::{Notifier, Published, Subscription, Tap, Topic};
 pub use pool::{TakeTurn, Turn};
 pub use quota::{Quota, QuotaExceeded, Reserved};
+pub use retention::Retention;

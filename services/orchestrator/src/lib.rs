@@ -29,7 +29,7 @@ use ensemble_chassis::{Clock, Drain, KeySource, Routes, RpcMount, Service, Servi
 use ensemble_rpc::machines::MachineDirectoryClient;
 use ensemble_rpc::orchestrator::{MachineLeases, mount_machine_leases, mount_run_reader};
 use ensemble_rpc::{Channel, HintSender, PushGiver, RemoteKeys};
-use ensemble_store_kit::{Db, Migrations, Quota, hints};
+use ensemble_store_kit::{Db, Migrations, Quota, Retention, hints};
 use futures_util::future::BoxFuture;
 
 use crate::clients::Machines;
@@ -98,7 +98,13 @@ impl Service for Orchestrator {
         };
         let gauges = gauges::run(db.clone(), metrics.clone(), drain.clone());
         let run_bytes = Quota::new("runBytes", config.limits.max_run_bytes);
-        let purge = purge::run(db.clone(), (config.keep_runs, run_bytes.clone()), drain.clone());
+        let retention = Retention::new(context.metrics.registry())?;
+        let purge = purge::run(db.clone(), (config.keep_runs, run_bytes.clone()), retention.clone(), drain.clone());
+        let until = {
+            let drain = drain.clone();
+            async move { drain.closing().await }
+        };
+        let stored = retention.measure(db.clone(), until, store::runs::bytes_of_accounts);
         let pushes = pushes::run(db.clone(), PushGiver::new(&context, &config.identity), drain.clone());
         let sender = HintSender::new(&context, &config.session_store);
         let closing = async move { drain.closing().await };
@@ -106,6 +112,7 @@ impl Service for Orchestrator {
         let workers = vec![
             Worker::new("timers", timers.run()),
             Worker::new("purge", purge),
+            Worker::new("stored", stored),
             Worker::new("gauges", gauges),
             Worker::new("hints", hints),
             Worker::new("pushes", pushes),

@@ -29,7 +29,7 @@ use ensemble_rpc::identity::AccountsClient;
 use ensemble_rpc::machines::MachineDirectoryClient;
 use ensemble_rpc::sessions::{mount_account_hints, mount_session_reader};
 use ensemble_rpc::{Channel, PushGiver, RemoteKeys};
-use ensemble_store_kit::{DatabaseUrl, Db, Migrations};
+use ensemble_store_kit::{DatabaseUrl, Db, Migrations, Retention};
 use futures_util::future::BoxFuture;
 
 use crate::clients::Peers;
@@ -96,7 +96,13 @@ impl Service for SessionStore {
         let hint_readers = HintReaders::default();
         let quotas = Quotas::new(config.quotas);
         let keeping = (config.keep_sessions, quotas.clone());
-        let purge = workers::purge::run(db.clone(), keeping, config.purge_every, drain.clone());
+        let retention = Retention::new(context.metrics.registry())?;
+        let purge = workers::purge::run(db.clone(), keeping, retention.clone(), config.purge_every, drain.clone());
+        let closing = {
+            let drain = drain.clone();
+            async move { drain.closing().await }
+        };
+        let stored = retention.measure(db.clone(), closing, store::sessions::bytes_of_accounts);
         let workers = vec![
             Worker::new("hints", workers::hints::run(db.clone(), hint_readers.clone(), drain.clone())),
             Worker::new("live", workers::live::run(db.clone(), live_feeds.clone(), drain.clone())),
@@ -104,6 +110,7 @@ impl Service for SessionStore {
             Worker::new("absences", workers::pushes::note_absent(db.clone(), config.online_for, drain.clone())),
             Worker::new("sweep", workers::sweep::run(db.clone(), config.sweep_every, drain)),
             Worker::new("purge", purge),
+            Worker::new("stored", stored),
         ];
         let metrics = AppendMetrics::new(&context.metrics)?;
         let service = Self {

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use ensemble_chassis::http::turns_of_callers;
 use ensemble_chassis::{Clock, Drain, Gate, KeySource, Routes, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::RemoteKeys;
-use ensemble_store_kit::{Db, Migrations, migrations};
+use ensemble_store_kit::{Db, Migrations, Retention, migrations};
 use futures_util::future::BoxFuture;
 
 use crate::absence::Absences;
@@ -69,6 +69,7 @@ pub struct VoiceGateway {
     public_url: String,
     directory: Directory,
     metrics: VoiceMetrics,
+    retention: Retention,
     clock: Clock,
     drain: Drain,
     keys: Arc<RemoteKeys>,
@@ -128,6 +129,7 @@ impl Service for VoiceGateway {
             public_url: public_url.trim_end_matches('/').to_owned(),
             directory: Directory::new(&context, &config.peers),
             metrics,
+            retention: Retention::new(context.metrics.registry())?,
             clock: context.clock,
             drain: context.drain,
             keys,
@@ -165,6 +167,7 @@ fn loops(service: &Arc<VoiceGateway>, receivers: Receivers) -> Vec<Worker> {
         Worker::new("orphan-room-cleaner", workers::orphan_room_cleaner::run(this(), started_rooms, drain())),
         Worker::new("prober", workers::prober::run(this(), drain())),
         Worker::new("maintenance", workers::maintenance::run(this(), drain())),
+        Worker::new("stored", workers::maintenance::measure(this(), drain())),
     ];
     if !service.livekit_key.key.is_empty() {
         loops.push(Worker::new("reconciler", workers::reconciler::run(this(), drain())));

@@ -22,12 +22,18 @@ pub(crate) fn subscribe(db: &Db) -> Subscription {
     db.notifier().subscribe(run_deleted())
 }
 
-/// Removes some of what belongs to a deleted run. False when nothing is left, or other replicas are working on what is.
-pub(crate) async fn step(db: &Db) -> Result<bool, StoreError> {
+/// What a step has removed.
+pub(crate) enum Purged {
+    Run,
+    Tasks(usize),
+    Output(usize),
+}
+
+/// Removes some of what belongs to a deleted run. `None` when nothing is left, or other replicas are working on what is.
+pub(crate) async fn step(db: &Db) -> Result<Option<Purged>, StoreError> {
     db.write("purge deleted runs", |tx| {
-        let Some(run) = purge::next_deleted(tx)? else { return Ok(false) };
-        remove_some(tx, run)?;
-        Ok(true)
+        let Some(run) = purge::next_deleted(tx)? else { return Ok(None) };
+        remove_some(tx, run).map(Some)
     })
     .await
 }
@@ -57,21 +63,22 @@ pub(super) fn delete_run(tx: &mut Conn, run: &LockedRun) -> Result<(), StoreErro
     Ok(())
 }
 
-fn remove_some(tx: &mut Conn, run: RunId) -> Result<(), StoreError> {
+fn remove_some(tx: &mut Conn, run: RunId) -> Result<Purged, StoreError> {
     let tasks = purge::some_tasks(tx, run, ROWS)?;
     if tasks.is_empty() {
-        return purge::forget_run(tx, run);
+        purge::forget_run(tx, run)?;
+        return Ok(Purged::Run);
     }
     let attempts = purge::some_attempts(tx, &tasks, ROWS)?;
     if attempts.is_empty() {
-        return purge::remove_tasks(tx, &tasks);
+        return purge::remove_tasks(tx, &tasks).map(Purged::Tasks);
     }
-    let mut left = PIECES;
+    let mut removed = 0;
     for attempt in attempts {
-        left = left.saturating_sub(purge::remove_output(tx, attempt, left)?);
-        if left == 0 {
+        removed += purge::remove_output(tx, attempt, PIECES.saturating_sub(removed))?;
+        if removed >= PIECES {
             break;
         }
     }
-    Ok(())
+    Ok(Purged::Output(removed))
 }

@@ -71,7 +71,7 @@ pub(crate) fn remove_output(tx: &mut Conn, lease: LeaseId, limit: usize) -> Resu
 }
 
 /// Removes tasks that have no attempts left.
-pub(crate) fn remove_tasks(tx: &mut Conn, of: &[TaskId]) -> Result<(), StoreError> {
+pub(crate) fn remove_tasks(tx: &mut Conn, of: &[TaskId]) -> Result<usize, StoreError> {
     permissions::forget(tx, of)?;
     refusals::forget(tx, of)?;
     task_changes::forget(tx, of)?;
@@ -81,7 +81,7 @@ pub(crate) fn remove_tasks(tx: &mut Conn, of: &[TaskId]) -> Result<(), StoreErro
     let ids: Vec<DbId> = of.iter().map(|id| id.db()).collect();
     on!(tx, |c| diesel::delete(dependencies::table.filter(dependencies::task_id.eq_any(&ids))).execute(c))?;
     on!(tx, |c| diesel::delete(task_specs::table.filter(task_specs::task_id.eq_any(&ids))).execute(c))?;
-    on!(tx, |c| diesel::delete(tasks::table.filter(tasks::id.eq_any(&ids))).execute(c)).map(drop)
+    on!(tx, |c| diesel::delete(tasks::table.filter(tasks::id.eq_any(&ids))).execute(c))
 }
 
 /// Removes the record of a deleted run that has no tasks left.

@@ -185,6 +185,11 @@ pub(crate) fn stored_bytes(c: &mut Conn, owner: UserId) -> Result<i64, StoreErro
     Ok(of_runs.saturating_add(of_open_attempts))
 }
 
+/// What each account's runs take, of all accounts that have some, without the output of attempts that are not over.
+pub(crate) fn bytes_of_accounts(c: &mut Conn) -> Result<Vec<i64>, StoreError> {
+    on!(c, |c| runs::table.group_by(runs::owner_id).select(sql::<BigInt>("CAST(sum(stored_bytes) AS bigint)")).load(c))
+}
+
 /// Waits for the transactions that have locked unfinished runs of an account, in the order of their ids.
 pub(crate) fn await_all(tx: &mut Conn, owner: UserId) -> Result<(), StoreError> {
     let unfinished = runs::table.filter(runs::owner_id.eq(owner.db()).and(runs::finished_at.is_null())).order(runs::id);

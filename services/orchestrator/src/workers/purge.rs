@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use ensemble_chassis::Drain;
-use ensemble_store_kit::{Db, Quota, StoreError};
+use ensemble_store_kit::{Db, Quota, Retention, StoreError};
 use tokio::time::timeout;
 
-use crate::operations::purge;
+use crate::operations::purge::{self, Purged};
 
 /// How often it looks for deleted runs without a notification.
 const EVERY: Duration = Duration::from_secs(60);
@@ -15,12 +15,19 @@ const EVERY: Duration = Duration::from_secs(60);
 const BATCH_PAUSE: Duration = Duration::from_millis(5);
 
 /// `kept`: how long runs are kept after their end. `None`: for good.
-pub(crate) async fn run(db: Db, (kept, quota): (Option<Duration>, Quota), drain: Drain) {
+pub(crate) async fn run(db: Db, (kept, quota): (Option<Duration>, Quota), metrics: Retention, drain: Drain) {
     let mut deletions = purge::subscribe(&db);
     while !drain.is_closing() {
         let pause = match purge::step(&db).await {
-            Ok(true) => BATCH_PAUSE,
-            Ok(false) => match expire(&db, &quota, kept).await {
+            Ok(Some(purged)) => {
+                match purged {
+                    Purged::Run => metrics.count_removed("runs", 1),
+                    Purged::Tasks(count) => metrics.count_removed("tasks", count),
+                    Purged::Output(count) => metrics.count_removed("output", count),
+                }
+                BATCH_PAUSE
+            }
+            Ok(None) => match expire(&db, &quota, kept).await {
                 Ok(0) => EVERY,
                 Ok(count) => {
                     tracing::info!(count, "Deleted runs that are not kept any longer");

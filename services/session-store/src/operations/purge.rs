@@ -18,8 +18,10 @@ const OLD_SESSIONS: i64 = 50;
 /// What one step of the purge did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purged {
-    /// Rows were removed; there may be more.
-    Some,
+    /// So many messages were removed; there may be more.
+    Messages(usize),
+    /// A session without messages was removed; there may be more.
+    Session,
     /// No deleted session is left, or other replicas are working on those that are.
     Nothing,
 }
@@ -33,10 +35,12 @@ pub(crate) fn subscribe(db: &Db) -> Subscription {
 pub(crate) async fn step(db: &Db) -> Result<Purged, Error> {
     db.write("purge deleted sessions", |tx| {
         let Some(session) = store::purge::next_deleted(tx)? else { return Ok(Purged::Nothing) };
-        if !store::purge::remove_messages(tx, session, BATCH)? {
-            store::purge::remove_session(tx, session)?;
+        let removed = store::purge::remove_messages(tx, session, BATCH)?;
+        if removed > 0 {
+            return Ok(Purged::Messages(removed));
         }
-        Ok(Purged::Some)
+        store::purge::remove_session(tx, session)?;
+        Ok(Purged::Session)
     })
     .await
 }

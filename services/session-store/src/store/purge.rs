@@ -35,15 +35,14 @@ pub(crate) fn mark_expired(tx: &mut Conn, id: SessionId) -> Result<(), StoreErro
         .map(drop)
 }
 
-/// Removes up to `limit` of a session's oldest messages. False when there was none.
-pub(crate) fn remove_messages(tx: &mut Conn, session: SessionId, limit: i64) -> Result<bool, StoreError> {
+/// Removes up to `limit` of a session's oldest messages. Returns how many; 0 when there was none.
+pub(crate) fn remove_messages(tx: &mut Conn, session: SessionId, limit: i64) -> Result<usize, StoreError> {
     let of_session = messages::session_id.eq(session.db());
     let oldest: Option<i64> =
         on!(tx, |c| messages::table.filter(of_session).select(diesel::dsl::min(messages::seq)).get_result(c))?;
-    let Some(oldest) = oldest else { return Ok(false) };
+    let Some(oldest) = oldest else { return Ok(0) };
     let batch = of_session.and(messages::seq.lt(oldest.saturating_add(limit)));
-    on!(tx, |c| diesel::delete(messages::table.filter(batch)).execute(c))?;
-    Ok(true)
+    on!(tx, |c| diesel::delete(messages::table.filter(batch)).execute(c))
 }
 
 /// Removes a session that has no messages left, with all its other rows.

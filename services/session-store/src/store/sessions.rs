@@ -372,6 +372,16 @@ pub(crate) fn message_bytes(c: &mut Conn, owner: UserId) -> Result<i64, StoreErr
         .get_result(c))
 }
 
+/// What the messages of each account's sessions take, of all accounts that have some.
+pub(crate) fn bytes_of_accounts(c: &mut Conn) -> Result<Vec<i64>, StoreError> {
+    let bytes = format!("CAST(sum(content_bytes + {ROW_BYTES} * last_seq) AS bigint)");
+    on!(c, |c| sessions::table
+        .filter(sessions::deleted_at.is_null())
+        .group_by(sessions::owner_id)
+        .select(sql::<BigInt>(&bytes))
+        .load(c))
+}
+
 /// The revisions of those sessions that exist.
 pub(crate) fn revisions(c: &mut Conn, ids: &[SessionId]) -> Result<Vec<(SessionId, Revision)>, StoreError> {
     let ids: Vec<DbId> = ids.iter().map(|id| id.db()).collect();

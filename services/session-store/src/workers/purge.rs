@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ensemble_chassis::Drain;
-use ensemble_store_kit::Db;
+use ensemble_store_kit::{Db, Retention};
 
 use super::pause;
 use crate::operations::live;
@@ -14,7 +14,13 @@ use crate::operations::quotas::Quotas;
 const BATCH_PAUSE: Duration = Duration::from_millis(5);
 
 /// `kept`: how long sessions that are over are kept. `None`: for good.
-pub(crate) async fn run(db: Db, (kept, quotas): (Option<Duration>, Quotas), every: Duration, drain: Drain) {
+pub(crate) async fn run(
+    db: Db,
+    (kept, quotas): (Option<Duration>, Quotas),
+    metrics: Retention,
+    every: Duration,
+    drain: Drain,
+) {
     let mut deletions = purge::subscribe(&db);
     loop {
         // What was deleted by this is purged at once.
@@ -35,8 +41,16 @@ pub(crate) async fn run(db: Db, (kept, quotas): (Option<Duration>, Quotas), ever
         }
         loop {
             match purge::step(&db).await {
-                Ok(Purged::Some) if pause(BATCH_PAUSE, &drain).await => {}
-                Ok(_) => break,
+                Ok(Purged::Nothing) => break,
+                Ok(some) => {
+                    match some {
+                        Purged::Messages(count) => metrics.count_removed("messages", count),
+                        _ => metrics.count_removed("sessions", 1),
+                    }
+                    if !pause(BATCH_PAUSE, &drain).await {
+                        break;
+                    }
+                }
                 Err(error) => {
                     tracing::warn!(?error, "Could not purge deleted sessions");
                     break;

@@ -8,6 +8,7 @@ use ensemble_types::time::Timestamp;
 use ensemble_types::voice::VoiceStatus;
 use ensemble_types::voice_history::{VoiceSessionPage, VoiceToolCall, VoiceTranscript, VoiceUtterance};
 
+use super::maintenance::BATCH_PAUSE;
 use super::sessions::status;
 use crate::VoiceGateway;
 use crate::domain::history::{LastError, MOST_UTTERANCES, Utterance};
@@ -21,7 +22,7 @@ const LIST: &str = "voice sessions";
 /// Tool calls of one answer.
 const MOST_CALLS: i64 = 100;
 /// Sessions whose transcripts are deleted in one transaction.
-const BATCH: i64 = 100;
+const BATCH: i64 = 10;
 
 /// Rows of one read of a stream.
 const PIECE: i64 = 50;
@@ -174,10 +175,17 @@ impl VoiceGateway {
             let delete = move || {
                 self.db.write("delete transcripts", move |tx| {
                     let before = tx.now()?.minus(keep);
-                    Ok::<_, Error>(utterances::purge(tx, before, BATCH)? > 0)
+                    Ok::<_, Error>(utterances::purge(tx, before, BATCH)?)
                 })
             };
-            while delete().await? {}
+            loop {
+                let deleted = delete().await?;
+                if deleted == 0 {
+                    break;
+                }
+                self.retention.count_removed("utterances", deleted);
+                tokio::time::sleep(BATCH_PAUSE).await;
+            }
         }
         Ok(())
     }

@@ -16,7 +16,9 @@ const WEBHOOKS_KEPT: Duration = Duration::from_secs(3_600);
 const USAGE_KEPT: Duration = Duration::from_secs(31 * 86_400);
 const PURGE_EVERY: Duration = Duration::from_secs(600);
 /// Rows deleted in one transaction.
-const BATCH: i64 = 500;
+const BATCH: i64 = 100;
+/// Between two batches, so that calls are not delayed.
+pub(super) const BATCH_PAUSE: Duration = Duration::from_millis(5);
 
 impl VoiceGateway {
     pub(crate) async fn maintain(&self) -> Result<(), Error> {
@@ -37,16 +39,24 @@ impl VoiceGateway {
             self.db.write("claim the purge", |tx| Ok(chores::claim(tx, Chore::Purge, PURGE_EVERY)?)).await;
         if purge? {
             let keep = self.timing.keep;
-            while self.db.write("purge old voice sessions", move |tx| purge_batch(tx, keep)).await? {}
+            loop {
+                let (of_sessions, of_webhooks) =
+                    self.db.write("purge old voice sessions", move |tx| purge_batch(tx, keep)).await?;
+                self.retention.count_removed("sessions", of_sessions);
+                self.retention.count_removed("webhooks", of_webhooks);
+                if of_sessions + of_webhooks < usize::try_from(BATCH).unwrap_or(usize::MAX) {
+                    break;
+                }
+                tokio::time::sleep(BATCH_PAUSE).await;
+            }
         }
         Ok(())
     }
 }
 
-/// True: there may be more.
-fn purge_batch(tx: &mut Conn, keep: Duration) -> Result<bool, Error> {
+/// How many sessions and webhooks are deleted.
+fn purge_batch(tx: &mut Conn, keep: Duration) -> Result<(usize, usize), Error> {
     let now = tx.now()?;
-    let deleted = sessions::purge(tx, now.minus(keep), BATCH)? + webhooks::purge(tx, now.minus(WEBHOOKS_KEPT), BATCH)?;
     usage::purge(tx, now.minus(USAGE_KEPT))?;
-    Ok(deleted >= usize::try_from(BATCH).unwrap_or(usize::MAX))
+    Ok((sessions::purge(tx, now.minus(keep), BATCH)?, webhooks::purge(tx, now.minus(WEBHOOKS_KEPT), BATCH)?))
 }

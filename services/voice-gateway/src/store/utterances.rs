@@ -1,6 +1,8 @@
 //! What was said in each voice session, until a while after its end.
 
+use diesel::dsl::sql;
 use diesel::prelude::*;
+use diesel::sql_types::BigInt;
 use ensemble_store_kit::types::{DbId, IntoDb};
 use ensemble_store_kit::{Conn, StoreError, on};
 use ensemble_types::ids::GatewaySessionId;
@@ -63,7 +65,7 @@ pub(crate) fn after(
     Ok(rows.into_iter().map(read).collect())
 }
 
-/// Deletes what was said in sessions that ended before `before`, for at most `limit` sessions; gives for how many.
+/// Deletes what was said in sessions that ended before `before`, of at most `limit` sessions. Returns how many.
 pub(crate) fn purge(tx: &mut Conn, before: Timestamp, limit: i64) -> Result<usize, StoreError> {
     let over = voice_sessions::table
         .filter(is_over())
@@ -76,6 +78,14 @@ pub(crate) fn purge(tx: &mut Conn, before: Timestamp, limit: i64) -> Result<usiz
         .limit(limit)
         .load(c))?;
     let ids: Vec<DbId> = ids.iter().map(|id| id.db()).collect();
-    on!(tx, |c| diesel::delete(voice_utterances::table.filter(dsl::session.eq_any(&ids))).execute(c))?;
-    Ok(ids.len())
+    on!(tx, |c| diesel::delete(voice_utterances::table.filter(dsl::session.eq_any(&ids))).execute(c))
+}
+
+/// What the transcripts of each user take, of all users that have some.
+pub(crate) fn bytes_of_users(c: &mut Conn) -> Result<Vec<i64>, StoreError> {
+    let of_sessions = voice_utterances::table.inner_join(voice_sessions::table.on(dsl::session.eq(voice_sessions::id)));
+    on!(c, |c| of_sessions
+        .group_by(voice_sessions::user_id)
+        .select(sql::<BigInt>("CAST(sum(octet_length(body)) AS bigint)"))
+        .load(c))
 }

@@ -7,6 +7,7 @@ use ensemble_chassis::Drain;
 use tokio::time::sleep;
 
 use crate::VoiceGateway;
+use crate::store::utterances;
 
 pub(crate) async fn run(service: Arc<VoiceGateway>, drain: Drain) {
     loop {
@@ -18,4 +19,10 @@ pub(crate) async fn run(service: Arc<VoiceGateway>, drain: Drain) {
             () = sleep(service.timing.sweep.max(Duration::from_secs(1))) => {}
         }
     }
+}
+
+/// How much of what users said is kept.
+pub(crate) async fn measure(service: Arc<VoiceGateway>, drain: Drain) {
+    let (retention, db) = (service.retention.clone(), service.db.clone());
+    retention.measure(db, drain.closing(), utterances::bytes_of_users).await;
 }

@@ -10,6 +10,7 @@ pub(crate) mod live_agent;
 mod live_host;
 mod live_latency;
 mod one_bad_caller;
+mod purge;
 mod run_latency;
 mod runs;
 pub(crate) mod scripted_claude;
@@ -34,6 +35,7 @@ pub(crate) const ALL: &[Row] = &[
     Row { name: "lists", measure: sessions::lists },
     Row { name: "heartbeat", measure: sessions::heartbeat },
     Row { name: "streams", measure: sessions::streams },
+    Row { name: "purge", measure: purge::beside_appends },
     Row { name: "edge", measure: edge::beside_nginx },
     Row { name: "slow-clients", measure: slow_clients::normal_clients },
     Row { name: "large-bodies", measure: held::large_bodies },
