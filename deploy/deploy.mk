@@ -4,7 +4,7 @@ BUILD_PROFILE ?= dist
 HELM_VERSION ?= latest
 DEPLOY_TOOLS := $(CACHE)/deploy
 
-.PHONY: dist images compose-test upgrade-test compose-file-test backup-test chart-test chart-readme chart-package dashboards release-check \
+.PHONY: dist images compose-test upgrade-test compose-file-test backup-test partitions-test chart-test chart-readme chart-package dashboards release-check \
 	publish publish-builder publish-login
 
 dist: ## a release archive with the one program, its SBOM and checksums, in dist/
@@ -21,6 +21,9 @@ upgrade-test: ## deploy/compose/upgrade.sh on an engine, with small stand-ins fo
 
 compose-test: ## docker compose up, the whole scenario through its port, faults, rolling restart
 	@deploy/test/compose.sh
+
+partitions-test: ## all tests of session-store against a table of messages in partitions; needs target/debug
+	@deploy/test/partitions.sh
 
 backup-test: ## backups of a real PostgreSQL: encrypted, refused, restored, removed; needs target/debug
 	@deploy/test/backup.sh

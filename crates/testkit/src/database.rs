@@ -35,6 +35,8 @@ pub struct TestDatabase {
 const PREFIX: &str = "ensemble_test_";
 /// Milliseconds.
 const HOUR: u64 = 3_600_000;
+/// A file with statements that each template gets after its migrations: what operators do to a schema, such as partitions.
+const TEST_TEMPLATE_SQL: &str = "TEST_TEMPLATE_SQL";
 const TEMPLATE_PREFIX: &str = "ensemble_template_";
 
 impl TestDatabase {
@@ -164,6 +166,15 @@ async fn template(server: &str, service: &str, migrations: Migrations) -> Result
     config.pool_size = 1;
     let db = Db::open(&config, migrations).await.context("the template cannot be migrated")?;
     drop(db);
+    if let Some(file) = std::env::var_os(TEST_TEMPLATE_SQL) {
+        let statements =
+            std::fs::read_to_string(&file).with_context(|| format!("{TEST_TEMPLATE_SQL} {}", file.display()))?;
+        self::admin(&with_database(server, &name)?)
+            .await?
+            .batch_execute(&statements)
+            .await
+            .context(TEST_TEMPLATE_SQL)?;
+    }
     // PostgreSQL cannot clone a database that has connections.
     let closing = format!(
         "ALTER DATABASE {name} ALLOW_CONNECTIONS false; \
