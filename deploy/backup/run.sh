@@ -4,6 +4,7 @@
 #   run.sh once           one backup
 #   run.sh schedule       one every BACKUP_EVERY hours, or each day at BACKUP_AT; the first at once
 #   run.sh healthcheck    whether the newest is younger than twice that
+#   run.sh metrics        the same for Prometheus; `schedule` gives it at http://…:9088/metrics.txt
 #
 #   BACKUP_RECIPIENT, BACKUP_KEEP   as in backups.sh
 #   BACKUP_EVERY=24                 hours
@@ -65,11 +66,33 @@ due() {
     echo "$next"
 }
 
+# gauge <name> <help> <value>
+gauge() { printf '# HELP ensemble_backup_%s %s\n# TYPE ensemble_backup_%s gauge\nensemble_backup_%s %s\n' "$1" "$2" "$1" "$1" "$3"; }
+
+metrics() {
+    local newest
+    newest=$(complete_backups "$folder" | tail -n 1)
+    gauge last_success_timestamp_seconds "When the newest complete backup was begun; 0 when there is none." "$([ -z "$newest" ] && echo 0 || seconds_of "$newest")"
+    gauge interval_seconds "How often there is to be one." $((every * 3600))
+    gauge size_bytes "The size of the newest complete backup." "$([ -z "$newest" ] && echo 0 || du -sb "$folder/$newest" | cut -f1)"
+    gauge stored "How many complete backups there are." "$(complete_backups "$folder" | wc -l)"
+}
+
+# tell: writes them where the web server of `schedule` finds them.
+tell() { metrics >"$served/new" && mv "$served/new" "$served/metrics.txt"; }
+
 schedule() {
     check_settings
-    trap 'kill "$child" 2>/dev/null && wait "$child" || true; exit 0' TERM INT
+    served=$(mktemp -d)
+    trap '[ -z "$child" ] || kill "$child" 2>/dev/null && wait "$child" || true; [ -z "$server" ] || kill "$server" 2>/dev/null || true; rm -rf "$served"; exit 0' TERM INT
+    server=
+    if command -v busybox >/dev/null; then
+        busybox httpd -f -p 9088 -h "$served" &
+        server=$!
+    fi
     while true; do
         child=
+        tell
         if [ "$(date +%s)" -ge "$(due)" ]; then
             timeout --kill-after 30s "${every}h" "$0" once &
             child=$!
@@ -98,6 +121,6 @@ healthcheck() {
 }
 
 case ${1:-} in
-    once | schedule | healthcheck) "$1" ;;
-    *) fail "run.sh once, schedule or healthcheck" ;;
+    once | schedule | healthcheck | metrics) "$1" ;;
+    *) fail "run.sh once, schedule, healthcheck or metrics" ;;
 esac

@@ -212,7 +212,7 @@ def whole():
     board.stat("p50", f"histogram_quantile(0.5, sum by (le) (rate({count}_bucket[$__rate_interval])))", "s")
     board.stat("Connections", "sum(ensemble_edge_connections)")
     board.stat("Replicas", "count(ensemble_build_info)")
-    board.stat("Versions", "count(count by (version) (ensemble_build_info))", description="More than one: an upgrade is under way, or stuck.")
+    board.stat("Versions", "count(count by (version, commit) (ensemble_build_info))", description="More than one: an upgrade is under way, or stuck.")
     board.graph("Rate by service", [(rate(f"{count}_count", "", "to"), "{{to}}")], "reqps", stack=True)
     board.graph("Failures by service", [(rate(f"{count}_count", 'status="5xx"', "to"), "{{to}}")], "reqps")
     board.graph("Refused by service (4xx)", [(rate(f"{count}_count", 'status="4xx"', "to"), "{{to}}")], "reqps")
@@ -227,8 +227,16 @@ def whole():
                 "percentunit", limits=[{"color": "red", "value": 0.9}])
     board.graph("p95 of database operations", [("histogram_quantile(0.95, sum by (le, service) (rate(ensemble_db_operation_duration_seconds_bucket[$__rate_interval])))", "{{service}}")], "s")
     board.graph("Processor", [("sum by (service) (rate(ensemble_process_cpu_seconds_total[$__rate_interval]))", "{{service}}")])
+    board.graph("Stored by all accounts", [("max by (service) (ensemble_account_stored_bytes_sum)", "{{service}}")], "bytes",
+                description="Contents that accounts have stored, measured every ten minutes, without indexes.")
+    board.graph("Stored by one account", [("max by (service) (ensemble_account_stored_largest_bytes)", "{{service}} largest"),
+                ("max by (service) (histogram_quantile(0.5, ensemble_account_stored_bytes_bucket))", "{{service}} p50")], "bytes")
+    board.graph("Removed", [("sum by (service, what) (rate(ensemble_removed_rows_total[$__rate_interval]))", "{{service}} {{what}}")],
+                description="Rows of what was deleted, or is not kept any longer.")
     board.graph("Memory", [("sum by (service) (ensemble_process_resident_memory_bytes)", "{{service}}")], "bytes")
     board.graph("Files", [("max by (service) (ensemble_process_open_fds / ensemble_process_max_fds)", "{{service}}")], "percentunit")
+    board.stat("Newest backup", "time() - max(ensemble_backup_last_success_timestamp_seconds or kube_cronjob_status_last_successful_time{cronjob=~\".*ensemble.*-backup\"})", "s",
+               description="How old it is: of the profile `backup`, or of the chart's CronJob by kube-state-metrics.")
     board.graph("Spans that were lost", [(rate("ensemble_spans_lost_total", "", "service"), "{{service}}")], "ops")
     return board
 
