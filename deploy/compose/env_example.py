@@ -13,14 +13,14 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SERVICES = ["edge-proxy", "identity", "machine-registry", "session-store", "orchestrator", "voice-gateway"]
 # Set by compose itself: other values would break it.
-FIXED = re.compile(r"^(PUBLIC_LISTEN|INTERNAL_LISTEN|DATABASE_URL|KEY_ENCRYPTION_KEY_FILE|.*_RPC_URL|(IDENTITY|MACHINE_REGISTRY|SESSION_STORE|ORCHESTRATOR|VOICE_GATEWAY)_URL)$")
+FIXED = re.compile(r"^(PUBLIC_LISTEN|INTERNAL_LISTEN|DATABASE_URL|KEY_ENCRYPTION_KEY_FILE|KEY_ENCRYPTION_KEY_PREVIOUS_FILE|.*_RPC_URL|(IDENTITY|MACHINE_REGISTRY|SESSION_STORE|ORCHESTRATOR|VOICE_GATEWAY)_URL)$")
 MEANINGS = {
     "EDGE_PORT": "the one port that people use",
     "EDGE_PORTS": "a range (8080-8082) for several edges behind a load balancer; then PUBLIC_BASE_URL is the balancer's",
     "EDGE_BIND": "the address that it is published on; 0.0.0.0 for other machines, behind something that speaks TLS",
     "BUILD_PROFILE": "how images are built: dist (small, slow to build) or release",
     "ENSEMBLE_VERSION": "the tag of our images",
-    "ENSEMBLE_REVISION": "a label of our images",
+    "ENSEMBLE_REVISION": "the commit that our images are built from, which their programs tell",
     "IMAGE_PREFIX": "the registry and folder of our images, with a slash at the end; localhost/ is for images built here",
     "PULL_POLICY": "when an image of ours is pulled: missing, always or never",
     **{f"{service.upper().replace('-', '_')}_REPLICAS": f"how many of {service} run" for service in SERVICES},
@@ -36,6 +36,8 @@ MEANINGS = {
     "LIVEKIT_UDP_PORT": "LiveKit's port for media over UDP",
     "LIVEKIT_AGENT_URL": "how the voice agent reaches LiveKit",
     "DOMAIN": "the name of this machine, for which the profile tls has a certificate",
+    "CADDY_HTTP_PORT": "where Caddy's port 80 is published; something has to pass port 80 on to another one",
+    "CADDY_HTTPS_PORT": "where its port 443 is published",
     "CADDY_ADDRESS": "Caddy's own address, which the edge trusts; in CADDY_SUBNET",
     "CADDY_SUBNET": "a range of addresses that nothing else on this machine uses",
     "JAEGER_PORT": "where Jaeger is, on this machine only",
@@ -124,7 +126,7 @@ def text(services):
         if meaning:
             lines.append(f"\n# {meaning}")
         if name in services and not default and services[name][1] == "none":
-            made = name in ("INTERNAL_TOKEN", "LIVEKIT_API_SECRET", "VOICE_PUBLIC_KEY")
+            made = name in ("INTERNAL_TOKEN", "LIVEKIT_API_KEY", "LIVEKIT_API_SECRET", "VOICE_PUBLIC_KEY")
             lines.append("# (made at the first start when it is empty)" if made else "# (none)")
         lines.append(f"#{name}={default}")
     for service in SERVICES + ["several services"]:

@@ -102,7 +102,10 @@ for service in $services; do
     if [ -z "$back" ]; then
         # By its id, because a build may have given the tag to another image.
         image=$("${compose[@]}" config --images "$service" | grep -m1 "/$service:\|^$service:")
-        "${docker[@]}" tag "$(inspect '{{.Image}}' "${running%%$'\n'*}")" "${image%:*}:previous"
+        before=$(inspect '{{.Image}}' "${running%%$'\n'*}")
+        # Only the settings have changed: the schema is as it should be, and what ran before does so now.
+        [ "$before" != "$("${docker[@]}" image inspect --format '{{.Id}}' "$image" 2>/dev/null)" ] || continue
+        "${docker[@]}" tag "$before" "${image%:*}:previous"
         [ "$service" = edge-proxy ] || "${compose[@]}" run --rm --no-deps -T "$service" migrate
     fi
 done

@@ -22,9 +22,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CHART = ROOT / "deploy/helm/ensemble"
 SERVICES = {"edge-proxy": 8080, "identity": 8081, "machine-registry": 8082, "session-store": 8083, "orchestrator": 8084, "voice-gateway": 8085}
 BASE = ["--set", "publicBaseUrl=https://ensemble.example.com", "--set", "image.registry=registry.example.com/"]
+# What a service starts without, beside INTERNAL_TOKEN_PREVIOUS.
+OPTIONAL = {"identity": {"KEY_ENCRYPTION_KEY_PREVIOUS"}, "voice-gateway": {"TOOL_BRIDGE_API_KEY", "LIVEKIT_WEBHOOK_API_KEY", "LIVEKIT_WEBHOOK_API_SECRET"}}
 # What the services read as files only.
 SECRETS = {"INTERNAL_TOKEN", "INTERNAL_TOKEN_PREVIOUS", "DATABASE_URL", "KEY_ENCRYPTION_KEY", "VOICE_PUBLIC_KEY", "LIVEKIT_API_KEY", "LIVEKIT_API_SECRET",
-           "TOOL_BRIDGE_API_KEY"}
+           "TOOL_BRIDGE_API_KEY", "KEY_ENCRYPTION_KEY_PREVIOUS", "LIVEKIT_WEBHOOK_API_KEY", "LIVEKIT_WEBHOOK_API_SECRET"}
 DIGEST = "sha256:" + "a" * 64
 RENDERINGS = {
     "small-team": ["-f", str(CHART / "values-small-team.yaml")],
@@ -195,7 +197,7 @@ def keeps_promises(checks, name, objects, values):
         sources = [source["secret"] for volume in spec["volumes"] for source in volume.get("projected", {}).get("sources", [])]
         items = {item["key"] for source in sources for item in source["items"]}
         optional = {item["key"] for source in sources if source.get("optional") for item in source["items"]}
-        checks.that(optional == {"INTERNAL_TOKEN_PREVIOUS"} | ({"TOOL_BRIDGE_API_KEY"} if service == "voice-gateway" else set()), f"{name}: {service} starts without {optional}")
+        checks.that(optional == {"INTERNAL_TOKEN_PREVIOUS"} | OPTIONAL.get(service, set()), f"{name}: {service} starts without {optional}")
         files = {f'/etc/ensemble/secrets/{item["path"]}' for source in sources for item in source["items"]}
         named = {value for key, value in env.items() if key.endswith("_FILE")}
         checks.that(named <= files, f"{name}: {service} looks for {named - files}, which no key makes")
@@ -322,6 +324,7 @@ def refuses(checks, tools, minor):
 def metrics_exist(checks):
     """Every metric that a dashboard or an alert asks for is one that some service writes."""
     sources = "\n".join(p.read_text() for folder in ("crates", "services") for p in (ROOT / folder).rglob("*.rs") if "target" not in p.parts)
+    sources += "".join(f'"backup_{name}"' for name in re.findall(r"^    gauge (\w+)", (ROOT / "deploy/backup/run.sh").read_text(), re.M))
     asked = {}
     for path in [ROOT / "deploy/prometheus/alerts.yaml", *(ROOT / "deploy/grafana/dashboards").glob("*.json")]:
         for metric in re.findall(r"ensemble_[a-z0-9_]+", path.read_text()):
@@ -354,6 +357,8 @@ def main():
     checks.that(fresh.returncode == 0, fresh.stderr.strip())
     if (tools / "bin/promtool").exists():
         ran = subprocess.run([tools / "bin/promtool", "check", "rules", ROOT / "deploy/prometheus/alerts.yaml"], capture_output=True, text=True)
+        checks.that(ran.returncode == 0, ran.stdout + ran.stderr)
+        ran = subprocess.run([tools / "bin/promtool", "test", "rules", ROOT / "deploy/test/alerts.yaml"], capture_output=True, text=True)
         checks.that(ran.returncode == 0, ran.stdout + ran.stderr)
     else:
         checks.skip("the language of the alert rules", "promtool is not installed")

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # `docker compose up` from this checkout, and then: the whole scenario through the published port, replicas, a rolling restart
-# of every service under load, the database killed for 20 s, telemetry without a collector, a backup that is restored.
+# of every service under load, an upgrade and the way back with two builds, each secret rotated, the database killed for 20 s,
+# telemetry without a collector, a backup that is restored.
 #
 #   KEEP=1        leaves everything running at the end
 #   RATE=200      requests a second of the load
-#   ONLY=scenario    stops after that step: scenario, rolling, outage, restore
-#   SKIP=rolling  leaves that step out (or several: SKIP="scenario rolling")
+#   ONLY=scenario    stops after that step: scenario, rolling, upgrade, rotation, outage, restore
+#   SKIP=rolling  leaves that step out (or several: SKIP="scenario rolling upgrade rotation")
+#   NEXT_VERSION=next   the tag of the second build, made from this checkout where it is not there
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/engine.sh"
 need_compose "compose-test"
@@ -51,11 +53,13 @@ healthy() {
     echo "$1 does not become healthy" >&2
     return 1
 }
+# address <container>: in the network that all services share.
+address() { "$docker" inspect --format "{{(index .NetworkSettings.Networks \"${COMPOSE_PROJECT_NAME}_front\").IPAddress}}" "$1"; }
 # The edges one by one, as a load balancer knows them.
 edges() {
     local edge
     for edge in $(containers edge-proxy); do
-        "$docker" inspect --format '{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}:8080' "$edge"
+        echo "$(address "$edge"):8080"
     done >"$work/edges.new"
     mv "$work/edges.new" "$work/edges"
 }
@@ -112,6 +116,14 @@ rolling() {
 }
 if ! skips rolling; then rolling; fi
 done_after rolling
+
+source deploy/test/compose_upgrade.sh
+if ! skips upgrade; then upgrade; fi
+done_after upgrade
+
+source deploy/test/compose_rotate.sh
+if ! skips rotation; then rotation; fi
+done_after rotation
 
 step "PostgreSQL killed for 20 s under load"
 database=$(containers postgres)

@@ -74,7 +74,10 @@ capabilities: { drop: [ALL] }
 {{/* The volume with them. A key that may be absent makes no file. */}}
 {{- define "ensemble.secretVolume" -}}
 {{- $optional := list (dict "key" "INTERNAL_TOKEN_PREVIOUS" "path" "internal-token-previous") -}}
-{{- if eq .name "voice-gateway" -}}{{- $optional = append $optional (dict "key" "TOOL_BRIDGE_API_KEY" "path" "tool-bridge-api-key") -}}{{- end -}}
+{{- if eq .name "identity" -}}{{- $optional = append $optional (dict "key" "KEY_ENCRYPTION_KEY_PREVIOUS" "path" "key-encryption-key-previous") -}}{{- end -}}
+{{- if eq .name "voice-gateway" -}}
+{{- $optional = concat $optional (list (dict "key" "TOOL_BRIDGE_API_KEY" "path" "tool-bridge-api-key") (dict "key" "LIVEKIT_WEBHOOK_API_KEY" "path" "livekit-webhook-api-key") (dict "key" "LIVEKIT_WEBHOOK_API_SECRET" "path" "livekit-webhook-api-secret")) -}}
+{{- end -}}
 - name: secrets
   projected:
     defaultMode: 0400
@@ -134,6 +137,7 @@ capabilities: { drop: [ALL] }
 {{- end }}
 {{- if eq $name "identity" }}
 - { name: KEY_ENCRYPTION_KEY_FILE, value: /etc/ensemble/secrets/key-encryption-key }
+- { name: KEY_ENCRYPTION_KEY_PREVIOUS_FILE, value: /etc/ensemble/secrets/key-encryption-key-previous }
 - { name: REGISTRATION, value: {{ $root.Values.registration | quote }} }
 {{- with $root.Values.push.contact }}
 - { name: PUSH_CONTACT, value: {{ . | quote }} }
@@ -154,6 +158,8 @@ capabilities: { drop: [ALL] }
 - { name: VOICE_PUBLIC_KEY_FILE, value: /etc/ensemble/secrets/voice-public-key }
 - { name: LIVEKIT_API_SECRET_FILE, value: /etc/ensemble/secrets/livekit-api-secret }
 - { name: LIVEKIT_API_KEY_FILE, value: /etc/ensemble/secrets/livekit-api-key }
+- { name: LIVEKIT_WEBHOOK_API_KEY_FILE, value: /etc/ensemble/secrets/livekit-webhook-api-key }
+- { name: LIVEKIT_WEBHOOK_API_SECRET_FILE, value: /etc/ensemble/secrets/livekit-webhook-api-secret }
 - { name: TOOL_BRIDGE_API_KEY_FILE, value: /etc/ensemble/secrets/tool-bridge-api-key }
 - { name: LIVEKIT_URL, value: {{ $root.Values.livekit.url | quote }} }
 - { name: LIVEKIT_WS_URL, value: {{ required "livekit.wsUrl: say how browsers reach LiveKit" $root.Values.livekit.wsUrl | quote }} }
