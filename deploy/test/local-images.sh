@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Stand-ins for the images that the files name, for engines that reach no registry: a Debian by debootstrap, this machine's
-# Rust with what cargo has downloaded, Debian's PostgreSQL, a Python 3.12 of this machine (PYTHON_PREFIX=/its/folder), and a
+# Rust with what cargo has downloaded, Debian's PostgreSQL and Caddy, a Python 3.12 of this machine (PYTHON_PREFIX=/its/folder), and a
 # LiveKit server that was built before (LIVEKIT_SERVER=/path/to/livekit-server). They carry the names of the real ones, so
 # keep them out of engines that are used for anything else.
 set -euo pipefail
@@ -60,6 +60,16 @@ COPY entrypoint /usr/local/bin/entrypoint
 STOPSIGNAL SIGINT
 ENTRYPOINT ["/usr/local/bin/entrypoint"]
 CMD ["postgres"]
+DOCKERFILE
+fi
+
+if ! "$docker" image inspect caddy:2.10-alpine >/dev/null 2>&1; then
+    mkdir -p "$work/caddy"
+    build caddy:2.10-alpine "$work/caddy" <<'DOCKERFILE'
+FROM debian:bookworm-slim
+RUN apt-get update && apt-get install -y --no-install-recommends caddy wget && rm -rf /var/lib/apt/lists/*
+ENV XDG_CONFIG_HOME=/config XDG_DATA_HOME=/data
+CMD ["caddy", "run", "--config", "/etc/caddy/Caddyfile", "--adapter", "caddyfile"]
 DOCKERFILE
 fi
 
