@@ -37,7 +37,7 @@ rotation() {
     step "each secret rotated under $rate requests a second"
     voice_key=$(made made/voice-public-key)
     export EDGE_PORTS=$port-$((port + 2))
-    dc up -d >/dev/null 2>&1
+    quietly dc up -d
     healthy "$(containers edge-proxy)"
     edges
     follow_edges &

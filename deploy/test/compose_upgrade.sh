@@ -7,6 +7,9 @@ tls_port=${CADDY_HTTPS_PORT:-18443}
 tls_url=https://localhost:$tls_port
 declare -A internal=([edge-proxy]=9080 [identity]=9081 [machine-registry]=9082 [session-store]=9083 [orchestrator]=9084 [voice-gateway]=9085)
 
+# quietly <command…>: its output only when it fails.
+quietly() { "$@" >"$work/quietly" 2>&1 || { cat "$work/quietly"; return 1; }; }
+
 # build_of <service>: what the programs in its containers say of themselves, each once.
 build_of() {
     local id
@@ -61,10 +64,10 @@ upgrade() {
         ENSEMBLE_VERSION=$next ENSEMBLE_REVISION=$next dc build
     fi
     voice_key=$("$docker" exec "$(containers voice-gateway | head -n 1)" cat /secrets/voice-public-key)
-    export CADDY_HTTPS_PORT=$tls_port CADDY_HTTP_PORT=${CADDY_HTTP_PORT:-18081} COMPOSE_PROFILES=tls EDGE_PORTS=$port-$((port + 2))
+    export CADDY_HTTPS_PORT=$tls_port CADDY_HTTP_PORT=${CADDY_HTTP_PORT:-18444} COMPOSE_PROFILES=tls EDGE_PORTS=$port-$((port + 2))
     export PUBLIC_ORIGINS=$url,$tls_url
     for service in $services edge-proxy; do scale+=(--scale "$service=2"); done
-    dc up -d "${scale[@]}" >/dev/null 2>&1
+    quietly dc up -d "${scale[@]}"
     for service in $services edge-proxy; do for id in $(containers "$service"); do healthy "$id"; done; done
     # Caddy makes an authority of its own for localhost.
     for _ in $(seq 150); do
@@ -77,13 +80,13 @@ upgrade() {
     # Scaled with the settings that the containers have: only the second of each goes.
     scale=()
     for service in $services edge-proxy; do scale+=(--scale "$service=1"); done
-    dc up -d --no-recreate "${scale[@]}" >/dev/null 2>&1
+    quietly dc up -d --no-recreate "${scale[@]}"
     to "$first" 1 "$tls_url" 1 " behind Caddy"
     # The edge's one port, without a proxy.
     export EDGE_PORTS=$port
     unset COMPOSE_PROFILES
     dc --profile tls rm --stop --force caddy >/dev/null 2>&1
-    dc up -d --no-deps edge-proxy >/dev/null 2>&1
+    quietly dc up -d --no-deps edge-proxy
     healthy "$(containers edge-proxy)"
     UPGRADE=edge-proxy to "$next" 1 "$url" 1 " with one port"
     export ENSEMBLE_VERSION=$first
