@@ -101,7 +101,9 @@ for service in $services; do
     [ -n "$running" ] || { echo "$service does not run: left out"; continue; }
     if [ -z "$back" ]; then
         # By its id, because a build may have given the tag to another image.
-        image=$("${compose[@]}" config --images "$service" | grep -m1 "/$service:\|^$service:")
+        # Read to its end first: grep ends at its first line, and compose would fail on the closed pipe.
+        images=$("${compose[@]}" config --images "$service")
+        image=$(grep -m1 "/$service:\|^$service:" <<<"$images")
         before=$(inspect '{{.Image}}' "${running%%$'\n'*}")
         # Only the settings have changed: the schema is as it should be, and what ran before does so now.
         [ "$before" != "$("${docker[@]}" image inspect --format '{{.Id}}' "$image" 2>/dev/null)" ] || continue
