@@ -12,6 +12,7 @@ mod http_client;
 pub mod live;
 pub mod metrics;
 pub mod openapi;
+pub mod outward;
 pub mod process;
 pub mod routes;
 pub mod service;

@@ -1,23 +1,17 @@
 //! Push services: the addresses that browsers name, called with care because anybody can make one up.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
+use ensemble_chassis::outward::{Outward, TrustedOrigins, retry_after};
 use ensemble_types::time::Timestamp;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::{Client, StatusCode, Url};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc2822;
+use reqwest::{StatusCode, Url};
 use web_push_native::{Auth, encrypt};
 
-use crate::domain::{Subscription, TrustedOrigins, is_public};
+use crate::domain::Subscription;
 use crate::keys::Vapid;
 
 /// For a whole call.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// The longest wait that a push service may ask for.
-const LONGEST_WAIT: u64 = 24 * 60 * 60;
 
 /// What became of a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,24 +40,13 @@ pub(crate) struct Notification<'a> {
 /// Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct PushServices {
-    public: Client,
-    /// For origins that the operator trusts.
-    trusted: Client,
-    trusted_origins: TrustedOrigins,
+    outward: Outward,
     vapid: Vapid,
 }
 
 impl PushServices {
     pub(crate) fn new(vapid: Vapid, trusted_origins: TrustedOrigins) -> Result<Self, reqwest::Error> {
-        let client = || {
-            Client::builder()
-                .no_proxy()
-                .redirect(reqwest::redirect::Policy::none())
-                .timeout(DEADLINE)
-                .pool_idle_timeout(Duration::from_secs(60))
-        };
-        let public = client().https_only(true).dns_resolver(Arc::new(PublicAddresses)).build()?;
-        Ok(Self { public, trusted: client().build()?, trusted_origins, vapid })
+        Ok(Self { outward: Outward::new(trusted_origins, DEADLINE)?, vapid })
     }
 
     pub(crate) fn public_key(&self) -> String {
@@ -71,7 +54,7 @@ impl PushServices {
     }
 
     pub(crate) fn trusted_origins(&self) -> &TrustedOrigins {
-        &self.trusted_origins
+        self.outward.origins()
     }
 
     /// Sends one notification. Nothing of the answer's body is read.
@@ -81,9 +64,9 @@ impl PushServices {
         let (Ok(key), 16) = (key, notification.to.auth.len()) else { return Sent::Refused };
         let auth = Auth::clone_from_slice(&notification.to.auth);
         let Ok(body) = encrypt(notification.payload.as_bytes().to_vec(), &key, &auth) else { return Sent::Refused };
-        let client = if self.trusted_origins.contains(&url) { &self.trusted } else { &self.public };
         let authorization = self.vapid.authorization(&url.origin().ascii_serialization(), now);
-        let request = client
+        let request = self
+            .outward
             .post(url)
             .header("authorization", authorization)
             .header("content-encoding", "aes128gcm")
@@ -93,7 +76,7 @@ impl PushServices {
             .header("urgency", if notification.is_urgent { "high" } else { "normal" })
             .body(body);
         match request.send().await {
-            Ok(answer) => outcome(answer.status(), retry_after(&answer, now)),
+            Ok(answer) => outcome(answer.status(), retry_after(answer.headers(), now)),
             Err(error) => {
                 tracing::debug!(error = %error.without_url(), "A push service could not be reached");
                 Sent::Silent
@@ -112,65 +95,9 @@ fn outcome(status: StatusCode, after: Option<Duration>) -> Sent {
     }
 }
 
-fn retry_after(answer: &reqwest::Response, now: Timestamp) -> Option<Duration> {
-    waits(answer.headers().get("retry-after")?.to_str().ok()?.trim(), now)
-}
-
-/// Seconds, or a date (RFC 9110, section 10.2.3).
-fn waits(text: &str, now: Timestamp) -> Option<Duration> {
-    let wait = match text.parse() {
-        Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => {
-            let at = OffsetDateTime::parse(text, &Rfc2822).ok()?;
-            Timestamp::from_unix_seconds(at.unix_timestamp()).since(now)
-        }
-    };
-    Some(wait.min(Duration::from_secs(LONGEST_WAIT)))
-}
-
-/// Resolves names to public addresses only, at the time of each connection.
-struct PublicAddresses;
-
-impl Resolve for PublicAddresses {
-    fn resolve(&self, name: Name) -> Resolving {
-        Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let public: Vec<SocketAddr> = found.filter(|address| is_public(address.ip())).collect();
-            if public.is_empty() {
-                return Err("the name leads to no public address".into());
-            }
-            Ok(Box::new(public.into_iter()) as Addrs)
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::str::FromStr;
-
     use super::*;
-
-    #[test]
-    fn a_push_service_asks_for_seconds_or_names_a_date() {
-        let now = Timestamp::from_unix_seconds(784_111_777 - 60);
-        for (text, expected) in [
-            ("5", Some(5)),
-            ("99999999", Some(LONGEST_WAIT)),
-            ("Sun, 06 Nov 1994 08:49:37 GMT", Some(60)),
-            ("Sat, 05 Nov 1994 08:49:37 GMT", Some(0)),
-            ("Sun, 06 Nov 2094 08:49:37 GMT", Some(LONGEST_WAIT)),
-            ("-1", None),
-            ("soon", None),
-        ] {
-            assert_eq!(waits(text, now), expected.map(Duration::from_secs), "{text}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_name_of_this_machine_leads_nowhere() {
-        let name = Name::from_str("localhost").unwrap();
-        assert!(PublicAddresses.resolve(name).await.is_err());
-    }
 
     #[test]
     fn answers_mean_what_the_standard_says() {

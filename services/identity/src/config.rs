@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ensemble_chassis::Vars;
+use ensemble_chassis::outward::TrustedOrigins;
 use ensemble_rpc::Peer;
 use ensemble_store_kit::{DatabaseConfig, database_config};
 
-use crate::domain::{Origin, Registration, Schedule, TokenLifetimes, TrustedOrigins};
+use crate::domain::{Origin, Registration, Schedule, TokenLifetimes};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 

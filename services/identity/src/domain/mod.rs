@@ -17,7 +17,7 @@ pub(crate) use device_link::{DeviceLink, LinkClosed, LinkId, LinkStep, MOST_OPEN
 pub(crate) use device_list::{BadList, Difference, Vouching, check_names, follow, rings};
 pub(crate) use encoding::encode;
 pub(crate) use origin::Origin;
-pub(crate) use push::{BadSubscription, Subscription, TrustedOrigins, is_public, kinds, kinds_text, wait};
+pub(crate) use push::{BadSubscription, Subscription, kinds, kinds_text, wait};
 pub(crate) use schedule::{Plan, Published, Schedule};
 pub(crate) use sign_in::{MalformedProof, Proof};
 pub(crate) use token::{BadLifetime, MachineToken, TokenLifetimes};

@@ -1,15 +1,13 @@
 //! Where a notification may be sent to, and when it is tried again.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ensemble_chassis::outward::{TrustedOrigins, backoff};
 use ensemble_types::pushes::{PushKind, PushSubscription};
 use reqwest::Url;
 
-/// The longest wait between two tries.
-const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
 const FIRST_WAIT: Duration = Duration::from_secs(10);
 
 /// Where a device is reached.
@@ -32,25 +30,11 @@ pub(crate) enum BadSubscription {
     Auth,
 }
 
-/// Addresses that may be called although they are not public or not https, as in `http://127.0.0.1:9000`.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TrustedOrigins(Vec<String>);
-
-impl TrustedOrigins {
-    pub(crate) fn new(origins: Vec<String>) -> Self {
-        Self(origins)
-    }
-
-    pub(crate) fn contains(&self, url: &Url) -> bool {
-        self.0.iter().any(|origin| *origin == url.origin().ascii_serialization())
-    }
-}
-
 impl Subscription {
     pub(crate) fn new(given: PushSubscription, trusted: &TrustedOrigins) -> Result<Self, BadSubscription> {
         let endpoint = given.endpoint.into_string();
         let url = Url::parse(&endpoint).map_err(|_| BadSubscription::Endpoint)?;
-        if !trusted.contains(&url) && !is_public_name(&url) {
+        if !trusted.allow(&url) {
             return Err(BadSubscription::Endpoint);
         }
         let decode = |text: String| URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok();
@@ -60,49 +44,6 @@ impl Subscription {
         }
         let auth = decode(given.keys.auth.into_string()).filter(|auth| auth.len() == 16);
         Ok(Self { endpoint: url.into(), p256dh, auth: auth.ok_or(BadSubscription::Auth)? })
-    }
-}
-
-/// Whether the address looks public. What its name leads to is checked again when it is called.
-fn is_public_name(url: &Url) -> bool {
-    let named = url.domain().is_some_and(|name| name.trim_end_matches('.').contains('.'));
-    url.scheme() == "https" && named && url.username().is_empty() && url.password().is_none()
-}
-
-/// Whether an address belongs to the public network (IANA's registries of special-purpose addresses).
-pub(crate) fn is_public(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => is_public_v4(address),
-        IpAddr::V6(address) => is_public_v6(address),
-    }
-}
-
-fn is_public_v4(address: Ipv4Addr) -> bool {
-    let [a, b, c, _] = address.octets();
-    let is_special = matches!(
-        (a, b, c),
-        (0 | 10 | 127 | 224.., ..)
-            | (169, 254, _)
-            | (192, 168, _)
-            | (100, 64..=127, _)
-            | (172, 16..=31, _)
-            | (198, 18 | 19, _)
-            | (192, 0, 0 | 2)
-            | (192, 88, 99)
-            | (198, 51, 100)
-            | (203, 0, 113)
-    );
-    !is_special
-}
-
-fn is_public_v6(address: Ipv6Addr) -> bool {
-    if let Some(inner) = address.to_ipv4_mapped() {
-        return is_public_v4(inner);
-    }
-    // Global unicast without documentation, Teredo and 6to4, which lead to other addresses.
-    match address.segments() {
-        [0x2001, 0 | 0xdb8, ..] | [0x2002, ..] => false,
-        [first, ..] => first & 0xe000 == 0x2000,
     }
 }
 
@@ -121,8 +62,7 @@ pub(crate) fn kinds(stored: Option<&str>) -> Vec<PushKind> {
 
 /// How long to wait after this many tries have failed, unless the push service says more.
 pub(crate) fn wait(tries: i32, asked: Option<Duration>) -> Duration {
-    let doubled = FIRST_WAIT.saturating_mul(1 << tries.clamp(1, 12).unsigned_abs().saturating_sub(1));
-    doubled.min(LONGEST_WAIT).max(asked.unwrap_or_default())
+    backoff(FIRST_WAIT, tries, asked)
 }
 
 #[cfg(test)]
@@ -185,59 +125,11 @@ mod tests {
     }
 
     #[test]
-    fn only_public_addresses_are_called() {
-        for public in ["8.8.8.8", "100.63.0.1", "172.32.0.1", "198.20.0.1", "2606:4700::1", "::ffff:8.8.8.8"] {
-            assert!(is_public(public.parse().unwrap()), "{public}");
-        }
-        for special in [
-            "0.0.0.0",
-            "10.1.2.3",
-            "100.64.0.1",
-            "127.0.0.1",
-            "169.254.169.254",
-            "172.16.0.1",
-            "172.31.255.255",
-            "192.0.0.1",
-            "192.0.2.1",
-            "192.88.99.1",
-            "192.168.1.1",
-            "198.18.0.1",
-            "198.51.100.1",
-            "203.0.113.1",
-            "224.0.0.1",
-            "255.255.255.255",
-            "::",
-            "::1",
-            "::ffff:127.0.0.1",
-            "::ffff:10.0.0.1",
-            "64:ff9b::7f00:1",
-            "100::1",
-            "2001::1",
-            "2001:db8::1",
-            "2002:7f00:1::",
-            "fc00::1",
-            "fd12::1",
-            "fe80::1",
-            "ff02::1",
-        ] {
-            assert!(!is_public(special.parse().unwrap()), "{special}");
-        }
-    }
-
-    #[test]
     fn kinds_are_stored_in_one_order_and_nothing_is_all() {
         assert_eq!(kinds(None), PushKind::ALL);
         assert_eq!(kinds(Some("")), []);
         let some = [PushKind::Away, PushKind::Permission, PushKind::Away];
         assert_eq!(kinds_text(&some), "permission,away");
         assert_eq!(kinds(Some("permission,away")), [PushKind::Permission, PushKind::Away]);
-    }
-
-    #[test]
-    fn waits_double_and_are_bounded() {
-        let seconds = |tries, asked: Option<u64>| wait(tries, asked.map(Duration::from_secs)).as_secs();
-        assert_eq!([seconds(1, None), seconds(2, None), seconds(3, None)], [10, 20, 40]);
-        assert_eq!(seconds(50, None), 3_600);
-        assert_eq!([seconds(1, Some(5)), seconds(1, Some(500))], [10, 500]);
     }
 }

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use ensemble_chassis::Caller;
+use ensemble_chassis::outward::TrustedOrigins;
 use ensemble_store_kit::{Conn, Db, StoreError};
 use ensemble_types::devices;
 use ensemble_types::ids::{DeviceId, UserId};
@@ -16,7 +17,7 @@ use ensemble_types::time::Timestamp;
 
 use super::devices::calling;
 use crate::clients::Sent;
-use crate::domain::{CallingDevice, Device, Subscription, TrustedOrigins, wait};
+use crate::domain::{CallingDevice, Device, Subscription, wait};
 use crate::error::Error;
 use crate::keys::{CannotOpen, Vapid, Vault};
 use crate::store::pushes::{self, Delivery, NewDelivery, Passed};
