@@ -21,6 +21,7 @@ SECRETS = {
     "LIVEKIT_API_SECRET": {"voice-gateway", "voice-agent", "voice-agent-local", "livekit", "secrets"},
     "LIVEKIT_WEBHOOK_API_SECRET": {"voice-gateway"},
     "TOOL_BRIDGE_API_KEY": {"voice-gateway"},
+    "VOICE_WEBHOOKS": {"voice-gateway"},
 }
 FOREIGN_VOLUMES = {
     "postgres": {"secrets-postgres"}, "livekit": {"secrets-livekit"}, "databases": {"secrets-postgres"},

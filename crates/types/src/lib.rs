@@ -39,3 +39,4 @@ pub mod usage;
 pub mod voice;
 pub mod voice_history;
 pub mod voice_tools;
+pub mod voice_webhooks;

@@ -294,6 +294,8 @@ pub struct VoiceContext {
 pub enum VoiceAgentEvent {
     /// The agent's handlers are registered, so queued texts can be delivered.
     Ready,
+    /// The agent is there. Sent every `heartbeatSeconds` of the dispatch once it is ready.
+    Heartbeat,
     State {
         state: Text<1, 32>,
     },

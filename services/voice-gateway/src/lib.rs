@@ -21,8 +21,10 @@ mod queues;
 mod rates;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ensemble_chassis::http::turns_of_callers;
+use ensemble_chassis::outward::Outward;
 use ensemble_chassis::{Clock, Drain, Gate, KeySource, Routes, Service, ServiceContext, StartError, Vars, Worker};
 use ensemble_rpc::RemoteKeys;
 use ensemble_store_kit::{Db, Migrations, Retention, migrations};
@@ -34,6 +36,7 @@ use crate::clients::livekit::{ApiKey, Breaker, LiveKit, Twirp, WebhookKeys};
 use crate::clients::tool_bridge::ToolBridgeKey;
 pub use crate::config::VoiceConfig;
 use crate::config::{DeliveryConfig, RoomConfig, TimingConfig};
+use crate::domain::endpoint::Endpoints;
 use crate::domain::limits::Limits;
 use crate::domain::state::Rules;
 use crate::domain::tool_bridge::AllowedOrigins;
@@ -62,6 +65,7 @@ pub struct VoiceGateway {
     rooms: RoomConfig,
     delivery: DeliveryConfig,
     timing: TimingConfig,
+    webhooks: Webhooks,
     tool_bridge_origins: AllowedOrigins,
     tool_bridge_default: Option<String>,
     tool_bridge_key: Option<ToolBridgeKey>,
@@ -73,6 +77,14 @@ pub struct VoiceGateway {
     clock: Clock,
     drain: Drain,
     keys: Arc<RemoteKeys>,
+}
+
+/// Who is told of sessions, and how.
+struct Webhooks {
+    endpoints: Endpoints,
+    outward: Outward,
+    timeout: Duration,
+    first_wait: Duration,
 }
 
 /// The migrations of this service, for its tests.
@@ -104,6 +116,13 @@ impl Service for VoiceGateway {
         let breaker = Breaker::new(livekit.breaker_failures, livekit.breaker_probe);
         let twirp = Twirp::new(context.http.clone(), &livekit.url, livekit.key.clone(), breaker, metrics.clone());
         let keys = RemoteKeys::start(&context, &config.peers.identity, config.keys).await?;
+        let webhooks = config.webhooks;
+        let webhooks = Webhooks {
+            endpoints: webhooks.endpoints,
+            outward: Outward::new(webhooks.trusted, webhooks.timeout)?,
+            timeout: webhooks.timeout,
+            first_wait: webhooks.first_wait,
+        };
         let public_url = config.public_url.unwrap_or_else(|| format!("http://{}", context.public_addr));
         let service = Arc::new(Self {
             db,
@@ -123,6 +142,7 @@ impl Service for VoiceGateway {
             rooms: config.rooms,
             delivery: config.delivery,
             timing: config.timing,
+            webhooks,
             tool_bridge_origins: config.tool_bridge.origins,
             tool_bridge_default: config.tool_bridge.default_url,
             tool_bridge_key: config.tool_bridge.key.map(ToolBridgeKey),
@@ -169,6 +189,9 @@ fn loops(service: &Arc<VoiceGateway>, receivers: Receivers) -> Vec<Worker> {
         Worker::new("maintenance", workers::maintenance::run(this(), drain())),
         Worker::new("stored", workers::maintenance::measure(this(), drain())),
     ];
+    if !service.webhooks.endpoints.is_empty() {
+        loops.push(Worker::new("webhook-senders", workers::webhook_senders::run(this(), drain())));
+    }
     if !service.livekit_key.key.is_empty() {
         loops.push(Worker::new("reconciler", workers::reconciler::run(this(), drain())));
     }

@@ -1,9 +1,9 @@
-//! Metrics of the gateway. Labels are bounded: never an id, a name or a text.
+//! Metrics of the gateway. Labels are bounded: never an id, a text or a name, except those that an operator gives to endpoints.
 
 use std::time::Duration;
 
 use ensemble_chassis::metrics::Metrics;
-use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts};
+use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
 
 #[derive(Clone)]
 pub(crate) struct VoiceMetrics {
@@ -15,8 +15,12 @@ pub(crate) struct VoiceMetrics {
     queued_texts: IntGauge,
     live_sessions: IntGauge,
     redispatches: IntCounter,
+    silent_agents: IntCounter,
     ends: IntCounterVec,
     webhooks: IntCounterVec,
+    webhooks_sent: IntCounterVec,
+    webhooks_waiting: IntGaugeVec,
+    webhooks_age: IntGaugeVec,
     agent_events: IntCounterVec,
     tool_calls: IntCounterVec,
 }
@@ -42,11 +46,21 @@ impl VoiceMetrics {
             registry.register(Box::new(gauge.clone()))?;
             Ok::<_, prometheus::Error>(gauge)
         };
+        let gauges = |name: &str, help: &str, labels: &[&str]| {
+            let gauge = IntGaugeVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(gauge.clone()))?;
+            Ok::<_, prometheus::Error>(gauge)
+        };
         let calls = HistogramOpts::new("voice_livekit_call_duration_seconds", "Calls to LiveKit by method and result.");
         let livekit = HistogramVec::new(calls.buckets(CALLS.to_vec()), &["method", "result"])?;
         registry.register(Box::new(livekit.clone()))?;
         let redispatches = IntCounter::new("voice_agent_redispatches_total", "Agents that were dispatched again.")?;
         registry.register(Box::new(redispatches.clone()))?;
+        let silent_agents = IntCounter::new(
+            "voice_agents_silent_total",
+            "Agents whose heartbeats stopped and that did not answer, although LiveKit still listed them.",
+        )?;
+        registry.register(Box::new(silent_agents.clone()))?;
         Ok(Self {
             starts: counters("voice_starts_total", "Requests to start a voice session, by outcome.", &["outcome"])?,
             time_to_agent: histogram(
@@ -66,8 +80,24 @@ impl VoiceMetrics {
             queued_texts: gauge("voice_queued_texts", "Texts that have not reached their agents.")?,
             live_sessions: gauge("voice_live_sessions", "Voice sessions that are open.")?,
             redispatches,
+            silent_agents,
             ends: counters("voice_ends_total", "Voice sessions that ended, by reason.", &["reason"])?,
-            webhooks: counters("voice_webhooks_total", "Webhooks, by result.", &["result"])?,
+            webhooks: counters("voice_webhooks_total", "Webhooks of LiveKit, by result.", &["result"])?,
+            webhooks_sent: counters(
+                "voice_webhook_deliveries_total",
+                "Tries to send a webhook to an endpoint of the operator's, by how they ended.",
+                &["endpoint", "outcome"],
+            )?,
+            webhooks_waiting: gauges(
+                "voice_webhook_deliveries_waiting",
+                "Webhooks that an endpoint still has to get.",
+                &["endpoint"],
+            )?,
+            webhooks_age: gauges(
+                "voice_webhook_oldest_seconds",
+                "For how long the oldest of them has waited.",
+                &["endpoint"],
+            )?,
             agent_events: counters("voice_agent_events_total", "Events from agents, by type.", &["type"])?,
             tool_calls: counters("voice_tool_calls_total", "Calls of the agents' tools, by tool.", &["tool"])?,
         })
@@ -102,12 +132,25 @@ impl VoiceMetrics {
         self.redispatches.inc();
     }
 
+    pub(crate) fn agent_was_silent(&self) {
+        self.silent_agents.inc();
+    }
+
     pub(crate) fn ended(&self, reason: &str) {
         self.ends.with_label_values(&[reason]).inc();
     }
 
     pub(crate) fn webhook(&self, result: &str) {
         self.webhooks.with_label_values(&[result]).inc();
+    }
+
+    pub(crate) fn webhook_sent(&self, endpoint: &str, outcome: &str) {
+        self.webhooks_sent.with_label_values(&[endpoint, outcome]).inc();
+    }
+
+    pub(crate) fn set_webhooks_waiting(&self, endpoint: &str, waiting: i64, age_seconds: u64) {
+        self.webhooks_waiting.with_label_values(&[endpoint]).set(waiting);
+        self.webhooks_age.with_label_values(&[endpoint]).set(i64::try_from(age_seconds).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn tool_call(&self, tool: &str) {

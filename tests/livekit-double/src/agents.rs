@@ -39,6 +39,8 @@ pub enum Rpc {
     /// It has no such method.
     NotRegistered,
     Throws,
+    /// It is gone, and LiveKit has not noticed.
+    Silent,
 }
 
 /// The transport by which an item arrived.
@@ -95,7 +97,7 @@ pub(crate) fn dispatch_agent(inner: &Arc<Inner>, room: String, room_sid: String,
     runtime.spawn(async move {
         tokio::time::sleep(plan.join_after).await;
         let reports_ready = plan.ready == Ready::ByAttribute;
-        if !inner.join_agent(&room, &room_sid, plan.rpc, reports_ready) {
+        if !inner.join_agent((&room, &room_sid), &metadata, plan.rpc, reports_ready) {
             return;
         }
         if let Ready::ByEvent(after) = plan.ready {

@@ -102,6 +102,11 @@ impl Double {
         self.inner.kill_agents(room);
     }
 
+    /// The room's agents die, and the server does not notice.
+    pub fn silence_agents(&self, room: &str) {
+        self.inner.silence_agents(room);
+    }
+
     /// Closes a room without a request of the gateway.
     pub fn close_room(&self, room: &str) {
         self.inner.delete_room(room);

@@ -209,6 +209,7 @@ fn perform_rpc(inner: &Inner, request: &proto::PerformRpcRequest) -> Result<Vec<
             receive();
             Err(Refusal(408, "canceled", "Response timeout".to_owned()))
         }
+        Rpc::Silent => Err(Refusal(408, "canceled", "Connection timeout".to_owned())),
         Rpc::NotRegistered => Err(Refusal(400, "invalid_argument", "Method not supported at destination".to_owned())),
         Rpc::Throws => Err(Refusal(500, "internal", "Application error in method handler".to_owned())),
     }

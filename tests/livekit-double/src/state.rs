@@ -201,11 +201,19 @@ impl Inner {
         self.enter(&claims.video.room, &claims.sub, one).then(|| claims.sub.clone()).ok_or(JoinError::NoRoom)
     }
 
-    /// False when the room that it was sent to is gone.
-    pub(crate) fn join_agent(&self, room: &str, room_sid: &str, rpc: Rpc, reports_ready: bool) -> bool {
+    /// Joins under the identity that the dispatch's metadata names. False when the room that it was sent to is gone.
+    pub(crate) fn join_agent(
+        &self,
+        (room, room_sid): (&str, &str),
+        metadata: &str,
+        rpc: Rpc,
+        reports_ready: bool,
+    ) -> bool {
+        let named = serde_json::from_str::<Value>(metadata).ok();
+        let named = named.and_then(|metadata| metadata.get("agentIdentity")?.as_str().map(str::to_owned));
         let same = self.read(|state| state.rooms.get(room).is_some_and(|found| found.sid == room_sid));
         let one = Participant { sid: sid("PA"), is_agent: true, rpc, reports_ready, joined_at: unix_seconds() };
-        same && self.enter(room, &sid("agent-AJ"), one)
+        same && self.enter(room, &named.unwrap_or_else(|| sid("agent-AJ")), one)
     }
 
     fn enter(&self, room: &str, identity: &str, one: Participant) -> bool {
@@ -241,6 +249,13 @@ impl Inner {
             Leave::Aborted => ("participant_connection_aborted", "JOIN_FAILURE"),
         };
         self.webhooks.emit(event, &about, Some(one.json(identity, reason)));
+    }
+
+    pub(crate) fn silence_agents(&self, room: &str) {
+        self.change(|state| {
+            let participants = state.rooms.get_mut(room).map(|room| room.participants.values_mut());
+            participants.into_iter().flatten().filter(|one| one.is_agent).for_each(|one| one.rpc = Rpc::Silent);
+        });
     }
 
     pub(crate) fn kill_agents(&self, room: &str) {

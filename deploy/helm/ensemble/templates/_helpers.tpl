@@ -76,7 +76,7 @@ capabilities: { drop: [ALL] }
 {{- $optional := list (dict "key" "INTERNAL_TOKEN_PREVIOUS" "path" "internal-token-previous") -}}
 {{- if eq .name "identity" -}}{{- $optional = append $optional (dict "key" "KEY_ENCRYPTION_KEY_PREVIOUS" "path" "key-encryption-key-previous") -}}{{- end -}}
 {{- if eq .name "voice-gateway" -}}
-{{- $optional = concat $optional (list (dict "key" "TOOL_BRIDGE_API_KEY" "path" "tool-bridge-api-key") (dict "key" "LIVEKIT_WEBHOOK_API_KEY" "path" "livekit-webhook-api-key") (dict "key" "LIVEKIT_WEBHOOK_API_SECRET" "path" "livekit-webhook-api-secret")) -}}
+{{- $optional = concat $optional (list (dict "key" "TOOL_BRIDGE_API_KEY" "path" "tool-bridge-api-key") (dict "key" "LIVEKIT_WEBHOOK_API_KEY" "path" "livekit-webhook-api-key") (dict "key" "LIVEKIT_WEBHOOK_API_SECRET" "path" "livekit-webhook-api-secret") (dict "key" "VOICE_WEBHOOKS" "path" "voice-webhooks")) -}}
 {{- end -}}
 - name: secrets
   projected:
@@ -161,6 +161,7 @@ capabilities: { drop: [ALL] }
 - { name: LIVEKIT_WEBHOOK_API_KEY_FILE, value: /etc/ensemble/secrets/livekit-webhook-api-key }
 - { name: LIVEKIT_WEBHOOK_API_SECRET_FILE, value: /etc/ensemble/secrets/livekit-webhook-api-secret }
 - { name: TOOL_BRIDGE_API_KEY_FILE, value: /etc/ensemble/secrets/tool-bridge-api-key }
+- { name: VOICE_WEBHOOKS_FILE, value: /etc/ensemble/secrets/voice-webhooks }
 - { name: LIVEKIT_URL, value: {{ $root.Values.livekit.url | quote }} }
 - { name: LIVEKIT_WS_URL, value: {{ required "livekit.wsUrl: say how browsers reach LiveKit" $root.Values.livekit.wsUrl | quote }} }
 - { name: LIVEKIT_AGENT_NAME, value: {{ $root.Values.livekit.agentName | quote }} }

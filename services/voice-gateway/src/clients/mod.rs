@@ -1,5 +1,7 @@
-//! LiveKit, the services from which an agent's tools read, and the credential for a tool bridge of somebody else's.
+//! LiveKit, the services from which an agent's tools read, the operator's endpoints, and the credential for a tool bridge of somebody
+//! else's.
 
 pub(crate) mod directory;
+pub(crate) mod endpoints;
 pub(crate) mod livekit;
 pub(crate) mod tool_bridge;

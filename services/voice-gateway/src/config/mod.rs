@@ -16,10 +16,12 @@ use crate::domain::tool_bridge::AllowedOrigins;
 
 mod livekit;
 mod timing;
+mod webhooks;
 
 pub(crate) use livekit::LiveKitConfig;
 pub(crate) use timing::{Rates, TimingConfig};
 use timing::{limits, rates, rules, timing};
+pub(crate) use webhooks::WebhookConfig;
 
 /// The values of all variables.
 pub struct VoiceConfig {
@@ -35,6 +37,7 @@ pub struct VoiceConfig {
     pub(crate) delivery: DeliveryConfig,
     pub(crate) tool_bridge: ToolBridgeConfig,
     pub(crate) timing: TimingConfig,
+    pub(crate) webhooks: WebhookConfig,
     /// The address at which agents reach the gateway; `None`: the address to which it was bound.
     pub(crate) public_url: Option<String>,
     /// `IDENTITY_RPC_URL`, `ORCHESTRATOR_RPC_URL` and `SESSION_STORE_RPC_URL`.
@@ -99,6 +102,7 @@ impl VoiceConfig {
             delivery: delivery(vars),
             tool_bridge: tool_bridge(vars, public_base_url.as_deref()),
             timing: timing(vars, &livekit),
+            webhooks: WebhookConfig::read(vars),
             public_url: vars
                 .optional(
                     "VOICE_GATEWAY_PUBLIC_URL",

@@ -64,6 +64,12 @@ pub(super) fn rules(vars: &mut Vars) -> Rules {
             "an agent that was ready for so long resets the count of re-dispatches",
             60.0,
         ),
+        agent_silent: seconds(
+            vars,
+            "VOICE_AGENT_SILENT_SECONDS",
+            "an agent whose heartbeats stop for so long is asked whether it is there, and replaced when it does not answer; 0: none are asked for",
+            6.0,
+        ),
         max_dispatches: vars.parse("VOICE_AGENT_MAX_DISPATCHES", "how often an agent is dispatched again", 3),
         human_join: seconds(vars, "VOICE_EMPTY_TIMEOUT_SECONDS", "how long a room waits for its person", 120.0),
         human_return: seconds(

@@ -1,5 +1,7 @@
 //! The metadata of an agent's dispatch. Only the agent can read it: it is part of the dispatch, not of the room.
 
+use std::time::Duration;
+
 use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::time::Timestamp;
 use serde::Serialize;
@@ -37,6 +39,9 @@ struct Metadata<'a> {
 struct Gateway<'a> {
     context_url: String,
     events_url: String,
+    /// How often a heartbeat is posted there. Absent: never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    heartbeat_seconds: Option<f64>,
     /// Authenticates the agent of this session, and nothing else.
     token: &'a str,
 }
@@ -81,7 +86,7 @@ pub(crate) fn metadata(
     session: &VoiceSession,
     context: Option<&str>,
     credentials: &Credentials<'_>,
-    base: &str,
+    (base, heartbeat): (&str, Duration),
 ) -> Result<String, serde_json::Error> {
     let version = session.context.version;
     let context = match context {
@@ -105,6 +110,7 @@ pub(crate) fn metadata(
         gateway: Gateway {
             context_url: context_url(base, session),
             events_url: events_url(base, session),
+            heartbeat_seconds: (!heartbeat.is_zero()).then(|| heartbeat.as_secs_f64()),
             token: credentials.agent,
         },
         tools: credentials.tools.map(|token| Tools { base_url: format!("{base}/v1/voice/tools"), token }),

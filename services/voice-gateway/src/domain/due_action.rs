@@ -12,6 +12,8 @@ pub(crate) enum DueAction {
     Apply(Event),
     /// Look whether the agent is there; dispatch it again if it is not.
     Watch,
+    /// The agent's heartbeats have stopped: ask it whether it is there.
+    Probe,
     /// The agent came and has not reported that it is ready: look at its attributes.
     CheckReady,
     DeleteRoom,
@@ -51,7 +53,7 @@ impl VoiceSession {
         match &live.agent {
             Agent::Awaited { check_at, .. } => all.push((*check_at, DueAction::Watch)),
             Agent::Joined { ask_at, .. } => all.push((*ask_at, DueAction::CheckReady)),
-            Agent::Ready { .. } => {}
+            Agent::Ready { beat_by, .. } => all.extend(beat_by.map(|by| (by, DueAction::Probe))),
         }
         all
     }

@@ -1,10 +1,15 @@
 //! The live state: who is in the room, and what follows when participants join and leave.
 
+use std::time::Duration;
+
 use ensemble_types::time::Timestamp;
 use ensemble_types::voice::VoiceEndReason as EndReason;
 use serde::{Deserialize, Serialize};
 
 use super::state::{End, Event, Refused, Rules, Sid, State};
+
+/// Longer than it takes to ask an agent whether it is there, so that it is not asked twice at once.
+const QUESTION: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -57,6 +62,9 @@ pub(crate) enum Agent {
         sid: Sid,
         since: Timestamp,
         ready_at: Timestamp,
+        /// By when its next heartbeat is due. `None`: it has sent none, and LiveKit alone says that it is gone.
+        #[serde(default)]
+        beat_by: Option<Timestamp>,
     },
 }
 
@@ -91,8 +99,17 @@ impl Live {
                 self.agent = self.agent.joined(identity, sid, now, rules)?;
             }
             Event::AgentReady => self.agent = self.agent.ready(now)?,
-            Event::AgentLeft { sid } if self.agent.sid() == Some(&sid) => self.lose_agent(Some(sid), now, rules),
-            Event::AgentUnseen { sid } if self.agent.sid() == Some(&sid) => self.lose_agent(None, now, rules),
+            Event::AgentLeft { sid } if self.agent.sid() == Some(&sid) => {
+                self.lose_agent(Some(sid), now.plus(rules.agent_gone), (now, rules));
+            }
+            Event::AgentUnseen { sid } if self.agent.sid() == Some(&sid) => {
+                self.lose_agent(None, now.plus(rules.agent_gone), (now, rules));
+            }
+            Event::AgentBeat | Event::ProbeBegun => self.agent = self.agent.expected(event, now, rules)?,
+            // LiveKit lists it for a while, so its stay counts as over.
+            Event::AgentSilent { sid, expected } if self.agent.is_overdue(&sid, expected) => {
+                self.lose_agent(Some(sid), now, (now, rules));
+            }
             // The end of a stay was reported before its beginning.
             Event::AgentLeft { sid } => match self.agent {
                 Agent::Awaited { check_at, said_ready, departed: None } => {
@@ -167,13 +184,13 @@ impl Live {
         }
     }
 
-    fn lose_agent(&mut self, departed: Option<Sid>, now: Timestamp, rules: &Rules) {
+    fn lose_agent(&mut self, departed: Option<Sid>, check_at: Timestamp, (now, rules): (Timestamp, &Rules)) {
         if let Agent::Ready { ready_at, .. } = self.agent
             && now.since(ready_at) >= rules.agent_stable
         {
             self.redispatches = 0;
         }
-        self.agent = Agent::Awaited { check_at: now.plus(rules.agent_gone), said_ready: false, departed };
+        self.agent = Agent::Awaited { check_at, said_ready: false, departed };
     }
 
     fn room_gone(self, now: Timestamp) -> State {
@@ -199,7 +216,9 @@ impl Agent {
         let ask_at = now.plus(rules.agent_ask);
         match self {
             Self::Awaited { departed: Some(ref gone), .. } if *gone == sid => Err(Refused),
-            Self::Awaited { said_ready: true, .. } => Ok(Self::Ready { identity, sid, since: now, ready_at: now }),
+            Self::Awaited { said_ready: true, .. } => {
+                Ok(Self::Ready { identity, sid, since: now, ready_at: now, beat_by: None })
+            }
             Self::Awaited { said_ready: false, .. } => Ok(Self::Joined { identity, sid, since: now, ask_at }),
             // The newest agent is used; an older one of the same dispatch is leaving.
             Self::Joined { sid: ref old, .. } | Self::Ready { sid: ref old, .. } if *old != sid => {
@@ -214,9 +233,31 @@ impl Agent {
             Self::Awaited { check_at, said_ready: false, departed } => {
                 Ok(Self::Awaited { check_at, said_ready: true, departed })
             }
-            Self::Joined { identity, sid, since, .. } => Ok(Self::Ready { identity, sid, since, ready_at: now }),
+            Self::Joined { identity, sid, since, .. } => {
+                Ok(Self::Ready { identity, sid, since, ready_at: now, beat_by: None })
+            }
             Self::Awaited { said_ready: true, .. } | Self::Ready { .. } => Err(Refused),
         }
+    }
+
+    /// A heartbeat, or the question whether it is there, which only an agent is asked that has sent heartbeats.
+    fn expected(self, event: Event, now: Timestamp, rules: &Rules) -> Result<Self, Refused> {
+        match self {
+            Self::Ready { identity, sid, since, ready_at, beat_by }
+                if !rules.agent_silent.is_zero()
+                    && (event == Event::AgentBeat || beat_by.is_some_and(|by| by <= now)) =>
+            {
+                let answered = if event == Event::ProbeBegun { QUESTION } else { Duration::ZERO };
+                let beat_by = Some(now.plus(rules.agent_silent + answered));
+                Ok(Self::Ready { identity, sid, since, ready_at, beat_by })
+            }
+            _ => Err(Refused),
+        }
+    }
+
+    /// No heartbeat has come since it was asked.
+    fn is_overdue(&self, asked: &Sid, expected: Timestamp) -> bool {
+        matches!(self, Self::Ready { sid, beat_by, .. } if sid == asked && *beat_by == Some(expected))
     }
 
     pub(crate) fn sid(&self) -> Option<&Sid> {
@@ -226,7 +267,7 @@ impl Agent {
         }
     }
 
-    fn departed(&self) -> Option<Sid> {
+    pub(super) fn departed(&self) -> Option<Sid> {
         match self {
             Self::Awaited { departed, .. } => departed.clone(),
             Self::Joined { .. } | Self::Ready { .. } => None,

@@ -1,9 +1,11 @@
 //! What a voice session is and may become. No I/O and no clock: `now` is an argument everywhere.
 
+pub(crate) mod announcement;
 pub(crate) mod caller;
 pub(crate) mod context;
 pub(crate) mod dispatch;
 pub(crate) mod due_action;
+pub(crate) mod endpoint;
 pub(crate) mod history;
 pub(crate) mod limits;
 mod live;

@@ -52,7 +52,9 @@ impl VoiceSession {
         }
 
         let known = live.agent.sid();
-        let agents = || active().filter(|one| one.is_agent);
+        // One that has died is listed for a while.
+        let departed = live.agent.departed();
+        let agents = || active().filter(|one| one.is_agent && Some(&one.sid) != departed.as_ref());
         let still_there = agents().find(|one| Some(&one.sid) == known);
         match (&live.agent, still_there.or_else(|| agents().next())) {
             (Agent::Joined { sid, since, .. } | Agent::Ready { sid, since, .. }, None) => {

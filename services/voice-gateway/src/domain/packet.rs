@@ -19,6 +19,7 @@ const ENVELOPE: usize = 1_024;
 /// The RPC methods that the agent registers.
 pub(crate) const TEXT_METHOD: &str = "voice.text";
 pub(crate) const SAY_METHOD: &str = "voice.say";
+pub(crate) const ALIVE_METHOD: &str = "voice.alive";
 pub(crate) const CONTEXT_METHOD: &str = "voice.context";
 
 /// A packet for the agent, and whether it contains the item itself.

@@ -25,6 +25,8 @@ pub(crate) struct Rules {
     pub(crate) agent_ready: Duration,
     /// An agent that was ready for this long resets the count of re-dispatches.
     pub(crate) agent_stable: Duration,
+    /// From an agent's heartbeat to the question whether it is still there. Zero: no heartbeats.
+    pub(crate) agent_silent: Duration,
     /// How often the agent is dispatched again.
     pub(crate) max_dispatches: u32,
     /// From the room's creation to the person's arrival.
@@ -117,6 +119,15 @@ pub(crate) enum Event {
     /// LiveKit's list does not show the agent any more.
     AgentUnseen {
         sid: Sid,
+    },
+    /// The agent sent a heartbeat.
+    AgentBeat,
+    /// Its heartbeat is overdue, and it is about to be asked whether it is there. Of two replicas only one may.
+    ProbeBegun,
+    /// It did not answer. `expected`: by when a heartbeat was due when it was asked.
+    AgentSilent {
+        sid: Sid,
+        expected: Timestamp,
     },
     /// The watchdog dispatches the agent once more.
     Redispatched,

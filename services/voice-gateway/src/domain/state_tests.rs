@@ -10,6 +10,7 @@ const RULES: Rules = Rules {
     agent_ask: Duration::from_secs(2),
     agent_ready: Duration::from_secs(20),
     agent_stable: Duration::from_secs(60),
+    agent_silent: Duration::from_secs(6),
     max_dispatches: 3,
     human_join: Duration::from_secs(120),
     human_return: Duration::from_secs(30),
@@ -78,6 +79,9 @@ fn all_events() -> Vec<Event> {
         Event::AgentReady,
         Event::AgentLeft { sid: AGENT.into() },
         Event::AgentUnseen { sid: AGENT.into() },
+        Event::AgentBeat,
+        Event::ProbeBegun,
+        Event::AgentSilent { sid: AGENT.into(), expected: at(7) },
         Event::Redispatched,
         Event::WatchBegun,
         Event::AgentAsked,
@@ -268,4 +272,23 @@ fn only_one_of_two_watchdogs_may_check() {
     assert!(lost.clone().next(Event::WatchBegun, at(2), &RULES).is_err(), "too early");
     let begun = then(lost, Event::WatchBegun, 3);
     assert!(begun.next(Event::WatchBegun, at(3), &RULES).is_err());
+}
+
+#[test]
+fn an_agent_that_fell_silent_is_lost_once_and_for_all() {
+    let silent = |expected| Event::AgentSilent { sid: AGENT.into(), expected: at(expected) };
+    let refused = |state: &State, event: Event, second| state.clone().next(event, at(second), &RULES).is_err();
+    assert!(refused(&active(), Event::ProbeBegun, 60), "one that never sent a heartbeat is not asked");
+    let beats = then(active(), Event::AgentBeat, 2);
+    assert!(refused(&beats, Event::ProbeBegun, 7), "its heartbeat is not due before the 8th second");
+    let asked = then(beats, Event::ProbeBegun, 8);
+    assert!(refused(&asked, Event::ProbeBegun, 20), "it is asked already");
+    let beats_again = then(asked.clone(), Event::AgentBeat, 9);
+    assert!(refused(&beats_again, silent(24), 10), "a heartbeat came while it was asked");
+    let lost = then(asked, silent(24), 10);
+    let live = lost.live().unwrap();
+    assert!(live.agent.is_awaited() && live.active_at.is_some());
+    for late in [Event::AgentBeat, agent_joined(), Event::AgentLeft { sid: AGENT.into() }, silent(24)] {
+        assert!(refused(&lost, late.clone(), 11), "{late:?}");
+    }
 }

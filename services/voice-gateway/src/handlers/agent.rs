@@ -8,8 +8,8 @@ use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::voice::{VoiceAgentEvent, VoiceAgentHeard, VoicePulledText};
 
 use crate::VoiceGateway;
-use crate::domain::session::VoiceSession;
 use crate::error::Error;
+use crate::operations::agents::AgentCaller;
 
 pub(crate) async fn context(
     service: State<VoiceGateway>,
@@ -40,8 +40,8 @@ pub(crate) async fn event(
     request: HttpRequest,
     body: DeferredJson<VoiceAgentEvent>,
 ) -> HandlerResult<Json<VoiceAgentHeard>> {
-    let session = authenticate(&service, id, &request).await?;
-    service.take_agent_event(&session, body.read().await?).await?;
+    let caller = authenticate(&service, id, &request).await?;
+    service.take_agent_event(&caller, body.read().await?).await?;
     Ok(Json(VoiceAgentHeard { success: true }))
 }
 
@@ -49,6 +49,6 @@ async fn authenticate(
     service: &VoiceGateway,
     id: GatewaySessionId,
     request: &HttpRequest,
-) -> Result<VoiceSession, Error> {
+) -> Result<AgentCaller, Error> {
     service.authenticate_agent(id, bearer(request).ok_or(Error::Unauthenticated)?).await
 }

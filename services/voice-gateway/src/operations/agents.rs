@@ -14,15 +14,26 @@ use crate::error::Error;
 use crate::store::contexts::{self, StoredContext};
 use crate::store::{sessions, texts};
 
+/// An agent that has shown its credential.
+pub(crate) struct AgentCaller {
+    session: VoiceSession,
+    /// It is of the last dispatch.
+    is_newest: bool,
+}
+
 impl VoiceGateway {
     /// The session of this credential. A wrong credential, an unknown session and a session that is over are the same error.
-    pub(crate) async fn authenticate_agent(&self, id: GatewaySessionId, token: &str) -> Result<VoiceSession, Error> {
+    pub(crate) async fn authenticate_agent(&self, id: GatewaySessionId, token: &str) -> Result<AgentCaller, Error> {
         let digest: [u8; 32] = Sha256::digest(token.as_bytes()).into();
         let found = self.db.read("authenticate an agent", move |c| sessions::read(c, id)).await?;
         let (stored, _) = found.ok_or(Error::Unauthenticated)?;
         let before = stored.agent_token_before.unwrap_or_default();
-        let fits = stored.agent_token.ct_eq(&digest) | before.ct_eq(&digest);
-        if bool::from(fits) && !stored.session.is_over() { Ok(stored.session) } else { Err(Error::Unauthenticated) }
+        let (is_newest, is_before) = (stored.agent_token.ct_eq(&digest), before.ct_eq(&digest));
+        if bool::from(is_newest | is_before) && !stored.session.is_over() {
+            Ok(AgentCaller { session: stored.session, is_newest: is_newest.into() })
+        } else {
+            Err(Error::Unauthenticated)
+        }
     }
 
     /// The newest context. It counts as delivered from now on.
@@ -45,7 +56,8 @@ impl VoiceGateway {
         Ok(VoicePulledText { id: message_id, seq: u64::try_from(seq).unwrap_or(0), text })
     }
 
-    pub(crate) async fn take_agent_event(&self, session: &VoiceSession, event: VoiceAgentEvent) -> Result<(), Error> {
+    pub(crate) async fn take_agent_event(&self, caller: &AgentCaller, event: VoiceAgentEvent) -> Result<(), Error> {
+        let session = &caller.session;
         let id = session.id;
         match event {
             VoiceAgentEvent::Ready => {
@@ -54,6 +66,13 @@ impl VoiceGateway {
                     return Err(Error::TooEarly);
                 }
                 self.apply(id, Event::AgentReady).await?;
+            }
+            VoiceAgentEvent::Heartbeat => {
+                self.metrics.agent_event("heartbeat");
+                // That of an agent which was replaced says nothing about the one that is there.
+                if caller.is_newest {
+                    self.apply(id, Event::AgentBeat).await?;
+                }
             }
             VoiceAgentEvent::State { state } => {
                 self.metrics.agent_event("state");

@@ -5,7 +5,9 @@ use ensemble_store_kit::{Conn, StoreError};
 use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::time::Timestamp;
 
+use super::webhook_deliveries;
 use crate::VoiceGateway;
+use crate::domain::endpoint::Endpoints;
 use crate::domain::session::{VoiceSession, end_reason_name};
 use crate::domain::state::{Agent, Event, Rules};
 use crate::error::Error;
@@ -15,6 +17,13 @@ use crate::store::{StoredSession, sessions};
 pub(super) struct Change<T> {
     pub(super) result: T,
     pub(super) transition: Transition,
+}
+
+/// What saving a session needs to know beside the session.
+#[derive(Clone)]
+pub(super) struct Saving {
+    pub(super) rules: Rules,
+    endpoints: Endpoints,
 }
 
 /// One session before and after.
@@ -41,6 +50,10 @@ impl VoiceGateway {
         Ok(applied.map(|change| (change.transition.after, change.result)))
     }
 
+    pub(super) fn saving(&self) -> Saving {
+        Saving { rules: self.rules.clone(), endpoints: self.webhooks.endpoints.clone() }
+    }
+
     /// Locks a session, changes it with `f`, saves it, and publishes the change.
     pub(super) async fn change<T, F>(
         &self,
@@ -52,8 +65,8 @@ impl VoiceGateway {
         F: FnMut(&mut Conn, &mut StoredSession, Timestamp) -> Result<T, Error> + Send + 'static,
         T: Send + 'static,
     {
-        let rules = self.rules.clone();
-        let changed = self.db.write(operation, move |tx| change_in(tx, id, &rules, &mut f)).await?;
+        let saving = self.saving();
+        let changed = self.db.write(operation, move |tx| change_in(tx, id, &saving, &mut f)).await?;
         if let Some(change) = &changed {
             self.publish(&change.transition);
         }
@@ -94,13 +107,13 @@ impl VoiceGateway {
 pub(super) fn change_in<T>(
     tx: &mut Conn,
     id: GatewaySessionId,
-    rules: &Rules,
+    saving: &Saving,
     f: &mut impl FnMut(&mut Conn, &mut StoredSession, Timestamp) -> Result<T, Error>,
 ) -> Result<Option<Change<T>>, Error> {
     let Some((mut stored, now)) = sessions::lock(tx, id)? else { return Ok(None) };
     let before = stored.session.clone();
     let result = f(tx, &mut stored, now)?;
-    Ok(Some(Change { result, transition: save(tx, before, stored, now, rules)? }))
+    Ok(Some(Change { result, transition: save(tx, before, stored, now, saving)? }))
 }
 
 /// Saves a locked session that has been changed.
@@ -109,9 +122,10 @@ pub(super) fn save(
     before: VoiceSession,
     mut stored: StoredSession,
     now: Timestamp,
-    rules: &Rules,
+    Saving { rules, endpoints }: &Saving,
 ) -> Result<Transition, StoreError> {
     sessions::save(tx, &before, &mut stored, now, rules)?;
+    webhook_deliveries::store(tx, (&before, &stored.session), endpoints, now)?;
     let due_at = stored.session.due_at(rules);
     Ok(Transition { before, due_at, deliver_now: stored.deliver_at == Some(now), after: stored.session })
 }

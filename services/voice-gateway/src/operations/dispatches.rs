@@ -25,7 +25,9 @@ impl VoiceGateway {
         let tools = self.tools_token(session).await;
         let credentials =
             Credentials { agent: &credential.0, tools: tools.as_deref(), tool_bridge: tool_bridge.as_deref() };
-        metadata(session, context, &credentials, &self.public_url).map_err(Error::Encode)
+        // Of three in a row two may be lost.
+        let heartbeat = self.rules.agent_silent / 3;
+        metadata(session, context, &credentials, (&self.public_url, heartbeat)).map_err(Error::Encode)
     }
 
     /// The token for the tools of this server. A conversation without them is better than none.

@@ -8,10 +8,12 @@ use crate::VoiceGateway;
 use crate::domain::state::Agent;
 use crate::error::Error;
 use crate::store::chores::{self, Chore};
-use crate::store::{sessions, usage, webhooks};
+use crate::store::{sessions, usage, webhook_deliveries, webhooks};
 
 /// Longer than LiveKit repeats a webhook.
 const WEBHOOKS_KEPT: Duration = Duration::from_secs(3_600);
+/// Of webhooks for endpoints that are not configured any more, beyond the time for which they were to be tried.
+const UNKNOWN_KEPT: Duration = Duration::from_secs(86_400);
 /// Only today's seconds are read.
 const USAGE_KEPT: Duration = Duration::from_secs(31 * 86_400);
 const PURGE_EVERY: Duration = Duration::from_secs(600);
@@ -34,6 +36,7 @@ impl VoiceGateway {
                 }
             }
         }
+        self.count_webhook_deliveries().await?;
         self.delete_transcripts().await?;
         let purge: Result<bool, Error> =
             self.db.write("claim the purge", |tx| Ok(chores::claim(tx, Chore::Purge, PURGE_EVERY)?)).await;
@@ -58,5 +61,8 @@ impl VoiceGateway {
 fn purge_batch(tx: &mut Conn, keep: Duration) -> Result<(usize, usize), Error> {
     let now = tx.now()?;
     usage::purge(tx, now.minus(USAGE_KEPT))?;
-    Ok((sessions::purge(tx, now.minus(keep), BATCH)?, webhooks::purge(tx, now.minus(WEBHOOKS_KEPT), BATCH)?))
+    let of_sessions = sessions::purge(tx, now.minus(keep), BATCH)?;
+    let of_webhooks = webhooks::purge(tx, now.minus(WEBHOOKS_KEPT), BATCH)?
+        + webhook_deliveries::purge(tx, now.minus(UNKNOWN_KEPT), BATCH)?;
+    Ok((of_sessions, of_webhooks))
 }

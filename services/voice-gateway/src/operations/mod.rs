@@ -1,10 +1,11 @@
 //! What handlers and workers do with the database and LiveKit together. Each operation is ordered so that it survives a
 //! crash between any two steps: first the record, then the call to LiveKit, then the result of the call.
 
-mod agents;
+pub(crate) mod agents;
 mod change;
 pub(crate) mod deliveries;
 mod dispatches;
+mod heartbeats;
 pub(crate) mod history;
 mod injections;
 mod maintenance;
@@ -16,4 +17,5 @@ mod starts;
 mod timers;
 mod tools;
 mod watchdog;
+pub(crate) mod webhook_deliveries;
 mod webhooks;

@@ -8,7 +8,7 @@ use ensemble_store_kit::{Conn, StoreError};
 use ensemble_types::ids::GatewaySessionId;
 use ensemble_types::voice::VoiceRefusal;
 
-use super::change::{Transition, save};
+use super::change::{Saving, Transition, save};
 use crate::VoiceGateway;
 use crate::domain::limits::Limits;
 use crate::domain::session::{NewSession, VoiceSession};
@@ -58,12 +58,12 @@ impl VoiceGateway {
         sid: Sid,
         caller: Weak<()>,
     ) -> Result<Option<VoiceSession>, Error> {
-        let (id, user, rules) = (session.id, session.user_id.clone(), self.rules.clone());
+        let (id, user, saving) = (session.id, session.user_id.clone(), self.saving());
         let transitions = self
             .db
             .write("let a voice session go live", move |tx| {
                 locks::lock_user(tx, &user)?;
-                let transitions = go_live(tx, id, sid.clone(), &rules)?;
+                let transitions = go_live(tx, id, sid.clone(), &saving)?;
                 // The last check before the commit.
                 if caller.strong_count() == 0 { Err(Error::CallerGone) } else { Ok(transitions) }
             })
@@ -106,8 +106,9 @@ fn reserve(tx: &mut Conn, new: &NewSession, limits: &Limits, rules: &Rules) -> R
 }
 
 /// The sessions that changed, the new one last; none when the new one has ended already.
-fn go_live(tx: &mut Conn, id: GatewaySessionId, sid: Sid, rules: &Rules) -> Result<Vec<Transition>, Error> {
+fn go_live(tx: &mut Conn, id: GatewaySessionId, sid: Sid, saving: &Saving) -> Result<Vec<Transition>, Error> {
     let Some((mut stored, now)) = sessions::lock(tx, id)? else { return Ok(Vec::new()) };
+    let rules = &saving.rules;
     let before = stored.session.clone();
     if stored.session.apply(Event::RoomUp { sid }, now, rules).is_err() {
         return Ok(Vec::new());
@@ -119,9 +120,9 @@ fn go_live(tx: &mut Conn, id: GatewaySessionId, sid: Sid, rules: &Rules) -> Resu
         }
         let before = replaced.session.clone();
         if replaced.session.apply(Event::Replaced, now, rules).is_ok() {
-            transitions.push(save(tx, before, replaced, now, rules)?);
+            transitions.push(save(tx, before, replaced, now, saving)?);
         }
     }
-    transitions.push(save(tx, before, stored, now, rules)?);
+    transitions.push(save(tx, before, stored, now, saving)?);
     Ok(transitions)
 }

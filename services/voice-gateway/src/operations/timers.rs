@@ -34,6 +34,7 @@ impl VoiceGateway {
             Some(DueAction::Apply(Event::HumanOverdue)) => self.end_overdue(session, now).await,
             Some(DueAction::Apply(event)) => self.apply(session.id, event).await.map(drop),
             Some(DueAction::Watch) => self.watch(session, now).await,
+            Some(DueAction::Probe) => self.probe(session).await,
             Some(DueAction::CheckReady) => self.check_ready(session, now).await,
             Some(DueAction::DeleteRoom) => self.delete_room(session).await,
             // The deadline was moved in the meantime: saving the session writes it again.

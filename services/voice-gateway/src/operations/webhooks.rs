@@ -23,16 +23,16 @@ impl VoiceGateway {
     }
 
     async fn apply_webhook(&self, id: GatewaySessionId, webhook: Webhook) -> Result<&'static str, Error> {
-        let rules = self.rules.clone();
+        let saving = self.saving();
         let processed: Option<Option<Change<bool>>> = self
             .db
             .write("process a webhook", move |tx| {
                 if !webhooks::record(tx, &webhook.id)? {
                     return Ok::<_, Error>(None);
                 }
-                let change = change_in(tx, id, &rules, &mut |_, stored, now| {
+                let change = change_in(tx, id, &saving, &mut |_, stored, now| {
                     let Some(event) = webhook.event(&stored.session) else { return Ok(false) };
-                    Ok(stored.session.apply(event, now, &rules).is_ok())
+                    Ok(stored.session.apply(event, now, &saving.rules).is_ok())
                 })?;
                 Ok(Some(change))
             })

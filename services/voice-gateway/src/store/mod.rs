@@ -13,6 +13,7 @@ pub(crate) mod texts;
 pub(crate) mod tool_calls;
 pub(crate) mod usage;
 pub(crate) mod utterances;
+pub(crate) mod webhook_deliveries;
 pub(crate) mod webhooks;
 
 use ensemble_store_kit::Topic;

@@ -107,6 +107,21 @@ diesel::table! {
     }
 }
 
+diesel::table! {
+    use diesel::sql_types::{Integer, Text};
+    use ensemble_store_kit::types::Moment;
+
+    voice_webhook_deliveries (endpoint, id) {
+        endpoint -> Text,
+        id -> Text,
+        body -> Text,
+        created_at -> Moment,
+        due_at -> Moment,
+        expires_at -> Moment,
+        tries -> Integer,
+    }
+}
+
 diesel::allow_tables_to_appear_in_same_query!(voice_sessions, voice_utterances);
 
 diesel::table! {

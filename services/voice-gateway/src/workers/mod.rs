@@ -6,3 +6,4 @@ pub(crate) mod orphan_room_cleaner;
 pub(crate) mod prober;
 pub(crate) mod reconciler;
 pub(crate) mod timers;
+pub(crate) mod webhook_senders;

@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use crate::fixture::{Fixture, Started, TIMEOUT};
 
 /// The credential and addresses in the metadata of a dispatch.
-struct AgentClient {
-    api: Api,
+pub(crate) struct AgentClient {
+    pub(crate) api: Api,
     context: String,
-    events: String,
+    pub(crate) events: String,
 }
 
-fn agent_of(fixture: &Fixture, started: &Started) -> AgentClient {
+pub(crate) fn agent_of(fixture: &Fixture, started: &Started) -> AgentClient {
     let metadata: Value = serde_json::from_str(&fixture.double.dispatch_metadata(&started.room).unwrap()).unwrap();
     let base = fixture.gateway.public_url();
     let path = |name: &str| metadata["gateway"][name].as_str().unwrap().strip_prefix(&base).unwrap().to_owned();

@@ -121,17 +121,17 @@ impl Fixture {
         started
     }
 
-    /// How many utterances the database holds.
-    pub(crate) async fn utterances(&self) -> i64 {
+    /// How many rows a table of the database has.
+    pub(crate) async fn rows(&self, table: &str) -> i64 {
         use diesel::prelude::*;
         #[derive(QueryableByName)]
         struct Number {
             #[diesel(sql_type = diesel::sql_types::BigInt)]
             n: i64,
         }
-        let url = self.database.url.clone();
+        let (url, text) = (self.database.url.clone(), format!("SELECT count(*) AS n FROM {table}"));
         let count = move || {
-            let count = diesel::sql_query("SELECT count(*) AS n FROM voice_utterances");
+            let count = diesel::sql_query(text);
             match url.strip_prefix("sqlite:") {
                 Some(file) => count.get_result::<Number>(&mut SqliteConnection::establish(file).unwrap()),
                 None => count.get_result::<Number>(&mut PgConnection::establish(&url).unwrap()),

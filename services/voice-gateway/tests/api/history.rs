@@ -83,7 +83,7 @@ on_both_databases! {
         eventually(TIMEOUT, async || alice.get(&transcript(&ends)).await.status == 404).await;
         // Nothing more is kept, and the session that goes on keeps what it has.
         report(&fixture, &ends, &json!({ "type": "transcript", "role": "user", "text": "x" })).await.problem(401, "UNAUTHENTICATED");
-        eventually(TIMEOUT, async || fixture.utterances().await == 1).await;
+        eventually(TIMEOUT, async || fixture.rows("voice_utterances").await == 1).await;
         assert_eq!(texts(&alice.get(&transcript(&lives)).await.expect(200)), ["1 user: a secret"]);
     }
 
